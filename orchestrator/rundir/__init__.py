@@ -1,0 +1,49 @@
+"""The results tree on disk: the only package that knows a file name in it."""
+
+from orchestrator.rundir.claims import Claim, Lease, lease_seconds
+from orchestrator.rundir.journal import Event, Journal, WorkerLog
+from orchestrator.rundir.metrics import (
+    MetricsWriter,
+    ResumePoint,
+    Row,
+    depends_on_time,
+    merge_attempts,
+    read_metrics,
+)
+from orchestrator.rundir.process import Holder
+from orchestrator.rundir.tree import (
+    AttemptDir,
+    CheckpointFile,
+    IndexRow,
+    LedgerEntry,
+    RunDir,
+    SweepDir,
+    attempt_ended,
+    sha256,
+    sweeps,
+)
+
+__all__ = [
+    "AttemptDir",
+    "CheckpointFile",
+    "Claim",
+    "Event",
+    "Holder",
+    "IndexRow",
+    "Journal",
+    "Lease",
+    "LedgerEntry",
+    "MetricsWriter",
+    "ResumePoint",
+    "Row",
+    "RunDir",
+    "SweepDir",
+    "WorkerLog",
+    "attempt_ended",
+    "depends_on_time",
+    "lease_seconds",
+    "merge_attempts",
+    "read_metrics",
+    "sha256",
+    "sweeps",
+]

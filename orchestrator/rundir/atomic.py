@@ -1,0 +1,105 @@
+"""Writes that survive a kill, a full disk and a network file system."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import DamagedFileError, StorageError
+
+_STORAGE_ERRNOS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "operation not permitted",
+}
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusals to write into :class:`StorageError`, naming ``path``."""
+    try:
+        yield
+    except OSError as error:
+        reason = _STORAGE_ERRNOS.get(error.errno or 0)
+        if reason is None:
+            raise
+        raise StorageError(
+            f"cannot write {path}: {reason}",
+            hint="free space or choose another folder with --results DIR, then run the same command again",
+        ) from error
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace ``path`` by ``data``: a reader sees the old bytes or the new ones, also after a power cut."""
+    with storage_errors(path):
+        temporary = _write_temporary(path, data)
+        try:
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        fsync_folder(path.parent)
+
+
+def write_exclusive(path: Path, data: bytes) -> bool:
+    """Create ``path`` with ``data`` in one step; ``False`` if it exists already.
+
+    A hard link, because unlike ``O_EXCL`` it never shows an empty file, and it is atomic on NFS. There a
+    reply can be lost after the server did the work, so a failure is judged by what the file then holds.
+    """
+    with storage_errors(path):
+        temporary = _write_temporary(path, data)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return path.read_bytes() == data
+        finally:
+            temporary.unlink(missing_ok=True)
+        fsync_folder(path.parent)
+    return True
+
+
+def temporary_name(path: Path) -> Path:
+    """A name beside ``path`` that no reader takes for a finished file."""
+    return path.parent / f".{path.name[:100]}.{secrets.token_hex(6)}.tmp"
+
+
+def fsync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def dump_json(value: Any, *, indent: int | None = None) -> bytes:
+    return (json.dumps(value, sort_keys=True, indent=indent, ensure_ascii=False) + "\n").encode()
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value in ``path``. Raises ``FileNotFoundError`` and :class:`DamagedFileError`."""
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise DamagedFileError(path, f"is not valid JSON ({error})") from error
+
+
+def _write_temporary(path: Path, data: bytes) -> Path:
+    temporary = temporary_name(path)
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary

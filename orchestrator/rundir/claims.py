@@ -1,0 +1,118 @@
+"""Claims: at most one live attempt per run, on any file system with hard links.
+
+Attempt n is the exclusive creation of ``attempts/<n>/claim``. Attempt n+1 needs proof that n ended: its end
+record, a dead process on the same boot, or a final state from the backend. Where none can be had (another
+host), the holder fences itself after half a lease without renewal and a takeover comes after two leases,
+ages taken by the file server's clock.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from orchestrator.errors import DamagedFileError
+from orchestrator.rundir.atomic import dump_json, read_json, temporary_name, write_exclusive
+from orchestrator.rundir.process import Holder
+
+DEFAULT_LEASE_S = 300.0
+
+
+def lease_seconds() -> float:
+    """The lease, in seconds; ``ORCHESTRATE_LEASE`` replaces the default (tests shorten it)."""
+    return float(os.environ.get("ORCHESTRATE_LEASE", DEFAULT_LEASE_S))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Who works on an attempt. ``created`` is seconds since the epoch by the holder's clock, for display."""
+
+    nonce: str
+    holder: Holder
+    created: float
+    worker: str
+
+    @classmethod
+    def fresh(cls, worker: str, job_id: str | None = None) -> Self:
+        return cls(secrets.token_hex(8), Holder.current(job_id), time.time(), worker)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "nonce": self.nonce,
+            "holder": self.holder.to_json(),
+            "created": self.created,
+            "worker": self.worker,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(
+            nonce=data["nonce"],
+            holder=Holder.from_json(data["holder"]),
+            created=data["created"],
+            worker=data["worker"],
+        )
+
+
+def create_claim(path: Path, claim: Claim) -> bool:
+    """Claim by exclusive creation; ``True`` also when the claim there is this very one (a lost reply)."""
+    return write_exclusive(path, dump_json(claim.to_json()))
+
+
+def read_claim(path: Path) -> Claim | None:
+    """The claim, or ``None`` if there is no such file."""
+    try:
+        return Claim.from_json(read_json(path))
+    except FileNotFoundError:
+        return None
+    except (KeyError, TypeError) as error:
+        raise DamagedFileError(path, f"is not a claim ({error!r})") from error
+
+
+class Lease:
+    """The holder's side: renew while alive, and stop for good once too late.
+
+    The clock is the one that runs on while the machine sleeps and while the process is stopped, so a process
+    continued after SIGSTOP finds its lease gone before it writes another byte.
+    """
+
+    def __init__(self, path: Path, seconds: float | None = None) -> None:
+        self._path = path
+        self._seconds = lease_seconds() if seconds is None else seconds
+        self._renewed = time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    @property
+    def interval(self) -> float:
+        """Seconds between renewals."""
+        return self._seconds / 10
+
+    @property
+    def lost(self) -> bool:
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self._renewed > self._seconds / 2
+
+    def renew(self) -> bool:
+        """Push the lease out; ``False`` once it is lost (it never comes back)."""
+        if self.lost:
+            return False
+        began = time.clock_gettime(time.CLOCK_BOOTTIME)
+        try:
+            os.utime(self._path)
+        except OSError:
+            return not self.lost
+        self._renewed = began
+        return True
+
+
+def age_by_file_server(path: Path) -> float:
+    """Seconds since ``path`` was renewed, by the clock of the file system that holds it."""
+    probe = temporary_name(path)
+    try:
+        probe.touch()
+        return probe.stat().st_mtime - path.stat().st_mtime
+    finally:
+        probe.unlink(missing_ok=True)

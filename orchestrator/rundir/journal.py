@@ -1,0 +1,140 @@
+"""Journals: one append-only file per worker, which is also its submission token.
+
+A worker's first act is to create ``journals/<token>.jsonl`` exclusively. A second process with the same token
+finds it and exits; a command line that gives a lost submission up creates it itself, marked revoked. Each line
+is an :class:`Event`. `status` reads journals and opens no run folder.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from orchestrator.rundir.atomic import dump_json, storage_errors, write_atomic, write_exclusive
+from orchestrator.rundir.process import Holder
+
+# Kinds of event, in the order they can happen to one worker.
+STARTED = "started"  # the worker: holder, slots, host facts
+REVOKED = "revoked"  # the token was given up before any worker took it
+CLAIMED = "claimed"  # a run's attempt began
+PROGRESS = "progress"  # frames, total, fps, return
+ENDED = "ended"  # the attempt ended: outcome, reason, message
+EXITED = "exited"  # the worker left
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of a journal. ``time`` is seconds since the epoch by the worker's clock."""
+
+    kind: str
+    time: float
+    run_id: str | None = None
+    attempt: int | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_line(self) -> bytes:
+        record: dict[str, Any] = {"kind": self.kind, "time": round(self.time, 3)}
+        if self.run_id is not None:
+            record |= {"run": self.run_id, "attempt": self.attempt}
+        return dump_json(record | ({"data": dict(self.data)} if self.data else {}))
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        return cls(
+            record["kind"],
+            record["time"],
+            record.get("run"),
+            record.get("attempt"),
+            record.get("data", {}),
+        )
+
+
+@dataclass(frozen=True)
+class WorkerLog:
+    """A worker as its journal tells it. ``damaged`` counts lines that could not be read."""
+
+    token: str
+    events: tuple[Event, ...]
+    damaged: int = 0
+
+    @property
+    def holder(self) -> Holder | None:
+        """The worker process of the latest start, or ``None`` for a revoked token."""
+        starts = [event for event in self.events if event.kind == STARTED]
+        return Holder.from_json(starts[-1].data["holder"]) if starts else None
+
+    @property
+    def exited(self) -> bool:
+        ends = [event.kind for event in self.events if event.kind in (STARTED, REVOKED, EXITED)]
+        return not ends or ends[-1] != STARTED
+
+
+class Journal:
+    """The writing side, one process only. A line that a full disk cut is closed off by the next."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._torn = False
+
+    @classmethod
+    def create(cls, path: Path, started: Event) -> Self | None:
+        """Take the token; ``None`` if somebody has it."""
+        return cls(path) if write_exclusive(path, started.to_line()) else None
+
+    def write(
+        self,
+        kind: str,
+        run_id: str | None = None,
+        attempt: int | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
+        line = Event(kind, time.time(), run_id, attempt, data or {}).to_line()
+        with storage_errors(self._path), open(self._path, "ab", buffering=0) as file:
+            prefix = b"\n" if self._torn else b""
+            self._torn = True
+            if file.write(prefix + line) == len(prefix + line):
+                self._torn = False
+
+
+def read_journal(path: Path) -> WorkerLog:
+    """Raises ``FileNotFoundError`` if compaction took the file meanwhile: read the folder again."""
+    return _parse(path.stem, path.read_bytes().split(b"\n"))
+
+
+def read_compacted(path: Path) -> list[WorkerLog]:
+    """The workers in a compacted file: each event with its worker's token."""
+    by_token: dict[str, list[bytes]] = {}
+    for line in path.read_bytes().split(b"\n"):
+        token, _, record = line.partition(b"\t")
+        if record:
+            by_token.setdefault(token.decode(), []).append(record)
+    return [_parse(token, lines) for token, lines in by_token.items()]
+
+
+def write_compacted(path: Path, logs: Iterable[WorkerLog]) -> None:
+    """What stays of workers that left: where each run ended, and that the token is used up."""
+    lines = []
+    for log in logs:
+        last = {
+            (event.kind, event.run_id, event.attempt): event
+            for event in log.events
+            if event.kind in (STARTED, REVOKED, CLAIMED, ENDED, EXITED)
+        }
+        lines += [log.token.encode() + b"\t" + event.to_line() for event in last.values()]
+    write_atomic(path, b"".join(lines))
+
+
+def _parse(token: str, lines: Iterable[bytes]) -> WorkerLog:
+    events, damaged = [], 0
+    for line in lines:
+        if not line:
+            continue
+        try:
+            events.append(Event.from_json(json.loads(line)))
+        except (ValueError, KeyError, TypeError):
+            damaged += 1
+    return WorkerLog(token, tuple(events), damaged)

@@ -1,0 +1,148 @@
+"""The metrics file of an attempt, and how several attempts become one history.
+
+JSON lines. The first says where the attempt began: ``{"resumed_from": null}`` or
+``{"resumed_from": {"attempt": 1, "frames": 24000}}``. Each further line is a step of training::
+
+    {"iteration": 3, "frames": 24000, "wall_time": 41.2, "metrics": {"collection/reward/reward_mean": 0.1}}
+
+``frames`` counts from the start of the run and grows; ``wall_time`` is seconds of training, attempts added up,
+waiting not counted. Numbers that JSON lacks are the texts "nan", "inf" and "-inf". A last line without its
+newline was cut by a kill and is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import DamagedFileError
+from orchestrator.rundir.atomic import storage_errors
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """The checkpoint an attempt continued from: by whom it was written, and after how many frames."""
+
+    attempt: int
+    frames: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of metrics: names to numbers, after ``frames`` frames."""
+
+    iteration: int
+    frames: int
+    wall_time: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def to_line(self) -> bytes:
+        metrics = {name: _encode(value) for name, value in self.metrics.items()}
+        row = {
+            "iteration": self.iteration,
+            "frames": self.frames,
+            "wall_time": self.wall_time,
+            "metrics": metrics,
+        }
+        return (json.dumps(row, allow_nan=False) + "\n").encode()
+
+
+class MetricsWriter:
+    """Appends rows to an attempt's metrics file. :meth:`sync` makes them durable before a checkpoint is."""
+
+    def __init__(self, path: Path, resumed_from: ResumePoint | None) -> None:
+        self._path = path
+        with storage_errors(path):
+            # An attempt has one writer and begins once, so an older file can only be its own torn start.
+            self._file = open(path, "wb", buffering=0)  # noqa: SIM115 (lives as long as the attempt)
+        header = resumed_from and {"attempt": resumed_from.attempt, "frames": resumed_from.frames}
+        self._write((json.dumps({"resumed_from": header}) + "\n").encode())
+
+    def append(self, row: Row) -> None:
+        self._write(row.to_line())
+
+    def sync(self) -> None:
+        with storage_errors(self._path):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, line: bytes) -> None:
+        with storage_errors(self._path):
+            written = self._file.write(line)
+            if written != len(line):  # a disk that fills mid-line: the rest raises ENOSPC
+                self._file.write(line[written:])
+
+
+def read_metrics(path: Path) -> tuple[ResumePoint | None, list[Row]]:
+    """An attempt's metrics. A missing file is an attempt that wrote none."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return None, []
+    del lines[-1]  # empty after the final newline, or a line cut by a kill
+    resumed_from, rows = None, []
+    for number, line in enumerate(lines, start=1):
+        try:
+            data = json.loads(line)
+            if number == 1 and "resumed_from" in data:
+                point = data["resumed_from"]
+                resumed_from = point and ResumePoint(int(point["attempt"]), int(point["frames"]))
+            else:
+                rows.append(_row(data))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DamagedFileError(path, f"line {number} is not a metrics row ({error!r})") from error
+    return resumed_from, rows
+
+
+def merge_attempts(
+    attempts: Mapping[int, tuple[ResumePoint | None, list[Row]]], last: int | None = None
+) -> list[Row]:
+    """The run's one history as attempt ``last`` (default: the newest) saw it.
+
+    What an earlier attempt wrote after the checkpoint that a later one resumed from never happened.
+    """
+    if not attempts:
+        return []
+    number = max(attempts) if last is None else last
+    limit = math.inf
+    pieces: list[list[Row]] = []
+    while True:
+        point, rows = attempts.get(number, (None, []))
+        pieces.append([row for row in rows if row.frames <= limit])
+        if point is None or point.attempt >= number:
+            break
+        number, limit = point.attempt, min(limit, point.frames)
+    return [row for piece in reversed(pieces) for row in piece]
+
+
+def metric_names(rows: Iterable[Row]) -> list[str]:
+    return sorted({name for row in rows for name in row.metrics})
+
+
+def depends_on_time(name: str) -> bool:
+    """Whether a metric may differ between two executions of the same run."""
+    return name.startswith(("timers/", "speed/", "system/"))
+
+
+def _encode(value: float) -> float | str:
+    return value if math.isfinite(value) else str(float(value))
+
+
+def _row(data: Mapping[str, Any]) -> Row:
+    metrics = {
+        name: float(value) if isinstance(value, str) else value
+        for name, value in data.get("metrics", {}).items()
+    }
+    return Row(
+        iteration=int(data["iteration"]),
+        frames=int(data["frames"]),
+        wall_time=float(data.get("wall_time", 0.0)),
+        metrics=metrics,
+    )

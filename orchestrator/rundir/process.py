@@ -1,0 +1,107 @@
+"""Who holds a claim, and what can be proved about it from here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Holder:
+    """One process, told apart from every other that ever had its number.
+
+    ``started`` is the kernel's start time in clock ticks since boot; ``pid_namespace`` keeps a container's
+    numbers apart from the host's. ``job_id`` is the backend's name for the allocation with its restart count.
+    """
+
+    host: str
+    boot_id: str
+    pid_namespace: str
+    pid: int
+    started: int
+    job_id: str | None = None
+
+    @classmethod
+    def current(cls, job_id: str | None = None) -> Self:
+        pid = os.getpid()
+        return cls(
+            host=socket.gethostname(),
+            boot_id=_boot_id(),
+            pid_namespace=_pid_namespace(),
+            pid=pid,
+            started=_stat(pid)[1],
+            job_id=job_id,
+        )
+
+    @property
+    def here(self) -> bool:
+        """Whether this machine, since this boot, can say anything about the holder."""
+        return self.boot_id == _boot_id() and self.pid_namespace == _pid_namespace()
+
+    def alive(self) -> bool | None:
+        """``True`` or ``False`` with proof; ``None`` where none can be had from here."""
+        return self._running() if self.here else None
+
+    def _running(self) -> bool:
+        try:
+            state, started, _ = _stat(self.pid)
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return started == self.started and state not in "ZX"
+
+    def survivors(self) -> list[int]:
+        """Processes of the session the holder led that outlived it: programs a killed run had started.
+
+        The kernel gives a session's number to no new process while the session has members.
+        """
+        try:
+            if _stat(self.pid)[1] != self.started:
+                return []
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+        found = []
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and int(entry) != self.pid:
+                try:
+                    state, started, session = _stat(int(entry))
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+                if session == self.pid and started >= self.started and state not in "ZX":
+                    found.append(int(entry))
+        return sorted(found)
+
+    def end_survivors(self) -> None:
+        """Kill what a dead holder left behind. Nothing happens while it lives, or if it is elsewhere."""
+        if self.here and not self._running():
+            for pid in self.survivors():
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(**data)
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _pid_namespace() -> str:
+    return os.readlink("/proc/self/ns/pid")
+
+
+def _stat(pid: int) -> tuple[str, int, int]:
+    """State letter, start time in ticks, session id."""
+    text = Path(f"/proc/{pid}/stat").read_text()
+    fields = text[text.rindex(")") + 2 :].split()
+    return fields[0], int(fields[19]), int(fields[3])
