@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+import hashlib
+import importlib.util
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from pathlib import Path
 
 from orchestrator.errors import OrchestrateError
 from orchestrator.types import Run, Value, run_identity
@@ -100,6 +104,39 @@ COMMAND = TrainerSpec(
 )
 
 _BUILT_IN = {spec.name: spec for spec in (BENCHMARL, COMMAND)}
+
+
+@cache
+def code_id(spec: TrainerSpec) -> str:
+    """Names the code that trains: the trainer's own sources and its packages' versions, 12 hexadecimal digits.
+
+    Two results with different ids may differ although their runs are the same.
+    """
+    digest = hashlib.sha256()
+    for package in spec.packages:
+        try:
+            digest.update(f"{package}=={version(package)}\n".encode())
+        except PackageNotFoundError:
+            digest.update(f"{package} absent\n".encode())
+    for module in spec.source:
+        for file in _sources(module):
+            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _sources(module: str) -> Iterator[Path]:
+    """The Python files of a module or package, found without importing it."""
+    top, *rest = module.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None or spec.origin is None:
+        return
+    base = Path(spec.origin).parent.joinpath(*rest)
+    if not rest and not spec.submodule_search_locations:
+        yield Path(spec.origin)
+    elif base.is_dir():
+        yield from sorted(base.rglob("*.py"))
+    else:
+        yield base.with_suffix(".py")
 
 
 def trainer_names() -> list[str]:

@@ -183,11 +183,15 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """Runs still to do, as jobs. What `--dry-run` prints and what is submitted: the same object."""
+    """Runs still to do, as jobs. What `--dry-run` prints and what is submitted: the same object.
+
+    ``skipped`` and ``problems`` say why a run is in no job: it cannot be placed, or its result is damaged.
+    """
 
     sweep: Sweep
     jobs: tuple[Job, ...]
     skipped: Mapping[str, str]
+    problems: Mapping[str, str]
     states: Mapping[str, RunState]
 
     @property

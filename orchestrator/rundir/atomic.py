@@ -37,16 +37,17 @@ def storage_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_atomic(path: Path, data: bytes) -> None:
-    """Replace ``path`` by ``data``: a reader sees the old bytes or the new ones, also after a power cut."""
+def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replace ``path`` by ``data``: a reader sees the old bytes or the new ones, if durable also after a power cut."""
     with storage_errors(path):
-        temporary = _write_temporary(path, data)
+        temporary = _write_temporary(path, data, durable)
         try:
             os.replace(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        fsync_folder(path.parent)
+        if durable:
+            fsync_folder(path.parent)
 
 
 def write_exclusive(path: Path, data: bytes) -> bool:
@@ -92,13 +93,14 @@ def read_json(path: Path) -> Any:
         raise DamagedFileError(path, f"is not valid JSON ({error})") from error
 
 
-def _write_temporary(path: Path, data: bytes) -> Path:
+def _write_temporary(path: Path, data: bytes, durable: bool = True) -> Path:
     temporary = temporary_name(path)
     try:
         with open(temporary, "xb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -153,10 +153,18 @@ class RunDir:
         self._attempts = path / "attempts"
 
     def describe(self, run: Run) -> None:
-        """Store the run description. It never changes; a different one under the same id is an error."""
+        """Store the run description. From the first attempt on it never changes.
+
+        Not forced to the disk, for a sweep has thousands: one lost to a power cut is written again here.
+        """
+        data = dump_json(run.to_json(), indent=1)
         self._attempts.mkdir(parents=True, exist_ok=True)
-        if not write_exclusive(self.description_path, dump_json(run.to_json(), indent=1)):
-            self.description()
+        try:
+            if self.description_path.read_bytes() == data or (self.attempts() and self.description()):
+                return
+        except (FileNotFoundError, DamagedFileError):
+            pass
+        write_atomic(self.description_path, data, durable=False)
 
     def description(self) -> Run:
         try:
@@ -350,6 +358,9 @@ class SweepDir:
         if not numbers:
             return None
         return numbers[-1], (self._grids / f"{numbers[-1]:04d}.yaml").read_text()
+
+    def latest_grid_path(self) -> Path:
+        return self._grids / f"{_numbered(self._grids, '.yaml')[-1]:04d}.yaml"
 
     def write_index(self, rows: Sequence[IndexRow]) -> None:
         lines = ["run_id\tin_grid\tpoint\n"]

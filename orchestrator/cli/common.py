@@ -1,0 +1,46 @@
+"""Options and printing that several commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from orchestrator.rundir import IndexRow, SweepDir, sweeps
+
+Results = Annotated[
+    Path, typer.Option("--results", metavar="DIR", help="Where results are kept.", show_default=True)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+RESULTS = Path("results")
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False, default=str))
+
+
+def print_problems(problems: Iterable[object]) -> None:
+    for problem in problems:
+        typer.echo(f"error: {problem}", err=True)
+
+
+def chosen(results: Path, names: Iterable[str]) -> list[SweepDir]:
+    """The sweeps named; all there are if none is."""
+    return [SweepDir.existing(results, name) for name in names] or sweeps(results)
+
+
+def chosen_runs(sweep_dir: SweepDir, selectors: Iterable[str]) -> list[IndexRow]:
+    """The runs that any selector fits; all of the latest grid if there is no selector."""
+    from orchestrator.control import one_run, select_runs
+
+    rows = sweep_dir.read_index()
+    found: dict[str, IndexRow] = {}
+    for selector in selectors:
+        # Ids name one run; keys may mean a part of the matrix.
+        fitting = select_runs(rows, selector) if "=" in selector else []
+        for row in fitting or [one_run(rows, selector)]:
+            found[row.run_id] = row
+    return list(found.values()) if found else [row for row in rows if row.in_grid]

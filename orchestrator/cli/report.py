@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.collect import Sweeps, found_sweeps, gather
+from orchestrator.cli.common import RESULTS, Json, Results, print_json
+
+
+def report(
+    sweeps: Sweeps = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="DIR", help="[default: report/ in the sweep's folder]")
+    ] = None,
+    results: Results = RESULTS,
+    as_json: Json = False,
+) -> None:
+    """Write report/index.html, one file that needs no network, and its pictures as PNG beside it.
+
+    [bold]Examples[/bold]
+
+      orchestrate report speed
+      orchestrate report speed multiwalker --output comparison
+    """
+    from datetime import datetime
+
+    from orchestrator.report import write_report
+
+    found = found_sweeps(results, sweeps)
+    # Several sweeps in one report belong to none of their folders.
+    folder = output or (found[0].report if len(found) == 1 else results / "report")
+    generated = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    page = write_report(found, gather(found), folder, generated=generated)
+    if as_json:
+        print_json({"page": str(page), "pictures": sorted(str(picture) for picture in folder.glob("*.png"))})
+    else:
+        typer.echo(f"wrote {page}")

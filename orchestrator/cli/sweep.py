@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.common import RESULTS, Json, Results, print_json, print_problems
+
+if TYPE_CHECKING:
+    from orchestrator.backends.base import Backend
+    from orchestrator.control import Submitted
+    from orchestrator.plan import Capacity
+    from orchestrator.rundir import SweepDir
+    from orchestrator.state import Survey
+    from orchestrator.types import Plan, Sweep
+
+# How often a lost worker is replaced without any run having advanced in between.
+_REPLACEMENTS = 3
+_REFRESH_S = 0.5
+_ROWS = 24
+
+
+def sweep(
+    grid: Annotated[Path, typer.Option("--grid", metavar="GRID", help="The grid file.")],
+    on: Annotated[str | None, typer.Option("--on", metavar="TARGET", help="Where to run it.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print exactly what would be submitted; write nothing.")
+    ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Submit and leave; `orchestrate status --watch` follows.")
+    ] = False,
+    slots: Annotated[
+        int | None, typer.Option("--slots", min=1, metavar="N", help="Runs at once [default: as cores allow].")
+    ] = None,
+    results: Results = RESULTS,
+    as_json: Json = False,
+) -> None:
+    """Run everything in a grid that is not done yet, and follow it.
+
+    The same command again does just what is missing: runs that finished stay finished, runs that were killed go on
+    from their last checkpoint, and workers that are still alive are adopted.
+
+    [bold]Examples[/bold]
+
+      orchestrate sweep --grid sweeps/speed.yaml
+      orchestrate sweep --grid sweeps/speed.yaml --dry-run
+      orchestrate sweep --grid sweeps/speed.yaml --detach --slots 1
+    """
+    from orchestrator import control
+    from orchestrator.rundir import SweepDir
+    from orchestrator.sweep import load_sweep
+    from orchestrator.targets import find_target
+
+    loaded = load_sweep(grid)
+    if dry_run:
+        _, capacity = find_target(on or loaded.targets[0])
+        plan = control.plan_sweep(loaded, SweepDir(results, loaded.name), capacity, slots=slots)
+        _print_plan(plan, results, as_json)
+    else:
+        work_through(loaded, results, on=on, detach=detach, slots=slots, as_json=as_json)
+
+
+def work_through(
+    loaded: Sweep, results: Path, *, on: str | None, detach: bool, slots: int | None, as_json: bool
+) -> None:
+    """Submit what is missing, follow it unless detached, and leave with the exit code that the runs deserve."""
+    from orchestrator import control
+    from orchestrator.rundir import SweepDir
+    from orchestrator.targets import find_target
+
+    backend, capacity = find_target(on or loaded.targets[0])
+    sweep_dir = SweepDir(results, loaded.name)
+    plan = control.plan_sweep(loaded, sweep_dir, capacity, slots=slots)
+    if plan.jobs:
+        _check(loaded, plan)
+    submitted = control.submit_sweep(loaded, sweep_dir, backend, capacity, slots=slots)
+    if not as_json:
+        _announce(sweep_dir, submitted)
+    if not detach:
+        _follow(loaded, sweep_dir, backend, capacity, slots, quiet=as_json)
+    seen = control.look(sweep_dir)
+    if as_json:
+        statuses = [seen.statuses[row.run_id].to_json() for row in seen.rows if row.in_grid]
+        print_json({"sweep": loaded.name, "jobs": [job.to_json() for job in submitted.plan.jobs], "runs": statuses})
+    else:
+        _conclude(sweep_dir, seen, submitted.plan, detach)
+    _exit(seen, submitted.plan)
+
+
+def _print_plan(plan: Plan, results: Path, as_json: bool) -> None:
+    from orchestrator.render import local_script
+
+    scripts = {job.token: local_script(results, job) for job in plan.jobs}
+    if as_json:
+        jobs = [{**job.to_json(), "script": scripts[job.token]} for job in plan.jobs]
+        print_json({"sweep": plan.sweep.name, "jobs": jobs, "skipped": dict(plan.skipped)})
+        return
+    for job in plan.jobs:
+        typer.echo(f"job {job.token} on {job.target}: {len(job.run_ids)} runs, {job.slots} at once")
+        typer.echo(f"  {scripts[job.token]}")
+        points = {run.run_id: run.point for run in plan.sweep.runs}
+        _echo_runs({run_id: points[run_id] for run_id in job.run_ids})
+    for run_id, why in plan.skipped.items():
+        typer.echo(f"skipped {run_id}: {why}")
+    if not plan.jobs:
+        typer.echo("nothing to submit")
+
+
+def _echo_runs(points: dict[str, dict[str, object]]) -> None:
+    from orchestrator.labels import run_labels
+
+    for run_id, label in zip(points, run_labels(list(points.values())), strict=True):
+        typer.echo(f"  {run_id}  {label}")
+
+
+def _check(loaded: Sweep, plan: Plan) -> None:
+    """Refuse the sweep before anything is written if a run that is to be submitted cannot work."""
+    from dataclasses import replace
+
+    from orchestrator.check import check_sweep
+
+    todo = set(plan.run_ids)
+    runs = tuple(run for run in loaded.runs if run.run_id in todo)
+    report = check_sweep(replace(loaded, runs=runs))
+    if report.problems:
+        print_problems(report.problems)
+        raise typer.Exit(2)
+
+
+def _announce(sweep_dir: SweepDir, submitted: Submitted) -> None:
+    plan = submitted.plan
+    counted = f"{len(plan.run_ids)} runs to do" if plan.jobs else "nothing new to submit"
+    adopted = f", {len(submitted.adopted)} live worker(s) adopted" if submitted.adopted else ""
+    typer.echo(f"{sweep_dir.name}: {counted}{adopted} ({sweep_dir.path}/)")
+
+
+def _follow(
+    loaded: Sweep,
+    sweep_dir: SweepDir,
+    backend: Backend,
+    capacity: Capacity,
+    slots: int | None,
+    *,
+    quiet: bool,
+) -> None:
+    """Show progress until nothing works any more; replace workers that were lost."""
+    from rich.live import Live
+
+    from orchestrator import control
+    from orchestrator.cli import view
+
+    console = view.console()
+    tries, before = 0, -1
+    try:
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            while True:
+                seen = control.look(sweep_dir)
+                if not quiet:
+                    live.update(view.sweep_view(sweep_dir.name, seen, _ROWS), refresh=True)
+                if seen.active:
+                    time.sleep(_REFRESH_S)
+                    continue
+                advanced = _advance(seen)
+                tries = tries + 1 if advanced == before else 0
+                before = advanced
+                if tries >= _REPLACEMENTS or not _lost(sweep_dir, seen):
+                    return
+                control.submit_sweep(loaded, sweep_dir, backend, capacity, slots=slots)
+    except KeyboardInterrupt:
+        _stop(loaded, sweep_dir, backend)
+
+
+def _advance(seen: Survey) -> int:
+    return sum((status.frames or 0) + status.attempt for status in seen.statuses.values())
+
+
+def _lost(sweep_dir: SweepDir, seen: Survey) -> bool:
+    """Whether work is left because a worker died; one that was asked to leave is not replaced."""
+    from orchestrator.types import RunState
+
+    left = {
+        row.run_id
+        for row in seen.rows
+        if row.in_grid and seen.statuses[row.run_id].state in (RunState.PENDING, RunState.INTERRUPTED)
+    }
+    logs = [log for log in sweep_dir.read_journals() if log.holder is not None]
+    return bool(left) and not (logs and logs[-1].exited)
+
+
+def _stop(loaded: Sweep, sweep_dir: SweepDir, backend: Backend) -> None:
+    """Ctrl-C: let the workers save and leave, then say how to go on."""
+    from orchestrator import control
+
+    typer.echo("stopping: runs save a checkpoint and leave (Ctrl-C again to leave them to it)", err=True)
+    try:
+        control.stop_workers(sweep_dir, backend)
+        while control.look(sweep_dir).active:
+            time.sleep(_REFRESH_S / 5)
+    except KeyboardInterrupt:
+        pass
+    typer.echo(f"stopped; go on with: orchestrate sweep --grid {loaded.source}", err=True)
+    raise typer.Exit(130)
+
+
+def _conclude(sweep_dir: SweepDir, seen: Survey, plan: Plan, detach: bool) -> None:
+    from orchestrator.cli import view
+    from orchestrator.types import RunState
+
+    console = view.console()
+    if detach:
+        typer.echo(f"detached; follow with: orchestrate status {sweep_dir.name} --watch")
+        return
+    console.print(view.sweep_view(sweep_dir.name, seen, _ROWS))
+    for run_id, problem in plan.problems.items():
+        typer.echo(f"{run_id}: {problem}", err=True)
+    counts = seen.counts()
+    if counts.get(RunState.FAILED):
+        typer.echo(f"next: orchestrate logs {sweep_dir.name} RUN, then orchestrate retry {sweep_dir.name}")
+    elif counts.get(RunState.DONE):
+        typer.echo(f"next: orchestrate collect {sweep_dir.name} && orchestrate report {sweep_dir.name}")
+
+
+def _exit(seen: Survey, plan: Plan) -> None:
+    from orchestrator.types import RunState
+
+    if seen.counts().get(RunState.FAILED) or plan.problems:
+        raise typer.Exit(1)

@@ -1,0 +1,145 @@
+"""What a sweep looks like in a terminal. Everything here is drawing; the facts come in a Survey."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.labels import run_labels
+from orchestrator.rundir import IndexRow
+from orchestrator.state import RunStatus, Survey, sweep_eta
+from orchestrator.types import RunState
+
+_STYLE = {
+    RunState.PENDING: "dim",
+    RunState.QUEUED: "dim",
+    RunState.RUNNING: "cyan",
+    RunState.STALLED: "yellow",
+    RunState.INTERRUPTED: "yellow",
+    RunState.DONE: "green",
+    RunState.FAILED: "bold red",
+    RunState.SKIPPED: "dim",
+    RunState.CANCELLED: "dim",
+    RunState.STALE: "magenta",
+    RunState.UNKNOWN: "yellow",
+}
+# Where rows are few, what needs the eye comes first.
+_FIRST = (
+    RunState.RUNNING,
+    RunState.STALLED,
+    RunState.FAILED,
+    RunState.INTERRUPTED,
+    RunState.UNKNOWN,
+    RunState.STALE,
+    RunState.QUEUED,
+    RunState.PENDING,
+    RunState.DONE,
+    RunState.CANCELLED,
+    RunState.SKIPPED,
+)
+
+
+def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
+    """One sweep: a line for the whole, a row per run (at most ``limit``, the most urgent ones), reasons below."""
+    rows = [row for row in survey.rows if row.in_grid]
+    labels = run_labels([row.point for row in rows])
+    named = dict(zip((row.run_id for row in rows), labels, strict=True))
+    shown = _most_urgent(rows, survey.statuses, limit)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("run", no_wrap=True)
+    table.add_column("", overflow="ellipsis", no_wrap=True, ratio=1)
+    for column in ("state", "frames", "frames/s", "return", "ETA"):
+        table.add_column(column, justify="left" if column == "state" else "right", no_wrap=True)
+    for row in shown:
+        status = survey.statuses[row.run_id]
+        table.add_row(
+            Text(row.run_id[:8], style="dim"),
+            escape(named[row.run_id]),
+            Text(status.state.value, style=_STYLE[status.state]),
+            frames(status),
+            number(status.fps),
+            number(status.value),
+            duration(status.eta),
+        )
+    parts: list[Any] = [sweep_line(name, survey), table]
+    if len(shown) < len(rows):
+        parts.append(Text(f"… and {len(rows) - len(shown)} more", style="dim"))
+    parts += _reasons(shown, survey.statuses, named)
+    outside = len(survey.rows) - len(rows)
+    if outside:
+        parts.append(Text(f"{outside} runs of earlier grids are outside this grid", style="dim"))
+    return Group(*parts)
+
+
+def sweep_line(name: str, survey: Survey) -> Text:
+    counts = survey.counts()
+    total = sum(counts.values())
+    line = Text()
+    line.append(name, style="bold")
+    line.append(f"  {counts.get(RunState.DONE, 0)}/{total} done")
+    for state, count in counts.items():
+        if state is not RunState.DONE:
+            line.append("  ")
+            line.append(f"{count} {state.value}", style=_STYLE[state])
+    eta = sweep_eta(survey)
+    if eta is not None:
+        line.append(f"  about {duration(eta)} to go", style="cyan")
+    return line
+
+
+def frames(status: RunStatus) -> str:
+    if status.frames is None:
+        return ""
+    if not status.total:
+        return f"{status.frames:,}"
+    share = 100 * status.frames // status.total
+    return f"{status.frames:,}/{status.total:,} {share:>3}%"
+
+
+def number(value: float | None) -> str:
+    if value is None or value != value:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
+
+
+def console() -> Console:
+    return Console(highlight=False)
+
+
+def _most_urgent(
+    rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus], limit: int | None
+) -> list[IndexRow]:
+    if limit is None or len(rows) <= limit:
+        return list(rows)
+    return sorted(rows, key=lambda row: _FIRST.index(statuses[row.run_id].state))[:limit]
+
+
+def _reasons(
+    rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus], labels: Mapping[str, str]
+) -> list[Text]:
+    """One line per distinct reason, with how many runs it concerns."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        status = statuses[row.run_id]
+        if status.why and status.state is not RunState.DONE:
+            by_reason.setdefault((status.state.value, status.why), []).append(row.run_id)
+    lines = []
+    for (state, why), run_ids in by_reason.items():
+        who = run_ids[0][:8] if len(run_ids) == 1 else f"{len(run_ids)} runs"
+        lines.append(Text.assemble((f"{state} ", _STYLE[RunState(state)]), f"{who}: {why}"))
+    return lines

@@ -1,0 +1,326 @@
+"""The pipeline of a sweep, top to bottom: record, survey, plan, submit; and the decisions a person makes later."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.backends.base import Backend
+from orchestrator.errors import DamagedFileError, NotFoundError, OrchestrateError
+from orchestrator.plan import Capacity, make_plan
+from orchestrator.render import worker_argv
+from orchestrator.rundir import Event, Holder, IndexRow, SweepDir, WorkerLog, lease_seconds
+from orchestrator.rundir.journal import REVOKED
+from orchestrator.state import DAMAGED_RESULT, RunStatus, Survey, survey
+from orchestrator.trainers import code_id, get_trainer
+from orchestrator.types import Plan, RunState, Sweep
+
+# A worker process takes its token within a second; a submission this old without one never started.
+_START_GRACE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What a call of `sweep` did: the plan, and the jobs that were already at work."""
+
+    plan: Plan
+    adopted: frozenset[str]
+
+
+def look(sweep_dir: SweepDir, now: float | None = None) -> Survey:
+    """The sweep's present state, from index, ledger and journals alone."""
+    rows = sweep_dir.read_index()
+    return survey(
+        rows,
+        sweep_dir.read_ledger(),
+        sweep_dir.read_journals(),
+        alive=Holder.alive,
+        now=time.time() if now is None else now,
+        lease=lease_seconds(),
+    )
+
+
+def record(sweep: Sweep, sweep_dir: SweepDir) -> int:
+    """Keep the grid and list its runs; the grid's number. Runs of earlier grids stay listed, outside the grid."""
+    sweep_dir.create()
+    number = sweep_dir.record_grid(sweep.grid_text)
+    rows = [IndexRow(run.run_id, True, run.point) for run in sweep.runs]
+    current = {run.run_id for run in sweep.runs}
+    before = sweep_dir.read_index()
+    rows += [IndexRow(row.run_id, False, row.point) for row in before if row.run_id not in current]
+    if rows != before:
+        sweep_dir.write_index(rows)
+    return number
+
+
+def plan_sweep(
+    sweep: Sweep, sweep_dir: SweepDir, capacity: Capacity, *, slots: int | None = None
+) -> Plan:
+    """What would be submitted now. Writes nothing."""
+    ledger = sweep_dir.read_ledger()
+    submission = ledger[-1].number + 1 if ledger else 1
+    seen = _with_results(_with_grid(look(sweep_dir), sweep), sweep_dir)
+    return make_plan(sweep, seen, capacity, submission=submission, slots=slots)
+
+
+def submit_sweep(
+    sweep: Sweep,
+    sweep_dir: SweepDir,
+    backend: Backend,
+    capacity: Capacity,
+    *,
+    slots: int | None = None,
+) -> Submitted:
+    """Submit just what is missing and not already some live job's.
+
+    The order keeps every moment safe to die in: ledger entry, submission, its id in the ledger. A job that was
+    submitted but not recorded is found by its token.
+    """
+    sweep_dir.create()
+    with sweep_dir.lock():
+        grid = record(sweep, sweep_dir)
+        _give_up_lost_jobs(sweep_dir)
+        _record_found(sweep_dir)
+        _compact(sweep_dir)
+        plan = plan_sweep(sweep, sweep_dir, capacity, slots=slots)
+        adopted = look(sweep_dir).live
+        if not plan.jobs and not _new_skips(plan, sweep_dir):
+            return Submitted(plan, adopted)
+        argv = {job.token: worker_argv(sweep_dir.results, job) for job in plan.jobs}
+        job_ids: dict[str, str] = {}
+        entry = {
+            "time": time.time(),
+            "grid": grid,
+            "target": capacity.target,
+            "trainer": sweep.trainer,
+            "cwd": os.getcwd(),
+            "argv": argv,
+            "jobs": [job.to_json() for job in plan.jobs],
+            "job_ids": job_ids,
+            "skipped": dict(plan.skipped),
+        }
+        runs = {run.run_id: run for run in sweep.runs}
+        for run_id in plan.run_ids:
+            sweep_dir.run(run_id).describe(runs[run_id])
+        number = sweep_dir.add_to_ledger("submission", entry)
+        for job in plan.jobs:
+            job_ids[job.token] = backend.submit(job, argv[job.token], sweep_dir.worker_output(job.token))
+            sweep_dir.amend_ledger(number, "submission", entry)
+    return Submitted(plan, adopted)
+
+
+def stop_workers(sweep_dir: SweepDir, backend: Backend) -> list[str]:
+    """Ask the sweep's live jobs to save and leave; their tokens."""
+    live = look(sweep_dir).live
+    ids = _job_ids(sweep_dir)
+    asked = sorted(token for token in live if token in ids)
+    backend.cancel([ids[token] for token in asked])
+    return asked
+
+
+def cancel_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
+    """Take runs out of the sweep until somebody retries them; those it concerned."""
+    with sweep_dir.lock():
+        statuses = look(sweep_dir).statuses
+        concerned = [run_id for run_id in run_ids if not statuses[run_id].state.final]
+        if concerned:
+            runs = {run_id: _last_attempt(sweep_dir, run_id) for run_id in concerned}
+            sweep_dir.add_to_ledger("cancel", {"time": time.time(), "runs": runs})
+    return concerned
+
+
+def retry_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
+    """Make finished, failed, stale, skipped or cancelled runs pending again; those it concerned.
+
+    The old result of a run stays in its folder under another name.
+    """
+    with sweep_dir.lock():
+        statuses = look(sweep_dir).statuses
+        concerned = [run_id for run_id in run_ids if statuses[run_id].state.final]
+        if concerned:
+            runs = {run_id: _last_attempt(sweep_dir, run_id) for run_id in concerned}
+            sweep_dir.add_to_ledger("retry", {"time": time.time(), "runs": runs})
+            for run_id in concerned:
+                sweep_dir.run(run_id).retire_result()
+    return concerned
+
+
+def today_code(sweep_dir: SweepDir) -> str | None:
+    """The id of the code that would train the sweep's runs now; ``None`` if its trainer is not installed."""
+    for entry in reversed(sweep_dir.read_ledger()):
+        if entry.kind == "submission":
+            try:
+                return code_id(get_trainer(entry.data["trainer"]))
+            except OrchestrateError:
+                return None
+    return None
+
+
+def select_runs(rows: Iterable[IndexRow], selector: str) -> list[IndexRow]:
+    """The runs that a person means: a prefix of an id, or `key=value,key=value` (a key's last part is enough)."""
+    if "=" not in selector:
+        return [row for row in rows if selector and row.run_id.startswith(selector)]
+    wanted = [pair.partition("=")[::2] for pair in selector.split(",")]
+    return [row for row in rows if all(_has(row.point, key.strip(), text) for key, text in wanted)]
+
+
+def one_run(rows: Iterable[IndexRow], selector: str) -> IndexRow:
+    """The one run that a person means; :class:`NotFoundError` if there is none, or several."""
+    rows = list(rows)
+    found = select_runs(rows, selector)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NotFoundError(
+            f"no run fits {selector!r}", hint="`orchestrate status SWEEP` lists ids and keys"
+        )
+    some = ", ".join(row.run_id for row in found[:5])
+    raise NotFoundError(
+        f"{selector!r} fits {len(found)} runs ({some}{', …' if len(found) > 5 else ''})",
+        hint="name one by more of its id, or by more keys: algorithm=mappo,seed=0",
+    )
+
+
+def _has(point: Mapping[str, Any], key: str, text: str) -> bool:
+    names = [name for name in point if name == key] or [
+        name for name in point if name.rpartition(".")[2] == key
+    ]
+    return any(_same(point[name], text.strip()) for name in names)
+
+
+def _same(value: Any, text: str) -> bool:
+    if isinstance(value, bool) or value is None:
+        return text.lower() == str(value).lower() or (value is None and text == "null")
+    if isinstance(value, int | float):
+        try:
+            return float(text.replace("_", "")) == value
+        except ValueError:
+            return False
+    return str(value) == text
+
+
+def _with_grid(seen: Survey, sweep: Sweep) -> Survey:
+    """The survey as if the sweep's runs were recorded: a plan is made before anything is written."""
+    statuses = {run.run_id: RunStatus(run.run_id) for run in sweep.runs} | dict(seen.statuses)
+    return Survey(seen.rows, statuses, seen.live, seen.damaged_lines)
+
+
+def _with_results(seen: Survey, sweep_dir: SweepDir) -> Survey:
+    """The survey corrected by what lies on disk: a result no journal told of, or one that is gone or damaged."""
+    statuses = dict(seen.statuses)
+    for run_id, problem in _inspect(sweep_dir, statuses).items():
+        state = statuses[run_id].state
+        if problem is None:
+            statuses[run_id] = replace(statuses[run_id], state=RunState.DONE)
+        elif isinstance(problem, DamagedFileError):
+            statuses[run_id] = replace(
+                statuses[run_id], state=RunState.FAILED, reason=DAMAGED_RESULT, message=str(problem)
+            )
+        elif state is RunState.DONE:
+            statuses[run_id] = replace(statuses[run_id], state=RunState.PENDING)
+    return Survey(seen.rows, statuses, seen.live, seen.damaged_lines)
+
+
+class _Absent:
+    """No result on disk."""
+
+
+def _inspect(
+    sweep_dir: SweepDir, statuses: Mapping[str, RunStatus]
+) -> dict[str, DamagedFileError | _Absent | None]:
+    """Per run: ``None`` for a whole result, the damage, or absent."""
+
+    def inspect(run_id: str) -> DamagedFileError | _Absent | None:
+        run = sweep_dir.run(run_id)
+        try:
+            result = run.result()
+            if result is None:
+                return _Absent()
+            run.verify(result)
+        except DamagedFileError as error:
+            return error
+        return None
+
+    concerned = [
+        run_id for run_id, status in statuses.items() if status.state is not RunState.CANCELLED
+    ]
+    with ThreadPoolExecutor(8) as pool:
+        return dict(zip(concerned, pool.map(inspect, concerned), strict=True))
+
+
+def _record_found(sweep_dir: SweepDir) -> None:
+    """Tell the ledger of results that no journal told of: their worker died between publishing and saying so."""
+    seen = look(sweep_dir)
+    found = {}
+    for run_id, status in seen.statuses.items():
+        if status.state in (RunState.PENDING, RunState.INTERRUPTED, RunState.QUEUED):
+            run = sweep_dir.run(run_id)
+            if run.result_path.exists() and (result := _readable(run.result)) is not None:
+                found[run_id] = {
+                    "attempt": result.get("attempt", status.attempt),
+                    "frames": result.get("frames"),
+                    "value": result.get("final_return"),
+                    "code_id": result.get("code_id"),
+                }
+    if found:
+        sweep_dir.add_to_ledger("found", {"time": time.time(), "runs": found})
+
+
+def _readable(read: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
+    try:
+        return read()
+    except DamagedFileError:
+        return None
+
+
+def _give_up_lost_jobs(sweep_dir: SweepDir) -> None:
+    """Use up the tokens of jobs that were recorded and never began, so that they never will."""
+    taken = {log.token for log in sweep_dir.read_journals()}
+    for entry in sweep_dir.read_ledger():
+        if entry.kind != "submission":
+            continue
+        for job in entry.data["jobs"]:
+            token = job["token"]
+            recorded = token in entry.data["job_ids"]
+            if token not in taken and not (recorded and _young(entry.data["time"])):
+                sweep_dir.take_token(token, Event(REVOKED, time.time()))
+
+
+def _young(moment: float) -> bool:
+    return 0 <= time.time() - moment < _START_GRACE_S
+
+
+def _new_skips(plan: Plan, sweep_dir: SweepDir) -> bool:
+    statuses = look(sweep_dir).statuses
+    return any(
+        statuses[run_id].state is not RunState.SKIPPED or statuses[run_id].reason != why
+        for run_id, why in plan.skipped.items()
+    )
+
+
+def _compact(sweep_dir: SweepDir) -> None:
+    ended = [log for log in sweep_dir.read_journals() if _gone(log)]
+    sweep_dir.compact_journals(ended)
+
+
+def _gone(log: WorkerLog) -> bool:
+    holder = log.holder
+    return holder is None or holder.alive() is False
+
+
+def _job_ids(sweep_dir: SweepDir) -> dict[str, str]:
+    ids: dict[str, str] = {}
+    for entry in sweep_dir.read_ledger():
+        if entry.kind == "submission":
+            ids |= entry.data["job_ids"]
+    return ids
+
+
+def _last_attempt(sweep_dir: SweepDir, run_id: str) -> int:
+    attempts = sweep_dir.run(run_id).attempts()
+    return attempts[-1].number if attempts else 0
+

@@ -1,0 +1,272 @@
+"""Where every run stands: index, ledger and journals in, states out. Pure; opens no file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.rundir import Holder, IndexRow, LedgerEntry, WorkerLog
+from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
+from orchestrator.types import RunState
+
+Alive = Callable[[Holder], bool | None]
+
+# The reason of a run whose result is on disk and not whole.
+DAMAGED_RESULT = "damaged result"
+
+# A run is shown as stalled after this many of its own longest silences (and never before a lease is over).
+_SILENCES = 5
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """A run's state and what is known about it. ``since``: epoch seconds of the last thing heard of it."""
+
+    run_id: str
+    state: RunState = RunState.PENDING
+    attempt: int = 0
+    token: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    frames: int | None = None
+    total: int | None = None
+    fps: float | None = None
+    value: float | None = None
+    since: float | None = None
+    code_id: str | None = None
+
+    @property
+    def why(self) -> str:
+        """Reason and message as one line; empty if nothing is wrong."""
+        return ": ".join(part for part in (self.reason, self.message) if part)
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds until the run is done at its present speed."""
+        if self.state is not RunState.RUNNING or not self.fps or self.total is None or self.frames is None:
+            return None
+        return max(0.0, (self.total - self.frames) / self.fps)
+
+    def to_json(self) -> dict[str, Any]:
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**fields, "state": self.state.value, "eta": self.eta}
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A sweep at one moment: its runs' states, and the tokens of jobs that can still work."""
+
+    rows: Sequence[IndexRow]
+    statuses: Mapping[str, RunStatus]
+    live: frozenset[str]
+    damaged_lines: int = 0
+
+    def counts(self) -> dict[RunState, int]:
+        """Runs of the latest grid by state, in the order of :class:`RunState`."""
+        counted = Counter(self.statuses[row.run_id].state for row in self.rows if row.in_grid)
+        return {state: counted[state] for state in RunState if counted[state]}
+
+    @property
+    def active(self) -> bool:
+        """Whether a job still works, or may start to, on a run of the latest grid."""
+        working = (RunState.RUNNING, RunState.QUEUED, RunState.STALLED)
+        return any(self.statuses[row.run_id].state in working for row in self.rows if row.in_grid)
+
+
+def survey(
+    rows: Sequence[IndexRow],
+    ledger: Sequence[LedgerEntry],
+    logs: Sequence[WorkerLog],
+    *,
+    alive: Alive,
+    now: float,
+    lease: float,
+) -> Survey:
+    """Fold everything that was written into one state per run.
+
+    ``alive`` proves what it can about a worker's process; ``now`` and ``lease`` are in seconds.
+    """
+    live = _live_tokens(ledger, logs, alive)
+    statuses = {row.run_id: RunStatus(row.run_id) for row in rows}
+    _apply_skips(statuses, ledger)
+    _apply_journals(statuses, logs, live, alive, now, lease)
+    _apply_decisions(statuses, ledger)
+    _apply_queue(statuses, ledger, live)
+    return Survey(rows, statuses, live, sum(log.damaged for log in logs))
+
+
+def mark_stale(seen: Survey, today: str) -> Survey:
+    """Show what other code than today's (its id) finished as stale."""
+    statuses = dict(seen.statuses)
+    for run_id, status in statuses.items():
+        if status.state is RunState.DONE and status.code_id not in (None, today):
+            message = f"trained by other code ({status.code_id}, today's is {today})"
+            statuses[run_id] = replace(status, state=RunState.STALE, message=message)
+    return replace(seen, statuses=statuses)
+
+
+def _live_tokens(
+    ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog], alive: Alive
+) -> frozenset[str]:
+    """Jobs that work, and jobs that were submitted and have not begun.
+
+    A job whose id was never recorded counts too: it may begin any moment, until its token is revoked.
+    """
+    waiting = {
+        job["token"] for entry in ledger if entry.kind == "submission" for job in entry.data["jobs"]
+    }
+    working = set()
+    for log in logs:
+        waiting.discard(log.token)
+        holder = log.holder
+        if holder is not None and not log.exited and alive(holder) is not False:
+            working.add(log.token)
+    return frozenset(waiting | working)
+
+
+def _apply_skips(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
+    """A run is skipped while the latest submission that speaks of it skips it."""
+    for entry in ledger:
+        if entry.kind == "submission":
+            for run_id, why in entry.data["skipped"].items():
+                if run_id in statuses:
+                    statuses[run_id] = RunStatus(run_id, RunState.SKIPPED, reason=why)
+            for job in entry.data["jobs"]:
+                for run_id in job["run_ids"]:
+                    if run_id in statuses:
+                        statuses[run_id] = RunStatus(run_id)
+
+
+def _apply_queue(
+    statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry], live: frozenset[str]
+) -> None:
+    """What is still to do and assigned to a job that can work is queued there."""
+    for entry in ledger:
+        for job in entry.data["jobs"] if entry.kind == "submission" else ():
+            if job["token"] not in live:
+                continue
+            for run_id in job["run_ids"]:
+                status = statuses.get(run_id)
+                if status and status.state in (RunState.PENDING, RunState.INTERRUPTED):
+                    statuses[run_id] = replace(status, state=RunState.QUEUED, token=job["token"])
+
+
+def _apply_journals(
+    statuses: dict[str, RunStatus],
+    logs: Iterable[WorkerLog],
+    live: frozenset[str],
+    alive: Alive,
+    now: float,
+    lease: float,
+) -> None:
+    for log in logs:
+        holder = log.holder
+        certain = holder is None or log.exited or alive(holder) is not None
+        heard: dict[str, list[float]] = {}
+        for event in log.events:
+            if event.run_id not in statuses or event.attempt is None:
+                continue
+            before = statuses[event.run_id]
+            if event.attempt < before.attempt:
+                continue
+            heard.setdefault(event.run_id, []).append(event.time)
+            statuses[event.run_id] = _after(before, event.kind, event.attempt, event.time, event.data, log)
+        for run_id, times in heard.items():
+            status = statuses[run_id]
+            if status.state is not RunState.RUNNING or status.token != log.token:
+                continue
+            if log.token not in live:
+                statuses[run_id] = replace(status, state=RunState.INTERRUPTED, reason="killed")
+            elif not certain:
+                statuses[run_id] = replace(status, state=RunState.UNKNOWN)
+            elif now - times[-1] > max(lease, _SILENCES * _longest_gap(times)):
+                statuses[run_id] = replace(status, state=RunState.STALLED)
+
+
+def _after(
+    before: RunStatus, kind: str, attempt: int, time: float, data: Mapping[str, Any], log: WorkerLog
+) -> RunStatus:
+    if kind == CLAIMED:
+        kept = before if before.attempt else RunStatus(before.run_id)
+        return replace(
+            kept,
+            state=RunState.RUNNING,
+            attempt=attempt,
+            token=log.token,
+            reason=None,
+            message=None,
+            since=time,
+        )
+    if kind == PROGRESS:
+        return replace(
+            before,
+            frames=data.get("frames"),
+            total=data.get("total") or before.total,
+            fps=data.get("fps") or before.fps,
+            value=data.get("return") if data.get("return") is not None else before.value,
+            since=time,
+        )
+    if kind == ENDED:
+        summary = data.get("summary") or {}
+        return replace(
+            before,
+            state=RunState(data["outcome"]),
+            attempt=attempt,
+            token=log.token,
+            reason=data.get("reason"),
+            message=data.get("message"),
+            frames=data.get("frames") if data.get("frames") is not None else before.frames,
+            fps=summary.get("fps_steady", before.fps),
+            value=summary.get("final_return", before.value),
+            since=time,
+            code_id=data.get("code_id"),
+        )
+    return before
+
+
+def _apply_decisions(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
+    """Cancellations, retries and results found on disk, in the order they were made."""
+    for entry in ledger:
+        if entry.kind == "found":
+            for run_id, found in entry.data["runs"].items():
+                status = statuses.get(run_id)
+                if status is not None and status.attempt <= found["attempt"]:
+                    statuses[run_id] = replace(
+                        status, state=RunState.DONE, reason=None, message=None, **found
+                    )
+        elif entry.kind in ("cancel", "retry"):
+            for run_id, attempt in entry.data["runs"].items():
+                status = statuses.get(run_id)
+                if status is None or status.attempt > attempt:
+                    continue
+                if entry.kind == "cancel" and status.state is not RunState.DONE:
+                    statuses[run_id] = replace(status, state=RunState.CANCELLED, reason="cancelled")
+                elif entry.kind == "retry" and status.state.final:
+                    statuses[run_id] = replace(
+                        status, state=RunState.PENDING, reason=None, message=None
+                    )
+
+
+def _longest_gap(times: Sequence[float]) -> float:
+    return max((after - before for before, after in zip(times, times[1:], strict=False)), default=0.0)
+
+
+def sweep_eta(seen: Survey) -> float | None:
+    """Seconds until the latest grid is done, from the frames still to train and the present speed of all.
+
+    ``None`` while nothing runs or no run has told its length; runs that have not begun count with the mean one.
+    """
+    statuses = [seen.statuses[row.run_id] for row in seen.rows if row.in_grid]
+    speed = sum(status.fps or 0.0 for status in statuses if status.state is RunState.RUNNING)
+    totals = [status.total for status in statuses if status.total]
+    if not speed or not totals:
+        return None
+    usual = sum(totals) / len(totals)
+    left = sum(
+        max(0.0, (status.total or usual) - (status.frames or 0))
+        for status in statuses
+        if not status.state.final
+    )
+    return left / speed
