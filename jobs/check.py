@@ -1,0 +1,65 @@
+"""`python -m jobs.check`: has a trainer look at the runs of a sweep before any of them costs anything.
+
+JSON in on stdin, ``{"trainer": name, "runs": [...]}``; JSON out on stdout, ``{"problems": [...], "structures": n}``.
+Whatever libraries print goes to stderr.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from orchestrator.trainers import get_trainer
+from orchestrator.types import Run
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that would make a run fail.
+
+    ``run_id`` is one run that has it, of perhaps many; ``key`` the override at fault, ``None`` if no single one is.
+    """
+
+    run_id: str
+    key: str | None
+    message: str
+    hint: str | None = None
+
+
+Structure = tuple[tuple[str, str | None], ...]
+
+
+def structure(run: Run) -> Structure:
+    """What decides a configuration's shape: the keys, and the choices among keys such as ``algorithm`` or ``model``.
+
+    Runs of one structure differ in plain values only, those of dotted keys such as ``experiment.lr``.
+    """
+    return tuple(
+        (key, value if isinstance(value, str) and "." not in key.split("@")[0] else None)
+        for key, value in run.overrides.items()
+    )
+
+
+def main() -> None:
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    request = json.load(sys.stdin)
+    runs = [Run.from_json(data) for data in request["runs"]]
+    problems = _check_with(request["trainer"], runs)
+    report = {"problems": [asdict(p) for p in problems], "structures": len({structure(run) for run in runs})}
+    json.dump(report, answer)
+    answer.close()
+
+
+def _check_with(trainer: str, runs: Sequence[Run]) -> list[Problem]:
+    module, _, function = get_trainer(trainer).check.partition(":")
+    problems: list[Problem] = getattr(importlib.import_module(module), function)(runs)
+    return problems
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""From a run to BenchMARL's own configuration objects, through BenchMARL's own Hydra configs.
+
+What comes out is what ``python benchmarl/run.py key=value …`` would build from the same overrides, but that
+``experiment.render`` is off unless the run asks for it: cluster nodes have no display.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import benchmarl
+from benchmarl.algorithms.common import AlgorithmConfig
+from benchmarl.environments import TaskClass
+from benchmarl.experiment import ExperimentConfig
+from benchmarl.hydra_config import (
+    load_algorithm_config_from_hydra,
+    load_experiment_config_from_hydra,
+    load_model_config_from_hydra,
+    load_task_config_from_hydra,
+)
+from benchmarl.models.common import ModelConfig
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+import jobs
+from jobs.context import BadConfigError
+from jobs.trainers.benchmarl.hydra_text import bare_key, override_text
+from orchestrator.trainers import BENCHMARL
+from orchestrator.types import Run
+
+BENCHMARL_CONF = Path(benchmarl.__file__).parent / "conf"
+OUR_CONF = Path(jobs.__file__).parent / "conf"
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A run's configuration, ready for ``benchmarl.experiment.Experiment``.
+
+    ``loggers`` are those the run asked for; ``plain`` holds JSON values only; ``config_hash`` (16 hexadecimal
+    digits) covers what decides the result, so that keys such as ``experiment.loggers`` leave it as it is.
+    """
+
+    task: TaskClass
+    task_name: str
+    algorithm: AlgorithmConfig
+    model: ModelConfig
+    critic_model: ModelConfig
+    experiment: ExperimentConfig
+    seed: int
+    loggers: tuple[str, ...]
+    plain: dict[str, Any]
+    config_hash: str
+
+    @property
+    def on_policy(self) -> bool:
+        return bool(self.algorithm.on_policy())
+
+
+def compose(run: Run) -> Composed:
+    """The composed configuration of a run.
+
+    Raises :class:`BadConfigError` with the key, what is wrong with it and, where one is near, the right spelling.
+    """
+    cfg = compose_config(run)
+    choices = chosen(cfg)
+    with open_dict(cfg):
+        del cfg["hydra"]
+    try:
+        task_name = choices["task"]
+        parts = {
+            "task": load_task_config_from_hydra(cfg.task, task_name),
+            "algorithm": load_algorithm_config_from_hydra(cfg.algorithm),
+            "model": load_model_config_from_hydra(cfg.model),
+            "critic_model": load_model_config_from_hydra(cfg.critic_model),
+            "experiment": load_experiment_config_from_hydra(cfg.experiment),
+        }
+        plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    except ImportError as error:
+        raise BadConfigError(
+            f"BenchMARL needs the package {error.name!r} for this configuration",
+            hint=f"install {error.name}, or choose another model or task",
+        ) from error
+    except (OmegaConfBaseException, TypeError, ValueError, AttributeError, KeyError) as error:
+        raise BadConfigError(f"BenchMARL refuses the configuration: {first_line(error)}") from error
+    assert isinstance(plain, dict)
+    _refuse_additions(parts)
+    described = {"choices": choices, **{str(key): value for key, value in plain.items()}}
+    return Composed(
+        **parts,
+        task_name=task_name,
+        seed=run.seed,
+        loggers=tuple(parts["experiment"].loggers),
+        plain=described,
+        config_hash=_hash(described),
+    )
+
+
+def _refuse_additions(parts: dict[str, Any]) -> None:
+    """Keys added with ``+`` that BenchMARL would carry along and never read."""
+    for name in ("experiment", "algorithm"):
+        unread = sorted(set(vars(parts[name])) - {field.name for field in fields(parts[name])})
+        if unread:
+            raise BadConfigError(f"BenchMARL has no key '{name}.{unread[0]}', and would never read it")
+
+
+def compose_config(run: Run) -> DictConfig:
+    """The composed Hydra config, its ``hydra`` node included."""
+    from jobs.trainers.benchmarl.spelling import explain, require_choices
+
+    require_choices(run.overrides)
+    lines = override_lines(run)
+    try:
+        with hydra_ready():
+            return hydra_compose("config", overrides=lines, return_hydra_config=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(run.overrides, error) from error
+
+
+def override_lines(run: Run) -> list[str]:
+    """The run as arguments of Hydra's command line, without our search path."""
+    lines = [override_text(key, value) for key, value in run.overrides.items()]
+    if not any(bare_key(key) == "experiment.render" for key in run.overrides):
+        lines.append("experiment.render=false")
+    return [f"seed={run.seed}", *lines, search_path()]
+
+
+def search_path() -> str:
+    """The override that lets Hydra find our presets."""
+    return override_text("hydra.searchpath", [f"file://{OUR_CONF}"])
+
+
+@contextlib.contextmanager
+def hydra_ready() -> Iterator[None]:
+    """Hydra looking at BenchMARL's configs. Any state that a caller had in Hydra is put back."""
+    before = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(config_dir=str(BENCHMARL_CONF), version_base=None):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = before
+
+
+def chosen(cfg: DictConfig) -> dict[str, str]:
+    """Config group → chosen option, of BenchMARL's groups only."""
+    choices = cfg.hydra.runtime.choices
+    return {str(key): str(choices[key]) for key in sorted(choices) if not str(key).startswith("hydra/")}
+
+
+def first_line(error: BaseException) -> str:
+    """What the innermost cause says, in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _hash(plain: dict[str, Any]) -> str:
+    deciding: dict[str, Any] = {key: value for key, value in plain.items() if key != "choices"}
+    deciding["experiment"] = {
+        key: value for key, value in plain["experiment"].items() if BENCHMARL.decides(f"experiment.{key}")
+    }
+    text = json.dumps(deciding, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
