@@ -34,7 +34,7 @@ def chosen(results: Path, names: Iterable[str]) -> list[SweepDir]:
 
 def chosen_runs(sweep_dir: SweepDir, selectors: Iterable[str]) -> list[IndexRow]:
     """The runs that any selector fits; all of the latest grid if there is no selector."""
-    from orchestrator.control import one_run, select_runs
+    from orchestrator.selection import one_run, select_runs
 
     rows = sweep_dir.read_index()
     found: dict[str, IndexRow] = {}

@@ -29,7 +29,7 @@ def logs(
       orchestrate logs speed algorithm=mappo,seed=0
       orchestrate logs speed 3fa9 -f
     """
-    from orchestrator.control import one_run
+    from orchestrator.selection import one_run
 
     sweep_dir = SweepDir.existing(results, sweep)
     row = one_run(sweep_dir.read_index(), run)

@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from orchestrator.errors import DamagedFileError
-from orchestrator.rundir.atomic import dump_json, read_json, temporary_name, write_exclusive
+from orchestrator.rundir.atomic import (
+    dump_json,
+    read_json,
+    storage_errors,
+    temporary_name,
+    write_exclusive,
+)
 from orchestrator.rundir.process import Holder
 
 DEFAULT_LEASE_S = 300.0
@@ -111,8 +117,9 @@ class Lease:
 def age_by_file_server(path: Path) -> float:
     """Seconds since ``path`` was renewed, by the clock of the file system that holds it."""
     probe = temporary_name(path)
-    try:
-        probe.touch()
-        return probe.stat().st_mtime - path.stat().st_mtime
-    finally:
-        probe.unlink(missing_ok=True)
+    with storage_errors(path):
+        try:
+            probe.touch()
+            return probe.stat().st_mtime - path.stat().st_mtime
+        finally:
+            probe.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import DamagedFileError
-from orchestrator.rundir.atomic import storage_errors
+from orchestrator.rundir.atomic import parse_json, storage_errors
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def read_metrics(path: Path) -> tuple[ResumePoint | None, list[Row]]:
     resumed_from, rows = None, []
     for number, line in enumerate(lines, start=1):
         try:
-            data = json.loads(line)
+            data = parse_json(line)
             if number == 1 and "resumed_from" in data:
                 point = data["resumed_from"]
                 resumed_from = point and ResumePoint(int(point["attempt"]), int(point["frames"]))

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
+
+
+# A killed process is gone in milliseconds unless the kernel holds it in an unfinished write.
+_KILL_PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -28,15 +33,16 @@ class Holder:
 
     @classmethod
     def current(cls, job_id: str | None = None) -> Self:
-        pid = os.getpid()
-        return cls(
-            host=socket.gethostname(),
-            boot_id=_boot_id(),
-            pid_namespace=_pid_namespace(),
-            pid=pid,
-            started=_stat(pid)[1],
-            job_id=job_id,
-        )
+        return cls.of(os.getpid(), job_id)
+
+    @classmethod
+    def of(cls, pid: int, job_id: str | None = None) -> Self:
+        """The process that has this number now. Raises ``ProcessLookupError`` if none has."""
+        try:
+            started = _stat(pid)[1]
+        except FileNotFoundError:
+            raise ProcessLookupError(pid) from None
+        return cls(socket.gethostname(), _boot_id(), _pid_namespace(), pid, started, job_id)
 
     @property
     def here(self) -> bool:
@@ -75,14 +81,24 @@ class Holder:
                     found.append(int(entry))
         return sorted(found)
 
-    def end_survivors(self) -> None:
-        """Kill what a dead holder left behind. Nothing happens while it lives, or if it is elsewhere."""
-        if self.here and not self._running():
-            for pid in self.survivors():
+    def end_survivors(self) -> bool:
+        """Kill what a dead holder left behind, and wait until it is gone; ``False`` if something stays.
+
+        Nothing happens while the holder lives, or if it is elsewhere.
+        """
+        if not self.here or self._running():
+            return True
+        deadline = time.monotonic() + _KILL_PATIENCE_S
+        while survivors := self.survivors():
+            for pid in survivors:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        return True
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 from orchestrator.errors import DamagedFileError, NotFoundError, OrchestrateError
 from orchestrator.rundir.atomic import (
     dump_json,
+    fsync_folder,
     read_json,
     storage_errors,
     write_atomic,
@@ -121,8 +122,33 @@ class AttemptDir:
         """Say why the attempt ended. The first word stands: ``False`` if there is one."""
         return write_exclusive(self.end_path, dump_json(dict(record)))
 
+    @property
+    def inbox_metrics(self) -> Path:
+        """Where a training program writes its metrics for the trainer to take over."""
+        return self.scratch / "metrics.jsonl"
+
+    @property
+    def inbox_checkpoints(self) -> Path:
+        """Where a training program puts its checkpoints for the trainer to take over."""
+        return self.scratch / "checkpoints"
+
+    def adopt_checkpoint(self, source: Path, frames: int) -> Path:
+        """Move a finished checkpoint from the inbox to its place; durable on return."""
+        with storage_errors(self.checkpoints):
+            with open(source, "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+                os.fsync(file.fileno())
+            self.checkpoints.mkdir(exist_ok=True)
+            path = self.checkpoint_name(frames, digest)
+            os.replace(source, path)
+            fsync_folder(self.checkpoints)
+        return path
+
     def checkpoint_name(self, frames: int, digest: str) -> Path:
         return self.checkpoints / f"{frames:012d}-{digest}.pt"
+
+    def has_checkpoint(self) -> bool:
+        return any(_CHECKPOINT.fullmatch(name) for name in _listdir(self.checkpoints))
 
     def segment_name(self, group: int, start: int, count: int, digest: str) -> Path:
         """A piece of a replay buffer: frames ``start`` to ``start + count`` ever added by agent group number ``group``."""
@@ -207,8 +233,8 @@ class RunDir:
             return None
         if self.result_path.exists():
             return None
-        if attempts:
-            _end_leftovers(attempts[-1])
+        if attempts and not _end_leftovers(attempts[-1]):
+            return None
         attempt = self.attempt(attempts[-1].number + 1 if attempts else 1)
         with storage_errors(attempt.path):
             attempt.path.mkdir(parents=True, exist_ok=True)
@@ -488,10 +514,9 @@ def attempt_ended(attempt: AttemptDir) -> bool:
     return not alive
 
 
-def _end_leftovers(attempt: AttemptDir) -> None:
+def _end_leftovers(attempt: AttemptDir) -> bool:
     claim = attempt.claim()
-    if claim is not None:
-        claim.holder.end_survivors()
+    return claim is None or claim.holder.end_survivors()
 
 
 def sha256(path: Path) -> str:

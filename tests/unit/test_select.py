@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.selection import one_run, select_runs
+from orchestrator.errors import NotFoundError
+from orchestrator.labels import run_labels
+from orchestrator.rundir import IndexRow
+
+ROWS = [
+    IndexRow(f"{number:016x}", True, {"algorithm": algorithm, "experiment.lr": lr, "render": False, "seed": seed})
+    for number, (algorithm, lr, seed) in enumerate(
+        [("mappo", 1e-4, 0), ("mappo", 1e-4, 1), ("iql", 1e-4, 0), ("iql", 5.0, 0)], start=0xAB0
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("selector", "count"),
+    [
+        ("algorithm=mappo", 2),
+        ("algorithm=mappo,seed=1", 1),
+        ("lr=0.0001", 3),
+        ("experiment.lr=1e-4", 3),
+        ("lr=5", 1),
+        ("render=false", 4),
+        ("algorithm=nope", 0),
+        ("nokey=1", 0),
+        ("0000000000000ab", 4),
+        ("0000000000000ab1", 1),
+        ("", 0),
+    ],
+)
+def test_selectors(selector: str, count: int) -> None:
+    assert len(select_runs(ROWS, selector)) == count
+
+
+def test_a_name_that_fits_several_says_which() -> None:
+    with pytest.raises(NotFoundError, match=r"fits 2 runs \(0000000000000ab0, 0000000000000ab1\)"):
+        one_run(ROWS, "algorithm=mappo")
+    with pytest.raises(NotFoundError, match="no run fits"):
+        one_run(ROWS, "zz")
+
+
+def test_labels_show_only_what_differs() -> None:
+    assert run_labels([row.point for row in ROWS])[3] == "algorithm=iql lr=5.0 seed=0"
+    assert run_labels([{"a": 1, "b": "x"}]) == ["a=1 b=x"]
+    assert run_labels([{"a.lr": 1, "b.lr": 2}, {"a.lr": 2, "b.lr": 1}]) == ["a.lr=1 b.lr=2", "a.lr=2 b.lr=1"]

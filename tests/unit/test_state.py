@@ -1,0 +1,165 @@
+"""States are a fold over what was written; each test writes a history and reads the state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, WorkerLog
+from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, REVOKED, STARTED
+from orchestrator.state import RunStatus, Survey, mark_stale, survey, sweep_eta
+from orchestrator.types import RunState
+
+RUN = "00000000000000aa"
+OTHER = "00000000000000bb"
+HOLDER = Holder("host", "boot", "pid:[1]", 42, 1000)
+TOKEN = "0001-0001"
+
+
+def submission(number: int = 1, token: str = TOKEN, skipped: dict[str, str] | None = None) -> LedgerEntry:
+    runs = [run for run in (RUN, OTHER) if run not in (skipped or {})]
+    jobs = [{"token": token, "run_ids": runs}] if runs else []
+    return LedgerEntry(number, "submission", {"jobs": jobs, "skipped": skipped or {}})
+
+
+def started(*events: Event, token: str = TOKEN) -> WorkerLog:
+    first = Event(STARTED, 0.0, data={"holder": HOLDER.to_json()})
+    return WorkerLog(token, (first, *events))
+
+
+def ended(outcome: str, attempt: int = 1, at: float = 9.0, **data: Any) -> Event:
+    return Event(ENDED, at, RUN, attempt, {"outcome": outcome, **data})
+
+
+def state_of(
+    ledger: list[LedgerEntry], logs: list[WorkerLog], alive: bool | None = True, now: float = 10.0
+) -> RunStatus:
+    return look(ledger, logs, alive, now).statuses[RUN]
+
+
+def look(
+    ledger: list[LedgerEntry], logs: list[WorkerLog], alive: bool | None = True, now: float = 10.0
+) -> Survey:
+    rows = [IndexRow(RUN, True, {"seed": 0}), IndexRow(OTHER, True, {"seed": 1})]
+    return survey(rows, ledger, logs, alive=lambda holder: alive, now=now, lease=300.0)
+
+
+CLAIM = Event(CLAIMED, 5.0, RUN, 1)
+
+
+@pytest.mark.parametrize(
+    ("logs", "alive", "expected"),
+    [
+        ([], True, RunState.QUEUED),
+        ([started()], True, RunState.QUEUED),
+        ([started()], False, RunState.PENDING),
+        ([started(CLAIM)], True, RunState.RUNNING),
+        ([started(CLAIM)], False, RunState.INTERRUPTED),
+        ([started(CLAIM)], None, RunState.UNKNOWN),
+        ([started(CLAIM, ended("done"))], True, RunState.DONE),
+        ([started(CLAIM, ended("done"))], False, RunState.DONE),
+        ([started(CLAIM, ended("failed"))], False, RunState.FAILED),
+        ([started(CLAIM, ended("interrupted"), Event(EXITED, 9.5))], True, RunState.INTERRUPTED),
+        ([WorkerLog(TOKEN, (Event(REVOKED, 1.0),))], True, RunState.PENDING),
+    ],
+)
+def test_one_worker(logs: list[WorkerLog], alive: bool | None, expected: RunState) -> None:
+    assert state_of([submission()], logs, alive).state is expected
+
+
+def test_never_submitted_is_pending() -> None:
+    assert state_of([], []).state is RunState.PENDING
+
+
+def test_killed_run_that_its_worker_will_try_again_is_queued() -> None:
+    assert state_of([submission()], [started(CLAIM, ended("interrupted"))]).state is RunState.QUEUED
+
+
+def test_a_later_worker_has_the_last_word() -> None:
+    first = started(CLAIM, ended("interrupted"), Event(EXITED, 9.5))
+    second = started(Event(CLAIMED, 20.0, RUN, 2), token="0002-0001")
+    ledger = [submission(), submission(2, "0002-0001")]
+    for logs in ([first, second], [second, first]):
+        status = state_of(ledger, logs, now=21.0)
+        assert (status.state, status.attempt) == (RunState.RUNNING, 2)
+
+
+def test_silence_beyond_a_lease_is_stalled_and_no_more() -> None:
+    logs = [started(CLAIM, Event(PROGRESS, 6.0, RUN, 1, {"frames": 10, "total": 100}))]
+    assert state_of([submission()], logs, now=200.0).state is RunState.RUNNING
+    assert state_of([submission()], logs, now=400.0).state is RunState.STALLED
+
+
+def test_long_iterations_are_not_stalled() -> None:
+    slow = [Event(PROGRESS, 5.0 + 200.0 * n, RUN, 1, {"frames": n}) for n in (1, 2)]
+    assert state_of([submission()], [started(CLAIM, *slow)], now=405.0 + 900.0).state is RunState.RUNNING
+
+
+def test_progress_is_kept_from_one_attempt_to_the_next() -> None:
+    progress = Event(PROGRESS, 6.0, RUN, 1, {"frames": 60, "total": 100, "fps": 10.0, "return": -1.5})
+    status = state_of([submission()], [started(CLAIM, progress)], now=7.0)
+    assert (status.frames, status.total, status.value, status.eta) == (60, 100, -1.5, 4.0)
+    again = state_of([submission()], [started(CLAIM, progress, Event(CLAIMED, 8.0, RUN, 2))], now=9.0)
+    assert (again.frames, again.attempt) == (60, 2)
+
+
+def decision(number: int, kind: str, attempt: int) -> LedgerEntry:
+    return LedgerEntry(number, kind, {"runs": {RUN: attempt}})
+
+
+def test_cancel_holds_until_retry() -> None:
+    dead = [started(CLAIM)]
+    ledger = [submission(), decision(2, "cancel", 1)]
+    assert state_of(ledger, dead, alive=False).state is RunState.CANCELLED
+    ledger.append(decision(3, "retry", 1))
+    assert state_of(ledger, dead, alive=False).state is RunState.PENDING
+    ledger.append(submission(4, "0004-0001"))
+    assert state_of(ledger, dead, alive=False).state is RunState.QUEUED
+
+
+def test_cancel_does_not_undo_a_finished_run() -> None:
+    ledger = [submission(), decision(2, "cancel", 1)]
+    assert state_of(ledger, [started(CLAIM, ended("done"))]).state is RunState.DONE
+
+
+def test_retry_forgets_the_failure_it_was_meant_for_and_not_a_later_one() -> None:
+    first = started(CLAIM, ended("failed", reason="code error"), Event(EXITED, 9.5))
+    ledger = [submission(), decision(2, "retry", 1)]
+    assert state_of(ledger, [first]).state is RunState.PENDING
+    second = started(
+        Event(CLAIMED, 20.0, RUN, 2), ended("failed", 2, 21.0), Event(EXITED, 22.0), token="0003-0001"
+    )
+    status = state_of([*ledger, submission(3, "0003-0001")], [first, second])
+    assert (status.state, status.attempt) == (RunState.FAILED, 2)
+
+
+def test_a_result_found_on_disk_counts() -> None:
+    found = {"attempt": 1, "frames": 100, "value": 2.0, "code_id": "abc"}
+    ledger = [submission(), LedgerEntry(2, "found", {"runs": {RUN: found}})]
+    status = state_of(ledger, [started(CLAIM)], alive=False)
+    assert (status.state, status.frames, status.value) == (RunState.DONE, 100, 2.0)
+
+
+def test_skips_last_as_long_as_the_latest_submission_says() -> None:
+    skipping = submission(skipped={RUN: "no GPU"})
+    status = state_of([skipping], [])
+    assert (status.state, status.reason) == (RunState.SKIPPED, "no GPU")
+    assert state_of([skipping, submission(2, "0002-0001")], []).state is RunState.QUEUED
+
+
+def test_stale_is_shown_only_for_other_code() -> None:
+    seen = look([submission()], [started(CLAIM, ended("done", code_id="old"))])
+    assert mark_stale(seen, "old").statuses[RUN].state is RunState.DONE
+    stale = mark_stale(seen, "new").statuses[RUN]
+    assert stale.state is RunState.STALE
+    assert "old" in stale.why and "new" in stale.why
+
+
+def test_sweep_eta_counts_what_has_not_begun() -> None:
+    progress = Event(PROGRESS, 6.0, RUN, 1, {"frames": 60, "total": 100, "fps": 10.0})
+    seen = look([submission()], [started(CLAIM, progress)], now=7.0)
+    assert sweep_eta(seen) == pytest.approx((40 + 100) / 10)
+    idle = replace(seen, statuses={**seen.statuses, RUN: RunStatus(RUN)})
+    assert sweep_eta(idle) is None
