@@ -1,0 +1,44 @@
+"""Every test stands alone: its own HOME, no scheduler's or logger's variables, warnings are errors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+FOREIGN = ("SLURM_", "SKYPILOT_", "SKY_", "WANDB_", "ORCHESTRATE_", "HYDRA_", "CUDA_VISIBLE_DEVICES")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write what the code produces now into tests/golden/, to be read in the diff",
+    )
+
+
+@pytest.fixture(autouse=True)
+def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A HOME of the test's own, and an environment as on a machine that runs nothing else. Returns that HOME."""
+    home = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name.startswith(FOREIGN):
+            monkeypatch.delenv(name)
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "PYTHONPATH", "COLUMNS", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("MPLCONFIGDIR", str(home / "matplotlib"))
+    return home
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """A results folder that does not exist yet, as before the first sweep."""
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether `--update-golden` was given: golden files are then written instead of compared."""
+    return bool(request.config.getoption("--update-golden"))
