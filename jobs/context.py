@@ -60,10 +60,14 @@ class Outcome:
 class RunContext:
     """One attempt, as its trainer sees it. Lives in the run's own process.
 
-    A trainer calls, in this order: :meth:`candidates` to find a checkpoint it can load, :meth:`begin`, then per
-    iteration :meth:`record` and, whenever it saves one, :meth:`before_checkpoint` and :meth:`checkpointed`; after each
-    iteration :meth:`iteration_done`, which leaves by raising if the run was asked to stop.
+    A trainer calls, in this order: :meth:`candidates` to find a checkpoint it can load, :meth:`begin`, then
+    per iteration :meth:`record` and, whenever it saves one, :meth:`before_checkpoint` and
+    :meth:`checkpointed`; after each iteration :meth:`iteration_done`, which leaves by raising if the run
+    was asked to stop. A trainer that sets ``polls_stopping`` looks at :attr:`stopping` by itself and is
+    never interrupted in between.
     """
+
+    polls_stopping = False
 
     def __init__(
         self, sweep: str, run: Run, run_dir: RunDir, attempt: AttemptDir, lease: Lease, relay: int
@@ -132,6 +136,12 @@ class RunContext:
         return self._stop_deadline is not None
 
     @property
+    def grace_left(self) -> float:
+        """Seconds that may still pass until the run must have left, once :attr:`stopping`."""
+        assert self._stop_deadline is not None, "nobody asked the run to stop"
+        return max(0.0, self._stop_deadline - time.monotonic())
+
+    @property
     def stop_signal(self) -> str:
         return self._stop_signal
 
@@ -143,11 +153,13 @@ class RunContext:
     # The worker's side
 
     def on_signal(self, number: int, grace: float) -> None:
-        """Handle SIGTERM, SIGUSR1, SIGUSR2: finish the iteration if it fits the grace (seconds), else leave."""
+        """A stop signal came: finish the iteration if it fits the grace (seconds), else leave."""
         if self._stop_deadline is not None:
             return
         self._stop_signal = signal.Signals(number).name
-        self._stop_deadline = time.monotonic() + grace
+        self._stop_deadline = time.monotonic() + _GRACE_SHARE * grace
+        if self.polls_stopping:
+            return
         expected = self._iteration_seconds
         elapsed = time.monotonic() - self._iteration_began
         if expected is None or expected - elapsed > _GRACE_SHARE * grace:

@@ -1,4 +1,4 @@
-"""The pipeline of a sweep, top to bottom: record, survey, plan, submit; and the decisions a person makes later."""
+"""The pipeline of a sweep, top to bottom: record, survey, plan, submit; then what a person decides later."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def look(sweep_dir: SweepDir, now: float | None = None) -> Survey:
 
 
 def record(sweep: Sweep, sweep_dir: SweepDir) -> int:
-    """Keep the grid and list its runs; the grid's number. Runs of earlier grids stay listed, outside the grid."""
+    """Keep the grid and list its runs; the grid's number. Runs of earlier grids stay, outside the grid."""
     sweep_dir.create()
     number = sweep_dir.record_grid(sweep.grid_text)
     rows = [IndexRow(run.run_id, True, run.point) for run in sweep.runs]
@@ -57,9 +57,7 @@ def record(sweep: Sweep, sweep_dir: SweepDir) -> int:
     return number
 
 
-def plan_sweep(
-    sweep: Sweep, sweep_dir: SweepDir, capacity: Capacity, *, slots: int | None = None
-) -> Plan:
+def plan_sweep(sweep: Sweep, sweep_dir: SweepDir, capacity: Capacity, *, slots: int | None = None) -> Plan:
     """What would be submitted now. Writes nothing."""
     ledger = sweep_dir.read_ledger()
     submission = ledger[-1].number + 1 if ledger else 1
@@ -77,8 +75,8 @@ def submit_sweep(
 ) -> Submitted:
     """Submit just what is missing and not already some live job's.
 
-    The order keeps every moment safe to die in: ledger entry, submission, its id in the ledger. A job that was
-    submitted but not recorded is found by its token.
+    The order keeps every moment safe to die in: ledger entry, submission, its id in the ledger. A job that
+    was submitted but not recorded is found by its token.
     """
     sweep_dir.create()
     with sweep_dir.lock():
@@ -167,7 +165,7 @@ def _with_grid(seen: Survey, sweep: Sweep) -> Survey:
 
 
 def _with_results(seen: Survey, sweep_dir: SweepDir) -> Survey:
-    """The survey corrected by what lies on disk: a result no journal told of, or one that is gone or damaged."""
+    """The survey corrected by the disk: results no journal told of, and ones that are gone or damaged."""
     statuses = dict(seen.statuses)
     for run_id, problem in _inspect(sweep_dir, statuses).items():
         state = statuses[run_id].state
@@ -202,15 +200,13 @@ def _inspect(
             return error
         return None
 
-    concerned = [
-        run_id for run_id, status in statuses.items() if status.state is not RunState.CANCELLED
-    ]
+    concerned = [run_id for run_id, status in statuses.items() if status.state is not RunState.CANCELLED]
     with ThreadPoolExecutor(8) as pool:
         return dict(zip(concerned, pool.map(inspect, concerned), strict=True))
 
 
 def _record_found(sweep_dir: SweepDir) -> None:
-    """Tell the ledger of results that no journal told of: their worker died between publishing and saying so."""
+    """Enter results that no journal told of: their worker died between publishing and saying so."""
     seen = look(sweep_dir)
     found = {}
     for run_id, status in seen.statuses.items():
@@ -280,4 +276,3 @@ def _job_ids(sweep_dir: SweepDir) -> dict[str, str]:
 def _last_attempt(sweep_dir: SweepDir, run_id: str) -> int:
     attempts = sweep_dir.run(run_id).attempts()
     return attempts[-1].number if attempts else 0
-

@@ -6,13 +6,21 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+Point = Mapping[str, Any]
 
-def varying_keys(points: Sequence[Mapping[str, Any]], without: Collection[str] = ()) -> list[str]:
-    """The keys whose values differ between points, in the points' own order."""
-    keys = dict.fromkeys(key for point in points for key in point if key not in without)
+
+def varying_keys(points: Sequence[Point], without: Collection[str] = ()) -> list[str]:
+    """The keys that tell points apart, in the points' own order; of keys that advance together, the first."""
+    keys = list(dict.fromkeys(key for point in points for key in point if key not in without))
     if len(points) < 2:
-        return list(keys)
-    return [key for key in keys if len({_text(point.get(key)) for point in points}) > 1]
+        return keys
+    found: dict[tuple[int, ...], str] = {}
+    for key in keys:
+        values = [_text(point.get(key)) for point in points]
+        order = {value: number for number, value in enumerate(dict.fromkeys(values))}
+        if len(order) > 1:
+            found.setdefault(tuple(order[value] for value in values), key)
+    return list(found.values())
 
 
 def short_keys(keys: Sequence[str]) -> dict[str, str]:
@@ -21,13 +29,20 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
     return {key: tail if last.count(tail) == 1 else key for key, tail in zip(keys, last, strict=True)}
 
 
-def run_labels(points: Sequence[Mapping[str, Any]], without: Collection[str] = ()) -> list[str]:
-    """A label per point, of the keys that vary. Keys that advance together are all shown."""
+def run_labels(points: Sequence[Point], without: Collection[str] = ()) -> list[str]:
+    """A label per point, of the keys that vary: ``mappo cpu lr=0.001 seed=0``.
+
+    Text stands alone where no other key has the same; everything else is named.
+    """
     keys = varying_keys(points, without)
     names = short_keys(keys)
-    return [
-        " ".join(f"{names[key]}={_text(point[key])}" for key in keys if key in point) for point in points
-    ]
+    texts = {key: {point[key] for point in points if isinstance(point.get(key), str)} for key in keys}
+
+    def part(key: str, value: Any) -> str:
+        alone = isinstance(value, str) and not any(value in texts[other] for other in keys if other != key)
+        return value if alone else f"{names[key]}={_text(value)}"
+
+    return [" ".join(part(key, point[key]) for key in keys if key in point) for point in points]
 
 
 def _text(value: Any) -> str:

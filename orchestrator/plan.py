@@ -47,11 +47,7 @@ def make_plan(
             skipped[run.run_id] = why
     statuses = [survey.statuses[run.run_id] for run in sweep.runs]
     states = {status.run_id: status.state for status in statuses}
-    problems = {
-        status.run_id: status.message or ""
-        for status in statuses
-        if status.reason == DAMAGED_RESULT
-    }
+    problems = {status.run_id: status.message or "" for status in statuses if status.reason == DAMAGED_RESULT}
     if not todo:
         return Plan(sweep, (), skipped, problems, states)
     job = Job(
@@ -81,5 +77,3 @@ def _cannot_place(run: Run, sweep: Sweep, capacity: Capacity) -> str | None:
     if needed > capacity.gpus:
         return capacity.no_gpu if not capacity.gpus else f"needs {needed} GPUs, found {capacity.gpus}"
     return None
-
-

@@ -10,7 +10,7 @@ from orchestrator.rundir import IndexRow
 
 
 def select_runs(rows: Iterable[IndexRow], selector: str) -> list[IndexRow]:
-    """The runs that a person means: a prefix of an id, or `key=value,key=value` (a key's last part is enough)."""
+    """The runs meant: a prefix of an id, or `key=value,key=value` (a key's last part is enough)."""
     if "=" not in selector:
         return [row for row in rows if selector and row.run_id.startswith(selector)]
     wanted = [pair.partition("=")[::2] for pair in selector.split(",")]
@@ -24,9 +24,7 @@ def one_run(rows: Iterable[IndexRow], selector: str) -> IndexRow:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise NotFoundError(
-            f"no run fits {selector!r}", hint="`orchestrate status SWEEP` lists ids and keys"
-        )
+        raise NotFoundError(f"no run fits {selector!r}", hint="`orchestrate status SWEEP` lists ids and keys")
     some = ", ".join(row.run_id for row in found[:5])
     raise NotFoundError(
         f"{selector!r} fits {len(found)} runs ({some}{', …' if len(found) > 5 else ''})",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from orchestrator.rundir import Holder, IndexRow, LedgerEntry, WorkerLog
@@ -107,16 +108,12 @@ def mark_stale(seen: Survey, today: str) -> Survey:
     return replace(seen, statuses=statuses)
 
 
-def _live_tokens(
-    ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog], alive: Alive
-) -> frozenset[str]:
+def _live_tokens(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog], alive: Alive) -> frozenset[str]:
     """Jobs that work, and jobs that were submitted and have not begun.
 
     A job whose id was never recorded counts too: it may begin any moment, until its token is revoked.
     """
-    waiting = {
-        job["token"] for entry in ledger if entry.kind == "submission" for job in entry.data["jobs"]
-    }
+    waiting = {job["token"] for entry in ledger if entry.kind == "submission" for job in entry.data["jobs"]}
     working = set()
     for log in logs:
         waiting.discard(log.token)
@@ -139,9 +136,7 @@ def _apply_skips(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) 
                         statuses[run_id] = RunStatus(run_id)
 
 
-def _apply_queue(
-    statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry], live: frozenset[str]
-) -> None:
+def _apply_queue(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry], live: frozenset[str]) -> None:
     """What is still to do and assigned to a job that can work is queued there."""
     for entry in ledger:
         for job in entry.data["jobs"] if entry.kind == "submission" else ():
@@ -244,19 +239,18 @@ def _apply_decisions(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntr
                 if entry.kind == "cancel" and status.state is not RunState.DONE:
                     statuses[run_id] = replace(status, state=RunState.CANCELLED, reason="cancelled")
                 elif entry.kind == "retry" and status.state.final:
-                    statuses[run_id] = replace(
-                        status, state=RunState.PENDING, reason=None, message=None
-                    )
+                    statuses[run_id] = replace(status, state=RunState.PENDING, reason=None, message=None)
 
 
 def _longest_gap(times: Sequence[float]) -> float:
-    return max((after - before for before, after in zip(times, times[1:], strict=False)), default=0.0)
+    return max((after - before for before, after in pairwise(times)), default=0.0)
 
 
 def sweep_eta(seen: Survey) -> float | None:
     """Seconds until the latest grid is done, from the frames still to train and the present speed of all.
 
-    ``None`` while nothing runs or no run has told its length; runs that have not begun count with the mean one.
+    ``None`` while nothing runs or no run has told its length; runs that have not begun count with the mean
+    one.
     """
     statuses = [seen.statuses[row.run_id] for row in seen.rows if row.in_grid]
     speed = sum(status.fps or 0.0 for status in statuses if status.state is RunState.RUNNING)

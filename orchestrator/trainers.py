@@ -21,10 +21,12 @@ ENTRY_POINT_GROUP = "orchestrate.trainers"
 class TrainerSpec:
     """A trainer, seen from outside.
 
-    ``train`` and ``check`` are "module:function" on the worker's side. ``owned`` keys are set by the program and
-    refused in a grid; ``inert`` keys decide nothing and stay out of the identity; both are shell-style patterns.
-    ``packages`` are the distributions whose versions decide a result; ``source`` the worker-side modules that do.
-    ``returns`` are the metrics that mean "return", best first; ``devices`` the keys that can ask for a GPU.
+    ``train`` and ``check`` are "module:function" on the worker's side. ``owned`` keys are set by the
+    program and refused in a grid; ``inert`` keys decide nothing and stay out of the identity; both are
+    shell-style patterns. ``packages`` are the distributions whose versions decide a result; ``source`` the
+    worker-side modules that do. ``returns`` are the metrics that mean "return", best first; ``devices`` the
+    keys that can ask
+    for a GPU.
     """
 
     name: str
@@ -108,7 +110,7 @@ _BUILT_IN = {spec.name: spec for spec in (BENCHMARL, COMMAND)}
 
 @cache
 def code_id(spec: TrainerSpec) -> str:
-    """Names the code that trains: the trainer's own sources and its packages' versions, 12 hexadecimal digits.
+    """Names the code that trains, in 12 hexadecimal digits: the trainer's sources and its packages' versions.
 
     Two results with different ids may differ although their runs are the same.
     """

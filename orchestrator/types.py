@@ -33,9 +33,7 @@ class RunState(enum.Enum):
         return self in _FINAL
 
 
-_FINAL = frozenset(
-    {RunState.DONE, RunState.FAILED, RunState.SKIPPED, RunState.CANCELLED, RunState.STALE}
-)
+_FINAL = frozenset({RunState.DONE, RunState.FAILED, RunState.SKIPPED, RunState.CANCELLED, RunState.STALE})
 
 
 class Reason(enum.Enum):
@@ -58,17 +56,15 @@ class Reason(enum.Enum):
         return self in _PERMANENT
 
 
-_PERMANENT = frozenset(
-    {Reason.BAD_CONFIG, Reason.CODE_ERROR, Reason.CRASH_LOOP, Reason.OUT_OF_MEMORY}
-)
+_PERMANENT = frozenset({Reason.BAD_CONFIG, Reason.CODE_ERROR, Reason.CRASH_LOOP, Reason.OUT_OF_MEMORY})
 
 
 @dataclass(frozen=True)
 class Run:
     """One point of the matrix: one training to be completed.
 
-    ``overrides`` are the trainer's own keys, sorted, without ``seed`` and ``threads``, which every trainer has.
-    ``run_id`` hashes what decides the result and nothing else (see :func:`run_identity`).
+    ``overrides`` are the trainer's own keys, sorted, without ``seed`` and ``threads``, which every trainer
+    has. ``run_id`` hashes what decides the result and nothing else (see :func:`run_identity`).
     """
 
     run_id: str

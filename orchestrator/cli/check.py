@@ -39,8 +39,7 @@ def check(
     else:
         print_problems(report.problems)
         verdict = "" if report.problems else "all good: "
-        typer.echo(
-            f"{verdict}{report.points} runs in {report.structures} structures, checked in {report.seconds:.1f} s"
-        )
+        counted = f"{report.points} runs in {report.structures} structures"
+        typer.echo(f"{verdict}{counted}, checked in {report.seconds:.1f} s")
     if report.problems:
         raise typer.Exit(2)

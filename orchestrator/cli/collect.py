@@ -58,9 +58,7 @@ def found_sweeps(results: object, names: list[str] | None) -> list[SweepDir]:
     assert isinstance(results, Path)
     found = chosen(results, names or [])
     if not found:
-        raise NotFoundError(
-            f"no sweep in {results}/ yet", hint="begin with: orchestrate sweep --grid GRID"
-        )
+        raise NotFoundError(f"no sweep in {results}/ yet", hint="begin with: orchestrate sweep --grid GRID")
     return found
 
 
@@ -98,4 +96,6 @@ def _print(sweep_dir: SweepDir, collected: Collected, columns: list[str], rows: 
         console.print(f"[yellow]missing[/yellow] {item.run_id[:8]} {escape(label)}: {escape(item.why)}")
     for problem in collected.problems:
         console.print(f"[red]problem[/red] {escape(problem)}")
-    console.print(f"wrote {sweep_dir.table_parquet}, {sweep_dir.table_csv.name}, {sweep_dir.metrics_parquet.name}")
+    console.print(
+        f"wrote {sweep_dir.table_parquet}, {sweep_dir.table_csv.name}, {sweep_dir.metrics_parquet.name}"
+    )

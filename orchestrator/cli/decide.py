@@ -69,7 +69,9 @@ def retry(
         rows = [row for row in rows if seen.statuses[row.run_id].state in again]
     concerned = retry_runs(sweep_dir, [row.run_id for row in rows])
     if not as_json:
-        typer.echo(f"{sweep}: {len(concerned)} runs to do again" if concerned else f"{sweep}: nothing to retry")
+        typer.echo(
+            f"{sweep}: {len(concerned)} runs to do again" if concerned else f"{sweep}: nothing to retry"
+        )
     if concerned:
         loaded = load_sweep(sweep_dir.latest_grid_path())
         work_through(loaded, results, on=None, detach=detach, slots=slots, as_json=as_json)

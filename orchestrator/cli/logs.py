@@ -16,7 +16,9 @@ _POLL_S = 0.3
 def logs(
     sweep: Annotated[str, typer.Argument(metavar="SWEEP")],
     run: Annotated[str, typer.Argument(metavar="RUN", help="Id prefix, or algorithm=mappo,seed=0.")],
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until the run ends.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on printing until the run ends.")
+    ] = False,
     attempt: Annotated[
         int | None, typer.Option("--attempt", metavar="N", help="This attempt [default: the newest].")
     ] = None,

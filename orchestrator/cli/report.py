@@ -12,7 +12,8 @@ from orchestrator.cli.common import RESULTS, Json, Results, print_json
 def report(
     sweeps: Sweeps = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="[default: report/ in the sweep's folder]")
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="[default: report/ in the sweep's folder]"),
     ] = None,
     results: Results = RESULTS,
     as_json: Json = False,

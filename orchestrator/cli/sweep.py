@@ -32,15 +32,16 @@ def sweep(
         bool, typer.Option("--detach", help="Submit and leave; `orchestrate status --watch` follows.")
     ] = False,
     slots: Annotated[
-        int | None, typer.Option("--slots", min=1, metavar="N", help="Runs at once [default: as cores allow].")
+        int | None,
+        typer.Option("--slots", min=1, metavar="N", help="Runs at once [default: as cores allow]."),
     ] = None,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
     """Run everything in a grid that is not done yet, and follow it.
 
-    The same command again does just what is missing: runs that finished stay finished, runs that were killed go on
-    from their last checkpoint, and workers that are still alive are adopted.
+    The same command again does just what is missing: runs that finished stay finished, runs that were
+    killed go on from their last checkpoint, and workers that are still alive are adopted.
 
     [bold]Examples[/bold]
 
@@ -65,7 +66,7 @@ def sweep(
 def work_through(
     loaded: Sweep, results: Path, *, on: str | None, detach: bool, slots: int | None, as_json: bool
 ) -> None:
-    """Submit what is missing, follow it unless detached, and leave with the exit code that the runs deserve."""
+    """Submit what is missing, follow it unless detached, and leave with the exit code the runs deserve."""
     from orchestrator import control
     from orchestrator.rundir import SweepDir
     from orchestrator.targets import find_target
@@ -83,7 +84,9 @@ def work_through(
     seen = control.look(sweep_dir)
     if as_json:
         statuses = [seen.statuses[row.run_id].to_json() for row in seen.rows if row.in_grid]
-        print_json({"sweep": loaded.name, "jobs": [job.to_json() for job in submitted.plan.jobs], "runs": statuses})
+        print_json(
+            {"sweep": loaded.name, "jobs": [job.to_json() for job in submitted.plan.jobs], "runs": statuses}
+        )
     else:
         _conclude(sweep_dir, seen, submitted.plan, detach)
     _exit(seen, submitted.plan)

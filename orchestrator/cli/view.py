@@ -45,16 +45,17 @@ _FIRST = (
 
 
 def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
-    """One sweep: a line for the whole, a row per run (at most ``limit``, the most urgent ones), reasons below."""
+    """One sweep: a line for the whole, a row per run (the ``limit`` most urgent ones), reasons below."""
     rows = [row for row in survey.rows if row.in_grid]
     labels = run_labels([row.point for row in rows])
     named = dict(zip((row.run_id for row in rows), labels, strict=True))
     shown = _most_urgent(rows, survey.statuses, limit)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("run", no_wrap=True)
-    table.add_column("", overflow="ellipsis", no_wrap=True, ratio=1)
-    for column in ("state", "frames", "frames/s", "return", "ETA"):
-        table.add_column(column, justify="left" if column == "state" else "right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    for column in ("frames", "frames/s", "return", "ETA"):
+        table.add_column(column, justify="right", no_wrap=True)
     for row in shown:
         status = survey.statuses[row.run_id]
         table.add_row(
@@ -69,7 +70,7 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
     parts: list[Any] = [sweep_line(name, survey), table]
     if len(shown) < len(rows):
         parts.append(Text(f"… and {len(rows) - len(shown)} more", style="dim"))
-    parts += _reasons(shown, survey.statuses, named)
+    parts += _reasons(shown, survey.statuses)
     outside = len(survey.rows) - len(rows)
     if outside:
         parts.append(Text(f"{outside} runs of earlier grids are outside this grid", style="dim"))
@@ -78,7 +79,7 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
 
 def sweep_line(name: str, survey: Survey) -> Text:
     counts = survey.counts()
-    total = sum(counts.values())
+    total = sum(counts.values()) - counts.get(RunState.SKIPPED, 0)
     line = Text()
     line.append(name, style="bold")
     line.append(f"  {counts.get(RunState.DONE, 0)}/{total} done")
@@ -88,7 +89,7 @@ def sweep_line(name: str, survey: Survey) -> Text:
             line.append(f"{count} {state.value}", style=_STYLE[state])
     eta = sweep_eta(survey)
     if eta is not None:
-        line.append(f"  about {duration(eta)} to go", style="cyan")
+        line.append(f"  ETA {duration(eta)}", style="cyan")
     return line
 
 
@@ -97,24 +98,24 @@ def frames(status: RunStatus) -> str:
         return ""
     if not status.total:
         return f"{status.frames:,}"
-    share = 100 * status.frames // status.total
-    return f"{status.frames:,}/{status.total:,} {share:>3}%"
+    return f"{100 * status.frames // status.total}% of {status.total:,}"
 
 
 def number(value: float | None) -> str:
     if value is None or value != value:
         return ""
+    if value == 0:
+        return "0"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def duration(seconds: float | None) -> str:
+    """Minutes and seconds as on a clock, hours where there are any."""
     if seconds is None:
         return ""
-    minutes, seconds = divmod(round(seconds), 60)
+    minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {seconds:02d} s" if minutes else f"{seconds} s"
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def console() -> Console:
@@ -129,9 +130,7 @@ def _most_urgent(
     return sorted(rows, key=lambda row: _FIRST.index(statuses[row.run_id].state))[:limit]
 
 
-def _reasons(
-    rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus], labels: Mapping[str, str]
-) -> list[Text]:
+def _reasons(rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus]) -> list[Text]:
     """One line per distinct reason, with how many runs it concerns."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for row in rows:

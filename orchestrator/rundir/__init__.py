@@ -1,6 +1,7 @@
 """The results tree on disk: the only package that knows a file name in it."""
 
 from orchestrator.rundir.claims import Claim, Lease, lease_seconds
+from orchestrator.rundir.finish import attempts_behind, tidy_finished
 from orchestrator.rundir.journal import Event, Journal, WorkerLog
 from orchestrator.rundir.metrics import (
     MetricsWriter,
@@ -40,10 +41,12 @@ __all__ = [
     "SweepDir",
     "WorkerLog",
     "attempt_ended",
+    "attempts_behind",
     "depends_on_time",
     "lease_seconds",
     "merge_attempts",
     "read_metrics",
     "sha256",
     "sweeps",
+    "tidy_finished",
 ]

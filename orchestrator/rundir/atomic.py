@@ -40,7 +40,7 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Replace ``path`` by ``data``: a reader sees the old bytes or the new ones, if durable also after a power cut."""
+    """Replace ``path``: a reader sees the old bytes or the new, if durable also after a power cut."""
     with storage_errors(path):
         temporary = _write_temporary(path, data, durable)
         try:
@@ -88,7 +88,7 @@ def dump_json(value: Any, *, indent: int | None = None) -> bytes:
 
 
 def parse_json(data: bytes) -> Any:
-    """The JSON value in ``data``; raises ``ValueError``. Python's parser takes what the fast one refuses: NaN."""
+    """The JSON value in ``data``; raises ``ValueError``. Python's own parser takes NaN too."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:

@@ -1,8 +1,8 @@
 """Journals: one append-only file per worker, which is also its submission token.
 
 A worker's first act is to create ``journals/<token>.jsonl`` exclusively. A second process with the same token
-finds it and exits; a command line that gives a lost submission up creates it itself, marked revoked. Each line
-is an :class:`Event`. `status` reads journals and opens no run folder.
+finds it and exits; a command line that gives a lost submission up creates it itself, marked revoked. Each
+line is an :class:`Event`. `status` reads journals and opens no run folder.
 """
 
 from __future__ import annotations

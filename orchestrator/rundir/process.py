@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-
 # A killed process is gone in milliseconds unless the kernel holds it in an unfinished write.
 _KILL_PATIENCE_S = 10.0
 

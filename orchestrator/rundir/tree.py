@@ -109,7 +109,7 @@ class AttemptDir:
         return read_claim(self.claim_path)
 
     def end(self) -> dict[str, Any] | None:
-        """The end record: ``outcome`` (a run state), ``reason``, ``message``, ``frames``, ``checkpointed``."""
+        """The end record: ``outcome`` (a run state), ``reason``, ``message``, ``frames``, …"""
         try:
             record = read_json(self.end_path)
         except FileNotFoundError:
@@ -151,7 +151,7 @@ class AttemptDir:
         return any(_CHECKPOINT.fullmatch(name) for name in _listdir(self.checkpoints))
 
     def segment_name(self, group: int, start: int, count: int, digest: str) -> Path:
-        """A piece of a replay buffer: frames ``start`` to ``start + count`` ever added by agent group number ``group``."""
+        """A piece of a replay buffer: items ``start`` to ``start + count`` ever added by an agent group."""
         return self.checkpoints / f"segment-{group}-{start:012d}-{count}-{digest}.pt"
 
     def event_files(self) -> list[Path]:
@@ -299,7 +299,7 @@ class RunDir:
         return result
 
     def verify(self, result: Mapping[str, Any], *, checksums: bool = False) -> None:
-        """Check the result's required files: present, of their size, and with ``checksums`` of their content."""
+        """Check the result's required files: present, of their size, with ``checksums`` of their content."""
         for item in result["manifest"]:
             path = self.path / item["path"]
             if not item["required"]:
@@ -324,7 +324,8 @@ class RunDir:
             pass
 
     def _damaged(self, path: Path, problem: str) -> DamagedFileError:
-        hint = f"restore the file, or train the run again: orchestrate retry {self.path.parent.parent.name} {self.run_id}"
+        sweep = self.path.parent.parent.name
+        hint = f"restore the file, or train the run again: orchestrate retry {sweep} {self.run_id}"
         return DamagedFileError(path, problem, hint=hint)
 
 

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.selection import one_run, select_runs
 from orchestrator.errors import NotFoundError
 from orchestrator.labels import run_labels
 from orchestrator.rundir import IndexRow
+from orchestrator.selection import one_run, select_runs
 
 ROWS = [
-    IndexRow(f"{number:016x}", True, {"algorithm": algorithm, "experiment.lr": lr, "render": False, "seed": seed})
+    IndexRow(
+        f"{number:016x}", True, {"algorithm": algorithm, "experiment.lr": lr, "render": False, "seed": seed}
+    )
     for number, (algorithm, lr, seed) in enumerate(
         [("mappo", 1e-4, 0), ("mappo", 1e-4, 1), ("iql", 1e-4, 0), ("iql", 5.0, 0)], start=0xAB0
     )
@@ -43,6 +45,22 @@ def test_a_name_that_fits_several_says_which() -> None:
 
 
 def test_labels_show_only_what_differs() -> None:
-    assert run_labels([row.point for row in ROWS])[3] == "algorithm=iql lr=5.0 seed=0"
-    assert run_labels([{"a": 1, "b": "x"}]) == ["a=1 b=x"]
-    assert run_labels([{"a.lr": 1, "b.lr": 2}, {"a.lr": 2, "b.lr": 1}]) == ["a.lr=1 b.lr=2", "a.lr=2 b.lr=1"]
+    assert run_labels([row.point for row in ROWS])[3] == "iql lr=5.0 seed=0"
+    assert run_labels([{"a": 1, "b": "x"}]) == ["a=1 x"]
+    assert run_labels([{"a.lr": 1, "b.lr": 2}, {"a.lr": 2, "b.lr": 1}, {"a.lr": 1, "b.lr": 1}]) == [
+        "a.lr=1 b.lr=2",
+        "a.lr=2 b.lr=1",
+        "a.lr=1 b.lr=1",
+    ]
+
+
+def test_of_keys_that_advance_together_one_is_enough() -> None:
+    points = [
+        {"train": device, "sample": device, "seed": seed} for device in ("cpu", "cuda") for seed in (0, 1)
+    ]
+    assert run_labels(points) == ["cpu seed=0", "cpu seed=1", "cuda seed=0", "cuda seed=1"]
+
+
+def test_text_that_two_keys_share_is_named() -> None:
+    points = [{"train": a, "sample": b} for a in ("cpu", "cuda") for b in ("cpu", "cuda")]
+    assert run_labels(points)[1] == "train=cpu sample=cuda"

@@ -154,7 +154,8 @@ def test_stale_is_shown_only_for_other_code() -> None:
     assert mark_stale(seen, "old").statuses[RUN].state is RunState.DONE
     stale = mark_stale(seen, "new").statuses[RUN]
     assert stale.state is RunState.STALE
-    assert "old" in stale.why and "new" in stale.why
+    assert "old" in stale.why
+    assert "new" in stale.why
 
 
 def test_sweep_eta_counts_what_has_not_begun() -> None:
