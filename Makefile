@@ -1,0 +1,59 @@
+# What a person types. `make help` lists it; `make check` is what CI runs.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+SOURCES := orchestrator jobs tests benchmarks
+
+.PHONY: help setup demo format lint type test bench docs check
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.dev  ## create .venv with everything to run and to develop; instant when nothing changed
+
+demo: $(VENV)/.train  ## train a small sweep here, end to end, and write its report (about 6 minutes)
+	$(BIN)/orchestrate sweep --grid sweeps/speed.yaml
+	$(BIN)/orchestrate collect speed
+	$(BIN)/orchestrate report speed
+
+format: $(VENV)/.dev  ## rewrite the code in the project's format
+	$(BIN)/ruff check --quiet --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+lint: $(VENV)/.dev  ## rules, format and import walls
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/lint-imports
+
+type: $(VENV)/.dev  ## types
+	$(BIN)/mypy
+
+test: $(VENV)/.dev  ## all tests; ARGS="-k resume -x" goes to pytest
+	$(BIN)/pytest $(ARGS)
+
+bench: $(VENV)/.dev  ## measure against the goals, and say which are met
+	$(BIN)/python -m benchmarks.run
+
+docs: $(VENV)/.dev  ## build docs/ into site/, warnings are errors
+	$(BIN)/mkdocs build --quiet --strict
+
+check: lint type docs test  ## what CI runs
+
+# A stamp per set of packages, so that make knows when there is nothing to do.
+
+$(VENV)/.dev: $(VENV)/.train
+	@echo "make: installing the developer's tools into $(VENV)"
+	@$(INSTALL) --editable ".[train,dev]"
+	@touch $@
+
+$(VENV)/.train: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: Python 3.11 or newer is needed, and $(PYTHON) is not that; name another: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "make: $(PYTHON) cannot create environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@echo "make: installing PyTorch, BenchMARL and what they need into $(VENV) (a minute or a few, once)"
+	@$(INSTALL) --editable ".[train]"
+	@touch $@
