@@ -1,0 +1,271 @@
+"""Run folders in, tables out: a row a run, and every metric of every run in long form.
+
+Everything read is verified; a damaged run is named in ``problems`` and the rest goes on. Runs that are not
+done are rows too, with their state and why, and with the metrics they have so far.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from orchestrator.errors import DamagedFileError
+from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
+from orchestrator.rundir.atomic import write_atomic
+from orchestrator.rundir.tree import RUN_ID
+from orchestrator.tables import RESULT_COLUMNS, Reading, metrics_table, runs_table
+from orchestrator.types import RunState
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_T = TypeVar("_T")
+
+# Files count as slow to come when the first runs took this many times longer than the work on them.
+_SLOW = 4
+_THREADS = 16
+_CHUNK = 64
+
+
+class Missing(NamedTuple):
+    """A run of the grid without a usable result, and why."""
+
+    sweep: str
+    run_id: str
+    point: dict[str, Any]
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class Collected:
+    """The tables of one or several sweeps.
+
+    ``runs`` holds a row a run, in the order of the index; ``keys`` are its columns that come from the grid.
+    ``metrics`` are ordered by run, iteration and name; ``wall_time`` is in seconds.
+    ``problems`` name damaged files; ``warnings`` say what limits a comparison of the rows.
+    """
+
+    runs: pl.DataFrame
+    metrics: pl.DataFrame
+    keys: tuple[str, ...]
+    missing: tuple[Missing, ...]
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def collect(
+    sweep_dirs: Sequence[SweepDir],
+    *,
+    states: Mapping[str, Mapping[str, RunState]] | None = None,
+    reasons: Mapping[str, Mapping[str, str]] | None = None,
+    checksums: bool = False,
+) -> Collected:
+    """Read and verify every run of these sweeps; ``checksums`` also compares contents, not only sizes.
+
+    ``states`` and ``reasons`` (sweep → run_id → …) are what is known of runs beside their folders; without
+    them a run's state is what its result or its last end record says.
+    """
+    readings: list[Reading] = []
+    problems: list[str] = []
+    for sweep in sweep_dirs:
+        index = _index(sweep, problems)
+        reader = _Reader(
+            sweep, (states or {}).get(sweep.name, {}), (reasons or {}).get(sweep.name, {}), checksums
+        )
+        readings += _read_all(reader.read, index)
+    for reading in readings:
+        problems += [f"{reading.sweep}/{reading.index.run_id}: {text}" for text in reading.problems]
+    runs, keys = runs_table(readings, _trainers(sweep_dirs, readings))
+    missing = [
+        Missing(reading.sweep, reading.index.run_id, reading.index.point, reading.why)
+        for reading in readings
+        if reading.index.in_grid and reading.state is not RunState.DONE
+    ]
+    return Collected(
+        runs, metrics_table(readings), keys, tuple(missing), tuple(problems), tuple(_warnings(runs))
+    )
+
+
+def write(collected: Collected, sweep_dir: SweepDir) -> None:
+    """Replace the sweep's results.parquet, results.csv and metrics.parquet by its part of the tables."""
+    import polars as pl
+
+    own = pl.col("sweep") == sweep_dir.name
+    runs, metrics = collected.runs.filter(own), collected.metrics.filter(own)
+    if len(runs) < len(collected.runs):
+        runs = runs.drop([key for key in collected.keys if runs[key].is_null().all()])
+    for path, store in (
+        (sweep_dir.table_parquet, runs.write_parquet),
+        (sweep_dir.table_csv, runs.write_csv),
+        (sweep_dir.metrics_parquet, metrics.write_parquet),
+    ):
+        buffer = io.BytesIO()
+        store(buffer)
+        write_atomic(path, buffer.getvalue())
+
+
+# Reading run folders
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads runs of one sweep. ``read`` never raises for what a run folder may hold."""
+
+    sweep: SweepDir
+    states: Mapping[str, RunState]
+    reasons: Mapping[str, str]
+    checksums: bool
+
+    def read(self, index: IndexRow) -> Reading:
+        run_dir = self.sweep.run(index.run_id)
+        problems: list[str] = []
+        facts = _guarded(lambda: self._facts(run_dir), problems)
+        last = facts.pop("attempt") if facts else None
+        history = _guarded(lambda: run_dir.history(last), problems) or []
+        if facts:
+            state, reason = self._finished(index.run_id)
+        else:
+            attempts = _guarded(run_dir.attempts, problems) or []
+            facts = _progress(attempts, history)
+            state, reason = self._unfinished(index.run_id, attempts, problems)
+        return Reading(self.sweep.name, index, state, reason, facts, history, tuple(problems))
+
+    def _facts(self, run_dir: RunDir) -> dict[str, Any] | None:
+        result = run_dir.result()
+        if result is None:
+            return None
+        run_dir.verify(result, checksums=self.checksums)
+        return {name: column.extract(result) for name, column in RESULT_COLUMNS.items()}
+
+    def _finished(self, run_id: str) -> tuple[RunState, str]:
+        # The folder is newer than what was told, except that only the teller can know a result to be stale.
+        if self.states.get(run_id) is RunState.STALE:
+            return RunState.STALE, self.reasons.get(
+                run_id, "made by other code or configuration than today's"
+            )
+        return RunState.DONE, ""
+
+    def _unfinished(
+        self, run_id: str, attempts: Sequence[AttemptDir], problems: list[str]
+    ) -> tuple[RunState, str]:
+        if problems:
+            return RunState.UNKNOWN, problems[0]
+        told = self.states.get(run_id)
+        if told is not None and told not in (RunState.DONE, RunState.STALE):
+            return told, self.reasons.get(run_id, "")
+        if told is not None:
+            problems.append(f"said to be {told.value}, but there is no result in its folder")
+            return RunState.UNKNOWN, problems[0]
+        return _guarded(lambda: _last_word(attempts), problems) or (RunState.UNKNOWN, problems[0])
+
+
+def _guarded(read: Callable[[], _T], problems: list[str]) -> _T | None:
+    try:
+        return read()
+    except DamagedFileError as error:
+        problems.append(f"{error}; {error.hint}" if error.hint else str(error))
+    except (OSError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        problems.append(f"cannot be read ({error!r})")
+    return None
+
+
+def _last_word(attempts: Sequence[AttemptDir]) -> tuple[RunState, str]:
+    """State and reason of a run without a result, by its newest attempt."""
+    if not attempts:
+        return RunState.PENDING, ""
+    end = attempts[-1].end()
+    if end is None:
+        return (RunState.INTERRUPTED if attempt_ended(attempts[-1]) else RunState.RUNNING), ""
+    state = RunState(end["outcome"])
+    reason = ": ".join(str(part) for part in (end.get("reason"), end.get("message")) if part)
+    if state is RunState.DONE:
+        return RunState.UNKNOWN, "its last attempt ended as done, but there is no result in its folder"
+    return state, reason
+
+
+def _progress(attempts: Sequence[AttemptDir], history: Sequence[Row]) -> dict[str, Any]:
+    """What an unfinished run has to show."""
+    facts: dict[str, Any] = {"attempts": len(attempts)}
+    if history:
+        facts |= {
+            "frames": history[-1].frames,
+            "iterations": history[-1].iteration + 1,
+            "wall_time": history[-1].wall_time,
+        }
+    return facts
+
+
+def _index(sweep: SweepDir, problems: list[str]) -> list[IndexRow]:
+    """The sweep's runs: as indexed, then those that only have a folder."""
+    indexed: list[IndexRow] = []
+    for row in _guarded(sweep.read_index, problems) or []:
+        if RUN_ID.fullmatch(row.run_id) and isinstance(row.point, dict):
+            indexed.append(row)
+        else:
+            problems.append(f"{sweep.index_path}: {row.run_id!r} is not a run")
+    known = {row.run_id for row in indexed}
+    for run_id in sweep.run_ids():
+        if run_id not in known:
+            run = _guarded(sweep.run(run_id).description, problems)
+            indexed.append(IndexRow(run_id, False, run.point if run else {}))
+    return indexed
+
+
+def _trainers(sweeps: Iterable[SweepDir], readings: Iterable[Reading]) -> dict[str, str]:
+    """The trainer of each sweep, as the first readable run description says."""
+    by_name = {sweep.name: sweep for sweep in sweeps}
+    trainers: dict[str, str] = {}
+    for reading in readings:
+        if reading.sweep not in trainers:
+            run = _guarded(by_name[reading.sweep].run(reading.index.run_id).description, [])
+            if run is not None:
+                trainers[reading.sweep] = run.trainer
+    return trainers
+
+
+def _read_all(read: Callable[[IndexRow], Reading], index: Sequence[IndexRow]) -> list[Reading]:
+    """Read in turn, or by threads where files are slow to come: parsing alone is faster without them."""
+    first, rest = index[:_CHUNK], index[_CHUNK:]
+    wall, busy = time.perf_counter(), time.thread_time()
+    readings = [read(row) for row in first]
+    wall, busy = time.perf_counter() - wall, time.thread_time() - busy
+    if wall < _SLOW * busy:
+        return readings + [read(row) for row in rest]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return readings + list(pool.map(read, rest))
+
+
+# What limits a comparison
+
+
+def _warnings(runs: pl.DataFrame) -> list[str]:
+    import polars as pl
+
+    finished = runs.filter(pl.col("state").is_in([RunState.DONE.value, RunState.STALE.value]))
+    found = []
+    for column, word in (("cpu_capability", "CPU capability"), ("threads", "threads"), ("code_id", "code")):
+        if text := _differing(Counter(finished[column].drop_nulls().to_list())):
+            found.append(f"not comparable bitwise: {word} differs ({text})")
+    versions = Counter(finished["versions"].drop_nulls().to_list())
+    packages: dict[str, Counter[str]] = {}
+    for text, count in versions.items():
+        for package, version in json.loads(text).items():
+            packages.setdefault(package, Counter())[str(version)] += count
+    for package, counts in sorted(packages.items()):
+        if text := _differing(counts):
+            found.append(f"not comparable bitwise: version of {package} differs ({text})")
+    if stale := runs["state"].to_list().count(RunState.STALE.value):
+        found.append(f"{stale} stale: made by other code or configuration than today's")
+    return found
+
+
+def _differing(counts: Counter[Any]) -> str:
+    if len(counts) < 2:
+        return ""
+    return "; ".join(f"{value}: {count} run{'s' * (count != 1)}" for value, count in sorted(counts.items()))

@@ -1,0 +1,99 @@
+"""Sweeps in few words: speed by group and hardware, the table that `collect` prints, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from orchestrator.collect import Collected
+from orchestrator.stats import FEW_SEEDS, Final, Group, final_returns, finite, groups
+
+SUMMARY_COLUMNS = ("group", "n", "states", "final return (IQM)", "frames/s", "s/iteration")
+
+
+@dataclass(frozen=True)
+class Speed:
+    """A group's speed on one kind of hardware. ``fps``: steady-state frames/s of each run."""
+
+    group: Group
+    hardware: str
+    fps: tuple[float, ...]
+    seconds_per_iteration: float | None
+    collection_share: float | None
+
+
+def speeds(found: Sequence[Group]) -> list[Speed]:
+    """Each group's speed on each kind of hardware it ran on."""
+    rows = []
+    for group in found:
+        by_hardware: dict[str, list[Mapping[str, Any]]] = {}
+        for row in group.counted()[0]:
+            by_hardware.setdefault(hardware(row), []).append(row)
+        for name, alike in sorted(by_hardware.items()):
+            fps = tuple(row["fps_steady"] for row in alike if finite(row["fps_steady"]))
+            seconds = [row["seconds_per_iteration"] for row in alike if finite(row["seconds_per_iteration"])]
+            shares = [share for row in alike if (share := _collection_share(row)) is not None]
+            rows.append(Speed(group, name, fps, _median(seconds), _median(shares)))
+    return rows
+
+
+def hardware(row: Mapping[str, Any]) -> str:
+    """What a run's speed depends on, in a few words."""
+    threads = row["threads"]
+    cpu = f"{row['cpu_model'] or 'unknown CPU'}, {threads} thread{'s' * (threads != 1)}"
+    return f"{row['gpu_model']} + {cpu}" if row["gpu_model"] else cpu
+
+
+def _collection_share(row: Mapping[str, Any]) -> float | None:
+    collection, training = row["collection_seconds"], row["training_seconds"]
+    if not (finite(collection) and finite(training)) or collection + training <= 0:
+        return None
+    return float(collection / (collection + training))
+
+
+def warnings(finals: Sequence[Final]) -> list[str]:
+    """What a reader must know before believing an interval."""
+    few = [
+        f"{final.group.label} (n={len(final.values)})"
+        for final in finals
+        if 0 < len(final.values) < FEW_SEEDS
+    ]
+    lines = []
+    if few:
+        shown = ", ".join(few[:8]) + (f" and {len(few) - 8} more" if len(few) > 8 else "")
+        lines.append(f"fewer than {FEW_SEEDS} seeds, so intervals are rough and one seed has none: {shown}")
+    lines += [f"{final.group.label}: {final.note}" for final in finals if final.note]
+    return lines
+
+
+def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
+    """Columns and a row a group, as text: what `collect` prints."""
+    found = groups(collected)
+    by_group: dict[int, list[Speed]] = {}
+    for speed in speeds(found):
+        by_group.setdefault(id(speed.group), []).append(speed)
+    rows = []
+    for group, final in zip(found, final_returns(found), strict=True):
+        own = by_group.get(id(group), [])
+        rows.append(
+            [
+                group.label,
+                str(len(final.values)),
+                ", ".join(f"{count} {state}" for state, count in group.states.items()),
+                str(final.estimate or ""),
+                _each(own, lambda speed: _median(speed.fps), "{:,.0f}"),
+                _each(own, lambda speed: speed.seconds_per_iteration, "{:.3g}"),
+            ]
+        )
+    return list(SUMMARY_COLUMNS), rows
+
+
+def _each(own: Sequence[Speed], pick: Callable[[Speed], float | None], layout: str) -> str:
+    """One number per kind of hardware."""
+    return " / ".join(layout.format(value) for speed in own if (value := pick(speed)) is not None)
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None

@@ -1,0 +1,191 @@
+"""Readings of runs as tables: their columns, their types, their order. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.rundir import IndexRow, Row
+from orchestrator.types import RunState
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A run as found in its folder. ``facts`` are columns of the table of runs, as far as known."""
+
+    sweep: str
+    index: IndexRow
+    state: RunState
+    reason: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    history: Sequence[Row] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def why(self) -> str:
+        return f"{self.state.value}: {self.reason}" if self.reason else self.state.value
+
+
+# A result's columns
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _seconds(value: Any) -> float:
+    """Seconds since the epoch, from a number or an ISO 8601 text."""
+    return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else float(value)
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Where a result holds a column. A missing value is null; one of another kind raises."""
+
+    convert: Callable[[Any], Any]
+    path: tuple[str, ...]
+
+    def extract(self, result: Mapping[str, Any]) -> Any:
+        value: Any = result
+        for name in self.path:
+            value = value.get(name)
+            if value is None:
+                return None
+        return self.convert(value)
+
+
+RESULT_COLUMNS = {
+    "attempt": _Column(int, ("attempt",)),
+    "attempts": _Column(int, ("attempts",)),
+    "frames": _Column(int, ("frames",)),
+    "iterations": _Column(int, ("iterations",)),
+    "wall_time": _Column(float, ("wall_time",)),
+    "fps": _Column(float, ("speed", "fps")),
+    "fps_steady": _Column(float, ("speed", "fps_steady")),
+    "seconds_per_iteration": _Column(float, ("speed", "seconds_per_iteration")),
+    "collection_seconds": _Column(float, ("speed", "collection_seconds")),
+    "training_seconds": _Column(float, ("speed", "training_seconds")),
+    "final_return": _Column(float, ("final_return",)),
+    "best_return": _Column(float, ("best_return",)),
+    "exactness": _Column(str, ("exactness",)),
+    "hostname": _Column(str, ("host", "hostname")),
+    "cpu_model": _Column(str, ("host", "cpu_model")),
+    "cpu_capability": _Column(str, ("host", "cpu_capability")),
+    "cores": _Column(int, ("host", "cores")),
+    "gpu_model": _Column(str, ("host", "gpu_model")),
+    "gpu_capability": _Column(_text, ("host", "gpu_capability")),
+    "threads": _Column(int, ("threads",)),
+    "peak_memory_mb": _Column(float, ("peak_memory_mb",)),
+    "versions": _Column(_text, ("versions",)),
+    "code_id": _Column(str, ("code_id",)),
+    "config_hash": _Column(str, ("config_hash",)),
+    "started": _Column(_seconds, ("started",)),
+    "ended": _Column(_seconds, ("ended",)),
+}
+
+
+# Tables
+
+
+def runs_table(
+    readings: Sequence[Reading], trainers: Mapping[str, str]
+) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    import polars as pl
+
+    types = {int: pl.Int64, float: pl.Float64, _seconds: pl.Float64}
+    own = {
+        name: types.get(column.convert, pl.String)
+        for name, column in RESULT_COLUMNS.items()
+        if name != "attempt"
+    }
+    columns = {
+        "run_id": pl.Series([reading.index.run_id for reading in readings], dtype=pl.String),
+        "sweep": pl.Series([reading.sweep for reading in readings], dtype=pl.String),
+        "trainer": pl.Series([trainers.get(reading.sweep) for reading in readings], dtype=pl.String),
+        "in_grid": pl.Series([reading.index.in_grid for reading in readings], dtype=pl.Boolean),
+    }
+    points = [reading.index.point for reading in readings]
+    # "threads" is a key of the grid and a fact of every result: one column, the fact's.
+    keys = _key_columns(
+        (key for point in points for key in point if key != "threads"), {*columns, *own, "state", "reason"}
+    )
+    for key, name in keys.items():
+        columns[name] = _key_series([point.get(key) for point in points])
+    columns["state"] = pl.Series([reading.state.value for reading in readings], dtype=pl.String)
+    for name, dtype in own.items():
+        columns[name] = pl.Series([reading.facts.get(name) for reading in readings], dtype=dtype)
+    if any("threads" in point for point in points):
+        asked = pl.Series([point.get("threads", 1) for point in points], dtype=pl.Int64, strict=False)
+        columns["threads"] = columns["threads"].fill_null(asked)
+        keys["threads"] = "threads"
+    columns["reason"] = pl.Series([reading.reason or None for reading in readings], dtype=pl.String)
+    return pl.DataFrame(columns), tuple(keys.values())
+
+
+def _key_columns(keys: Iterable[str], taken: set[str]) -> dict[str, str]:
+    """The grid's keys, seed last, with the name of each one's column: its own unless that is taken."""
+    names: dict[str, str] = {}
+    for key in sorted(dict.fromkeys(keys), key=lambda key: key == "seed"):
+        name = key
+        while name in taken:
+            name = f"grid.{name}"
+        taken.add(name)
+        names[key] = name
+    return names
+
+
+def _key_series(values: Sequence[Any]) -> pl.Series:
+    """A key's values in the narrowest type that holds them all; what does not go together becomes text."""
+    import polars as pl
+
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return pl.Series(values, dtype=pl.Boolean)
+    if kinds == {int} and all(abs(value) < 2**63 for value in values if value is not None):
+        return pl.Series(values, dtype=pl.Int64)
+    if kinds in ({float}, {int, float}):
+        return pl.Series([None if value is None else float(value) for value in values], dtype=pl.Float64)
+    return pl.Series([None if value is None else _text(value) for value in values], dtype=pl.String)
+
+
+def metrics_table(readings: Sequence[Reading]) -> pl.DataFrame:
+    import polars as pl
+
+    runs, rows, lengths = [], [], []
+    names: list[str] = []
+    values: list[float] = []
+    for number, reading in enumerate(readings):
+        for row in reading.history:
+            runs.append(number)
+            rows.append(row)
+            lengths.append(len(row.metrics))
+            names.extend(row.metrics)
+            values.extend(row.metrics.values())
+    steps = pl.DataFrame(
+        {
+            "run": pl.Series(runs, dtype=pl.UInt32),
+            "iteration": pl.Series([row.iteration for row in rows], dtype=pl.Int64),
+            "frames": pl.Series([row.frames for row in rows], dtype=pl.Int64),
+            "wall_time": pl.Series([row.wall_time for row in rows], dtype=pl.Float64),
+            "length": pl.Series(lengths, dtype=pl.UInt32),
+        }
+    )
+    repeated = steps.select(pl.all().exclude("length").repeat_by("length").explode(empty_as_null=False))
+    long = repeated.with_columns(
+        name=pl.Series(names, dtype=pl.String), value=pl.Series(values, dtype=pl.Float64, strict=False)
+    ).sort("run", "iteration", "name", maintain_order=True)
+    identities = pl.DataFrame(
+        {
+            "sweep": pl.Series([reading.sweep for reading in readings], dtype=pl.String),
+            "run_id": pl.Series([reading.index.run_id for reading in readings], dtype=pl.String),
+        }
+    )
+    return pl.concat([identities[long["run"]], long.drop("run")], how="horizontal").select(
+        "sweep", "run_id", "iteration", "frames", "name", "value", "wall_time"
+    )
