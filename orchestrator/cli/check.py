@@ -13,7 +13,9 @@ def check(
     on: Annotated[str | None, typer.Option("--on", metavar="TARGET", help="Check for this target.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Parse a grid, expand it, and validate every distinct structure in it. Starts no training.
+    """Parse a grid, expand it, and try every distinct structure in it.
+
+    Starts no training.
 
     [bold]Examples[/bold]
 

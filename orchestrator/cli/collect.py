@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from orchestrator.collect import Collected
     from orchestrator.rundir import SweepDir
 
-Sweeps = Annotated[list[str] | None, typer.Argument(metavar="[SWEEP]...", help="All sweeps if left away.")]
+Sweeps = Annotated[list[str] | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")]
 
 
 def collect(
@@ -22,14 +22,18 @@ def collect(
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
-    """Merge run folders into tables: results.parquet, results.csv and metrics.parquet in the sweep's folder.
+    """Merge run folders into tables in the sweep's folder.
+
+    results.parquet and results.csv have a row a run, metrics.parquet every
+    metric of every run.
 
     [bold]Examples[/bold]
 
       orchestrate collect speed
       orchestrate collect --verify
     """
-    from orchestrator.collect import summary_table, write
+    from orchestrator.collect import write
+    from orchestrator.summary import summary_table
 
     for sweep_dir in found_sweeps(results, sweeps):
         collected = gather([sweep_dir], verify)

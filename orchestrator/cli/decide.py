@@ -8,17 +8,19 @@ from orchestrator.cli.common import RESULTS, Json, Results, chosen_runs, print_j
 
 _Runs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[RUN]...", help="Id prefixes, or key=value,key=value for all that fit."),
+    typer.Argument(metavar="RUN", help="Id prefixes, or key=value,key=value for all that fit."),
 ]
 _Sweep = Annotated[str, typer.Argument(metavar="SWEEP")]
 
 
 def cancel(sweep: _Sweep, runs: _Runs = None, results: Results = RESULTS, as_json: Json = False) -> None:
-    """Stop runs, and take them out of the sweep until they are retried. Checkpoints are kept.
+    """Stop runs, all that are named or have not ended; their checkpoints stay.
+
+    They are out of the sweep until they are retried.
 
     [bold]Examples[/bold]
 
-      orchestrate cancel speed                     (all that is not finished)
+      orchestrate cancel speed
       orchestrate cancel speed algorithm=iql
       orchestrate cancel speed 3fa9c1d2
     """
@@ -44,9 +46,10 @@ def retry(
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
-    """Run again what failed, was cancelled or is stale; or the runs that are named, whatever their state.
+    """Run again what failed, was cancelled or is stale, or what is named.
 
-    A finished run that is named is trained anew; its old result is kept beside the new one.
+    A finished run that is named is trained anew; its old result is kept
+    beside the new one.
 
     [bold]Examples[/bold]
 

@@ -20,7 +20,7 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Go on printing until the run ends.")
     ] = False,
     attempt: Annotated[
-        int | None, typer.Option("--attempt", metavar="N", help="This attempt [default: the newest].")
+        int | None, typer.Option("--attempt", metavar="N", help="This attempt; by default the newest.")
     ] = None,
     results: Results = RESULTS,
 ) -> None:

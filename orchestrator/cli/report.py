@@ -13,12 +13,12 @@ def report(
     sweeps: Sweeps = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="[default: report/ in the sweep's folder]"),
+        typer.Option("--output", "-o", metavar="DIR", help="Where to; by default report/ in the sweep's folder."),
     ] = None,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
-    """Write report/index.html, one file that needs no network, and its pictures as PNG beside it.
+    """Write a report: one page that needs no network, and its pictures as PNG.
 
     [bold]Examples[/bold]
 

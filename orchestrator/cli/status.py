@@ -15,7 +15,7 @@ _REFRESH_S = 1.0
 
 
 def status(
-    sweep: Annotated[str | None, typer.Argument(metavar="[SWEEP]", help="All sweeps if left away.")] = None,
+    sweep: Annotated[str | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")] = None,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Keep it on screen until all is over.")
     ] = False,

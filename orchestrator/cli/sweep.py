@@ -33,15 +33,16 @@ def sweep(
     ] = False,
     slots: Annotated[
         int | None,
-        typer.Option("--slots", min=1, metavar="N", help="Runs at once [default: as cores allow]."),
+        typer.Option("--slots", min=1, metavar="N", help="Runs at once; by default as cores allow."),
     ] = None,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
     """Run everything in a grid that is not done yet, and follow it.
 
-    The same command again does just what is missing: runs that finished stay finished, runs that were
-    killed go on from their last checkpoint, and workers that are still alive are adopted.
+    The same command again does just what is missing: finished runs stay
+    finished, killed ones go on from their last checkpoint, and workers that
+    are still alive are adopted.
 
     [bold]Examples[/bold]
 
