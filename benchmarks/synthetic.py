@@ -15,9 +15,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from orchestrator.rundir import AttemptDir, Claim, Holder, IndexRow, Row, RunDir, SweepDir
+from orchestrator.rundir import AttemptDir, Claim, Event, Holder, IndexRow, Row, RunDir, SweepDir
+from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
 from orchestrator.trainers import get_trainer
-from orchestrator.types import Run
+from orchestrator.types import Job, Resources, Run
 
 EPOCH = 1_790_000_000.0
 FRAMES_PER_ITERATION = 6_000
@@ -163,3 +164,25 @@ def finished_sweep(
     for run in runs:
         finish(sweep.run(run.run_id), run, training_rows(run, iterations, **rows))
     return sweep
+
+
+def write_journal(sweep: SweepDir, told: int = 5) -> None:
+    """The submission and the journal of the worker that trained it all; ``told``: progress lines a run."""
+    run_ids = sweep.run_ids()
+    job = Job("0001-0001", sweep.name, "local", tuple(run_ids), 1, Resources())
+    trainer = sweep.run(run_ids[0]).description().trainer
+    submission = {"time": EPOCH, "trainer": trainer, "jobs": [job.to_json()], "job_ids": {}, "skipped": {}}
+    sweep.add_to_ledger("submission", submission)
+    holder = Holder("node1", "another boot", "", 1, 0).to_json()
+    journal = sweep.take_token(
+        job.token, Event(STARTED, EPOCH, data={"holder": holder, "slots": 1, "host": HOST})
+    )
+    assert journal is not None, "a new sweep has no journals"
+    for run_id in run_ids:
+        journal.append(Event(CLAIMED, EPOCH, run_id, 1))
+        for number in range(told):
+            data = {"frames": number * FRAMES_PER_ITERATION, "total": 60_000, "fps": 1300.0, "return": 0.5}
+            journal.append(Event(PROGRESS, EPOCH + number, run_id, 1, data))
+        ended = {"outcome": "done", "reason": None, "message": "", "frames": 60_000, "checkpointed": 60_000}
+        journal.append(Event(ENDED, EPOCH + told, run_id, 1, {**ended, "summary": {"fps_steady": 1300.0}}))
+    journal.append(Event(EXITED, EPOCH + told, data={"why": "nothing is left to do"}))

@@ -1,0 +1,156 @@
+"""``python -m benchmarks.run``: what the project promises about its own speed, measured on this machine.
+
+Every row is a command as a person would type it, in a process of its own. Ends with 1 if a goal is not met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+ORCHESTRATE = str(Path(sys.executable).with_name("orchestrate"))
+MATRIX = {
+    "task": [f"vmas/{name}" for name in ("navigation", "balance", "sampling", "transport", "wheel")],
+    "algorithm": ["mappo", "ippo", "iql", "vdn", "qmix"],
+    "experiment.lr": [0.00005, 0.0001, 0.0003, 0.001],
+    "seed": list(range(100)),
+}
+POINTS = 10_000
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One line of the table. ``value`` and ``goal`` are in ``unit``; met when the value is below."""
+
+    what: str
+    value: float
+    goal: float
+    unit: str
+
+    @property
+    def met(self) -> bool:
+        return self.value < self.goal
+
+    def line(self) -> str:
+        found, goal = f"{self.value:.3g} {self.unit}", f"< {self.goal:g} {self.unit}"
+        return f"{self.what:<52} {found:>10} {goal:>10}   {'met' if self.met else 'NOT MET'}"
+
+
+def call(arguments: Sequence[str], folder: Path) -> tuple[float, float]:
+    """Run a command to its end: seconds and peak memory in MiB. Raises if it fails."""
+    began = time.perf_counter()
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            [ORCHESTRATE, *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=errors
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.perf_counter() - began
+        if process.returncode:
+            errors.seek(0)
+            raise SystemExit(f"orchestrate {' '.join(arguments)} failed:\n{errors.read().decode()}")
+    return seconds, usage.ru_maxrss / 1024
+
+
+def help_time(folder: Path) -> Iterator[Measured]:
+    times = [call(["--help"], folder)[0] for _ in range(10)]
+    yield Measured("orchestrate --help (median of 10)", median(times), 0.25, "s")
+
+
+def plan_time(folder: Path) -> Iterator[Measured]:
+    grid = folder / "many.yaml"
+    matrix = "".join(f"  {key}: {values}\n" for key, values in MATRIX.items())
+    grid.write_text(f"name: many\ntrainer: benchmarl\nmatrix:\n{matrix}")
+    calls = [call(["sweep", "--grid", str(grid), "--dry-run"], folder) for _ in range(3)]
+    seconds = median(one for one, _ in calls)
+    yield Measured(f"expand and plan {POINTS:,} points (sweep --dry-run)", seconds, 2, "s")
+    yield Measured("  its peak memory", max(c[1] for c in calls), 300, "MiB")
+
+
+def finished_times(folder: Path) -> Iterator[Measured]:
+    from benchmarks.synthetic import finished_sweep, write_journal
+
+    sweep = finished_sweep(folder / "results", "many", MATRIX, iterations=10)
+    write_journal(sweep)
+    status = median(call(["status", "many"], folder)[0] for _ in range(3))
+    yield Measured(f"status of {POINTS:,} finished runs", status, 1, "s")
+    collected = median(call(["collect", "many"], folder)[0] for _ in range(3))
+    yield Measured(f"collect {POINTS:,} finished runs", collected, 5, "s")
+
+
+def start_time(folder: Path) -> Iterator[Measured]:
+    """From the end of one run to the first step of training of the next, in the same worker."""
+    from orchestrator.rundir import SweepDir
+
+    grid = folder / "starts.yaml"
+    grid.write_text(
+        "name: starts\ntrainer: benchmarl\n"
+        "base: {task: vmas/navigation, algorithm: mappo, experiment.max_n_frames: 120,\n"
+        "       experiment.on_policy_collected_frames_per_batch: 120,\n"
+        "       experiment.on_policy_n_envs_per_worker: 1,\n"
+        "       experiment.on_policy_n_minibatch_iters: 1, experiment.on_policy_minibatch_size: 120,\n"
+        "       experiment.evaluation: false, experiment.loggers: []}\n"
+        "matrix: {seed: range(8)}\n"
+    )
+    call(["sweep", "--grid", str(grid), "--slots", "1"], folder)
+    sweep = SweepDir(folder / "results", "starts")
+    attempts = [sweep.run(run_id).attempt(1) for run_id in sweep.run_ids()]
+    begun = sorted((birth(attempt.metrics), attempt.end_path.stat().st_mtime) for attempt in attempts)
+    gaps = [start - end for (_, end), (start, _) in pairwise(begun)]
+    yield Measured("start of a run in a warm worker (median of 7)", median(gaps), 0.5, "s")
+
+
+def birth(path: Path) -> float:
+    """When a file was created, in seconds since the epoch; Python tells it only from 3.12 on."""
+    told = subprocess.run(["stat", "--format=%.3W", path], capture_output=True, text=True, check=True)
+    return float(told.stdout)
+
+
+def against_benchmarl(folder: Path) -> Iterator[Measured]:
+    from benchmarks.vs_benchmarl import compare
+
+    compared = compare(folder, pairs=3)
+    yield Measured(
+        f"our trainer's time / plain BenchMARL's ({compared.ours:.1f} s / {compared.plain:.1f} s)",
+        compared.ratio,
+        1 + compared.noise,
+        "×",
+    )
+
+
+BENCHMARKS: dict[str, Callable[[Path], Iterator[Measured]]] = {
+    "help": help_time,
+    "plan": plan_time,
+    "finished": finished_times,
+    "start": start_time,
+    "benchmarl": against_benchmarl,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    parser.add_argument("only", nargs="*", metavar="|".join(BENCHMARKS), help="all if left away")
+    names = parser.parse_args().only or list(BENCHMARKS)
+    if unknown := set(names) - set(BENCHMARKS):
+        parser.error(f"no benchmark named {', '.join(sorted(unknown))}")
+    all_met = True
+    print(f"{'what':<52} {'measured':>10} {'goal':>10}")
+    for name in names:
+        with tempfile.TemporaryDirectory(prefix="orchestrate-bench-") as folder:
+            for measured in BENCHMARKS[name](Path(folder)):
+                print(measured.line(), flush=True)
+                all_met = all_met and measured.met
+    return 0 if all_met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
