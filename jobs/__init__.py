@@ -1,1 +1,1 @@
-"""The worker side: processes that train runs. Of `orchestrator` it imports types, rundir, errors and trainers only."""
+"""The worker side: processes that train runs. Of `orchestrator` it imports only what needs nothing heavy."""

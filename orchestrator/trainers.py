@@ -33,7 +33,7 @@ class TrainerSpec:
     train: str
     check: str
     preload: tuple[str, ...] = ()
-    owned: Mapping[str, str] = field(default_factory=dict)
+    owned: Mapping[str, str] = field(default_factory=dict, hash=False)
     inert: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     source: tuple[str, ...] = ()

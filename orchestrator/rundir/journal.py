@@ -92,7 +92,10 @@ class Journal:
         attempt: int | None = None,
         data: Mapping[str, Any] | None = None,
     ) -> None:
-        line = Event(kind, time.time(), run_id, attempt, data or {}).to_line()
+        self.append(Event(kind, time.time(), run_id, attempt, data or {}))
+
+    def append(self, event: Event) -> None:
+        line = event.to_line()
         with storage_errors(self._path), open(self._path, "ab", buffering=0) as file:
             prefix = b"\n" if self._torn else b""
             self._torn = True

@@ -59,6 +59,25 @@ class Holder:
             return False
         return started == self.started and state not in "ZX"
 
+    def signal(self, number: int) -> bool:
+        """Send a signal to the holder and nobody else; ``False`` if it is gone or cannot be reached."""
+        if not self.here:
+            return False
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except OSError:  # gone; or a kernel before 5.3, where looking and sending are two steps
+            return self._running() and _send(self.pid, number)
+        try:
+            # Whoever has the number now keeps it while the descriptor is open.
+            if not self._running():
+                return False
+            signal.pidfd_send_signal(descriptor, number)
+            return True
+        except ProcessLookupError:
+            return False
+        finally:
+            os.close(descriptor)
+
     def survivors(self) -> list[int]:
         """Processes of the session the holder led that outlived it: programs a killed run had started.
 
@@ -90,10 +109,7 @@ class Holder:
         deadline = time.monotonic() + _KILL_PATIENCE_S
         while survivors := self.survivors():
             for pid in survivors:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+                _send(pid, signal.SIGKILL)
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.002)
@@ -105,6 +121,14 @@ class Holder:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         return cls(**data)
+
+
+def _send(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _boot_id() -> str:

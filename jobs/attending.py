@@ -1,0 +1,145 @@
+"""A run's process as the worker that forked it sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jobs.failures import End
+from jobs.slots import Slot
+from orchestrator.errors import DamagedFileError
+from orchestrator.rundir import SweepDir
+
+_PROGRESS_INTERVAL_S = 1.0
+
+
+@dataclass
+class Child:
+    """What a run's process told through its pipe, and what is known of its death."""
+
+    pid: int
+    run_id: str
+    slot: Slot
+    relay: int
+    attempt: int | None = None
+    announced: bool = False
+    end: End | None = None
+    cancelled: bool = False
+    killed_by_us: bool = False
+    kill_at: float = float("inf")
+    status: int | None = None
+    _progress: dict[str, Any] | None = None
+    _told: float = 0.0
+    _frames: int | None = None
+    _buffer: bytes = b""
+    _oom_kills: int = field(default_factory=lambda: oom_kills())
+
+    def read(self) -> None:
+        """Take in what the run said since the last time."""
+        while True:
+            try:
+                chunk = os.read(self.relay, 65536)
+            except BlockingIOError:
+                return
+            if not chunk:
+                return
+            *lines, self._buffer = (self._buffer + chunk).split(b"\n")
+            for line in lines:
+                self._take(json.loads(line))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "attempt" in message:
+            self.attempt = message["attempt"]
+        elif "end" in message:
+            self.end = End.from_json(message["end"])
+        else:
+            self._progress, self._frames = message, message["frames"]
+
+    def take_progress(self, now: float) -> dict[str, Any] | None:
+        """The latest progress, at most once a second (``now``: monotonic seconds)."""
+        if self._progress is None or now - self._told < _PROGRESS_INTERVAL_S:
+            return None
+        progress, self._progress, self._told = self._progress, None, now
+        return progress
+
+    @property
+    def frames(self) -> int | None:
+        return self._frames
+
+    def signal(self, number: int) -> None:
+        """Not yet reaped, so the number is still this process's."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.killed_by_us = True
+        self.signal(signal.SIGKILL)
+
+    def reap(self) -> bool:
+        """Whether the process is gone; its last words are then read."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid == 0:
+            return False
+        self.status = status
+        self.read()
+        os.close(self.relay)
+        return True
+
+    @property
+    def exit_code(self) -> int:
+        """As :func:`os.waitstatus_to_exitcode`: negative for a signal."""
+        assert self.status is not None, "reap() comes first"
+        return os.waitstatus_to_exitcode(self.status)
+
+    def cause_of_death(self) -> str:
+        if self.exit_code < 0:
+            return f"killed by {signal.Signals(-self.exit_code).name}"
+        return f"its process left with exit code {self.exit_code} and without a word"
+
+    def out_of_memory(self) -> bool:
+        return self.exit_code == -signal.SIGKILL and oom_kills() > self._oom_kills
+
+    def end_leftovers(self, sweep: SweepDir) -> None:
+        """Kill what the run's programs left behind in its session."""
+        if self.attempt is None:
+            return
+        try:
+            claim = sweep.run(self.run_id).attempt(self.attempt).claim()
+        except DamagedFileError:
+            return
+        if claim is not None:
+            claim.holder.end_survivors()
+
+
+def oom_kills() -> int:
+    """Processes of our control group that the kernel killed for want of memory so far; 0 if unknown."""
+    for file in _memory_files():
+        try:
+            lines = file.read_text().splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return 0
+
+
+def _memory_files() -> list[Path]:
+    """Where control groups of either version count such kills."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return []
+    root = Path("/sys/fs/cgroup")
+    files = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            files.append(root / path.lstrip("/") / "memory.events")
+        elif "memory" in controllers.split(","):
+            files.append(root / "memory" / path.lstrip("/") / "memory.oom_control")
+    return files

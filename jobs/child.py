@@ -1,0 +1,258 @@
+"""The process of one run: forked by the worker; claims its attempt, trains, publishes, says how it ended."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jobs import metering, provenance
+from jobs.context import (
+    DONE_EXIT,
+    FAILED_EXIT,
+    FENCED_EXIT,
+    INTERRUPTED_EXIT,
+    NOT_MINE_EXIT,
+    FencedRun,
+    Outcome,
+    RunContext,
+)
+from jobs.failures import End, end_of
+from jobs.signals import STOP_SIGNALS, grace_seconds
+from jobs.slots import Slot
+from orchestrator.rundir import (
+    AttemptDir,
+    Claim,
+    Lease,
+    SweepDir,
+    attempts_behind,
+    read_metrics,
+    tidy_finished,
+)
+from orchestrator.trainers import TrainerSpec, code_id, get_trainer
+from orchestrator.types import RunState
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+_EXIT_CODES = {
+    RunState.DONE: DONE_EXIT,
+    RunState.FAILED: FAILED_EXIT,
+    RunState.INTERRUPTED: INTERRUPTED_EXIT,
+}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """All that a run's process needs to know. ``relay`` is the pipe on which it tells the worker."""
+
+    sweep: SweepDir
+    run_id: str
+    worker: str
+    slot: Slot
+    relay: int
+    commit: str | None
+
+
+def fork_run(launch: Launch) -> int:
+    """Fork the run's process; its pid. The caller is single-threaded and has the stop signals blocked."""
+    parent = os.getpid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        _live_as_child(launch, parent)
+    return pid
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when ``parent`` dies, also if it is dead already."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(FAILED_EXIT)
+
+
+def _live_as_child(launch: Launch, parent: int) -> NoReturn:
+    code = FAILED_EXIT
+    try:
+        os.setsid()
+        die_with_parent(parent)
+        os.sched_setaffinity(0, launch.slot.cores)
+        if launch.slot.gpus is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = launch.slot.gpus
+        code = _run(launch)
+    except FencedRun:
+        code = FENCED_EXIT
+    except BaseException as error:
+        traceback.print_exc()
+        _tell(launch.relay, {"end": end_of(error).to_json()})
+    finally:
+        _flush()
+        os._exit(code)
+
+
+def _run(launch: Launch) -> int:
+    run_dir = launch.sweep.run(launch.run_id)
+    run = run_dir.description()
+    attempt = run_dir.take(Claim.fresh(launch.worker))
+    if attempt is None:
+        return NOT_MINE_EXIT
+    _tell(launch.relay, {"attempt": attempt.number})
+    _redirect_output(attempt)
+    _set_threads(run.threads)
+    lease = Lease(attempt.claim_path)
+    context = RunContext(launch.sweep.name, run, run_dir, attempt, lease, launch.relay)
+    context.keep_lease()  # before the stop signals are unblocked: its thread never gets one
+    end = _train(launch, context)
+    _tell(launch.relay, {"end": end.to_json()})
+    context.guard()
+    attempt.write_end(end.to_json())
+    if end.outcome is RunState.DONE:
+        result = run_dir.result()
+        assert result is not None, "just published"
+        tidy_finished(run_dir, result)
+    return _EXIT_CODES[end.outcome]
+
+
+def _train(launch: Launch, context: RunContext) -> End:
+    spec = get_trainer(context.run.trainer)
+    try:
+        _listen(context)
+        module, _, function = spec.train.partition(":")
+        outcome = getattr(importlib.import_module(module), function)(context)
+        _stop_listening()
+        _publish(launch, context, spec, outcome)
+        end = End(RunState.DONE)
+    except FencedRun:
+        raise
+    except BaseException as error:
+        _stop_listening()
+        end = end_of(error)
+        if end.outcome is RunState.FAILED:
+            traceback.print_exc()
+        sys.stderr.write(f"{end.outcome.value}: {end.message}\n")
+    frames = context.rows[-1].frames if context.rows else None
+    return End(end.outcome, end.reason, end.message, frames, context.checkpointed_frames)
+
+
+def _publish(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Outcome) -> None:
+    context.before_checkpoint()
+    context.attempt.pack_wandb()
+    _flush()
+    result = _result(launch, context, spec, outcome)
+    manifest = _manifest(context, outcome)
+    context.guard()
+    if not context.run_dir.publish(result, manifest.items()):
+        raise FencedRun
+
+
+def _manifest(context: RunContext, outcome: Outcome) -> dict[Path, bool]:
+    """Every file that belongs to the result, and whether the result is void without it."""
+    attempt = context.attempt
+    extras = [attempt.log, attempt.wandb_packed, *attempt.event_files()]
+    optional = {path: False for path in extras if path.exists()}
+    metrics = {behind.metrics: True for behind in attempts_behind(context.run_dir, attempt)}
+    return optional | dict(outcome.files) | metrics
+
+
+def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Outcome) -> dict[str, Any]:
+    attempts = context.run_dir.attempts()
+    executed = [
+        read_metrics(attempt.metrics)[1] for attempt in attempts_behind(context.run_dir, context.attempt)
+    ]
+    final, best = metering.returns(context.rows, spec.returns)
+    return {
+        "sweep": launch.sweep.name,
+        "attempt": context.attempt.number,
+        "attempts": len(attempts),
+        "state": RunState.DONE.value,
+        "frames": outcome.frames,
+        "iterations": outcome.iterations,
+        "wall_time": context.rows[-1].wall_time if context.rows else 0.0,
+        "started": _began(attempts[0]),
+        "ended": time.time(),
+        "exactness": outcome.exactness,
+        "config": dict(outcome.config),
+        "config_hash": _config_hash(outcome.config),
+        "code_id": code_id(spec),
+        "commit": launch.commit,
+        "versions": provenance.versions(spec),
+        "host": provenance.host(),
+        "threads": context.run.threads,
+        "peak_memory_mb": metering.peak_memory_mb(),
+        "speed": metering.speed(context.rows, executed),
+        "final_return": final,
+        "best_return": best,
+        **outcome.extra,
+    }
+
+
+def _began(attempt: AttemptDir) -> float | None:
+    claim = attempt.claim()
+    return claim.created if claim else None
+
+
+def _config_hash(config: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _listen(context: RunContext) -> None:
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda got, _frame: context.on_signal(got, grace_seconds(got)))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*STOP_SIGNALS, signal.SIGCHLD})
+
+
+def _stop_listening() -> None:
+    """From here it is quicker to finish than to leave. Blocking would not do: other threads get signals too."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _redirect_output(attempt: AttemptDir) -> None:
+    _flush()
+    log = os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    for descriptor in (1, 2):
+        os.dup2(log, descriptor)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+
+
+def _set_threads(threads: int) -> None:
+    """For programs still to be started by the environment, for a torch that is loaded by a call."""
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(threads)
+
+
+def _tell(relay: int, message: Mapping[str, Any]) -> None:
+    """One line to the worker. It is gone, or it will find the same on disk: a failure does not matter."""
+    try:
+        os.write(relay, (json.dumps(message) + "\n").encode())
+    except OSError:
+        pass
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # a full disk takes the last words of the log, not the run's result
+            pass

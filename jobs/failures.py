@@ -1,0 +1,143 @@
+"""Why an attempt ended, in one line and one class."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs.context import BadConfigError, InterruptedRun
+from orchestrator.errors import DamagedFileError, StorageError
+from orchestrator.rundir import AttemptDir
+from orchestrator.types import Reason, RunState
+
+# This many attempts in a row, killed before they reached a new checkpoint, end a run.
+CRASH_LOOP_ATTEMPTS = 3
+
+_MESSAGE_LENGTH = 500
+_DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_NO_SPACE = tuple(os.strerror(number) for number in _DISK_ERRNOS)
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "cannot allocate memory", "out of memory")
+
+
+@dataclass(frozen=True)
+class End:
+    """How an attempt ended. ``frames``: recorded; ``checkpointed``: in the last checkpoint of its own."""
+
+    outcome: RunState
+    reason: Reason | None = None
+    message: str = ""
+    frames: int | None = None
+    checkpointed: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "outcome": self.outcome.value,
+            "reason": self.reason and self.reason.value,
+            "message": self.message,
+            "frames": self.frames,
+            "checkpointed": self.checkpointed,
+            "time": time.time(),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> End:
+        reason = data.get("reason")
+        return cls(
+            RunState(data["outcome"]),
+            Reason(reason) if reason else None,
+            data.get("message", ""),
+            data.get("frames"),
+            data.get("checkpointed"),
+        )
+
+
+class ProgramFailed(Exception):
+    """A training program left with an error; the message says it all, no place in our code matters."""
+
+
+def end_of(error: BaseException) -> End:
+    """The end that an exception out of a trainer means."""
+    if isinstance(error, InterruptedRun):
+        return End(RunState.INTERRUPTED, Reason.STOPPED, f"asked to leave by {error}")
+    if isinstance(error, DamagedFileError):
+        return End(RunState.FAILED, None, one_line(f"{error}{_hint(error)}"))
+    reason = _reason(error)
+    # A full disk is nothing wrong with the run: the same command goes on once there is room.
+    outcome = RunState.INTERRUPTED if reason is Reason.DISK_FULL else RunState.FAILED
+    return End(outcome, reason, describe(error))
+
+
+def describe(error: BaseException) -> str:
+    """Type, message and place of an exception in one line."""
+    if isinstance(error, ProgramFailed | BadConfigError | StorageError):
+        return one_line(str(error))
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return one_line(text)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name})"
+    return one_line(text, _MESSAGE_LENGTH - len(place)) + place
+
+
+def one_line(text: str, length: int = _MESSAGE_LENGTH) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= length else flat[: length - 1] + "…"
+
+
+def is_storage_error(error: BaseException) -> bool:
+    return any(
+        isinstance(link, StorageError)
+        or (isinstance(link, OSError) and link.errno in _DISK_ERRNOS)
+        or any(text in str(link) for text in _NO_SPACE)
+        for link in _chain(error)
+    )
+
+
+def crash_loop(attempts: Sequence[AttemptDir], since: int) -> bool:
+    """Whether the last attempts (those after number ``since``) all died without reaching a new checkpoint."""
+    last = [attempt for attempt in attempts if attempt.number > since][-CRASH_LOOP_ATTEMPTS:]
+    return len(last) == CRASH_LOOP_ATTEMPTS and all(_died_in_vain(attempt) for attempt in last)
+
+
+def _died_in_vain(attempt: AttemptDir) -> bool:
+    end = attempt.end()
+    if end is not None and end.get("reason") not in (Reason.KILLED.value, Reason.CRASH_LOOP.value):
+        return False
+    return not attempt.has_checkpoint()
+
+
+def _reason(error: BaseException) -> Reason:
+    if isinstance(error, BadConfigError):
+        return Reason.BAD_CONFIG
+    if is_storage_error(error):
+        return Reason.DISK_FULL
+    if any(_is_out_of_memory(link) for link in _chain(error)):
+        return Reason.OUT_OF_MEMORY
+    return Reason.CODE_ERROR
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Ours, or torch's, whose classes are not to be imported here."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError | OSError) and any(
+        text in str(error).lower() for text in _NO_MEMORY
+    )
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _hint(error: DamagedFileError) -> str:
+    return f"; {error.hint}" if error.hint else ""

@@ -1,0 +1,61 @@
+"""Where and with what a run was trained."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from orchestrator import machine
+from orchestrator.trainers import TrainerSpec
+
+_THIS_PROJECT = "orchestrate"
+
+
+def host() -> dict[str, Any]:
+    """This machine: hostname, cpu_model, cpu_capability, cores, gpu_model. Loads nothing.
+
+    ``cpu_capability`` decides bits; only torch knows it, so it is ``None`` where torch is not loaded.
+    """
+    gpus = machine.gpus()
+    torch = sys.modules.get("torch")
+    return {
+        "hostname": socket.gethostname(),
+        "cpu_model": machine.cpu_model(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability() if torch else None,
+        "cores": os.cpu_count(),
+        "gpu_model": gpus[0] if gpus else None,
+    }
+
+
+def versions(spec: TrainerSpec) -> dict[str, str]:
+    """Of Python, of this program and of the packages that decide a result; absent ones are left out."""
+    found = {"python": platform.python_version()}
+    for package in (_THIS_PROJECT, *spec.packages):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str | None:
+    """The git commit of the current folder, with ``+changes`` if tracked files differ from it."""
+    head = _git("rev-parse", "HEAD")
+    if not head:
+        return None
+    return head + ("+changes" if _git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        answer = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None

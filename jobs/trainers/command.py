@@ -1,0 +1,291 @@
+"""Trainer `command`: any program that follows the run protocol (docs/run-protocol.md).
+
+Overrides: ``command``, an argument list, never a shell; ``{key}`` in an item stands for the run's value of
+that key, ``{seed}`` and ``{threads}`` among them. All other keys are the program's own.
+
+The program runs as a child of this process. It writes metrics and checkpoints into an inbox; this process
+takes them over, in order, so that no checkpoint is ever ahead of the metrics and a fenced attempt changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jobs.check import Problem
+from jobs.child import die_with_parent
+from jobs.context import BadConfigError, InterruptedRun, Outcome, RunContext
+from jobs.failures import ProgramFailed, is_storage_error
+from orchestrator.errors import StorageError
+from orchestrator.rundir import CheckpointFile, ResumePoint, Row, sha256
+from orchestrator.types import Run, Value
+
+# Nothing a program does by mistake ends it with one of these.
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+# Exit codes of a program, from sysexits.h: 64 wrong usage, 75 try again later, 78 wrong configuration.
+DONE, INTERRUPTED, BAD_CONFIG = 0, 75, (64, 78)
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_./+~-]*)\}")
+_CHECKPOINT = re.compile(r"(\d{1,12})(\.[A-Za-z0-9]+)?")
+_ROW_KEYS = {"iteration", "frames", "metrics", "total"}
+_POLL_S = 0.05
+_KEPT_CHECKPOINTS = 2
+_TAIL_BYTES = 4096
+
+
+def check(runs: Sequence[Run]) -> list[Problem]:
+    """What would keep runs' programs from starting; runs with the same fault are named by their first."""
+    problems: dict[str, Problem] = {}
+    for run in runs:
+        try:
+            command_line(run)
+        except BadConfigError as error:
+            problems.setdefault(str(error), Problem(run.run_id, "command", str(error), error.hint))
+    return list(problems.values())
+
+
+def train(context: RunContext) -> Outcome:
+    """Run the program to its end; its stop is this run's stop."""
+    context.polls_stopping = True
+    argv = command_line(context.run)
+    checkpoint = _newest_whole(context.candidates())
+    inbox = Inbox(context, checkpoint)
+    environment = _environment(context, checkpoint)
+    program = _start(argv, environment)
+    try:
+        code = _supervise(program, inbox, context)
+    finally:
+        if program.poll() is None:
+            program.kill()
+            program.wait()
+    _judge(code, context)
+    rows = context.rows
+    return Outcome(
+        frames=rows[-1].frames if rows else 0,
+        iterations=rows[-1].iteration if rows else 0,
+        exactness="exact",
+        config={**context.run.overrides, "command": argv},
+        files=tuple((path, True) for path in inbox.kept[-1:]),
+    )
+
+
+def command_line(run: Run) -> list[str]:
+    """The program's argument vector. Raises :class:`BadConfigError`."""
+    command = run.overrides.get("command")
+    if not isinstance(command, list | tuple) or not command:
+        raise BadConfigError(
+            f"`command` is {command!r}; expected a list: the program and its arguments",
+            hint="command: [python, train.py, --seed, '{seed}']",
+        )
+    values = {**run.overrides, "seed": run.seed, "threads": run.threads}
+    argv = [_fill(item, values) for item in command]
+    if shutil.which(argv[0]) is None:
+        raise BadConfigError(f"`command`: found no program {argv[0]!r} that can be executed")
+    return argv
+
+
+def _fill(item: Value, values: Mapping[str, Value]) -> str:
+    def value_of(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            known = ", ".join(sorted(set(values) - {"command"}))
+            raise BadConfigError(f"`command`: {item!r} asks for {match[1]!r}, and the run has: {known}")
+        return _text(values[match[1]])
+
+    return _PLACEHOLDER.sub(value_of, _text(item))
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _newest_whole(candidates: Iterable[CheckpointFile]) -> CheckpointFile | None:
+    for file in candidates:
+        if sha256(file.path).startswith(file.digest):
+            return file
+        sys.stderr.write(f"warning: {file.path} is damaged; trying the one before\n")
+    return None
+
+
+def _environment(context: RunContext, checkpoint: CheckpointFile | None) -> dict[str, str]:
+    attempt, run = context.attempt, context.run
+    environment = {
+        **os.environ,
+        "ORCHESTRATE_RUN": str(context.run_dir.description_path),
+        "ORCHESTRATE_METRICS": str(attempt.inbox_metrics),
+        "ORCHESTRATE_CHECKPOINT_DIR": str(attempt.inbox_checkpoints),
+        "ORCHESTRATE_SEED": str(run.seed),
+        "ORCHESTRATE_THREADS": str(run.threads),
+    }
+    environment.pop("ORCHESTRATE_RESUME", None)
+    if checkpoint is not None:
+        environment["ORCHESTRATE_RESUME"] = str(checkpoint.path)
+    return environment
+
+
+def _start(argv: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    parent = os.getpid()
+    try:
+        return subprocess.Popen(
+            argv, env=environment, stdin=subprocess.DEVNULL, preexec_fn=lambda: die_with_parent(parent)
+        )
+    except OSError as error:
+        raise BadConfigError(f"cannot start {argv[0]!r}: {error.strerror}") from error
+
+
+class Inbox:
+    """Takes over what the program writes. ``kept``: the checkpoints to resume from, oldest first."""
+
+    def __init__(self, context: RunContext, checkpoint: CheckpointFile | None) -> None:
+        self._context = context
+        self._attempt = context.attempt
+        self._attempt.inbox_checkpoints.mkdir(parents=True, exist_ok=True)
+        self._file = open(self._attempt.inbox_metrics, "a+b", buffering=0)  # noqa: SIM115 (as long as the process)
+        self._rest = b""
+        point = ResumePoint(checkpoint.attempt, checkpoint.frames) if checkpoint else None
+        history = context.begin(point)
+        self._covered = checkpoint.frames if checkpoint else 0
+        self._wall_time = history[-1].wall_time if history else 0.0
+        self._clock = time.monotonic()
+        self._total: int | None = None
+        self.kept: list[Path] = [checkpoint.path] if checkpoint else []
+
+    def empty(self) -> None:
+        """Take over all there is now: metrics up to each checkpoint, then the checkpoint."""
+        ready = self._ready()
+        self._take_metrics()
+        for frames, path in ready:
+            self._adopt(frames, path)
+
+    def _ready(self) -> list[tuple[int, Path]]:
+        """Finished checkpoints. Looked for before the metrics are read, which were written before them."""
+        found = []
+        for path in self._attempt.inbox_checkpoints.iterdir():
+            if (match := _CHECKPOINT.fullmatch(path.name)) and path.is_file():
+                found.append((int(match[1]), path))
+        return sorted(found)
+
+    def _adopt(self, frames: int, path: Path) -> None:
+        if frames < self._covered:
+            raise ProgramFailed(
+                f"the program wrote {path.name} after the checkpoint of frames {self._covered}"
+            )
+        self._context.before_checkpoint()
+        kept = self._attempt.adopt_checkpoint(path, frames)
+        self._context.checkpointed(frames)
+        self._covered = frames
+        own = [path for path in self.kept if path.parent == self._attempt.checkpoints]
+        for old in own[: -(_KEPT_CHECKPOINTS - 1)]:
+            old.unlink(missing_ok=True)
+        self.kept = [*own[-(_KEPT_CHECKPOINTS - 1) :], kept]
+
+    def _take_metrics(self) -> None:
+        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+        lines = [line for line in lines if line.strip()]
+        now = time.monotonic()
+        for position, line in enumerate(lines, start=1):
+            # Rows found together are taken to have come evenly since the one before them.
+            since = (now - self._clock) * position / len(lines)
+            self._record(line, self._wall_time + since)
+        if lines:
+            self._wall_time, self._clock = self._wall_time + now - self._clock, now
+
+    def _record(self, line: bytes, wall_time: float) -> None:
+        try:
+            data = json.loads(line)
+            if unknown := set(data) - _ROW_KEYS:
+                raise ValueError(f"unknown key {min(unknown)!r}; known are {sorted(_ROW_KEYS)}")
+            row = self._row(data, wall_time)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ProgramFailed(
+                f"the program wrote metrics that cannot be used: {error!r} in {line[:200]!r}"
+            ) from error
+        self._check_order(row)
+        self._context.record(row)
+        self._tell(row, data.get("total"))
+
+    def _row(self, data: Mapping[str, Any], wall_time: float) -> Row:
+        rows = self._context.rows
+        return Row(
+            iteration=int(data.get("iteration", rows[-1].iteration + 1 if rows else 1)),
+            frames=int(data["frames"]),
+            wall_time=wall_time,
+            metrics={str(name): float(value) for name, value in data.get("metrics", {}).items()},
+        )
+
+    def _check_order(self, row: Row) -> None:
+        """A row that comes too late would be lost, or doubled, when the run is resumed."""
+        if row.frames <= self._covered:
+            raise ProgramFailed(
+                f"the program wrote metrics for frames {row.frames} after the checkpoint of frames "
+                f"{self._covered}: it must continue from ORCHESTRATE_RESUME, and write the metrics up to a "
+                "checkpoint before the checkpoint"
+            )
+        rows = self._context.rows
+        if rows and row.frames <= rows[-1].frames:
+            raise ProgramFailed(
+                f"the program wrote frames {row.frames} after frames {rows[-1].frames}: they must grow"
+            )
+
+    def _tell(self, row: Row, total: int | None) -> None:
+        self._total = total or self._total
+        fps = row.frames / row.wall_time if row.wall_time > 0 else None
+        self._context.progress(row.frames, self._total, fps, row.metrics.get("return"))
+
+
+def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunContext) -> int:
+    """Empty the inbox until the program is gone; its exit code. A stop is handed on to it, with its grace."""
+    asked = False
+    while True:
+        try:
+            code = program.wait(_POLL_S)
+        except subprocess.TimeoutExpired:
+            inbox.empty()
+        else:
+            inbox.empty()
+            return code
+        if context.stopping and not asked:
+            asked = True
+            program.send_signal(signal.SIGTERM)
+        if asked and context.grace_left == 0:
+            program.kill()
+
+
+def _judge(code: int, context: RunContext) -> None:
+    """Raise what the program's exit code means, unless it is done."""
+    if code == DONE:
+        return
+    if code == INTERRUPTED or (context.stopping and code < 0):
+        raise InterruptedRun(context.stop_signal or "the program itself (exit code 75)")
+    if -code in _FROM_OUTSIDE:
+        # Somebody killed the program: the run dies of the same, and the worker judges it as any killed run.
+        os.kill(os.getpid(), signal.SIGKILL)
+    tail = _tail(context.attempt.log)
+    if code in BAD_CONFIG:
+        raise BadConfigError(f"the program refused its configuration (exit code {code}){tail}")
+    error = ProgramFailed(f"the program {_how(code)}{tail}")
+    if is_storage_error(error):
+        raise StorageError(str(error))
+    raise error
+
+
+def _how(code: int) -> str:
+    return f"crashed with {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
+
+
+def _tail(log: Path) -> str:
+    """The last line of the log, for a message."""
+    with open(log, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+        lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    return f": {lines[-1].strip()}" if lines else ""

@@ -1,0 +1,343 @@
+"""``python -m jobs.worker RESULTS SWEEP TOKEN``: works through the runs of one job.
+
+A single-threaded parent that keeps the trainer's modules loaded and forks one process per run; it waits for
+signals, reads what the runs tell, writes the journal, and never trains itself.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from jobs import metering, provenance
+from jobs.assignment import Assignment, CrashLoop, Decisions, Verdict, crash_loop_end, find_job
+from jobs.attending import Child
+from jobs.child import Launch, fork_run
+from jobs.context import FENCED_EXIT, NOT_MINE_EXIT
+from jobs.failures import End, end_of, is_storage_error
+from jobs.signals import STOP_SIGNALS, grace_seconds
+from jobs.slots import CoreReservations, lay_out, own_cores
+from orchestrator.errors import DamagedFileError, OrchestrateError, StorageError
+from orchestrator.rundir import Event, Holder, Journal, SweepDir
+from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.trainers import get_trainer
+from orchestrator.types import Job, Reason, RunState
+
+_POLL_S = 0.1
+_LEDGER_INTERVAL_S = 1.0
+
+# Set before a trainer's modules are imported: with more than one thread such an import starts threads, and a
+# process forked beside threads can hang; and counting GPUs must not initialise them.
+_PRELOAD_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+}
+
+# Exit codes of the worker, as those of the commands.
+_DONE, _SOME_FAILED, _NO_STORAGE, _INTERRUPTED = 0, 1, 3, 130
+
+
+class Worker:
+    """One job at work."""
+
+    def __init__(self, sweep: SweepDir, job: Job, journal: Journal) -> None:
+        self._sweep, self._job, self._journal = sweep, job, journal
+        self._reservations = CoreReservations()
+        self._free = list(reversed(lay_out(job, own_cores(job, self._reservations))))
+        self._children: dict[int, Child] = {}
+        self._decisions = Decisions(sweep)
+        self._assignment = Assignment(sweep, job.run_ids, self._decisions)
+        self._preloaded: set[str] = set()
+        self._commit = provenance.commit()
+        self._unwritten: list[Event] = []
+        self._next_ledger = 0.0
+        self._stop: str | None = None
+        self._kill_at = float("inf")
+        self._urgent_signals = 0
+        self._storage_error: str | None = None
+        self._failed = 0
+
+    def run(self) -> int:
+        """Work until nothing is left, or until told to leave; the exit code."""
+        while True:
+            self._read_ledger()
+            self._start_runs()
+            if not self._children and (self._leaving or self._assignment.over):
+                break
+            self._wait()
+            self._attend()
+        self._write(EXITED, data={"why": self._why()})
+        return self._exit_code()
+
+    # Starting runs
+
+    def _start_runs(self) -> None:
+        while self._free and not self._leaving:
+            run_id = self._assignment.pop()
+            if run_id is None:
+                return
+            try:
+                verdict = self._assignment.look(run_id)
+                if verdict is Verdict.READY:
+                    self._start(run_id)
+                elif verdict is Verdict.HELD:
+                    self._assignment.hold(run_id)
+                elif isinstance(verdict, CrashLoop):
+                    self._ended(run_id, verdict.attempt, verdict.end)
+            except Exception as error:  # whatever is wrong with one run, the others go on
+                self._cannot_start(run_id, error)
+
+    def _start(self, run_id: str) -> None:
+        self._preload(self._sweep.run(run_id).description().trainer)
+        slot = self._free[-1]
+        reading, writing = os.pipe()
+        for end in (reading, writing):
+            os.set_blocking(end, False)
+        pid = fork_run(Launch(self._sweep, run_id, self._job.token, slot, writing, self._commit))
+        os.close(writing)
+        self._free.pop()
+        self._children[pid] = Child(pid, run_id, slot, reading)
+        self._assignment.changed()
+
+    def _preload(self, trainer: str) -> None:
+        """Import what the trainer's runs share, once, before the first of them is forked."""
+        if trainer in self._preloaded:
+            return
+        os.environ.update(_PRELOAD_ENVIRONMENT)
+        for module in get_trainer(trainer).preload:
+            importlib.import_module(module)
+        self._preloaded.add(trainer)
+        gc.collect()
+        gc.freeze()  # a child's collections do not copy the memory they share
+
+    def _cannot_start(self, run_id: str, error: Exception) -> None:
+        """The run failed, unless it is the tree that takes no writes: that stops the worker."""
+        if is_storage_error(error):
+            self._storage_error = str(error)
+            return
+        self._ended(run_id, self._number_of_attempts(run_id), end_of(error))
+
+    def _number_of_attempts(self, run_id: str) -> int:
+        attempts = self._sweep.run(run_id).attempts()
+        return attempts[-1].number if attempts else 0
+
+    # Waiting, and what there is to do then
+
+    def _wait(self) -> None:
+        got = signal.sigtimedwait({*STOP_SIGNALS, signal.SIGCHLD}, _POLL_S)
+        while got is not None:
+            if got.si_signo != signal.SIGCHLD:
+                self._asked_to_leave(got.si_signo)
+            got = signal.sigtimedwait({*STOP_SIGNALS, signal.SIGCHLD}, 0)
+
+    def _attend(self) -> None:
+        now = time.monotonic()
+        for child in list(self._children.values()):
+            if now > min(self._kill_at, child.kill_at):
+                child.kill()
+            child.read()
+            if child.attempt is not None and not child.announced:
+                child.announced = True
+                self._write(CLAIMED, child.run_id, child.attempt)
+            if progress := child.take_progress(now):
+                self._write(PROGRESS, child.run_id, child.attempt, progress)
+            if child.reap():
+                del self._children[child.pid]
+                self._free.append(child.slot)
+                self._reaped(child)
+
+    def _asked_to_leave(self, number: int) -> None:
+        name = signal.Signals(number).name
+        self._stop = self._stop or f"asked to leave by {name}"
+        self._kill_at = min(self._kill_at, time.monotonic() + grace_seconds(number))
+        if number in (signal.SIGTERM, signal.SIGINT):
+            self._urgent_signals += 1
+        if self._urgent_signals > 1:
+            self._kill_at = 0.0
+        for child in self._children.values():
+            child.signal(number)
+
+    def _read_ledger(self) -> None:
+        if time.monotonic() < self._next_ledger:
+            return
+        self._next_ledger = time.monotonic() + _LEDGER_INTERVAL_S
+        self._decisions.refresh()
+        for child in self._children.values():
+            if child.run_id in self._decisions.cancelled and not child.cancelled:
+                child.cancelled = True
+                child.kill_at = time.monotonic() + grace_seconds(signal.SIGTERM)
+                child.signal(signal.SIGTERM)
+
+    # What became of a run
+
+    def _reaped(self, child: Child) -> None:
+        child.end_leftovers(self._sweep)
+        if child.exit_code == NOT_MINE_EXIT:
+            self._assignment.hold(child.run_id)
+            return
+        try:
+            end = self._end_of(child)
+        except (OrchestrateError, OSError) as error:
+            end = end_of(error)
+        if end.reason is Reason.DISK_FULL:
+            self._storage_error = end.message
+        if child.attempt is not None:
+            self._ended(child.run_id, child.attempt, end, cancelled=child.cancelled)
+        elif end.reason is not Reason.DISK_FULL:
+            self._ended(child.run_id, self._number_of_attempts(child.run_id), end)
+        if child.exit_code == FENCED_EXIT:
+            self._assignment.hold(child.run_id)
+        elif end.reason is Reason.KILLED and not self._leaving:
+            self._assignment.again(child.run_id)
+
+    def _end_of(self, child: Child) -> End:
+        """How the attempt ended; put on record if the run's process died without doing so."""
+        run_dir = self._sweep.run(child.run_id)
+        if child.exit_code == FENCED_EXIT:
+            return End(RunState.INTERRUPTED, None, "lost its claim to another worker and left", child.frames)
+        attempt = None if child.attempt is None else run_dir.attempt(child.attempt)
+        record = attempt.end() if attempt else None
+        if record is not None:
+            return End.from_json(record)
+        if child.end is not None:
+            end = child.end
+        elif run_dir.result() is not None:
+            end = End(RunState.DONE, frames=child.frames)
+        elif child.killed_by_us:
+            end = End(RunState.INTERRUPTED, Reason.STOPPED, "did not leave within its grace and was killed")
+        else:
+            end = self._died(child)
+        if attempt is not None:
+            attempt.write_end(end.to_json())
+        return end
+
+    def _died(self, child: Child) -> End:
+        if child.out_of_memory():
+            return End(RunState.FAILED, Reason.OUT_OF_MEMORY, "killed for want of memory", child.frames)
+        cause = child.cause_of_death()
+        if self._assignment.crash_loop(child.run_id):
+            return crash_loop_end(cause, child.frames)
+        return End(RunState.INTERRUPTED, Reason.KILLED, cause, child.frames)
+
+    def _ended(self, run_id: str, attempt: int, end: End, *, cancelled: bool = False) -> None:
+        data = {key: value for key, value in end.to_json().items() if key != "time"}
+        if end.outcome is RunState.DONE:
+            data |= self._told_by_result(run_id)
+        elif cancelled:
+            data["outcome"] = RunState.CANCELLED.value
+        elif end.outcome is RunState.FAILED:
+            self._failed += 1
+        self._assignment.changed()
+        self._write(ENDED, run_id, attempt, data)
+
+    def _told_by_result(self, run_id: str) -> dict[str, object]:
+        try:
+            result = self._sweep.run(run_id).result()
+        except DamagedFileError:
+            return {}
+        if result is None:
+            return {}
+        return {
+            "frames": result["frames"],
+            "code_id": result["code_id"],
+            "summary": metering.summary(result),
+        }
+
+    # The journal
+
+    def _write(
+        self,
+        kind: str,
+        run_id: str | None = None,
+        attempt: int | None = None,
+        data: dict[str, object] | None = None,
+    ) -> None:
+        """Write to the journal. While the disk takes nothing, all but progress is kept for later."""
+        if kind != PROGRESS or not self._unwritten:
+            self._unwritten.append(Event(kind, time.time(), run_id, attempt, data or {}))
+        try:
+            while self._unwritten:
+                self._journal.append(self._unwritten[0])
+                del self._unwritten[0]
+        except StorageError as error:
+            self._storage_error = str(error)
+            self._unwritten = [event for event in self._unwritten if event.kind != PROGRESS]
+
+    # Leaving
+
+    @property
+    def _leaving(self) -> bool:
+        return self._stop is not None or self._storage_error is not None
+
+    def _why(self) -> str:
+        if self._storage_error:
+            return self._storage_error
+        if self._stop:
+            return self._stop
+        if held := len(self._assignment.held):
+            return f"{held} of its runs are held by other workers, nothing else is left"
+        return "nothing is left to do"
+
+    def _exit_code(self) -> int:
+        if self._storage_error:
+            _say(f"job {self._job.token}: {self._storage_error}")
+            return _NO_STORAGE
+        if self._stop:
+            return _INTERRUPTED
+        return _SOME_FAILED if self._failed else _DONE
+
+
+def work(results: Path, name: str, token: str) -> int:
+    """Take the job's token and work through its runs; 0 if somebody has the token already."""
+    sweep = SweepDir.existing(results, name)
+    job = find_job(sweep, token)
+    started = Event(
+        STARTED,
+        time.time(),
+        data={"holder": Holder.current().to_json(), "slots": job.slots, "host": provenance.host()},
+    )
+    journal = sweep.take_token(token, started)
+    if journal is None:
+        _say(f"job {token} of sweep {name!r} was taken by another worker: nothing to do here")
+        return 0
+    code = Worker(sweep, job, journal).run()
+    if code == 0:
+        _remove_if_empty(sweep.worker_output(token))
+    return code
+
+
+def _remove_if_empty(output: Path) -> None:
+    try:
+        if output.stat().st_size == 0:
+            output.unlink()
+    except OSError:
+        pass
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 3:
+        _say("usage: python -m jobs.worker RESULTS SWEEP TOKEN")
+        return 2
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*STOP_SIGNALS, signal.SIGCHLD})
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        return work(Path(arguments[0]), arguments[1], arguments[2])
+    except OrchestrateError as error:
+        hint = f"\n  {error.hint}" if error.hint else ""
+        _say(f"error: {error}{hint}")
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Backends: what starts jobs somewhere. None imports another."""

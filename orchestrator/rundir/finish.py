@@ -1,0 +1,46 @@
+"""What becomes of a run's folder once its result is published."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.rundir.metrics import read_metrics
+from orchestrator.rundir.tree import AttemptDir, RunDir
+
+
+def attempts_behind(run: RunDir, last: AttemptDir) -> list[AttemptDir]:
+    """The attempts whose metrics merge to the history that ``last`` saw, oldest first."""
+    chain = [last]
+    while True:
+        point, _ = read_metrics(chain[-1].metrics)
+        if point is None or point.attempt >= chain[-1].number:
+            return chain[::-1]
+        chain.append(run.attempt(point.attempt))
+
+
+def tidy_finished(run: RunDir, result: Mapping[str, Any]) -> None:
+    """Remove what a finished run needs no more: everything but its small records and the manifest's files.
+
+    Safe to be killed in and to be called again.
+    """
+    kept = {run.path / item["path"] for item in result["manifest"]}
+    for attempt in run.attempts():
+        kept |= {attempt.claim_path, attempt.end_path, attempt.log, attempt.metrics}
+    kept |= {parent for path in kept for parent in path.parents}
+    for attempt in run.attempts():
+        for path in list(_dispensable(attempt.path, kept)):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _dispensable(folder: Path, kept: set[Path]) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if path not in kept:
+            yield path
+        elif path.is_dir():
+            yield from _dispensable(path, kept)

@@ -1,0 +1,66 @@
+"""A tiny training program after the run protocol: counts, and leaves a trace of every step it executes.
+
+Usage: count.py AUDIT STEPS SECONDS_PER_STEP [CHECKPOINT_EVERY]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+
+def main() -> int:
+    audit, steps, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    every = int(sys.argv[4]) if len(sys.argv) > 4 else 3
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: asked.append(number))
+    run = json.loads(Path(os.environ["ORCHESTRATE_RUN"]).read_text())
+    generator = random.Random(int(os.environ["ORCHESTRATE_SEED"]))
+    step, total = 0, 0.0
+    if resume := os.environ.get("ORCHESTRATE_RESUME"):
+        state = json.loads(Path(resume).read_text())
+        step, total = state["step"], state["total"]
+        version, internal, gauss = state["generator"]
+        generator.setstate((version, tuple(internal), gauss))
+    trace = os.open(audit, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def say(kind: str) -> None:
+        line = f"{kind} {run['run_id']} {os.getpid()} {step} {time.monotonic_ns()}\n"
+        os.write(trace, line.encode())
+
+    say("begin")
+    while step < steps:
+        step += 1
+        say("step")
+        time.sleep(seconds)
+        total += generator.random()
+        report(step, steps, total)
+        if step % every == 0 or step == steps or asked:
+            save(step, total, generator)
+        if asked and step < steps:
+            say("leave")
+            return 75
+    say("done")
+    return 0
+
+
+def report(step: int, steps: int, total: float) -> None:
+    row = {"iteration": step, "frames": step * 100, "total": steps * 100, "metrics": {"return": total}}
+    with open(os.environ["ORCHESTRATE_METRICS"], "a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def save(step: int, total: float, generator: random.Random) -> None:
+    folder = Path(os.environ["ORCHESTRATE_CHECKPOINT_DIR"])
+    temporary = folder / "unfinished"
+    temporary.write_text(json.dumps({"step": step, "total": total, "generator": generator.getstate()}))
+    temporary.replace(folder / f"{step * 100}.json")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""What several tests share: waiting, sweeps of tiny runs, and workers as real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orchestrator.rundir import IndexRow, RunDir, SweepDir
+from orchestrator.trainers import get_trainer
+from orchestrator.types import Job, Resources, Run
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).parent.parent
+COMMANDS = Path(__file__).parent / "commands"
+
+
+def wait_for(predicate: Callable[[], T], timeout: float = 20.0, what: str = "what was awaited") -> T:
+    """Poll until ``predicate`` is true, and return what it returned; fail after ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not happen within {timeout} s")
+        time.sleep(0.005)
+
+
+def command_run(argv: Sequence[str | Path], seed: int = 0, **overrides: Any) -> Run:
+    """A run of the `command` trainer under this Python."""
+    command = [sys.executable, *(str(item) for item in argv)]
+    return get_trainer("command").identify({"command": command, **overrides}, seed, threads=1)
+
+
+def count_runs(
+    audit: Path, number: int, steps: int = 20, seconds: float = 0.005, every: int = 3
+) -> list[Run]:
+    """Runs of tests/commands/count.py that leave their trace in ``audit``."""
+    argv = [COMMANDS / "count.py", audit, str(steps), str(seconds), str(every)]
+    return [command_run(argv, seed) for seed in range(number)]
+
+
+def make_sweep(results: Path, runs: Iterable[Run], name: str = "tiny") -> SweepDir:
+    """A sweep's folder with these runs described, as a submission leaves it."""
+    sweep = SweepDir(results, name)
+    sweep.create()
+    runs = list(runs)
+    sweep.record_grid("name: tiny\n")
+    sweep.write_index([IndexRow(run.run_id, True, run.point) for run in runs])
+    for run in runs:
+        sweep.run(run.run_id).describe(run)
+    return sweep
+
+
+def submit(
+    sweep: SweepDir,
+    run_ids: Iterable[str] | None = None,
+    slots: int = 1,
+    resources: Resources | None = None,
+) -> Job:
+    """Put a job into the ledger, as a submission does; nothing is started."""
+    entries = sweep.read_ledger()
+    number = entries[-1].number + 1 if entries else 1
+    job = Job(
+        token=f"{number:04d}-0001",
+        sweep=sweep.name,
+        target="local",
+        run_ids=tuple(run_ids if run_ids is not None else sweep.run_ids()),
+        slots=slots,
+        resources=resources or Resources(),
+    )
+    data = {
+        "time": time.time(),
+        "grid": 1,
+        "target": "local",
+        "trainer": "command",
+        "jobs": [job.to_json()],
+        "job_ids": {},
+        "skipped": {},
+    }
+    assert sweep.add_to_ledger("submission", data) == number
+    return job
+
+
+def start_worker(
+    sweep: SweepDir, job: Job, env: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    """A worker as a process of its own session; its words go where a backend puts them."""
+    argv = [*prefix, sys.executable, "-m", "jobs.worker", str(sweep.results), sweep.name, job.token]
+    with open(sweep.worker_output(job.token), "ab") as output:
+        return subprocess.Popen(
+            argv,
+            cwd=ROOT,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+def work(sweep: SweepDir, timeout: float = 60.0, **how: Any) -> int:
+    """Submit all of the sweep's runs to one worker and wait for it; its exit code."""
+    job = submit(sweep, slots=how.pop("slots", 1))
+    return finish(start_worker(sweep, job, **how), timeout)
+
+
+def finish(process: subprocess.Popen[bytes], timeout: float = 60.0) -> int:
+    """The process's exit code; it is killed, and the test fails, after ``timeout`` seconds."""
+    try:
+        return process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise
+
+
+def kill(pid: int, number: int = signal.SIGKILL) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def inodes(folder: Path) -> int:
+    """Files and folders below and with ``folder``."""
+    return 1 + sum(1 for _ in folder.rglob("*"))
+
+
+def events(sweep: SweepDir, run: RunDir | None = None) -> list[tuple[str, int | None, dict[str, Any]]]:
+    """Kind, attempt and data of what journals tell, of one run or of all."""
+    return [
+        (event.kind, event.attempt, dict(event.data))
+        for log in sweep.read_journals()
+        for event in log.events
+        if run is None or event.run_id == run.run_id
+    ]
