@@ -1,0 +1,40 @@
+"""The report: one page that needs no network, and its pictures as files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.rundir import SweepDir
+from orchestrator.rundir.atomic import storage_errors, write_atomic
+
+if TYPE_CHECKING:
+    from orchestrator.collect import Collected
+
+__all__ = ["write_report"]
+
+
+def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path, *, generated: str) -> Path:
+    """Write ``index.html`` and the pictures into the folder ``out``; the page's path.
+
+    ``generated`` is printed as the time of writing: all else is a function of the tables, the sweeps'
+    grids and the installed versions. Raises :class:`~orchestrator.errors.StorageError` if ``out`` cannot be
+    written.
+    """
+    from orchestrator.report.page import build
+
+    page = build(sweep_dirs, collected, generated)
+    with storage_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+        _remove_former_pictures(out)
+    for picture in page.pictures:
+        write_atomic(out / f"{picture.name}.png", picture.light)
+    write_atomic(out / "index.html", page.html.encode())
+    return out / "index.html"
+
+
+def _remove_former_pictures(out: Path) -> None:
+    for kind in ("learning", "final", "speed"):
+        for path in out.glob(f"{kind}-*.png"):
+            path.unlink(missing_ok=True)
