@@ -13,7 +13,16 @@ from orchestrator.backends.base import Backend
 from orchestrator.errors import DamagedFileError, OrchestrateError
 from orchestrator.plan import Capacity, make_plan
 from orchestrator.render import worker_argv
-from orchestrator.rundir import Event, Holder, IndexRow, SweepDir, WorkerLog, lease_seconds
+from orchestrator.rundir import (
+    Event,
+    Holder,
+    IndexRow,
+    LedgerEntry,
+    RunDir,
+    SweepDir,
+    WorkerLog,
+    lease_seconds,
+)
 from orchestrator.rundir.journal import REVOKED
 from orchestrator.state import DAMAGED_RESULT, RunStatus, Survey, survey
 from orchestrator.trainers import code_id, get_trainer
@@ -31,17 +40,30 @@ class Submitted:
     adopted: frozenset[str]
 
 
-def look(sweep_dir: SweepDir, now: float | None = None) -> Survey:
-    """The sweep's present state, from index, ledger and journals alone."""
-    rows = sweep_dir.read_index()
+def look(sweep_dir: SweepDir, backend: Backend | None = None) -> Survey:
+    """The sweep's present state, from index, ledger and journals alone.
+
+    ``backend`` is asked about jobs that were submitted and have not begun: they may have died on the way.
+    """
+    ledger, logs = sweep_dir.read_ledger(), sweep_dir.read_journals()
     return survey(
-        rows,
-        sweep_dir.read_ledger(),
-        sweep_dir.read_journals(),
+        sweep_dir.read_index(),
+        ledger,
+        logs,
         alive=Holder.alive,
-        now=time.time() if now is None else now,
+        now=time.time(),
         lease=lease_seconds(),
+        gone=_ended_before_they_began(ledger, logs, backend) if backend else frozenset(),
     )
+
+
+def _ended_before_they_began(
+    ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog], backend: Backend
+) -> frozenset[str]:
+    begun = {log.token for log in logs}
+    waiting = {job_id: token for token, job_id in _job_ids(ledger).items() if token not in begun}
+    answers = backend.poll(list(waiting)) if waiting else {}
+    return frozenset(waiting[job_id] for job_id, answer in answers.items() if answer.state.final)
 
 
 def record(sweep: Sweep, sweep_dir: SweepDir) -> int:
@@ -81,7 +103,7 @@ def submit_sweep(
     sweep_dir.create()
     with sweep_dir.lock():
         grid = record(sweep, sweep_dir)
-        _give_up_lost_jobs(sweep_dir)
+        _give_up_lost_jobs(sweep_dir, backend)
         _record_found(sweep_dir)
         _compact(sweep_dir)
         plan = plan_sweep(sweep, sweep_dir, capacity, slots=slots)
@@ -114,7 +136,7 @@ def submit_sweep(
 def stop_workers(sweep_dir: SweepDir, backend: Backend) -> list[str]:
     """Ask the sweep's live jobs to save and leave; their tokens."""
     live = look(sweep_dir).live
-    ids = _job_ids(sweep_dir)
+    ids = _job_ids(sweep_dir.read_ledger())
     asked = sorted(token for token in live if token in ids)
     backend.cancel([ids[token] for token in asked])
     return asked
@@ -177,7 +199,17 @@ def _with_results(seen: Survey, sweep_dir: SweepDir) -> Survey:
             )
         elif state is RunState.DONE:
             statuses[run_id] = replace(statuses[run_id], state=RunState.PENDING)
+        elif state is RunState.UNKNOWN and _proved_ended(sweep_dir.run(run_id)):
+            statuses[run_id] = replace(statuses[run_id], state=RunState.INTERRUPTED)
     return Survey(seen.rows, statuses, seen.live, seen.damaged_lines)
+
+
+def _proved_ended(run: RunDir) -> bool:
+    """Whether the claim of a worker that cannot be asked from here has run out."""
+    try:
+        return run.blocked_by() is None
+    except DamagedFileError:
+        return True  # the next worker to look at it says what is wrong
 
 
 class _Absent:
@@ -230,16 +262,17 @@ def _readable(read: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | Non
         return None
 
 
-def _give_up_lost_jobs(sweep_dir: SweepDir) -> None:
+def _give_up_lost_jobs(sweep_dir: SweepDir, backend: Backend) -> None:
     """Use up the tokens of jobs that were recorded and never began, so that they never will."""
-    taken = {log.token for log in sweep_dir.read_journals()}
-    for entry in sweep_dir.read_ledger():
+    ledger, logs = sweep_dir.read_ledger(), sweep_dir.read_journals()
+    taken, gone = {log.token for log in logs}, _ended_before_they_began(ledger, logs, backend)
+    for entry in ledger:
         if entry.kind != "submission":
             continue
         for job in entry.data["jobs"]:
             token = job["token"]
             recorded = token in entry.data["job_ids"]
-            if token not in taken and not (recorded and _young(entry.data["time"])):
+            if token not in taken and not (recorded and token not in gone and _young(entry.data["time"])):
                 sweep_dir.take_token(token, Event(REVOKED, time.time()))
 
 
@@ -265,9 +298,9 @@ def _gone(log: WorkerLog) -> bool:
     return holder is None or holder.alive() is False
 
 
-def _job_ids(sweep_dir: SweepDir) -> dict[str, str]:
+def _job_ids(ledger: Iterable[LedgerEntry]) -> dict[str, str]:
     ids: dict[str, str] = {}
-    for entry in sweep_dir.read_ledger():
+    for entry in ledger:
         if entry.kind == "submission":
             ids |= entry.data["job_ids"]
     return ids

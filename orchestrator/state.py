@@ -70,6 +70,12 @@ class Survey:
         return {state: counted[state] for state in RunState if counted[state]}
 
     @property
+    def left(self) -> list[str]:
+        """Runs of the latest grid that are to be done and that nothing works on."""
+        idle = (RunState.PENDING, RunState.INTERRUPTED, RunState.UNKNOWN)
+        return [row.run_id for row in self.rows if row.in_grid and self.statuses[row.run_id].state in idle]
+
+    @property
     def active(self) -> bool:
         """Whether a job still works, or may start to, on a run of the latest grid."""
         working = (RunState.RUNNING, RunState.QUEUED, RunState.STALLED)
@@ -84,12 +90,14 @@ def survey(
     alive: Alive,
     now: float,
     lease: float,
+    gone: frozenset[str] = frozenset(),
 ) -> Survey:
     """Fold everything that was written into one state per run.
 
-    ``alive`` proves what it can about a worker's process; ``now`` and ``lease`` are in seconds.
+    ``alive`` proves what it can about a worker's process; ``gone`` are jobs that ended by their
+    backend's word; ``now`` and ``lease`` are in seconds.
     """
-    live = _live_tokens(ledger, logs, alive)
+    live = _live_tokens(ledger, logs, alive) - gone
     statuses = {row.run_id: RunStatus(row.run_id) for row in rows}
     _apply_skips(statuses, ledger)
     _apply_journals(statuses, logs, live, alive, now, lease)
@@ -109,7 +117,7 @@ def mark_stale(seen: Survey, today: str) -> Survey:
 
 
 def _live_tokens(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog], alive: Alive) -> frozenset[str]:
-    """Jobs that work, and jobs that were submitted and have not begun.
+    """Jobs that provably work, and jobs that were submitted and have not begun.
 
     A job whose id was never recorded counts too: it may begin any moment, until its token is revoked.
     """
@@ -118,7 +126,7 @@ def _live_tokens(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog], alive
     for log in logs:
         waiting.discard(log.token)
         holder = log.holder
-        if holder is not None and not log.exited and alive(holder) is not False:
+        if holder is not None and not log.exited and alive(holder):
             working.add(log.token)
     return frozenset(waiting | working)
 
@@ -172,10 +180,10 @@ def _apply_journals(
             status = statuses[run_id]
             if status.state is not RunState.RUNNING or status.token != log.token:
                 continue
-            if log.token not in live:
-                statuses[run_id] = replace(status, state=RunState.INTERRUPTED, reason="killed")
-            elif not certain:
+            if not certain:
                 statuses[run_id] = replace(status, state=RunState.UNKNOWN)
+            elif log.token not in live:
+                statuses[run_id] = replace(status, state=RunState.INTERRUPTED, reason="killed")
             elif now - times[-1] > max(lease, _SILENCES * _longest_gap(times)):
                 statuses[run_id] = replace(status, state=RunState.STALLED)
 

@@ -13,7 +13,9 @@ def report(
     sweeps: Sweeps = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Where to; by default report/ in the sweep's folder."),
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Where to; by default report/ in the sweep's folder."
+        ),
     ] = None,
     results: Results = RESULTS,
     as_json: Json = False,

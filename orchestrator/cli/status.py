@@ -47,8 +47,10 @@ def _look(sweep_dir: SweepDir) -> Survey:
     """The sweep's state, with what other code trained shown as stale."""
     from orchestrator.control import look, today_code
     from orchestrator.state import mark_stale
+    from orchestrator.targets import find_target
 
-    seen, today = look(sweep_dir), today_code(sweep_dir)
+    backend, _ = find_target("local")
+    seen, today = look(sweep_dir, backend), today_code(sweep_dir)
     return mark_stale(seen, today) if today else seen
 
 

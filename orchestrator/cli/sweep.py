@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # How often a lost worker is replaced without any run having advanced in between.
 _REPLACEMENTS = 3
 _REFRESH_S = 0.5
+# Following is to cost the training nothing: after a look, rest this many times as long.
+_REST = 20
 _ROWS = 24
 
 
@@ -71,6 +73,7 @@ def work_through(
     from orchestrator import control
     from orchestrator.rundir import SweepDir
     from orchestrator.targets import find_target
+    from orchestrator.types import RunState
 
     backend, capacity = find_target(on or loaded.targets[0])
     sweep_dir = SweepDir(results, loaded.name)
@@ -90,7 +93,8 @@ def work_through(
         )
     else:
         _conclude(sweep_dir, seen, submitted.plan, detach)
-    _exit(seen, submitted.plan)
+    if seen.counts().get(RunState.FAILED) or submitted.plan.problems or (seen.left and not detach):
+        raise typer.Exit(1)
 
 
 def _print_plan(plan: Plan, results: Path, as_json: bool) -> None:
@@ -160,16 +164,18 @@ def _follow(
     try:
         with Live(console=console, auto_refresh=False, transient=True) as live:
             while True:
-                seen = control.look(sweep_dir)
+                began = time.monotonic()
+                seen = control.look(sweep_dir, backend)
                 if not quiet:
                     live.update(view.sweep_view(sweep_dir.name, seen, _ROWS), refresh=True)
                 if seen.active:
-                    time.sleep(_REFRESH_S)
+                    time.sleep(max(_REFRESH_S, _REST * (time.monotonic() - began)))
                     continue
                 advanced = _advance(seen)
                 tries = tries + 1 if advanced == before else 0
                 before = advanced
-                if tries >= _REPLACEMENTS or not _lost(sweep_dir, seen):
+                # One that was asked to leave, or that had a reason to, is not replaced.
+                if tries >= _REPLACEMENTS or not seen.left or _last_words(sweep_dir):
                     return
                 control.submit_sweep(loaded, sweep_dir, backend, capacity, slots=slots)
     except KeyboardInterrupt:
@@ -180,17 +186,10 @@ def _advance(seen: Survey) -> int:
     return sum((status.frames or 0) + status.attempt for status in seen.statuses.values())
 
 
-def _lost(sweep_dir: SweepDir, seen: Survey) -> bool:
-    """Whether work is left because a worker died; one that was asked to leave is not replaced."""
-    from orchestrator.types import RunState
-
-    left = {
-        row.run_id
-        for row in seen.rows
-        if row.in_grid and seen.statuses[row.run_id].state in (RunState.PENDING, RunState.INTERRUPTED)
-    }
+def _last_words(sweep_dir: SweepDir) -> str | None:
+    """Why the newest worker left; ``None`` if it died without a word."""
     logs = [log for log in sweep_dir.read_journals() if log.holder is not None]
-    return bool(left) and not (logs and logs[-1].exited)
+    return str(logs[-1].events[-1].data.get("why")) if logs and logs[-1].exited else None
 
 
 def _stop(loaded: Sweep, sweep_dir: SweepDir, backend: Backend) -> None:
@@ -200,7 +199,7 @@ def _stop(loaded: Sweep, sweep_dir: SweepDir, backend: Backend) -> None:
     typer.echo("stopping: runs save a checkpoint and leave (Ctrl-C again to leave them to it)", err=True)
     try:
         control.stop_workers(sweep_dir, backend)
-        while control.look(sweep_dir).active:
+        while control.look(sweep_dir, backend).active:
             time.sleep(_REFRESH_S / 5)
     except KeyboardInterrupt:
         pass
@@ -220,14 +219,10 @@ def _conclude(sweep_dir: SweepDir, seen: Survey, plan: Plan, detach: bool) -> No
     for run_id, problem in plan.problems.items():
         typer.echo(f"{run_id}: {problem}", err=True)
     counts = seen.counts()
+    if seen.left:
+        why = _last_words(sweep_dir) or "its worker died again and again"
+        typer.echo(f"{len(seen.left)} runs are left ({why}); the same command goes on with them", err=True)
     if counts.get(RunState.FAILED):
         typer.echo(f"next: orchestrate logs {sweep_dir.name} RUN, then orchestrate retry {sweep_dir.name}")
     elif counts.get(RunState.DONE):
         typer.echo(f"next: orchestrate collect {sweep_dir.name} && orchestrate report {sweep_dir.name}")
-
-
-def _exit(seen: Survey, plan: Plan) -> None:
-    from orchestrator.types import RunState
-
-    if seen.counts().get(RunState.FAILED) or plan.problems:
-        raise typer.Exit(1)

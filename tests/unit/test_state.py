@@ -62,6 +62,7 @@ CLAIM = Event(CLAIMED, 5.0, RUN, 1)
         ([started(CLAIM, ended("done"))], False, RunState.DONE),
         ([started(CLAIM, ended("failed"))], False, RunState.FAILED),
         ([started(CLAIM, ended("interrupted"), Event(EXITED, 9.5))], True, RunState.INTERRUPTED),
+        ([started()], None, RunState.PENDING),
         ([WorkerLog(TOKEN, (Event(REVOKED, 1.0),))], True, RunState.PENDING),
     ],
 )
