@@ -20,7 +20,8 @@ class Holder:
     """One process, told apart from every other that ever had its number.
 
     ``started`` is the kernel's start time in clock ticks since boot; ``pid_namespace`` keeps a container's
-    numbers apart from the host's. ``job_id`` is the backend's name for the allocation with its restart count.
+    numbers apart from the host's. ``machine`` is the installation's id, the same after a reboot, empty where
+    there is none. ``job_id`` is the backend's name for the allocation with its restart count.
     """
 
     host: str
@@ -28,6 +29,7 @@ class Holder:
     pid_namespace: str
     pid: int
     started: int
+    machine: str = ""
     job_id: str | None = None
 
     @classmethod
@@ -41,7 +43,7 @@ class Holder:
             started = _stat(pid)[1]
         except FileNotFoundError:
             raise ProcessLookupError(pid) from None
-        return cls(socket.gethostname(), _boot_id(), _pid_namespace(), pid, started, job_id)
+        return cls(socket.gethostname(), _boot_id(), _pid_namespace(), pid, started, _machine_id(), job_id)
 
     @property
     def here(self) -> bool:
@@ -50,7 +52,15 @@ class Holder:
 
     def alive(self) -> bool | None:
         """``True`` or ``False`` with proof; ``None`` where none can be had from here."""
-        return self._running() if self.here else None
+        if self.here:
+            return self._running()
+        return False if self._before_reboot else None
+
+    @property
+    def _before_reboot(self) -> bool:
+        """Whether the holder ran on this machine before its last boot, which ended every process."""
+        same = self.machine != "" and (self.machine, self.host) == (_machine_id(), socket.gethostname())
+        return same and self.boot_id != _boot_id()
 
     def _running(self) -> bool:
         try:
@@ -133,6 +143,13 @@ def _send(pid: int, number: int) -> bool:
 
 def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _machine_id() -> str:
+    try:
+        return Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _pid_namespace() -> str:
