@@ -1,7 +1,7 @@
 """`python -m jobs.check`: has a trainer look at the runs of a sweep before any of them costs anything.
 
-JSON in on stdin, ``{"trainer": name, "runs": [...]}``; JSON out on stdout, ``{"problems": [...], "structures": n}``.
-Whatever libraries print goes to stderr.
+JSON in on stdin: ``{"trainer": name, "runs": [...]}``. JSON out on stdout: ``{"problems": [...],
+"structures": n}``. Whatever libraries print goes to stderr.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from orchestrator.types import Run
 class Problem:
     """Something that would make a run fail.
 
-    ``run_id`` is one run that has it, of perhaps many; ``key`` the override at fault, ``None`` if no single one is.
+    ``run_id`` is one run that has it, of perhaps many; ``key`` the override at fault, ``None`` if no
+    single one is.
     """
 
     run_id: str
@@ -34,7 +35,7 @@ Structure = tuple[tuple[str, str | None], ...]
 
 
 def structure(run: Run) -> Structure:
-    """What decides a configuration's shape: the keys, and the choices among keys such as ``algorithm`` or ``model``.
+    """What decides a configuration's shape: the keys, and what ``algorithm``, ``model`` and such choose.
 
     Runs of one structure differ in plain values only, those of dotted keys such as ``experiment.lr``.
     """

@@ -69,7 +69,7 @@ class Composed:
 def compose(run: Run) -> Composed:
     """The composed configuration of a run.
 
-    Raises :class:`BadConfigError` with the key, what is wrong with it and, where one is near, the right spelling.
+    Raises :class:`BadConfigError` with the key, what is wrong with it, and the right spelling if one is near.
     """
     cfg = compose_config(run)
     choices = chosen(cfg)

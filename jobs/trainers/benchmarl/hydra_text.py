@@ -1,7 +1,7 @@
 """Overrides as Hydra's command line spells them.
 
-A grid's values are JSON values. Each becomes one ``key=value`` string that Hydra reads back as exactly that value,
-whatever stands in it; what Hydra's grammar has no spelling for is refused.
+A grid's values are JSON values. Each becomes one ``key=value`` string that Hydra reads back as that
+value, whatever stands in it; what Hydra's grammar has no spelling for is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def override_text(key: str, value: Value) -> str:
     if not _KEY.fullmatch(key):
         raise BadConfigError(
             f"{key!r} is not a key Hydra can read",
-            hint="write keys as on Hydra's command line, such as experiment.lr or +experiment.adam_extra_kwargs.x",
+            hint="write it as on Hydra's command line: experiment.lr, or +experiment.adam_extra_kwargs.x",
         )
     if key.startswith("~") and value is None:
         return key
@@ -54,7 +54,9 @@ def _spelled(key: str, value: Value) -> str:
         return "[" + ",".join(_spelled(key, item) for item in value) + "]"
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{_dict_key(key, k)}:{_spelled(key, v)}" for k, v in value.items()) + "}"
-    raise BadConfigError(f"{key}: a value of type {type(value).__name__} has no spelling on Hydra's command line")
+    raise BadConfigError(
+        f"{key}: a value of type {type(value).__name__} has no spelling on Hydra's command line"
+    )
 
 
 def _text(key: str, text: str) -> str:

@@ -42,7 +42,7 @@ def require_choices(overrides: Mapping[str, Value]) -> None:
 
 
 def group_of(key: str) -> str | None:
-    """The config group that an override of ``key`` chooses from, if it is one: ``model@critic_model`` → ``model``."""
+    """The config group an override of ``key`` chooses from, if any: ``model@critic_model`` → ``model``."""
     group = bare_key(key).split("@")[0]
     return group if group in _GROUPS else None
 
@@ -172,9 +172,9 @@ def _letters(name: str) -> str:
 
 def _likeness(found: str, name: str) -> float:
     """0 to 1: how alike the last parts are, a common first part as the tie-break."""
-    tails = [re.split(r"[/.]", text)[-1].lower() for text in (found, name)]
+    tail, other = (re.split(r"[/.]", text)[-1].lower() for text in (found, name))
     same_head = re.split(r"[/.]", found)[:-1] == re.split(r"[/.]", name)[:-1]
-    return difflib.SequenceMatcher(None, *tails).ratio() - (0 if same_head else 0.05)
+    return difflib.SequenceMatcher(None, tail, other).ratio() - (0 if same_head else 0.05)
 
 
 def _listed(overrides: Mapping[str, Value]) -> str:

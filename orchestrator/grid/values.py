@@ -1,0 +1,133 @@
+"""The trainer's keys and their values, wherever a grid names them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from orchestrator.grid.hydra_sweeps import looks_like_sweep, sweep_values
+from orchestrator.grid.model import MAX_POINTS, Position, bare_key, shown
+from orchestrator.grid.nodes import Entries, Entry, Node, Scalar, Source, plain_value, scalars
+from orchestrator.trainers import TrainerSpec
+from orchestrator.types import Value
+
+_UNUSABLE_KEY = re.compile(r"[\s=,\x00-\x1f\x7f]")
+_MAX_KEY = 200
+_OWN_KEYS = ("seed", "threads")
+_LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
+_MOST_THREADS = 1024
+
+
+class Keys:
+    """The keys met so far in ``base``, ``matrix`` and ``zip``: each may be set in one place only."""
+
+    def __init__(self, spec: TrainerSpec, source: Source) -> None:
+        self.spec, self.source = spec, source
+        self.positions: dict[str, Position] = {}
+        self.max_threads = 1
+        self._set_in: dict[str, str] = {}
+
+    def add(self, key: str, at: Position, section: str) -> None:
+        """Take a key of a section, or say why it cannot be set there."""
+        self.check_key(key, at)
+        name = bare_key(key)
+        if name in self._set_in:
+            line = self.positions[name].line
+            raise self.source.error(
+                at,
+                f"{section}: found {shown(key)}, which {self._set_in[name]} sets already on line {line}",
+                "keep it in one place",
+            )
+        self._set_in[name] = section
+        self.positions[name] = at
+        self.positions.setdefault(key, at)
+
+    def check_key(self, key: str, at: Position) -> None:
+        """Refuse keys that no grid may set."""
+        if _UNUSABLE_KEY.search(key) or len(key) > _MAX_KEY or not bare_key(key):
+            raise self.source.error(
+                at,
+                f"found the key {shown(key)}, expected up to {_MAX_KEY} characters, without blanks, = and commas",
+            )
+        name = bare_key(key)
+        if name in _OWN_KEYS and name != key:
+            raise self.source.error(at, f"found {key}, expected {name}: every run has it")
+        if name == "target":
+            raise self.source.error(at, "found target as a key", "write targets: [...] and compare: true")
+        why = self.spec.owned_because(key)
+        if why is not None:
+            raise self.source.error(at, f"found {key}, which a grid may not set: {why}", "remove the line")
+
+    def check_value(self, key: str, value: Value, at: Position) -> None:
+        """Seeds and thread counts are the program's own, whatever the trainer."""
+        if key == "seed" and not _whole(value, 0, _LARGEST_SEED):
+            raise self.source.error(
+                at, f"seed: found {shown(value)}, expected a whole number from 0 to {_LARGEST_SEED}"
+            )
+        if key == "threads":
+            if not _whole(value, 1, _MOST_THREADS):
+                raise self.source.error(
+                    at, f"threads: found {shown(value)}, expected a whole number from 1 to {_MOST_THREADS}"
+                )
+            self.max_threads = max(self.max_threads, value)
+
+
+def one_value(key: str, node: Node, source: Source, *, where: str) -> Value:
+    """The single value of a key. A sweep is an error here: one value is expected."""
+    for scalar in scalars(node):
+        _refuse_sweep(key, scalar, source, f"expected one value in {where}", "sweeps belong in matrix")
+    return plain_value(node)
+
+
+def several_values(entry: Entry, source: Source) -> list[tuple[Value, Position]]:
+    """The values of a key of ``matrix`` or ``zip``, each with its place: a list, a Hydra sweep, or one value.
+
+    Raises :class:`GridError`, and :class:`SweepTextError` for text that only looks like a sweep.
+    """
+    key, node = entry.key, entry.node
+    if isinstance(node, Entries):
+        raise source.error(
+            node.at, f"{key}: found a mapping, expected a list of values", f"nested keys take dots: {key}.…"
+        )
+    if isinstance(node, Scalar):
+        if node.value is None:
+            raise source.error(
+                node.at, f"{key}: found nothing, expected a list of values", "[null] is one null"
+            )
+        found = sweep_values(node.value) if isinstance(node.value, str) else None
+        values = [(value, node.at) for value in (found if found is not None else [node.value])]
+    else:
+        for scalar in scalars(node):
+            _refuse_sweep(key, scalar, source, "expected values in a list", f"write {key}: {scalar.value}")
+        values = [(plain_value(item), item.at) for item in node.items]
+    if not values:
+        raise source.error(
+            node.at, f"{key}: found an empty list, expected at least one value", "remove the key"
+        )
+    if len(values) > MAX_POINTS:
+        raise source.error(node.at, f"{key}: found {len(values):,} values, expected at most {MAX_POINTS:,}")
+    return values
+
+
+def nearest(found: str, known: Iterable[str]) -> str | None:
+    """The known spelling that a person most likely meant."""
+    names = list(known)
+    close = difflib.get_close_matches(found, names, 1, 0.6)
+    if close:
+        return close[0]
+    tails = {name.rpartition(".")[2]: name for name in reversed(names)}
+    return tails.get(found.rpartition(".")[2])
+
+
+def _refuse_sweep(key: str, scalar: Scalar, source: Source, expected: str, hint: str) -> None:
+    if isinstance(scalar.value, str) and scalar.plain and looks_like_sweep(scalar.value):
+        raise source.error(
+            scalar.at,
+            f"{key}: found {shown(scalar.value)}, which Hydra reads as several values; {expected}",
+            f"{hint}; quotes make it a text",
+        )
+
+
+def _whole(value: Value, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
