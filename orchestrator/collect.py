@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from orchestrator.errors import DamagedFileError
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
 from orchestrator.rundir.atomic import write_atomic
-from orchestrator.rundir.tree import RUN_ID
+from orchestrator.rundir.run import RUN_ID
 from orchestrator.tables import RESULT_COLUMNS, Reading, metrics_table, runs_table
 from orchestrator.types import RunState
 

@@ -12,17 +12,8 @@ from orchestrator.rundir.metrics import (
     read_metrics,
 )
 from orchestrator.rundir.process import Holder
-from orchestrator.rundir.tree import (
-    AttemptDir,
-    CheckpointFile,
-    IndexRow,
-    LedgerEntry,
-    RunDir,
-    SweepDir,
-    attempt_ended,
-    sha256,
-    sweeps,
-)
+from orchestrator.rundir.run import AttemptDir, CheckpointFile, RunDir, attempt_ended, sha256
+from orchestrator.rundir.tree import IndexRow, LedgerEntry, SweepDir, sweeps
 
 __all__ = [
     "AttemptDir",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.rundir.metrics import read_metrics
-from orchestrator.rundir.tree import AttemptDir, RunDir
+from orchestrator.rundir.run import AttemptDir, RunDir
 
 
 def attempts_behind(run: RunDir, last: AttemptDir) -> list[AttemptDir]:
