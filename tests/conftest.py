@@ -20,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A HOME of the test's own, and an environment as on a machine that runs nothing else. Returns that HOME."""
+    """A HOME of the test's own (returned), and an environment as on a machine that runs nothing else."""
     home = tmp_path_factory.mktemp("home")
     for name in list(os.environ):
         if name.startswith(FOREIGN):
