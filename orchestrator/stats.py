@@ -36,9 +36,13 @@ _CURVE_POINTS = 100
 
 @dataclass(frozen=True)
 class Group:
-    """Runs of one sweep that differ only in their seed. ``rows`` are their rows of the table of runs."""
+    """Runs of one sweep that differ only in their seed. ``rows`` are their rows of the table of runs.
+
+    ``number``: its place among the groups of its task, which keeps its colour the same in every picture.
+    """
 
     sweep: str
+    number: int
     label: str
     point: Mapping[str, Any]
     rows: tuple[Mapping[str, Any], ...]
@@ -115,10 +119,12 @@ def groups(collected: Collected) -> tuple[Group, ...]:
         {key: value for key, value in zip(("sweep", *own), values, strict=True) if value is not None}
         for values in members
     ]
-    return tuple(
-        Group(point["sweep"], label, point, tuple(rows))
-        for point, label, rows in zip(points, group_labels(points), members.values(), strict=True)
-    )
+    of_task: Counter[Any] = Counter()
+    found = []
+    for point, label, rows in zip(points, group_labels(points), members.values(), strict=True):
+        found.append(Group(point["sweep"], of_task[point.get("task")], label, point, tuple(rows)))
+        of_task[point.get("task")] += 1
+    return tuple(found)
 
 
 def group_labels(points: Sequence[Mapping[str, Any]], without: tuple[str, ...] = ()) -> list[str]:

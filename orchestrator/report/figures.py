@@ -6,8 +6,9 @@ import io
 import math
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,10 +24,9 @@ _T = TypeVar("_T")
 # More lines than this in one picture cannot be told apart; the next ones get a picture of their own.
 _LINES = 10
 _BARS = 24
-# A page beyond this is for nobody's eyes; the tables hold everything.
-MAX_PICTURES = 12
 _MARKED_POINTS = 15
 _LOG_RATIO = 15
+_LABEL = 50
 _WIDTH_IN = 8.6
 _DPI = 150
 
@@ -52,6 +52,9 @@ class _Theme:
     lines: tuple[str, ...]
     parts: tuple[str, str, str]
 
+    def line(self, number: int) -> str:
+        return self.lines[number % len(self.lines)]
+
 
 _LIGHT = _Theme(
     "#ffffff",
@@ -67,32 +70,31 @@ _DARK = _Theme(
     ("#5ab4f0", "#ff8f4d", "#3fd0a4", "#e08bd0", "#e3c04f", "#a9c7ff"),
     ("#4f9fd0", "#e08a3c", "#646b7a"),
 )
-_DASHES = ("-", "--", ":", "-.")
+_DASHES = ("-", "--", "-.")  # dots are for what is not finished
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
-def learning_pictures(curves: Sequence[Curve]) -> list[Picture]:
+def learning_pictures(curves: Sequence[Curve]) -> Iterator[Picture]:
     """One picture per task and metric, split where lines are too many."""
     panels: dict[tuple[str, str], list[Curve]] = {}
     for curve in curves:
         panels.setdefault((curve.group.task, curve.metric), []).append(curve)
-    pictures: list[Picture] = []
+    numbers = count(1)
     for (task, metric), panel in panels.items():
         labels = _labels([curve.group for curve in panel])
         for part, title in _parts(list(zip(panel, labels, strict=True)), _LINES, task):
-            caption = _learning_caption([curve for curve, _ in part], metric)
+            caption = _learning_caption(part, metric)
             draw = _learning(part, title, metric)
-            pictures.append(_picture(f"learning-{len(pictures) + 1}", title, caption, draw))
-    return pictures
+            yield _picture(f"learning-{next(numbers)}", title, caption, draw)
 
 
-def final_pictures(finals: Sequence[Final]) -> list[Picture]:
+def final_pictures(finals: Sequence[Final]) -> Iterator[Picture]:
     """One picture per task of every group that has a final return."""
     panels: dict[str, list[Final]] = {}
     for final in finals:
         if final.estimate is not None:
             panels.setdefault(final.group.task, []).append(final)
-    pictures: list[Picture] = []
+    numbers = count(1)
     for task, panel in panels.items():
         labels = _labels([final.group for final in panel])
         for part, title in _parts(list(zip(panel, labels, strict=True)), _BARS, task):
@@ -100,16 +102,15 @@ def final_pictures(finals: Sequence[Final]) -> list[Picture]:
                 "Final return of each run (dots), their interquartile mean (diamond) and its 95 % interval "
                 "(bar; none for one seed). Raw returns, not normalised."
             )
-            pictures.append(_picture(f"final-{len(pictures) + 1}", title, caption, _finals(part, title)))
-    return pictures
+            yield _picture(f"final-{next(numbers)}", title, caption, _finals(part, title))
 
 
-def speed_pictures(speeds: Sequence[Speed]) -> list[Picture]:
+def speed_pictures(speeds: Sequence[Speed]) -> Iterator[Picture]:
     """Frames/s and where an iteration's time goes, by group and hardware."""
     shown = [speed for speed in speeds if speed.fps]
-    labels = group_labels([speed.group.point for speed in shown])
+    labels = [_short(label) for label in group_labels([speed.group.point for speed in shown])]
     kinds = {name: number for number, name in enumerate(dict.fromkeys(speed.hardware for speed in shown))}
-    pictures: list[Picture] = []
+    numbers = count(1)
     for part, title in _parts(list(zip(shown, labels, strict=True)), _BARS, "Speed"):
         caption = (
             "Left: steady-state frames/s of each run (dots) and their median (line). "
@@ -118,8 +119,7 @@ def speed_pictures(speeds: Sequence[Speed]) -> list[Picture]:
         )
         if len(kinds) == 1:
             caption += f" All on {next(iter(kinds))}."
-        pictures.append(_picture(f"speed-{len(pictures) + 1}", title, caption, _speeds(part, title, kinds)))
-    return pictures
+        yield _picture(f"speed-{next(numbers)}", title, caption, _speeds(part, title, kinds))
 
 
 # Drawing
@@ -130,13 +130,13 @@ _Draw = Callable[[_Theme], "Figure"]
 def _learning(part: Sequence[tuple[Curve, str]], title: str, metric: str) -> _Draw:
     def draw(theme: _Theme) -> Figure:
         figure, axes = _axes(4.3)
-        for number, (curve, label) in enumerate(part):
-            _curve(axes, curve, f"{label} (n={curve.n})", number, theme)
+        for curve, label in part:
+            _curve(axes, curve, f"{label} (n={curve.n})", theme)
         _heading(axes, title)
         axes.set_xlabel("training frames")
         axes.set_ylabel(_return_name(metric))
         axes.xaxis.set_major_formatter(_compact)
-        axes.margins(x=0.02)
+        axes.set_xlim(left=0)
         # Handles by hand: a label that begins with "_" would be left out otherwise.
         figure.legend(
             axes.get_lines(), [str(line.get_gid()) for line in axes.get_lines()], loc="outside right upper"
@@ -146,8 +146,9 @@ def _learning(part: Sequence[tuple[Curve, str]], title: str, metric: str) -> _Dr
     return draw
 
 
-def _curve(axes: Axes, curve: Curve, label: str, number: int, theme: _Theme) -> None:
-    colour = theme.lines[number % len(theme.lines)]
+def _curve(axes: Axes, curve: Curve, label: str, theme: _Theme) -> None:
+    number = curve.group.number
+    colour = theme.line(number)
     axes.plot(
         curve.frames,
         curve.value,
@@ -169,7 +170,7 @@ def _finals(part: Sequence[tuple[Final, str]], title: str) -> _Draw:
         figure, axes = _axes(1.2 + 0.42 * len(part))
         for row, (final, _) in enumerate(part):
             assert final.estimate is not None
-            colour = theme.lines[row % len(theme.lines)]
+            colour = theme.line(final.group.number)
             if final.estimate.low is not None and final.estimate.high is not None:
                 low, high = final.estimate.low, final.estimate.high
                 axes.hlines(row, low, high, color=colour, linewidth=5, alpha=0.35)
@@ -237,7 +238,7 @@ def _hardware_legend(
 
 
 def _hardware_colour(kind: int, theme: _Theme) -> str:
-    return theme.lines[(kind + 2) % len(theme.lines)]  # the first two are the colours of the parts
+    return theme.line(kind + 2)  # the first two are the colours of the parts
 
 
 # Common parts
@@ -267,7 +268,7 @@ def _from_zero_or_log(axes: Axes, values: Sequence[float]) -> None:
     if positive and max(positive) / min(positive) > _LOG_RATIO:
         axes.set_xscale("log")
     else:
-        axes.set_xlim(left=0)
+        axes.set_xlim(0, 1.08 * max(values))
     axes.xaxis.set_major_formatter(_compact)
 
 
@@ -287,24 +288,29 @@ def _return_name(metric: str) -> str:
     return _clean(metric)
 
 
-def _learning_caption(curves: Sequence[Curve], metric: str) -> str:
+def _learning_caption(part: Sequence[tuple[Curve, str]], metric: str) -> str:
     lines = [
         f"{metric}: interquartile mean over seeds and, from two seeds on, its 95 % interval at each point."
     ]
-    lines += [f"{curve.group.label}: {curve.note}." for curve in curves if curve.note]
+    lines += [f"{label}: {curve.note}." for curve, label in part if curve.note]
     return " ".join(lines)
 
 
 def _labels(found: Sequence[Group]) -> list[str]:
-    return group_labels([group.point for group in found], without=("task",))
+    return [_short(label) for label in group_labels([group.point for group in found], without=("task",))]
+
+
+def _short(label: str) -> str:
+    """At most two lines of it: names differ at their beginning or at their end."""
+    return label if len(label) <= _LABEL else f"{label[: _LABEL // 2]}…{label[-_LABEL // 2 + 1 :]}"
 
 
 def _parts(items: list[_T], size: int, title: str) -> Iterable[tuple[list[_T], str]]:
     """Pieces of even length, at most ``size`` each, with their titles."""
-    count = math.ceil(len(items) / size)
-    for number in range(count):
-        part = items[number * len(items) // count : (number + 1) * len(items) // count]
-        yield part, f"{title} ({number + 1} of {count})".strip() if count > 1 else title
+    pieces = math.ceil(len(items) / size)
+    for number in range(pieces):
+        part = items[number * len(items) // pieces : (number + 1) * len(items) // pieces]
+        yield part, f"{title} ({number + 1} of {pieces})".strip() if pieces > 1 else title
 
 
 def _clean(text: str) -> str:
@@ -313,8 +319,7 @@ def _clean(text: str) -> str:
 
 
 def _wrapped(text: str, width: int = 30) -> str:
-    lines = textwrap.wrap(_clean(text), width, max_lines=3, placeholder=" …")
-    return "\n".join(lines)
+    return "\n".join(textwrap.wrap(_clean(text), width))
 
 
 def _picture(name: str, title: str, caption: str, draw: _Draw) -> Picture:

@@ -6,19 +6,19 @@ import base64
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
+from itertools import islice
 from statistics import median
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 
-from orchestrator.collect import Collected
+from orchestrator.collect import Collected, Missing
 from orchestrator.labels import short_keys, varying_keys
 from orchestrator.report.figures import (
-    MAX_PICTURES,
     Picture,
     final_pictures,
     learning_pictures,
@@ -31,6 +31,10 @@ from orchestrator.types import RunState
 
 # A browser sorts and filters this many rows at once without a pause; the rest is in results.csv.
 _MOST_ROWS = 2000
+_MOST_MISSING = 200
+# Beyond this nobody looks at them; the tables hold everything.
+_MOST_DRAWN = 120
+_MOST_PICTURES = 12
 
 _Row = Mapping[str, Any]
 
@@ -61,11 +65,10 @@ class _Column:
 def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) -> Page:
     found = groups(collected)
     finals, measured = final_returns(found), speeds(found)
-    learning = learning_pictures(curves(collected, found)[: 10 * MAX_PICTURES])
     sections = {
-        "learning": learning[:MAX_PICTURES],
-        "final": final_pictures(finals)[:MAX_PICTURES],
-        "speed": speed_pictures(measured)[:MAX_PICTURES],
+        "learning": _first(learning_pictures(curves(collected, found[:_MOST_DRAWN]))),
+        "final": _first(final_pictures(finals[:_MOST_DRAWN])),
+        "speed": _first(speed_pictures(measured[:_MOST_DRAWN])),
     }
     rows = list(collected.runs.iter_rows(named=True))
     html = _template().render(
@@ -78,12 +81,13 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
         problems=collected.problems,
         groups=_group_table(finals, measured),
         pictures=sections,
-        left_out=len(found) if len(learning) > MAX_PICTURES else 0,
+        many=len(found) > _MOST_DRAWN or any(len(part) == _MOST_PICTURES for part in sections.values()),
         speeds=_speed_table(measured),
-        missing=[_missing(item) for item in collected.missing],
+        missing=[_missing(item, _shared(rows, collected.keys)) for item in collected.missing[:_MOST_MISSING]],
+        missing_left_out=max(0, len(collected.missing) - _MOST_MISSING),
         runs=_runs_table(rows[:_MOST_ROWS], collected.keys, several=len(sweep_dirs) > 1),
         runs_left_out=max(0, len(rows) - _MOST_ROWS),
-        shared=_shared(rows, collected.keys),
+        shared=_point(_shared(rows, collected.keys)),
         provenance=_provenance(rows),
         grids=[(sweep.name, grid) for sweep in sweep_dirs if (grid := sweep.latest_grid()) is not None],
     )
@@ -96,6 +100,10 @@ def _template() -> Any:
     )
     environment.filters["data_uri"] = _data_uri
     return environment.from_string(files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8"))
+
+
+def _first(pictures: Iterator[Picture]) -> list[Picture]:
+    return list(islice(pictures, _MOST_PICTURES))
 
 
 def _data_uri(png: bytes) -> str:
@@ -166,7 +174,7 @@ def _speed_table(measured: Sequence[Speed]) -> list[list[_Cell]]:
     return rows
 
 
-def _missing(item: Any) -> dict[str, str]:
+def _missing(item: Missing, shared: Mapping[str, Any]) -> dict[str, str]:
     """A run of the grid without a usable result, why, and what to type."""
     state = item.why.partition(":")[0]
     name = f"{item.sweep} {item.run_id}"
@@ -183,7 +191,7 @@ def _missing(item: Any) -> dict[str, str]:
     return {
         "sweep": item.sweep,
         "run_id": item.run_id,
-        "point": _point(item.point),
+        "point": _point({key: value for key, value in item.point.items() if key not in shared}),
         "state": state,
         "reason": item.why.removeprefix(state).removeprefix(": "),
         "command": commands.get(state, "orchestrate sweep --grid GRID"),
@@ -231,11 +239,11 @@ _RUN_NUMBERS = (
 )
 
 
-def _shared(rows: Sequence[_Row], keys: Sequence[str]) -> str:
+def _shared(rows: Sequence[_Row], keys: Sequence[str]) -> dict[str, Any]:
     """The keys of the grid that are the same for all."""
     points = [{key: row[key] for key in keys if row[key] is not None} for row in rows]
     varying = set(varying_keys(points)) if len(points) > 1 else set()
-    return _point({key: value for key, value in (points[0] if points else {}).items() if key not in varying})
+    return {key: value for key, value in (points[0] if points else {}).items() if key not in varying}
 
 
 def _provenance(rows: Sequence[_Row]) -> list[tuple[str, list[tuple[str, int]]]]:
