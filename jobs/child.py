@@ -219,7 +219,7 @@ def _listen(context: RunContext) -> None:
 
 
 def _stop_listening() -> None:
-    """From here it is quicker to finish than to leave. Blocking would not do: other threads get signals too."""
+    """From here finishing is quicker than leaving. Blocking would not do: other threads get signals too."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 

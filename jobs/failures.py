@@ -22,7 +22,13 @@ CRASH_LOOP_ATTEMPTS = 3
 _MESSAGE_LENGTH = 500
 _DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _NO_SPACE = tuple(os.strerror(number) for number in _DISK_ERRNOS)
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "cannot allocate memory", "out of memory")
+_NO_MEMORY = (
+    "can't allocate memory",
+    "not enough memory",
+    "cannot allocate memory",
+    "out of memory",
+    "memoryerror",
+)
 
 
 @dataclass(frozen=True)
@@ -123,12 +129,11 @@ def _reason(error: BaseException) -> Reason:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """Ours, or torch's, whose classes are not to be imported here."""
+    """Python's, torch's (whose classes are not to be imported here), or a program's last words."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    return isinstance(error, RuntimeError | OSError) and any(
-        text in str(error).lower() for text in _NO_MEMORY
-    )
+    speaks = isinstance(error, RuntimeError | OSError | ProgramFailed)
+    return speaks and any(text in str(error).lower() for text in _NO_MEMORY)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

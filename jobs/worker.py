@@ -104,7 +104,6 @@ class Worker:
         os.close(writing)
         self._free.pop()
         self._children[pid] = Child(pid, run_id, slot, reading)
-        self._assignment.changed()
 
     def _preload(self, trainer: str) -> None:
         """Import what the trainer's runs share, once, before the first of them is forked."""
@@ -120,8 +119,7 @@ class Worker:
     def _cannot_start(self, run_id: str, error: Exception) -> None:
         """The run failed, unless it is the tree that takes no writes: that stops the worker."""
         if is_storage_error(error):
-            self._storage_error = str(error)
-            return
+            self._look_at_storage()
         self._ended(run_id, self._number_of_attempts(run_id), end_of(error))
 
     def _number_of_attempts(self, run_id: str) -> int:
@@ -145,6 +143,7 @@ class Worker:
             child.read()
             if child.attempt is not None and not child.announced:
                 child.announced = True
+                self._assignment.changed()
                 self._write(CLAIMED, child.run_id, child.attempt)
             if progress := child.take_progress(now):
                 self._write(PROGRESS, child.run_id, child.attempt, progress)
@@ -187,15 +186,20 @@ class Worker:
         except (OrchestrateError, OSError) as error:
             end = end_of(error)
         if end.reason is Reason.DISK_FULL:
-            self._storage_error = end.message
-        if child.attempt is not None:
-            self._ended(child.run_id, child.attempt, end, cancelled=child.cancelled)
-        elif end.reason is not Reason.DISK_FULL:
-            self._ended(child.run_id, self._number_of_attempts(child.run_id), end)
-        if child.exit_code == FENCED_EXIT:
+            self._look_at_storage()
+        attempt = child.attempt or self._number_of_attempts(child.run_id)
+        self._ended(child.run_id, attempt, end, cancelled=child.cancelled)
+        if child.exit_code == FENCED_EXIT or (end.reason is Reason.KILLED and child.attempt is None):
             self._assignment.hold(child.run_id)
         elif end.reason is Reason.KILLED and not self._leaving:
             self._assignment.again(child.run_id)
+
+    def _look_at_storage(self) -> None:
+        """A run found no room. If the tree has none at all, the next run would find none either."""
+        try:
+            self._sweep.check_writable()
+        except StorageError as error:
+            self._storage_error = str(error)
 
     def _end_of(self, child: Child) -> End:
         """How the attempt ended; put on record if the run's process died without doing so."""

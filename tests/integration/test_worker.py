@@ -1,0 +1,312 @@
+"""A worker as a process: what it runs, writes, refuses and leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.rundir import RunDir, SweepDir
+from orchestrator.types import Resources, Run
+from tests import helpers
+
+SHELL = ["/bin/sh", "-c"]
+
+
+def shell_run(text: str, seed: int = 0) -> Run:
+    """A program of one shell line. The shell is the program here, named by the list like any other."""
+    from orchestrator.trainers import get_trainer
+
+    return get_trainer("command").identify({"command": [*SHELL, text]}, seed, threads=1)
+
+
+def only(sweep: SweepDir) -> RunDir:
+    (run_id,) = sweep.run_ids()
+    return sweep.run(run_id)
+
+
+def end_of(run: RunDir) -> dict[str, object]:
+    return run.attempts()[-1].end() or {}
+
+
+def test_runs_become_results(results: Path, tmp_path: Path) -> None:
+    sweep = helpers.make_sweep(results, helpers.count_runs(tmp_path / "audit", 3))
+    assert helpers.work(sweep, slots=2) == 0
+    for run_id in sweep.run_ids():
+        run = sweep.run(run_id)
+        result = run.result()
+        assert result is not None
+        run.verify(result, checksums=True)
+        assert (result["frames"], result["iterations"], result["attempts"]) == (2000, 20, 1)
+        assert result["final_return"] == run.history()[-1].metrics["return"]
+        assert result["speed"]["fps_steady"] == pytest.approx(100 / 0.006, rel=0.6)
+        assert result["peak_memory_mb"] > 5
+        assert end_of(run)["outcome"] == "done"
+    assert not sweep.worker_output("0001-0001").exists()
+
+
+def test_the_journal_tells_a_run_from_claim_to_summary(results: Path, tmp_path: Path) -> None:
+    sweep = helpers.make_sweep(results, helpers.count_runs(tmp_path / "audit", 1))
+    helpers.work(sweep)
+    told = helpers.events(sweep)
+    assert [kind for kind, _, _ in told if kind != "progress"] == ["started", "claimed", "ended", "exited"]
+    ended = next(data for kind, _, data in told if kind == "ended")
+    assert ended["outcome"] == "done"
+    assert ended["frames"] == 2000
+    assert set(ended["summary"]) == {"fps_steady", "final_return", "seconds_per_iteration", "wall_time"}
+
+
+def test_a_finished_run_keeps_few_files(results: Path, tmp_path: Path) -> None:
+    sweep = helpers.make_sweep(results, helpers.count_runs(tmp_path / "audit", 1))
+    helpers.work(sweep)
+    assert helpers.inodes(only(sweep).path) <= 12
+
+
+def test_progress_is_written_at_most_once_a_second(results: Path, tmp_path: Path) -> None:
+    sweep = helpers.make_sweep(results, helpers.count_runs(tmp_path / "audit", 1, steps=150, seconds=0.01))
+    helpers.work(sweep)
+    progress = [data for kind, _, data in helpers.events(sweep) if kind == "progress"]
+    assert 1 <= len(progress) <= 5
+    assert progress[-1]["total"] == 15000
+
+
+def test_a_token_is_used_once(results: Path, tmp_path: Path) -> None:
+    sweep = helpers.make_sweep(results, helpers.count_runs(tmp_path / "audit", 1))
+    job = helpers.submit(sweep)
+    assert helpers.finish(helpers.start_worker(sweep, job)) == 0
+    assert helpers.finish(helpers.start_worker(sweep, job)) == 0
+    assert "taken by another worker" in sweep.worker_output(job.token).read_text()
+    assert len(helpers.events(sweep)) == len(set(map(str, helpers.events(sweep))))
+
+
+def test_an_unknown_job_is_bad_input(results: Path, tmp_path: Path) -> None:
+    sweep = helpers.make_sweep(results, helpers.count_runs(tmp_path / "audit", 1))
+    job = helpers.submit(sweep)
+    other = type(job)(**{**job.__dict__, "token": "0099-0001"})
+    assert helpers.finish(helpers.start_worker(sweep, other)) == 2
+    assert "0099-0001" in sweep.worker_output(other.token).read_text()
+
+
+def test_slots_have_cores_and_threads_of_their_own(results: Path, tmp_path: Path) -> None:
+    """Both runs wait for each other, so both slots are at work; each says where it may run."""
+    text = (
+        f"touch {tmp_path}/$$; while [ $(ls {tmp_path} | grep -c '^[0-9]*$') -lt 2 ]; do sleep 0.01; done; "
+        "taskset -pc $$; echo threads $OMP_NUM_THREADS"
+    )
+    sweep = helpers.make_sweep(results, [shell_run(text, seed) for seed in range(2)])
+    helpers.work(sweep, slots=2)
+    logs = [sweep.run(run_id).attempt(1).log.read_text() for run_id in sweep.run_ids()]
+    cores = [log.split("list: ")[1].split("\n")[0] for log in logs]
+    assert all("threads 1" in log for log in logs)
+    if len(os.sched_getaffinity(0)) >= 2:
+        assert cores[0] != cores[1]
+        assert all(core.isdigit() for core in cores)
+
+
+def test_gpus_are_dealt_out_by_slot(results: Path, tmp_path: Path) -> None:
+    text = (
+        f"touch {tmp_path}/$$; while [ $(ls {tmp_path} | grep -c '^[0-9]*$') -lt 2 ]; do sleep 0.01; done; "
+    )
+    runs = [shell_run(text + "echo devices $CUDA_VISIBLE_DEVICES", seed) for seed in range(2)]
+    sweep = helpers.make_sweep(results, runs)
+    job = helpers.submit(sweep, slots=2, resources=Resources(gpus=2))
+    helpers.finish(helpers.start_worker(sweep, job, env={"CUDA_VISIBLE_DEVICES": "4,5,6,7"}))
+    logs = {sweep.run(run_id).attempt(1).log.read_text().strip() for run_id in sweep.run_ids()}
+    assert logs == {"devices 4,5", "devices 6,7"}
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "reason", "message"),
+    [
+        ("echo boom >&2; exit 5", "failed", "code error", "left with exit code 5: boom"),
+        ("exit 78", "failed", "bad config", "refused its configuration"),
+        ("kill -SEGV $$", "failed", "code error", "crashed with SIGSEGV"),
+        ("exit 75", "interrupted", "stopped", "exit code 75"),
+        ("echo nonsense >> $ORCHESTRATE_METRICS", "failed", "code error", "cannot be used"),
+        ("echo 'MemoryError: no' >&2; exit 1", "failed", "out of memory", "MemoryError: no"),
+    ],
+)
+def test_how_a_program_leaves_is_classified(
+    results: Path, text: str, outcome: str, reason: str, message: str
+) -> None:
+    sweep = helpers.make_sweep(results, [shell_run(text)])
+    assert helpers.work(sweep) == (1 if outcome == "failed" else 0)
+    end = end_of(only(sweep))
+    assert (end["outcome"], end["reason"]) == (outcome, reason)
+    assert message in str(end["message"])
+    assert "\n" not in str(end["message"])
+    ended = [data for kind, _, data in helpers.events(sweep) if kind == "ended"]
+    assert [data["message"] for data in ended] == [end["message"]]
+
+
+def test_a_missing_program_is_bad_config(results: Path) -> None:
+    run = Run("0" * 16, "command", {"command": ["no-such-program-anywhere"]})
+    sweep = helpers.make_sweep(results, [run])
+    assert helpers.work(sweep) == 1
+    assert end_of(only(sweep))["reason"] == "bad config"
+    assert "no-such-program-anywhere" in str(end_of(only(sweep))["message"])
+
+
+def test_an_unknown_trainer_fails_its_runs_only(results: Path, tmp_path: Path) -> None:
+    good = helpers.count_runs(tmp_path / "audit", 1)
+    sweep = helpers.make_sweep(results, [Run("0" * 16, "nowhere", {}), *good])
+    assert helpers.work(sweep) == 1
+    assert sweep.run(good[0].run_id).result() is not None
+    failed = [data for kind, _, data in helpers.events(sweep, sweep.run("0" * 16)) if kind == "ended"]
+    assert "no trainer named 'nowhere'" in failed[0]["message"]
+
+
+def test_a_program_that_starts_over_instead_of_resuming_is_found_out(results: Path, tmp_path: Path) -> None:
+    text = (
+        "echo '{\"frames\": 100}' >> $ORCHESTRATE_METRICS; echo x > $ORCHESTRATE_CHECKPOINT_DIR/t; "
+        f"mv $ORCHESTRATE_CHECKPOINT_DIR/t $ORCHESTRATE_CHECKPOINT_DIR/100; touch {tmp_path}/ready; "
+        f"[ -e {tmp_path}/second ] || sleep 60"
+    )
+    sweep = helpers.make_sweep(results, [shell_run(text)])
+    worker = helpers.start_worker(sweep, helpers.submit(sweep))
+    run = only(sweep)
+    helpers.wait_for(lambda: run.checkpoints())
+    (tmp_path / "second").touch()
+    worker.terminate()
+    helpers.finish(worker)
+    assert helpers.work(sweep) == 1
+    assert "must continue from ORCHESTRATE_RESUME" in str(end_of(run)["message"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT])
+def test_asked_to_leave_runs_save_and_go_on_later(results: Path, tmp_path: Path, number: int) -> None:
+    audit = tmp_path / "audit"
+    sweep = helpers.make_sweep(results, helpers.count_runs(audit, 1, steps=200, every=1000))
+    worker = helpers.start_worker(sweep, helpers.submit(sweep))
+    helpers.wait_for(lambda: audit.exists() and " 20 " in audit.read_text())
+    worker.send_signal(number)
+    assert helpers.finish(worker) == 130
+    end = end_of(only(sweep))
+    assert (end["outcome"], end["reason"]) == ("interrupted", "stopped")
+    assert end["checkpointed"] == end["frames"]
+    why = [data["why"] for kind, _, data in helpers.events(sweep) if kind == "exited"]
+    assert why == [f"asked to leave by {signal.Signals(number).name}"]
+    assert helpers.work(sweep) == 0
+    steps = [line.split()[3] for line in audit.read_text().splitlines() if line.startswith("step ")]
+    assert steps == [str(step) for step in range(1, 201)]  # not one of them twice
+
+
+def test_who_does_not_leave_is_killed_after_the_grace(results: Path) -> None:
+    sweep = helpers.make_sweep(results, [shell_run("trap '' TERM; while :; do sleep 0.1; done")])
+    worker = helpers.start_worker(sweep, helpers.submit(sweep), env={"ORCHESTRATE_GRACE": "1"})
+    helpers.wait_for(lambda: only(sweep).attempts())
+    time.sleep(0.3)  # the shell sets its trap
+    began = time.monotonic()
+    worker.terminate()
+    assert helpers.finish(worker) == 130
+    assert 0.7 < time.monotonic() - began < 5
+    assert end_of(only(sweep))["reason"] == "stopped"
+
+
+def test_asked_twice_the_worker_leaves_at_once(results: Path) -> None:
+    sweep = helpers.make_sweep(results, [shell_run("trap '' TERM; while :; do sleep 0.1; done")])
+    worker = helpers.start_worker(sweep, helpers.submit(sweep))
+    helpers.wait_for(lambda: only(sweep).attempts())
+    worker.terminate()
+    time.sleep(0.3)  # two signals at the same moment are one
+    worker.terminate()
+    assert helpers.finish(worker, timeout=5) == 130
+    assert end_of(only(sweep))["reason"] == "stopped"
+
+
+def test_cancelled_runs_are_left_and_the_others_go_on(results: Path, tmp_path: Path) -> None:
+    audit = tmp_path / "audit"
+    long, waiting = helpers.count_runs(audit, 2, steps=2000)
+    short = helpers.count_runs(audit, 1, steps=5)[0]
+    sweep = helpers.make_sweep(results, [long, waiting, short])
+    job = helpers.submit(sweep, [long.run_id, waiting.run_id, short.run_id])
+    worker = helpers.start_worker(sweep, job)
+    helpers.wait_for(lambda: audit.exists() and "step" in audit.read_text())
+    sweep.add_to_ledger("cancel", {"time": time.time(), "runs": {long.run_id: 1, waiting.run_id: 0}})
+    assert helpers.finish(worker) == 0
+    ended = {
+        event.run_id: event.data["outcome"]
+        for log in sweep.read_journals()
+        for event in log.events
+        if event.kind == "ended"
+    }
+    assert ended == {long.run_id: "cancelled", short.run_id: "done"}
+    assert not sweep.run(waiting.run_id).attempts()
+    sweep.add_to_ledger("retry", {"time": time.time(), "runs": {long.run_id: 1}})
+    again = helpers.start_worker(sweep, helpers.submit(sweep, [long.run_id]))
+    helpers.wait_for(lambda: len(sweep.run(long.run_id).attempts()) == 2)
+    again.terminate()
+    helpers.finish(again)
+
+
+def test_a_failed_run_waits_for_retry(results: Path, tmp_path: Path) -> None:
+    sweep = helpers.make_sweep(results, [shell_run(f"[ -e {tmp_path}/good ]")])
+    assert helpers.work(sweep) == 1
+    (tmp_path / "good").touch()
+    assert helpers.work(sweep) == 0
+    assert len(only(sweep).attempts()) == 1
+    sweep.add_to_ledger("retry", {"time": time.time(), "runs": {only(sweep).run_id: 1}})
+    assert helpers.work(sweep) == 0
+    assert only(sweep).result() is not None
+
+
+def test_a_run_killed_again_and_again_is_given_up(results: Path) -> None:
+    sweep = helpers.make_sweep(results, [shell_run("kill -9 $$")])
+    assert helpers.work(sweep) == 1
+    run = only(sweep)
+    assert [attempt.end()["reason"] for attempt in run.attempts()] == ["killed", "killed", "crash loop"]
+    assert helpers.work(sweep) == 0  # nothing more to do until somebody retries it
+    sweep.add_to_ledger("retry", {"time": time.time(), "runs": {run.run_id: 3}})
+    assert helpers.work(sweep) == 1
+    assert len(run.attempts()) == 6
+
+
+def test_a_run_that_advances_is_never_given_up(results: Path, tmp_path: Path) -> None:
+    """Killed after every checkpoint, six times."""
+    text = (
+        "n=$(cat $ORCHESTRATE_RESUME 2>/dev/null || echo 0); n=$((n + 1)); "
+        'echo "{\\"frames\\": $n}" >> $ORCHESTRATE_METRICS; '
+        "echo $n > $ORCHESTRATE_CHECKPOINT_DIR/t; mv $ORCHESTRATE_CHECKPOINT_DIR/t $ORCHESTRATE_CHECKPOINT_DIR/$n; "
+        "[ $n -ge 6 ] || kill -9 $$"
+    )
+    sweep = helpers.make_sweep(results, [shell_run(text)])
+    assert helpers.work(sweep) == 0
+    run = only(sweep)
+    assert len(run.attempts()) == 6
+    assert [row.frames for row in run.history()] == [1, 2, 3, 4, 5, 6]
+    assert helpers.inodes(run.path) <= 12 + 5 * 5
+
+
+def test_what_a_program_leaves_behind_is_killed(results: Path, tmp_path: Path) -> None:
+    sweep = helpers.make_sweep(results, [shell_run(f"sleep 300 & echo $! > {tmp_path}/left; exit 0")])
+    assert helpers.work(sweep) == 0
+    left = int((tmp_path / "left").read_text())
+    helpers.wait_for(lambda: not Path(f"/proc/{left}").exists())
+
+
+def test_hostile_values_reach_the_program_as_they_are(results: Path) -> None:
+    hostile = 'a b\'; rm -rf /\n$(id) `id` "ü" {x} ../' + "z" * 300
+    argv = ["-c", "import sys; print(ascii(sys.argv[1:]))", "{evil}", "x{seed}-{list}"]
+    run = helpers.command_run(argv, seed=7, evil=hostile, list=[1, "b"])
+    sweep = helpers.make_sweep(results, [run])
+    assert helpers.work(sweep) == 0
+    assert only(sweep).attempt(1).log.read_text().strip() == ascii([hostile, 'x7-[1, "b"]'])
+
+
+def test_a_run_starts_quickly_in_a_warm_worker(results: Path, tmp_path: Path) -> None:
+    sweep = helpers.make_sweep(results, [shell_run("exit 0", seed) for seed in range(10)])
+    assert helpers.work(sweep) == 0
+    claims = [sweep.run(run_id).attempt(1).claim() for run_id in sweep.run_ids()]
+    created = sorted(claim.created for claim in claims if claim)
+    assert (created[-1] - created[0]) / 9 < 0.5  # one after the other: start, train, publish and all
+
+
+def test_the_description_reaches_the_program(results: Path) -> None:
+    argv = ["-c", "import os; print(open(os.environ['ORCHESTRATE_RUN']).read())"]
+    sweep = helpers.make_sweep(results, [helpers.command_run(argv, seed=3)])
+    assert helpers.work(sweep) == 0
+    assert json.loads(only(sweep).attempt(1).log.read_text())["seed"] == 3
