@@ -27,9 +27,10 @@ from jobs.context import (
     Outcome,
     RunContext,
 )
-from jobs.failures import End, end_of
+from jobs.failures import End, ProgramFailed, end_of
 from jobs.signals import STOP_SIGNALS, grace_seconds
 from jobs.slots import Slot
+from orchestrator.errors import OrchestrateError
 from orchestrator.rundir import (
     AttemptDir,
     Claim,
@@ -144,8 +145,8 @@ def _train(launch: Launch, context: RunContext) -> End:
     except BaseException as error:
         _stop_listening()
         end = end_of(error)
-        if end.outcome is RunState.FAILED:
-            traceback.print_exc()
+        if end.outcome is RunState.FAILED and not isinstance(error, OrchestrateError | ProgramFailed):
+            traceback.print_exc()  # of use only where our code or a library raised it
         sys.stderr.write(f"{end.outcome.value}: {end.message}\n")
     frames = context.rows[-1].frames if context.rows else None
     return End(end.outcome, end.reason, end.message, frames, context.checkpointed_frames)
