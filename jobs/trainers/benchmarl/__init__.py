@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def train(context: RunContext) -> Outcome:
-    from jobs.trainers.benchmarl.training import train as train_run
+    from jobs.trainers.benchmarl.experiment import train as train_run
 
     return train_run(context)
 

@@ -1,0 +1,154 @@
+"""Where a run's metrics go besides its own metrics file: Weights & Biases and TensorBoard.
+
+Every attempt's files are complete in themselves: a resumed attempt first logs the history again that it builds on,
+so each step stands exactly once in the files of the last attempt. Nothing here needs a network.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import torch
+
+from jobs.context import BadConfigError, RunContext
+from orchestrator.rundir import AttemptDir, Row
+
+CSV, WANDB, TENSORBOARD = "csv", "wandb", "tensorboard"
+
+
+class Sink(Protocol):
+    """One place that metrics go to."""
+
+    def log(self, row: Row) -> None: ...
+
+    def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
+        """``video``: uint8 of shape (1, frames, channels, height, width)."""
+        ...
+
+    def close(self, *, finished: bool) -> None:
+        """Make everything logged so far readable. ``finished``: the run is done, not interrupted."""
+        ...
+
+
+def open_sinks(
+    names: Iterable[str], context: RunContext, project: str, config: Mapping[str, Any], extra: Mapping[str, Any]
+) -> list[Sink]:
+    """The sinks a run asks for, the history so far already in them. ``csv`` is the run's own metrics file.
+
+    ``extra`` are further arguments for W&B, in the trainer's vocabulary.
+    """
+    sinks: list[Sink] = []
+    for name in dict.fromkeys(names):
+        if name == WANDB:
+            sinks.append(WandbSink(context, project, config, extra))
+        elif name == TENSORBOARD:
+            sinks.append(TensorboardSink(context.attempt, config))
+        elif name != CSV:
+            raise BadConfigError(
+                f"no logger named {name!r} (there are: {CSV}, {TENSORBOARD}, {WANDB})",
+                hint="change experiment.loggers in the grid",
+            )
+    for sink in sinks:
+        for row in context.rows:
+            sink.log(row)
+    return sinks
+
+
+class WandbSink:
+    """One W&B run per run of ours: its id is the run's, its group the sweep, its step the iteration."""
+
+    def __init__(
+        self, context: RunContext, project: str, config: Mapping[str, Any], extra: Mapping[str, Any]
+    ) -> None:
+        import wandb
+
+        run = context.run
+        self._wandb = wandb
+        self._run = wandb.init(
+            **{
+                "project": project,
+                "name": _readable_name(run.point),
+                **extra,
+                "id": run.run_id,
+                "group": context.sweep,
+                "config": {**config, "orchestrate": _identity(context)},
+                "dir": str(context.attempt.path),
+                "mode": _wandb_mode(),
+                "settings": _quiet_settings(wandb),
+            }
+        )
+
+    def log(self, row: Row) -> None:
+        self._run.log(dict(row.metrics), step=row.iteration, commit=True)
+
+    def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
+        clip = self._wandb.Video(video.squeeze(0).numpy(), fps=20, format="mp4")
+        self._run.log({name.replace("_", "/", 1): clip}, step=step, commit=False)
+
+    def close(self, *, finished: bool) -> None:
+        self._run.finish(exit_code=0 if finished else 1, quiet=True)
+
+
+class TensorboardSink:
+    """An event file in the attempt's folder, with the tag names that BenchMARL gives it."""
+
+    def __init__(self, attempt: AttemptDir, config: Mapping[str, Any]) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(log_dir=str(attempt.path))
+        self._writer.add_text("config", "\n".join(f"    {key}: {value}" for key, value in config.items()))
+
+    def log(self, row: Row) -> None:
+        for name, value in row.metrics.items():
+            self._writer.add_scalar(name.replace("/", "_"), value, global_step=row.iteration)
+
+    def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
+        self._writer.add_video(name, video, global_step=step, fps=20)
+
+    def close(self, *, finished: bool) -> None:
+        self._writer.close()
+
+
+def _wandb_mode() -> str:
+    """Offline unless the run's environment asks for online and has a key for it."""
+    if os.environ.get("WANDB_MODE") != "online":
+        return "offline"
+    if os.environ.get("WANDB_API_KEY"):
+        return "online"
+    print("W&B: WANDB_MODE=online but there is no WANDB_API_KEY; logging offline", flush=True)
+    return "offline"
+
+
+def _quiet_settings(wandb: Any) -> Any:
+    return wandb.Settings(
+        silent=True,
+        console="off",
+        disable_git=True,
+        disable_code=True,
+        save_code=False,
+        x_disable_stats=True,
+        x_disable_machine_info=True,
+    )
+
+
+def _identity(context: RunContext) -> dict[str, Any]:
+    return {
+        "run_id": context.run.run_id,
+        "sweep": context.sweep,
+        "attempt": context.attempt.number,
+        "trainer": context.run.trainer,
+        "point": context.run.point,
+        "threads": context.run.threads,
+    }
+
+
+def _readable_name(point: Mapping[str, Any]) -> str:
+    """As in "mappo navigation lr=0.0003 seed=1": choices by their value, all else as key=value."""
+    words = []
+    for key, value in point.items():
+        last = str(value).rsplit("/", 1)[-1]
+        short = key.rsplit(".", 1)[-1]
+        words.append(last if key in ("algorithm", "task") else f"{short}={last}")
+    return " ".join(words)[:128]

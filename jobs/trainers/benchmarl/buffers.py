@@ -1,0 +1,102 @@
+"""Replay buffers on disk: what they hold, where they write next, and how they sample.
+
+An off-policy buffer is a ring. Item n of all that were ever added lies in slot ``n % capacity`` and never changes, so
+a checkpoint only writes the items that came since the last one, as segments. A segment holds at most a tenth of
+the ring: when the ring wraps, the oldest segment is at most partly dead, and the disk holds little more than what
+is alive. An on-policy buffer is overwritten whole by the next batch, so its content is not saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torchrl.data.replay_buffers import PrioritizedSampler, ReplayBuffer, SamplerWithoutReplacement
+
+from jobs.checkpoint import CheckpointStore, Segment
+from jobs.trainers.benchmarl.tensors import Plain, from_tensordict, to_tensordict
+
+_SEGMENTS_PER_RING = 10
+
+
+class SavedRing:
+    """One off-policy buffer and its segments on disk. ``number`` is that of its agent group."""
+
+    def __init__(self, buffer: ReplayBuffer, number: int) -> None:
+        self._buffer, self._number = buffer, number
+        self._capacity: int = buffer._storage.max_size
+        self._segments: list[Segment] = []
+
+    def save(self, store: CheckpointStore) -> list[Segment]:
+        """Write what is new; all segments that hold something alive, in order."""
+        added: int = self._buffer.write_count
+        oldest = max(0, added - self._capacity)
+        self._segments = [segment for segment in self._segments if segment.stop > oldest]
+        start = self._segments[-1].stop if self._segments else oldest
+        longest = max(1, self._capacity // _SEGMENTS_PER_RING)
+        while start < added:
+            count = min(longest, added - start)
+            items = self._buffer._storage.get(torch.arange(start, start + count) % self._capacity)
+            self._segments.append(store.add_segment(self._number, start, count, from_tensordict(items)))
+            start += count
+        return list(self._segments)
+
+    def load(self, store: CheckpointStore, segments: Iterable[Segment], added: int) -> None:
+        """Fill the ring as it was after ``added`` items."""
+        storage = self._buffer._storage
+        oldest = max(0, added - self._capacity)
+        self._segments = [segment for segment in segments if segment.group == self._number]
+        for segment in self._segments:
+            items = to_tensordict(store.read_segment(segment)).to(storage.device)
+            dead = max(0, oldest - segment.start)
+            slots = torch.arange(segment.start + dead, segment.stop) % self._capacity
+            storage.set(slots, items[dead:])
+
+    def live_bytes(self) -> int:
+        """Bytes of the tensors in the ring that hold an item."""
+        storage = self._buffer._storage
+        if not storage.initialized:
+            return 0
+        leaves = storage._storage.values(include_nested=True, leaves_only=True)
+        return sum(leaf[: len(storage)].numel() * leaf.element_size() for leaf in leaves)
+
+
+def save_cursor(buffer: ReplayBuffer) -> Plain:
+    """Where the buffer writes next, and how much it holds."""
+    writer = buffer._writer
+    return {"cursor": writer._cursor, "added": writer._write_count, "length": len(buffer._storage)}
+
+
+def load_cursor(buffer: ReplayBuffer, saved: Plain) -> None:
+    writer = buffer._writer
+    writer._cursor, writer._write_count = saved["cursor"], saved["added"]
+    buffer._storage._len = saved["length"]
+
+
+def save_sampler(buffer: ReplayBuffer) -> Plain:
+    sampler: Any = buffer._sampler
+    if isinstance(sampler, SamplerWithoutReplacement):
+        state = dict(sampler.state_dict())
+        if state["_sample_list"] is not None:
+            state["_sample_list"] = state["_sample_list"].clone()  # it is the tail of a longer list
+        return state
+    if isinstance(sampler, PrioritizedSampler):
+        everything = torch.arange(len(buffer._storage))
+        priorities = torch.as_tensor(sampler._sum_tree[everything]) if len(everything) else torch.empty(0)
+        return {"priorities": priorities, "highest": list(sampler._max_priority)}
+    return {}
+
+
+def load_sampler(buffer: ReplayBuffer, saved: Plain) -> None:
+    """The buffer's cursor comes first: the sampler's trees cover what the buffer holds."""
+    sampler: Any = buffer._sampler
+    if isinstance(sampler, SamplerWithoutReplacement):
+        sampler.load_state_dict(saved)
+    elif isinstance(sampler, PrioritizedSampler):
+        everything = torch.arange(len(saved["priorities"]))
+        if len(everything):
+            sampler._sum_tree[everything] = saved["priorities"]
+            sampler._min_tree[everything] = saved["priorities"]
+        value, index = saved["highest"]
+        sampler._max_priority = None if value is None else (value, index)

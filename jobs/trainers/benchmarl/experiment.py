@@ -1,0 +1,357 @@
+"""BenchMARL's experiment, made to survive being killed.
+
+Training is BenchMARL's own loop, untouched. Three of its seams are used: the logger (its ``commit`` ends an
+iteration), the construction of environments (to follow their episodes), and the moment between seeding and the
+first iteration (to put a saved state back).
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import resource
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from benchmarl.experiment import Experiment
+from benchmarl.experiment import experiment as benchmarl_experiment
+from benchmarl.experiment.logger import Logger
+from benchmarl.utils import local_seed
+from tqdm import tqdm
+
+from jobs.checkpoint import CheckpointStore, Loaded, Segment
+from jobs.context import FencedRun, Outcome, RunContext
+from jobs.loggers import Sink, open_sinks
+from jobs.trainers.benchmarl.buffers import SavedRing
+from jobs.trainers.benchmarl.config import Composed, compose
+from jobs.trainers.benchmarl.environments import Environments, logged
+from jobs.trainers.benchmarl.state import load_result, load_state, save_result, save_state
+from orchestrator.rundir import ResumePoint, Row
+
+# A checkpoint is due when training has run this many times as long as the last one took to write: below 2 %.
+_TIME_PER_COST = 50
+# What the first one is expected to take, in seconds.
+_FIRST_COST = 0.1
+# Where environments cannot be saved, they restart every so many iterations, checkpoint or not.
+RESET_ITERATIONS = 10
+EXACT, RESET = "exact", "reset"
+
+
+def train(context: RunContext) -> Outcome:
+    """Train the run to its end. Raises :class:`BadConfigError` and, asked to stop, :class:`InterruptedRun`."""
+    torch.set_num_threads(context.run.threads)
+    composed = compose(context.run)
+    store = CheckpointStore(context.run_dir, context.attempt)
+    loaded = store.newest(context.candidates())
+    context.begin(loaded and ResumePoint(loaded.file.attempt, loaded.file.frames))
+    try:
+        with _silent_progress():
+            experiment = ResumableExperiment(context, composed, store, loaded)
+            return experiment.train()
+    finally:
+        shutil.rmtree(context.attempt.scratch, ignore_errors=True)
+
+
+class ResumableExperiment(Experiment):
+    """One attempt at a run."""
+
+    def __init__(
+        self, context: RunContext, composed: Composed, store: CheckpointStore, loaded: Loaded | None
+    ) -> None:
+        self.context, self.store, self.composed = context, store, composed
+        self._loaded = loaded
+        self._checkpoints = CheckpointClock(composed.experiment.checkpoint_interval)
+        super().__init__(
+            task=composed.task,
+            algorithm_config=composed.algorithm,
+            model_config=composed.model,
+            critic_model_config=composed.critic_model,
+            seed=composed.seed,
+            config=self._own_config(),
+        )
+        rings = enumerate(() if self.on_policy else self.replay_buffers.values())
+        self.rings = [SavedRing(buffer, number) for number, buffer in rings]
+        environment = self.rollout_env if self.config.collect_with_grad else self.collector.env
+        self.training_environments = Environments(environment, repeat=True)
+        self.evaluation_environments = Environments(self.test_env, repeat=False)
+        self._restart_rollout_at: int | None = None
+        if self.config.collect_with_grad:
+            self._wrap_rollout()
+
+    @property
+    def exactness(self) -> str:
+        parts = (self.training_environments, self.evaluation_environments)
+        exact = all(part.exact for part in parts) and not self.config.collect_with_grad
+        return EXACT if exact else RESET
+
+    @property
+    def finished(self) -> bool:
+        return self.n_iters_performed >= self.config.get_max_n_iters(self.on_policy)
+
+    def train(self) -> Outcome:
+        """Run to the end. The last checkpoint holds no more than what was learned."""
+        finished = False
+        try:
+            self.run()
+            finished = True
+        except FencedRun:
+            self.logger.abandon()
+            raise
+        finally:
+            self.logger.close(finished=finished)
+        self.context.before_checkpoint()
+        final = self.store.save(self.total_frames, save_result(self))
+        self.context.checkpointed(self.total_frames)
+        return Outcome(
+            frames=self.total_frames,
+            iterations=self.n_iters_performed,
+            exactness=self.exactness,
+            config=self.composed.plain,
+            files=((final.path, True),),
+            extra={"config_hash": self.composed.config_hash},
+        )
+
+    def end_iteration(self, row: Row) -> None:
+        """An iteration is complete, its evaluation included."""
+        self.context.record(row)
+        self._tell(row)
+        if self.finished:
+            return
+        boundary = self.exactness == EXACT or self.n_iters_performed % RESET_ITERATIONS == 0
+        if self.exactness == RESET and boundary:
+            self._restart_environments()
+        if boundary and (self.context.stopping or self._checkpoints.due(self.total_frames)):
+            self._save_checkpoint()
+        self.context.iteration_done()
+
+    def load_rings(self) -> None:
+        """Fill the replay buffers from the segments of the checkpoint resumed from."""
+        assert self._loaded is not None
+        for ring, buffer in zip(self.rings, self._loaded.payload["buffer_cursors"].values(), strict=False):
+            ring.load(self.store, self._loaded.segments, buffer["added"])
+
+    # BenchMARL's seams
+
+    def _setup_name(self) -> None:
+        super()._setup_name()
+        # BenchMARL's own way to resume, which is not ours.
+        (self.folder_name / "config.pkl").unlink()
+
+    def _setup_task(self) -> None:
+        original = self.task.get_env_fun
+        self.task.get_env_fun = lambda *args, **kwargs: logged(original(*args, **kwargs))
+        try:
+            super()._setup_task()
+        finally:
+            del self.task.get_env_fun
+
+    def _setup_logger(self) -> None:
+        self.logger = IterationLogger(self)
+
+    def _collection_loop(self) -> None:
+        if self._loaded is not None:
+            self._resume(self._loaded)
+        self.logger.start()
+        self._checkpoints.start(self.total_frames)
+        super()._collection_loop()
+
+    # Saving and resuming
+
+    def _own_config(self) -> Any:
+        """The run's configuration with what only BenchMARL's own files and checkpoints need switched off."""
+        config = copy.deepcopy(self.composed.experiment)
+        self.context.attempt.scratch.mkdir(exist_ok=True)
+        config.save_folder = str(self.context.attempt.scratch)
+        config.restore_file = None
+        config.checkpoint_interval = 0
+        config.checkpoint_at_end = False
+        config.create_json = False
+        config.loggers = ["csv"]  # BenchMARL evaluates only for somebody who listens, and we do
+        return config
+
+    def _save_checkpoint(self) -> None:
+        began = time.monotonic()
+        self.context.before_checkpoint()
+        segments: list[Segment] = []
+        for ring in self.rings:
+            segments += ring.save(self.store)
+        self.store.save(self.total_frames, save_state(self), segments)
+        self.context.checkpointed(self.total_frames)
+        self._checkpoints.written(self.total_frames, time.monotonic() - began)
+
+    def _resume(self, loaded: Loaded) -> None:
+        if "optimizers" not in loaded.payload:  # written when the run was finished, but not its result
+            load_result(self, loaded.payload)
+            return
+        if self.exactness == RESET:
+            self.total_frames = loaded.file.frames
+            self._restart_environments()
+        load_state(self, loaded.payload)
+        loaded.payload.clear()
+
+    @local_seed()
+    def _restart_environments(self) -> None:
+        """Begin new episodes, the same whether the run was resumed here or came by."""
+        seed = self.seed + self.total_frames
+        self.test_env.set_seed(seed)
+        if self.config.collect_with_grad:
+            self._restart_rollout_at = seed
+        else:
+            self.collector.env.set_seed(seed)
+            self.collector._make_shuttle()
+
+    def _wrap_rollout(self) -> None:
+        """BenchMARL's loop keeps the carried observation to itself: give it another one after a restart."""
+        rollout = self.rollout_env.rollout
+
+        @functools.wraps(rollout)
+        def rollout_from_restart(**kwargs: Any) -> Any:
+            if self._restart_rollout_at is not None:
+                with local_seed():
+                    self.rollout_env.set_seed(self._restart_rollout_at)
+                    kwargs["tensordict"] = self.rollout_env.reset()
+                self._restart_rollout_at = None
+            return rollout(**kwargs)
+
+        self.rollout_env.rollout = rollout_from_restart
+
+    def _tell(self, row: Row) -> None:
+        total = self.config.get_max_n_frames(self.on_policy)
+        self.context.progress(row.frames, total, row.metrics.get("speed/fps"), self.mean_return)
+
+
+class IterationLogger(Logger):
+    """BenchMARL's logger, gathering one :class:`Row` an iteration for our metrics file and the sinks."""
+
+    def __init__(self, experiment: ResumableExperiment) -> None:
+        super().__init__(
+            experiment_name=experiment.name,
+            folder_name=str(experiment.folder_name),
+            experiment_config=_without_loggers(experiment.config),
+            algorithm_name=experiment.algorithm_name,
+            environment_name=experiment.environment_name,
+            task_name=experiment.task_name,
+            model_name=experiment.model_name,
+            group_map=experiment.group_map,
+            seed=experiment.seed,
+            project_name=experiment.config.project_name,
+            wandb_extra_kwargs={},
+        )
+        self._experiment = experiment
+        self._metrics: dict[str, float] = {}
+        self._sinks: list[Sink] = []
+        self._closed = False
+        self._wall_time = 0.0
+        self._iteration_began = time.monotonic()
+        self.loggers = [self]  # BenchMARL logs training and evaluation only if this list is not empty
+
+    def start(self) -> None:
+        """Open the sinks; training starts now."""
+        experiment, context = self._experiment, self._experiment.context
+        user = experiment.composed.experiment
+        self._sinks = open_sinks(
+            experiment.composed.loggers,
+            context,
+            user.project_name,
+            hyperparameters(experiment),
+            user.wandb_extra_kwargs,
+        )
+        self._wall_time = context.rows[-1].wall_time if context.rows else 0.0
+        self._iteration_began = time.monotonic()
+
+    def log(self, dict_to_log: dict[str, Any], step: int | None = None) -> None:
+        self._metrics.update({name: float(value) for name, value in dict_to_log.items()})
+
+    def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
+        for sink in self._sinks:
+            sink.log_video(name, video, step)
+
+    def commit(self) -> None:
+        """The iteration is over."""
+        row = self._row()
+        for sink in self._sinks:
+            sink.log(row)
+        self._experiment.end_iteration(row)
+
+    def finish(self) -> None:
+        """BenchMARL's end of an experiment, which :meth:`close` completes."""
+
+    def close(self, *, finished: bool) -> None:
+        """Make the sinks readable; ``finished`` as for :meth:`Sink.close`."""
+        sinks, self._sinks = self._sinks, []
+        for sink in sinks:
+            sink.close(finished=finished)
+
+    def abandon(self) -> None:
+        """Forget the sinks without another write: the claim is lost."""
+        self._sinks = []
+
+    def _row(self) -> Row:
+        now = time.monotonic()
+        seconds, self._iteration_began = now - self._iteration_began, now
+        self._wall_time += seconds
+        metrics, self._metrics = self._metrics, {}
+        metrics["speed/fps"] = metrics["counters/current_frames"] / seconds
+        metrics["system/peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        iteration, frames = int(metrics["counters/iter"]), int(metrics["counters/total_frames"])
+        return Row(iteration, frames, self._wall_time, metrics)
+
+
+class CheckpointClock:
+    """When a checkpoint is due: every ``interval`` frames, or if that is 0, as often as its cost allows."""
+
+    def __init__(self, interval: int) -> None:
+        self._interval = interval
+        self._cost = _FIRST_COST
+        self._last_time, self._last_frames = time.monotonic(), 0
+
+    def start(self, frames: int) -> None:
+        self._last_time, self._last_frames = time.monotonic(), frames
+
+    def due(self, frames: int) -> bool:
+        if self._interval > 0:
+            return frames // self._interval > self._last_frames // self._interval
+        return time.monotonic() - self._last_time >= _TIME_PER_COST * self._cost
+
+    def written(self, frames: int, cost: float) -> None:
+        self._cost = cost
+        self.start(frames)
+
+
+def hyperparameters(experiment: ResumableExperiment) -> dict[str, Any]:
+    """What BenchMARL gives its loggers as hyperparameters, as the run asked for them."""
+    return {
+        "critic_model_name": experiment.critic_model_name,
+        "experiment_config": dict(experiment.composed.experiment.__dict__),
+        "algorithm_config": dict(experiment.algorithm_config.__dict__),
+        "model_config": dict(experiment.model_config.__dict__),
+        "critic_model_config": dict(experiment.critic_model_config.__dict__),
+        "task_config": experiment.task.config,
+        "continuous_actions": experiment.continuous_actions,
+        "on_policy": experiment.on_policy,
+        "algorithm_name": experiment.algorithm_name,
+        "model_name": experiment.model_name,
+        "task_name": experiment.task_name,
+        "environment_name": experiment.environment_name,
+        "seed": experiment.seed,
+    }
+
+
+def _without_loggers(config: Any) -> Any:
+    config = copy.copy(config)
+    config.loggers = []
+    return config
+
+
+@contextmanager
+def _silent_progress() -> Iterator[None]:
+    """BenchMARL draws a progress bar; the worker shows progress in its own way."""
+    benchmarl_experiment.tqdm = functools.partial(tqdm, disable=True)
+    try:
+        yield
+    finally:
+        benchmarl_experiment.tqdm = tqdm

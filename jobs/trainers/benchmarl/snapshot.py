@@ -1,0 +1,321 @@
+"""The state of a VMAS environment, saved without resetting it.
+
+A VMAS environment keeps its state in plain attributes all over its world, agents and scenario. Built twice from the
+same configuration it is the same graph of objects, so the objects are numbered in the order in which a walk meets
+them right after the environment was built, in the run that saves as in the run that loads. A snapshot says, for
+every number, what the object holds: numbers and text as they are, tensors (which a checkpoint stores with their
+aliasing), further objects by number. Lists and dicts that came later get numbers of their own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import random
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from jobs.trainers.benchmarl.tensors import (
+    Plain,
+    load_numpy_random,
+    load_python_random,
+    save_numpy_random,
+    save_python_random,
+)
+
+_SCALARS = (type(None), bool, int, float, complex, str, bytes)
+_CONTAINERS = (list, dict, set, deque)
+_GENERATORS = (random.Random, np.random.Generator, np.random.RandomState, torch.Generator)
+# Drawing on a screen is no part of the state, and its objects belong to the graphics library.
+_VMAS_ENVIRONMENT = "vmas.simulator.environment.environment"
+_DRAWING = ("vmas.simulator.rendering", "pyglet")
+
+
+class SnapshotError(Exception):
+    """The state cannot be saved or loaded without a reset; says which object is in the way."""
+
+
+class ObjectGraph:
+    """The objects below ``root`` whose class comes from one of ``packages``, with all they hold."""
+
+    def __init__(self, root: Any, packages: tuple[str, ...]) -> None:
+        self._packages = packages
+        self._objects: list[Any] = []
+        self._numbers: dict[int, int] = {}
+        self._enrol(root)
+
+    def save(self) -> Plain:
+        """What every object holds now. Tensors are not copied: write the snapshot before training goes on."""
+        writer = _Writer(self)
+        return [writer.content(item) for item in writer.pending()]
+
+    def load(self, saved: Plain) -> None:
+        """Put a snapshot of an identically built graph into this one."""
+        reader = _Reader(self, saved)
+        for number, content in enumerate(saved):
+            reader.fill(number, content)
+
+    def tracks(self, value: Any) -> bool:
+        """Whether ``value`` has a state of its own that the graph follows."""
+        if type(value) in _CONTAINERS or isinstance(value, _GENERATORS):
+            return True
+        module = type(value).__module__
+        if not hasattr(value, "__dict__") or isinstance(value, type) or module.startswith(_DRAWING):
+            return False
+        return module.split(".")[0] in self._packages
+
+    def number(self, value: Any) -> int | None:
+        return self._numbers.get(id(value))
+
+    def object(self, number: int) -> Any:
+        return self._objects[number]
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._objects)
+
+    def _enrol(self, root: Any) -> None:
+        waiting = [root]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, tuple):
+                waiting.extend(reversed(value))
+            elif self.tracks(value) and id(value) not in self._numbers:
+                self._numbers[id(value)] = len(self._objects)
+                self._objects.append(value)
+                # The order in a set differs between processes; what a set holds is met elsewhere too.
+                if not isinstance(value, set):
+                    waiting.extend(reversed(list(_parts(value))))
+
+
+def _is_constant(encoded: Plain) -> bool:
+    return isinstance(encoded, dict) and "constant" in encoded
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield item
+    elif isinstance(value, list | deque):
+        yield from value
+    elif not isinstance(value, _GENERATORS):
+        yield from value.__dict__.values()
+
+
+class _Writer:
+    """One snapshot in the making: numbers also what joined the graph since it was enrolled."""
+
+    def __init__(self, graph: ObjectGraph) -> None:
+        self._graph = graph
+        self._objects = list(graph)
+        self._new: dict[int, int] = {}
+
+    def pending(self) -> Iterator[Any]:
+        """Every object, those that :meth:`content` meets on the way included."""
+        position = 0
+        while position < len(self._objects):
+            yield self._objects[position]
+            position += 1
+
+    def content(self, value: Any) -> Plain:
+        kind = type(value).__name__
+        if isinstance(value, dict):
+            return [kind, [[self._encode(key), self._encode(item)] for key, item in value.items()]]
+        if isinstance(value, deque):
+            return [kind, [self._encode(item) for item in value], value.maxlen]
+        if isinstance(value, list):
+            return [kind, [self._encode(item) for item in value]]
+        if isinstance(value, set):
+            items = [self._encode(item) for item in value]
+            # A set of constants (classes, say) has no order to find them by, nor a reason to change.
+            return [kind, None if any(_is_constant(item) for item in items) else items]
+        if isinstance(value, _GENERATORS):
+            return [kind, save_generator(value)]
+        name = f"{type(value).__module__}:{type(value).__qualname__}"
+        attributes = {key: self._encode(item) for key, item in value.__dict__.items()}
+        return ["object", attributes, name]
+
+    def _encode(self, value: Any) -> Plain:
+        if type(value) in _SCALARS or isinstance(value, torch.Tensor):
+            return value
+        if isinstance(value, np.ndarray) and value.dtype.kind in "biufc":
+            return {"array": torch.from_numpy(value.copy()), "dtype": str(value.dtype)}
+        if isinstance(value, np.generic):
+            return {"scalar": torch.from_numpy(np.array([value])), "dtype": str(value.dtype)}
+        if type(value) is tuple:
+            return {"tuple": [self._encode(item) for item in value]}
+        if self._graph.tracks(value):
+            return {"object": self._number(value)}
+        return {"constant": type(value).__qualname__}
+
+    def _number(self, value: Any) -> int:
+        number = self._graph.number(value)
+        if number is None:
+            number = self._new.setdefault(id(value), len(self._objects))
+            if number == len(self._objects):
+                self._objects.append(value)
+        return number
+
+
+class _Reader:
+    """Fills a graph from a snapshot."""
+
+    def __init__(self, graph: ObjectGraph, saved: Plain) -> None:
+        self._graph = graph
+        self._objects = list(graph)
+        for content in saved[len(graph) :]:
+            self._objects.append(self._create(content))
+
+    def fill(self, number: int, content: Plain) -> None:
+        value, kind, body = self._objects[number], content[0], content[1]
+        expected = content[2] if kind == "object" else kind
+        if self._kind(value) != expected:
+            raise SnapshotError(f"object {number} is a {self._kind(value)}, the snapshot has a {expected}")
+        if isinstance(value, dict):
+            before = dict(value)
+            keys = self._decode_all([key for key, _ in body], list(before))
+            value.clear()
+            value.update({key: self._decode(body[n][1], before.get(key)) for n, key in enumerate(keys)})
+        elif isinstance(value, list | deque):
+            items = self._decode_all(body, list(value))
+            value.clear()
+            value.extend(items)
+        elif isinstance(value, set):
+            if body is not None:
+                items = self._decode_all(body, [])
+                value.clear()
+                value.update(items)
+        elif isinstance(value, _GENERATORS):
+            load_generator(value, body)
+        else:
+            self._fill_attributes(value, body)
+
+    def _fill_attributes(self, value: Any, body: Plain) -> None:
+        attributes = value.__dict__
+        for name in [name for name in attributes if name not in body]:
+            del attributes[name]
+        for name, item in body.items():
+            attributes[name] = self._decode(item, attributes.get(name))
+
+    def _decode_all(self, saved: list[Plain], existing: Sequence[Any]) -> list[Any]:
+        padded = [*existing, *([None] * len(saved))]
+        return [self._decode(item, old) for item, old in zip(saved, padded, strict=False)]
+
+    def _decode(self, saved: Plain, existing: Any) -> Any:
+        if not isinstance(saved, dict):
+            return saved
+        if "object" in saved:
+            return self._objects[saved["object"]]
+        if "tuple" in saved:
+            return tuple(self._decode_all(saved["tuple"], existing if isinstance(existing, tuple) else ()))
+        if "array" in saved:
+            return saved["array"].cpu().numpy().astype(saved["dtype"])
+        if "scalar" in saved:
+            return saved["scalar"].cpu().numpy().astype(saved["dtype"])[0]
+        if type(existing).__qualname__ != saved["constant"]:
+            raise SnapshotError(f"found a {type(existing).__qualname__} where a {saved['constant']} was")
+        return existing
+
+    def _create(self, content: Plain) -> Any:
+        """An empty object of the kind that the saved run had made since it was built."""
+        kind = content[0]
+        if kind == "deque":
+            return deque(maxlen=content[2])
+        plain = {"list": list, "dict": dict, "set": set}.get(kind)
+        if plain is not None:
+            return plain()
+        if kind != "object":
+            raise SnapshotError(f"a {kind} was made during training")
+        module, _, name = content[2].partition(":")
+        if module.split(".")[0] not in self._graph._packages or not name.isidentifier():
+            raise SnapshotError(f"an object of {content[2]} was made during training")
+        cls = getattr(importlib.import_module(module), name)
+        return cls.__new__(cls)
+
+    def _kind(self, value: Any) -> str:
+        if type(value) in _CONTAINERS or isinstance(value, _GENERATORS):
+            return type(value).__name__
+        return f"{type(value).__module__}:{type(value).__qualname__}"
+
+
+def save_generator(generator: Any) -> Plain:
+    """The state of one generator object."""
+    if isinstance(generator, np.random.RandomState):
+        return save_numpy_random(generator.get_state())
+    if isinstance(generator, np.random.Generator):
+        return _plain_state(generator.bit_generator.state)
+    if isinstance(generator, random.Random):
+        return save_python_random(generator.getstate())
+    return generator.get_state()
+
+
+def load_generator(generator: Any, saved: Plain) -> None:
+    if isinstance(generator, np.random.RandomState):
+        generator.set_state(load_numpy_random(saved))
+    elif isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = _numpy_state(saved)
+    elif isinstance(generator, random.Random):
+        generator.setstate(load_python_random(saved))
+    else:
+        generator.set_state(saved)
+
+
+def _plain_state(state: Any) -> Plain:
+    if isinstance(state, dict):
+        return {key: _plain_state(value) for key, value in state.items()}
+    if isinstance(state, np.ndarray):
+        return {"array": torch.from_numpy(state.astype(np.int64)), "dtype": str(state.dtype)}
+    if isinstance(state, int) and not isinstance(state, bool):
+        return {"integer": hex(state)}  # 128 bits and more
+    return state
+
+
+def _numpy_state(saved: Plain) -> Any:
+    if isinstance(saved, dict) and "integer" in saved:
+        return int(saved["integer"], 16)
+    if isinstance(saved, dict) and "array" in saved:
+        return saved["array"].numpy().astype(saved["dtype"])
+    if isinstance(saved, dict):
+        return {key: _numpy_state(value) for key, value in saved.items()}
+    return saved
+
+
+# VMAS
+
+
+def vmas_graph(environment: Any) -> ObjectGraph:
+    """The graph of a VMAS ``Environment``, its scenario's package included (it may be a user's own)."""
+    scenario = type(environment.scenario).__module__.split(".")[0]
+    return ObjectGraph(environment, ("vmas", scenario))
+
+
+def save_vmas_random() -> Plain:
+    """VMAS's own random state: one list, which all its environments share. ``None`` where VMAS is not in use."""
+    vmas = sys.modules.get(_VMAS_ENVIRONMENT)
+    if vmas is None:
+        return None
+    torch_state, numpy_state, python_state = vmas.Environment.vmas_random_state
+    return {
+        "torch": torch_state,
+        "numpy": save_numpy_random(numpy_state),
+        "python": save_python_random(python_state),
+    }
+
+
+def load_vmas_random(saved: Plain) -> None:
+    vmas = sys.modules.get(_VMAS_ENVIRONMENT)
+    if saved is None or vmas is None:
+        return
+    # In place: VMAS's methods hold the list itself.
+    vmas.Environment.vmas_random_state[:] = [
+        saved["torch"].cpu(),
+        load_numpy_random(saved["numpy"]),
+        load_python_random(saved["python"]),
+    ]
