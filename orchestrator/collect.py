@@ -6,12 +6,14 @@ done are rows too, with their state and why, and with the metrics they have so f
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -71,13 +73,21 @@ def collect(
     ``states`` and ``reasons`` (sweep → run_id → …) are what is known of runs beside their folders; without
     them a run's state is what its result or its last end record says.
     """
+    with _no_garbage_collection():
+        return _collect(sweep_dirs, states or {}, reasons or {}, checksums)
+
+
+def _collect(
+    sweep_dirs: Sequence[SweepDir],
+    states: Mapping[str, Mapping[str, RunState]],
+    reasons: Mapping[str, Mapping[str, str]],
+    checksums: bool,
+) -> Collected:
     readings: list[Reading] = []
     problems: list[str] = []
     for sweep in sweep_dirs:
         index = _index(sweep, problems)
-        reader = _Reader(
-            sweep, (states or {}).get(sweep.name, {}), (reasons or {}).get(sweep.name, {}), checksums
-        )
+        reader = _Reader(sweep, states.get(sweep.name, {}), reasons.get(sweep.name, {}), checksums)
         readings += _read_all(reader.read, index)
     for reading in readings:
         problems += [f"{reading.sweep}/{reading.index.run_id}: {text}" for text in reading.problems]
@@ -108,6 +118,18 @@ def write(collected: Collected, sweep_dir: SweepDir) -> None:
         buffer = io.BytesIO()
         store(buffer)
         write_atomic(path, buffer.getvalue())
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    # Millions of small objects and no cycle among them: looking for one takes a fifth of the time.
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 # Reading run folders

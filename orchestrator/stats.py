@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Below this many seeds an interval says little, and the reader is told so.
 FEW_SEEDS = 5
-RESAMPLES = 2000
+RESAMPLES = 1000
 _BOOTSTRAP_SEED = 20
 _COLUMNS_AT_ONCE = 2000
 _CURVE_POINTS = 100
