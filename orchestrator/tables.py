@@ -121,11 +121,15 @@ def runs_table(
     for name, dtype in own.items():
         columns[name] = pl.Series([reading.facts.get(name) for reading in readings], dtype=dtype)
     if any("threads" in point for point in points):
-        asked = pl.Series([point.get("threads", 1) for point in points], dtype=pl.Int64, strict=False)
+        asked = pl.Series([_whole(point.get("threads", 1)) for point in points], dtype=pl.Int64)
         columns["threads"] = columns["threads"].fill_null(asked)
         keys["threads"] = "threads"
     columns["reason"] = pl.Series([reading.reason or None for reading in readings], dtype=pl.String)
     return pl.DataFrame(columns), tuple(keys.values())
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and abs(value) < 2**63 else None
 
 
 def _key_columns(keys: Iterable[str], taken: set[str]) -> dict[str, str]:
@@ -147,7 +151,7 @@ def _key_series(values: Sequence[Any]) -> pl.Series:
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
         return pl.Series(values, dtype=pl.Boolean)
-    if kinds == {int} and all(abs(value) < 2**63 for value in values if value is not None):
+    if kinds == {int} and all(_whole(value) is not None for value in values if value is not None):
         return pl.Series(values, dtype=pl.Int64)
     if kinds in ({float}, {int, float}):
         return pl.Series([None if value is None else float(value) for value in values], dtype=pl.Float64)
