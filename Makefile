@@ -42,7 +42,8 @@ docs: $(VENV)/.dev  ## build docs/ into site/, warnings are errors
 
 check: lint type docs test  ## what CI runs
 
-# A stamp per set of packages, so that make knows when there is nothing to do.
+# A stamp per set of packages, so that make knows when there is nothing to do. Without `wheel`, the pip that comes with
+# Python 3.11 grumbles about packages that are published as source only.
 
 $(VENV)/.dev: $(VENV)/.train
 	@echo "make: installing the developer's tools into $(VENV)"
@@ -55,5 +56,6 @@ $(VENV)/.train: pyproject.toml constraints.txt
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 	  echo "make: $(PYTHON) cannot create environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@echo "make: installing PyTorch, BenchMARL and what they need into $(VENV) (a minute or a few, once)"
+	@$(INSTALL) wheel
 	@$(INSTALL) --editable ".[train]"
 	@touch $@
