@@ -27,6 +27,7 @@ class Child:
     relay: int
     attempt: int | None = None
     announced: bool = False
+    silent: bool = False
     end: End | None = None
     cancelled: bool = False
     killed_by_us: bool = False
@@ -38,6 +39,9 @@ class Child:
     _buffer: bytes = b""
     _oom_kills: int = field(default_factory=lambda: oom_kills())
 
+    def fileno(self) -> int:
+        return self.relay
+
     def read(self) -> None:
         """Take in what the run said since the last time."""
         while True:
@@ -46,6 +50,7 @@ class Child:
             except BlockingIOError:
                 return
             if not chunk:
+                self.silent = True
                 return
             *lines, self._buffer = (self._buffer + chunk).split(b"\n")
             for line in lines:

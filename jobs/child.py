@@ -216,7 +216,7 @@ def _config_hash(config: Mapping[str, Any]) -> str:
 def _listen(context: RunContext) -> None:
     for number in STOP_SIGNALS:
         signal.signal(number, lambda got, _frame: context.on_signal(got, grace_seconds(got)))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*STOP_SIGNALS, signal.SIGCHLD})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
 def _stop_listening() -> None:

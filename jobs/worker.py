@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import select
 import signal
 import sys
 import time
@@ -129,11 +130,14 @@ class Worker:
     # Waiting, and what there is to do then
 
     def _wait(self) -> None:
-        got = signal.sigtimedwait({*STOP_SIGNALS, signal.SIGCHLD}, _POLL_S)
-        while got is not None:
-            if got.si_signo != signal.SIGCHLD:
-                self._asked_to_leave(got.si_signo)
-            got = signal.sigtimedwait({*STOP_SIGNALS, signal.SIGCHLD}, 0)
+        """Until a run speaks, falls silent or a moment passed. Signals stay blocked and are fetched.
+
+        Not by ``signal.sigtimedwait``: stopped and continued, Python 3.11 returns what no signal sent.
+        """
+        talking = [child for child in self._children.values() if not child.silent]
+        select.select(talking, [], [], _POLL_S)
+        while pending := signal.sigpending() & set(STOP_SIGNALS):
+            self._asked_to_leave(signal.sigwait(pending))
 
     def _attend(self) -> None:
         now = time.monotonic()
@@ -333,8 +337,8 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 3:
         _say("usage: python -m jobs.worker RESULTS SWEEP TOKEN")
         return 2
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*STOP_SIGNALS, signal.SIGCHLD})
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # one that was ignored would reap the runs by itself
     try:
         return work(Path(arguments[0]), arguments[1], arguments[2])
     except OrchestrateError as error:

@@ -42,6 +42,7 @@ def main() -> int:
         report(step, steps, total)
         if step % every == 0 or step == steps or asked:
             save(step, total, generator)
+            say("saved")
         if asked and step < steps:
             say("leave")
             return 75

@@ -270,7 +270,7 @@ def test_a_run_that_advances_is_never_given_up(results: Path, tmp_path: Path) ->
     text = (
         "n=$(cat $ORCHESTRATE_RESUME 2>/dev/null || echo 0); n=$((n + 1)); "
         'echo "{\\"frames\\": $n}" >> $ORCHESTRATE_METRICS; '
-        "echo $n > $ORCHESTRATE_CHECKPOINT_DIR/t; mv $ORCHESTRATE_CHECKPOINT_DIR/t $ORCHESTRATE_CHECKPOINT_DIR/$n; "
+        "cd $ORCHESTRATE_CHECKPOINT_DIR; echo $n > t; mv t $n; "
         "[ $n -ge 6 ] || kill -9 $$"
     )
     sweep = helpers.make_sweep(results, [shell_run(text)])

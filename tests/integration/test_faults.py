@@ -1,0 +1,322 @@
+"""Kill anything at any moment: nothing is lost, nothing is done twice, nobody works on a run beside another.
+
+The program under test leaves a line in an audit file, outside the results tree, for every step it executes.
+What really happened is judged by that file and by the claims, not by the results alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from orchestrator.rundir import Row, SweepDir, attempt_ended
+from orchestrator.types import Run
+from tests import helpers
+
+STEPS, SECONDS = 20, 0.005
+RUNS = 6
+
+# Rounds (kills) per test; all together they are more than 200.
+WORKER_ROUNDS, SUPERVISOR_ROUNDS, PROGRAM_ROUNDS, MIXED_ROUNDS, COMMAND_ROUNDS = 70, 40, 40, 50, 16
+
+
+def expected_rows(seed: int, steps: int = STEPS) -> list[tuple[int, int, float]]:
+    """What tests/commands/count.py records: iteration, frames, return."""
+    generator, total, rows = random.Random(seed), 0.0, []
+    for step in range(1, steps + 1):
+        total += generator.random()
+        rows.append((step, step * 100, total))
+    return rows
+
+
+def as_tuples(rows: list[Row]) -> list[tuple[int, int, float]]:
+    return [(row.iteration, row.frames, row.metrics["return"]) for row in rows]
+
+
+class Audit:
+    """The lines that programs left, in the order in which they were executed."""
+
+    def __init__(self, path: Path) -> None:
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.lines = [(kind, run, int(pid), int(step)) for kind, run, pid, step, _ in map(str.split, lines)]
+
+    def of(self, run_id: str) -> list[list[tuple[str, int]]]:
+        """Per process that executed the run, in order: what it did at which step."""
+        mine = [(kind, pid, step) for kind, run, pid, step in self.lines if run == run_id]
+        return [
+            [(kind, step) for kind, _, step in group] for _, group in groupby(mine, key=lambda line: line[1])
+        ]
+
+    def check(self, sweep: SweepDir) -> None:
+        """No process works beside another, each executes steps in order, and none begins after the result."""
+        for run_id in {run for _, run, _, _ in self.lines}:
+            executions = self.of(run_id)
+            pids = [pid for kind, run, pid, _ in self.lines if kind == "begin" and run == run_id]
+            assert len(executions) == len(pids) == len(set(pids)), f"two processes worked on {run_id} at once"
+            assert len(executions) <= len(sweep.run(run_id).attempts())
+            reached = 0
+            for execution in executions:
+                assert execution[0][0] == "begin"
+                began = execution[0][1]
+                assert began <= reached, "steps were left out"
+                steps = [step for kind, step in execution if kind == "step"]
+                assert steps == list(range(began + 1, began + 1 + len(steps)))
+                reached = max([began, *steps])
+
+
+def check_finished(sweep: SweepDir, runs: list[Run], audit: Path) -> None:
+    """Every run is done, once, with an undisturbed one's history, and its claims tell every execution."""
+    Audit(audit).check(sweep)
+    for run in runs:
+        run_dir = sweep.run(run.run_id)
+        result = run_dir.result()
+        assert result is not None
+        run_dir.verify(result, checksums=True)
+        assert as_tuples(run_dir.history()) == expected_rows(run.seed)
+        numbers = [attempt.number for attempt in run_dir.attempts()]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert result["attempt"] == numbers[-1] == result["attempts"], "a finished run was executed again"
+        begun = [began[0][1] for began in Audit(audit).of(run.run_id)]
+        resumed = [point_of(attempt.metrics) for attempt in run_dir.attempts() if attempt.metrics.exists()]
+        assert set(begun) <= set(resumed), "a run went on from elsewhere than its metrics say"
+
+
+def point_of(metrics: Path) -> int:
+    """The step that an attempt's metrics say it resumed from."""
+    first = metrics.read_text().split("\n")[0]
+    point = json.loads(first)["resumed_from"] if first else None
+    return point["frames"] // 100 if point else 0
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def retry_given_up(sweep: SweepDir) -> None:
+    """What a person does about runs that were killed three times before their first checkpoint."""
+    for run_id in sweep.run_ids():
+        attempts = sweep.run(run_id).attempts()
+        if attempts and (attempts[-1].end() or {}).get("reason") == "crash loop":
+            sweep.add_to_ledger("retry", {"time": time.time(), "runs": {run_id: attempts[-1].number}})
+
+
+def unfinished(sweep: SweepDir) -> bool:
+    return any(not sweep.run(run_id).result_path.exists() for run_id in sweep.run_ids())
+
+
+class Disturbance:
+    """Works through sweeps while something is killed again and again, ``rounds`` times in all."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.chance = folder, random.Random(seed)
+        self.rounds, self.sweeps = 0, 0
+        self.worker: subprocess.Popen[bytes] | None = None
+
+    def run(self, rounds: int, disturb: Callable[[], bool], check: Callable[[SweepDir], None]) -> None:
+        while self.rounds < rounds:
+            self.sweeps += 1
+            audit = self.folder / f"audit-{self.sweeps}"
+            runs = helpers.count_runs(audit, RUNS, STEPS, SECONDS)
+            sweep = helpers.make_sweep(self.folder / f"results-{self.sweeps}", runs)
+            while unfinished(sweep):
+                self.ensure_worker(sweep)
+                time.sleep(self.chance.uniform(0.02, 0.35))
+                self.rounds += disturb()
+                check(sweep)
+            if self.worker is not None:
+                helpers.finish(self.worker)
+                self.worker = None
+            check_finished(sweep, runs, audit)
+
+    def ensure_worker(self, sweep: SweepDir) -> subprocess.Popen[bytes]:
+        if self.worker is None or self.worker.poll() is not None:
+            retry_given_up(sweep)
+            self.worker = helpers.start_worker(sweep, helpers.submit(sweep, slots=2))
+        return self.worker
+
+    def kill_worker(self) -> bool:
+        assert self.worker is not None
+        if self.worker.poll() is not None:
+            return False
+        self.worker.kill()
+        self.worker.wait()
+        return True
+
+    def kill_supervisor(self) -> bool:
+        assert self.worker is not None
+        victims = children(self.worker.pid)
+        return bool(victims) and helpers.kill(self.chance.choice(victims))
+
+    def kill_program(self) -> bool:
+        assert self.worker is not None
+        victims = [program for run in children(self.worker.pid) for program in children(run)]
+        return bool(victims) and helpers.kill(self.chance.choice(victims))
+
+    def kill_something(self) -> bool:
+        return self.chance.choice([self.kill_worker, self.kill_supervisor, self.kill_program])()
+
+
+def nothing(_: SweepDir) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("victim", "rounds"),
+    [
+        (Disturbance.kill_supervisor, SUPERVISOR_ROUNDS),
+        (Disturbance.kill_program, PROGRAM_ROUNDS),
+        (Disturbance.kill_something, MIXED_ROUNDS),
+    ],
+)
+def test_killed_at_random(tmp_path: Path, victim: Callable[[Disturbance], bool], rounds: int) -> None:
+    disturbance = Disturbance(tmp_path, seed=rounds)
+    disturbance.run(rounds, lambda: victim(disturbance), nothing)
+    assert disturbance.rounds >= rounds
+
+
+def test_killed_workers_lose_no_checkpoint(tmp_path: Path) -> None:
+    """After each kill the durable checkpoints are noted; the next execution must go on from the newest."""
+    disturbance = Disturbance(tmp_path, seed=1)
+    durable: dict[tuple[str, str, int], int] = {}
+
+    def note(sweep: SweepDir) -> None:
+        for run_id in sweep.run_ids():
+            run = sweep.run(run_id)
+            attempts = run.attempts()
+            if attempts and not run.result_path.exists():
+                helpers.wait_for(lambda newest=attempts[-1]: attempt_ended(newest))
+                newest = next((file.frames for file in run.checkpoints()), 0)
+                durable[str(sweep.path), run_id, attempts[-1].number + 1] = newest // 100
+
+    disturbance.run(WORKER_ROUNDS, disturbance.kill_worker, note)
+    for (sweep_path, run_id, number), step in durable.items():
+        metrics = Path(sweep_path) / "runs" / run_id / "attempts" / str(number) / "metrics.jsonl"
+        if metrics.exists() and metrics.stat().st_size:
+            assert point_of(metrics) == step
+
+
+def test_two_workers_share_a_sweep(results: Path, tmp_path: Path) -> None:
+    audit = tmp_path / "audit"
+    runs = helpers.count_runs(audit, 12, STEPS, SECONDS)
+    sweep = helpers.make_sweep(results, runs)
+    jobs = [helpers.submit(sweep, slots=2) for _ in range(2)]
+    workers = [helpers.start_worker(sweep, job) for job in jobs]
+    assert [helpers.finish(worker) for worker in workers] == [0, 0]
+    check_finished(sweep, runs, audit)
+    assert all(len(sweep.run(run.run_id).attempts()) == 1 for run in runs)
+
+
+def test_killed_programs_leave_no_process_of_theirs(results: Path, tmp_path: Path) -> None:
+    """A program's own child, which no kernel rule ends, is gone before the next attempt begins."""
+    text = f"sleep 300 & echo $! >> {tmp_path}/pids; wait"
+    run = helpers.command_run([], shell=text)
+    run = Run(run.run_id, "command", {"command": ["/bin/sh", "-c", "{text}"], "text": text})
+    sweep = helpers.make_sweep(results, [run])
+    pids = tmp_path / "pids"
+    worker = helpers.start_worker(sweep, helpers.submit(sweep))
+    helpers.wait_for(lambda: pids.exists() and pids.read_text().endswith("\n"))
+    worker.kill()
+    worker.wait()
+    second = helpers.start_worker(sweep, helpers.submit(sweep))
+    helpers.wait_for(lambda: pids.read_text().count("\n") == 2)
+    first = int(pids.read_text().split()[0])
+    assert not Path(f"/proc/{first}").exists() or is_zombie(first)
+    second.terminate()
+    helpers.finish(second)
+
+
+def test_stopped_past_its_lease_a_run_fences_itself(results: Path, tmp_path: Path) -> None:
+    """A worker in another pid namespace can prove nothing about the stopped one: only the lease decides."""
+    audit = tmp_path / "audit"
+    runs = helpers.count_runs(audit, 1, steps=STEPS, seconds=0.1)
+    sweep = helpers.make_sweep(results, runs)
+    run = sweep.run(runs[0].run_id)
+    lease = {"ORCHESTRATE_LEASE": "1.5"}
+    first = helpers.start_worker(sweep, helpers.submit(sweep), env=lease)
+    helpers.wait_for(lambda: run.checkpoints())
+    (supervisor,) = children(first.pid)
+    (program,) = children(supervisor)
+    for pid in (first.pid, supervisor, program):
+        os.kill(pid, signal.SIGSTOP)
+    elsewhere = ["unshare", "--pid", "--fork", "--mount-proc"]
+    took = time.monotonic()
+    while len(run.attempts()) == 1:
+        helpers.finish(helpers.start_worker(sweep, helpers.submit(sweep), env=lease, prefix=elsewhere))
+    assert time.monotonic() - took > 2 * 1.5
+    assert run.result_path.exists()
+    before = contents(run.path)
+    os.kill(supervisor, signal.SIGCONT)
+    helpers.wait_for(lambda: not children(first.pid) or is_zombie(supervisor))
+    helpers.wait_for(lambda: not Path(f"/proc/{program}").exists(), what="the program's end with its run's")
+    os.kill(first.pid, signal.SIGCONT)
+    assert helpers.finish(first) == 0
+    assert contents(run.path) == before
+    check_finished(sweep, runs, audit)
+    told = [data["message"] for kind, _, data in helpers.events(sweep) if kind == "ended"]
+    assert "lost its claim to another worker and left" in told
+
+
+def is_zombie(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].startswith("Z")
+
+
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file below, with when it was changed and what it holds."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
+def test_killed_command_lines_start_nothing_twice(tmp_path: Path) -> None:
+    """Command lines, two side by side, are killed again and again; their workers are adopted by the next."""
+    audit, results, grid = tmp_path / "audit", tmp_path / "results", tmp_path / "grid.yaml"
+    argv = [sys.executable, str(helpers.COMMANDS / "count.py"), str(audit), str(STEPS), "0.02"]
+    grid.write_text(
+        f"name: tiny\ntrainer: command\nbase: {{command: {json.dumps(argv)}}}\nmatrix: {{seed: range(40)}}\n"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "orchestrator.cli",
+        "sweep",
+        "--grid",
+        str(grid),
+        "--results",
+        str(results),
+    ]
+    chance = random.Random(5)
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            cwd=helpers.ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    for _ in range(COMMAND_ROUNDS // 2):
+        both = [start(), start()]
+        time.sleep(chance.uniform(0.1, 1.5))
+        for process in both:
+            process.kill()
+            process.wait()
+    both = [start(), start()]
+    assert [helpers.finish(process, 120) for process in both] == [0, 0]
+    sweep = SweepDir.existing(results, "tiny")
+    runs = [sweep.run(run_id).description() for run_id in sweep.run_ids()]
+    assert len(runs) == 40
+    check_finished(sweep, runs, audit)
+    assert all(len(sweep.run(run.run_id).attempts()) == 1 for run in runs), "no worker was ever killed"
