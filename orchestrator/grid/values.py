@@ -48,7 +48,7 @@ class Keys:
         if _UNUSABLE_KEY.search(key) or len(key) > _MAX_KEY or not bare_key(key):
             raise self.source.error(
                 at,
-                f"found the key {shown(key)}, expected up to {_MAX_KEY} characters, without blanks, = and commas",
+                f"found the key {shown(key)}, expected at most {_MAX_KEY} characters, no blanks, = or commas",
             )
         name = bare_key(key)
         if name in _OWN_KEYS and name != key:

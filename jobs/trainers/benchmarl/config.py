@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -71,8 +73,15 @@ def compose(run: Run) -> Composed:
 
     Raises :class:`BadConfigError` with the key, what is wrong with it, and the right spelling if one is near.
     """
-    cfg = compose_config(run)
+    return from_config(compose_config(run), run)
+
+
+def from_config(cfg: DictConfig, run: Run) -> Composed:
+    """BenchMARL's objects from the composed Hydra config of a run, which is left as it is."""
     choices = chosen(cfg)
+    cfg = cfg.copy()
+    if choices["task"].startswith("pettingzoo/"):
+        _pass_over_moved_environments()
     with open_dict(cfg):
         del cfg["hydra"]
     try:
@@ -103,6 +112,19 @@ def compose(run: Run) -> Composed:
         plain=described,
         config_hash=_hash(described),
     )
+
+
+def _pass_over_moved_environments() -> None:
+    """Let TorchRL find the PettingZoo environments that are installed.
+
+    It passes over families that are not there; ``pettingzoo.mpe`` is there, and says at import that it moved.
+    """
+    try:
+        importlib.import_module("pettingzoo.mpe")
+    except ModuleNotFoundError:
+        pass  # TorchRL can tell that one by itself
+    except ImportError:
+        sys.modules["pettingzoo.mpe"] = None  # type: ignore[assignment]  # the import system's word for "not there"
 
 
 def _refuse_additions(parts: dict[str, Any]) -> None:

@@ -22,10 +22,19 @@ _DICT_KEY = re.compile(r"[A-Za-z_][\w-]*(?:[./:][\w-]+)*", re.ASCII)
 _REFERENCE = re.compile(r"\$\{[A-Za-z_][\w.-]*\}", re.ASCII)
 
 
+class RefusedKeyError(BadConfigError):
+    """A configuration refused because of one override."""
+
+    def __init__(self, key: str | None, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.key = key
+
+
 def override_text(key: str, value: Value) -> str:
     """``key=value`` as Hydra's grammar wants it; ``~key`` where the value is null."""
     if not _KEY.fullmatch(key):
-        raise BadConfigError(
+        raise RefusedKeyError(
+            key,
             f"{key!r} is not a key Hydra can read",
             hint="write it as on Hydra's command line: experiment.lr, or +experiment.adam_extra_kwargs.x",
         )
@@ -54,17 +63,18 @@ def _spelled(key: str, value: Value) -> str:
         return "[" + ",".join(_spelled(key, item) for item in value) + "]"
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{_dict_key(key, k)}:{_spelled(key, v)}" for k, v in value.items()) + "}"
-    raise BadConfigError(
-        f"{key}: a value of type {type(value).__name__} has no spelling on Hydra's command line"
+    raise RefusedKeyError(
+        key, f"{key}: a value of type {type(value).__name__} has no spelling on Hydra's command line"
     )
 
 
 def _text(key: str, text: str) -> str:
     if text == "???":
-        raise BadConfigError(f"{key}: '???' means a missing value to Hydra", hint=f"give {key} a value")
+        raise RefusedKeyError(key, f"{key}: '???' means a missing value to Hydra", hint=f"give {key} a value")
     if "${" in text and (_REFERENCE.sub("", text).find("${") >= 0 or "\\" in text):
         # A resolver such as ${oc.env:HOME} would make the result depend on the machine, not on the grid.
-        raise BadConfigError(
+        raise RefusedKeyError(
+            key,
             f"{key}: {text!r} asks Hydra to compute a value; only references to other keys are taken",
             hint="write the value itself, or a reference such as ${experiment.max_n_frames}",
         )
@@ -75,7 +85,8 @@ def _text(key: str, text: str) -> str:
 
 def _dict_key(key: str, name: Value) -> str:
     if not isinstance(name, str) or not _DICT_KEY.fullmatch(name) or name.lower() in _RESERVED:
-        raise BadConfigError(
+        raise RefusedKeyError(
+            key,
             f"{key}: Hydra's command line cannot spell {name!r} as the key of a mapping",
             hint="use letters, digits, _ - . / and : in keys",
         )

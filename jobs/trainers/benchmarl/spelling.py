@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from jobs.context import BadConfigError
 from jobs.trainers.benchmarl.config import OUR_CONF, first_line, hydra_ready, search_path
-from jobs.trainers.benchmarl.hydra_text import bare_key, override_text
+from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
 from orchestrator.types import Value
 
 _REQUIRED = {"algorithm": "mappo", "task": "vmas/navigation"}
@@ -25,6 +25,8 @@ _GROUPS = ("experiment", "algorithm", "task", "model", "model/layers")
 # People write a model's place in the config; Hydra wants its group.
 _ALIASES = {"critic_model": "model@critic_model"}
 _NEAR = 0.7
+# OmegaConf's names of types, in words.
+_TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "text"}
 
 
 def require_choices(overrides: Mapping[str, Value]) -> None:
@@ -33,12 +35,12 @@ def require_choices(overrides: Mapping[str, Value]) -> None:
         if group not in {bare_key(key) for key in overrides}:
             near = difflib.get_close_matches(group, [bare_key(key) for key in overrides], 1, 0.7)
             hint = f"{near[0]} → {group}" if near else f"add it to base or matrix, such as {group}: {example}"
-            raise BadConfigError(f"the run names no {group}", hint=hint)
+            raise RefusedKeyError(near[0] if near else None, f"the run names no {group}", hint=hint)
     for key, value in overrides.items():
         if group_of(key) is not None and not isinstance(value, str) and not key.startswith("~"):
-            raise BadConfigError(f"{key}: found {value!r}, expected one name")
+            raise RefusedKeyError(key, f"{key}: found {value!r}, expected one name")
         if key in _ALIASES and isinstance(value, str):
-            raise BadConfigError(f"BenchMARL has no key {key!r}", hint=f"did you mean {_ALIASES[key]}?")
+            raise RefusedKeyError(key, f"BenchMARL has no key {key!r}", hint=f"did you mean {_ALIASES[key]}?")
 
 
 def group_of(key: str) -> str | None:
@@ -60,7 +62,7 @@ def explain(overrides: Mapping[str, Value], error: BaseException) -> BadConfigEr
         return BadConfigError(f"Hydra cannot compose {_listed(groups)}: {first_line(group_error)}")
     for key, value in overrides.items():
         if key not in groups:
-            problem = _unknown_key(cfg, key) or _refused_value(groups, key, value)
+            problem = unknown_key(cfg, key) or _refused_value(groups, key, value)
             if problem is not None:
                 return problem
     return BadConfigError(f"Hydra cannot compose {_listed(overrides)}: {first_line(error)}")
@@ -107,31 +109,46 @@ def _wrong_choice(key: str, value: Value) -> BadConfigError | None:
         return None
     near = nearest(value, known) if isinstance(value, str) else None
     shown = ", ".join(known) if len(known) <= 15 else f"{len(known)} names, such as {known[0]}"
-    return BadConfigError(
+    return RefusedKeyError(
+        key,
         f"{bare_key(key)}: found {value!r}, expected one of: {shown}",
         hint=f"did you mean {near}?" if near else None,
     )
 
 
-def _unknown_key(cfg: DictConfig, key: str) -> BadConfigError | None:
+def unknown_key(cfg: DictConfig, key: str) -> RefusedKeyError | None:
+    """What is wrong with a key that is not in the composed config, or ``None`` if it is."""
     if key.startswith("+"):
         return None
     name = bare_key(key)
     known = keys_of(cfg)
-    if name in known and name not in _ALIASES:
+    if name in known:
         return None
-    if name not in known and OmegaConf.select(cfg, name.rpartition(".")[0]) == {}:
-        return BadConfigError(f"{name} is not there yet", hint=f"Hydra adds keys with +: write +{name}")
-    near = nearest(name, [*_GROUPS, *_ALIASES.values(), *known])
-    return BadConfigError(f"BenchMARL has no key {name!r}", hint=f"did you mean {near}?" if near else None)
+    if OmegaConf.select(cfg, name.rpartition(".")[0]) == {}:
+        return RefusedKeyError(key, f"{name} is not there yet", hint=f"Hydra adds keys with +: write +{name}")
+    head = name.partition(".")[0]
+    inside = [other for other in known if other.startswith(f"{head}.")]
+    near = nearest(name, inside or [*_GROUPS, *_ALIASES.values(), *known])
+    hint = f"did you mean {near}?" if near else None
+    where = f" with this choice of {head}" if inside else ""
+    return RefusedKeyError(key, f"BenchMARL has no key {name!r}{where}", hint=hint)
 
 
 def _refused_value(groups: Mapping[str, Value], key: str, value: Value) -> BadConfigError | None:
     try:
         _compose({**groups, key: value})
     except (HydraException, OmegaConfBaseException) as error:
-        return BadConfigError(f"{bare_key(key)}: found {value!r}: {first_line(error)}")
+        return wrong_type(key, value, error)
     return None
+
+
+def wrong_type(key: str, value: Value, error: BaseException) -> RefusedKeyError:
+    """For a value that OmegaConf cannot make into its field's type."""
+    why = first_line(error)
+    wanted = re.search(r"could not be converted to (\w+)|is not a subclass of (\w+)", why)
+    name = next(filter(None, wanted.groups())) if wanted else ""
+    expected = f", expected {_TYPES[name]}" if name in _TYPES else f": {why}"
+    return RefusedKeyError(key, f"{bare_key(key)}: found {value!r}{expected}")
 
 
 def _compose(overrides: Mapping[str, Value]) -> DictConfig:

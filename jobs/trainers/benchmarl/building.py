@@ -1,0 +1,146 @@
+"""Tries a configuration for real, but small: environments, networks and losses are built, nothing is trained."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from benchmarl.experiment import Experiment
+
+from jobs.trainers.benchmarl.config import Composed, first_line
+from jobs.trainers.benchmarl.hydra_text import RefusedKeyError
+
+# Of each environment family: the package that BenchMARL imports when an environment is made.
+_PACKAGES = {
+    "vmas": "vmas",
+    "pettingzoo": "pettingzoo",
+    "smacv2": "smacv2",
+    "meltingpot": "meltingpot",
+    "magent": "magent2",
+}
+_FRAMES = 20
+_MESSAGE = 300
+
+
+def try_build(composed: Composed, *, render: bool) -> None:
+    """Build the experiment with a handful of environments on the CPU.
+
+    Raises :class:`RefusedKeyError` if BenchMARL cannot, or if it is to render and this machine cannot draw.
+    """
+    _require_environment(composed.task_name)
+    _require_actions(composed)
+    with tempfile.TemporaryDirectory(prefix="check-") as folder:
+        config = replace(composed.experiment, **_small(folder))
+        try:
+            experiment = Experiment(
+                task=composed.task,
+                algorithm_config=composed.algorithm,
+                model_config=composed.model,
+                critic_model_config=composed.critic_model,
+                seed=composed.seed,
+                config=config,
+            )
+        except Exception as error:  # whatever a library raises here would end every such run
+            raise RefusedKeyError(None, f"{_named(composed)} cannot be built: {_reason(error)}") from error
+        with _closed(experiment):
+            if render:
+                _try_drawing(experiment)
+
+
+def _small(folder: str) -> dict[str, Any]:
+    return {
+        "sampling_device": "cpu",
+        "train_device": "cpu",
+        "buffer_device": "cpu",
+        "parallel_collection": False,
+        "on_policy_collected_frames_per_batch": _FRAMES,
+        "on_policy_n_envs_per_worker": 1,
+        "on_policy_minibatch_size": _FRAMES,
+        "off_policy_collected_frames_per_batch": _FRAMES,
+        "off_policy_n_envs_per_worker": 1,
+        "off_policy_train_batch_size": _FRAMES,
+        "off_policy_memory_size": _FRAMES,
+        "off_policy_init_random_frames": 0,
+        "max_n_frames": _FRAMES,
+        "max_n_iters": None,
+        "evaluation": True,
+        "evaluation_interval": _FRAMES,
+        "evaluation_episodes": 1,
+        "loggers": [],
+        "create_json": False,
+        "checkpoint_interval": 0,
+        "checkpoint_at_end": False,
+        "save_folder": folder,
+        "restore_file": None,
+    }
+
+
+def _require_environment(task_name: str) -> None:
+    family = task_name.split("/")[0]
+    package = _PACKAGES.get(family, family)
+    if importlib.util.find_spec(package) is None:
+        raise RefusedKeyError(
+            "task",
+            f"task: {task_name} needs the Python package {package}, which is not installed here",
+            hint=f"install {package} into the environment that runs the workers, or choose another task",
+        )
+    if family == "smacv2" and not os.path.isdir(os.environ.get("SC2PATH", "")):  # noqa: PTH112
+        raise RefusedKeyError(
+            "task",
+            f"task: {task_name} needs StarCraft II, and SC2PATH names no folder",
+            hint="install StarCraft II and set SC2PATH to its folder",
+        )
+
+
+def _require_actions(composed: Composed) -> None:
+    task, algorithm = composed.task, composed.algorithm
+    continuous = task.supports_continuous_actions(), algorithm.supports_continuous_actions()
+    discrete = task.supports_discrete_actions(), algorithm.supports_discrete_actions()
+    if all(continuous) or all(discrete):
+        return
+    name = composed.plain["choices"]["algorithm"]
+    needs, has = ("discrete", "continuous") if continuous[0] else ("continuous", "discrete")
+    raise RefusedKeyError(
+        "algorithm",
+        f"algorithm: {name} needs {needs} actions, and {composed.task_name} has only {has} ones",
+        hint=f"exclude {name} with this task",
+    )
+
+
+def _try_drawing(experiment: Any) -> None:
+    environment = experiment.test_env
+    if not experiment.task.has_render(environment):
+        return
+    try:
+        environment.reset()
+        experiment.task.render_callback(experiment, environment, None)
+    except Exception as error:  # no display, no OpenGL, no pyglet: each says it in its own way
+        raise RefusedKeyError(
+            "experiment.render",
+            f"experiment.render: found true, but this machine cannot draw: {_reason(error)}",
+            hint="leave it out, or install OpenGL with EGL and check where the runs will be",
+        ) from error
+
+
+@contextlib.contextmanager
+def _closed(experiment: Any) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # what cannot be closed ends with this process
+            experiment.close()
+
+
+def _named(composed: Composed) -> str:
+    choices = composed.plain["choices"]
+    return f"{choices['algorithm']} with {choices['model']} on {composed.task_name}"
+
+
+def _reason(error: BaseException) -> str:
+    text = f"{type(error).__name__}: {first_line(error)}"
+    return text if len(text) <= _MESSAGE else f"{text[: _MESSAGE - 1]}…"

@@ -1,0 +1,228 @@
+"""What would keep BenchMARL runs from training, found in seconds however many runs there are.
+
+Composing a configuration takes a tenth of a second and building an experiment longer, so neither is done per
+run: each structure is composed once, each distinct value is checked once, and so is each distinct combination
+of the values that are checked against each other.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from jobs.check import Problem, structure
+from jobs.context import BadConfigError
+from jobs.trainers.benchmarl import rules
+from jobs.trainers.benchmarl.building import try_build
+from jobs.trainers.benchmarl.config import Composed, compose, compose_config, from_config
+from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
+from jobs.trainers.benchmarl.spelling import group_of, unknown_key, wrong_type
+from orchestrator.types import Run, Value
+
+# Every distinct set of choices is built once, further values of model, task and algorithm within this time.
+_BUILD_SECONDS = 15.0
+
+
+def check(runs: Sequence[Run]) -> list[Problem]:
+    """One problem per fault, each naming the first run that has it."""
+    findings = _Findings()
+    groups: dict[Any, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(structure(run), []).append(run)
+    shapes = [shape for group in groups.values() if (shape := _shape(group, findings)) is not None]
+    for shape in shapes:
+        _check_combinations(shape, findings)
+    _check_builds(shapes, findings)
+    _check_twins(shapes, findings)
+    return findings.problems
+
+
+class _Findings:
+    """Problems, each told once."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str | None, str], Problem] = {}
+
+    def add(self, run: Run, error: BadConfigError) -> None:
+        key = error.key if isinstance(error, RefusedKeyError) else None
+        self._found.setdefault((key, str(error)), Problem(run.run_id, key, str(error), error.hint))
+
+    @property
+    def problems(self) -> list[Problem]:
+        return list(self._found.values())
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """The runs of one structure whose every single value is right.
+
+    ``values``: (key, value as JSON) → the value as BenchMARL's types make it.
+    """
+
+    composed: Composed
+    runs: tuple[Run, ...]
+    values: Mapping[tuple[str, str], Value]
+
+    def experiment_values(self, run: Run, names: Iterable[str]) -> dict[str, Value]:
+        """The fields of BenchMARL's ExperimentConfig among ``names`` that the run sets."""
+        set_here = {bare_key(key): (key, value) for key, value in run.overrides.items()}
+        found = {}
+        for name in names:
+            if f"experiment.{name}" in set_here:
+                key, value = set_here[f"experiment.{name}"]
+                found[name] = self.values[key, json.dumps(value)]
+        return found
+
+
+def _shape(runs: Sequence[Run], findings: _Findings) -> _Shape | None:
+    """Check every distinct value of these runs; ``None`` if the structure itself cannot be composed."""
+    try:
+        cfg = compose_config(runs[0])
+        composed = from_config(cfg, runs[0])
+    except BadConfigError as error:
+        findings.add(runs[0], error)
+        fallback = _choices_only(runs[0])
+        if fallback is None:
+            return None
+        cfg, composed = fallback
+    values: dict[tuple[str, str], Value] = {}
+    good = []
+    for run in runs:
+        if _check_values(run, cfg, values, findings):
+            good.append(run)
+    return _Shape(composed, tuple(good), values) if good else None
+
+
+def _choices_only(run: Run) -> tuple[DictConfig, Composed] | None:
+    """The configuration without the run's plain values, for judging these one by one."""
+    bare = replace(run, overrides={k: v for k, v in run.overrides.items() if group_of(k) is not None})
+    try:
+        cfg = compose_config(bare)
+        return cfg, from_config(cfg, bare)
+    except BadConfigError:
+        return None
+
+
+def _check_values(
+    run: Run, cfg: DictConfig, values: dict[tuple[str, str], Value], findings: _Findings
+) -> bool:
+    good = True
+    for key, value in run.overrides.items():
+        if group_of(key) is not None:
+            continue
+        known = (key, json.dumps(value))
+        if known not in values:
+            try:
+                values[known] = _typed(run, cfg, key, value)
+            except BadConfigError as error:
+                findings.add(run, error)
+                values[known] = error
+        good = good and not isinstance(values[known], BadConfigError)
+    return good
+
+
+def _typed(run: Run, cfg: DictConfig, key: str, value: Value) -> Value:
+    """The value as the type of its field makes it. Raises :class:`BadConfigError`."""
+    override_text(key, value)
+    if "${" in json.dumps(value):
+        return OmegaConf.select(compose_config(run), bare_key(key))
+    if key.startswith("~"):
+        return None
+    problem = unknown_key(cfg, key)
+    if problem is not None:
+        raise problem
+    try:
+        with open_dict(cfg):
+            OmegaConf.update(cfg, bare_key(key), value)
+        typed = OmegaConf.select(cfg, bare_key(key))
+    except OmegaConfBaseException as error:
+        raise wrong_type(key, value, error) from error
+    typed = OmegaConf.to_container(typed) if OmegaConf.is_config(typed) else typed
+    rules.check_value(key, typed)
+    return typed
+
+
+def _check_combinations(shape: _Shape, findings: _Findings) -> None:
+    """Check each distinct combination of the values that BenchMARL's own validation reads."""
+    seen = set()
+    for run in shape.runs:
+        values = shape.experiment_values(run, rules.READ_TOGETHER)
+        combination = json.dumps(values, sort_keys=True)
+        if combination in seen:
+            continue
+        seen.add(combination)
+        try:
+            config = replace(shape.composed.experiment, **values)
+            rules.check_together(config, shape.composed.on_policy, frozenset(run.overrides))
+        except BadConfigError as error:
+            findings.add(run, error)
+
+
+def _check_builds(shapes: Sequence[_Shape], findings: _Findings) -> None:
+    """Build each distinct set of choices, and further values of task, model, algorithm while time allows."""
+    deadline = time.monotonic() + _BUILD_SECONDS
+    built: set[tuple[str, str]] = set()
+    for shape in shapes:
+        for number, run in enumerate(shape.runs):
+            parts = _built_parts(shape, run)
+            first = number == 0 and not parts <= built
+            if first or (not parts <= built and time.monotonic() < deadline):
+                built |= parts
+                _try_run(run, findings)
+
+
+def _built_parts(shape: _Shape, run: Run) -> set[tuple[str, str]]:
+    """What decides whether a run can be built: its choices as one, and each value outside ``experiment``."""
+    parts = {("choices", json.dumps(shape.composed.plain["choices"]))}
+    for key, value in run.overrides.items():
+        name = bare_key(key)
+        if group_of(key) is None and (not name.startswith("experiment.") or name in rules.DECIDE_BUILD):
+            parts.add((name, json.dumps(value)))
+    return parts
+
+
+def _try_run(run: Run, findings: _Findings) -> None:
+    try:
+        composed = compose(run)
+        try_build(composed, render=bool(composed.experiment.render))
+    except RefusedKeyError as error:
+        findings.add(run, error if error.key is not None else _with_values(run, error))
+    except BadConfigError as error:
+        findings.add(run, error)
+
+
+def _with_values(run: Run, error: RefusedKeyError) -> RefusedKeyError:
+    """The error of a build that failed, with the values that may be to blame."""
+    blamed = {
+        key: value
+        for key, value in run.overrides.items()
+        if group_of(key) is None and not bare_key(key).startswith("experiment.")
+    }
+    if not blamed:
+        return error
+    named = ", ".join(f"{key}={json.dumps(value)}" for key, value in blamed.items())
+    return RefusedKeyError(next(iter(blamed)) if len(blamed) == 1 else None, f"{error} (with {named})")
+
+
+def _check_twins(shapes: Sequence[_Shape], findings: _Findings) -> None:
+    """Find runs that train the same thing: they differ only in what their algorithm never reads."""
+    for shape in shapes:
+        idle = rules.never_read(shape.composed.on_policy)
+        keys = [key for key in shape.runs[0].overrides if bare_key(key).startswith(idle)]
+        if not keys:
+            continue
+        seen: dict[str, Run] = {}
+        for run in shape.runs:
+            rest = {key: value for key, value in run.overrides.items() if key not in keys}
+            same = json.dumps([rest, run.seed, run.threads, run.target], sort_keys=True)
+            twin = seen.setdefault(same, run)
+            if twin is not run:
+                key = next(key for key in keys if twin.overrides[key] != run.overrides[key])
+                algorithm = shape.composed.plain["choices"]["algorithm"]
+                findings.add(run, rules.twin_error(key, algorithm))

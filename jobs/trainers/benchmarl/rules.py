@@ -1,0 +1,134 @@
+"""What BenchMARL needs of its experiment's values beyond their types."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from typing import Any
+
+import torch
+from benchmarl.experiment import ExperimentConfig
+
+from jobs.loggers import CSV, TENSORBOARD, WANDB
+from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key
+from orchestrator.types import Value
+
+# Fields of ExperimentConfig that are right or wrong together.
+READ_TOGETHER = (
+    "evaluation",
+    "evaluation_interval",
+    "on_policy_collected_frames_per_batch",
+    "off_policy_collected_frames_per_batch",
+    "checkpoint_interval",
+    "keep_checkpoints_num",
+    "max_n_frames",
+    "max_n_iters",
+)
+# Of the experiment's keys, those that change what is built.
+DECIDE_BUILD = frozenset(
+    f"experiment.{name}"
+    for name in ("share_policy_params", "prefer_continuous_actions", "collect_with_grad", "render", "adam_extra_kwargs")
+)
+_DEVICES = ("experiment.sampling_device", "experiment.train_device", "experiment.buffer_device")
+_LOGGERS = (CSV, TENSORBOARD, WANDB)
+_COUNTS = (
+    "_collected_frames_per_batch",
+    "_n_envs_per_worker",
+    "_n_minibatch_iters",
+    "_minibatch_size",
+    "_n_optimizer_steps",
+    "_train_batch_size",
+    "_memory_size",
+    ".max_n_frames",
+    ".max_n_iters",
+    ".evaluation_episodes",
+)
+
+
+def check_value(key: str, value: Value) -> None:
+    """Refuse a value that has the right type and still cannot work. Raises :class:`RefusedKeyError`."""
+    name = bare_key(key)
+    if name in _DEVICES:
+        _check_device(key, value)
+    elif name == "experiment.loggers":
+        _check_loggers(key, value)
+    elif name.startswith("experiment.") and name.endswith(_COUNTS) and value is not None and value < 1:
+        raise RefusedKeyError(key, f"{name}: found {value}, expected a whole number from 1")
+
+
+def check_together(config: ExperimentConfig, on_policy: bool, keys: frozenset[str]) -> None:
+    """BenchMARL's own validation, with the way out. ``keys`` are those the run sets."""
+    kind = "on_policy" if on_policy else "off_policy"
+    batch_key = f"experiment.{kind}_collected_frames_per_batch"
+    batch = config.collected_frames_per_batch(on_policy)
+    for field in ("evaluation_interval", "checkpoint_interval"):
+        key, interval = f"experiment.{field}", getattr(config, field)
+        if field == "evaluation_interval" and not config.evaluation:
+            continue
+        if field == "checkpoint_interval" and interval == 0:
+            continue
+        if interval < 1:
+            hint = "experiment.evaluation: false turns it off" if field == "evaluation_interval" else "0 turns it off"
+            raise RefusedKeyError(key, f"{key}: found {interval}, expected frames from 1", hint=hint)
+        if interval % batch:
+            raise RefusedKeyError(
+                key if key in keys else batch_key,
+                f"{key}: found {interval:_}, expected a multiple of the {batch:_} frames of an iteration ({batch_key})",
+                hint=f"write {_multiples(interval, batch)}",
+            )
+    _validate(config, on_policy)
+
+
+def never_read(on_policy: bool) -> str:
+    """How the keys begin that an algorithm of this kind never reads."""
+    return "experiment.off_policy_" if on_policy else "experiment.on_policy_"
+
+
+def twin_error(key: str, algorithm: str) -> RefusedKeyError:
+    """For runs that differ only in a key their algorithm never reads."""
+    kind = "off-policy" if "off_policy_" in key else "on-policy"
+    return RefusedKeyError(
+        key,
+        f"{bare_key(key)}: {algorithm} never reads it, so runs that differ only in it train the same thing twice",
+        hint=f"it is for {kind} algorithms: keep one of its values for {algorithm} and exclude the others",
+    )
+
+
+def _validate(config: ExperimentConfig, on_policy: bool) -> None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            config.validate(on_policy)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise RefusedKeyError(None, f"experiment: {error}") from error
+
+
+def _check_device(key: str, value: Value) -> None:
+    name = bare_key(key)
+    if name == "experiment.buffer_device" and value == "disk":
+        return
+    try:
+        torch.device(value)
+    except (RuntimeError, TypeError) as error:
+        near = difflib.get_close_matches(str(value), ["cpu", "cuda", "cuda:0", "cuda:1", "mps", "xpu", "disk"], 1)
+        raise RefusedKeyError(
+            key,
+            f"{name}: found {value!r}, expected a device such as cpu, cuda or cuda:0",
+            hint=f"did you mean {near[0]}?" if near else None,
+        ) from error
+
+
+def _check_loggers(key: str, value: Any) -> None:
+    for name in value:
+        if name not in _LOGGERS:
+            near = difflib.get_close_matches(str(name), _LOGGERS, 1)
+            raise RefusedKeyError(
+                key,
+                f"experiment.loggers: found {name!r}, expected some of: {', '.join(_LOGGERS)}",
+                hint=f"did you mean {near[0]}?" if near else None,
+            )
+
+
+def _multiples(value: int, step: int) -> str:
+    below = value // step * step
+    return f"{below + step:_}" if below == 0 else f"{below:_} or {below + step:_}"
