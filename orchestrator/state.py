@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from orchestrator.rundir import Holder, IndexRow, LedgerEntry, WorkerLog
+from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
 from orchestrator.types import RunState
 
@@ -168,16 +168,19 @@ def _apply_journals(
         holder = log.holder
         certain = holder is None or log.exited or alive(holder) is not None
         heard: dict[str, list[float]] = {}
+        told: dict[str, dict[str, Any]] = {}
         for event in log.events:
-            if event.run_id not in statuses or event.attempt is None:
+            run_id = event.run_id
+            if run_id not in statuses or event.attempt is None or event.attempt < statuses[run_id].attempt:
                 continue
-            before = statuses[event.run_id]
-            if event.attempt < before.attempt:
-                continue
-            heard.setdefault(event.run_id, []).append(event.time)
-            statuses[event.run_id] = _after(before, event.kind, event.attempt, event.time, event.data, log)
+            heard.setdefault(run_id, []).append(event.time)
+            if event.kind == PROGRESS:  # by far the most: kept aside until something else happens
+                told.setdefault(run_id, {}).update(_progress(event))
+            else:
+                before = replace(statuses[run_id], **told.pop(run_id, {}))
+                statuses[run_id] = _after(before, event, log.token)
         for run_id, times in heard.items():
-            status = statuses[run_id]
+            status = statuses[run_id] = replace(statuses[run_id], **told.get(run_id, {}))
             if status.state is not RunState.RUNNING or status.token != log.token:
                 continue
             if not certain:
@@ -188,42 +191,45 @@ def _apply_journals(
                 statuses[run_id] = replace(status, state=RunState.STALLED)
 
 
-def _after(
-    before: RunStatus, kind: str, attempt: int, time: float, data: Mapping[str, Any], log: WorkerLog
-) -> RunStatus:
-    if kind == CLAIMED:
-        kept = before if before.attempt else RunStatus(before.run_id)
-        return replace(
-            kept,
-            state=RunState.RUNNING,
-            attempt=attempt,
-            token=log.token,
-            reason=None,
-            message=None,
-            since=time,
-        )
-    if kind == PROGRESS:
+def _progress(event: Event) -> dict[str, Any]:
+    """What a line of progress says; what it leaves open stays as it was."""
+    data = event.data
+    said = {
+        "frames": data.get("frames"),
+        "total": data.get("total"),
+        "fps": data.get("fps"),
+        "value": data.get("return"),
+        "since": event.time,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _after(before: RunStatus, event: Event, token: str) -> RunStatus:
+    """The status after an attempt began or ended."""
+    assert event.attempt is not None
+    data, summary = event.data, event.data.get("summary") or {}
+    if event.kind == CLAIMED:
         return replace(
             before,
-            frames=data.get("frames"),
-            total=data.get("total") or before.total,
-            fps=data.get("fps") or before.fps,
-            value=data.get("return") if data.get("return") is not None else before.value,
-            since=time,
+            state=RunState.RUNNING,
+            attempt=event.attempt,
+            token=token,
+            reason=None,
+            message=None,
+            since=event.time,
         )
-    if kind == ENDED:
-        summary = data.get("summary") or {}
+    if event.kind == ENDED:
         return replace(
             before,
             state=RunState(data["outcome"]),
-            attempt=attempt,
-            token=log.token,
+            attempt=event.attempt,
+            token=token,
             reason=data.get("reason"),
             message=data.get("message"),
-            frames=data.get("frames") if data.get("frames") is not None else before.frames,
+            frames=data["frames"] if data.get("frames") is not None else before.frames,
             fps=summary.get("fps_steady", before.fps),
             value=summary.get("final_return", before.value),
-            since=time,
+            since=event.time,
             code_id=data.get("code_id"),
         )
     return before

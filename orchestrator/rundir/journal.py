@@ -7,14 +7,19 @@ line is an :class:`Event`. `status` reads journals and opens no run folder.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from orchestrator.rundir.atomic import dump_json, storage_errors, write_atomic, write_exclusive
+from orchestrator.rundir.atomic import (
+    dump_json,
+    parse_json,
+    storage_errors,
+    write_atomic,
+    write_exclusive,
+)
 from orchestrator.rundir.process import Holder
 
 # Kinds of event, in the order they can happen to one worker.
@@ -119,14 +124,10 @@ def read_compacted(path: Path) -> list[WorkerLog]:
 
 
 def write_compacted(path: Path, logs: Iterable[WorkerLog]) -> None:
-    """What stays of workers that left: where each run ended, and that the token is used up."""
+    """What stays of workers that left: the last event of each kind per attempt, and the used-up token."""
     lines = []
     for log in logs:
-        last = {
-            (event.kind, event.run_id, event.attempt): event
-            for event in log.events
-            if event.kind in (STARTED, REVOKED, CLAIMED, ENDED, EXITED)
-        }
+        last = {(event.kind, event.run_id, event.attempt): event for event in log.events}
         lines += [log.token.encode() + b"\t" + event.to_line() for event in last.values()]
     write_atomic(path, b"".join(lines))
 
@@ -137,7 +138,7 @@ def _parse(token: str, lines: Iterable[bytes]) -> WorkerLog:
         if not line:
             continue
         try:
-            events.append(Event.from_json(json.loads(line)))
+            events.append(Event.from_json(parse_json(line)))
         except (ValueError, KeyError, TypeError):
             damaged += 1
     return WorkerLog(token, tuple(events), damaged)

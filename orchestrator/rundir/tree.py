@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from orchestrator.errors import DamagedFileError, NotFoundError, OrchestrateError
 from orchestrator.rundir.atomic import (
     dump_json,
+    parse_json,
     read_json,
     storage_errors,
     write_atomic,
@@ -138,8 +139,6 @@ class SweepDir:
         write_atomic(self.index_path, "".join(lines).encode())
 
     def read_index(self) -> list[IndexRow]:
-        import json
-
         try:
             lines = self.index_path.read_text().split("\n")
         except FileNotFoundError:
@@ -150,7 +149,7 @@ class SweepDir:
                 continue
             try:
                 run_id, in_grid, point = line.split("\t", 2)
-                rows.append(IndexRow(run_id, in_grid == "1", json.loads(point)))
+                rows.append(IndexRow(run_id, in_grid == "1", parse_json(point.encode())))
             except ValueError as error:
                 raise DamagedFileError(
                     self.index_path,
@@ -211,7 +210,7 @@ class SweepDir:
     def compact_journals(self, ended: Iterable[WorkerLog]) -> None:
         """Fold the journals of workers that left into one file. Call under :meth:`lock`."""
         ended = list(ended)
-        if len(ended) < 2:
+        if not ended:
             return
         kept = {log.token: log for log in self._read_compacted()}
         write_compacted(self._compacted, [*kept.values(), *(log for log in ended if log.token not in kept)])
