@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 Point = Mapping[str, Any]
@@ -29,8 +29,8 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
     return {key: tail if last.count(tail) == 1 else key for key, tail in zip(keys, last, strict=True)}
 
 
-def run_labels(points: Sequence[Point], without: Collection[str] = ()) -> list[str]:
-    """A label per point, of the keys that vary: ``mappo cpu lr=0.001 seed=0``.
+def labeller(points: Sequence[Point], without: Collection[str] = ()) -> Callable[[Point], str]:
+    """What names one of these points by the keys that vary: ``mappo cpu lr=0.001 seed=0``.
 
     Text stands alone where no other key has the same; everything else is named.
     """
@@ -42,7 +42,12 @@ def run_labels(points: Sequence[Point], without: Collection[str] = ()) -> list[s
         alone = isinstance(value, str) and not any(value in texts[other] for other in keys if other != key)
         return value if alone else f"{names[key]}={_text(value)}"
 
-    return [" ".join(part(key, point[key]) for key in keys if key in point) for point in points]
+    return lambda point: " ".join(part(key, point[key]) for key in keys if key in point)
+
+
+def run_labels(points: Sequence[Point], without: Collection[str] = ()) -> list[str]:
+    """A label per point, of the keys that vary."""
+    return list(map(labeller(points, without), points))
 
 
 def _text(value: Any) -> str:

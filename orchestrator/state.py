@@ -165,22 +165,11 @@ def _apply_journals(
     lease: float,
 ) -> None:
     for log in logs:
+        heard = _replay(statuses, log)
         holder = log.holder
         certain = holder is None or log.exited or alive(holder) is not None
-        heard: dict[str, list[float]] = {}
-        told: dict[str, dict[str, Any]] = {}
-        for event in log.events:
-            run_id = event.run_id
-            if run_id not in statuses or event.attempt is None or event.attempt < statuses[run_id].attempt:
-                continue
-            heard.setdefault(run_id, []).append(event.time)
-            if event.kind == PROGRESS:  # by far the most: kept aside until something else happens
-                told.setdefault(run_id, {}).update(_progress(event))
-            else:
-                before = replace(statuses[run_id], **told.pop(run_id, {}))
-                statuses[run_id] = _after(before, event, log.token)
         for run_id, times in heard.items():
-            status = statuses[run_id] = replace(statuses[run_id], **told.get(run_id, {}))
+            status = statuses[run_id]
             if status.state is not RunState.RUNNING or status.token != log.token:
                 continue
             if not certain:
@@ -189,6 +178,26 @@ def _apply_journals(
                 statuses[run_id] = replace(status, state=RunState.INTERRUPTED, reason="killed")
             elif now - times[-1] > max(lease, _SILENCES * _longest_gap(times)):
                 statuses[run_id] = replace(status, state=RunState.STALLED)
+
+
+def _replay(statuses: dict[str, RunStatus], log: WorkerLog) -> dict[str, list[float]]:
+    """Apply a worker's events as it wrote them; when it spoke of each run."""
+    heard: dict[str, list[float]] = {}
+    told: dict[str, dict[str, Any]] = {}
+    for event in log.events:
+        run_id = event.run_id
+        if run_id not in statuses or event.attempt is None or event.attempt < statuses[run_id].attempt:
+            continue
+        heard.setdefault(run_id, []).append(event.time)
+        if event.kind == PROGRESS:  # by far the most: kept aside until something else happens
+            told.setdefault(run_id, {}).update(_progress(event))
+        else:
+            if run_id in told:
+                statuses[run_id] = replace(statuses[run_id], **told.pop(run_id))
+            statuses[run_id] = _after(statuses[run_id], event, log.token)
+    for run_id, progress in told.items():
+        statuses[run_id] = replace(statuses[run_id], **progress)
+    return heard
 
 
 def _progress(event: Event) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.labels import run_labels
+from orchestrator.labels import labeller
 from orchestrator.rundir import IndexRow
 from orchestrator.state import RunStatus, Survey, sweep_eta
 from orchestrator.types import RunState
@@ -47,8 +47,7 @@ _FIRST = (
 def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
     """One sweep: a line for the whole, a row per run (the ``limit`` most urgent ones), reasons below."""
     rows = [row for row in survey.rows if row.in_grid]
-    labels = run_labels([row.point for row in rows])
-    named = dict(zip((row.run_id for row in rows), labels, strict=True))
+    label = labeller([row.point for row in rows])
     shown = _most_urgent(rows, survey.statuses, limit)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("run", no_wrap=True)
@@ -60,7 +59,7 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
         status = survey.statuses[row.run_id]
         table.add_row(
             Text(row.run_id[:8], style="dim"),
-            escape(named[row.run_id]),
+            escape(label(row.point)),
             Text(status.state.value, style=_STYLE[status.state]),
             frames(status),
             number(status.fps),
