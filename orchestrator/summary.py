@@ -10,6 +10,7 @@ from typing import Any
 from orchestrator.collect import Collected
 from orchestrator.stats import FEW_SEEDS, Final, Group, final_returns, finite, groups
 
+_TIMES = ("seconds_per_iteration", "collection_seconds", "training_seconds")
 SUMMARY_COLUMNS = ("group", "n", "states", "final return (IQM)", "frames/s", "s/iteration")
 
 
@@ -21,7 +22,15 @@ class Speed:
     hardware: str
     fps: tuple[float, ...]
     seconds_per_iteration: float | None
-    collection_share: float | None
+    collection_seconds: float | None
+    training_seconds: float | None
+
+    def split(self) -> tuple[float, float, float]:
+        """Seconds per iteration of collection, of training, and of all else."""
+        whole = self.seconds_per_iteration or 0.0
+        collection = min(self.collection_seconds or 0.0, whole)
+        training = min(self.training_seconds or 0.0, whole - collection)
+        return collection, training, whole - collection - training
 
 
 def speeds(found: Sequence[Group]) -> list[Speed]:
@@ -32,10 +41,9 @@ def speeds(found: Sequence[Group]) -> list[Speed]:
         for row in group.counted()[0]:
             by_hardware.setdefault(hardware(row), []).append(row)
         for name, alike in sorted(by_hardware.items()):
-            fps = tuple(row["fps_steady"] for row in alike if finite(row["fps_steady"]))
-            seconds = [row["seconds_per_iteration"] for row in alike if finite(row["seconds_per_iteration"])]
-            shares = [share for row in alike if (share := _collection_share(row)) is not None]
-            rows.append(Speed(group, name, fps, _median(seconds), _median(shares)))
+            fps = tuple(_column(alike, "fps_steady"))
+            seconds = (_median(_column(alike, column)) for column in _TIMES)
+            rows.append(Speed(group, name, fps, *seconds))
     return rows
 
 
@@ -46,11 +54,8 @@ def hardware(row: Mapping[str, Any]) -> str:
     return f"{row['gpu_model']} + {cpu}" if row["gpu_model"] else cpu
 
 
-def _collection_share(row: Mapping[str, Any]) -> float | None:
-    collection, training = row["collection_seconds"], row["training_seconds"]
-    if not (finite(collection) and finite(training)) or collection + training <= 0:
-        return None
-    return float(collection / (collection + training))
+def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [row[name] for row in rows if finite(row[name])]
 
 
 def warnings(finals: Sequence[Final]) -> list[str]:

@@ -1,0 +1,228 @@
+"""The report as a file: whole without a network, true to the runs, safe against what people call things."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from benchmarks.synthetic import (
+    COLLECTION,
+    create_sweep,
+    end_attempt,
+    finish,
+    finished_sweep,
+    matrix_runs,
+    training_rows,
+    write_attempt,
+)
+from orchestrator.collect import collect
+from orchestrator.errors import StorageError
+from orchestrator.report import write_report
+from orchestrator.rundir import Row, SweepDir
+from orchestrator.types import RunState
+
+GENERATED = "2026-01-02 03:04 UTC"
+PNG = b"\x89PNG\r\n\x1a\n"
+VOID = {"meta", "img", "source", "br", "input"}
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "a'b\"c; rm -rf /",
+    "</script></style></pre><b onclick=alert(2)>",
+    "$\\frac{",
+    "_hidden",
+    "{{ 7*7 }}",
+    "line\nbreak",
+    "日本語 ü",
+    "x" * 300,
+)
+
+
+class Page(HTMLParser):
+    """What a browser would see: tags, attributes and text."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.text = ""
+        self.open: list[str] = []
+        self.source = path.read_text(encoding="utf-8")
+        self.feed(self.source)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text += f"{data} "
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.text.split())
+
+    def values(self, name: str) -> list[str]:
+        return [value for _, attribute, value in self.attributes if attribute == name]
+
+
+def report(sweep: SweepDir, **told: object) -> Page:
+    collected = collect([sweep], **told)  # type: ignore[arg-type]
+    return Page(write_report([sweep], collected, sweep.report, generated=GENERATED))
+
+
+def pictures(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.png"))
+
+
+def test_one_file_holds_everything_and_pictures_lie_beside_it(results: Path) -> None:
+    matrix = {"task": ["vmas/navigation", "vmas/balance"], "algorithm": ["mappo", "iql"], "seed": range(2)}
+    sweep = finished_sweep(results, "speed", matrix, iterations=3)
+    page = report(sweep)
+    assert pictures(sweep.report) == [
+        "final-1.png",
+        "final-2.png",
+        "learning-1.png",
+        "learning-2.png",
+        "speed-1.png",
+    ]
+    embedded = [base64.b64decode(value.partition(",")[2]) for value in page.values("src")]
+    assert sorted(embedded) == sorted(path.read_bytes() for path in sweep.report.glob("*.png"))
+    assert all(picture.startswith(PNG) for picture in embedded)
+    sources = page.values("src") + page.values("srcset")
+    assert len(sources) == 10
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert page.values("href") == []
+    assert not re.search(r"https?:|url\(|@import|fetch\(", page.source)
+    assert "default-src 'none'" in " ".join(page.values("content"))
+    assert all(alternative for _, name, alternative in page.attributes if name == "alt")
+
+
+def test_the_same_tree_gives_the_same_bytes(results: Path) -> None:
+    sweep = finished_sweep(results, "speed", {"algorithm": ["mappo"], "seed": range(2)}, iterations=3)
+    first = report(sweep).source
+    assert report(sweep).source == first
+    assert first.count(GENERATED) == 1
+
+
+def test_it_says_what_was_found(results: Path) -> None:
+    matrix = {"task": ["vmas/navigation"], "algorithm": ["mappo", "iql"], "seed": range(2)}
+    runs = matrix_runs(matrix)
+    sweep = create_sweep(results, "speed", runs, grid_text="name: speed  # as a person wrote it\n")
+    finish(sweep.run(runs[0].run_id), runs[0], training_rows(runs[0], 3), final_return=12.5, best_return=13.5)
+    failed = sweep.run(runs[1].run_id).attempt(1)
+    write_attempt(failed, training_rows(runs[1], 2))
+    end_attempt(failed, "failed", "out of memory", "needed 2 GiB more")
+    told = {"speed": {runs[2].run_id: RunState.SKIPPED}}
+    page = report(sweep, states=told, reasons={"speed": {runs[2].run_id: "needs a GPU"}})
+    for expected in (
+        "1 pending 1 done 1 failed 1 skipped",
+        "fewer than 5 seeds",
+        "mappo (n=1)",
+        "12.5",
+        "out of memory: needed 2 GiB more",
+        f"orchestrate logs speed {runs[1].run_id}",
+        f"orchestrate retry speed {runs[1].run_id}",
+        "needs a GPU",
+        "Example CPU 3000",
+        "torch 2.13.0",
+        "c0dec0dec0dec0de",
+        "# as a person wrote it",
+        f"generated {GENERATED}",
+    ):
+        assert expected in page.words
+    assert "NaN" not in page.text
+
+
+def test_hostile_names_stay_text(results: Path) -> None:
+    runs = matrix_runs({"task": ["<img src=x onerror=alert(3)>"], "algorithm": HOSTILE, "seed": [0]})
+    sweep = create_sweep(results, "hostile", runs, grid_text="</pre><script>alert(4)</script>")
+    for run in runs:
+        finish(sweep.run(run.run_id), run, training_rows(run, 2), host={"hostname": "<b>host</b>"})
+    write_attempt(sweep.run(runs[0].run_id).attempt(1), training_rows(runs[0], 1))
+    sweep.run(runs[0].run_id).result_path.unlink()
+    sweep.run(runs[0].run_id).attempt(1).end_path.write_text(
+        '{"outcome": "failed", "reason": "code error", "message": "<script>alert(5)</script>"}'
+    )
+    page = report(sweep)
+    assert page.tags.count("script") == 1
+    assert page.values("onclick") == page.values("onerror") == []
+    assert len(page.values("src")) == len(pictures(sweep.report))
+    for name in (*HOSTILE, "<b>host</b>", "<script>alert(5)</script>", "</pre><script>alert(4)</script>"):
+        assert " ".join(name.split()) in page.words
+    assert not re.search(r"\b49\b", page.words)
+    scripts = re.findall(r"<script>.*?</script>", page.source, flags=re.DOTALL)
+    assert len(scripts) == 1
+    assert "alert" not in scripts[0]
+
+
+@pytest.mark.parametrize("attempts", [0, 1])
+def test_a_sweep_without_a_finished_run_gives_an_honest_page(results: Path, attempts: int) -> None:
+    runs = matrix_runs({"algorithm": ["mappo"], "seed": range(2)})
+    sweep = create_sweep(results, "young", runs)
+    for run in runs[:attempts]:
+        write_attempt(sweep.run(run.run_id).attempt(1), training_rows(run, 3))
+    page = report(sweep)
+    assert "No finished run has a finite final return." in page.words
+    assert "No finished run has a measured speed." in page.words
+    assert "No run is finished." in page.words
+    assert ("No run has recorded a return yet." in page.words) == (attempts == 0)
+    assert pictures(sweep.report) == ["learning-1.png"] * attempts
+    assert "orchestrate sweep --grid GRID" in page.words
+
+
+def test_a_sweep_of_no_runs_gives_a_page(results: Path) -> None:
+    page = report(create_sweep(results, "empty", []))
+    assert "The sweep has no runs." in page.words
+
+
+def test_runs_without_evaluation_or_returns_break_nothing(results: Path) -> None:
+    runs = matrix_runs({"algorithm": ["mappo", "iql", "vdn"], "seed": [0]})
+    sweep = create_sweep(results, "odd", runs)
+    finish(sweep.run(runs[0].run_id), runs[0], training_rows(runs[0], 1, evaluation=False))
+    nothing = [Row(0, 100, 1.0, {COLLECTION: math.nan})]
+    finish(sweep.run(runs[1].run_id), runs[1], nothing, final_return=math.nan, best_return=None)
+    finish(sweep.run(runs[2].run_id), runs[2], [], speed={}, host={}, versions=None, started=None, ended=None)
+    page = report(sweep)
+    assert "iql: 1 of 1 without a finite return" in page.words
+    assert "3 done" in page.words
+    assert "nan" not in page.words.lower().split()
+
+
+def test_many_groups_are_split_over_pictures_and_pictures_have_an_end(results: Path) -> None:
+    matrix = {"algorithm": [f"algorithm{number}" for number in range(14)], "seed": [0]}
+    sweep = finished_sweep(results, "many", matrix, iterations=2)
+    page = report(sweep)
+    assert pictures(sweep.report) == ["final-1.png", "learning-1.png", "learning-2.png", "speed-1.png"]
+    assert page.source.count("(1 of 2)") == page.source.count("(2 of 2)") == 1
+
+
+def test_pictures_of_a_former_report_are_removed_and_other_files_stay(results: Path) -> None:
+    sweep = finished_sweep(results, "speed", {"algorithm": ["mappo"], "seed": [0]}, iterations=2)
+    sweep.report.mkdir()
+    (sweep.report / "learning-7.png").write_bytes(b"old")
+    (sweep.report / "notes.txt").write_text("mine")
+    report(sweep)
+    assert "learning-7.png" not in pictures(sweep.report)
+    assert (sweep.report / "notes.txt").read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_written_is_named(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = finished_sweep(results, "speed", {"algorithm": ["mappo"], "seed": [0]}, iterations=1)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(StorageError, match="report: the disk is full"):
+        report(sweep)
