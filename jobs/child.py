@@ -30,13 +30,14 @@ from jobs.context import (
 from jobs.failures import End, ProgramFailed, end_of
 from jobs.signals import STOP_SIGNALS, grace_seconds
 from jobs.slots import Slot
-from orchestrator.errors import OrchestrateError
+from orchestrator.errors import OrchestrateError, StorageError
 from orchestrator.rundir import (
     AttemptDir,
     Claim,
     Lease,
     SweepDir,
     attempts_behind,
+    check_writable,
     read_metrics,
     tidy_finished,
 )
@@ -144,12 +145,23 @@ def _train(launch: Launch, context: RunContext) -> End:
         raise
     except BaseException as error:
         _stop_listening()
-        end = end_of(error)
+        end = _unless_disk_full(end_of(error), context.attempt)
         if end.outcome is RunState.FAILED and not isinstance(error, OrchestrateError | ProgramFailed):
             traceback.print_exc()  # of use only where our code or a library raised it
         sys.stderr.write(f"{end.outcome.value}: {end.message}\n")
     frames = context.rows[-1].frames if context.rows else None
     return End(end.outcome, end.reason, end.message, frames, context.checkpointed_frames)
+
+
+def _unless_disk_full(end: End, attempt: AttemptDir) -> End:
+    """A full disk makes programs fail in ways of their own, and takes their last words."""
+    if end.outcome is not RunState.FAILED:
+        return end
+    try:
+        check_writable(attempt.path)
+    except StorageError as error:
+        return end_of(error)
+    return end
 
 
 def _publish(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Outcome) -> None:

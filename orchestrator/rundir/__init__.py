@@ -1,5 +1,6 @@
 """The results tree on disk: the only package that knows a file name in it."""
 
+from orchestrator.rundir.atomic import check_writable
 from orchestrator.rundir.claims import Claim, Lease, lease_seconds
 from orchestrator.rundir.finish import attempts_behind, tidy_finished
 from orchestrator.rundir.journal import Event, Journal, WorkerLog
@@ -33,6 +34,7 @@ __all__ = [
     "WorkerLog",
     "attempt_ended",
     "attempts_behind",
+    "check_writable",
     "depends_on_time",
     "lease_seconds",
     "merge_attempts",

@@ -70,6 +70,12 @@ def write_exclusive(path: Path, data: bytes) -> bool:
     return True
 
 
+def check_writable(folder: Path, size: int = 1 << 20) -> None:
+    """Raise :class:`StorageError` unless ``size`` bytes can be written in ``folder``."""
+    with storage_errors(folder):
+        _write_temporary(folder / "probe", bytes(size)).unlink()
+
+
 def temporary_name(path: Path) -> Path:
     """A name beside ``path`` that no reader takes for a finished file."""
     return path.parent / f".{path.name[:100]}.{secrets.token_hex(6)}.tmp"

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 from orchestrator.errors import DamagedFileError, NotFoundError, OrchestrateError
 from orchestrator.rundir.atomic import (
+    check_writable,
     dump_json,
     parse_json,
     read_json,
@@ -106,10 +107,9 @@ class SweepDir:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def check_writable(self, size: int = 1 << 20) -> None:
-        """Raise ``StorageError`` unless ``size`` bytes can be written here."""
-        write_atomic(probe := self._journals / ".probe", bytes(size))
-        probe.unlink(missing_ok=True)
+    def check_writable(self) -> None:
+        """Raise ``StorageError`` unless there is room for more than a few lines."""
+        check_writable(self._journals)
 
     # Grids and the index
 
