@@ -1,4 +1,4 @@
-"""Tries a configuration for real, but small: environments, networks and losses are built, nothing is trained."""
+"""Tries a configuration for real, but small: environments, networks and losses are built, nothing trained."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 
 from benchmarl.experiment import Experiment
 
-from jobs.trainers.benchmarl.config import Composed, first_line
+from jobs.trainers.benchmarl.config import Composed
+from jobs.trainers.benchmarl.hydra_search import first_line
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError
 
 # Of each environment family: the package that BenchMARL imports when an environment is made.
@@ -89,7 +90,7 @@ def _require_environment(task_name: str) -> None:
             f"task: {task_name} needs the Python package {package}, which is not installed here",
             hint=f"install {package} into the environment that runs the workers, or choose another task",
         )
-    if family == "smacv2" and not os.path.isdir(os.environ.get("SC2PATH", "")):  # noqa: PTH112
+    if family == "smacv2" and not os.path.isdir(os.environ.get("SC2PATH", "")):
         raise RefusedKeyError(
             "task",
             f"task: {task_name} needs StarCraft II, and SC2PATH names no folder",

@@ -6,17 +6,13 @@ What comes out is what ``python benchmarl/run.py key=value …`` would build fro
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
-import benchmarl
 from benchmarl.algorithms.common import AlgorithmConfig
 from benchmarl.environments import TaskClass
 from benchmarl.experiment import ExperimentConfig
@@ -28,20 +24,16 @@ from benchmarl.hydra_config import (
 )
 from benchmarl.models.common import ModelConfig
 from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-import jobs
 from jobs.context import BadConfigError
+from jobs.trainers.benchmarl.hydra_search import first_line, hydra_ready, search_path
 from jobs.trainers.benchmarl.hydra_text import bare_key, override_text
+from jobs.trainers.benchmarl.spelling import explain, require_choices
 from orchestrator.trainers import BENCHMARL
 from orchestrator.types import Run
-
-BENCHMARL_CONF = Path(benchmarl.__file__).parent / "conf"
-OUR_CONF = Path(jobs.__file__).parent / "conf"
 
 
 @dataclass(frozen=True)
@@ -137,8 +129,6 @@ def _refuse_additions(parts: dict[str, Any]) -> None:
 
 def compose_config(run: Run) -> DictConfig:
     """The composed Hydra config, its ``hydra`` node included."""
-    from jobs.trainers.benchmarl.spelling import explain, require_choices
-
     require_choices(run.overrides)
     lines = override_lines(run)
     try:
@@ -156,35 +146,10 @@ def override_lines(run: Run) -> list[str]:
     return [f"seed={run.seed}", *lines, search_path()]
 
 
-def search_path() -> str:
-    """The override that lets Hydra find our presets."""
-    return override_text("hydra.searchpath", [f"file://{OUR_CONF}"])
-
-
-@contextlib.contextmanager
-def hydra_ready() -> Iterator[None]:
-    """Hydra looking at BenchMARL's configs. Any state that a caller had in Hydra is put back."""
-    before = GlobalHydra.instance().hydra
-    GlobalHydra.instance().clear()
-    try:
-        with initialize_config_dir(config_dir=str(BENCHMARL_CONF), version_base=None):
-            yield
-    finally:
-        GlobalHydra.instance().hydra = before
-
-
 def chosen(cfg: DictConfig) -> dict[str, str]:
     """Config group → chosen option, of BenchMARL's groups only."""
     choices = cfg.hydra.runtime.choices
     return {str(key): str(choices[key]) for key in sorted(choices) if not str(key).startswith("hydra/")}
-
-
-def first_line(error: BaseException) -> str:
-    """What the innermost cause says, in one line."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 def _hash(plain: dict[str, Any]) -> str:

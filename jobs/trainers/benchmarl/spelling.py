@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from jobs.context import BadConfigError
-from jobs.trainers.benchmarl.config import OUR_CONF, first_line, hydra_ready, search_path
+from jobs.trainers.benchmarl.hydra_search import OUR_CONF, first_line, hydra_ready, search_path
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
 from orchestrator.types import Value
 

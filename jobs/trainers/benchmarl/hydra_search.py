@@ -1,0 +1,42 @@
+"""Where Hydra finds BenchMARL's configs and ours, and what it says when it does not."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import benchmarl
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+
+import jobs
+from jobs.trainers.benchmarl.hydra_text import override_text
+
+BENCHMARL_CONF = Path(benchmarl.__file__).parent / "conf"
+OUR_CONF = Path(jobs.__file__).parent / "conf"
+
+
+def search_path() -> str:
+    """The override that lets Hydra find our presets."""
+    return override_text("hydra.searchpath", [f"file://{OUR_CONF}"])
+
+
+@contextlib.contextmanager
+def hydra_ready() -> Iterator[None]:
+    """Hydra looking at BenchMARL's configs. Any state that a caller had in Hydra is put back."""
+    before = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(config_dir=str(BENCHMARL_CONF), version_base=None):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = before
+
+
+def first_line(error: BaseException) -> str:
+    """What the innermost cause says, in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
