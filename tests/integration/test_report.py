@@ -33,7 +33,7 @@ HOSTILE = (
     "<script>alert(1)</script>",
     "a'b\"c; rm -rf /",
     "</script></style></pre><b onclick=alert(2)>",
-    "$\\frac{",
+    "$\\frac{$",
     "_hidden",
     "{{ 7*7 }}",
     "line\nbreak",
