@@ -1,8 +1,8 @@
 """Checkpoints of a run: written whole or not at all, checked before use, pruned to the last two.
 
-A checkpoint is one file named after its frames and its content's checksum. Replay buffers grow without changing
-what they hold, so their frames go into segments, files of their own that later checkpoints, also of later attempts,
-refer to again. Everything loads with ``weights_only=True``.
+A checkpoint is one file named after its frames and its content's checksum. Replay buffers grow without
+changing what they hold, so their frames go into segments, files of their own that later checkpoints, also
+of later attempts, refer to again. Everything loads with ``weights_only=True``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from orchestrator.errors import DamagedFileError
 from orchestrator.rundir import AttemptDir, CheckpointFile, RunDir, sha256
 from orchestrator.rundir.atomic import fsync_folder, storage_errors, temporary_name
 
+# What reading a file of unknown content can raise.
 _UNREADABLE = (OSError, RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Items ``start`` to ``start + count`` of all that agent group number ``group`` ever added to its buffer."""
+    """Items ``start`` to ``start + count`` of all that agent group ``group`` ever added to its buffer."""
 
     attempt: int
     group: int
@@ -82,9 +83,7 @@ class CheckpointStore:
 
     def add_segment(self, group: int, start: int, count: int, items: Any) -> Segment:
         """Write a piece of a buffer. It is kept once a checkpoint refers to it."""
-        _, digest = self._write(
-            items, lambda digest: self._attempt.segment_name(group, start, count, digest)
-        )
+        _, digest = self._write(items, lambda digest: self._attempt.segment_name(group, start, count, digest))
         return Segment(self._attempt.number, group, start, count, digest)
 
     def read_segment(self, segment: Segment) -> Any:
@@ -155,4 +154,6 @@ def _require_digest(path: Path, digest: str) -> None:
     if not path.is_file():
         raise DamagedFileError(path, "is missing")
     if sha256(path)[:16] != digest:
-        raise DamagedFileError(path, "is truncated or damaged: its content does not match the checksum in its name")
+        raise DamagedFileError(
+            path, "is truncated or damaged: its content has another checksum than its name"
+        )

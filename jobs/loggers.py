@@ -1,12 +1,13 @@
 """Where a run's metrics go besides its own metrics file: Weights & Biases and TensorBoard.
 
-Every attempt's files are complete in themselves: a resumed attempt first logs the history again that it builds on,
-so each step stands exactly once in the files of the last attempt. Nothing here needs a network.
+Every attempt's files are complete in themselves: a resumed attempt first logs the history again that it
+builds on, so each step stands exactly once in the files of the last attempt. Nothing here needs a network.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -33,7 +34,11 @@ class Sink(Protocol):
 
 
 def open_sinks(
-    names: Iterable[str], context: RunContext, project: str, config: Mapping[str, Any], extra: Mapping[str, Any]
+    names: Iterable[str],
+    context: RunContext,
+    project: str,
+    config: Mapping[str, Any],
+    extra: Mapping[str, Any],
 ) -> list[Sink]:
     """The sinks a run asks for, the history so far already in them. ``csv`` is the run's own metrics file.
 
@@ -107,7 +112,7 @@ class TensorboardSink:
     def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
         self._writer.add_video(name, video, global_step=step, fps=20)
 
-    def close(self, *, finished: bool) -> None:
+    def close(self, *, finished: bool) -> None:  # noqa: ARG002
         self._writer.close()
 
 
@@ -117,7 +122,7 @@ def _wandb_mode() -> str:
         return "offline"
     if os.environ.get("WANDB_API_KEY"):
         return "online"
-    print("W&B: WANDB_MODE=online but there is no WANDB_API_KEY; logging offline", flush=True)
+    sys.stderr.write("W&B: WANDB_MODE is online, but there is no WANDB_API_KEY: logging offline\n")
     return "offline"
 
 

@@ -1,8 +1,8 @@
 """Training in real processes that end by SIGKILL where a test says, and plain BenchMARL beside it.
 
 ``python -m tests.resuming nursery`` imports BenchMARL once, single-threaded, and forks one process for each
-attempt it is asked for, as a worker does. ``python -m tests.resuming plain`` is BenchMARL by itself: it imports
-nothing of this project.
+attempt it is asked for, as a worker does. ``python -m tests.resuming plain`` is BenchMARL by itself: it
+imports nothing of this project.
 """
 
 from __future__ import annotations
@@ -70,25 +70,23 @@ class Nursery:
         return int(self._process.stdout.readline())
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(20)
+        self._process.communicate(timeout=20)
 
 
 def train_plainly(overrides: Overrides, seed: int, folder: Path) -> list[dict[str, float]]:
     """BenchMARL's own run of the same overrides: what it logged, one dict an iteration."""
     request = json.dumps({"overrides": dict(overrides), "seed": seed})
     output = folder / "plain.json"
-    subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "tests.resuming", PLAIN, str(output)],
         cwd=ROOT,
         env={**os.environ, **ONE_THREAD},
         input=request,
         text=True,
-        check=True,
         timeout=300,
         capture_output=True,
     )
+    assert done.returncode == 0, done.stderr
     return json.loads(output.read_text())
 
 
@@ -138,7 +136,8 @@ def _nursery() -> None:
         if pid == 0:
             _live(Attempt(**request))
         _, status = os.waitpid(pid, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
 
 
 def _live(attempt: Attempt) -> None:
@@ -187,24 +186,24 @@ def _watch(attempt: Attempt, context: Any) -> None:
     """Write the whole state down when training ends; kill, stop or forget where the test says."""
     import random
 
+    import numpy
     import torch
 
-    from jobs.trainers.benchmarl import experiment, state
+    from jobs.trainers.benchmarl import experiment, state, tensors
 
     complete = state.save_state
 
     def end_iteration(self: Any, row: Any) -> None:
-        if attempt.leave_out == "python_random" or "draws" in attempt.sweep:
-            self._drawn = random.random()  # nothing else in these runs asks Python's generator
+        if attempt.sweep == "draws":  # nothing else in these runs asks these generators
+            random.random()
+            numpy.random.random()
         if self.finished:
             held = [buffer.storage.get(slice(None)) for buffer in self.replay_buffers.values()]
-            content = [experiment_tensors.from_tensordict(items) for items in held]
+            content = [tensors.from_tensordict(items) for items in held]
             torch.save({**complete(self), "held": content}, context.run_dir.path / "state.pt")
         if attempt.stop_after == self.n_iters_performed:
             context._stop_deadline = math.inf
         original(self, row)
-
-    from jobs.trainers.benchmarl import tensors as experiment_tensors
 
     original = experiment.ResumableExperiment.end_iteration
     experiment.ResumableExperiment.end_iteration = end_iteration

@@ -1,9 +1,10 @@
 """Replay buffers on disk: what they hold, where they write next, and how they sample.
 
-An off-policy buffer is a ring. Item n of all that were ever added lies in slot ``n % capacity`` and never changes, so
-a checkpoint only writes the items that came since the last one, as segments. A segment holds at most a tenth of
-the ring: when the ring wraps, the oldest segment is at most partly dead, and the disk holds little more than what
-is alive. An on-policy buffer is overwritten whole by the next batch, so its content is not saved.
+An off-policy buffer is a ring. Item n of all that were ever added lies in slot ``n % capacity`` and never
+changes, so a checkpoint only writes the items that came since the last one, as segments. A segment holds at
+most a tenth of the ring: when the ring wraps, the oldest segment is at most partly dead, and the disk holds
+little more than what is alive. An on-policy buffer is overwritten whole by the next batch, so its content
+is not saved.
 """
 
 from __future__ import annotations

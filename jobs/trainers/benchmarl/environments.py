@@ -1,7 +1,7 @@
 """The environments of an experiment, and how each continues after a resume.
 
-VMAS environments are saved as they stand; PettingZoo's replay their current episode. Any other, and any that lives
-in another process, restarts at declared boundaries instead: see docs/resume.md.
+VMAS environments are saved as they stand; PettingZoo's replay their current episode. Any other, and any
+that lives in another process, restarts at declared boundaries instead: see docs/resume.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """BenchMARL's experiment, made to survive being killed.
 
 Training is BenchMARL's own loop, untouched. Three of its seams are used: the logger (its ``commit`` ends an
-iteration), the construction of environments (to follow their episodes), and the moment between seeding and the
-first iteration (to put a saved state back).
+iteration), the construction of environments (to follow their episodes), and the moment between seeding and
+the first iteration (to put a saved state back).
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from benchmarl.experiment import Experiment
 from benchmarl.experiment import experiment as benchmarl_experiment
 from benchmarl.experiment.logger import Logger
 from benchmarl.utils import local_seed
-from tqdm import tqdm
 
 from jobs.checkpoint import CheckpointStore, Loaded, Segment
 from jobs.context import FencedRun, Outcome, RunContext
@@ -42,12 +41,15 @@ EXACT, RESET = "exact", "reset"
 
 
 def train(context: RunContext) -> Outcome:
-    """Train the run to its end. Raises :class:`BadConfigError` and, asked to stop, :class:`InterruptedRun`."""
+    """Train the run to its end.
+
+    Raises :class:`BadConfigError`, and :class:`InterruptedRun` if asked to stop.
+    """
     torch.set_num_threads(context.run.threads)
     composed = compose(context.run)
     store = CheckpointStore(context.run_dir, context.attempt)
     loaded = store.newest(context.candidates())
-    context.begin(loaded and ResumePoint(loaded.file.attempt, loaded.file.frames))
+    context.begin(ResumePoint(loaded.file.attempt, loaded.file.frames) if loaded else None)
     try:
         with _silent_progress():
             experiment = ResumableExperiment(context, composed, store, loaded)
@@ -244,7 +246,6 @@ class IterationLogger(Logger):
         self._experiment = experiment
         self._metrics: dict[str, float] = {}
         self._sinks: list[Sink] = []
-        self._closed = False
         self._wall_time = 0.0
         self._iteration_began = time.monotonic()
         self.loggers = [self]  # BenchMARL logs training and evaluation only if this list is not empty
@@ -263,7 +264,7 @@ class IterationLogger(Logger):
         self._wall_time = context.rows[-1].wall_time if context.rows else 0.0
         self._iteration_began = time.monotonic()
 
-    def log(self, dict_to_log: dict[str, Any], step: int | None = None) -> None:
+    def log(self, dict_to_log: dict[str, Any], step: int | None = None) -> None:  # noqa: ARG002
         self._metrics.update({name: float(value) for name, value in dict_to_log.items()})
 
     def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
@@ -350,8 +351,9 @@ def _without_loggers(config: Any) -> Any:
 @contextmanager
 def _silent_progress() -> Iterator[None]:
     """BenchMARL draws a progress bar; the worker shows progress in its own way."""
-    benchmarl_experiment.tqdm = functools.partial(tqdm, disable=True)
+    bar = benchmarl_experiment.tqdm
+    benchmarl_experiment.tqdm = functools.partial(bar, disable=True)
     try:
         yield
     finally:
-        benchmarl_experiment.tqdm = tqdm
+        benchmarl_experiment.tqdm = bar

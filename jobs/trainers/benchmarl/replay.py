@@ -1,13 +1,14 @@
 """PettingZoo environments: their current episode, replayed from its reset.
 
-Their state may live in a physics engine that nothing can save. So every environment logs the random states before
-its last reset and the actions since; a resumed run repeats them and checks that it sees what the saved run saw.
+Their state may live in a physics engine that nothing can save. So every environment logs the random states
+before its last reset and the actions since; a resumed run repeats them and checks that it sees what the
+saved run saw.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,9 +49,7 @@ class EpisodeLog:
         """The episode so far, and where the generators stand."""
         actions = {}
         if self._actions:
-            actions = {
-                group: torch.stack([step[group] for step in self._actions]) for group in self._groups
-            }
+            actions = {group: torch.stack([step[group] for step in self._actions]) for group in self._groups}
         return {
             "begin": self._begin,
             "actions": actions,
@@ -80,8 +79,8 @@ class EpisodeLog:
         for group, observation in self._observations(seen).items():
             if not torch.equal(observation, saved["seen"][group].to(observation.device)):
                 raise ReplayError(
-                    f"the replayed episode of {type(self._env._env).__name__} differs from the saved one after "
-                    f"{count} steps: its state depends on more than its generators and actions"
+                    f"the episode of {type(self._env._env).__name__} replayed for {count} steps is not the one "
+                    "that was saved: it depends on more than its generators and actions"
                 )
 
     def _logged_reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDictBase:
@@ -96,10 +95,10 @@ class EpisodeLog:
         return result
 
     def _logged_step(self, tensordict: TensorDictBase) -> TensorDictBase:
-        before = np.random.get_state()
+        before: Any = np.random.get_state()
         actions = {group: tensordict.get((group, "action")).detach().clone() for group in self._groups}
         result = self._step(tensordict)
-        after = np.random.get_state()
+        after: Any = np.random.get_state()
         if before[2] != after[2] or not np.array_equal(before[1], after[1]):
             # This environment draws from NumPy's global generator; most have their own.
             self._draws[len(self._actions)] = {"numpy": save_numpy_random(before), "python": None}
@@ -111,9 +110,9 @@ class EpisodeLog:
         return {group: result.get((group, "observation")).detach().clone() for group in self._groups}
 
 
-def _steps(actions: dict[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
+def _steps(actions: Mapping[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
     """Stacked actions, step by step."""
-    count = len(next(iter(actions.values()), ()))
+    count = max((len(stacked) for stacked in actions.values()), default=0)
     for number in range(count):
         yield {group: stacked[number] for group, stacked in actions.items()}
 

@@ -1,10 +1,11 @@
 """The state of a VMAS environment, saved without resetting it.
 
-A VMAS environment keeps its state in plain attributes all over its world, agents and scenario. Built twice from the
-same configuration it is the same graph of objects, so the objects are numbered in the order in which a walk meets
-them right after the environment was built, in the run that saves as in the run that loads. A snapshot says, for
-every number, what the object holds: numbers and text as they are, tensors (which a checkpoint stores with their
-aliasing), further objects by number. Lists and dicts that came later get numbers of their own.
+A VMAS environment keeps its state in plain attributes all over its world, agents and scenario. Built twice
+from the same configuration it is the same graph of objects, so the objects are numbered in the order in
+which a walk meets them right after the environment was built, in the run that saves as in the run that
+loads. A snapshot says, for every number, what the object holds: numbers and text as they are, tensors
+(which a checkpoint stores with their aliasing), further objects by number. Lists and dicts that came later
+get numbers of their own.
 """
 
 from __future__ import annotations
@@ -66,7 +67,11 @@ class ObjectGraph:
         module = type(value).__module__
         if not hasattr(value, "__dict__") or isinstance(value, type) or module.startswith(_DRAWING):
             return False
-        return module.split(".")[0] in self._packages
+        return self.owns(module)
+
+    def owns(self, module: str) -> bool:
+        """Whether objects of classes from this module belong to the graph."""
+        return module.split(".")[0] in self._packages or module.startswith("torch.distributions.")
 
     def number(self, value: Any) -> int | None:
         return self._numbers.get(id(value))
@@ -149,6 +154,8 @@ class _Writer:
             return {"array": torch.from_numpy(value.copy()), "dtype": str(value.dtype)}
         if isinstance(value, np.generic):
             return {"scalar": torch.from_numpy(np.array([value])), "dtype": str(value.dtype)}
+        if isinstance(value, torch.Size):
+            return {"size": list(value)}
         if type(value) is tuple:
             return {"tuple": [self._encode(item) for item in value]}
         if self._graph.tracks(value):
@@ -215,6 +222,8 @@ class _Reader:
             return self._objects[saved["object"]]
         if "tuple" in saved:
             return tuple(self._decode_all(saved["tuple"], existing if isinstance(existing, tuple) else ()))
+        if "size" in saved:
+            return torch.Size(saved["size"])
         if "array" in saved:
             return saved["array"].cpu().numpy().astype(saved["dtype"])
         if "scalar" in saved:
@@ -234,7 +243,7 @@ class _Reader:
         if kind != "object":
             raise SnapshotError(f"a {kind} was made during training")
         module, _, name = content[2].partition(":")
-        if module.split(".")[0] not in self._graph._packages or not name.isidentifier():
+        if not self._graph.owns(module) or not name.isidentifier():
             raise SnapshotError(f"an object of {content[2]} was made during training")
         cls = getattr(importlib.import_module(module), name)
         return cls.__new__(cls)
@@ -297,7 +306,7 @@ def vmas_graph(environment: Any) -> ObjectGraph:
 
 
 def save_vmas_random() -> Plain:
-    """VMAS's own random state: one list, which all its environments share. ``None`` where VMAS is not in use."""
+    """VMAS's own random state, one list for all its environments; ``None`` where VMAS is not in use."""
     vmas = sys.modules.get(_VMAS_ENVIRONMENT)
     if vmas is None:
         return None

@@ -1,7 +1,7 @@
 """Everything that decides how a BenchMARL training goes on, item by item.
 
-Each item is needed: a test leaves every one out in turn and finds a difference. They are loaded in this order; the
-random states come last because building and replaying environments draws numbers.
+Each item is needed: a test leaves every one out in turn and finds a difference. They are loaded in this
+order; the random states come last because building and replaying environments draws numbers.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def load_state(experiment: Experiment, saved: dict[str, Plain]) -> None:
 
 
 def save_result(experiment: Experiment) -> dict[str, Plain]:
-    """What a finished training leaves behind: trained parameters, and the counters that say it is finished."""
+    """What a finished training leaves behind: what it learned, and counters that say it is finished."""
     return {"format": FORMAT, **{item.name: item.save(experiment) for item in RESULT}}
 
 
@@ -119,14 +119,6 @@ def _save_target_counters(experiment: Experiment) -> Plain:
 def _load_target_counters(experiment: Experiment, saved: Plain) -> None:
     for group, counter in saved.items():
         experiment.target_updaters[group].counter = counter
-
-
-def _save_buffer_contents(experiment: Experiment) -> Plain:
-    return {}  # the segments, which the checkpoint names
-
-
-def _load_buffer_contents(experiment: Experiment, saved: Plain) -> None:
-    experiment.load_rings()
 
 
 def _save_cursors(experiment: Experiment) -> Plain:
@@ -205,7 +197,11 @@ ITEMS = (
     Item("policy", lambda experiment: experiment.policy.state_dict(), _load_policy),
     Item("optimizers", _save_optimizers, _load_optimizers),
     Item("target_counters", _save_target_counters, _load_target_counters),
-    Item("buffer_contents", _save_buffer_contents, _load_buffer_contents),
+    Item(
+        "buffer_contents",
+        lambda _: None,  # in the segments, which the checkpoint names
+        lambda experiment, _: experiment.load_rings(),
+    ),
     Item("buffer_cursors", _save_cursors, _load_cursors),
     Item("samplers", _save_samplers, _load_samplers),
     Item("collector", _save_collector, _load_collector),
