@@ -189,9 +189,14 @@ class SweepDir:
         """Begin a worker's journal; ``None`` if the token is used up."""
         if not _TOKEN.fullmatch(token):
             raise OrchestrateError(f"{token!r} cannot name a worker")
-        if any(log.token == token for log in self._read_compacted()):
+        path = self._journals / f"{token}.jsonl"
+        if self._compacted_token(token):
             return None
-        return Journal.create(self._journals / f"{token}.jsonl", started)
+        journal = Journal.create(path, started)
+        if journal is not None and self._compacted_token(token):  # compacted between the two lines above
+            path.unlink()
+            return None
+        return journal
 
     def read_journals(self) -> list[WorkerLog]:
         """Every worker there ever was, by token."""
@@ -220,6 +225,9 @@ class SweepDir:
     def worker_output(self, token: str) -> Path:
         """Where a worker's own output goes; a file of the job, removed when it stayed empty."""
         return self._journals / f"{token}.log"
+
+    def _compacted_token(self, token: str) -> bool:
+        return any(log.token == token for log in self._read_compacted())
 
     def _read_compacted(self) -> list[WorkerLog]:
         try:

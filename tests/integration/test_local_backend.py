@@ -1,0 +1,89 @@
+"""The local backend: detached workers, ids that name one process only."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.backends.base import Backend, JobState
+from orchestrator.backends.local import LocalBackend
+from orchestrator.errors import BackendUnavailableError, StorageError
+from orchestrator.render import worker_argv
+from orchestrator.types import Job, Resources
+from tests import helpers
+from tests.helpers import wait_for
+
+JOB = Job("0001-0001", "one", "local", (), 1, Resources())
+
+
+@pytest.fixture
+def backend() -> Backend:
+    return LocalBackend()
+
+
+def test_a_job_runs_detached_and_ends(backend: Backend, results: Path, tmp_path: Path) -> None:
+    sweep = helpers.make_sweep(results, helpers.count_runs(tmp_path / "audit", 1))
+    job = helpers.submit(sweep)
+    job_id = backend.submit(job, worker_argv(results, job), sweep.worker_output(job.token))
+    assert backend.poll([job_id])[job_id].state is JobState.RUNNING
+    pid = int(job_id.split(":")[3])
+    assert os.getsid(pid) == pid
+    wait_for(lambda: backend.poll([job_id])[job_id].state is JobState.ENDED)
+    assert sweep.run(sweep.run_ids()[0]).result_path.exists()
+    backend.cancel([job_id])
+
+
+def test_a_job_outlives_the_command_line(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from orchestrator.backends.local import LocalBackend\n"
+        "from orchestrator.types import Job, Resources\n"
+        "job = Job('0001-0001', 'one', 'local', (), 1, Resources())\n"
+        f"print(LocalBackend().submit(job, ['sleep', '100'], Path({str(tmp_path / 'out')!r})), flush=True)\n"
+        "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    answer = subprocess.run([sys.executable, "-c", script], cwd=helpers.ROOT, capture_output=True, text=True)
+    job_id = answer.stdout.strip()
+    backend = LocalBackend()
+    assert backend.poll([job_id])[job_id].state is JobState.RUNNING
+    backend.cancel([job_id])
+    wait_for(lambda: backend.poll([job_id])[job_id].state is JobState.ENDED)
+
+
+def test_an_id_never_means_another_process(backend: Backend, tmp_path: Path) -> None:
+    bystander = subprocess.Popen(["sleep", "100"])
+    job_id = backend.submit(JOB, ["true"], tmp_path / "out")
+    wait_for(lambda: backend.poll([job_id])[job_id].state is JobState.ENDED)
+    kind, boot, namespace, _, started = job_id.split(":")
+    reused = f"{kind}:{boot}:{namespace}:{bystander.pid}:{started}"
+    assert backend.poll([reused])[reused].state is JobState.ENDED
+    backend.cancel([reused])
+    assert bystander.poll() is None
+    bystander.send_signal(signal.SIGKILL)
+    assert bystander.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("job_id", ["", "slurm:7", "local:00000000:1:1:1", "local:x:1:1:1"])
+def test_of_ids_from_elsewhere_nothing_is_known(backend: Backend, job_id: str) -> None:
+    assert backend.poll([job_id])[job_id].state is JobState.UNKNOWN
+    backend.cancel([job_id])
+
+
+def test_what_cannot_start_is_an_error(backend: Backend, tmp_path: Path) -> None:
+    with pytest.raises(BackendUnavailableError, match="no-such-program"):
+        backend.submit(JOB, ["no-such-program"], tmp_path / "out")
+
+
+def test_where_no_output_can_be_written_nothing_starts(backend: Backend) -> None:
+    with pytest.raises((StorageError, FileNotFoundError)):
+        backend.submit(JOB, ["true"], Path("/proc/none/out"))
+
+
+def test_capacity_is_what_this_process_may_use(backend: Backend) -> None:
+    capacity = backend.capacity()
+    assert capacity.target == "local"
+    assert capacity.cores == len(os.sched_getaffinity(0))
