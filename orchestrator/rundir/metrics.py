@@ -136,10 +136,9 @@ def _encode(value: float) -> float | str:
 
 
 def _row(data: Mapping[str, Any]) -> Row:
-    metrics = {
-        name: float(value) if isinstance(value, str) else value
-        for name, value in data.get("metrics", {}).items()
-    }
+    metrics = data.get("metrics", {})
+    if str in map(type, metrics.values()):
+        metrics = {name: float(value) if isinstance(value, str) else value for name, value in metrics.items()}
     return Row(
         iteration=int(data["iteration"]),
         frames=int(data["frames"]),
