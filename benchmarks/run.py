@@ -16,6 +16,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orchestrator.rundir import RunDir
 
 ORCHESTRATE = str(Path(sys.executable).with_name("orchestrate"))
 MATRIX = {
@@ -96,23 +100,23 @@ def start_time(folder: Path) -> Iterator[Measured]:
         "name: starts\ntrainer: benchmarl\n"
         "base: {task: vmas/navigation, algorithm: mappo, experiment.max_n_frames: 120,\n"
         "       experiment.on_policy_collected_frames_per_batch: 120,\n"
-        "       experiment.on_policy_n_envs_per_worker: 1,\n"
+        "       experiment.on_policy_n_envs_per_worker: 60,\n"
         "       experiment.on_policy_n_minibatch_iters: 1, experiment.on_policy_minibatch_size: 120,\n"
         "       experiment.evaluation: false, experiment.loggers: []}\n"
         "matrix: {seed: range(8)}\n"
     )
     call(["sweep", "--grid", str(grid), "--slots", "1"], folder)
     sweep = SweepDir(folder / "results", "starts")
-    attempts = [sweep.run(run_id).attempt(1) for run_id in sweep.run_ids()]
-    begun = sorted((birth(attempt.metrics), attempt.end_path.stat().st_mtime) for attempt in attempts)
-    gaps = [start - end for (_, end), (start, _) in pairwise(begun)]
+    times = sorted(start_and_end(sweep.run(run_id)) for run_id in sweep.run_ids())
+    gaps = [start - end for (_, end), (start, _) in pairwise(times)]
     yield Measured("start of a run in a warm worker (median of 7)", median(gaps), 0.5, "s")
 
 
-def birth(path: Path) -> float:
-    """When a file was created, in seconds since the epoch; Python tells it only from 3.12 on."""
-    told = subprocess.run(["stat", "--format=%.3W", path], capture_output=True, text=True, check=True)
-    return float(told.stdout)
+def start_and_end(run: RunDir) -> tuple[float, float]:
+    """When a run of one iteration began to train, and when it was over, in seconds since the epoch."""
+    attempt = run.attempt(1)
+    (row,) = run.history()
+    return attempt.metrics.stat().st_mtime - row.wall_time, attempt.end_path.stat().st_mtime
 
 
 def against_benchmarl(folder: Path) -> Iterator[Measured]:
