@@ -11,6 +11,7 @@ from orchestrator.collect import Collected
 from orchestrator.stats import FEW_SEEDS, Final, Group, final_returns, finite, groups
 
 _TIMES = ("seconds_per_iteration", "collection_seconds", "training_seconds")
+_MOST_NAMED = 8
 SUMMARY_COLUMNS = ("group", "n", "states", "final return (IQM)", "frames/s", "s/iteration")
 
 
@@ -59,18 +60,21 @@ def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 
 
 def warnings(finals: Sequence[Final]) -> list[str]:
-    """What a reader must know before believing an interval."""
-    few = [
-        f"{final.group.label} (n={len(final.values)})"
-        for final in finals
-        if 0 < len(final.values) < FEW_SEEDS
-    ]
-    lines = []
-    if few:
-        shown = ", ".join(few[:8]) + (f" and {len(few) - 8} more" if len(few) > 8 else "")
-        lines.append(f"fewer than {FEW_SEEDS} seeds, so intervals are rough and one seed has none: {shown}")
-    lines += [f"{final.group.label}: {final.note}" for final in finals if final.note]
-    return lines
+    """What a reader must know before believing an interval: a line per kind, with its groups."""
+    few = f"fewer than {FEW_SEEDS} seeds, so intervals are rough and one seed has none"
+    about: dict[str, list[str]] = {}
+    for final in finals:
+        if 0 < len(final.values) < FEW_SEEDS:
+            about.setdefault(few, []).append(f"{final.group.label} (n={len(final.values)})")
+    for final in finals:
+        if final.note:
+            about.setdefault(final.note, []).append(final.group.label)
+    return [f"{what}: {_some(labels)}" for what, labels in about.items()]
+
+
+def _some(labels: Sequence[str]) -> str:
+    shown = ", ".join(labels[:_MOST_NAMED])
+    return shown if len(labels) <= _MOST_NAMED else f"{shown} and {len(labels) - _MOST_NAMED} more"
 
 
 def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:

@@ -230,11 +230,11 @@ def _runs_table(
 _RUN_NUMBERS = (
     ("attempts", "attempts"),
     ("frames", "frames"),
-    ("wall time (s)", "wall_time"),
-    ("frames/s", "fps_steady"),
-    ("s/iteration", "seconds_per_iteration"),
     ("final return", "final_return"),
     ("best return", "best_return"),
+    ("frames/s", "fps_steady"),
+    ("s/iteration", "seconds_per_iteration"),
+    ("wall time (s)", "wall_time"),
     ("peak memory (MiB)", "peak_memory_mb"),
 )
 

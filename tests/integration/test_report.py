@@ -194,7 +194,7 @@ def test_runs_without_evaluation_or_returns_break_nothing(results: Path) -> None
     finish(sweep.run(runs[1].run_id), runs[1], nothing, final_return=math.nan, best_return=None)
     finish(sweep.run(runs[2].run_id), runs[2], [], speed={}, host={}, versions=None, started=None, ended=None)
     page = report(sweep)
-    assert "iql: 1 of 1 without a finite return" in page.words
+    assert "1 of 1 without a finite return: iql, vdn" in page.words
     assert "3 done" in page.words
     assert "nan" not in page.words.lower().split()
 
