@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 Sweeps = Annotated[list[str] | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")]
 
+# So many of the runs that miss for one reason are named.
+_NAMED = 6
+
 
 def collect(
     sweeps: Sweeps = None,
@@ -86,7 +89,6 @@ def _print(sweep_dir: SweepDir, collected: Collected, columns: list[str], rows: 
     from rich.table import Table
 
     from orchestrator.cli import view
-    from orchestrator.labels import run_labels
 
     console = view.console()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -95,11 +97,24 @@ def _print(sweep_dir: SweepDir, collected: Collected, columns: list[str], rows: 
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
     console.print(table)
-    labels = run_labels([item.point for item in collected.missing])
-    for item, label in zip(collected.missing, labels, strict=True):
-        console.print(f"[yellow]missing[/yellow] {item.run_id[:8]} {escape(label)}: {escape(item.why)}")
+    for why, who in _by_reason(sweep_dir, collected).items():
+        console.print(f"[yellow]missing[/yellow] {len(who)} runs, {escape(why)}", soft_wrap=True)
+        more = f" and {len(who) - _NAMED} more" if len(who) > _NAMED else ""
+        console.print("  " + escape(", ".join(who[:_NAMED])) + more, style="dim", soft_wrap=True)
+    for warning in collected.warnings:
+        console.print(f"[yellow]note[/yellow] {escape(warning)}", soft_wrap=True)
     for problem in collected.problems:
-        console.print(f"[red]problem[/red] {escape(problem)}")
-    console.print(
-        f"wrote {sweep_dir.table_parquet}, {sweep_dir.table_csv.name}, {sweep_dir.metrics_parquet.name}"
-    )
+        console.print(f"[red]problem[/red] {escape(problem)}", soft_wrap=True)
+    written = f"{sweep_dir.table_parquet}, {sweep_dir.table_csv.name}, {sweep_dir.metrics_parquet.name}"
+    console.print(f"wrote {written}", soft_wrap=True)
+
+
+def _by_reason(sweep_dir: SweepDir, collected: Collected) -> dict[str, list[str]]:
+    """Why runs are missing, and which, by the keys that tell the grid's runs apart."""
+    from orchestrator.labels import labeller
+
+    label = labeller([row.point for row in sweep_dir.read_index() if row.in_grid])
+    reasons: dict[str, list[str]] = {}
+    for item in collected.missing:
+        reasons.setdefault(item.why, []).append(f"{item.run_id[:8]} {label(item.point)}")
+    return reasons
