@@ -72,7 +72,7 @@ def end_of(error: BaseException) -> End:
     if isinstance(error, InterruptedRun):
         return End(RunState.INTERRUPTED, Reason.STOPPED, f"asked to leave by {error}")
     if isinstance(error, DamagedFileError):
-        return End(RunState.FAILED, None, one_line(f"{error}{_hint(error)}"))
+        return End(RunState.FAILED, None, one_line(f"{error}; {_hint(error)}"))
     reason = _reason(error)
     # A full disk is nothing wrong with the run: the same command goes on once there is room.
     outcome = RunState.INTERRUPTED if reason is Reason.DISK_FULL else RunState.FAILED
@@ -145,4 +145,4 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _hint(error: DamagedFileError) -> str:
-    return f"; {error.hint}" if error.hint else ""
+    return error.hint or "repair the file, or delete it if nobody works on the run, then `orchestrate retry`"

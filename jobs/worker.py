@@ -6,8 +6,6 @@ signals, reads what the runs tell, writes the journal, and never trains itself.
 
 from __future__ import annotations
 
-import gc
-import importlib
 import os
 import select
 import signal
@@ -21,25 +19,16 @@ from jobs.attending import Child
 from jobs.child import Launch, fork_run
 from jobs.context import FENCED_EXIT, NOT_MINE_EXIT
 from jobs.failures import End, end_of, is_storage_error
+from jobs.preload import preload
 from jobs.signals import STOP_SIGNALS, grace_seconds
 from jobs.slots import CoreReservations, lay_out, own_cores
 from orchestrator.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.rundir import Event, Holder, Journal, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
-from orchestrator.trainers import get_trainer
 from orchestrator.types import Job, Reason, RunState
 
 _POLL_S = 0.1
 _LEDGER_INTERVAL_S = 1.0
-
-# Set before a trainer's modules are imported: with more than one thread such an import starts threads, and a
-# process forked beside threads can hang; and counting GPUs must not initialise them.
-_PRELOAD_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-}
 
 # Exit codes of the worker, as those of the commands.
 _DONE, _SOME_FAILED, _NO_STORAGE, _INTERRUPTED = 0, 1, 3, 130
@@ -96,7 +85,10 @@ class Worker:
                 self._cannot_start(run_id, error)
 
     def _start(self, run_id: str) -> None:
-        self._preload(self._sweep.run(run_id).description().trainer)
+        trainer = self._sweep.run(run_id).description().trainer
+        if trainer not in self._preloaded:
+            preload(trainer)
+            self._preloaded.add(trainer)
         slot = self._free[-1]
         reading, writing = os.pipe()
         for end in (reading, writing):
@@ -105,17 +97,6 @@ class Worker:
         os.close(writing)
         self._free.pop()
         self._children[pid] = Child(pid, run_id, slot, reading)
-
-    def _preload(self, trainer: str) -> None:
-        """Import what the trainer's runs share, once, before the first of them is forked."""
-        if trainer in self._preloaded:
-            return
-        os.environ.update(_PRELOAD_ENVIRONMENT)
-        for module in get_trainer(trainer).preload:
-            importlib.import_module(module)
-        self._preloaded.add(trainer)
-        gc.collect()
-        gc.freeze()  # a child's collections do not copy the memory they share
 
     def _cannot_start(self, run_id: str, error: Exception) -> None:
         """The run failed, unless it is the tree that takes no writes: that stops the worker."""
@@ -203,7 +184,7 @@ class Worker:
         try:
             self._sweep.check_writable()
         except StorageError as error:
-            self._storage_error = str(error)
+            self._storage_error = f"{error}; {error.hint}"
 
     def _end_of(self, child: Child) -> End:
         """How the attempt ended; put on record if the run's process died without doing so."""
@@ -275,7 +256,7 @@ class Worker:
                 self._journal.append(self._unwritten[0])
                 del self._unwritten[0]
         except StorageError as error:
-            self._storage_error = str(error)
+            self._storage_error = f"{error}; {error.hint}"
             self._unwritten = [event for event in self._unwritten if event.kind != PROGRESS]
 
     # Leaving

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -303,6 +305,28 @@ def test_a_run_starts_quickly_in_a_warm_worker(results: Path, tmp_path: Path) ->
     claims = [sweep.run(run_id).attempt(1).claim() for run_id in sweep.run_ids()]
     created = sorted(claim.created for claim in claims if claim)
     assert (created[-1] - created[0]) / 9 < 0.5  # one after the other: start, train, publish and all
+
+
+def test_the_warm_parent_stays_fit_to_fork() -> None:
+    """One thread, no W&B, no GPU touched; and torch works in a forked process with threads of its own."""
+    script = """
+import os, sys, time
+from jobs.preload import preload
+preload("benchmarl")
+import torch
+assert len(os.listdir("/proc/self/task")) == 1, "threads beside a fork"
+assert "wandb" not in sys.modules
+assert not torch.cuda.is_initialized()
+began = time.monotonic()
+pid = os.fork()
+if pid == 0:
+    torch.set_num_threads(2)
+    started = time.monotonic() - began
+    (torch.ones(300, 300) @ torch.ones(300, 300)).sum()
+    os._exit(0 if started < 0.5 else 9)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=helpers.ROOT, check=True, timeout=120)
 
 
 def test_the_description_reaches_the_program(results: Path) -> None:
