@@ -189,7 +189,7 @@ def test_a_sweep_of_no_runs_gives_a_page(results: Path) -> None:
 def test_runs_without_evaluation_or_returns_break_nothing(results: Path) -> None:
     runs = matrix_runs({"algorithm": ["mappo", "iql", "vdn"], "seed": [0]})
     sweep = create_sweep(results, "odd", runs)
-    finish(sweep.run(runs[0].run_id), runs[0], training_rows(runs[0], 1, evaluation=False))
+    finish(sweep.run(runs[0].run_id), runs[0], training_rows(runs[0], 2, evaluation=False))
     nothing = [Row(0, 100, 1.0, {COLLECTION: math.nan})]
     finish(sweep.run(runs[1].run_id), runs[1], nothing, final_return=math.nan, best_return=None)
     finish(sweep.run(runs[2].run_id), runs[2], [], speed={}, host={}, versions=None, started=None, ended=None)
