@@ -58,8 +58,9 @@ def check_sweep(sweep: Sweep, python: str = sys.executable) -> CheckReport:
     request = {"trainer": sweep.trainer, "runs": [run.to_json() for run in sweep.runs]}
     answer = _ask(python, json.dumps(request))
     positions = _positions(sweep)
-    problems = tuple(_located(found, positions, sweep.source) for found in answer["problems"])
-    return CheckReport(problems, answer["structures"], len(sweep.runs), time.monotonic() - began)
+    problems = [_located(found, positions, sweep.source) for found in answer["problems"]]
+    problems.sort(key=lambda problem: (problem.line is None, problem.line, problem.column))
+    return CheckReport(tuple(problems), answer["structures"], len(sweep.runs), time.monotonic() - began)
 
 
 def _ask(python: str, request: str) -> dict[str, Value]:

@@ -158,8 +158,8 @@ def _zip(section: Entry | None, keys: Keys, source: Source) -> tuple[Axis, ...]:
         if len(columns[entry.key]) != length:
             raise source.error(
                 entry.node.at,
-                f"zip: found a list of {len(columns[entry.key])} for {entry.key}, expected {length} as for {first}: "
-                "they advance together",
+                f"zip: found a list of {len(columns[entry.key])} for {entry.key}, expected {length} as for "
+                f"{first}: they advance together",
                 "lists that vary independently go into matrix",
             )
     return (Axis(tuple(columns), tuple(zip(*columns.values(), strict=True))),) if columns else ()

@@ -33,8 +33,6 @@ def try_build(composed: Composed, *, render: bool) -> None:
 
     Raises :class:`RefusedKeyError` if BenchMARL cannot, or if it is to render and this machine cannot draw.
     """
-    _require_environment(composed.task_name)
-    _require_actions(composed)
     with tempfile.TemporaryDirectory(prefix="check-") as folder:
         config = replace(composed.experiment, **_small(folder))
         try:
@@ -51,6 +49,12 @@ def try_build(composed: Composed, *, render: bool) -> None:
         with _closed(experiment):
             if render:
                 _try_drawing(experiment)
+
+
+def require_possible(composed: Composed) -> None:
+    """Refuse what needs no building to be seen: a package that is missing, actions that do not fit."""
+    _require_environment(composed.task_name)
+    _require_actions(composed)
 
 
 def _small(folder: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ of the values that are checked against each other.
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 from jobs.check import Problem, structure
 from jobs.context import BadConfigError
 from jobs.trainers.benchmarl import rules
-from jobs.trainers.benchmarl.building import try_build
+from jobs.trainers.benchmarl.building import require_possible, try_build
 from jobs.trainers.benchmarl.config import Composed, compose, compose_config, from_config
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
 from jobs.trainers.benchmarl.spelling import group_of, unknown_key, wrong_type
@@ -35,7 +36,9 @@ def check(runs: Sequence[Run]) -> list[Problem]:
     groups: dict[Any, list[Run]] = {}
     for run in runs:
         groups.setdefault(structure(run), []).append(run)
-    shapes = [shape for group in groups.values() if (shape := _shape(group, findings)) is not None]
+    bases: dict[str, DictConfig | None] = {}
+    found = (_shape(group, bases, findings) for group in groups.values())
+    shapes = [shape for shape in found if shape is not None]
     for shape in shapes:
         _check_combinations(shape, findings)
     _check_builds(shapes, findings)
@@ -60,13 +63,14 @@ class _Findings:
 
 @dataclass(frozen=True)
 class _Shape:
-    """The runs of one structure whose every single value is right.
+    """The runs of one structure; ``good`` are those whose every single value is right.
 
-    ``values``: (key, value as JSON) → the value as BenchMARL's types make it.
+    ``values``: (key, value as JSON) → the value as BenchMARL's types make it, or what is wrong with it.
     """
 
     composed: Composed
     runs: tuple[Run, ...]
+    good: tuple[Run, ...]
     values: Mapping[tuple[str, str], Value]
 
     def experiment_values(self, run: Run, names: Iterable[str]) -> dict[str, Value]:
@@ -80,33 +84,37 @@ class _Shape:
         return found
 
 
-def _shape(runs: Sequence[Run], findings: _Findings) -> _Shape | None:
-    """Check every distinct value of these runs; ``None`` if the structure itself cannot be composed."""
-    try:
-        cfg = compose_config(runs[0])
-        composed = from_config(cfg, runs[0])
-    except BadConfigError as error:
-        findings.add(runs[0], error)
-        fallback = _choices_only(runs[0])
-        if fallback is None:
-            return None
-        cfg, composed = fallback
-    values: dict[tuple[str, str], Value] = {}
-    good = []
-    for run in runs:
-        if _check_values(run, cfg, values, findings):
-            good.append(run)
-    return _Shape(composed, tuple(good), values) if good else None
+def _shape(runs: Sequence[Run], bases: dict[str, DictConfig | None], findings: _Findings) -> _Shape | None:
+    """The runs of one structure, every distinct value of theirs checked; ``None`` if it cannot be composed.
 
-
-def _choices_only(run: Run) -> tuple[DictConfig, Composed] | None:
-    """The configuration without the run's plain values, for judging these one by one."""
-    bare = replace(run, overrides={k: v for k, v in run.overrides.items() if group_of(k) is not None})
-    try:
-        cfg = compose_config(bare)
-        return cfg, from_config(cfg, bare)
-    except BadConfigError:
+    ``bases``: choices → the configuration composed from these alone, in which plain values are tried.
+    """
+    choices = {key: value for key, value in runs[0].overrides.items() if group_of(key) is not None}
+    known = json.dumps(choices)
+    if known not in bases:
+        bases[known] = _base(replace(runs[0], overrides=choices), findings)
+    base = bases[known]
+    if base is None:
         return None
+    cfg = copy.deepcopy(base)  # values are tried in it
+    values: dict[tuple[str, str], Value] = {}
+    good = [run for run in runs if _check_values(run, cfg, values, findings)]
+    try:
+        composed = compose(good[0]) if good else from_config(base, runs[0])
+        return _Shape(composed, tuple(runs), tuple(good), values)
+    except BadConfigError as error:
+        findings.add(good[0], error)
+        return None
+
+
+def _base(run: Run, findings: _Findings) -> DictConfig | None:
+    try:
+        cfg = compose_config(run)
+        require_possible(from_config(cfg, run))
+    except BadConfigError as error:
+        findings.add(run, error)
+        return None
+    return cfg
 
 
 def _check_values(
@@ -153,6 +161,8 @@ def _check_combinations(shape: _Shape, findings: _Findings) -> None:
     seen = set()
     for run in shape.runs:
         values = shape.experiment_values(run, rules.READ_TOGETHER)
+        if any(isinstance(value, BadConfigError) for value in values.values()):
+            continue  # told already
         combination = json.dumps(values, sort_keys=True)
         if combination in seen:
             continue
@@ -169,7 +179,7 @@ def _check_builds(shapes: Sequence[_Shape], findings: _Findings) -> None:
     deadline = time.monotonic() + _BUILD_SECONDS
     built: set[tuple[str, str]] = set()
     for shape in shapes:
-        for number, run in enumerate(shape.runs):
+        for number, run in enumerate(shape.good):
             parts = _built_parts(shape, run)
             first = number == 0 and not parts <= built
             if first or (not parts <= built and time.monotonic() < deadline):

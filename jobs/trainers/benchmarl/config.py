@@ -30,7 +30,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from jobs.context import BadConfigError
 from jobs.trainers.benchmarl.hydra_search import first_line, hydra_ready, search_path
-from jobs.trainers.benchmarl.hydra_text import bare_key, override_text
+from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
 from jobs.trainers.benchmarl.spelling import explain, require_choices
 from orchestrator.trainers import BENCHMARL
 from orchestrator.types import Run
@@ -87,9 +87,10 @@ def from_config(cfg: DictConfig, run: Run) -> Composed:
         }
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except ImportError as error:
-        raise BadConfigError(
-            f"BenchMARL needs the package {error.name!r} for this configuration",
-            hint=f"install {error.name}, or choose another model or task",
+        raise RefusedKeyError(
+            "model",
+            f"model: {choices['model']} needs the Python package {error.name}, which is not installed here",
+            hint=f"install {error.name} into the environment that runs the workers, or choose another model",
         ) from error
     except (OmegaConfBaseException, TypeError, ValueError, AttributeError, KeyError) as error:
         raise BadConfigError(f"BenchMARL refuses the configuration: {first_line(error)}") from error

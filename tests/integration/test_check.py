@@ -1,0 +1,133 @@
+"""`check` with the real BenchMARL: what it finds, how quickly, and that it composes what BenchMARL does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from orchestrator.check import CheckReport, check_sweep
+from orchestrator.errors import OrchestrateError
+from orchestrator.grid import parse_grid
+from orchestrator.sweep import expand, load_sweep
+
+ROOT = Path(__file__).parents[2]
+HEAD = "name: speed\ntrainer: benchmarl\n"
+
+
+def check(text: str) -> CheckReport:
+    return check_sweep(expand(parse_grid(HEAD + text, "grid.yaml")))
+
+
+def assert_golden(report: CheckReport, name: str, update: bool) -> None:
+    """Compare what a person would read with the file of that name."""
+    golden = ROOT / "tests" / "golden" / name
+    told = "".join(f"{problem}\n" for problem in report.problems)
+    if update:
+        golden.write_text(told)
+    assert told == golden.read_text()
+
+
+def test_the_demo_grid_is_right() -> None:
+    report = check_sweep(load_sweep(ROOT / "sweeps" / "speed.yaml"))
+    assert report.problems == ()
+    assert (report.points, report.structures) == (8, 2)
+
+
+def test_ten_thousand_points_take_seconds() -> None:
+    report = check(
+        "base: {task: vmas/navigation}\n"
+        "matrix: {algorithm: [mappo, iql], experiment.lr: 'range(0.001,0.051,0.001)', seed: range(100)}\n"
+    )
+    assert report.problems == ()
+    assert (report.points, report.structures) == (10_000, 2)
+    assert report.seconds < 60  # 4.8 s on two idle cores, most of it importing torch
+
+
+def test_every_kind_of_fault_is_found_in_one_go_and_told_once_with_its_line(update_golden: bool) -> None:
+    report = check(
+        "base: {experiment.checkpoint_interval: 7000, experiment.loggers: [csv, tensorbord]}\n"
+        "matrix:\n"
+        "  task: [vmas/navigation, vmas/navigaton, meltingpot/coins, smacv2/protoss_5_vs_5]\n"
+        "  algorithm: [mappo, iql]\n"
+        "  experiment.train_device: [cpu, cudda]\n"
+        "  experiment.on_policy_minibatch_size: [200, 400]\n"
+        "  experiment.lr: [fast, 1e-4]\n"
+        "  experiment.gama: [0.9]\n"
+        "  experiment.evaluation_episodes: [0, 5]\n"
+        "  seed: range(3)\n"
+    )
+    assert_golden(report, "check_faults.txt", update_golden)
+
+
+def test_faults_between_values_name_the_way_out(update_golden: bool) -> None:
+    report = check(
+        "base: {task: vmas/navigation, algorithm: mappo, experiment.on_policy_minibatch_size: 100}\n"
+        "matrix:\n"
+        "  experiment.evaluation_interval: [10_000, 0, 12_000]\n"
+        "  experiment.off_policy_train_batch_size: [64, 128]\n"
+    )
+    assert_golden(report, "check_combinations.txt", update_golden)
+
+
+def test_pairs_that_cannot_be_built_are_found(update_golden: bool) -> None:
+    report = check(
+        "base: {task: pettingzoo/multiwalker}\n"
+        "matrix: {algorithm: [mappo, iql], model: [layers/mlp, layers/gnn]}\n"
+        "include: [{algorithm: ippo, model: layers/mlp, model.num_cells: [x]}]\n"
+    )
+    assert_golden(report, "check_builds.txt", update_golden)
+
+
+def test_what_is_composed_is_what_benchmarl_composes() -> None:
+    """Against the configuration that BenchMARL's own program prints for the same command line."""
+    code = (
+        "import json, sys\n"
+        "from jobs.trainers.benchmarl.config import compose, override_lines\n"
+        "from orchestrator.trainers import BENCHMARL\n"
+        "run = BENCHMARL.identify(json.load(sys.stdin), 3, 1)\n"
+        "json.dump([compose(run).plain, override_lines(run)], sys.stdout)\n"
+    )
+    overrides = {
+        "algorithm": "iql",
+        "task": "vmas/navigation",
+        "model@critic_model": "layers/deepsets",
+        "experiment": "gpu_offline",
+        "experiment.lr": 1e-05,
+        "experiment.project_name": "it's, \\'hostile\\' ☃\nx=[1]",
+        "experiment.max_n_iters": None,
+        "+experiment.adam_extra_kwargs.betas": [0.9, {"deep": "a,b"}],
+        "experiment.evaluation_interval": "${experiment.off_policy_collected_frames_per_batch}",
+        "task.max_steps": 50,
+        "model.num_cells": [64, 64],
+    }
+    ours = subprocess.run(
+        [sys.executable, "-c", code],
+        input=json.dumps(overrides),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    plain, lines = json.loads(ours.stdout)
+    theirs = subprocess.run(
+        [sys.executable, "-m", "benchmarl.run", "--cfg", "job", "--resolve", *lines],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert plain.pop("choices")["experiment"] == "gpu_offline"
+    assert plain == yaml.safe_load(theirs.stdout)
+
+
+def test_a_check_that_cannot_run_says_why() -> None:
+    sweep = expand(parse_grid(HEAD + "base: {algorithm: mappo}", "grid.yaml"))
+    with pytest.raises(OrchestrateError, match="cannot start /nowhere/python"):
+        check_sweep(sweep, python="/nowhere/python")
+    with pytest.raises(OrchestrateError, match="exit code 1") as caught:
+        check_sweep(sweep, python="/bin/false")
+    assert caught.value.hint is None
