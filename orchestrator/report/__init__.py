@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.errors import OrchestrateError
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.atomic import storage_errors, write_atomic
 
@@ -25,16 +26,20 @@ def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path
     from orchestrator.report.page import build
 
     page = build(sweep_dirs, collected, generated)
-    with storage_errors(out):
-        out.mkdir(parents=True, exist_ok=True)
-        _remove_former_pictures(out)
+    _prepare(out)
     for picture in page.pictures:
         write_atomic(out / f"{picture.name}.png", picture.light)
     write_atomic(out / "index.html", page.html.encode())
     return out / "index.html"
 
 
-def _remove_former_pictures(out: Path) -> None:
-    for kind in ("learning", "final", "speed"):
-        for path in out.glob(f"{kind}-*.png"):
-            path.unlink(missing_ok=True)
+def _prepare(out: Path) -> None:
+    """Make the folder, without the pictures of a former report."""
+    with storage_errors(out):
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise OrchestrateError(f"{out} cannot be a folder: a file is in the way") from error
+        for kind in ("learning", "final", "speed"):
+            for path in out.glob(f"{kind}-*.png"):
+                path.unlink(missing_ok=True)

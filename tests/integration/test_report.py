@@ -21,7 +21,7 @@ from benchmarks.synthetic import (
     write_attempt,
 )
 from orchestrator.collect import collect
-from orchestrator.errors import StorageError
+from orchestrator.errors import OrchestrateError, StorageError
 from orchestrator.report import write_report
 from orchestrator.rundir import Row, SweepDir
 from orchestrator.types import RunState
@@ -215,6 +215,15 @@ def test_pictures_of_a_former_report_are_removed_and_other_files_stay(results: P
     report(sweep)
     assert "learning-7.png" not in pictures(sweep.report)
     assert (sweep.report / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("inside", [".", "deeper"])
+def test_a_file_in_the_way_is_named(results: Path, inside: str) -> None:
+    sweep = create_sweep(results, "speed", [])
+    sweep.report.write_text("not a folder")
+    with pytest.raises(OrchestrateError, match="a file is in the way"):
+        write_report([sweep], collect([sweep]), sweep.report / inside, generated=GENERATED)
+    assert sweep.report.read_text() == "not a folder"
 
 
 def test_a_folder_that_cannot_be_written_is_named(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
