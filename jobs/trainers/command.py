@@ -190,6 +190,8 @@ class Inbox:
         self.kept = [*own[-(_KEPT_CHECKPOINTS - 1) :], kept]
 
     def _take_metrics(self) -> None:
+        if self._attempt.inbox_metrics.stat().st_size < self._file.tell():
+            raise ProgramFailed("the program wrote its metrics file anew: open it for appending")
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
         lines = [line for line in lines if line.strip()]
         now = time.monotonic()

@@ -17,6 +17,7 @@ from orchestrator.types import Resources, Run
 from tests import helpers
 
 SHELL = ["/bin/sh", "-c"]
+ANEW = ("failed", "code error", "open it for appending")
 
 
 def shell_run(text: str, seed: int = 0) -> Run:
@@ -129,6 +130,7 @@ def test_gpus_are_dealt_out_by_slot(results: Path, tmp_path: Path) -> None:
         ("kill -SEGV $$", "failed", "code error", "crashed with SIGSEGV"),
         ("exit 75", "interrupted", "stopped", "exit code 75"),
         ("echo nonsense >> $ORCHESTRATE_METRICS", "failed", "code error", "cannot be used"),
+        ("for f in 10 2; do echo '{\"frames\": '$f'}' > $ORCHESTRATE_METRICS; sleep 0.3; done", *ANEW),
         ("echo 'MemoryError: no' >&2; exit 1", "failed", "out of memory", "MemoryError: no"),
     ],
 )
