@@ -25,8 +25,7 @@ class TrainerSpec:
     program and refused in a grid; ``inert`` keys decide nothing and stay out of the identity; both are
     shell-style patterns. ``packages`` are the distributions whose versions decide a result; ``source`` the
     worker-side modules that do. ``returns`` are the metrics that mean "return", best first; ``devices`` the
-    keys that can ask
-    for a GPU.
+    keys that can ask for a GPU.
     """
 
     name: str
@@ -61,7 +60,11 @@ class TrainerSpec:
         return Run(run_id, self.name, ordered, seed, threads, target)
 
     def needs_gpu(self, run: Run) -> bool:
-        return any(str(run.overrides.get(key, "")).startswith("cuda") for key in self.devices)
+        """Whether the run asks for a GPU, by a device or by a choice such as ``experiment: gpu``."""
+        return any(
+            key.lstrip("+~") in self.devices and str(value).startswith(("cuda", "gpu"))
+            for key, value in run.overrides.items()
+        )
 
 
 _OURS = "the program keeps every run's files in its own folder of the results tree"
@@ -92,6 +95,7 @@ BENCHMARL = TrainerSpec(
     source=("jobs.trainers.benchmarl",),
     returns=("eval/reward/episode_reward_mean", "collection/reward/episode_reward_mean"),
     devices=(
+        "experiment",
         "experiment.train_device",
         "experiment.sampling_device",
         "experiment.buffer_device",

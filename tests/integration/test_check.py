@@ -7,11 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 
 from orchestrator.check import CheckReport, check_sweep
-from orchestrator.errors import OrchestrateError
 from orchestrator.grid import parse_grid
 from orchestrator.sweep import expand, load_sweep
 
@@ -122,12 +120,3 @@ def test_what_is_composed_is_what_benchmarl_composes() -> None:
     )
     assert plain.pop("choices")["experiment"] == "gpu_offline"
     assert plain == yaml.safe_load(theirs.stdout)
-
-
-def test_a_check_that_cannot_run_says_why() -> None:
-    sweep = expand(parse_grid(HEAD + "base: {algorithm: mappo}", "grid.yaml"))
-    with pytest.raises(OrchestrateError, match="cannot start /nowhere/python"):
-        check_sweep(sweep, python="/nowhere/python")
-    with pytest.raises(OrchestrateError, match="exit code 1") as caught:
-        check_sweep(sweep, python="/bin/false")
-    assert caught.value.hint is None

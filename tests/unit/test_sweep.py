@@ -19,6 +19,7 @@ from orchestrator.errors import GridError
 from orchestrator.grid import parse_grid
 from orchestrator.rundir import SweepDir
 from orchestrator.sweep import expand, load_sweep
+from orchestrator.trainers import get_trainer
 from orchestrator.types import Run, Sweep
 
 HEAD = "name: speed\ntrainer: benchmarl\n"
@@ -167,6 +168,21 @@ def test_what_decides_and_what_does_not() -> None:
         )
         == 6
     )
+
+
+@pytest.mark.parametrize(
+    ("point", "gpu"),
+    [
+        ({"experiment.train_device": "cuda:1"}, True),
+        ({"++experiment.sampling_device": "cuda"}, True),
+        ({"experiment": "gpu_offline"}, True),
+        ({"experiment": "debug", "experiment.train_device": "cpu"}, False),
+        ({"experiment.project_name": "cuda"}, False),
+    ],
+)
+def test_runs_that_need_a_gpu(point: dict[str, str], gpu: bool) -> None:
+    (run,) = sweep_of(section("base", point)).runs
+    assert get_trainer("benchmarl").needs_gpu(run) is gpu
 
 
 def test_hostile_values_stay_values(results: Path) -> None:
