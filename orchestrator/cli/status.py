@@ -77,7 +77,7 @@ def _watch(found: list[SweepDir]) -> None:
     with Live(console=view.console(), auto_refresh=False) as live:
         while True:
             seen = [(sweep_dir.name, _look(sweep_dir)) for sweep_dir in found]
-            live.update(Group(*(view.sweep_view(name, one, 24) for name, one in seen)), refresh=True)
+            live.update(Group(*(view.sweep_view(name, one, view.ROWS) for name, one in seen)), refresh=True)
             if not any(one.active for _, one in seen):
                 return
             time.sleep(_REFRESH_S)

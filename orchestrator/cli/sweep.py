@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,13 +14,6 @@ if TYPE_CHECKING:
     from orchestrator.rundir import SweepDir
     from orchestrator.state import Survey
     from orchestrator.types import Plan, Sweep
-
-# How often a lost worker is replaced without any run having advanced in between.
-_REPLACEMENTS = 3
-_REFRESH_S = 0.5
-# Following is to cost the training nothing: after a look, rest this many times as long.
-_REST = 20
-_ROWS = 24
 
 
 def sweep(
@@ -84,7 +76,7 @@ def work_through(
     if not as_json:
         _announce(sweep_dir, submitted)
     if not detach:
-        _follow(loaded, sweep_dir, backend, capacity, slots, quiet=as_json)
+        _follow(loaded, sweep_dir, backend, capacity, slots, as_json)
     seen = control.look(sweep_dir)
     if as_json:
         statuses = [seen.statuses[row.run_id].to_json() for row in seen.rows if row.in_grid]
@@ -145,82 +137,41 @@ def _announce(sweep_dir: SweepDir, submitted: Submitted) -> None:
 
 
 def _follow(
-    loaded: Sweep,
-    sweep_dir: SweepDir,
-    backend: Backend,
-    capacity: Capacity,
-    slots: int | None,
-    *,
-    quiet: bool,
+    loaded: Sweep, sweep_dir: SweepDir, backend: Backend, capacity: Capacity, slots: int | None, quiet: bool
 ) -> None:
-    """Show progress until nothing works any more; replace workers that were lost."""
-    from rich.live import Live
-
-    from orchestrator import control
+    """Show progress to the end. Ctrl-C lets the workers save and leave, then says how to go on."""
     from orchestrator.cli import view
+    from orchestrator.follow import follow, stop
 
-    console = view.console()
-    tries, before = 0, -1
     try:
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            while True:
-                began = time.monotonic()
-                seen = control.look(sweep_dir, backend)
-                if not quiet:
-                    live.update(view.sweep_view(sweep_dir.name, seen, _ROWS), refresh=True)
-                if seen.active:
-                    time.sleep(max(_REFRESH_S, _REST * (time.monotonic() - began)))
-                    continue
-                advanced = _advance(seen)
-                tries = tries + 1 if advanced == before else 0
-                before = advanced
-                # One that was asked to leave, or that had a reason to, is not replaced.
-                if tries >= _REPLACEMENTS or not seen.left or _last_words(sweep_dir):
-                    return
-                control.submit_sweep(loaded, sweep_dir, backend, capacity, slots=slots)
+        with view.Screen(sweep_dir.name, quiet) as screen:
+            for seen in follow(loaded, sweep_dir, backend, capacity, slots=slots):
+                screen.show(seen)
     except KeyboardInterrupt:
-        _stop(loaded, sweep_dir, backend)
-
-
-def _advance(seen: Survey) -> int:
-    return sum((status.frames or 0) + status.attempt for status in seen.statuses.values())
-
-
-def _last_words(sweep_dir: SweepDir) -> str | None:
-    """Why the newest worker left; ``None`` if it died without a word."""
-    logs = [log for log in sweep_dir.read_journals() if log.holder is not None]
-    return str(logs[-1].events[-1].data.get("why")) if logs and logs[-1].exited else None
-
-
-def _stop(loaded: Sweep, sweep_dir: SweepDir, backend: Backend) -> None:
-    """Ctrl-C: let the workers save and leave, then say how to go on."""
-    from orchestrator import control
-
-    typer.echo("stopping: runs save a checkpoint and leave (Ctrl-C again to leave them to it)", err=True)
-    try:
-        control.stop_workers(sweep_dir, backend)
-        while control.look(sweep_dir, backend).active:
-            time.sleep(_REFRESH_S / 5)
-    except KeyboardInterrupt:
-        pass
-    typer.echo(f"stopped; go on with: orchestrate sweep --grid {loaded.source}", err=True)
-    raise typer.Exit(130)
+        typer.echo("stopping: runs save a checkpoint and leave (Ctrl-C again to leave them to it)", err=True)
+        try:
+            stop(sweep_dir, backend)
+        except KeyboardInterrupt:
+            pass
+        typer.echo(f"stopped; go on with: orchestrate sweep --grid {loaded.source}", err=True)
+        raise typer.Exit(130) from None
 
 
 def _conclude(sweep_dir: SweepDir, seen: Survey, plan: Plan, detach: bool) -> None:
     from orchestrator.cli import view
+    from orchestrator.follow import last_words
     from orchestrator.types import RunState
 
     console = view.console()
     if detach:
         typer.echo(f"detached; follow with: orchestrate status {sweep_dir.name} --watch")
         return
-    console.print(view.sweep_view(sweep_dir.name, seen, _ROWS))
+    console.print(view.sweep_view(sweep_dir.name, seen, view.ROWS))
     for run_id, problem in plan.problems.items():
         typer.echo(f"{run_id}: {problem}", err=True)
     counts = seen.counts()
     if seen.left:
-        why = _last_words(sweep_dir) or "its worker died again and again"
+        why = last_words(sweep_dir) or "its worker died again and again"
         typer.echo(f"{len(seen.left)} runs are left ({why}); the same command goes on with them", err=True)
     if counts.get(RunState.FAILED):
         typer.echo(f"next: orchestrate logs {sweep_dir.name} RUN, then orchestrate retry {sweep_dir.name}")

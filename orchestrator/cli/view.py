@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, Group
+from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
@@ -42,6 +43,33 @@ _FIRST = (
     RunState.CANCELLED,
     RunState.SKIPPED,
 )
+
+# Rows of a sweep that is being watched.
+ROWS = 24
+
+
+class Screen:
+    """Progress that follows a sweep: redrawn on a terminal, elsewhere a line whenever the counts change."""
+
+    def __init__(self, name: str, quiet: bool = False) -> None:
+        self._name, self._quiet, self._console = name, quiet, console()
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._last: dict[RunState, int] | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal and not self._quiet:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, seen: Survey) -> None:
+        if self._live.is_started:
+            self._live.update(sweep_view(self._name, seen, ROWS), refresh=True)
+        elif not self._quiet and seen.counts() != self._last:
+            self._last = seen.counts()
+            self._console.print(sweep_line(self._name, seen), soft_wrap=True)
 
 
 def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
