@@ -269,6 +269,7 @@ def _from_zero_or_log(axes: Axes, values: Sequence[float]) -> None:
         axes.set_xscale("log")
     else:
         axes.set_xlim(0, 1.08 * max(values))
+        axes.locator_params(axis="x", nbins=6)
     axes.xaxis.set_major_formatter(_compact)
 
 
