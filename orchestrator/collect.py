@@ -109,7 +109,9 @@ def write(collected: Collected, sweep_dir: SweepDir) -> None:
     own = pl.col("sweep") == sweep_dir.name
     runs, metrics = collected.runs.filter(own), collected.metrics.filter(own)
     if len(runs) < len(collected.runs):
-        runs = runs.drop([key for key in collected.keys if runs[key].is_null().all()])
+        # Column by column, since polars reads a key named "*" as a pattern.
+        foreign = {key for key in collected.keys if runs.get_column(key).is_null().all()}
+        runs = pl.DataFrame([column for column in runs.get_columns() if column.name not in foreign])
     for path, store in (
         (sweep_dir.table_parquet, runs.write_parquet),
         (sweep_dir.table_csv, runs.write_csv),

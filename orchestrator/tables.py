@@ -159,9 +159,11 @@ def _key_series(values: Sequence[Any]) -> pl.Series:
 
 
 def metrics_table(readings: Sequence[Reading]) -> pl.DataFrame:
+    import numpy as np
     import polars as pl
 
-    runs, rows, lengths = [], [], []
+    runs, rows = [], []
+    lengths: list[int] = []
     names: list[str] = []
     values: list[float] = []
     for number, reading in enumerate(readings):
@@ -177,13 +179,15 @@ def metrics_table(readings: Sequence[Reading]) -> pl.DataFrame:
             "iteration": pl.Series([row.iteration for row in rows], dtype=pl.Int64),
             "frames": pl.Series([row.frames for row in rows], dtype=pl.Int64),
             "wall_time": pl.Series([row.wall_time for row in rows], dtype=pl.Float64),
-            "length": pl.Series(lengths, dtype=pl.UInt32),
         }
     )
-    repeated = steps.select(pl.all().exclude("length").repeat_by("length").explode(empty_as_null=False))
-    long = repeated.with_columns(
-        name=pl.Series(names, dtype=pl.String), value=pl.Series(values, dtype=pl.Float64, strict=False)
-    ).sort("run", "iteration", "name", maintain_order=True)
+    long = (
+        steps[np.repeat(np.arange(len(rows)), lengths)]
+        .with_columns(
+            name=pl.Series(names, dtype=pl.String), value=pl.Series(values, dtype=pl.Float64, strict=False)
+        )
+        .sort("run", "iteration", "name", maintain_order=True)
+    )
     identities = pl.DataFrame(
         {
             "sweep": pl.Series([reading.sweep for reading in readings], dtype=pl.String),
