@@ -13,8 +13,11 @@ from typing import Any, Protocol
 
 import torch
 
+from jobs import provenance
 from jobs.context import BadConfigError, RunContext
 from orchestrator.rundir import AttemptDir, Row
+from orchestrator.trainers import code_id, get_trainer
+from orchestrator.types import Run
 
 CSV, WANDB, TENSORBOARD = "csv", "wandb", "tensorboard"
 
@@ -74,7 +77,7 @@ class WandbSink:
         self._run = wandb.init(
             **{
                 "project": project,
-                "name": _readable_name(run.point),
+                "name": _readable_name(run),
                 **extra,
                 "id": run.run_id,
                 "group": context.sweep,
@@ -139,6 +142,8 @@ def _quiet_settings(wandb: Any) -> Any:
 
 
 def _identity(context: RunContext) -> dict[str, Any]:
+    """Which run of ours this is, and what it is trained with."""
+    spec = get_trainer(context.run.trainer)
     return {
         "run_id": context.run.run_id,
         "sweep": context.sweep,
@@ -146,14 +151,19 @@ def _identity(context: RunContext) -> dict[str, Any]:
         "trainer": context.run.trainer,
         "point": context.run.point,
         "threads": context.run.threads,
+        "code_id": code_id(spec),
+        "versions": provenance.versions(spec),
+        "host": provenance.host(),
     }
 
 
-def _readable_name(point: Mapping[str, Any]) -> str:
-    """As in "mappo navigation lr=0.0003 seed=1": choices by their value, all else as key=value."""
-    words = []
-    for key, value in point.items():
-        last = str(value).rsplit("/", 1)[-1]
-        short = key.rsplit(".", 1)[-1]
-        words.append(last if key in ("algorithm", "task") else f"{short}={last}")
-    return " ".join(words)[:128]
+def _readable_name(run: Run) -> str:
+    """As in "mappo navigation seed=1 lr=0.0003": choices by their value, then all else that decides."""
+    decides = get_trainer(run.trainer).decides
+    choices = [str(value).rsplit("/", 1)[-1] for key, value in run.overrides.items() if "." not in key]
+    others = [
+        f"{key.rsplit('.', 1)[-1]}={value}"
+        for key, value in run.overrides.items()
+        if "." in key and decides(key)
+    ]
+    return " ".join([*choices, f"seed={run.seed}", *others])[:128]

@@ -25,7 +25,7 @@ def logged(build: Callable[[], EnvBase]) -> Callable[[], EnvBase]:
     def build_logged() -> EnvBase:
         env = build()
         if isinstance(env, PettingZooEnv):
-            setattr(env, _LOG, EpisodeLog(env))
+            vars(env)[_LOG] = EpisodeLog(env)
         return env
 
     return build_logged
@@ -37,7 +37,7 @@ class Environments:
     def __init__(self, env: EnvBase, *, repeat: bool) -> None:
         self._repeat = repeat
         inner = _innermost(env)
-        self.exact = all(isinstance(item, VmasEnv) or hasattr(item, _LOG) for item in inner)
+        self.exact = all(isinstance(item, VmasEnv) or _LOG in vars(item) for item in inner)
         self._parts: list[ObjectGraph | EpisodeLog] = []
         if self.exact:
             self._parts = [_part(item) for item in inner]
@@ -54,7 +54,8 @@ class Environments:
 
 
 def _part(env: Any) -> ObjectGraph | EpisodeLog:
-    return vmas_graph(env._env) if isinstance(env, VmasEnv) else getattr(env, _LOG)
+    # By vars(): environments pass on what they lack, some to another process.
+    return vmas_graph(env._env) if isinstance(env, VmasEnv) else vars(env)[_LOG]
 
 
 def _innermost(env: EnvBase) -> list[EnvBase]:

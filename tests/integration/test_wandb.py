@@ -1,0 +1,129 @@
+"""The logs of a run with three attempts, read back from its files: every step once, and whose run it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+from orchestrator.rundir import Row, RunDir
+from tests.resuming import Attempt, Kill, Nursery
+from tests.tiny_benchmarl import NAVIGATION_MAPPO
+
+OVERRIDES = {
+    **NAVIGATION_MAPPO,
+    "experiment.loggers": ["csv", "wandb", "tensorboard"],
+    "experiment.project_name": "speed of things",
+}
+INTERRUPTED_EXIT = 75
+
+
+@pytest.fixture(scope="module")
+def thrice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunDir]:
+    """A run killed in its third iteration, stopped after its fifth, then finished."""
+    nursery = Nursery()
+    folder = str(tmp_path_factory.mktemp("results") / "run")
+    # A run's environment may ask for online; without a key it is offline all the same.
+    env = {"WANDB_MODE": "online"}
+    first = Attempt(folder, OVERRIDES, kill=Kill("training", 14), sweep="my sweep", env=env)
+    second = Attempt(folder, OVERRIDES, stop_after=5, sweep="my sweep")
+    assert nursery.run(first) == -9
+    assert nursery.run(second) == INTERRUPTED_EXIT
+    assert nursery.run(Attempt(folder, OVERRIDES, sweep="my sweep")) == 0
+    yield RunDir(Path(folder))
+    nursery.close()
+
+
+def test_wandb_has_every_step_once_and_says_whose_run_it_is(thrice: RunDir) -> None:
+    last = thrice.attempts()[-1]
+    records = list(_wandb_records(last.wandb))
+    [run] = [record.run for record in records if record.HasField("run")]
+    config = {item.key: json.loads(item.value_json) for item in run.config.update}
+    steps = [_items(record.history.item) for record in records if record.HasField("history")]
+    summary: dict[str, Any] = {}
+    for record in records:
+        if record.HasField("summary"):
+            summary |= _items(record.summary.update)
+
+    assert [step["_step"] for step in steps] == [0, 1, 2, 3, 4, 5]
+    rows = thrice.history()
+    assert [_values(step, row) for step, row in zip(steps, rows, strict=True)] == [
+        _finite(row.metrics) for row in rows
+    ]
+    identity = config["orchestrate"]
+    assert (run.run_id, run.project, run.run_group) == (_only_run(thrice), "speed of things", "my sweep")
+    assert (identity["run_id"], identity["sweep"], identity["attempt"]) == (run.run_id, "my sweep", 3)
+    assert identity["point"]["algorithm"] == "mappo"
+    assert identity["versions"]["benchmarl"] == "1.5.2"
+    assert config["experiment_config"]["on_policy_collected_frames_per_batch"] == 120
+    assert config["experiment_config"]["loggers"] == ["csv", "wandb", "tensorboard"]
+    assert config["algorithm_name"] == "mappo"
+    assert summary["counters/total_frames"] == 720
+    assert run.display_name.startswith("mappo navigation seed=0 ")
+
+
+def test_every_attempt_closed_its_files_but_the_killed_one(thrice: RunDir) -> None:
+    killed, stopped, done = thrice.attempts()
+    assert not _exit_codes(killed.wandb)
+    assert _exit_codes(stopped.wandb) == [1]
+    assert _exit_codes(done.wandb) == [0]
+
+
+def test_tensorboard_has_every_step_once_under_benchmarls_tags(thrice: RunDir) -> None:
+    [events] = thrice.attempts()[-1].event_files()
+    seen: dict[str, list[tuple[int, float]]] = {}
+    for event in EventFileLoader(str(events)).Load():
+        for value in event.summary.value:
+            if value.metadata.plugin_data.plugin_name == "scalars":
+                seen.setdefault(value.tag, []).append((event.step, value.tensor.float_val[0]))
+
+    assert [step for step, _ in seen["collection_reward_reward_mean"]] == [0, 1, 2, 3, 4, 5]
+    assert [step for step, _ in seen["eval_reward_episode_reward_mean"]] == [0, 1, 3, 5]
+    assert [value for _, value in seen["counters_total_frames"]] == [120, 240, 360, 480, 600, 720]
+
+
+def test_nothing_is_written_outside_the_attempts_folders(thrice: RunDir) -> None:
+    assert {path.name for path in thrice.path.iterdir()} == {"run.json", "attempts", "outcome.json", "state.pt"}
+    for attempt in thrice.attempts():
+        assert not attempt.scratch.exists() or attempt.number == 1
+        assert not list(attempt.path.rglob("config.pkl"))
+
+
+def _only_run(run_dir: RunDir) -> str:
+    return run_dir.description().run_id
+
+
+def _wandb_records(folder: Path) -> Iterator[Any]:
+    from wandb.proto import wandb_internal_pb2
+    from wandb.sdk.internal.datastore import DataStore
+
+    [file] = folder.glob("offline-run-*/run-*.wandb")
+    store = DataStore()
+    store.open_for_scan(str(file))
+    try:
+        while (data := store.scan_data()) is not None:
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(data)
+            yield record
+    finally:
+        store._fp.close()  # it has no method that closes what it scans
+
+
+def _exit_codes(folder: Path) -> list[int]:
+    return [record.exit.exit_code for record in _wandb_records(folder) if record.HasField("exit")]
+
+
+def _items(items: Any) -> dict[str, Any]:
+    return {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+
+
+def _values(step: dict[str, Any], row: Row) -> dict[str, float]:
+    return {name: step[name] for name in _finite(row.metrics)}
+
+
+def _finite(metrics: Any) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if value == value and abs(value) != float("inf")}
