@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 # Files count as slow to come when the first runs took this many times longer than the work on them.
-_SLOW = 4
+_SLOW = 8
 _THREADS = 16
 _CHUNK = 64
 
