@@ -11,7 +11,8 @@ from orchestrator.types import Job
 
 def worker_argv(results: Path, job: Job) -> list[str]:
     """The worker of a job, as an argument vector."""
-    return [sys.executable, "-m", "jobs.worker", str(results.absolute()), job.sweep, job.token]
+    # -P: a jobs/ of the user's own in the folder of the call must not stand in for ours.
+    return [sys.executable, "-P", "-m", "jobs.worker", str(results.absolute()), job.sweep, job.token]
 
 
 def local_script(results: Path, job: Job) -> str:
