@@ -79,8 +79,8 @@ class EpisodeLog:
         for group, observation in self._observations(seen).items():
             if not torch.equal(observation, saved["seen"][group].to(observation.device)):
                 raise ReplayError(
-                    f"the episode of {type(self._env._env).__name__} replayed for {count} steps is not the one "
-                    "that was saved: it depends on more than its generators and actions"
+                    f"the episode of {type(self._env._env).__name__} replayed for {count} steps "
+                    "is not the one that was saved: it depends on more than its generators and actions"
                 )
 
     def _logged_reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDictBase:

@@ -27,7 +27,13 @@ READ_TOGETHER = (
 # Of the experiment's keys, those that change what is built.
 DECIDE_BUILD = frozenset(
     f"experiment.{name}"
-    for name in ("share_policy_params", "prefer_continuous_actions", "collect_with_grad", "render", "adam_extra_kwargs")
+    for name in (
+        "share_policy_params",
+        "prefer_continuous_actions",
+        "collect_with_grad",
+        "render",
+        "adam_extra_kwargs",
+    )
 )
 _DEVICES = ("experiment.sampling_device", "experiment.train_device", "experiment.buffer_device")
 _LOGGERS = (CSV, TENSORBOARD, WANDB)
@@ -68,12 +74,17 @@ def check_together(config: ExperimentConfig, on_policy: bool, keys: frozenset[st
         if field == "checkpoint_interval" and interval == 0:
             continue
         if interval < 1:
-            hint = "experiment.evaluation: false turns it off" if field == "evaluation_interval" else "0 turns it off"
+            hint = (
+                "experiment.evaluation: false turns it off"
+                if field == "evaluation_interval"
+                else "0 turns it off"
+            )
             raise RefusedKeyError(key, f"{key}: found {interval}, expected frames from 1", hint=hint)
         if interval % batch:
             raise RefusedKeyError(
                 key if key in keys else batch_key,
-                f"{key}: found {interval:_}, expected a multiple of the {batch:_} frames of an iteration ({batch_key})",
+                f"{key}: found {interval:_}, "
+                f"expected a multiple of the {batch:_} frames of an iteration ({batch_key})",
                 hint=f"write {_multiples(interval, batch)}",
             )
     _validate(config, on_policy)
@@ -89,7 +100,8 @@ def twin_error(key: str, algorithm: str) -> RefusedKeyError:
     kind = "off-policy" if "off_policy_" in key else "on-policy"
     return RefusedKeyError(
         key,
-        f"{bare_key(key)}: {algorithm} never reads it, so runs that differ only in it train the same thing twice",
+        f"{bare_key(key)}: {algorithm} never reads it, "
+        "so runs that differ only in it train the same thing twice",
         hint=f"it is for {kind} algorithms: keep one of its values for {algorithm} and exclude the others",
     )
 
@@ -110,7 +122,9 @@ def _check_device(key: str, value: Value) -> None:
     try:
         torch.device(value)
     except (RuntimeError, TypeError) as error:
-        near = difflib.get_close_matches(str(value), ["cpu", "cuda", "cuda:0", "cuda:1", "mps", "xpu", "disk"], 1)
+        near = difflib.get_close_matches(
+            str(value), ["cpu", "cuda", "cuda:0", "cuda:1", "mps", "xpu", "disk"], 1
+        )
         raise RefusedKeyError(
             key,
             f"{name}: found {value!r}, expected a device such as cpu, cuda or cuda:0",
