@@ -69,12 +69,13 @@ def train_plain(folder: Path) -> float:
     offline = {"WANDB_MODE": "offline", "WANDB_SILENT": "true"}
     told = subprocess.run(
         [sys.executable, "-m", "benchmarks.vs_benchmarl", "plain", folder],
-        check=True,
         env={**os.environ, **one_thread, **offline},
-        stdout=subprocess.PIPE,
+        capture_output=True,
         text=True,
         timeout=TIME_LIMIT_S,
     )
+    if told.returncode:
+        raise SystemExit(f"plain BenchMARL failed:\n{told.stderr[-3000:]}")
     return float(told.stdout.splitlines()[-1])
 
 
