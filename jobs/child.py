@@ -24,6 +24,7 @@ from jobs.context import (
     INTERRUPTED_EXIT,
     NOT_MINE_EXIT,
     FencedRun,
+    InterruptedRun,
     Outcome,
     RunContext,
 )
@@ -42,7 +43,7 @@ from orchestrator.rundir import (
     tidy_finished,
 )
 from orchestrator.trainers import TrainerSpec, code_id, get_trainer
-from orchestrator.types import RunState
+from orchestrator.types import Reason, RunState
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -146,6 +147,9 @@ def _train(launch: Launch, context: RunContext) -> End:
     except BaseException as error:
         _stop_listening()
         end = _unless_disk_full(end_of(error), context.attempt)
+        if context.stopping and end.reason is Reason.CODE_ERROR:
+            # The interruption can strike inside a library that turns it into an error of its own.
+            end = end_of(InterruptedRun(context.stop_signal))
         if end.outcome is RunState.FAILED and not isinstance(error, OrchestrateError | ProgramFailed):
             traceback.print_exc()  # of use only where our code or a library raised it
         sys.stderr.write(f"{end.outcome.value}: {end.message}\n")

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs import child
+from jobs.context import InterruptedRun, Outcome, RunContext
+from jobs.signals import STOP_SIGNALS
+from jobs.slots import Slot
+from orchestrator.rundir import Claim, Lease
+from orchestrator.trainers import TrainerSpec
+from orchestrator.types import Reason, RunState
+from tests.helpers import command_run, make_sweep
+
+
+def swallows_the_interruption(context: RunContext) -> Outcome:
+    """A trainer with a library in it that makes an error of its own of whatever is raised."""
+    try:
+        context.on_signal(signal.SIGTERM, grace=0.0)
+    except InterruptedRun:
+        raise RuntimeError("converted by a library") from None
+    raise AssertionError("on_signal() raises when there is no time left")
+
+
+def fails(context: RunContext) -> Outcome:
+    raise RuntimeError("a fault of its own")
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """What a run's process does to its signals must not outlive the test."""
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "outcome", "reason"),
+    [
+        (swallows_the_interruption, RunState.INTERRUPTED, Reason.STOPPED),
+        (fails, RunState.FAILED, Reason.CODE_ERROR),
+    ],
+)
+def test_an_error_on_the_way_out_is_no_failure(
+    results: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    trainer: object,
+    outcome: RunState,
+    reason: Reason,
+) -> None:
+    spec = TrainerSpec("t", train=f"{__name__}:{trainer.__name__}", check="")  # type: ignore[attr-defined]
+    monkeypatch.setattr(child, "get_trainer", lambda name: spec)
+    monkeypatch.setattr(child.importlib, "import_module", lambda name: __import__("sys").modules[__name__])
+    run = command_run(["true"])
+    sweep = make_sweep(results, [run])
+    run_dir = sweep.run(run.run_id)
+    attempt = run_dir.take(Claim.fresh("0001-0001"))
+    assert attempt is not None
+    relay = os.open(os.devnull, os.O_WRONLY)
+    context = RunContext(sweep.name, run, run_dir, attempt, Lease(attempt.claim_path), relay)
+    launch = child.Launch(sweep, run.run_id, "0001-0001", Slot(0, (0,)), relay, None)
+    end = child._train(launch, context)
+    os.close(relay)
+    assert (end.outcome, end.reason) == (outcome, reason)
