@@ -130,6 +130,14 @@ def kill(pid: int, number: int = signal.SIGKILL) -> bool:
     return True
 
 
+def children(pid: int) -> list[int]:
+    """The processes that this one started and that are not reaped."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
 def inodes(folder: Path) -> int:
     """Files and folders below and with ``folder``."""
     return 1 + sum(1 for _ in folder.rglob("*"))

@@ -98,18 +98,13 @@ def point_of(metrics: Path) -> int:
     return point["frames"] // 100 if point else 0
 
 
-def children(pid: int) -> list[int]:
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
 def retry_given_up(sweep: SweepDir) -> None:
     """What a person does about runs that were killed three times before their first checkpoint."""
     for run_id in sweep.run_ids():
         attempts = sweep.run(run_id).attempts()
-        if attempts and (attempts[-1].end() or {}).get("reason") == "crash loop":
+        end = attempts[-1].end() if attempts else None
+        if end is not None and end["outcome"] == "failed":
+            assert end["reason"] == "crash loop", end
             sweep.add_to_ledger("retry", {"time": time.time(), "runs": {run_id: attempts[-1].number}})
 
 
@@ -131,15 +126,27 @@ class Disturbance:
             audit = self.folder / f"audit-{self.sweeps}"
             runs = helpers.count_runs(audit, RUNS, STEPS, SECONDS)
             sweep = helpers.make_sweep(self.folder / f"results-{self.sweeps}", runs)
+            deadline = time.monotonic() + 90
             while unfinished(sweep):
+                assert time.monotonic() < deadline, "the sweep does not end"
                 self.ensure_worker(sweep)
-                time.sleep(self.chance.uniform(0.02, 0.35))
+                self.wait_a_while(audit)
                 self.rounds += disturb()
                 check(sweep)
             if self.worker is not None:
                 helpers.finish(self.worker)
                 self.worker = None
             check_finished(sweep, runs, audit)
+
+    def wait_a_while(self, audit: Path) -> None:
+        """Until some moment: of the clock, or after some steps more however slow the machine is."""
+        if self.chance.random() < 0.3:
+            time.sleep(self.chance.uniform(0.02, 0.3))
+            return
+        assert self.worker is not None
+        lines = len(Audit(audit).lines) + self.chance.randint(1, 60)
+        while len(Audit(audit).lines) < lines and self.worker.poll() is None:
+            time.sleep(self.chance.uniform(0.001, 0.02))
 
     def ensure_worker(self, sweep: SweepDir) -> subprocess.Popen[bytes]:
         if self.worker is None or self.worker.poll() is not None:
@@ -157,12 +164,12 @@ class Disturbance:
 
     def kill_supervisor(self) -> bool:
         assert self.worker is not None
-        victims = children(self.worker.pid)
+        victims = helpers.children(self.worker.pid)
         return bool(victims) and helpers.kill(self.chance.choice(victims))
 
     def kill_program(self) -> bool:
         assert self.worker is not None
-        victims = [program for run in children(self.worker.pid) for program in children(run)]
+        victims = [program for run in helpers.children(self.worker.pid) for program in helpers.children(run)]
         return bool(victims) and helpers.kill(self.chance.choice(victims))
 
     def kill_something(self) -> bool:
@@ -247,8 +254,8 @@ def test_stopped_past_its_lease_a_run_fences_itself(results: Path, tmp_path: Pat
     lease = {"ORCHESTRATE_LEASE": "1.5"}
     first = helpers.start_worker(sweep, helpers.submit(sweep), env=lease)
     helpers.wait_for(lambda: run.checkpoints())
-    (supervisor,) = children(first.pid)
-    (program,) = children(supervisor)
+    (supervisor,) = helpers.children(first.pid)
+    (program,) = helpers.children(supervisor)
     for pid in (first.pid, supervisor, program):
         os.kill(pid, signal.SIGSTOP)
     elsewhere = ["unshare", "--pid", "--fork", "--mount-proc"]
@@ -259,7 +266,7 @@ def test_stopped_past_its_lease_a_run_fences_itself(results: Path, tmp_path: Pat
     assert run.result_path.exists()
     before = contents(run.path)
     os.kill(supervisor, signal.SIGCONT)
-    helpers.wait_for(lambda: not children(first.pid) or is_zombie(supervisor))
+    helpers.wait_for(lambda: not helpers.children(first.pid) or is_zombie(supervisor))
     helpers.wait_for(lambda: not Path(f"/proc/{program}").exists(), what="the program's end with its run's")
     os.kill(first.pid, signal.SIGCONT)
     assert helpers.finish(first) == 0

@@ -199,26 +199,44 @@ def test_asked_to_leave_runs_save_and_go_on_later(results: Path, tmp_path: Path,
     assert steps == [str(step) for step in range(1, 201)]  # not one of them twice
 
 
-def test_who_does_not_leave_is_killed_after_the_grace(results: Path) -> None:
-    sweep = helpers.make_sweep(results, [shell_run("trap '' TERM; while :; do sleep 0.1; done")])
-    worker = helpers.start_worker(sweep, helpers.submit(sweep), env={"ORCHESTRATE_GRACE": "1"})
-    helpers.wait_for(lambda: only(sweep).attempts())
-    time.sleep(0.3)  # the shell sets its trap
+def deaf_run(ready: Path) -> Run:
+    """A program that ignores SIGTERM from the moment that ``ready`` exists."""
+    return shell_run(f"trap '' TERM; touch {ready}; while :; do sleep 0.1; done")
+
+
+def test_a_program_that_does_not_leave_is_killed_within_the_grace(results: Path, tmp_path: Path) -> None:
+    sweep = helpers.make_sweep(results, [deaf_run(tmp_path / "ready")])
+    worker = helpers.start_worker(sweep, helpers.submit(sweep), env={"ORCHESTRATE_GRACE": "2"})
+    helpers.wait_for((tmp_path / "ready").exists)
     began = time.monotonic()
     worker.terminate()
     assert helpers.finish(worker) == 130
-    assert 0.7 < time.monotonic() - began < 5
-    assert end_of(only(sweep))["reason"] == "stopped"
+    assert 1.5 < time.monotonic() - began < 10
+    end = end_of(only(sweep))
+    assert (end["reason"], end["message"]) == ("stopped", "asked to leave by SIGTERM")
 
 
-def test_asked_twice_the_worker_leaves_at_once(results: Path) -> None:
-    sweep = helpers.make_sweep(results, [shell_run("trap '' TERM; while :; do sleep 0.1; done")])
+def test_a_run_that_hangs_is_killed_after_the_grace(results: Path, tmp_path: Path) -> None:
+    sweep = helpers.make_sweep(results, [deaf_run(tmp_path / "ready")])
+    worker = helpers.start_worker(sweep, helpers.submit(sweep), env={"ORCHESTRATE_GRACE": "1"})
+    helpers.wait_for((tmp_path / "ready").exists)
+    (supervisor,) = helpers.children(worker.pid)
+    os.kill(supervisor, signal.SIGSTOP)
+    worker.terminate()
+    assert helpers.finish(worker, timeout=10) == 130
+    end = end_of(only(sweep))
+    assert end["reason"] == "stopped"
+    assert "did not leave within its grace" in str(end["message"])
+
+
+def test_asked_twice_the_worker_leaves_at_once(results: Path, tmp_path: Path) -> None:
+    sweep = helpers.make_sweep(results, [deaf_run(tmp_path / "ready")])
     worker = helpers.start_worker(sweep, helpers.submit(sweep))
-    helpers.wait_for(lambda: only(sweep).attempts())
+    helpers.wait_for((tmp_path / "ready").exists)
     worker.terminate()
-    time.sleep(0.3)  # two signals at the same moment are one
+    time.sleep(0.5)  # two signals at the same moment are one
     worker.terminate()
-    assert helpers.finish(worker, timeout=5) == 130
+    assert helpers.finish(worker, timeout=10) == 130
     assert end_of(only(sweep))["reason"] == "stopped"
 
 
