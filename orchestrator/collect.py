@@ -95,7 +95,7 @@ def _collect(
     missing = [
         Missing(reading.sweep, reading.index.run_id, reading.index.point, reading.why)
         for reading in readings
-        if reading.index.in_grid and reading.state is not RunState.DONE
+        if reading.index.in_grid and reading.state not in (RunState.DONE, RunState.STALE)
     ]
     return Collected(
         runs, metrics_table(readings), keys, tuple(missing), tuple(problems), tuple(_warnings(runs))

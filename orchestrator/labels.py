@@ -23,6 +23,16 @@ def varying_keys(points: Sequence[Point], without: Collection[str] = ()) -> list
     return list(found.values())
 
 
+def shared_keys(points: Sequence[Point]) -> dict[str, Any]:
+    """The keys that all points have with the same value."""
+    first, *others = points or [{}]
+    return {
+        key: value
+        for key, value in first.items()
+        if all(key in point and _text(point[key]) == _text(value) for point in others)
+    }
+
+
 def short_keys(keys: Sequence[str]) -> dict[str, str]:
     """Each key's last part where that is unambiguous: ``experiment.lr`` → ``lr``."""
     last = [key.rpartition(".")[2] for key in keys]

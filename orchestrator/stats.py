@@ -137,15 +137,15 @@ def group_labels(points: Sequence[Mapping[str, Any]], without: tuple[str, ...] =
 # Returns
 
 
-def final_returns(found: Sequence[Group]) -> list[Final]:
-    """The final returns of every group, in order."""
+def final_returns(found: Sequence[Group], *, intervals: bool = True) -> list[Final]:
+    """The final returns of every group, in order; without ``intervals`` in a tenth of the time."""
     import numpy as np
 
     counted = [group.counted() for group in found]
     values = [
         tuple(row["final_return"] for row in rows if finite(row["final_return"])) for rows, _ in counted
     ]
-    estimates = iter(_estimates([np.array(own)[:, None] for own in values if own]))
+    estimates = iter(_estimates([np.array(own)[:, None] for own in values if own], intervals))
     finals = []
     for group, own, (rows, note) in zip(found, values, counted, strict=True):
         lost = len(rows) - len(own)
@@ -269,7 +269,7 @@ def returns_of(trainer: str | None) -> tuple[str, ...]:
 _Band = tuple["Floats", "Floats | None", "Floats | None"]
 
 
-def _estimates(scores: Sequence[Floats]) -> list[_Band]:
+def _estimates(scores: Sequence[Floats], intervals: bool = True) -> list[_Band]:
     """Per matrix (seeds × points): its interquartile mean and interval, point by point.
 
     Matrices of as many seeds share one bootstrap; their columns are strata, resampled independently.
@@ -287,7 +287,7 @@ def _estimates(scores: Sequence[Floats]) -> list[_Band]:
         for batch in filter(None, alike):
             joined = np.concatenate([scores[number] for number in batch], axis=1)
             value = interquartile_mean(joined)
-            low, high = bootstrap_interval(joined) if seeds > 1 else (None, None)
+            low, high = bootstrap_interval(joined) if intervals and seeds > 1 else (None, None)
             start = 0
             for number in batch:
                 part = slice(start, start := start + scores[number].shape[1])

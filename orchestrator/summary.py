@@ -78,20 +78,20 @@ def _some(labels: Sequence[str]) -> str:
 
 
 def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
-    """Columns and a row a group, as text: what `collect` prints."""
+    """Columns and a row a group, as text: what `collect` prints. Intervals are the report's."""
     found = groups(collected)
     by_group: dict[int, list[Speed]] = {}
     for speed in speeds(found):
         by_group.setdefault(id(speed.group), []).append(speed)
     rows = []
-    for group, final in zip(found, final_returns(found), strict=True):
+    for group, final in zip(found, final_returns(found, intervals=False), strict=True):
         own = by_group.get(id(group), [])
         rows.append(
             [
                 group.label,
                 str(len(final.values)),
                 ", ".join(f"{count} {state}" for state, count in group.states.items()),
-                str(final.estimate or ""),
+                "" if final.estimate is None else f"{final.estimate.value:.4g}",
                 _each(own, lambda speed: _median(speed.fps), "{:,.0f}"),
                 _each(own, lambda speed: speed.seconds_per_iteration, "{:.3g}"),
             ]

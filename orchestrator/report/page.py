@@ -17,7 +17,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from orchestrator.collect import Collected, Missing
-from orchestrator.labels import short_keys, varying_keys
+from orchestrator.labels import shared_keys, short_keys, varying_keys
 from orchestrator.report.figures import (
     Picture,
     final_pictures,
@@ -241,9 +241,7 @@ _RUN_NUMBERS = (
 
 def _shared(rows: Sequence[_Row], keys: Sequence[str]) -> dict[str, Any]:
     """The keys of the grid that are the same for all."""
-    points = [{key: row[key] for key in keys if row[key] is not None} for row in rows]
-    varying = set(varying_keys(points)) if len(points) > 1 else set()
-    return {key: value for key, value in (points[0] if points else {}).items() if key not in varying}
+    return shared_keys([{key: row[key] for key in keys if row[key] is not None} for row in rows])
 
 
 def _provenance(rows: Sequence[_Row]) -> list[tuple[str, list[tuple[str, int]]]]:

@@ -276,7 +276,7 @@ def test_the_summary_names_groups_states_returns_and_speed(results: Path) -> Non
     columns, rows = summary_table(collected)
     assert columns == ["group", "n", "states", "final return (IQM)", "frames/s", "s/iteration"]
     assert rows == [
-        ["mappo", "2", "2 done", "1.5 [1, 2]", "1,000", "6"],
+        ["mappo", "2", "2 done", "1.5", "1,000", "6"],
         ["iql", "1", "1 pending, 1 done", "1", "1,000", "6"],
     ]
     (first, _) = speeds(groups(collected))
