@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +26,7 @@ from orchestrator.rundir import (
 from orchestrator.rundir.journal import REVOKED
 from orchestrator.state import DAMAGED_RESULT, RunStatus, Survey, survey
 from orchestrator.trainers import code_id, get_trainer
-from orchestrator.types import Plan, RunState, Sweep
+from orchestrator.types import Plan, Run, RunState, Sweep
 
 # A worker process takes its token within a second; a submission this old without one never started.
 _START_GRACE_S = 60.0
@@ -40,14 +40,17 @@ class Submitted:
     adopted: frozenset[str]
 
 
-def look(sweep_dir: SweepDir, backend: Backend | None = None) -> Survey:
+def look(
+    sweep_dir: SweepDir, backend: Backend | None = None, rows: Sequence[IndexRow] | None = None
+) -> Survey:
     """The sweep's present state, from index, ledger and journals alone.
 
     ``backend`` is asked about jobs that were submitted and have not begun: they may have died on the way.
+    ``rows`` stand in for the index.
     """
     ledger, logs = sweep_dir.read_ledger(), sweep_dir.read_journals()
     return survey(
-        sweep_dir.read_index(),
+        sweep_dir.read_index() if rows is None else rows,
         ledger,
         logs,
         alive=Holder.alive,
@@ -70,20 +73,41 @@ def record(sweep: Sweep, sweep_dir: SweepDir) -> int:
     """Keep the grid and list its runs; the grid's number. Runs of earlier grids stay, outside the grid."""
     sweep_dir.create()
     number = sweep_dir.record_grid(sweep.grid_text)
-    rows = [IndexRow(run.run_id, True, run.point) for run in sweep.runs]
-    current = {run.run_id for run in sweep.runs}
-    before = sweep_dir.read_index()
-    rows += [IndexRow(row.run_id, False, row.point) for row in before if row.run_id not in current]
-    if rows != before:
+    rows = _rows_with(sweep, sweep_dir)
+    if rows != _known_rows(sweep_dir):
         sweep_dir.write_index(rows)
     return number
+
+
+def _rows_with(sweep: Sweep, sweep_dir: SweepDir) -> list[IndexRow]:
+    """The index as it is once this sweep is recorded."""
+    current = {run.run_id for run in sweep.runs}
+    rows = [IndexRow(run.run_id, True, run.point) for run in sweep.runs]
+    known = _known_rows(sweep_dir)
+    return rows + [IndexRow(row.run_id, False, row.point) for row in known if row.run_id not in current]
+
+
+def _known_rows(sweep_dir: SweepDir) -> list[IndexRow]:
+    """The index. A damaged one is no reason to stop: the sweep's own grid and the run folders rebuild it."""
+    try:
+        return sweep_dir.read_index()
+    except DamagedFileError:
+        runs = (_description(sweep_dir.run(run_id)) for run_id in sweep_dir.run_ids())
+        return [IndexRow(run.run_id, False, run.point) for run in runs if run is not None]
+
+
+def _description(run: RunDir) -> Run | None:
+    try:
+        return run.description()
+    except (DamagedFileError, FileNotFoundError):
+        return None
 
 
 def plan_sweep(sweep: Sweep, sweep_dir: SweepDir, capacity: Capacity, *, slots: int | None = None) -> Plan:
     """What would be submitted now. Writes nothing."""
     ledger = sweep_dir.read_ledger()
     submission = ledger[-1].number + 1 if ledger else 1
-    seen = _with_results(_with_grid(look(sweep_dir), sweep), sweep_dir)
+    seen = _with_results(look(sweep_dir, rows=_rows_with(sweep, sweep_dir)), sweep_dir)
     return make_plan(sweep, seen, capacity, submission=submission, slots=slots)
 
 
@@ -178,12 +202,6 @@ def today_code(sweep_dir: SweepDir) -> str | None:
             except OrchestrateError:
                 return None
     return None
-
-
-def _with_grid(seen: Survey, sweep: Sweep) -> Survey:
-    """The survey as if the sweep's runs were recorded: a plan is made before anything is written."""
-    statuses = {run.run_id: RunStatus(run.run_id) for run in sweep.runs} | dict(seen.statuses)
-    return Survey(seen.rows, statuses, seen.live, seen.damaged_lines)
 
 
 def _with_results(seen: Survey, sweep_dir: SweepDir) -> Survey:

@@ -92,7 +92,22 @@ BENCHMARL = TrainerSpec(
         "experiment.exclude_buffer_from_checkpoint",
     ),
     packages=("benchmarl", "torchrl", "tensordict", "torch", "vmas", "pettingzoo", "numpy"),
-    source=("jobs.trainers.benchmarl",),
+    # What composes and trains. Checking, and the wording of errors, change no result.
+    source=tuple(
+        f"jobs.trainers.benchmarl.{module}"
+        for module in (
+            "buffers",
+            "config",
+            "environments",
+            "experiment",
+            "hydra_search",
+            "hydra_text",
+            "replay",
+            "snapshot",
+            "state",
+            "tensors",
+        )
+    ),
     returns=("eval/reward/episode_reward_mean", "collection/reward/episode_reward_mean"),
     devices=(
         "experiment",

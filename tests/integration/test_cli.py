@@ -287,3 +287,18 @@ def test_json_everywhere_a_table_is_printed(bench: Bench) -> None:
     assert Path(bench.folder / parsed("report", "tiny")["page"]).exists()
     assert parsed("cancel", "tiny")["cancelled"] == []
     assert parsed("retry", "tiny")["jobs"] == []
+
+
+def test_a_damaged_index_is_named_and_the_sweep_writes_it_anew(bench: Bench) -> None:
+    bench.sweep()
+    bench.write_grid(seeds=2)
+    bench.sweep()
+    index = bench.results / "tiny" / "index.tsv"
+    index.write_text(index.read_text()[:-30])
+    bench.run("status", "tiny", code=2)
+    assert "index.tsv" in bench.errors
+    assert "orchestrate sweep" in bench.errors
+    steps = bench.steps()
+    assert "2 runs of earlier grids" in bench.sweep()
+    assert bench.steps() == steps
+    assert bench.states() == ["done"] * 2

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import importlib
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator import trainers
+from orchestrator.trainers import BENCHMARL, COMMAND, TrainerSpec, code_id
+
+
+@pytest.mark.parametrize("spec", [BENCHMARL, COMMAND], ids=lambda spec: spec.name)
+def test_a_code_id_needs_every_source_it_names(spec: TrainerSpec) -> None:
+    for module in spec.source:
+        assert list(trainers._sources(module)), module
+
+
+def test_a_code_id_follows_the_sources_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "some_trainer"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "loop.py").write_text("steps = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    spec = TrainerSpec("mine", train="", check="", source=("some_trainer.loop",), packages=("pytest",))
+
+    def fresh(spec: TrainerSpec = spec) -> str:
+        code_id.cache_clear()
+        return code_id(spec)
+
+    before = fresh()
+    (package / "other.py").write_text("unrelated = True\n")
+    shutil.rmtree(package / "__pycache__", ignore_errors=True)
+    assert fresh() == before
+    assert fresh(replace(spec, packages=("pytest", "hypothesis"))) != before
+    (package / "loop.py").write_text("steps = 2\n")
+    assert fresh() != before
+
+
+def test_benchmarls_code_id_covers_all_that_training_loads() -> None:
+    """Of the trainer's own modules, only the one that words errors may be left out."""
+    program = (
+        "import sys, jobs.trainers.benchmarl.experiment\n"
+        "print('\\n'.join(name for name in sys.modules if name.startswith('jobs.trainers.benchmarl.')))"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert set(answer.stdout.split()) - set(BENCHMARL.source) == {"jobs.trainers.benchmarl.spelling"}
