@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
-import warnings
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -58,12 +58,12 @@ class CheckpointStore:
         self.bytes_written = 0
 
     def newest(self, candidates: Iterable[CheckpointFile]) -> Loaded | None:
-        """The first candidate that is whole, segments included; the others are named in a warning."""
+        """The first candidate that is whole, segments included; damaged ones are named in a warning on stderr."""
         for file in candidates:
             try:
                 loaded = self._load(file)
             except (*_UNREADABLE, DamagedFileError) as error:
-                warnings.warn(f"checkpoint passed over: {error}", stacklevel=2)
+                sys.stderr.write(f"warning: checkpoint passed over: {error}\n")
                 continue
             self._newest = {file.path, *(self._path(segment) for segment in loaded.segments)}
             return loaded
@@ -82,7 +82,7 @@ class CheckpointStore:
         return CheckpointFile(self._attempt.number, frames, digest, path)
 
     def add_segment(self, group: int, start: int, count: int, items: Any) -> Segment:
-        """Write a piece of a buffer. It is kept once a checkpoint refers to it."""
+        """Write a piece of a buffer, for the next checkpoint to refer to."""
         _, digest = self._write(items, lambda digest: self._attempt.segment_name(group, start, count, digest))
         return Segment(self._attempt.number, group, start, count, digest)
 

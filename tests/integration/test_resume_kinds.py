@@ -45,7 +45,7 @@ def test_a_damaged_checkpoint_or_segment_gives_way_to_the_one_before(
     point = json.loads(RunDir(folder).attempts()[-1].metrics.read_text().splitlines()[0])["resumed_from"]
     assert point == {"attempt": 1, "frames": int(before.name.split("-")[0])}
     log = RunDir(folder).attempts()[-1].log.read_text()
-    assert f"checkpoint passed over: {newest}: is truncated or damaged" in log
+    assert f"warning: checkpoint passed over: {newest}: is truncated or damaged" in log
 
     # The oldest segment belongs to every checkpoint: back to the beginning.
     oldest_segment = sorted((folder / "attempts/1/checkpoints").glob("segment-*"))[0]

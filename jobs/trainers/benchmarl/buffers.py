@@ -27,28 +27,28 @@ class SavedRing:
     def __init__(self, buffer: ReplayBuffer, number: int) -> None:
         self._buffer, self._number = buffer, number
         self._capacity: int = buffer._storage.max_size
-        self._segments: list[Segment] = []
+        self.segments: list[Segment] = []
 
     def save(self, store: CheckpointStore) -> list[Segment]:
         """Write what is new; all segments that hold something alive, in order."""
         added: int = self._buffer.write_count
         oldest = max(0, added - self._capacity)
-        self._segments = [segment for segment in self._segments if segment.stop > oldest]
-        start = self._segments[-1].stop if self._segments else oldest
+        self.segments = [segment for segment in self.segments if segment.stop > oldest]
+        start = self.segments[-1].stop if self.segments else oldest
         longest = max(1, self._capacity // _SEGMENTS_PER_RING)
         while start < added:
             count = min(longest, added - start)
             items = self._buffer._storage.get(torch.arange(start, start + count) % self._capacity)
-            self._segments.append(store.add_segment(self._number, start, count, from_tensordict(items)))
+            self.segments.append(store.add_segment(self._number, start, count, from_tensordict(items)))
             start += count
-        return list(self._segments)
+        return list(self.segments)
 
     def load(self, store: CheckpointStore, segments: Iterable[Segment], added: int) -> None:
         """Fill the ring as it was after ``added`` items."""
         storage = self._buffer._storage
         oldest = max(0, added - self._capacity)
-        self._segments = [segment for segment in segments if segment.group == self._number]
-        for segment in self._segments:
+        self.segments = [segment for segment in segments if segment.group == self._number]
+        for segment in self.segments:
             items = to_tensordict(store.read_segment(segment)).to(storage.device)
             dead = max(0, oldest - segment.start)
             slots = torch.arange(segment.start + dead, segment.stop) % self._capacity
