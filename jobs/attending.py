@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from jobs.slots import Slot
 from orchestrator.errors import DamagedFileError
 from orchestrator.rundir import SweepDir
 
-_PROGRESS_INTERVAL_S = 1.0
+# Progress goes to the journal every second at first, and more rarely the longer the run lasts (every hundredth
+# of its age, up to the maximum), so that a run of a day leaves thousands of lines and not a hundred thousand.
+_PROGRESS_INTERVAL_S, _PROGRESS_INTERVAL_MAX_S = 1.0, 30.0
 
 
 @dataclass
@@ -35,6 +38,7 @@ class Child:
     status: int | None = None
     _progress: dict[str, Any] | None = None
     _told: float = 0.0
+    _began: float = field(default_factory=time.monotonic)
     _frames: int | None = None
     _buffer: bytes = b""
     _oom_kills: int = field(default_factory=lambda: oom_kills())
@@ -66,7 +70,8 @@ class Child:
 
     def take_progress(self, now: float) -> dict[str, Any] | None:
         """The latest progress, at most once a second (``now``: monotonic seconds)."""
-        if self._progress is None or now - self._told < _PROGRESS_INTERVAL_S:
+        interval = min(_PROGRESS_INTERVAL_MAX_S, max(_PROGRESS_INTERVAL_S, (now - self._began) / 100))
+        if self._progress is None or now - self._told < interval:
             return None
         progress, self._progress, self._told = self._progress, None, now
         return progress

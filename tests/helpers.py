@@ -106,10 +106,9 @@ def start_worker(
         )
 
 
-def work(sweep: SweepDir, timeout: float = 60.0, **how: Any) -> int:
+def work(sweep: SweepDir, timeout: float = 60.0, slots: int = 1) -> int:
     """Submit all of the sweep's runs to one worker and wait for it; its exit code."""
-    job = submit(sweep, slots=how.pop("slots", 1))
-    return finish(start_worker(sweep, job, **how), timeout)
+    return finish(start_worker(sweep, submit(sweep, slots=slots)), timeout)
 
 
 def finish(process: subprocess.Popen[bytes], timeout: float = 60.0) -> int:

@@ -205,7 +205,7 @@ def test_killed_workers_lose_no_checkpoint(tmp_path: Path) -> None:
             attempts = run.attempts()
             if attempts and not run.result_path.exists():
                 helpers.wait_for(lambda newest=attempts[-1]: attempt_ended(newest))
-                newest = next((file.frames for file in run.checkpoints()), 0)
+                newest = max((file.frames for file in run.checkpoints()), default=0)
                 durable[str(sweep.path), run_id, attempts[-1].number + 1] = newest // 100
 
     disturbance.run(WORKER_ROUNDS, disturbance.kill_worker, note)
@@ -226,11 +226,25 @@ def test_two_workers_share_a_sweep(results: Path, tmp_path: Path) -> None:
     assert all(len(sweep.run(run.run_id).attempts()) == 1 for run in runs)
 
 
+@pytest.mark.parametrize("victim", ["worker", "supervisor"])
+def test_nothing_outlives_what_started_it(results: Path, tmp_path: Path, victim: str) -> None:
+    audit = tmp_path / "audit"
+    sweep = helpers.make_sweep(results, helpers.count_runs(audit, 1, steps=100_000))
+    worker = helpers.start_worker(sweep, helpers.submit(sweep))
+    helpers.wait_for(lambda: audit.exists() and "step" in audit.read_text())
+    (supervisor,) = helpers.children(worker.pid)
+    (program,) = helpers.children(supervisor)
+    os.kill(worker.pid, signal.SIGSTOP)  # it neither reaps nor cleans up
+    os.kill(worker.pid if victim == "worker" else supervisor, signal.SIGKILL)
+    helpers.wait_for(lambda: not Path(f"/proc/{program}").exists(), what="the program's end")
+    worker.kill()
+    worker.wait()
+
+
 def test_killed_programs_leave_no_process_of_theirs(results: Path, tmp_path: Path) -> None:
     """A program's own child, which no kernel rule ends, is gone before the next attempt begins."""
     text = f"sleep 300 & echo $! >> {tmp_path}/pids; wait"
-    run = helpers.command_run([], shell=text)
-    run = Run(run.run_id, "command", {"command": ["/bin/sh", "-c", "{text}"], "text": text})
+    run = Run("0" * 16, "command", {"command": ["/bin/sh", "-c", text]})
     sweep = helpers.make_sweep(results, [run])
     pids = tmp_path / "pids"
     worker = helpers.start_worker(sweep, helpers.submit(sweep))

@@ -349,6 +349,18 @@ assert os.waitpid(pid, 0)[1] == 0
     subprocess.run([sys.executable, "-c", script], cwd=helpers.ROOT, check=True, timeout=120)
 
 
+def test_the_page_on_the_run_protocol_holds(results: Path, tmp_path: Path) -> None:
+    """Its smallest program runs as printed."""
+    page = (helpers.ROOT / "docs" / "run-protocol.md").read_text()
+    program = tmp_path / "smallest"
+    program.write_text(page.split("```sh\n")[1].split("```")[0])
+    program.chmod(0o755)
+    sweep = helpers.make_sweep(results, [Run("0" * 16, "command", {"command": [str(program)]})])
+    assert helpers.work(sweep) == 0
+    rows = [(row.frames, row.metrics["return"]) for row in only(sweep).history()]
+    assert rows == [(1000, 1), (2000, 2), (3000, 3)]
+
+
 def test_the_description_reaches_the_program(results: Path) -> None:
     argv = ["-c", "import os; print(open(os.environ['ORCHESTRATE_RUN']).read())"]
     sweep = helpers.make_sweep(results, [helpers.command_run(argv, seed=3)])
