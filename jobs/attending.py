@@ -15,8 +15,8 @@ from jobs.slots import Slot
 from orchestrator.errors import DamagedFileError
 from orchestrator.rundir import SweepDir
 
-# Progress goes to the journal every second at first, and more rarely the longer the run lasts (every hundredth
-# of its age, up to the maximum), so that a run of a day leaves thousands of lines and not a hundred thousand.
+# Progress goes to the journal every second at first, and more rarely the longer the run lasts (a hundredth of
+# its age, up to the maximum), so that a run of a day leaves thousands of lines and not a hundred thousand.
 _PROGRESS_INTERVAL_S, _PROGRESS_INTERVAL_MAX_S = 1.0, 30.0
 
 
@@ -89,14 +89,15 @@ class Child:
         self.signal(signal.SIGKILL)
 
     def reap(self) -> bool:
-        """Whether the process is gone; its last words are then read."""
+        """Whether the process is gone; its last words may then still be read."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if pid == 0:
             return False
         self.status = status
-        self.read()
-        os.close(self.relay)
         return True
+
+    def close(self) -> None:
+        os.close(self.relay)
 
     @property
     def exit_code(self) -> int:

@@ -115,7 +115,7 @@ def _died_in_vain(attempt: AttemptDir) -> bool:
     end = attempt.end()
     if end is not None and end.get("reason") not in (Reason.KILLED.value, Reason.CRASH_LOOP.value):
         return False
-    return not attempt.has_checkpoint()
+    return attempt.checkpointed() is None
 
 
 def _reason(error: BaseException) -> Reason:

@@ -11,6 +11,7 @@ import select
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from jobs import metering, provenance
@@ -125,6 +126,7 @@ class Worker:
         for child in list(self._children.values()):
             if now > min(self._kill_at, child.kill_at):
                 child.kill()
+            gone = child.reap()
             child.read()
             if child.attempt is not None and not child.announced:
                 child.announced = True
@@ -132,7 +134,8 @@ class Worker:
                 self._write(CLAIMED, child.run_id, child.attempt)
             if progress := child.take_progress(now):
                 self._write(PROGRESS, child.run_id, child.attempt, progress)
-            if child.reap():
+            if gone:
+                child.close()
                 del self._children[child.pid]
                 self._free.append(child.slot)
                 self._reaped(child)
@@ -204,6 +207,7 @@ class Worker:
         else:
             end = self._died(child)
         if attempt is not None:
+            end = replace(end, checkpointed=attempt.checkpointed())
             attempt.write_end(end.to_json())
         return end
 
@@ -220,7 +224,7 @@ class Worker:
         if end.outcome is RunState.DONE:
             data |= self._told_by_result(run_id)
         elif cancelled:
-            data["outcome"] = RunState.CANCELLED.value
+            data |= {"outcome": RunState.CANCELLED.value, "reason": None, "message": "cancelled"}
         elif end.outcome is RunState.FAILED:
             self._failed += 1
         self._assignment.changed()

@@ -102,8 +102,10 @@ class AttemptDir:
     def checkpoint_name(self, frames: int, digest: str) -> Path:
         return self.checkpoints / f"{frames:012d}-{digest}.pt"
 
-    def has_checkpoint(self) -> bool:
-        return any(_CHECKPOINT.fullmatch(name) for name in listdir(self.checkpoints))
+    def checkpointed(self) -> int | None:
+        """Frames in the most advanced checkpoint that this attempt wrote itself."""
+        found = [match for name in listdir(self.checkpoints) if (match := _CHECKPOINT.fullmatch(name))]
+        return max((int(match["frames"]) for match in found), default=None)
 
     def segment_name(self, group: int, start: int, count: int, digest: str) -> Path:
         """A piece of a replay buffer: items ``start`` to ``start + count`` ever added by an agent group."""

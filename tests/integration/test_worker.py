@@ -281,6 +281,8 @@ def test_a_run_killed_again_and_again_is_given_up(results: Path) -> None:
     assert helpers.work(sweep) == 1
     run = only(sweep)
     assert [attempt.end()["reason"] for attempt in run.attempts()] == ["killed", "killed", "crash loop"]
+    told = [(kind, number) for kind, number, _ in helpers.events(sweep, run) if kind != "progress"]
+    assert told == [(kind, number) for number in (1, 2, 3) for kind in ("claimed", "ended")]
     assert helpers.work(sweep) == 0  # nothing more to do until somebody retries it
     sweep.add_to_ledger("retry", {"time": time.time(), "runs": {run.run_id: 3}})
     assert helpers.work(sweep) == 1
@@ -298,7 +300,7 @@ def test_a_run_that_advances_is_never_given_up(results: Path, tmp_path: Path) ->
     sweep = helpers.make_sweep(results, [shell_run(text)])
     assert helpers.work(sweep) == 0
     run = only(sweep)
-    assert len(run.attempts()) == 6
+    assert [attempt.end()["checkpointed"] for attempt in run.attempts()] == [1, 2, 3, 4, 5, 6]
     assert [row.frames for row in run.history()] == [1, 2, 3, 4, 5, 6]
     assert helpers.inodes(run.path) <= 12 + 5 * 5
 
