@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torchrl.envs import EnvBase, PettingZooEnv, SerialEnv, TransformedEnv
+from torchrl.envs import EnvBase, PettingZooWrapper, SerialEnv, TransformedEnv
 from torchrl.envs.libs.vmas import VmasEnv
 
 from jobs.trainers.benchmarl.replay import EpisodeLog
@@ -24,7 +24,7 @@ def logged(build: Callable[[], EnvBase]) -> Callable[[], EnvBase]:
 
     def build_logged() -> EnvBase:
         env = build()
-        if isinstance(env, PettingZooEnv):
+        if isinstance(env, PettingZooWrapper):
             vars(env)[_LOG] = EpisodeLog(env)
         return env
 

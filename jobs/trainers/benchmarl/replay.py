@@ -33,7 +33,7 @@ class ReplayError(Exception):
 
 
 class EpisodeLog:
-    """Follows one TorchRL ``PettingZooEnv`` from its construction on."""
+    """Follows one TorchRL ``PettingZooWrapper`` from its construction on."""
 
     def __init__(self, env: Any) -> None:
         self._env = env
