@@ -35,7 +35,8 @@ test: $(VENV)/.dev  ## all tests; ARGS="-k resume -x" goes to pytest
 	$(BIN)/pytest $(ARGS)
 
 bench: $(VENV)/.dev  ## measure against the goals, and say which are met
-	$(BIN)/python -m benchmarks.run
+	@status=0; $(BIN)/python -m benchmarks.run || status=1; \
+	$(BIN)/python -m benchmarks.checkpoint_cost || status=1; exit $$status
 
 docs: $(VENV)/.dev  ## build docs/ into site/, warnings are errors
 	$(BIN)/mkdocs build --quiet --strict
