@@ -1,9 +1,9 @@
 """``python -m benchmarks.checkpoint_cost``: what checkpoints cost a training, in time and on disk.
 
-MAPPO and IQL on vmas/navigation at BenchMARL's defaults but for the number of iterations, on one thread, with
-checkpoints as often as the program itself finds right. Bytes are those of one checkpoint with the segments it
-refers to, against the tensors that are alive: parameters, optimizers, environments, and every item in a replay
-buffer that will be sampled again. Ends with 1 if a goal is not met.
+MAPPO and IQL on vmas/navigation at BenchMARL's defaults but for the number of iterations, on one thread,
+with checkpoints as often as the program itself finds right. Bytes are those of one checkpoint with the
+segments it refers to, against the tensors that are alive: parameters, optimizers, environments, and every
+item in a replay buffer that will be sampled again. Ends with 1 if a goal is not met.
 """
 
 from __future__ import annotations

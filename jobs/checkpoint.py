@@ -58,7 +58,7 @@ class CheckpointStore:
         self.bytes_written = 0
 
     def newest(self, candidates: Iterable[CheckpointFile]) -> Loaded | None:
-        """The first candidate that is whole, segments included; damaged ones are named in a warning on stderr."""
+        """The first candidate that is whole with its segments; a warning on stderr names each damaged one."""
         for file in candidates:
             try:
                 loaded = self._load(file)

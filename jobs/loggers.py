@@ -19,6 +19,9 @@ from orchestrator.rundir import AttemptDir, Row
 from orchestrator.trainers import code_id, get_trainer
 from orchestrator.types import Run
 
+# Arguments of TorchRL's W&B logger that W&B itself does not know; "offline" is obeyed, the folder is ours.
+_TORCHRL_ONLY = ("offline", "save_dir", "video_fps")
+
 CSV, WANDB, TENSORBOARD = "csv", "wandb", "tensorboard"
 
 
@@ -78,12 +81,12 @@ class WandbSink:
             **{
                 "project": project,
                 "name": _readable_name(run),
-                **extra,
+                **{key: value for key, value in extra.items() if key not in _TORCHRL_ONLY},
                 "id": run.run_id,
                 "group": context.sweep,
                 "config": {**config, "orchestrate": _identity(context)},
                 "dir": str(context.attempt.path),
-                "mode": _wandb_mode(),
+                "mode": "offline" if extra.get("offline") else _wandb_mode(),
                 "settings": _quiet_settings(wandb),
             }
         )
@@ -96,7 +99,7 @@ class WandbSink:
         self._run.log({name.replace("_", "/", 1): clip}, step=step, commit=False)
 
     def close(self, *, finished: bool) -> None:
-        self._run.finish(exit_code=0 if finished else 1, quiet=True)
+        self._run.finish(exit_code=0 if finished else 1)
 
 
 class TensorboardSink:

@@ -69,7 +69,10 @@ class Nursery:
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
-    def close(self) -> None:
+    def __enter__(self) -> Nursery:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._process.communicate(timeout=20)
 
 

@@ -27,9 +27,8 @@ PLACES = {"collecting": 30, "training": 6, "before rename": 1, "after rename": 1
 
 @pytest.fixture(scope="module")
 def nursery() -> Iterator[Nursery]:
-    nursery = Nursery()
-    yield nursery
-    nursery.close()
+    with Nursery() as nursery:
+        yield nursery
 
 
 @pytest.mark.parametrize("evaluation", [True, False], ids=["evaluation", "no evaluation"])

@@ -29,9 +29,8 @@ NEEDS_A_GPU = {"cuda_random"}
 
 @pytest.fixture(scope="module")
 def nursery() -> Iterator[Nursery]:
-    nursery = Nursery()
-    yield nursery
-    nursery.close()
+    with Nursery() as nursery:
+        yield nursery
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,8 @@ Rows = list[dict[str, bytes]]
 
 @pytest.fixture(scope="module")
 def nursery() -> Iterator[Nursery]:
-    nursery = Nursery()
-    yield nursery
-    nursery.close()
+    with Nursery() as nursery:
+        yield nursery
 
 
 @pytest.fixture(scope="module")

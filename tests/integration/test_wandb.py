@@ -18,24 +18,25 @@ OVERRIDES = {
     **NAVIGATION_MAPPO,
     "experiment.loggers": ["csv", "wandb", "tensorboard"],
     "experiment.project_name": "speed of things",
+    "+experiment.wandb_extra_kwargs.offline": True,
+    "+experiment.wandb_extra_kwargs.tags": ["tiny"],
 }
 INTERRUPTED_EXIT = 75
 
 
 @pytest.fixture(scope="module")
-def thrice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunDir]:
+def thrice(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     """A run killed in its third iteration, stopped after its fifth, then finished."""
-    nursery = Nursery()
     folder = str(tmp_path_factory.mktemp("results") / "run")
     # A run's environment may ask for online; without a key it is offline all the same.
     env = {"WANDB_MODE": "online"}
     first = Attempt(folder, OVERRIDES, kill=Kill("training", 14), sweep="my sweep", env=env)
     second = Attempt(folder, OVERRIDES, stop_after=5, sweep="my sweep")
-    assert nursery.run(first) == -9
-    assert nursery.run(second) == INTERRUPTED_EXIT
-    assert nursery.run(Attempt(folder, OVERRIDES, sweep="my sweep")) == 0
-    yield RunDir(Path(folder))
-    nursery.close()
+    with Nursery() as nursery:
+        assert nursery.run(first) == -9
+        assert nursery.run(second) == INTERRUPTED_EXIT
+        assert nursery.run(Attempt(folder, OVERRIDES, sweep="my sweep")) == 0
+    return RunDir(Path(folder))
 
 
 def test_wandb_has_every_step_once_and_says_whose_run_it_is(thrice: RunDir) -> None:
@@ -54,6 +55,7 @@ def test_wandb_has_every_step_once_and_says_whose_run_it_is(thrice: RunDir) -> N
     assert [_values(step, row) for step, row in zip(steps, rows, strict=True)] == [
         _finite(row.metrics) for row in rows
     ]
+    assert run.tags == ["tiny"]
     identity = config["orchestrate"]
     assert (run.run_id, run.project, run.run_group) == (_only_run(thrice), "speed of things", "my sweep")
     assert (identity["run_id"], identity["sweep"], identity["attempt"]) == (run.run_id, "my sweep", 3)
@@ -87,7 +89,12 @@ def test_tensorboard_has_every_step_once_under_benchmarls_tags(thrice: RunDir) -
 
 
 def test_nothing_is_written_outside_the_attempts_folders(thrice: RunDir) -> None:
-    assert {path.name for path in thrice.path.iterdir()} == {"run.json", "attempts", "outcome.json", "state.pt"}
+    assert {path.name for path in thrice.path.iterdir()} == {
+        "run.json",
+        "attempts",
+        "outcome.json",
+        "state.pt",
+    }
     for attempt in thrice.attempts():
         assert not attempt.scratch.exists() or attempt.number == 1
         assert not list(attempt.path.rglob("config.pkl"))

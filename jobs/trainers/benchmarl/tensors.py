@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,22 +76,3 @@ def save_numpy_random(state: Any) -> Plain:
 def load_numpy_random(saved: Plain) -> tuple[Any, ...]:
     name, words, *rest = saved
     return name, words.numpy().astype(np.uint32), *rest
-
-
-def save_random() -> Plain:
-    """The state of every global generator: Python's, NumPy's, torch's, and CUDA's if it is in use."""
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    return {
-        "python": save_python_random(random.getstate()),
-        "numpy": save_numpy_random(np.random.get_state()),
-        "torch": torch.random.get_rng_state(),
-        "cuda": [state.cpu() for state in cuda],
-    }
-
-
-def load_random(saved: Plain) -> None:
-    random.setstate(load_python_random(saved["python"]))
-    np.random.set_state(load_numpy_random(saved["numpy"]))
-    torch.random.set_rng_state(saved["torch"].cpu())
-    if saved["cuda"]:
-        torch.cuda.set_rng_state_all([state.cpu() for state in saved["cuda"]])

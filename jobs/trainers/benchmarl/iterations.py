@@ -1,0 +1,118 @@
+"""BenchMARL's logger as ours: one row of metrics an iteration, for the metrics file and every other sink."""
+
+from __future__ import annotations
+
+import copy
+import resource
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+from benchmarl.experiment.logger import Logger
+
+from jobs.loggers import Sink, open_sinks
+from orchestrator.rundir import Row
+
+if TYPE_CHECKING:
+    from jobs.trainers.benchmarl.experiment import ResumableExperiment
+
+
+class IterationLogger(Logger):
+    """BenchMARL's logger, gathering one :class:`Row` an iteration for our metrics file and the sinks."""
+
+    def __init__(self, experiment: ResumableExperiment) -> None:
+        super().__init__(
+            experiment_name=experiment.name,
+            folder_name=str(experiment.folder_name),
+            experiment_config=_without_loggers(experiment.config),
+            algorithm_name=experiment.algorithm_name,
+            environment_name=experiment.environment_name,
+            task_name=experiment.task_name,
+            model_name=experiment.model_name,
+            group_map=experiment.group_map,
+            seed=experiment.seed,
+            project_name=experiment.config.project_name,
+            wandb_extra_kwargs={},
+        )
+        self._experiment = experiment
+        self._metrics: dict[str, float] = {}
+        self._sinks: list[Sink] = []
+        self._wall_time = 0.0
+        self._iteration_began = time.monotonic()
+        self.loggers = [self]  # BenchMARL logs training and evaluation only if this list is not empty
+
+    def start(self) -> None:
+        """Open the sinks; training starts now."""
+        experiment, context = self._experiment, self._experiment.context
+        user = experiment.composed.experiment
+        self._sinks = open_sinks(
+            experiment.composed.loggers,
+            context,
+            user.project_name,
+            hyperparameters(experiment),
+            user.wandb_extra_kwargs,
+        )
+        self._wall_time = context.rows[-1].wall_time if context.rows else 0.0
+        self._iteration_began = time.monotonic()
+
+    def log(self, dict_to_log: dict[str, Any], step: int | None = None) -> None:  # noqa: ARG002
+        self._metrics.update({name: float(value) for name, value in dict_to_log.items()})
+
+    def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
+        for sink in self._sinks:
+            sink.log_video(name, video, step)
+
+    def commit(self) -> None:
+        """The iteration is over."""
+        row = self._row()
+        for sink in self._sinks:
+            sink.log(row)
+        self._experiment.end_iteration(row)
+
+    def finish(self) -> None:
+        """BenchMARL's end of an experiment, which :meth:`close` completes."""
+
+    def close(self, *, finished: bool) -> None:
+        """Make the sinks readable; ``finished`` as for :meth:`Sink.close`."""
+        sinks, self._sinks = self._sinks, []
+        for sink in sinks:
+            sink.close(finished=finished)
+
+    def abandon(self) -> None:
+        """Forget the sinks without another write: the claim is lost."""
+        self._sinks = []
+
+    def _row(self) -> Row:
+        now = time.monotonic()
+        seconds, self._iteration_began = now - self._iteration_began, now
+        self._wall_time += seconds
+        metrics, self._metrics = self._metrics, {}
+        metrics["speed/fps"] = metrics["counters/current_frames"] / seconds
+        metrics["system/peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        iteration, frames = int(metrics["counters/iter"]), int(metrics["counters/total_frames"])
+        return Row(iteration, frames, self._wall_time, metrics)
+
+
+def hyperparameters(experiment: ResumableExperiment) -> dict[str, Any]:
+    """What BenchMARL gives its loggers as hyperparameters, as the run asked for them."""
+    return {
+        "critic_model_name": experiment.critic_model_name,
+        "experiment_config": dict(experiment.composed.experiment.__dict__),
+        "algorithm_config": dict(experiment.algorithm_config.__dict__),
+        "model_config": dict(experiment.model_config.__dict__),
+        "critic_model_config": dict(experiment.critic_model_config.__dict__),
+        "task_config": experiment.task.config,
+        "continuous_actions": experiment.continuous_actions,
+        "on_policy": experiment.on_policy,
+        "algorithm_name": experiment.algorithm_name,
+        "model_name": experiment.model_name,
+        "task_name": experiment.task_name,
+        "environment_name": experiment.environment_name,
+        "seed": experiment.seed,
+    }
+
+
+def _without_loggers(config: Any) -> Any:
+    config = copy.copy(config)
+    config.loggers = []
+    return config
