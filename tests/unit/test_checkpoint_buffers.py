@@ -82,16 +82,31 @@ def test_any_batches_any_resume(
             assert same(before, buffer)
 
 
-def test_only_new_items_are_written(tmp_path: Path) -> None:
+def test_only_new_items_are_written_until_short_segments_make_a_long_one(tmp_path: Path) -> None:
     _, store = make_store(tmp_path)
     buffer = make_buffer()
     ring = SavedRing(buffer, 0)
     spans = []
-    for number in range(3):
-        buffer.extend(items(number * 40, 40))
+    for number in range(4):
+        buffer.extend(items(number * 20, 20))
         spans.append([(segment.start, segment.count) for segment in ring.save(store)])
-    assert spans == [[(0, 40)], [(0, 40), (40, 40)], [(0, 40), (40, 40), (80, 40)]]
+    assert spans[:3] == [[(0, 20)], [(0, 20), (20, 20)], [(0, 20), (20, 20), (40, 20)]]
+    assert spans[3] == [(0, 50), (50, 30)]  # a tenth of the ring is the longest
     assert ring.save(store) == ring.segments
+
+
+def test_files_stay_few_however_often_a_checkpoint_is_written(tmp_path: Path) -> None:
+    _, store = make_store(tmp_path)
+    storage = LazyTensorStorage(100_000)
+    buffer = TensorDictReplayBuffer(storage=storage, batch_size=16)
+    ring = SavedRing(buffer, 0)
+    for number in range(150):
+        buffer.extend(TensorDict({"number": torch.tensor([number])}, [1]))
+        assert len(ring.save(store)) <= 65
+    other = TensorDictReplayBuffer(storage=LazyTensorStorage(100_000), batch_size=16)
+    SavedRing(other, 0).load(store, ring.segments, 150)
+    load_cursor(other, save_cursor(buffer))
+    assert other._storage.get(slice(None))["number"].tolist() == list(range(150))
 
 
 def test_a_group_reads_only_its_own_segments(tmp_path: Path) -> None:

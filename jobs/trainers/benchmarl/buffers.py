@@ -3,12 +3,13 @@
 An off-policy buffer is a ring. Item n of all that were ever added lies in slot ``n % capacity`` and never
 changes, so a checkpoint only writes the items that came since the last one, as segments. A segment holds at
 most a tenth of the ring: when the ring wraps, the oldest segment is at most partly dead, and the disk holds
-little more than what is alive. An on-policy buffer is overwritten whole by the next batch, so its content
-is not saved.
+little more than what is alive. Many short ones are written once more as a long one. An on-policy buffer is
+overwritten whole by the next batch, so its content is not saved.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +20,7 @@ from jobs.checkpoint import CheckpointStore, Segment
 from jobs.trainers.benchmarl.tensors import Plain, from_tensordict, to_tensordict
 
 _SEGMENTS_PER_RING = 10
+_MOST_SHORT = 64
 
 
 class SavedRing:
@@ -27,21 +29,28 @@ class SavedRing:
     def __init__(self, buffer: ReplayBuffer, number: int) -> None:
         self._buffer, self._number = buffer, number
         self._capacity: int = buffer._storage.max_size
+        self._longest = max(1, self._capacity // _SEGMENTS_PER_RING)
         self.segments: list[Segment] = []
 
     def save(self, store: CheckpointStore) -> list[Segment]:
         """Write what is new; all segments that hold something alive, in order."""
         added: int = self._buffer.write_count
         oldest = max(0, added - self._capacity)
-        self.segments = [segment for segment in self.segments if segment.stop > oldest]
+        kept = [segment for segment in self.segments if segment.stop > oldest]
+        self.segments = kept[: len(kept) - self._to_merge(kept)]
         start = self.segments[-1].stop if self.segments else oldest
-        longest = max(1, self._capacity // _SEGMENTS_PER_RING)
         while start < added:
-            count = min(longest, added - start)
+            count = min(self._longest, added - start)
             items = self._buffer._storage.get(torch.arange(start, start + count) % self._capacity)
             self.segments.append(store.add_segment(self._number, start, count, from_tensordict(items)))
             start += count
         return list(self.segments)
+
+    def _to_merge(self, segments: list[Segment]) -> int:
+        """How many segments at the end are to be written again as fewer: files are not to become many."""
+        short = list(itertools.takewhile(lambda segment: segment.count < self._longest, reversed(segments)))
+        enough = sum(segment.count for segment in short) >= self._longest or len(short) >= _MOST_SHORT
+        return len(short) if enough else 0
 
     def load(self, store: CheckpointStore, segments: Iterable[Segment], added: int) -> None:
         """Fill the ring as it was after ``added`` items."""
