@@ -173,7 +173,7 @@ def _train(attempt: Attempt) -> int:
     os.dup2(log, 1)
     os.dup2(log, 2)
     nobody = os.open(os.devnull, os.O_WRONLY)
-    context = RunContext(attempt.sweep, run, run_dir, taken, Lease(taken.claim_path), nobody)
+    context = RunContext(attempt.sweep, run, run_dir, taken, Lease(taken.claim_path, 1e9), nobody)
     _watch(attempt, context)
     try:
         outcome = train(context)
