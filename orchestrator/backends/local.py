@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,7 +25,7 @@ class LocalBackend:
 
     def __init__(self) -> None:
         # Ours to reap, as long as this command line lives.
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._children: list[int] = []
 
     def capacity(self) -> Capacity:
         return Capacity("local", machine.cores(), len(machine.gpus()))
@@ -33,13 +33,11 @@ class LocalBackend:
     def submit(self, job: Job, argv: Sequence[str], output: Path) -> str:
         with storage_errors(output), open(output, "ab") as stream:
             try:
-                process = subprocess.Popen(
-                    argv, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
-                )
+                pid = _spawn_detached(argv, stream.fileno())
             except OSError as error:
-                raise BackendUnavailableError(f"cannot start job {job.token}: {error}") from error
-        self._children.append(process)
-        return _id_of(Holder.of(process.pid))  # not reaped yet, so the number is still its own
+                raise BackendUnavailableError(f"cannot start job {job.token}: {argv[0]}: {error}") from error
+        self._children.append(pid)
+        return _id_of(Holder.of(pid))  # not reaped yet, so the number is still its own
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         self._reap()
@@ -53,7 +51,24 @@ class LocalBackend:
                 holder.signal(signal.SIGTERM)
 
     def _reap(self) -> None:
-        self._children = [process for process in self._children if process.poll() is None]
+        self._children = [pid for pid in self._children if os.waitpid(pid, os.WNOHANG)[0] == 0]
+
+
+def _spawn_detached(argv: Sequence[str], output: int) -> int:
+    """A process in a session of its own, with an empty standard input; its pid."""
+    return os.posix_spawnp(
+        argv[0],
+        list(argv),
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, output, 1),
+            (os.POSIX_SPAWN_DUP2, output, 2),
+        ],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # which Python ignores
+    )
 
 
 def _id_of(holder: Holder) -> str:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -55,9 +56,10 @@ def test_a_job_outlives_the_command_line(tmp_path: Path) -> None:
 
 
 def test_an_id_never_means_another_process(backend: Backend, tmp_path: Path) -> None:
-    bystander = subprocess.Popen(["sleep", "100"])
     job_id = backend.submit(JOB, ["true"], tmp_path / "out")
     wait_for(lambda: backend.poll([job_id])[job_id].state is JobState.ENDED)
+    time.sleep(0.05)  # start times are told in ticks of 10 ms
+    bystander = subprocess.Popen(["sleep", "100"])
     kind, boot, namespace, _, started = job_id.split(":")
     reused = f"{kind}:{boot}:{namespace}:{bystander.pid}:{started}"
     assert backend.poll([reused])[reused].state is JobState.ENDED
