@@ -12,7 +12,9 @@ import functools
 import gc
 import logging
 import shutil
+import sys
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -119,8 +121,7 @@ class ResumableExperiment(Experiment):
         )
 
     def end_iteration(self, row: Row) -> None:
-        """An iteration is complete, its evaluation included."""
-        self.context.record(row)
+        """An iteration is complete, its evaluation and its logs included."""
         self._tell(row)
         if self.finished:
             return
@@ -161,6 +162,16 @@ class ResumableExperiment(Experiment):
         self.logger.start()
         self._checkpoints.start(self.total_frames)
         super()._collection_loop()
+
+    def close(self) -> None:
+        """Close the environments; a failure to do so never hides the one that is the reason to close."""
+        reason = sys.exception()
+        try:
+            super().close()
+        except Exception:
+            if reason is None:
+                raise
+            traceback.print_exc()
 
     # Saving and resuming
 

@@ -65,6 +65,7 @@ class IterationLogger(Logger):
     def commit(self) -> None:
         """The iteration is over."""
         row = self._row()
+        self._experiment.context.record(row)  # first: it refuses if the claim is lost
         for sink in self._sinks:
             sink.log(row)
         self._experiment.end_iteration(row)
