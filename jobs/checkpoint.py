@@ -127,7 +127,7 @@ class CheckpointStore:
 
     def _prune(self, keep: set[Path]) -> None:
         """Remove what no kept checkpoint needs, torn writes of ended attempts included."""
-        for attempt in self._run_dir.attempts():
+        for attempt in self._run_dir.current_attempts():
             if attempt.number > self._attempt.number or not attempt.checkpoints.is_dir():
                 continue
             left = 0

@@ -189,7 +189,7 @@ def _manifest(context: RunContext, outcome: Outcome) -> dict[Path, bool]:
 
 
 def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Outcome) -> dict[str, Any]:
-    attempts = context.run_dir.attempts()
+    attempts = context.run_dir.current_attempts()
     executed = [
         read_metrics(attempt.metrics)[1] for attempt in attempts_behind(context.run_dir, context.attempt)
     ]

@@ -24,8 +24,8 @@ from orchestrator.rundir import (
     lease_seconds,
 )
 from orchestrator.rundir.journal import REVOKED
-from orchestrator.state import DAMAGED_RESULT, RunStatus, Survey, survey
-from orchestrator.trainers import code_id, get_trainer
+from orchestrator.state import DAMAGED_RESULT, RunStatus, Survey, mark_stale, survey
+from orchestrator.trainers import TrainerSpec, code_id, get_trainer, is_installed
 from orchestrator.types import Plan, Run, RunState, Sweep
 
 # A worker process takes its token within a second; a submission this old without one never started.
@@ -187,18 +187,25 @@ def retry_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
         concerned = [run_id for run_id in run_ids if statuses[run_id].state.final]
         if concerned:
             runs = {run_id: _last_attempt(sweep_dir, run_id) for run_id in concerned}
-            sweep_dir.add_to_ledger("retry", {"time": time.time(), "runs": runs})
+            # In this order: a run without its result is to be done, whatever the ledger says.
             for run_id in concerned:
                 sweep_dir.run(run_id).retire_result()
+            sweep_dir.add_to_ledger("retry", {"time": time.time(), "runs": runs})
     return concerned
 
 
-def today_code(sweep_dir: SweepDir) -> str | None:
-    """The id of the code that would train the sweep's runs now; ``None`` if its trainer is not installed."""
+def present(sweep_dir: SweepDir, backend: Backend | None = None) -> Survey:
+    """The sweep's state for people: as :func:`look`, with what other code than today's trained as stale."""
+    seen, spec = look(sweep_dir, backend), _trainer_of(sweep_dir)
+    # Without the trainer's packages, as on a laptop that only looks, there is no code of today.
+    return mark_stale(seen, code_id(spec)) if spec and is_installed(spec) else seen
+
+
+def _trainer_of(sweep_dir: SweepDir) -> TrainerSpec | None:
     for entry in reversed(sweep_dir.read_ledger()):
         if entry.kind == "submission":
             try:
-                return code_id(get_trainer(entry.data["trainer"]))
+                return get_trainer(entry.data["trainer"])
             except OrchestrateError:
                 return None
     return None

@@ -246,23 +246,36 @@ def _after(before: RunStatus, event: Event, token: str) -> RunStatus:
 
 def _apply_decisions(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
     """Cancellations, retries and results found on disk, in the order they were made."""
+    decide: Mapping[str, Callable[[RunStatus, Any], RunStatus]] = {
+        "found": _found,
+        "cancel": _cancelled,
+        "retry": _retried,
+    }
     for entry in ledger:
-        if entry.kind == "found":
-            for run_id, found in entry.data["runs"].items():
-                status = statuses.get(run_id)
-                if status is not None and status.attempt <= found["attempt"]:
-                    statuses[run_id] = replace(
-                        status, state=RunState.DONE, reason=None, message=None, **found
-                    )
-        elif entry.kind in ("cancel", "retry"):
-            for run_id, attempt in entry.data["runs"].items():
-                status = statuses.get(run_id)
-                if status is None or status.attempt > attempt:
-                    continue
-                if entry.kind == "cancel" and status.state is not RunState.DONE:
-                    statuses[run_id] = replace(status, state=RunState.CANCELLED, reason="cancelled")
-                elif entry.kind == "retry" and status.state.final:
-                    statuses[run_id] = replace(status, state=RunState.PENDING, reason=None, message=None)
+        if entry.kind not in decide:
+            continue
+        for run_id, about in entry.data["runs"].items():
+            attempt = about["attempt"] if entry.kind == "found" else about
+            if run_id in statuses and statuses[run_id].attempt <= attempt:
+                statuses[run_id] = decide[entry.kind](statuses[run_id], about)
+
+
+def _found(status: RunStatus, about: Mapping[str, Any]) -> RunStatus:
+    return replace(status, state=RunState.DONE, reason=None, message=None, **about)
+
+
+def _cancelled(status: RunStatus, _: int) -> RunStatus:
+    if status.state is RunState.DONE:
+        return status
+    return replace(status, state=RunState.CANCELLED, reason="cancelled")
+
+
+def _retried(status: RunStatus, _: int) -> RunStatus:
+    if status.state is RunState.DONE:  # from its beginning
+        return RunStatus(status.run_id, attempt=status.attempt)
+    if status.state.final:
+        return replace(status, state=RunState.PENDING, reason=None, message=None)
+    return status
 
 
 def _longest_gap(times: Sequence[float]) -> float:

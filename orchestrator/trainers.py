@@ -102,6 +102,7 @@ BENCHMARL = TrainerSpec(
             "experiment",
             "hydra_search",
             "hydra_text",
+            "iterations",
             "replay",
             "snapshot",
             "state",
@@ -125,6 +126,14 @@ COMMAND = TrainerSpec(
 )
 
 _BUILT_IN = {spec.name: spec for spec in (BENCHMARL, COMMAND)}
+
+
+def is_installed(spec: TrainerSpec) -> bool:
+    """Whether the trainer could run here: its own package, the first it names, is there."""
+    try:
+        return not spec.packages or bool(version(spec.packages[0]))
+    except PackageNotFoundError:
+        return False
 
 
 @cache

@@ -72,13 +72,11 @@ def found_sweeps(results: object, names: list[str] | None) -> list[SweepDir]:
 def gather(found: list[SweepDir], verify: bool = False) -> Collected:
     """The sweeps' runs and metrics, with the states that `status` shows."""
     from orchestrator.collect import collect as collect_runs
-    from orchestrator.control import look, today_code
-    from orchestrator.state import mark_stale
+    from orchestrator.control import present
 
     states, reasons = {}, {}
     for sweep_dir in found:
-        seen, today = look(sweep_dir), today_code(sweep_dir)
-        statuses = (mark_stale(seen, today) if today else seen).statuses
+        statuses = present(sweep_dir).statuses
         states[sweep_dir.name] = {run_id: status.state for run_id, status in statuses.items()}
         reasons[sweep_dir.name] = {run_id: status.why for run_id, status in statuses.items()}
     return collect_runs(found, states=states, reasons=reasons, checksums=verify)

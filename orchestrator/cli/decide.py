@@ -57,17 +57,15 @@ def retry(
       orchestrate retry speed algorithm=mappo,seed=0
     """
     from orchestrator.cli.sweep import work_through
-    from orchestrator.control import look, retry_runs, today_code
+    from orchestrator.control import present, retry_runs
     from orchestrator.rundir import SweepDir
-    from orchestrator.state import mark_stale
     from orchestrator.sweep import load_sweep
     from orchestrator.types import RunState
 
     sweep_dir = SweepDir.existing(results, sweep)
     rows = chosen_runs(sweep_dir, runs or [])
     if not runs:
-        today = today_code(sweep_dir)
-        seen = mark_stale(look(sweep_dir), today) if today else look(sweep_dir)
+        seen = present(sweep_dir)
         again = (RunState.FAILED, RunState.CANCELLED, RunState.STALE)
         rows = [row for row in rows if seen.statuses[row.run_id].state in again]
     concerned = retry_runs(sweep_dir, [row.run_id for row in rows])

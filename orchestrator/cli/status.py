@@ -44,14 +44,11 @@ def status(
 
 
 def _look(sweep_dir: SweepDir) -> Survey:
-    """The sweep's state, with what other code trained shown as stale."""
-    from orchestrator.control import look, today_code
-    from orchestrator.state import mark_stale
+    from orchestrator.control import present
     from orchestrator.targets import find_target
 
     backend, _ = find_target("local")
-    seen, today = look(sweep_dir, backend), today_code(sweep_dir)
-    return mark_stale(seen, today) if today else seen
+    return present(sweep_dir, backend)
 
 
 def _print(found: list[SweepDir], detailed: bool) -> None:

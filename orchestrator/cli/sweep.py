@@ -77,7 +77,7 @@ def work_through(
         _announce(sweep_dir, submitted)
     if not detach:
         _follow(loaded, sweep_dir, backend, capacity, slots, as_json)
-    seen = control.look(sweep_dir)
+    seen = control.present(sweep_dir)
     if as_json:
         statuses = [seen.statuses[row.run_id].to_json() for row in seen.rows if row.in_grid]
         print_json(
@@ -175,5 +175,7 @@ def _conclude(sweep_dir: SweepDir, seen: Survey, plan: Plan, detach: bool) -> No
         typer.echo(f"{len(seen.left)} runs are left ({why}); the same command goes on with them", err=True)
     if counts.get(RunState.FAILED):
         typer.echo(f"next: orchestrate logs {sweep_dir.name} RUN, then orchestrate retry {sweep_dir.name}")
+    elif counts.get(RunState.STALE):
+        typer.echo(f"next: orchestrate retry {sweep_dir.name} trains the stale runs anew")
     elif counts.get(RunState.DONE):
         typer.echo(f"next: orchestrate collect {sweep_dir.name} && orchestrate report {sweep_dir.name}")

@@ -94,7 +94,10 @@ def dump_json(value: Any, *, indent: int | None = None) -> bytes:
 
 
 def parse_json(data: bytes) -> Any:
-    """The JSON value in ``data``; raises ``ValueError``. Python's own parser takes NaN too."""
+    """The JSON value in ``data``, quickly; raises ``ValueError``.
+
+    Whole numbers beyond 64 bits come back as floats: not for values that a run's identity is made of.
+    """
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -104,7 +107,7 @@ def parse_json(data: bytes) -> Any:
 def read_json(path: Path) -> Any:
     """The JSON value in ``path``. Raises ``FileNotFoundError`` and :class:`DamagedFileError`."""
     try:
-        return parse_json(path.read_bytes())
+        return json.loads(path.read_bytes())
     except ValueError as error:
         raise DamagedFileError(path, f"is not valid JSON ({error})") from error
 

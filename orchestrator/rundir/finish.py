@@ -27,10 +27,10 @@ def tidy_finished(run: RunDir, result: Mapping[str, Any]) -> None:
     Safe to be killed in and to be called again.
     """
     kept = {run.path / item["path"] for item in result["manifest"]}
-    for attempt in run.attempts():
+    for attempt in run.current_attempts():
         kept |= {attempt.claim_path, attempt.end_path, attempt.log, attempt.metrics}
     kept |= {parent for path in kept for parent in path.parents}
-    for attempt in run.attempts():
+    for attempt in run.current_attempts():
         for path in list(_dispensable(attempt.path, kept)):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)

@@ -32,6 +32,7 @@ from orchestrator.rundir.metrics import ResumePoint, Row, merge_attempts, read_m
 from orchestrator.types import Run
 
 RUN_ID = re.compile(r"[0-9a-f]{16}")
+_RETIRED = re.compile(r"retired-(\d+)\.json")
 _CHECKPOINT = re.compile(r"(?P<frames>\d{12})-(?P<digest>[0-9a-f]{16})\.pt")
 
 
@@ -204,7 +205,7 @@ class RunDir:
     def checkpoints(self, below: int | None = None) -> list[CheckpointFile]:
         """Checkpoints of all attempts (before attempt ``below``), the most advanced and newest first."""
         found = []
-        for attempt in self.attempts():
+        for attempt in self.current_attempts():
             if below is not None and attempt.number >= below:
                 continue
             for name in listdir(attempt.checkpoints):
@@ -270,15 +271,21 @@ class RunDir:
                 raise self._damaged(path, "has other content than when the result was published")
 
     def retire_result(self) -> None:
-        """Put a result aside, for a run that is to be done again. It stays readable as result-<n>.json."""
-        number = 1
-        while (aside := self.path / f"result-{number}.json").exists():
-            number += 1
+        """Put a result aside, for a run that is to be done again from its beginning.
+
+        It and its attempts stay as they are, the result as retired-<n>.json, n its newest attempt.
+        """
+        newest = max((attempt.number for attempt in self.attempts()), default=0)
         try:
-            os.link(self.result_path, aside)
-            self.result_path.unlink()
+            os.replace(self.result_path, self.path / f"retired-{newest}.json")
         except FileNotFoundError:
             pass
+
+    def current_attempts(self) -> list[AttemptDir]:
+        """The attempts since the last retired result, oldest first: those that build on each other."""
+        found = (_RETIRED.fullmatch(name) for name in listdir(self.path))
+        last = max((int(match[1]) for match in found if match), default=0)
+        return [attempt for attempt in self.attempts() if attempt.number > last]
 
     def _damaged(self, path: Path, problem: str) -> DamagedFileError:
         sweep = self.path.parent.parent.name

@@ -13,12 +13,14 @@
                      log.txt  metrics.jsonl  checkpoints/  scratch/  wandb/ or wandb.tar  events.out.tfevents…
                      end.json      why the attempt ended
         result.json                last, by link(): the result with its manifest of checksums
+        retired-<n>.json           a result put aside by a retry, that of attempts up to n
       results.parquet  results.csv  metrics.parquet  report/
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,7 +32,6 @@ from orchestrator.errors import DamagedFileError, NotFoundError, OrchestrateErro
 from orchestrator.rundir.atomic import (
     check_writable,
     dump_json,
-    parse_json,
     read_json,
     storage_errors,
     write_atomic,
@@ -149,7 +150,7 @@ class SweepDir:
                 continue
             try:
                 run_id, in_grid, point = line.split("\t", 2)
-                rows.append(IndexRow(run_id, in_grid == "1", parse_json(point.encode())))
+                rows.append(IndexRow(run_id, in_grid == "1", json.loads(point)))
             except ValueError as error:
                 raise DamagedFileError(
                     self.index_path,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -138,7 +140,6 @@ def test_dry_run_writes_nothing_and_shows_what_is_submitted(bench: Bench) -> Non
     (shown,) = [line.strip() for line in output.splitlines() if "jobs.worker" in line]
     bench.sweep()
     (entry,) = [e for e in SweepDir(bench.results, "tiny").read_ledger() if e.kind == "submission"]
-    import shlex
 
     assert shlex.split(shown) == entry.data["argv"]["0001-0001"]
     assert "nothing" in bench.sweep("--dry-run")
@@ -302,3 +303,19 @@ def test_a_damaged_index_is_named_and_the_sweep_writes_it_anew(bench: Bench) -> 
     assert "2 runs of earlier grids" in bench.sweep()
     assert bench.steps() == steps
     assert bench.states() == ["done"] * 2
+
+
+def test_what_other_code_trained_is_stale_and_never_silently_reused(bench: Bench) -> None:
+    bench.write_grid(seeds=2)
+    bench.sweep()
+    for journal in (bench.results / "tiny" / "journals").glob("*.jsonl"):  # as if an older version had run
+        journal.write_text(re.sub(r'"code_id": "\w+"', '"code_id": "0123456789ab"', journal.read_text()))
+    assert bench.states() == ["stale"] * 2
+    steps = bench.steps()
+    output = bench.sweep()
+    assert "2 stale" in output
+    assert "orchestrate retry tiny" in output
+    assert bench.steps() == steps
+    assert "2/2 done" in bench.run("retry", "tiny")
+    assert len(bench.steps()) == 2 * len(steps)
+    assert len(list(bench.results.glob("tiny/runs/*/retired-1.json"))) == 2

@@ -204,13 +204,22 @@ def test_a_damaged_result_is_named(run: RunDir, text: str) -> None:
         run.result()
 
 
-def test_a_retired_result_stays_readable(run: RunDir) -> None:
-    for frames in (1, 2):
-        assert run.publish({"frames": frames}, [])
+def test_a_retired_result_stays_readable_and_its_attempts_are_built_on_no_more(run: RunDir) -> None:
+    for number in (1, 2):
+        attempt = run.take(Claim.fresh("a"))
+        assert attempt is not None
+        attempt.checkpoints.mkdir()
+        attempt.checkpoint_name(300, f"{number}" * 16).write_text("x")
+        attempt.write_end({"outcome": "done"})
+        assert [file.attempt for file in run.checkpoints()] == [number]
+        assert run.publish({"attempt": number}, [(attempt.checkpoint_name(300, f"{number}" * 16), True)])
         run.retire_result()
         assert run.result() is None
+        assert run.checkpoints() == []
+        tidy_finished(run, {"manifest": []})
+        assert attempt.checkpoint_name(300, f"{number}" * 16).exists(), "the old result lost a file"
     run.retire_result()
-    assert sorted(path.name for path in run.path.glob("result-*")) == ["result-1.json", "result-2.json"]
+    assert sorted(path.name for path in run.path.glob("retired-*")) == ["retired-1.json", "retired-2.json"]
 
 
 def test_checkpoints_come_most_advanced_first_and_by_whole_names_only(run: RunDir) -> None:
