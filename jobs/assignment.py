@@ -98,7 +98,8 @@ class Assignment:
         run_dir = self._sweep.run(run_id)
         result = run_dir.result()
         if result is not None:
-            tidy_finished(run_dir, result)
+            if run_dir.blocked_by() is None:  # else its own process is still at it
+                tidy_finished(run_dir, result)
             return Verdict.OVER
         if run_id in self._decisions.cancelled:
             return Verdict.OVER

@@ -198,10 +198,11 @@ class Worker:
         record = attempt.end() if attempt else None
         if record is not None:
             return End.from_json(record)
-        if child.end is not None:
+        result = run_dir.result()
+        if result is not None and result["attempt"] == child.attempt:
+            end = End(RunState.DONE, frames=child.frames)  # whatever went wrong after it was published
+        elif child.end is not None:
             end = child.end
-        elif run_dir.result() is not None:
-            end = End(RunState.DONE, frames=child.frames)
         elif child.killed_by_us:
             end = End(RunState.INTERRUPTED, Reason.STOPPED, "did not leave within its grace and was killed")
         else:
