@@ -21,10 +21,11 @@ SHOWN_BY: dict[str, dict[str, Any]] = {
     "target_counters": {**NAVIGATION_IQL, **HARD_TARGETS},
     "buffer_contents": NAVIGATION_IQL,
     "buffer_cursors": NAVIGATION_IQL,
-    "evaluation_environments": MULTIWALKER_MAPPO,
-    # Nothing in these runs draws from NumPy's or Python's global generator, so the last state is looked at.
+    "evaluation_environments": MULTIWALKER_MAPPO,  # VMAS's are reset before they are used again
 }
 NEEDS_A_GPU = {"cuda_random"}
+# In a sweep of this name every iteration also draws from Python's and NumPy's generators; nothing else does.
+DRAWS = "draws"
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +47,6 @@ def interrupted(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> d
             assert nursery.run(Attempt(str(killed), overrides, kill=kill, sweep=DRAWS)) == -9
             runs[str(overrides)] = alone, killed
     return runs
-
-
-# In a sweep of this name every iteration also draws from the global generators that nothing else asks.
-DRAWS = "draws"
 
 
 @pytest.mark.parametrize("item", [item.name for item in ITEMS if item.name not in NEEDS_A_GPU])
