@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from orchestrator.backends.base import Backend
 from orchestrator.errors import DamagedFileError, OrchestrateError
+from orchestrator.evidence import correct, inspect, put_on_record
 from orchestrator.plan import Capacity, make_plan
 from orchestrator.render import worker_argv
 from orchestrator.rundir import (
@@ -24,7 +24,7 @@ from orchestrator.rundir import (
     lease_seconds,
 )
 from orchestrator.rundir.journal import REVOKED
-from orchestrator.state import DAMAGED_RESULT, RunStatus, Survey, mark_stale, survey
+from orchestrator.state import Survey, mark_stale, survey
 from orchestrator.trainers import TrainerSpec, code_id, get_trainer, is_installed
 from orchestrator.types import Plan, Run, RunState, Sweep
 
@@ -103,12 +103,32 @@ def _description(run: RunDir) -> Run | None:
         return None
 
 
-def plan_sweep(sweep: Sweep, sweep_dir: SweepDir, capacity: Capacity, *, slots: int | None = None) -> Plan:
-    """What would be submitted now. Writes nothing."""
+def plan_sweep(
+    sweep: Sweep, sweep_dir: SweepDir, capacity: Capacity, *, slots: int | None = None
+) -> tuple[Plan, Survey]:
+    """What would be submitted now, and the state it rests on. Writes nothing."""
+    seen = look(sweep_dir, rows=_rows_with(sweep, sweep_dir))
+    seen = correct(seen, inspect(sweep_dir, seen.statuses), sweep_dir)
+    return _plan(sweep, sweep_dir, seen, capacity, slots), seen
+
+
+def _plan(sweep: Sweep, sweep_dir: SweepDir, seen: Survey, capacity: Capacity, slots: int | None) -> Plan:
     ledger = sweep_dir.read_ledger()
     submission = ledger[-1].number + 1 if ledger else 1
-    seen = _with_results(look(sweep_dir, rows=_rows_with(sweep, sweep_dir)), sweep_dir)
     return make_plan(sweep, seen, capacity, submission=submission, slots=slots)
+
+
+def is_settled(sweep: Sweep, sweep_dir: SweepDir, plan: Plan, seen: Survey) -> bool:
+    """Whether submitting the plan would change nothing: all is over, and on record as it is in the grid."""
+    latest = sweep_dir.latest_grid()
+    return (
+        all(state.final for state in plan.states.values())
+        and not plan.jobs
+        and not _new_skips(plan, seen)
+        and latest is not None
+        and latest[1] == sweep.grid_text
+        and list(seen.rows) == _known_rows(sweep_dir)
+    )
 
 
 def submit_sweep(
@@ -128,42 +148,51 @@ def submit_sweep(
     with sweep_dir.lock():
         grid = record(sweep, sweep_dir)
         _give_up_lost_jobs(sweep_dir, backend)
-        _record_found(sweep_dir)
         _compact(sweep_dir)
-        plan = plan_sweep(sweep, sweep_dir, capacity, slots=slots)
-        adopted = look(sweep_dir).live
-        if not plan.jobs and not _new_skips(plan, sweep_dir):
-            return Submitted(plan, adopted)
-        argv = {job.token: worker_argv(sweep_dir.results, job) for job in plan.jobs}
-        job_ids: dict[str, str] = {}
-        entry = {
-            "time": time.time(),
-            "grid": grid,
-            "target": capacity.target,
-            "trainer": sweep.trainer,
-            "cwd": os.getcwd(),
-            "argv": argv,
-            "jobs": [job.to_json() for job in plan.jobs],
-            "job_ids": job_ids,
-            "skipped": dict(plan.skipped),
-        }
-        runs = {run.run_id: run for run in sweep.runs}
-        for run_id in plan.run_ids:
-            sweep_dir.run(run_id).describe(runs[run_id])
-        number = sweep_dir.add_to_ledger("submission", entry)
-        for job in plan.jobs:
-            job_ids[job.token] = backend.submit(job, argv[job.token], sweep_dir.worker_output(job.token))
-            sweep_dir.amend_ledger(number, "submission", entry)
-    return Submitted(plan, adopted)
+        seen = look(sweep_dir)
+        found = inspect(sweep_dir, seen.statuses)
+        put_on_record(seen, found, sweep_dir)
+        plan = _plan(sweep, sweep_dir, correct(seen, found, sweep_dir), capacity, slots)
+        if plan.jobs or _new_skips(plan, seen):
+            _submit(plan, sweep_dir, backend, grid)
+    return Submitted(plan, seen.live)
+
+
+def _submit(plan: Plan, sweep_dir: SweepDir, backend: Backend, grid: int) -> None:
+    argv = {job.token: worker_argv(sweep_dir.results, job) for job in plan.jobs}
+    job_ids: dict[str, str] = {}
+    entry = {
+        "time": time.time(),
+        "grid": grid,
+        "target": plan.target,
+        "trainer": plan.sweep.trainer,
+        "cwd": os.getcwd(),
+        "argv": argv,
+        "jobs": [job.to_json() for job in plan.jobs],
+        "job_ids": job_ids,
+        "skipped": dict(plan.skipped),
+    }
+    runs = {run.run_id: run for run in plan.sweep.runs}
+    for run_id in plan.run_ids:
+        sweep_dir.run(run_id).describe(runs[run_id])
+    number = sweep_dir.add_to_ledger("submission", entry)
+    for job in plan.jobs:
+        job_ids[job.token] = backend.submit(job, argv[job.token], sweep_dir.worker_output(job.token))
+        sweep_dir.amend_ledger(number, "submission", entry)
 
 
 def stop_workers(sweep_dir: SweepDir, backend: Backend) -> list[str]:
-    """Ask the sweep's live jobs to save and leave; their tokens."""
+    """Ask the sweep's live jobs to save and leave; their tokens.
+
+    A job whose id was never recorded, its command line having died, is asked by the process in its journal.
+    """
     live = look(sweep_dir).live
     ids = _job_ids(sweep_dir.read_ledger())
-    asked = sorted(token for token in live if token in ids)
-    backend.cancel([ids[token] for token in asked])
-    return asked
+    backend.cancel([ids[token] for token in sorted(live) if token in ids])
+    for log in sweep_dir.read_journals():
+        if log.token in live and log.token not in ids and log.holder is not None:
+            log.holder.signal(signal.SIGTERM)
+    return sorted(live)
 
 
 def cancel_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
@@ -177,13 +206,14 @@ def cancel_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
     return concerned
 
 
-def retry_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
+def retry_runs(sweep_dir: SweepDir, run_ids: Sequence[str]) -> list[str]:
     """Make finished, failed, stale, skipped or cancelled runs pending again; those it concerned.
 
     The old result of a run stays in its folder under another name.
     """
     with sweep_dir.lock():
-        statuses = look(sweep_dir).statuses
+        seen = look(sweep_dir)
+        statuses = correct(seen, inspect(sweep_dir, run_ids), sweep_dir).statuses
         concerned = [run_id for run_id in run_ids if statuses[run_id].state.final]
         if concerned:
             runs = {run_id: _last_attempt(sweep_dir, run_id) for run_id in concerned}
@@ -196,8 +226,15 @@ def retry_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
 
 def present(sweep_dir: SweepDir, backend: Backend | None = None) -> Survey:
     """The sweep's state for people: as :func:`look`, with what other code than today's trained as stale."""
-    seen, spec = look(sweep_dir, backend), _trainer_of(sweep_dir)
-    # Without the trainer's packages, as on a laptop that only looks, there is no code of today.
+    return with_stale(look(sweep_dir, backend), sweep_dir)
+
+
+def with_stale(seen: Survey, sweep_dir: SweepDir) -> Survey:
+    """The survey with runs that other code than today's trained as stale.
+
+    Without the trainer's packages, as on a laptop that only looks, there is no code of today.
+    """
+    spec = _trainer_of(sweep_dir)
     return mark_stale(seen, code_id(spec)) if spec and is_installed(spec) else seen
 
 
@@ -209,82 +246,6 @@ def _trainer_of(sweep_dir: SweepDir) -> TrainerSpec | None:
             except OrchestrateError:
                 return None
     return None
-
-
-def _with_results(seen: Survey, sweep_dir: SweepDir) -> Survey:
-    """The survey corrected by the disk: results no journal told of, and ones that are gone or damaged."""
-    statuses = dict(seen.statuses)
-    for run_id, problem in _inspect(sweep_dir, statuses).items():
-        state = statuses[run_id].state
-        if problem is None:
-            statuses[run_id] = replace(statuses[run_id], state=RunState.DONE)
-        elif isinstance(problem, DamagedFileError):
-            statuses[run_id] = replace(
-                statuses[run_id], state=RunState.FAILED, reason=DAMAGED_RESULT, message=str(problem)
-            )
-        elif state is RunState.DONE:
-            statuses[run_id] = replace(statuses[run_id], state=RunState.PENDING)
-        elif state is RunState.UNKNOWN and _proved_ended(sweep_dir.run(run_id)):
-            statuses[run_id] = replace(statuses[run_id], state=RunState.INTERRUPTED)
-    return Survey(seen.rows, statuses, seen.live, seen.damaged_lines)
-
-
-def _proved_ended(run: RunDir) -> bool:
-    """Whether the claim of a worker that cannot be asked from here has run out."""
-    try:
-        return run.blocked_by() is None
-    except DamagedFileError:
-        return True  # the next worker to look at it says what is wrong
-
-
-class _Absent:
-    """No result on disk."""
-
-
-def _inspect(
-    sweep_dir: SweepDir, statuses: Mapping[str, RunStatus]
-) -> dict[str, DamagedFileError | _Absent | None]:
-    """Per run: ``None`` for a whole result, the damage, or absent."""
-
-    def inspect(run_id: str) -> DamagedFileError | _Absent | None:
-        run = sweep_dir.run(run_id)
-        try:
-            result = run.result()
-            if result is None:
-                return _Absent()
-            run.verify(result)
-        except DamagedFileError as error:
-            return error
-        return None
-
-    concerned = [run_id for run_id, status in statuses.items() if status.state is not RunState.CANCELLED]
-    with ThreadPoolExecutor(8) as pool:
-        return dict(zip(concerned, pool.map(inspect, concerned), strict=True))
-
-
-def _record_found(sweep_dir: SweepDir) -> None:
-    """Enter results that no journal told of: their worker died between publishing and saying so."""
-    seen = look(sweep_dir)
-    found = {}
-    for run_id, status in seen.statuses.items():
-        if status.state in (RunState.PENDING, RunState.INTERRUPTED, RunState.QUEUED):
-            run = sweep_dir.run(run_id)
-            if run.result_path.exists() and (result := _readable(run.result)) is not None:
-                found[run_id] = {
-                    "attempt": result.get("attempt", status.attempt),
-                    "frames": result.get("frames"),
-                    "value": result.get("final_return"),
-                    "code_id": result.get("code_id"),
-                }
-    if found:
-        sweep_dir.add_to_ledger("found", {"time": time.time(), "runs": found})
-
-
-def _readable(read: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
-    try:
-        return read()
-    except DamagedFileError:
-        return None
 
 
 def _give_up_lost_jobs(sweep_dir: SweepDir, backend: Backend) -> None:
@@ -305,10 +266,10 @@ def _young(moment: float) -> bool:
     return 0 <= time.time() - moment < _START_GRACE_S
 
 
-def _new_skips(plan: Plan, sweep_dir: SweepDir) -> bool:
-    statuses = look(sweep_dir).statuses
+def _new_skips(plan: Plan, seen: Survey) -> bool:
+    """Whether the ledger does not say yet what the plan skips, and why."""
     return any(
-        statuses[run_id].state is not RunState.SKIPPED or statuses[run_id].reason != why
+        (seen.statuses[run_id].state, seen.statuses[run_id].reason) != (RunState.SKIPPED, why)
         for run_id, why in plan.skipped.items()
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from orchestrator import control
 from orchestrator.backends.base import Backend
+from orchestrator.evidence import proved_ended
 from orchestrator.plan import Capacity
 from orchestrator.rundir import SweepDir
 from orchestrator.state import Survey
@@ -15,6 +16,8 @@ from orchestrator.types import Sweep
 # How often a lost worker is replaced without any run having advanced in between.
 _REPLACEMENTS = 3
 _REFRESH_S = 0.5
+# How often runs of a worker that cannot be asked from here are looked at again.
+_PATIENCE_S = 5.0
 # Following is to cost the training nothing: after a look, rest this many times as long.
 _REST = 20
 
@@ -39,10 +42,14 @@ def follow(
         if seen.active:
             time.sleep(max(_REFRESH_S, _REST * (time.monotonic() - began)))
             continue
+        if seen.unknown and not any(proved_ended(sweep_dir.run(run_id)) for run_id in seen.unknown):
+            time.sleep(_PATIENCE_S)  # a worker elsewhere has them, until its claims run out
+            continue
         advanced = sum((status.frames or 0) + status.attempt for status in seen.statuses.values())
         tries = tries + 1 if advanced == before else 0
         before = advanced
-        if tries >= _REPLACEMENTS or not seen.left or last_words(sweep_dir):
+        idle = not seen.left and not seen.unknown
+        if idle or tries >= _REPLACEMENTS or why_left(sweep_dir, seen):
             return
         control.submit_sweep(sweep, sweep_dir, backend, capacity, slots=slots)
 
@@ -54,7 +61,18 @@ def stop(sweep_dir: SweepDir, backend: Backend) -> None:
         time.sleep(_REFRESH_S / 5)
 
 
-def last_words(sweep_dir: SweepDir) -> str | None:
-    """Why the newest worker left; ``None`` if it died without a word."""
-    logs = [log for log in sweep_dir.read_journals() if log.holder is not None]
-    return str(logs[-1].events[-1].data.get("why")) if logs and logs[-1].exited else None
+def why_left(sweep_dir: SweepDir, seen: Survey) -> str | None:
+    """Why runs are left, in the words of a worker that had to do them and was asked, or forced, to leave.
+
+    ``None`` if theirs died, or never began.
+    """
+    logs = {log.token: log for log in sweep_dir.read_journals()}
+    tokens: dict[str, str] = {}
+    for entry in sweep_dir.read_ledger():
+        for job in entry.data["jobs"] if entry.kind == "submission" else ():
+            tokens |= dict.fromkeys(job["run_ids"], job["token"])
+    for run_id in seen.left:
+        log = logs.get(tokens.get(run_id, ""))
+        if log is not None and log.exited and log.events[-1].data.get("asked", True):
+            return str(log.events[-1].data.get("why", "its submission was given up"))
+    return None

@@ -49,7 +49,7 @@ def make_plan(
     states = {status.run_id: status.state for status in statuses}
     problems = {status.run_id: status.message or "" for status in statuses if status.reason == DAMAGED_RESULT}
     if not todo:
-        return Plan(sweep, (), skipped, problems, states)
+        return Plan(sweep, capacity.target, (), skipped, problems, states)
     job = Job(
         token=f"{submission:04d}-0001",
         sweep=sweep.name,
@@ -58,7 +58,7 @@ def make_plan(
         slots=min(len(todo), slots or default_slots(sweep, capacity, survey)),
         resources=sweep.resources,
     )
-    return Plan(sweep, (job,), skipped, problems, states)
+    return Plan(sweep, capacity.target, (job,), skipped, problems, states)
 
 
 def default_slots(sweep: Sweep, capacity: Capacity, survey: Survey) -> int:

@@ -72,14 +72,20 @@ class Survey:
     @property
     def left(self) -> list[str]:
         """Runs of the latest grid that are to be done and that nothing works on."""
-        idle = (RunState.PENDING, RunState.INTERRUPTED, RunState.UNKNOWN)
-        return [row.run_id for row in self.rows if row.in_grid and self.statuses[row.run_id].state in idle]
+        return self._in(RunState.PENDING, RunState.INTERRUPTED)
+
+    @property
+    def unknown(self) -> list[str]:
+        """Runs of the latest grid that a worker elsewhere had, which cannot be asked from here."""
+        return self._in(RunState.UNKNOWN)
 
     @property
     def active(self) -> bool:
         """Whether a job still works, or may start to, on a run of the latest grid."""
-        working = (RunState.RUNNING, RunState.QUEUED, RunState.STALLED)
-        return any(self.statuses[row.run_id].state in working for row in self.rows if row.in_grid)
+        return bool(self._in(RunState.RUNNING, RunState.QUEUED, RunState.STALLED))
+
+    def _in(self, *states: RunState) -> list[str]:
+        return [row.run_id for row in self.rows if row.in_grid and self.statuses[row.run_id].state in states]
 
 
 def survey(
@@ -103,7 +109,8 @@ def survey(
     _apply_journals(statuses, logs, live, alive, now, lease)
     _apply_decisions(statuses, ledger)
     _apply_queue(statuses, ledger, live)
-    return Survey(rows, statuses, live, sum(log.damaged for log in logs))
+    damaged = sum(log.damaged for log in logs) + sum(entry.kind == "damaged" for entry in ledger)
+    return Survey(rows, statuses, live, damaged)
 
 
 def mark_stale(seen: Survey, today: str) -> Survey:
@@ -186,7 +193,9 @@ def _replay(statuses: dict[str, RunStatus], log: WorkerLog) -> dict[str, list[fl
     told: dict[str, dict[str, Any]] = {}
     for event in log.events:
         run_id = event.run_id
-        if run_id not in statuses or event.attempt is None or event.attempt < statuses[run_id].attempt:
+        if run_id not in statuses or event.attempt is None:
+            continue
+        if event.attempt and event.attempt < statuses[run_id].attempt:
             continue
         heard.setdefault(run_id, []).append(event.time)
         if event.kind == PROGRESS:  # by far the most: kept aside until something else happens
@@ -227,6 +236,8 @@ def _after(before: RunStatus, event: Event, token: str) -> RunStatus:
             message=None,
             since=event.time,
         )
+    if event.kind == ENDED and event.attempt == 0 and before.attempt:
+        return before  # of a worker that never had the run; another one's word is better
     if event.kind == ENDED:
         return replace(
             before,
@@ -245,32 +256,45 @@ def _after(before: RunStatus, event: Event, token: str) -> RunStatus:
 
 
 def _apply_decisions(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
-    """Cancellations, retries and results found on disk, in the order they were made."""
+    """Cancellations, retries, results found on disk and results lost, in the order they came."""
     decide: Mapping[str, Callable[[RunStatus, Any], RunStatus]] = {
         "found": _found,
+        "lost": _lost,
         "cancel": _cancelled,
         "retry": _retried,
     }
     for entry in ledger:
-        if entry.kind not in decide:
-            continue
-        for run_id, about in entry.data["runs"].items():
-            attempt = about["attempt"] if entry.kind == "found" else about
-            if run_id in statuses and statuses[run_id].attempt <= attempt:
-                statuses[run_id] = decide[entry.kind](statuses[run_id], about)
+        if entry.kind in decide:
+            for run_id, about in entry.data["runs"].items():
+                if run_id in statuses:
+                    statuses[run_id] = decide[entry.kind](statuses[run_id], about)
 
 
 def _found(status: RunStatus, about: Mapping[str, Any]) -> RunStatus:
+    if status.attempt > about["attempt"]:
+        return status
     return replace(status, state=RunState.DONE, reason=None, message=None, **about)
 
 
+def _lost(status: RunStatus, attempt: int) -> RunStatus:
+    if status.attempt > attempt or status.state is not RunState.DONE:
+        return status
+    return RunStatus(status.run_id, attempt=status.attempt)
+
+
 def _cancelled(status: RunStatus, _: int) -> RunStatus:
+    """Whatever attempt was under way: until a retry no worker takes the run."""
     if status.state is RunState.DONE:
         return status
-    return replace(status, state=RunState.CANCELLED, reason="cancelled")
+    return replace(status, state=RunState.CANCELLED, reason="cancelled", message=None)
 
 
-def _retried(status: RunStatus, _: int) -> RunStatus:
+def _retried(status: RunStatus, attempt: int) -> RunStatus:
+    """Forgets how the attempts up to this one ended, and every cancellation before."""
+    if status.state is RunState.CANCELLED:
+        return replace(status, state=RunState.PENDING, reason=None, message=None)
+    if status.attempt > attempt:
+        return status
     if status.state is RunState.DONE:  # from its beginning
         return RunStatus(status.run_id, attempt=status.attempt)
     if status.state.final:

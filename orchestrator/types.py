@@ -185,6 +185,7 @@ class Plan:
     """
 
     sweep: Sweep
+    target: str
     jobs: tuple[Job, ...]
     skipped: Mapping[str, str]
     problems: Mapping[str, str]

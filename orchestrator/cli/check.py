@@ -34,7 +34,7 @@ def check(
 
     sweep = load_sweep(grid)
     _, capacity = find_target(on or sweep.targets[0])
-    plan = plan_sweep(sweep, SweepDir(results, sweep.name), capacity)
+    plan, _ = plan_sweep(sweep, SweepDir(results, sweep.name), capacity)
     report = check_sweep(sweep)
     if as_json:
         print_json(

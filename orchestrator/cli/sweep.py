@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orchestrator.plan import Capacity
     from orchestrator.rundir import SweepDir
     from orchestrator.state import Survey
-    from orchestrator.types import Plan, Sweep
+    from orchestrator.types import Job, Plan, Sweep
 
 
 def sweep(
@@ -52,7 +52,7 @@ def sweep(
     loaded = load_sweep(grid)
     if dry_run:
         _, capacity = find_target(on or loaded.targets[0])
-        plan = control.plan_sweep(loaded, SweepDir(results, loaded.name), capacity, slots=slots)
+        plan, _ = control.plan_sweep(loaded, SweepDir(results, loaded.name), capacity, slots=slots)
         _print_plan(plan, results, as_json)
     else:
         work_through(loaded, results, on=on, detach=detach, slots=slots, as_json=as_json)
@@ -69,23 +69,29 @@ def work_through(
 
     backend, capacity = find_target(on or loaded.targets[0])
     sweep_dir = SweepDir(results, loaded.name)
-    plan = control.plan_sweep(loaded, sweep_dir, capacity, slots=slots)
-    if plan.jobs:
-        _check(loaded, plan)
-    submitted = control.submit_sweep(loaded, sweep_dir, backend, capacity, slots=slots)
-    if not as_json:
-        _announce(sweep_dir, submitted)
-    if not detach:
-        _follow(loaded, sweep_dir, backend, capacity, slots, as_json)
-    seen = control.present(sweep_dir)
+    plan, seen = control.plan_sweep(loaded, sweep_dir, capacity, slots=slots)
+    if control.is_settled(loaded, sweep_dir, plan, seen):
+        jobs: list[Job] = []
+        if not as_json:
+            typer.echo(f"{loaded.name}: nothing new to submit ({sweep_dir.path}/)")
+    else:
+        if plan.jobs:
+            _check(loaded, plan)
+        submitted = control.submit_sweep(loaded, sweep_dir, backend, capacity, slots=slots)
+        plan, jobs = submitted.plan, list(submitted.plan.jobs)
+        if not as_json:
+            _announce(sweep_dir, submitted)
+        if not detach:
+            _follow(loaded, sweep_dir, backend, capacity, slots, as_json)
+        seen = control.look(sweep_dir, backend)
+    seen = control.with_stale(seen, sweep_dir)
     if as_json:
         statuses = [seen.statuses[row.run_id].to_json() for row in seen.rows if row.in_grid]
-        print_json(
-            {"sweep": loaded.name, "jobs": [job.to_json() for job in submitted.plan.jobs], "runs": statuses}
-        )
+        print_json({"sweep": loaded.name, "jobs": [job.to_json() for job in jobs], "runs": statuses})
     else:
-        _conclude(sweep_dir, seen, submitted.plan, detach)
-    if seen.counts().get(RunState.FAILED) or submitted.plan.problems or (seen.left and not detach):
+        _conclude(sweep_dir, seen, plan, detach)
+    left = (seen.left or seen.unknown) and not detach
+    if seen.counts().get(RunState.FAILED) or plan.problems or left:
         raise typer.Exit(1)
 
 
@@ -159,11 +165,11 @@ def _follow(
 
 def _conclude(sweep_dir: SweepDir, seen: Survey, plan: Plan, detach: bool) -> None:
     from orchestrator.cli import view
-    from orchestrator.follow import last_words
+    from orchestrator.follow import why_left
     from orchestrator.types import RunState
 
     console = view.console()
-    if detach:
+    if detach and seen.active:
         typer.echo(f"detached; follow with: orchestrate status {sweep_dir.name} --watch")
         return
     console.print(view.sweep_view(sweep_dir.name, seen, view.ROWS))
@@ -171,7 +177,7 @@ def _conclude(sweep_dir: SweepDir, seen: Survey, plan: Plan, detach: bool) -> No
         typer.echo(f"{run_id}: {problem}", err=True)
     counts = seen.counts()
     if seen.left:
-        why = last_words(sweep_dir) or "its worker died again and again"
+        why = why_left(sweep_dir, seen) or "their worker died again and again"
         typer.echo(f"{len(seen.left)} runs are left ({why}); the same command goes on with them", err=True)
     if counts.get(RunState.FAILED):
         typer.echo(f"next: orchestrate logs {sweep_dir.name} RUN, then orchestrate retry {sweep_dir.name}")

@@ -165,3 +165,34 @@ def test_sweep_eta_counts_what_has_not_begun() -> None:
     assert sweep_eta(seen) == pytest.approx((40 + 100) / 10)
     idle = replace(seen, statuses={**seen.statuses, RUN: RunStatus(RUN)})
     assert sweep_eta(idle) is None
+
+
+def test_a_cancellation_holds_whatever_attempt_began_meanwhile() -> None:
+    ledger = [submission(), decision(2, "cancel", 0)]
+    dead = [started(CLAIM)]
+    assert state_of(ledger, dead, alive=False).state is RunState.CANCELLED
+    assert state_of([*ledger, decision(3, "retry", 1)], dead, alive=False).state is RunState.PENDING
+
+
+def test_a_result_that_is_gone_makes_its_run_pending() -> None:
+    logs = [started(CLAIM, ended("done", frames=100))]
+    status = state_of([submission(), decision(2, "lost", 1)], logs, alive=False)
+    assert (status.state, status.frames) == (RunState.PENDING, None)
+
+
+def test_what_is_said_of_a_run_by_a_worker_that_never_had_it_changes_nothing() -> None:
+    stranger = started(ended("failed", 0, 6.0), token="0002-0001")
+    first = started(CLAIM)
+    assert state_of([submission()], [first, stranger]).state is RunState.RUNNING
+    assert state_of([submission()], [stranger]).state is RunState.FAILED
+
+
+def test_a_clock_set_back_stalls_nothing() -> None:
+    logs = [started(CLAIM, Event(PROGRESS, 5000.0, RUN, 1, {"frames": 10}))]
+    assert state_of([submission()], logs, now=10.0).state is RunState.RUNNING
+
+
+def test_damaged_ledger_entries_are_counted_and_passed_over() -> None:
+    seen = look([submission(), LedgerEntry(2, "damaged", {"problem": "cut"})], [])
+    assert seen.damaged_lines == 1
+    assert seen.statuses[RUN].state is RunState.QUEUED

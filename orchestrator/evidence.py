@@ -1,0 +1,89 @@
+"""What lies on disk against what journals tell: a worker can die between doing a thing and saying so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.errors import DamagedFileError
+from orchestrator.rundir import RunDir, SweepDir
+from orchestrator.state import DAMAGED_RESULT, RunStatus, Survey
+from orchestrator.types import RunState
+
+_THREADS = 8
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A run's result on disk: there and whole, damaged, or (both ``None``) absent."""
+
+    result: Mapping[str, Any] | None = None
+    damage: str | None = None
+
+
+def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, Evidence]:
+    """Look at every run's result and the files it needs, by name and size."""
+
+    def look(run_id: str) -> Evidence:
+        run = sweep_dir.run(run_id)
+        try:
+            result = run.result()
+            if result is not None:
+                run.verify(result)
+        except DamagedFileError as error:
+            return Evidence(damage=str(error))
+        return Evidence(result)
+
+    run_ids = list(run_ids)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return dict(zip(run_ids, pool.map(look, run_ids), strict=True))
+
+
+def correct(seen: Survey, found: Mapping[str, Evidence], sweep_dir: SweepDir) -> Survey:
+    """The survey as the disk has it."""
+    statuses = dict(seen.statuses)
+    for run_id, evidence in found.items():
+        statuses[run_id] = _corrected(statuses[run_id], evidence, sweep_dir)
+    return replace(seen, statuses=statuses)
+
+
+def _corrected(status: RunStatus, evidence: Evidence, sweep_dir: SweepDir) -> RunStatus:
+    if evidence.damage is not None:
+        return replace(status, state=RunState.FAILED, reason=DAMAGED_RESULT, message=evidence.damage)
+    if evidence.result is not None:
+        return status if status.state is RunState.CANCELLED else replace(status, state=RunState.DONE)
+    if status.state is RunState.DONE:
+        return replace(status, state=RunState.PENDING)
+    if status.state is RunState.UNKNOWN and proved_ended(sweep_dir.run(status.run_id)):
+        return replace(status, state=RunState.INTERRUPTED)
+    return status
+
+
+def proved_ended(run: RunDir) -> bool:
+    """Whether the claim of a worker that cannot be asked from here has run out."""
+    try:
+        return run.blocked_by() is None
+    except DamagedFileError:
+        return True  # the next worker to look at it says what is wrong
+
+
+def put_on_record(seen: Survey, found: Mapping[str, Evidence], sweep_dir: SweepDir) -> None:
+    """Enter in the ledger what no journal told: results that are there, and results that are gone."""
+    there, gone = {}, {}
+    for run_id, evidence in found.items():
+        status = seen.statuses[run_id]
+        if evidence.result is not None and status.state not in (RunState.DONE, RunState.CANCELLED):
+            there[run_id] = {
+                "attempt": evidence.result.get("attempt", status.attempt),
+                "frames": evidence.result.get("frames"),
+                "value": evidence.result.get("final_return"),
+                "code_id": evidence.result.get("code_id"),
+            }
+        elif evidence == Evidence() and status.state is RunState.DONE:
+            gone[run_id] = status.attempt
+    for kind, runs in (("found", there), ("lost", gone)):
+        if runs:
+            sweep_dir.add_to_ledger(kind, {"time": time.time(), "runs": runs})
