@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from orchestrator.check import CheckReport, check_sweep
@@ -79,6 +81,60 @@ def test_pairs_that_cannot_be_built_are_found(update_golden: bool) -> None:
         "include: [{algorithm: ippo, model: layers/mlp, model.num_cells: [x]}]\n"
     )
     assert_golden(report, "check_builds.txt", update_golden)
+
+
+def test_models_made_of_layers_are_right_once_the_run_says_how() -> None:
+    layers = "model/layers@model.layers.l1: mlp, model/layers@model.layers.l2: mlp"
+    sequence = f"{{task: vmas/navigation, algorithm: mappo, model: sequence, {layers}"
+    report = check(f"base: {sequence}}}\nmatrix: {{model.intermediate_sizes: [[8], [16]], seed: range(3)}}\n")
+    assert report.problems == ()
+    assert (report.points, report.structures) == (6, 1)
+    [problem] = check(f"base: {sequence}}}\n").problems
+    assert problem.message == "model.intermediate_sizes has no value"
+    [problem] = check(f"base: {sequence}, model.intermediate_sizes: wide}}\n").problems
+    assert (problem.line, problem.key) == (3, "model.intermediate_sizes")
+    [problem] = check(f"base: {sequence}, model.intermediate_sizes: [8, 8]}}\n").problems
+    assert "intermediate_sizes len should be 1, got 2" in problem.message
+
+
+def test_tasks_that_left_pettingzoo_say_where_they_are(update_golden: bool) -> None:
+    tasks = "simple_adversary, simple_crypto, simple_push, simple_reference, simple_speaker_listener"
+    more = "simple_spread, simple_tag, simple_world_comm, waterworld, multiwalker"
+    names = ", ".join(f"pettingzoo/{name}" for name in f"{tasks}, {more}".split(", "))
+    assert_golden(
+        check(f"matrix: {{algorithm: [mappo], task: [{names}]}}\n"), "check_pettingzoo.txt", update_golden
+    )
+
+
+def test_prioritized_replay_needs_the_compiled_part_of_torchrl() -> None:
+    code = (
+        "from torchrl.data.replay_buffers import samplers\n"
+        "raise SystemExit(samplers.SumSegmentTreeFp32 is not None)"
+    )
+    loads = subprocess.run([sys.executable, "-c", code], capture_output=True).returncode
+    key = "experiment.off_policy_use_prioritized_replay_buffer"
+    report = check(
+        f"base: {{task: vmas/navigation, {key}: true}}\nmatrix: {{algorithm: [iql], seed: range(2)}}\n"
+    )
+    if loads:
+        assert report.problems == ()
+        return
+    [problem] = report.problems
+    assert problem.key == key
+    assert "SumSegmentTreeFp32 is not available" in problem.message
+
+
+def test_a_gpu_that_this_pytorch_cannot_use_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = tmp_path / "nvidia-smi"
+    driver.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA L4 (UUID: GPU-0)'\n")
+    driver.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    grid = "base: {task: vmas/navigation, algorithm: mappo}\nmatrix:\n"
+    [own] = check(f"{grid}  experiment.train_device: [cpu, 'cuda:99']\n").problems
+    assert (own.line, own.key) == (5, "experiment.train_device")
+    assert "found cuda:99, but" in own.message
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert check(f"{grid}  experiment: [gpu, base_experiment]\n").problems == ()
 
 
 def test_what_is_composed_is_what_benchmarl_composes() -> None:

@@ -8,13 +8,16 @@ import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from benchmarl.experiment import Experiment
 
-from jobs.trainers.benchmarl.config import Composed
+from jobs.trainers.benchmarl.config import Composed, Outline
 from jobs.trainers.benchmarl.hydra_search import first_line
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError
+from jobs.trainers.benchmarl.rules import can_prioritize
 
 # Of each environment family: the package that BenchMARL imports when an environment is made.
 _PACKAGES = {
@@ -24,6 +27,7 @@ _PACKAGES = {
     "meltingpot": "meltingpot",
     "magent": "magent2",
 }
+_LAST_PETTINGZOO_WITH_ALL = "1.25.0"
 _FRAMES = 20
 _MESSAGE = 300
 
@@ -51,10 +55,12 @@ def try_build(composed: Composed, *, render: bool) -> None:
                 _try_drawing(experiment)
 
 
-def require_possible(composed: Composed) -> None:
+def require_possible(outline: Outline) -> None:
     """Refuse what needs no building to be seen: a package that is missing, actions that do not fit."""
-    _require_environment(composed.task_name)
-    _require_actions(composed)
+    _require_environment(outline.task_name)
+    if outline.task_name.startswith("pettingzoo/"):
+        _require_pettingzoo(outline)
+    _require_actions(outline)
 
 
 def _small(folder: str) -> dict[str, Any]:
@@ -82,6 +88,7 @@ def _small(folder: str) -> dict[str, Any]:
         "checkpoint_at_end": False,
         "save_folder": folder,
         "restore_file": None,
+        **({} if can_prioritize() else {"off_policy_use_prioritized_replay_buffer": False}),  # told elsewhere
     }
 
 
@@ -102,17 +109,38 @@ def _require_environment(task_name: str) -> None:
         )
 
 
-def _require_actions(composed: Composed) -> None:
-    task, algorithm = composed.task, composed.algorithm
+def _require_pettingzoo(outline: Outline) -> None:
+    """TorchRL looks for a task in PettingZoo only, and PettingZoo has given tasks away."""
+    if _is_in_pettingzoo(outline.task.config["task"]):
+        return
+    name = outline.task_name.partition("/")[2]
+    particle = name.startswith("simple_")
+    where = ", then it went to the package mpe2, where TorchRL does not look" if particle else ""
+    raise RefusedKeyError(
+        "task",
+        f"task: {outline.task_name} is not in PettingZoo {version('pettingzoo')}, which is installed here: "
+        f"the last to have it is {_LAST_PETTINGZOO_WITH_ALL}{where}",
+        hint=f"vmas/{name} is VMAS's version of it" if particle else "pettingzoo/multiwalker is still there",
+    )
+
+
+def _is_in_pettingzoo(module: str) -> bool:
+    spec = importlib.util.find_spec("pettingzoo")
+    folders = spec.submodule_search_locations if spec is not None else None
+    return any(any(Path(folder).glob(f"*/{module}.py")) for folder in folders or ())
+
+
+def _require_actions(outline: Outline) -> None:
+    task, algorithm = outline.task, outline.algorithm
     continuous = task.supports_continuous_actions(), algorithm.supports_continuous_actions()
     discrete = task.supports_discrete_actions(), algorithm.supports_discrete_actions()
     if all(continuous) or all(discrete):
         return
-    name = composed.plain["choices"]["algorithm"]
+    name = outline.choices["algorithm"]
     needs, has = ("discrete", "continuous") if continuous[0] else ("continuous", "discrete")
     raise RefusedKeyError(
         "algorithm",
-        f"algorithm: {name} needs {needs} actions, and {composed.task_name} has only {has} ones",
+        f"algorithm: {name} needs {needs} actions, and {outline.task_name} has only {has} ones",
         hint=f"exclude {name} with this task",
     )
 
@@ -142,7 +170,7 @@ def _closed(experiment: Any) -> Iterator[None]:
 
 
 def _named(composed: Composed) -> str:
-    choices = composed.plain["choices"]
+    choices = composed.choices
     return f"{choices['algorithm']} with {choices['model']} on {composed.task_name}"
 
 

@@ -21,7 +21,7 @@ from jobs.check import Problem, structure
 from jobs.context import BadConfigError
 from jobs.trainers.benchmarl import rules
 from jobs.trainers.benchmarl.building import require_possible, try_build
-from jobs.trainers.benchmarl.config import Composed, compose, compose_config, from_config
+from jobs.trainers.benchmarl.config import Outline, compose, compose_config, outline
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
 from jobs.trainers.benchmarl.spelling import group_of, unknown_key, wrong_type
 from orchestrator.types import Run, Value
@@ -68,7 +68,7 @@ class _Shape:
     ``values``: (key, value as JSON) → the value as BenchMARL's types make it, or what is wrong with it.
     """
 
-    composed: Composed
+    outline: Outline
     runs: tuple[Run, ...]
     good: tuple[Run, ...]
     values: Mapping[tuple[str, str], Value]
@@ -100,8 +100,8 @@ def _shape(runs: Sequence[Run], bases: dict[str, DictConfig | None], findings: _
     values: dict[tuple[str, str], Value] = {}
     good = [run for run in runs if _check_values(run, cfg, values, findings)]
     try:
-        composed = compose(good[0]) if good else from_config(base, runs[0])
-        return _Shape(composed, tuple(runs), tuple(good), values)
+        whole = compose(good[0]) if good else outline(base)
+        return _Shape(whole, tuple(runs), tuple(good), values)
     except BadConfigError as error:
         findings.add(good[0], error)
         return None
@@ -110,7 +110,7 @@ def _shape(runs: Sequence[Run], bases: dict[str, DictConfig | None], findings: _
 def _base(run: Run, findings: _Findings) -> DictConfig | None:
     try:
         cfg = compose_config(run)
-        require_possible(from_config(cfg, run))
+        require_possible(outline(cfg))
     except BadConfigError as error:
         findings.add(run, error)
         return None
@@ -168,8 +168,8 @@ def _check_combinations(shape: _Shape, findings: _Findings) -> None:
             continue
         seen.add(combination)
         try:
-            config = replace(shape.composed.experiment, **values)
-            rules.check_together(config, shape.composed.on_policy, frozenset(run.overrides))
+            config = replace(shape.outline.experiment, **values)
+            rules.check_together(config, shape.outline.on_policy, frozenset(run.overrides))
         except BadConfigError as error:
             findings.add(run, error)
 
@@ -189,7 +189,7 @@ def _check_builds(shapes: Sequence[_Shape], findings: _Findings) -> None:
 
 def _built_parts(shape: _Shape, run: Run) -> set[tuple[str, str]]:
     """What decides whether a run can be built: its choices as one, and each value outside ``experiment``."""
-    parts = {("choices", json.dumps(shape.composed.plain["choices"]))}
+    parts = {("choices", json.dumps(dict(shape.outline.choices)))}
     for key, value in run.overrides.items():
         name = bare_key(key)
         if group_of(key) is None and (not name.startswith("experiment.") or name in rules.DECIDE_BUILD):
@@ -223,7 +223,7 @@ def _with_values(run: Run, error: RefusedKeyError) -> RefusedKeyError:
 def _check_twins(shapes: Sequence[_Shape], findings: _Findings) -> None:
     """Find runs that train the same thing: they differ only in what their algorithm never reads."""
     for shape in shapes:
-        idle = rules.never_read(shape.composed.on_policy)
+        idle = rules.never_read(shape.outline.on_policy)
         keys = [key for key in shape.runs[0].overrides if bare_key(key).startswith(idle)]
         if not keys:
             continue
@@ -234,5 +234,5 @@ def _check_twins(shapes: Sequence[_Shape], findings: _Findings) -> None:
             twin = seen.setdefault(same, run)
             if twin is not run:
                 key = next(key for key in keys if twin.overrides[key] != run.overrides[key])
-                algorithm = shape.composed.plain["choices"]["algorithm"]
+                algorithm = shape.outline.choices["algorithm"]
                 findings.add(run, rules.twin_error(key, algorithm))

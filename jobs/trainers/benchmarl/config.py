@@ -10,6 +10,8 @@ import hashlib
 import importlib
 import json
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -26,7 +28,7 @@ from benchmarl.models.common import ModelConfig
 from hydra import compose as hydra_compose
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from jobs.context import BadConfigError
 from jobs.trainers.benchmarl.hydra_search import first_line, hydra_ready, search_path
@@ -37,27 +39,40 @@ from orchestrator.types import Run
 
 
 @dataclass(frozen=True)
-class Composed:
+class Outline:
+    """The parts of a configuration that never wait for a run's values. A model does: see ``model: sequence``.
+
+    ``choices``: config group → chosen option, such as ``vmas/navigation`` for ``task``.
+    """
+
+    choices: Mapping[str, str]
+    task: TaskClass
+    algorithm: AlgorithmConfig
+    experiment: ExperimentConfig
+
+    @property
+    def task_name(self) -> str:
+        return self.choices["task"]
+
+    @property
+    def on_policy(self) -> bool:
+        return bool(self.algorithm.on_policy())
+
+
+@dataclass(frozen=True)
+class Composed(Outline):
     """A run's configuration, ready for ``benchmarl.experiment.Experiment``.
 
     ``loggers`` are those the run asked for; ``plain`` holds JSON values only; ``config_hash`` (16 hexadecimal
     digits) covers what decides the result, so that keys such as ``experiment.loggers`` leave it as it is.
     """
 
-    task: TaskClass
-    task_name: str
-    algorithm: AlgorithmConfig
     model: ModelConfig
     critic_model: ModelConfig
-    experiment: ExperimentConfig
     seed: int
     loggers: tuple[str, ...]
     plain: dict[str, Any]
     config_hash: str
-
-    @property
-    def on_policy(self) -> bool:
-        return bool(self.algorithm.on_policy())
 
 
 def compose(run: Run) -> Composed:
@@ -65,46 +80,70 @@ def compose(run: Run) -> Composed:
 
     Raises :class:`BadConfigError` with the key, what is wrong with it, and the right spelling if one is near.
     """
-    return from_config(compose_config(run), run)
-
-
-def from_config(cfg: DictConfig, run: Run) -> Composed:
-    """BenchMARL's objects from the composed Hydra config of a run, which is left as it is."""
-    choices = chosen(cfg)
-    cfg = cfg.copy()
-    if choices["task"].startswith("pettingzoo/"):
-        _pass_over_moved_environments()
-    with open_dict(cfg):
-        del cfg["hydra"]
-    try:
-        task_name = choices["task"]
-        parts = {
-            "task": load_task_config_from_hydra(cfg.task, task_name),
-            "algorithm": load_algorithm_config_from_hydra(cfg.algorithm),
-            "model": load_model_config_from_hydra(cfg.model),
-            "critic_model": load_model_config_from_hydra(cfg.critic_model),
-            "experiment": load_experiment_config_from_hydra(cfg.experiment),
-        }
+    cfg = compose_config(run)
+    found = outline(cfg)
+    cfg = _without_hydra(cfg)
+    with _refusals_told():
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    except ImportError as error:
-        raise RefusedKeyError(
-            "model",
-            f"model: {choices['model']} needs the Python package {error.name}, which is not installed here",
-            hint=f"install {error.name} into the environment that runs the workers, or choose another model",
-        ) from error
-    except (OmegaConfBaseException, TypeError, ValueError, AttributeError, KeyError) as error:
-        raise BadConfigError(f"BenchMARL refuses the configuration: {first_line(error)}") from error
     assert isinstance(plain, dict)
-    _refuse_additions(parts)
-    described = {"choices": choices, **{str(key): value for key, value in plain.items()}}
+    described = {"choices": found.choices, **{str(key): value for key, value in plain.items()}}
     return Composed(
-        **parts,
-        task_name=task_name,
+        **vars(found),
+        model=_model(cfg, "model", found.choices),
+        critic_model=_model(cfg, "critic_model", found.choices),
         seed=run.seed,
-        loggers=tuple(parts["experiment"].loggers),
+        loggers=tuple(found.experiment.loggers),
         plain=described,
         config_hash=_hash(described),
     )
+
+
+def outline(cfg: DictConfig) -> Outline:
+    """The parts of a composed Hydra config, which is left as it is. Raises :class:`BadConfigError`."""
+    choices = chosen(cfg)
+    if choices["task"].startswith("pettingzoo/"):
+        _pass_over_moved_environments()
+    cfg = _without_hydra(cfg)
+    with _refusals_told():
+        parts = {
+            "task": load_task_config_from_hydra(cfg.task, choices["task"]),
+            "algorithm": load_algorithm_config_from_hydra(cfg.algorithm),
+            "experiment": load_experiment_config_from_hydra(cfg.experiment),
+        }
+    _refuse_additions(parts)
+    return Outline(choices=choices, **parts)
+
+
+def _without_hydra(cfg: DictConfig) -> DictConfig:
+    cfg = cfg.copy()
+    with open_dict(cfg):
+        del cfg["hydra"]
+    return cfg
+
+
+def _model(cfg: DictConfig, name: str, choices: Mapping[str, str]) -> ModelConfig:
+    try:
+        with _refusals_told():
+            return load_model_config_from_hydra(cfg[name])
+    except ImportError as error:
+        key = "model" if name == "model" else f"model@{name}"
+        raise RefusedKeyError(
+            key,
+            f"{key}: {choices[key]} needs the Python package {error.name}, which is not installed here",
+            hint=f"install {error.name} into the environment that runs the workers, or choose another model",
+        ) from error
+
+
+@contextmanager
+def _refusals_told() -> Iterator[None]:
+    """Whatever BenchMARL and OmegaConf raise for values they do not take, as :class:`BadConfigError`."""
+    try:
+        yield
+    except MissingMandatoryValue as error:
+        key = error.full_key
+        raise BadConfigError(f"{key} has no value", hint=f"add {key} to base or matrix") from error
+    except (OmegaConfBaseException, TypeError, ValueError, AttributeError, KeyError) as error:
+        raise BadConfigError(f"BenchMARL refuses the configuration: {first_line(error)}") from error
 
 
 def _pass_over_moved_environments() -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import difflib
 import warnings
+from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 import torch
 from benchmarl.experiment import ExperimentConfig
+from torchrl.data.replay_buffers import samplers
 
 from jobs.loggers import CSV, TENSORBOARD, WANDB
+from jobs.trainers.benchmarl.devices import Cuda
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key
 from orchestrator.types import Value
 
@@ -23,6 +27,10 @@ READ_TOGETHER = (
     "keep_checkpoints_num",
     "max_n_frames",
     "max_n_iters",
+    "off_policy_use_prioritized_replay_buffer",
+    "sampling_device",
+    "train_device",
+    "buffer_device",
 )
 # Of the experiment's keys, those that change what is built.
 DECIDE_BUILD = frozenset(
@@ -88,6 +96,13 @@ def check_together(config: ExperimentConfig, on_policy: bool, keys: frozenset[st
                 hint=f"write {_multiples(interval, batch)}",
             )
     _validate(config, on_policy)
+    _check_priorities(config, on_policy)
+    _check_gpus(config, keys)
+
+
+def can_prioritize() -> bool:
+    """Whether the compiled part of TorchRL, which prioritized replay needs, loads here."""
+    return samplers.SumSegmentTreeFp32 is not None
 
 
 def never_read(on_policy: bool) -> str:
@@ -113,6 +128,33 @@ def _validate(config: ExperimentConfig, on_policy: bool) -> None:
             config.validate(on_policy)
     except (ValueError, TypeError, ArithmeticError) as error:
         raise RefusedKeyError(None, f"experiment: {error}") from error
+
+
+def _check_priorities(config: ExperimentConfig, on_policy: bool) -> None:
+    if on_policy or not config.off_policy_use_prioritized_replay_buffer or can_prioritize():
+        return
+    key = "experiment.off_policy_use_prioritized_replay_buffer"
+    raise RefusedKeyError(
+        key,
+        f"{key}: SumSegmentTreeFp32 is not available: the compiled part of TorchRL {version('torchrl')} "
+        f"does not load with PyTorch {version('torch')}",
+        hint="leave it out, or install a TorchRL that is built for this PyTorch",
+    )
+
+
+def _check_gpus(config: ExperimentConfig, keys: frozenset[str]) -> None:
+    set_here = {bare_key(key) for key in keys}
+    for name in _DEVICES:
+        device = getattr(config, name.partition(".")[2])
+        problem = None if device == "disk" else _cuda().why_not(device)
+        if problem is not None:
+            why, hint = problem
+            raise RefusedKeyError(name if name in set_here else "experiment", f"{name}: {why}", hint=hint)
+
+
+@cache
+def _cuda() -> Cuda:
+    return Cuda.here()
 
 
 def _check_device(key: str, value: Value) -> None:
