@@ -24,8 +24,8 @@ class TrainerSpec:
     ``train`` and ``check`` are "module:function" on the worker's side. ``owned`` keys are set by the
     program and refused in a grid; ``inert`` keys decide nothing and stay out of the identity; both are
     shell-style patterns. ``packages`` are the distributions whose versions decide a result; ``source`` the
-    worker-side modules that do. ``returns`` are the metrics that mean "return", best first; ``devices`` the
-    keys that can ask for a GPU.
+    worker-side modules that do, and packages with their YAML files. ``returns`` are the metrics that mean
+    "return", best first; ``devices`` the keys that can ask for a GPU.
     """
 
     name: str
@@ -93,21 +93,19 @@ BENCHMARL = TrainerSpec(
     ),
     packages=("benchmarl", "torchrl", "tensordict", "torch", "vmas", "pettingzoo", "numpy"),
     # What composes and trains. Checking, and the wording of errors, change no result.
-    source=tuple(
-        f"jobs.trainers.benchmarl.{module}"
-        for module in (
-            "buffers",
-            "config",
-            "environments",
-            "experiment",
-            "hydra_search",
-            "hydra_text",
-            "iterations",
-            "replay",
-            "snapshot",
-            "state",
-            "tensors",
-        )
+    source=(
+        "jobs.conf",
+        "jobs.trainers.benchmarl.buffers",
+        "jobs.trainers.benchmarl.config",
+        "jobs.trainers.benchmarl.environments",
+        "jobs.trainers.benchmarl.experiment",
+        "jobs.trainers.benchmarl.hydra_search",
+        "jobs.trainers.benchmarl.hydra_text",
+        "jobs.trainers.benchmarl.iterations",
+        "jobs.trainers.benchmarl.replay",
+        "jobs.trainers.benchmarl.snapshot",
+        "jobs.trainers.benchmarl.state",
+        "jobs.trainers.benchmarl.tensors",
     ),
     returns=("eval/reward/episode_reward_mean", "collection/reward/episode_reward_mean"),
     devices=(
@@ -155,7 +153,7 @@ def code_id(spec: TrainerSpec) -> str:
 
 
 def _sources(module: str) -> Iterator[Path]:
-    """The Python files of a module or package, found without importing it."""
+    """The Python and YAML files of a module or package, found without importing it."""
     top, *rest = module.split(".")
     spec = importlib.util.find_spec(top)
     if spec is None or spec.origin is None:
@@ -164,7 +162,7 @@ def _sources(module: str) -> Iterator[Path]:
     if not rest and not spec.submodule_search_locations:
         yield Path(spec.origin)
     elif base.is_dir():
-        yield from sorted(base.rglob("*.py"))
+        yield from sorted(path for path in base.rglob("*") if path.suffix in (".py", ".yaml"))
     else:
         yield base.with_suffix(".py")
 

@@ -43,6 +43,34 @@ def test_a_code_id_follows_the_sources_and_nothing_else(
     assert fresh() != before
 
 
+def test_a_code_id_follows_the_yaml_files_of_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    presets = tmp_path / "some_presets" / "conf" / "experiment"
+    presets.mkdir(parents=True)
+    (tmp_path / "some_presets" / "__init__.py").write_text("")
+    (presets / "gpu.yaml").write_text("train_device: cuda\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    spec = TrainerSpec("mine", train="", check="", source=("some_presets.conf",))
+
+    code_id.cache_clear()
+    before = code_id(spec)
+    (presets / "notes.txt").write_text("unrelated")
+    code_id.cache_clear()
+    assert code_id(spec) == before
+    (presets / "gpu.yaml").write_text("train_device: cpu\n")
+    code_id.cache_clear()
+    assert code_id(spec) != before
+
+
+def test_benchmarls_code_id_covers_every_preset() -> None:
+    covered = {file for module in BENCHMARL.source for file in trainers._sources(module)}
+    presets = set((Path(__file__).parents[2] / "jobs" / "conf").rglob("*.yaml"))
+    assert len(presets) >= 4
+    assert presets <= covered
+
+
 def test_benchmarls_code_id_covers_all_that_training_loads() -> None:
     """Of the trainer's own modules, only the one that words errors may be left out."""
     program = (
