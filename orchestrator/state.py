@@ -190,7 +190,7 @@ def _apply_journals(
 def _replay(statuses: dict[str, RunStatus], log: WorkerLog) -> dict[str, list[float]]:
     """Apply a worker's events as it wrote them; when it spoke of each run."""
     heard: dict[str, list[float]] = {}
-    told: dict[str, dict[str, Any]] = {}
+    told: dict[str, Event] = {}
     for event in log.events:
         run_id = event.run_id
         if run_id not in statuses or event.attempt is None:
@@ -199,13 +199,13 @@ def _replay(statuses: dict[str, RunStatus], log: WorkerLog) -> dict[str, list[fl
             continue
         heard.setdefault(run_id, []).append(event.time)
         if event.kind == PROGRESS:  # by far the most: kept aside until something else happens
-            told.setdefault(run_id, {}).update(_progress(event))
+            told[run_id] = event
         else:
             if run_id in told:
-                statuses[run_id] = replace(statuses[run_id], **told.pop(run_id))
+                statuses[run_id] = replace(statuses[run_id], **_progress(told.pop(run_id)))
             statuses[run_id] = _after(statuses[run_id], event, log.token)
-    for run_id, progress in told.items():
-        statuses[run_id] = replace(statuses[run_id], **progress)
+    for run_id, event in told.items():
+        statuses[run_id] = replace(statuses[run_id], **_progress(event))
     return heard
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from orchestrator.state import Survey
 
 _REFRESH_S = 1.0
+_ROWS = 100
 
 
 def status(
@@ -40,6 +42,7 @@ def status(
     if watch:
         _watch(found)
         return
+    gc.disable()  # what is read once and printed leaves no garbage worth looking for
     _print(found, detailed=sweep is not None)
 
 
@@ -58,7 +61,7 @@ def _print(found: list[SweepDir], detailed: bool) -> None:
     for sweep_dir in found:
         seen = _look(sweep_dir)
         if detailed:
-            console.print(view.sweep_view(sweep_dir.name, seen, limit=200))
+            console.print(view.sweep_view(sweep_dir.name, seen, limit=_ROWS))
         else:
             console.print(view.sweep_line(sweep_dir.name, seen))
         if seen.damaged_lines:
