@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from jobs.failures import CRASH_LOOP_ATTEMPTS, End, crash_loop
-from orchestrator.errors import DamagedFileError, OrchestrateError
-from orchestrator.rundir import LedgerEntry, RunDir, SweepDir, attempt_ended, tidy_finished
+from orchestrator.errors import OrchestrateError
+from orchestrator.rundir import DAMAGED, LedgerEntry, RunDir, SweepDir, attempt_ended, tidy_finished
 from orchestrator.types import Job, Reason, RunState
 
 # Runs held by others are looked at this often, and given up when nothing changed for so long. A worker killed
@@ -42,12 +43,8 @@ class Decisions:
         self.retried: dict[str, int] = {}
 
     def refresh(self) -> None:
-        """Read what was added since the last time. A damaged entry is passed over: it decides nothing."""
-        try:
-            entries = self._sweep.read_ledger(after=self._last)
-        except DamagedFileError:
-            return
-        for entry in entries:
+        """Read what was added since the last time. A damaged entry decides nothing."""
+        for entry in self._sweep.read_ledger(after=self._last):
             self._last = max(self._last, entry.number)
             self._apply(entry)
 
@@ -141,12 +138,24 @@ def crash_loop_end(last: str, frames: int | None = None) -> End:
 
 def find_job(sweep: SweepDir, token: str) -> Job:
     """The job of that token, as it was submitted."""
-    for entry in reversed(sweep.read_ledger()):
+    ledger = sweep.read_ledger()
+    for entry in reversed(ledger):
         if entry.kind == "submission":
             for job in entry.data["jobs"]:
                 if job["token"] == token:
-                    return Job.from_json(job)
+                    return _job(job)
+    damaged = "".join(f"; {entry.data['problem']}" for entry in ledger if entry.kind == DAMAGED)
     raise OrchestrateError(
-        f"no submission of sweep {sweep.name!r} in {sweep.results} has a job {token!r}",
+        f"no submission of sweep {sweep.name!r} in {sweep.results} has a job {token!r}{damaged}",
         hint="workers are started by `orchestrate sweep`, which writes the submission first",
     )
+
+
+def _job(data: Mapping[str, Any]) -> Job:
+    try:
+        return Job.from_json(data)
+    except (KeyError, TypeError) as error:
+        raise OrchestrateError(
+            f"job {data['token']} cannot be used as it was submitted ({error!r})",
+            hint="run `orchestrate sweep` with the grid again",
+        ) from error

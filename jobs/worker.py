@@ -165,13 +165,13 @@ class Worker:
     # What became of a run
 
     def _reaped(self, child: Child) -> None:
-        child.end_leftovers(self._sweep)
         if child.exit_code == NOT_MINE_EXIT:
             self._assignment.hold(child.run_id)
             return
         try:
+            child.end_leftovers(self._sweep)
             end = self._end_of(child)
-        except (OrchestrateError, OSError) as error:
+        except Exception as error:  # as in _start_runs()
             end = end_of(error)
         if end.reason is Reason.DISK_FULL:
             self._look_at_storage()
@@ -233,16 +233,14 @@ class Worker:
 
     def _told_by_result(self, run_id: str) -> dict[str, object]:
         try:
-            result = self._sweep.run(run_id).result()
-        except DamagedFileError:
+            result = self._sweep.run(run_id).result() or {}
+            return {
+                "frames": result["frames"],
+                "code_id": result["code_id"],
+                "summary": metering.summary(result),
+            }
+        except (DamagedFileError, KeyError, TypeError):
             return {}
-        if result is None:
-            return {}
-        return {
-            "frames": result["frames"],
-            "code_id": result["code_id"],
-            "summary": metering.summary(result),
-        }
 
     # The journal
 

@@ -14,9 +14,10 @@ from orchestrator.rundir.metrics import (
 )
 from orchestrator.rundir.process import Holder
 from orchestrator.rundir.run import AttemptDir, CheckpointFile, RunDir, attempt_ended, sha256
-from orchestrator.rundir.tree import IndexRow, LedgerEntry, SweepDir, sweeps
+from orchestrator.rundir.tree import DAMAGED, IndexRow, LedgerEntry, SweepDir, sweeps
 
 __all__ = [
+    "DAMAGED",
     "AttemptDir",
     "CheckpointFile",
     "Claim",

@@ -76,7 +76,7 @@ def read_claim(path: Path) -> Claim | None:
         return Claim.from_json(read_json(path))
     except FileNotFoundError:
         return None
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise DamagedFileError(path, f"is not a claim ({error!r})") from error
 
 

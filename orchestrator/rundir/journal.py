@@ -7,10 +7,10 @@ line is an :class:`Event`. `status` reads journals and opens no run folder.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any, Self
 
 from orchestrator.rundir.atomic import (
@@ -21,6 +21,7 @@ from orchestrator.rundir.atomic import (
     write_exclusive,
 )
 from orchestrator.rundir.process import Holder
+from orchestrator.types import RunState
 
 # Kinds of event, in the order they can happen to one worker.
 STARTED = "started"  # the worker: holder, slots, host facts
@@ -49,13 +50,25 @@ class Event:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
-        return cls(
+        """Raises ``KeyError``, ``TypeError`` or ``ValueError`` for what no worker writes."""
+        event = cls(
             record["kind"],
             record["time"],
             record.get("run"),
             record.get("attempt"),
             record.get("data", {}),
         )
+        if type(event.time) not in (int, float) or not isinstance(event.data, dict):
+            raise TypeError("an event has a time, and its data are by name")
+        if not isinstance(event.run_id, str | None) or type(event.attempt) not in (int, NoneType):
+            raise TypeError("a run is named by text, an attempt by a number")
+        if event.kind == STARTED:
+            Holder.from_json(event.data["holder"])
+        elif event.kind == ENDED:
+            RunState(event.data["outcome"])
+            if not isinstance(event.data.get("summary"), dict | None):
+                raise TypeError("a summary is by name")
+        return event
 
 
 @dataclass(frozen=True)
@@ -90,15 +103,6 @@ class Journal:
         """Take the token; ``None`` if somebody has it."""
         return cls(path) if write_exclusive(path, started.to_line()) else None
 
-    def write(
-        self,
-        kind: str,
-        run_id: str | None = None,
-        attempt: int | None = None,
-        data: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.append(Event(kind, time.time(), run_id, attempt, data or {}))
-
     def append(self, event: Event) -> None:
         line = event.to_line()
         with storage_errors(self._path), open(self._path, "ab", buffering=0) as file:
@@ -119,7 +123,7 @@ def read_compacted(path: Path) -> list[WorkerLog]:
     for line in path.read_bytes().split(b"\n"):
         token, _, record = line.partition(b"\t")
         if record:
-            by_token.setdefault(token.decode(), []).append(record)
+            by_token.setdefault(token.decode(errors="replace"), []).append(record)
     return [_parse(token, lines) for token, lines in by_token.items()]
 
 

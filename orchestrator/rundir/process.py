@@ -130,7 +130,12 @@ class Holder:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(**data)
+        """Raises ``TypeError`` for anything else than what :meth:`to_json` gives."""
+        holder = cls(**data)
+        texts = (holder.host, holder.boot_id, holder.pid_namespace, holder.machine, holder.job_id or "")
+        if set(map(type, texts)) != {str} or {type(holder.pid), type(holder.started)} != {int}:
+            raise TypeError("a holder is told by texts and two numbers")
+        return holder
 
 
 def _send(pid: int, number: int) -> bool:
@@ -142,12 +147,12 @@ def _send(pid: int, number: int) -> bool:
 
 
 def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
 
 
 def _machine_id() -> str:
     try:
-        return Path("/etc/machine-id").read_text().strip()
+        return Path("/etc/machine-id").read_text(encoding="utf-8").strip()
     except OSError:
         return ""
 
@@ -158,6 +163,6 @@ def _pid_namespace() -> str:
 
 def _stat(pid: int) -> tuple[str, int, int]:
     """State letter, start time in ticks, session id."""
-    text = Path(f"/proc/{pid}/stat").read_text()
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")  # any name it gave itself
     fields = text[text.rindex(")") + 2 :].split()
     return fields[0], int(fields[19]), int(fields[3])

@@ -10,6 +10,7 @@ import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from orchestrator.errors import DamagedFileError
@@ -29,10 +30,12 @@ from orchestrator.rundir.claims import (
     read_claim,
 )
 from orchestrator.rundir.metrics import ResumePoint, Row, merge_attempts, read_metrics
-from orchestrator.types import Run
+from orchestrator.types import Reason, Run, RunState
 
 RUN_ID = re.compile(r"[0-9a-f]{16}")
 _RETIRED = re.compile(r"retired-(\d+)\.json")
+_OUTCOMES = [state.value for state in RunState]
+_REASONS = [None, *(reason.value for reason in Reason)]
 _CHECKPOINT = re.compile(r"(?P<frames>\d{12})-(?P<digest>[0-9a-f]{16})\.pt")
 
 
@@ -67,10 +70,10 @@ class AttemptDir:
     def end(self) -> dict[str, Any] | None:
         """The end record: ``outcome`` (a run state), ``reason``, ``message``, ``frames``, …"""
         try:
-            record = read_json(self.end_path)
+            record: dict[str, Any] = read_json(self.end_path)
         except FileNotFoundError:
             return None
-        if not isinstance(record, dict):
+        if not _is_end(record):
             raise DamagedFileError(self.end_path, "is not an end record")
         return record
 
@@ -116,12 +119,15 @@ class AttemptDir:
         return sorted(self.path.glob("events.out.tfevents.*"))
 
     def pack_wandb(self) -> None:
-        """Turn W&B's folder of small files into one archive, and remove the folder only then."""
+        """Turn W&B's folder of small files into one archive, and remove the folder only then.
+
+        Its links stay out: they name logs in this machine's home.
+        """
         if not self.wandb.is_dir():
             return
         temporary = self.path / ".wandb.tar.tmp"
         with storage_errors(temporary), tarfile.open(temporary, "w") as archive:
-            archive.add(self.wandb, arcname="wandb")
+            archive.add(self.wandb, arcname="wandb", filter=_unless_link)
         os.replace(temporary, self.wandb_packed)
         shutil.rmtree(self.wandb)
 
@@ -142,7 +148,8 @@ class RunDir:
         Not forced to the disk, for a sweep has thousands: one lost to a power cut is written again here.
         """
         data = dump_json(run.to_json(), indent=1)
-        self._attempts.mkdir(parents=True, exist_ok=True)
+        with storage_errors(self._attempts):
+            self._attempts.mkdir(parents=True, exist_ok=True)
         try:
             if self.description_path.read_bytes() == data or (self.attempts() and self.description()):
                 return
@@ -254,6 +261,8 @@ class RunDir:
             return None
         if not isinstance(result, dict) or result.get("run_id") != self.run_id:
             raise self._damaged(self.result_path, f"is not the result of run {self.run_id}")
+        if not _is_manifest(result.get("manifest")):
+            raise self._damaged(self.result_path, "has no list of its files (`manifest`)")
         return result
 
     def verify(self, result: Mapping[str, Any], *, checksums: bool = False) -> None:
@@ -305,6 +314,27 @@ def attempt_ended(attempt: AttemptDir) -> bool:
     return not alive
 
 
+def _is_end(record: Any) -> bool:
+    if not isinstance(record, dict) or not isinstance(record.get("message", ""), str):
+        return False
+    counts = (record.get("frames"), record.get("checkpointed"))
+    return (
+        record.get("outcome") in _OUTCOMES
+        and record.get("reason") in _REASONS
+        and all(type(count) in (int, NoneType) for count in counts)
+    )
+
+
+def _is_manifest(value: Any) -> bool:
+    def is_item(item: Any) -> bool:
+        return isinstance(item, dict) and all(
+            type(item.get(key)) is kind
+            for key, kind in (("path", str), ("sha256", str), ("bytes", int), ("required", bool))
+        )
+
+    return isinstance(value, list) and all(map(is_item, value))
+
+
 def _end_leftovers(attempt: AttemptDir) -> bool:
     claim = attempt.claim()
     return claim is None or claim.holder.end_survivors()
@@ -320,3 +350,7 @@ def listdir(folder: Path) -> list[str]:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _unless_link(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if member.issym() else member

@@ -48,6 +48,8 @@ from orchestrator.rundir.journal import (
 from orchestrator.rundir.run import RUN_ID, RunDir, listdir
 
 SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_FOUND = {"attempt", "frames", "value", "code_id"}
+_INDEX_HINT = "run `orchestrate sweep` with the grid again: it writes the index anew"
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 
 
@@ -66,6 +68,10 @@ class LedgerEntry:
     number: int
     kind: str
     data: Mapping[str, Any]
+
+
+# The kind of a ledger entry that cannot be read; its ``problem`` says why.
+DAMAGED = "damaged"
 
 
 class SweepDir:
@@ -127,7 +133,7 @@ class SweepDir:
         numbers = _numbered(self._grids, ".yaml")
         if not numbers:
             return None
-        return numbers[-1], (self._grids / f"{numbers[-1]:04d}.yaml").read_text()
+        return numbers[-1], _text(self._grids / f"{numbers[-1]:04d}.yaml")
 
     def latest_grid_path(self) -> Path:
         return self._grids / f"{_numbered(self._grids, '.yaml')[-1]:04d}.yaml"
@@ -141,7 +147,7 @@ class SweepDir:
 
     def read_index(self) -> list[IndexRow]:
         try:
-            lines = self.index_path.read_text().split("\n")
+            lines = _text(self.index_path, hint=_INDEX_HINT).split("\n")
         except FileNotFoundError:
             return []
         rows = []
@@ -155,7 +161,7 @@ class SweepDir:
                 raise DamagedFileError(
                     self.index_path,
                     f"line {number} is not a run ({error})",
-                    hint="run `orchestrate sweep` with the grid again: it writes the index anew",
+                    hint=_INDEX_HINT,
                 ) from error
         return rows
 
@@ -174,12 +180,21 @@ class SweepDir:
         write_atomic(self._entry(number), dump_json({"kind": kind, **data}, indent=1))
 
     def read_ledger(self, after: int = 0) -> list[LedgerEntry]:
-        entries = []
-        for number in _numbered(self._ledger, ".json"):
-            if number > after:
-                data = read_json(self._entry(number))
-                entries.append(LedgerEntry(number, data.pop("kind"), data))
-        return entries
+        """Every entry after that number, in order. One that cannot be read is of kind "damaged"."""
+        numbers = _numbered(self._ledger, ".json")
+        return [self._read_entry(number) for number in numbers if number > after]
+
+    def _read_entry(self, number: int) -> LedgerEntry:
+        path = self._entry(number)
+        try:
+            data = read_json(path)
+            entry = LedgerEntry(number, data.pop("kind"), data)
+            _require_shape(entry.kind, data)
+        except (DamagedFileError, OSError) as error:
+            return LedgerEntry(number, DAMAGED, {"problem": str(error)})
+        except (AttributeError, KeyError, TypeError) as error:
+            return LedgerEntry(number, DAMAGED, {"problem": f"{path}: is not a ledger entry ({error!r})"})
+        return entry
 
     def _entry(self, number: int) -> Path:
         return self._ledger / f"{number:04d}.json"
@@ -215,7 +230,7 @@ class SweepDir:
 
     def compact_journals(self, ended: Iterable[WorkerLog]) -> None:
         """Fold the journals of workers that left into one file. Call under :meth:`lock`."""
-        ended = list(ended)
+        ended = [log for log in ended if not log.damaged]  # that one stays, for a person to look at
         if not ended:
             return
         kept = {log.token: log for log in self._read_compacted()}
@@ -250,6 +265,39 @@ def sweeps(results: Path) -> list[SweepDir]:
     """The sweeps in a results folder, by name."""
     names = (name for name in listdir(results) if SWEEP_NAME.fullmatch(name))
     return [SweepDir(results, name) for name in sorted(names) if (results / name / "grids").is_dir()]
+
+
+def _require_shape(kind: str, data: Mapping[str, Any]) -> None:
+    """Raise ``KeyError`` or ``TypeError`` unless an entry of that kind holds what its readers rely on."""
+    if kind == "submission":
+        _require(data["job_ids"], str)
+        _require(data["skipped"], str)
+        if not isinstance(data["time"], int | float) or not isinstance(data["jobs"], list):
+            raise TypeError("a submission has a time and a list of jobs")
+        for job in data["jobs"]:
+            if not isinstance(job["token"], str) or not isinstance(job["run_ids"], list):
+                raise TypeError("a job has a token and a list of runs")
+            if any(type(run_id) is not str for run_id in job["run_ids"]):
+                raise TypeError("runs are named by texts")
+    elif kind in ("cancel", "retry"):
+        _require(data["runs"], int)
+    elif kind == "found":
+        _require(data["runs"], dict)
+        for about in data["runs"].values():
+            if set(about) - _FOUND or type(about["attempt"]) is not int:
+                raise TypeError(f"a result found is told by {sorted(_FOUND)}")
+
+
+def _require(value: Any, of: type) -> None:
+    if not isinstance(value, dict) or any(type(item) is not of for item in value.values()):
+        raise TypeError(f"expected {of.__name__} by name, found {value!r}"[:200])
+
+
+def _text(path: Path, hint: str | None = None) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DamagedFileError(path, f"is not text ({error})", hint=hint) from error
 
 
 def _numbered(folder: Path, suffix: str) -> list[int]:

@@ -148,6 +148,10 @@ def spoil_end(run: RunDir) -> Path:
     return overwrite(run.attempt(1).end_path, b"")
 
 
+def misspell_end(run: RunDir) -> Path:
+    return overwrite(run.attempt(1).end_path, b'{"outcome": "gone", "frames": "many"}')
+
+
 def spoil_result(run: RunDir) -> Path:
     return overwrite(run.result_path, b'{"run_id": "')
 
@@ -167,7 +171,9 @@ def overwrite(path: Path, data: bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize("spoil", [spoil_claim, spoil_end, spoil_result, spoil_metrics, spoil_description])
+@pytest.mark.parametrize(
+    "spoil", [spoil_claim, spoil_end, misspell_end, spoil_result, spoil_metrics, spoil_description]
+)
 def test_a_damaged_run_is_named_and_the_others_go_on(
     results: Path, tmp_path: Path, spoil: Callable[[RunDir], Path]
 ) -> None:
@@ -237,3 +243,13 @@ def test_a_damaged_ledger_is_named(results: Path, tmp_path: Path) -> None:
     entry = overwrite(sweep.path / "ledger" / "0001.json", b"{")
     assert helpers.finish(helpers.start_worker(sweep, job)) == 2
     assert str(entry) in sweep.worker_output(job.token).read_text()
+
+
+def test_a_damaged_ledger_entry_hides_no_later_decision(results: Path, tmp_path: Path) -> None:
+    sweep, (first, second) = interrupted_sweep(results, tmp_path / "audit")
+    for run in (first, second):
+        sweep.add_to_ledger("cancel", {"time": 0, "runs": {run.run_id: 1}})
+    overwrite(sweep.path / "ledger" / "0002.json", b'{"kind": "cancel", "runs": [1]}')
+    assert helpers.work(sweep) == 0
+    assert sweep.run(first.run_id).result_path.exists()
+    assert not sweep.run(second.run_id).result_path.exists()

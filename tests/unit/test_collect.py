@@ -176,7 +176,7 @@ DAMAGES = {
     "result of another run": (_change_result(run_id="0" * 16), "is not the result of run"),
     "text for a number": (_change_result(frames="many"), "many"),
     "no host": (_change_result(host=7), "cannot be read"),
-    "no manifest": (_change_result(manifest=None), "cannot be read"),
+    "no manifest": (_change_result(manifest=None), "has no list of its files"),
     "metrics gone": (lambda folder: folder.attempt(1).metrics.unlink(), "is missing"),
     "metrics shorter": (lambda folder: folder.attempt(1).metrics.write_bytes(b"{}\n"), "holds 3 bytes"),
 }

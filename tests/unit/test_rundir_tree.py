@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import DamagedFileError, NotFoundError, OrchestrateError
 from orchestrator.rundir import (
+    DAMAGED,
     Claim,
     Event,
     Holder,
@@ -27,6 +28,7 @@ from orchestrator.types import Run
 from tests.helpers import inodes
 
 RUN = Run("0" * 16, "command", {"command": ["true"]})
+NO_MANIFEST = f'{{"run_id": "{RUN.run_id}", "manifest": [{{"path": "x"}}]}}'
 HOSTILE = [
     "a b",
     "x\ny",
@@ -54,6 +56,12 @@ def run(sweep: SweepDir) -> RunDir:
     run = sweep.run(RUN.run_id)
     run.describe(RUN)
     return run
+
+
+def event(
+    kind: str, run_id: str | None = None, attempt: int | None = None, data: dict[str, object] | None = None
+) -> Event:
+    return Event(kind, time.time(), run_id, attempt, data or {})
 
 
 def started() -> Event:
@@ -88,12 +96,76 @@ def test_a_damaged_index_names_its_line(sweep: SweepDir) -> None:
     sweep.index_path.write_text(sweep.index_path.read_text() + "half a li")
     with pytest.raises(DamagedFileError, match="line 3"):
         sweep.read_index()
+    sweep.index_path.write_bytes(b"run_id\tin_grid\tpoint\n\xff\xfe\n")
+    with pytest.raises(DamagedFileError, match="is not text"):
+        sweep.read_index()
+
+
+SUBMISSION = b'{"kind": "submission", "time": 1, "jobs": [], "job_ids": {}, "skipped": {}}'
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"{}",
+        SUBMISSION.replace(b'"jobs": [],', b""),
+        SUBMISSION.replace(b"[]", b'[{"token": "1", "run_ids": "all"}]'),
+        SUBMISSION.replace(b"[]", b'[{"run_ids": []}]'),
+        SUBMISSION.replace(b'"job_ids": {}', b'"job_ids": null'),
+        b'{"kind": "retry"}',
+        b'{"kind": "cancel", "runs": ["a"]}',
+        b'{"kind": "found", "runs": {"a": {"frames": 1}}}',
+    ],
+)
+def test_a_damaged_ledger_entry_stands_for_itself(sweep: SweepDir, spoiled: bytes) -> None:
+    sweep.add_to_ledger("cancel", {"runs": {}})
+    sweep.add_to_ledger("retry", {"runs": {RUN.run_id: 2}})
+    path = sweep.path / "ledger" / "0001.json"
+    path.write_bytes(SUBMISSION)
+    assert [entry.kind for entry in sweep.read_ledger()] == ["submission", "retry"]
+    path.write_bytes(spoiled)
+    damaged, whole = sweep.read_ledger()
+    assert (damaged.number, damaged.kind) == (1, DAMAGED)
+    assert str(path) in damaged.data["problem"]
+    assert whole.data == {"runs": {RUN.run_id: 2}}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff",
+        b"[]",
+        b'{"kind": "started", "time": 1}',
+        b'{"kind": "started", "time": 1, "data": {"holder": {"pid": 1}}}',
+        b'{"kind": "ended", "time": 1, "run": "a", "attempt": 1}',
+        b'{"kind": "ended", "time": 1, "run": "a", "attempt": 1, "data": {"outcome": "gone"}}',
+        b'{"kind": "claimed", "time": "now", "run": "a", "attempt": 1}',
+        b'{"kind": "claimed", "time": 1, "run": "a", "attempt": "1"}',
+        b'{"kind": "progress", "time": 1, "run": "a", "attempt": 1, "data": [1]}',
+    ],
+)
+def test_a_line_that_no_worker_writes_is_damaged(sweep: SweepDir, line: bytes) -> None:
+    assert sweep.take_token("0001-0001", started()) is not None
+    path = sweep.path / "journals" / "0001-0001.jsonl"
+    path.write_bytes(path.read_bytes() + line + b"\n")
+    (log,) = sweep.read_journals()
+    assert (log.damaged, len(log.events)) == (1, 1)
+    sweep.compact_journals([log])
+    assert path.exists(), "what is damaged stays for a person to look at"
+
+
+def test_bad_bytes_in_the_compacted_file_are_no_traceback(sweep: SweepDir) -> None:
+    (sweep.path / "journals" / "compacted.jsonl").write_bytes(b"\xff\xfe\t{}\n\t\n\n")
+    assert [log.damaged for log in sweep.read_journals()] == [1]
 
 
 def add_entries(path: Path, writer: int) -> None:
     sweep = SweepDir(path.parent, path.name)
     for number in range(20):
-        sweep.add_to_ledger("cancel", {"writer": writer, "number": number})
+        sweep.add_to_ledger("note", {"writer": writer, "number": number})
 
 
 def test_two_writers_never_share_a_ledger_number(sweep: SweepDir) -> None:
@@ -120,7 +192,7 @@ def test_a_token_is_taken_once_also_after_compaction(sweep: SweepDir) -> None:
     journal = sweep.take_token("0001-0001", started())
     assert journal is not None
     assert sweep.take_token("0001-0001", started()) is None
-    journal.write(EXITED)
+    journal.append(event(EXITED))
     assert sweep.take_token("0001-0002", started()) is not None
     sweep.compact_journals(log for log in sweep.read_journals() if log.exited)
     assert sweep.take_token("0001-0001", started()) is None
@@ -131,12 +203,12 @@ def test_compaction_keeps_what_status_needs(sweep: SweepDir) -> None:
         journal = sweep.take_token(token, started())
         assert journal is not None
         for attempt in (1, 2):
-            journal.write(CLAIMED, RUN.run_id, attempt)
+            journal.append(event(CLAIMED, RUN.run_id, attempt))
             for frames in range(50):
-                journal.write(PROGRESS, RUN.run_id, attempt, {"frames": frames})
-            journal.write(ENDED, RUN.run_id, attempt, {"outcome": "done", "message": "ü\n"})
+                journal.append(event(PROGRESS, RUN.run_id, attempt, {"frames": frames}))
+            journal.append(event(ENDED, RUN.run_id, attempt, {"outcome": "done", "message": "ü\n"}))
         if token != "0001-0003":
-            journal.write(EXITED, data={"why": "done"})
+            journal.append(event(EXITED, data={"why": "done"}))
     before = {log.token: log for log in sweep.read_journals()}
     sweep.compact_journals([log for log in before.values() if log.exited])
     after = {log.token: log for log in sweep.read_journals()}
@@ -158,7 +230,7 @@ def test_a_torn_line_is_closed_off_by_the_next(sweep: SweepDir) -> None:
     path = sweep.path / "journals" / "0001-0001.jsonl"
     path.write_bytes(path.read_bytes() + b'{"kind": "cla')
     journal._torn = True  # as after a write that the disk cut short
-    journal.write(EXITED)
+    journal.append(event(EXITED))
     (log,) = sweep.read_journals()
     assert (log.damaged, log.exited) == (1, True)
 
@@ -197,7 +269,9 @@ def test_a_result_is_published_once(run: RunDir) -> None:
         run.verify(result)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"run_id": "ffff"}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"run_id": "ffff"}', f'{{"run_id": "{"0" * 16}"}}', NO_MANIFEST]
+)
 def test_a_damaged_result_is_named(run: RunDir, text: str) -> None:
     run.result_path.write_text(text)
     with pytest.raises(DamagedFileError, match=r"result\.json"):
