@@ -71,13 +71,18 @@ def help_time(folder: Path) -> Iterator[Measured]:
 
 
 def plan_time(folder: Path) -> Iterator[Measured]:
-    grid = folder / "many.yaml"
-    matrix = "".join(f"  {key}: {values}\n" for key, values in MATRIX.items())
-    grid.write_text(f"name: many\ntrainer: benchmarl\nmatrix:\n{matrix}")
+    grid = many_points(folder)
     calls = [call(["sweep", "--grid", str(grid), "--dry-run"], folder) for _ in range(3)]
     seconds = median(one for one, _ in calls)
     yield Measured(f"expand and plan {POINTS:,} points (sweep --dry-run)", seconds, 2, "s")
     yield Measured("  its peak memory", max(c[1] for c in calls), 300, "MiB")
+
+
+def many_points(folder: Path) -> Path:
+    grid = folder / "many.yaml"
+    matrix = "".join(f"  {key}: {values}\n" for key, values in MATRIX.items())
+    grid.write_text(f"name: many\ntrainer: benchmarl\nmatrix:\n{matrix}")
+    return grid
 
 
 def finished_times(folder: Path) -> Iterator[Measured]:
@@ -87,6 +92,10 @@ def finished_times(folder: Path) -> Iterator[Measured]:
     write_journal(sweep)
     status = median(call(["status", "many"], folder)[0] for _ in range(3))
     yield Measured(f"status of {POINTS:,} finished runs", status, 1, "s")
+    again = ["sweep", "--grid", str(many_points(folder))]
+    call(again, folder)  # records the grid: nothing is missing, and from now on nothing is written
+    settled = median(call(again, folder)[0] for _ in range(3))
+    yield Measured(f"sweep again, {POINTS:,} runs finished, none missing", settled, 2, "s")
     collected = median(call(["collect", "many"], folder)[0] for _ in range(3))
     yield Measured(f"collect {POINTS:,} finished runs", collected, 5, "s")
 

@@ -6,18 +6,15 @@ done are rows too, with their state and why, and with the metrics they have so f
 
 from __future__ import annotations
 
-import gc
 import io
 import json
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from orchestrator.errors import DamagedFileError
+from orchestrator.reading import no_garbage_collection, read_all
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
 from orchestrator.rundir.atomic import write_atomic
 from orchestrator.rundir.run import RUN_ID
@@ -28,11 +25,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 _T = TypeVar("_T")
-
-# Files count as slow to come when the first runs took this many times longer than the work on them.
-_SLOW = 8
-_THREADS = 16
-_CHUNK = 64
 
 
 class Missing(NamedTuple):
@@ -73,7 +65,7 @@ def collect(
     ``states`` and ``reasons`` (sweep → run_id → …) are what is known of runs beside their folders; without
     them a run's state is what its result or its last end record says.
     """
-    with _no_garbage_collection():
+    with no_garbage_collection():
         return _collect(sweep_dirs, states or {}, reasons or {}, checksums)
 
 
@@ -88,7 +80,7 @@ def _collect(
     for sweep in sweep_dirs:
         index = _index(sweep, problems)
         reader = _Reader(sweep, states.get(sweep.name, {}), reasons.get(sweep.name, {}), checksums)
-        readings += _read_all(reader.read, index)
+        readings += read_all(reader.read, index)
     for reading in readings:
         problems += [f"{reading.sweep}/{reading.index.run_id}: {text}" for text in reading.problems]
     runs, keys = runs_table(readings, _trainers(sweep_dirs, readings))
@@ -120,18 +112,6 @@ def write(collected: Collected, sweep_dir: SweepDir) -> None:
         buffer = io.BytesIO()
         store(buffer)
         write_atomic(path, buffer.getvalue())
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    # Millions of small objects and no cycle among them: looking for one takes a fifth of the time.
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 # Reading run folders
@@ -251,18 +231,6 @@ def _trainers(sweeps: Iterable[SweepDir], readings: Iterable[Reading]) -> dict[s
             if run is not None:
                 trainers[reading.sweep] = run.trainer
     return trainers
-
-
-def _read_all(read: Callable[[IndexRow], Reading], index: Sequence[IndexRow]) -> list[Reading]:
-    """Read in turn, or by threads where files are slow to come: parsing alone is faster without them."""
-    first, rest = index[:_CHUNK], index[_CHUNK:]
-    wall, busy = time.perf_counter(), time.thread_time()
-    readings = [read(row) for row in first]
-    wall, busy = time.perf_counter() - wall, time.thread_time() - busy
-    if wall < _SLOW * busy:
-        return readings + [read(row) for row in rest]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return readings + list(pool.map(read, rest))
 
 
 # What limits a comparison

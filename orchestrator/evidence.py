@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.errors import DamagedFileError
+from orchestrator.reading import read_all
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.state import DAMAGED_RESULT, RunStatus, Survey
 from orchestrator.types import RunState
-
-_THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,7 @@ def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, Evidence]:
         return Evidence(result)
 
     run_ids = list(run_ids)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return dict(zip(run_ids, pool.map(look, run_ids), strict=True))
+    return dict(zip(run_ids, read_all(look, run_ids), strict=True))
 
 
 def correct(seen: Survey, found: Mapping[str, Evidence], sweep_dir: SweepDir) -> Survey:

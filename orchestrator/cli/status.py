@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +31,8 @@ def status(
       orchestrate status speed --watch
       orchestrate status speed --json
     """
+    from orchestrator.reading import no_garbage_collection
+
     found = chosen(results, [sweep] if sweep else [])
     if as_json:
         print_json([_as_json(sweep_dir, _look(sweep_dir)) for sweep_dir in found])
@@ -42,8 +43,8 @@ def status(
     if watch:
         _watch(found)
         return
-    gc.disable()  # what is read once and printed leaves no garbage worth looking for
-    _print(found, detailed=sweep is not None)
+    with no_garbage_collection():
+        _print(found, detailed=sweep is not None)
 
 
 def _look(sweep_dir: SweepDir) -> Survey:

@@ -63,13 +63,15 @@ def work_through(
 ) -> None:
     """Submit what is missing, follow it unless detached, and leave with the exit code the runs deserve."""
     from orchestrator import control
+    from orchestrator.reading import no_garbage_collection
     from orchestrator.rundir import SweepDir
     from orchestrator.targets import find_target
     from orchestrator.types import RunState
 
     backend, capacity = find_target(on or loaded.targets[0])
     sweep_dir = SweepDir(results, loaded.name)
-    plan, seen = control.plan_sweep(loaded, sweep_dir, capacity, slots=slots)
+    with no_garbage_collection():
+        plan, seen = control.plan_sweep(loaded, sweep_dir, capacity, slots=slots)
     if control.is_settled(loaded, sweep_dir, plan, seen):
         jobs: list[Job] = []
         if not as_json:

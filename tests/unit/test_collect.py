@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-import orchestrator.collect
+import orchestrator.reading
 from benchmarks.synthetic import (
     COLLECTION,
     HOST,
@@ -240,8 +240,8 @@ def test_an_index_cannot_lead_out_of_the_sweep(sweep: SweepDir) -> None:
 def test_reading_by_threads_gives_the_same_tables(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = finished_sweep(results, "speed", {"algorithm": ["mappo"], "seed": range(30)}, iterations=2)
     plain = collect([sweep])
-    monkeypatch.setattr(orchestrator.collect, "_CHUNK", 4)
-    monkeypatch.setattr(orchestrator.collect, "_SLOW", 0)
+    monkeypatch.setattr(orchestrator.reading, "_FIRST", 4)
+    monkeypatch.setattr(orchestrator.reading, "_SLOW", 0)
     threaded = collect([sweep])
     assert threaded.runs.equals(plain.runs)
     assert threaded.metrics.equals(plain.metrics)
