@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from jobs.failures import CRASH_LOOP_ATTEMPTS, End, crash_loop
+from jobs.failures import End, deaths_in_vain
 from orchestrator.errors import OrchestrateError
 from orchestrator.rundir import DAMAGED, LedgerEntry, RunDir, SweepDir, attempt_ended, tidy_finished
 from orchestrator.types import Job, Reason, RunState
@@ -103,9 +103,10 @@ class Assignment:
         run_dir.description()
         return self._look_at_attempts(run_dir)
 
-    def crash_loop(self, run_id: str) -> bool:
+    def deaths_in_vain(self, run_id: str, witnessed: int) -> int:
+        """As :func:`deaths_in_vain`: of a run whose attempt ``witnessed`` just died under this worker."""
         since = self._decisions.retried.get(run_id, 0)
-        return crash_loop(self._sweep.run(run_id).attempts(), since)
+        return deaths_in_vain(self._sweep.run(run_id).attempts(), since, witnessed)
 
     def _look_at_attempts(self, run_dir: RunDir) -> Verdict | CrashLoop:
         attempts = run_dir.attempts()
@@ -117,10 +118,9 @@ class Assignment:
         end = newest.end()
         if end is not None and end.get("outcome") == RunState.FAILED.value and newest.number > since:
             return Verdict.OVER
-        if end is None and crash_loop(attempts, since):
-            crash = CrashLoop(newest.number, crash_loop_end("its worker died with it each time"))
-            newest.write_end(crash.end.to_json())
-            return crash
+        if end is None and (deaths := deaths_in_vain(attempts, since)):
+            crash = CrashLoop(newest.number, crash_loop_end(deaths, "its worker died with it"))
+            return crash if newest.write_end(crash.end.to_json()) else Verdict.HELD
         return Verdict.READY
 
     def _held_due(self) -> bool:
@@ -131,8 +131,8 @@ class Assignment:
         return True
 
 
-def crash_loop_end(last: str, frames: int | None = None) -> End:
-    message = f"killed {CRASH_LOOP_ATTEMPTS} times in a row before it reached a new checkpoint (last: {last})"
+def crash_loop_end(deaths: int, last: str, frames: int | None = None) -> End:
+    message = f"killed {deaths} times in a row before it reached a new checkpoint (last: {last})"
     return End(RunState.FAILED, Reason.CRASH_LOOP, message, frames)
 
 

@@ -129,7 +129,7 @@ def oom_kills() -> int:
     """Processes of our control group that the kernel killed for want of memory so far; 0 if unknown."""
     for file in _memory_files():
         try:
-            lines = file.read_text().splitlines()
+            lines = file.read_text(encoding="utf-8").splitlines()
         except OSError:
             continue
         for line in lines:
@@ -142,7 +142,7 @@ def oom_kills() -> int:
 def _memory_files() -> list[Path]:
     """Where control groups of either version count such kills."""
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
     root = Path("/sys/fs/cgroup")

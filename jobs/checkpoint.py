@@ -50,10 +50,15 @@ class Loaded:
 
 
 class CheckpointStore:
-    """Writes one attempt's checkpoints, and reads those of the attempts before it."""
+    """Writes one attempt's checkpoints, and reads those of the attempts before it.
 
-    def __init__(self, run_dir: RunDir, attempt: AttemptDir) -> None:
-        self._run_dir, self._attempt = run_dir, attempt
+    ``guard`` raises once the claim is lost; it is called before anything of other attempts is removed.
+    """
+
+    def __init__(
+        self, run_dir: RunDir, attempt: AttemptDir, guard: Callable[[], None] = lambda: None
+    ) -> None:
+        self._run_dir, self._attempt, self._guard = run_dir, attempt, guard
         self._newest: set[Path] = set()  # the files of the newest checkpoint
         self.bytes_written = 0
 
@@ -78,6 +83,7 @@ class CheckpointStore:
         content = {"payload": payload, "segments": [asdict(segment) for segment in segments]}
         path, digest = self._write(content, lambda digest: self._attempt.checkpoint_name(frames, digest))
         before, self._newest = self._newest, {path, *(self._path(segment) for segment in segments)}
+        self._guard()  # writing may have taken long
         self._prune(before | self._newest)
         return CheckpointFile(self._attempt.number, frames, digest, path)
 

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -31,15 +31,13 @@ from jobs.context import (
 from jobs.failures import End, ProgramFailed, end_of
 from jobs.signals import STOP_SIGNALS, grace_seconds
 from jobs.slots import Slot
-from orchestrator.errors import OrchestrateError, StorageError
+from orchestrator.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.rundir import (
     AttemptDir,
     Claim,
     Lease,
     SweepDir,
-    attempts_behind,
     check_writable,
-    read_metrics,
     tidy_finished,
 )
 from orchestrator.trainers import TrainerSpec, code_id, get_trainer
@@ -113,13 +111,15 @@ def _live_as_child(launch: Launch, parent: int) -> NoReturn:
 def _run(launch: Launch) -> int:
     run_dir = launch.sweep.run(launch.run_id)
     run = run_dir.description()
-    attempt = run_dir.take(Claim.fresh(launch.worker))
+    since = Lease.clock()
+    claim = Claim.fresh(launch.worker, code_id=code_id(get_trainer(run.trainer)))
+    attempt = run_dir.take(claim)
     if attempt is None:
         return NOT_MINE_EXIT
     _tell(launch.relay, {"attempt": attempt.number})
     _redirect_output(attempt)
     _set_threads(run.threads)
-    lease = Lease(attempt.claim_path)
+    lease = Lease(attempt.claim_path, claim.lease, since)
     context = RunContext(launch.sweep.name, run, run_dir, attempt, lease, launch.relay)
     context.keep_lease()  # before the stop signals are unblocked: its thread never gets one
     end = _train(launch, context)
@@ -146,6 +146,8 @@ def _train(launch: Launch, context: RunContext) -> End:
         raise
     except BaseException as error:
         _stop_listening()
+        if _is_published(context):  # it was the disk's last word about it that failed
+            return End(RunState.DONE, frames=context.rows[-1].frames if context.rows else None)
         end = _unless_disk_full(end_of(error), context.attempt)
         if context.stopping and end.reason is Reason.CODE_ERROR:
             # The interruption can strike inside a library that turns it into an error of its own.
@@ -174,9 +176,16 @@ def _publish(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Ou
     _flush()
     result = _result(launch, context, spec, outcome)
     manifest = _manifest(context, outcome)
-    context.guard()
-    if not context.run_dir.publish(result, manifest.items()):
+    if not context.run_dir.publish(result, manifest.items(), guard=context.guard):
         raise FencedRun
+
+
+def _is_published(context: RunContext) -> bool:
+    try:
+        result = context.run_dir.result()
+    except (DamagedFileError, OSError):
+        return False
+    return result is not None and result.get("attempt") == context.attempt.number
 
 
 def _manifest(context: RunContext, outcome: Outcome) -> dict[Path, bool]:
@@ -184,15 +193,14 @@ def _manifest(context: RunContext, outcome: Outcome) -> dict[Path, bool]:
     attempt = context.attempt
     extras = [attempt.log, attempt.wandb_packed, *attempt.event_files()]
     optional = {path: False for path in extras if path.exists()}
-    metrics = {behind.metrics: True for behind in attempts_behind(context.run_dir, attempt)}
+    chain = context.run_dir.chain(attempt.number)
+    metrics = {context.run_dir.attempt(piece.attempt).metrics: True for piece in chain}
     return optional | dict(outcome.files) | metrics
 
 
 def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Outcome) -> dict[str, Any]:
     attempts = context.run_dir.current_attempts()
-    executed = [
-        read_metrics(attempt.metrics)[1] for attempt in attempts_behind(context.run_dir, context.attempt)
-    ]
+    chain = context.run_dir.chain(context.attempt.number)
     final, best = metering.returns(context.rows, spec.returns)
     return {
         "sweep": launch.sweep.name,
@@ -208,12 +216,13 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "config": dict(outcome.config),
         "config_hash": _config_hash(outcome.config),
         "code_id": code_id(spec),
+        "code_ids": _codes([context.run_dir.attempt(piece.attempt) for piece in chain]),
         "commit": launch.commit,
         "versions": provenance.versions(spec),
         "host": provenance.host(),
         "threads": context.run.threads,
         "peak_memory_mb": metering.peak_memory_mb(),
-        "speed": metering.speed(context.rows, executed),
+        "speed": metering.speed(context.rows, [piece.rows for piece in chain]),
         "final_return": final,
         "best_return": best,
         **outcome.extra,
@@ -223,6 +232,12 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
 def _began(attempt: AttemptDir) -> float | None:
     claim = attempt.claim()
     return claim.created if claim else None
+
+
+def _codes(attempts: Iterable[AttemptDir]) -> list[str]:
+    """Ids of the codes that trained these attempts, each once, in the order they came."""
+    claims = (attempt.claim() for attempt in attempts)
+    return list(dict.fromkeys(claim.code_id for claim in claims if claim and claim.code_id))
 
 
 def _config_hash(config: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,8 @@ class BadConfigError(OrchestrateError):
 class Outcome:
     """A finished training.
 
-    ``exactness``: "exact" (interrupted = never interrupted) or "reset" (environments restart at checkpoints).
+    ``exactness``: "exact" (interrupted = never interrupted) or "reset" (environments restart every
+    so often, interrupted or not).
     ``config`` is the composed configuration, JSON values only. ``files`` of the attempt go into the manifest,
     each with whether the result is void without it.
     """
@@ -93,6 +94,7 @@ class RunContext:
         self.guard()
         self._metrics = MetricsWriter(self.attempt.metrics, resumed_from)
         self.rows = self.run_dir.history(last=self.attempt.number)
+        self._iteration_seconds = _last_iteration(self.rows)
         self._iteration_began = time.monotonic()
         return list(self.rows)
 
@@ -176,6 +178,13 @@ class RunContext:
         thread = threading.Thread(target=renew, name="lease", daemon=True)
         thread.start()
         return thread
+
+
+def _last_iteration(rows: Sequence[Row]) -> float | None:
+    """Seconds that the last of these iterations took; what the next one is expected to take."""
+    if not rows:
+        return None
+    return rows[-1].wall_time - (rows[-2].wall_time if len(rows) > 1 else 0.0)
 
 
 # Exit codes of a run's process, for the worker that forked it.

@@ -16,9 +16,12 @@ from orchestrator.errors import DamagedFileError, StorageError
 from orchestrator.rundir import AttemptDir
 from orchestrator.types import Reason, RunState
 
-# This many attempts in a row, killed before they reached a new checkpoint, end a run.
-CRASH_LOOP_ATTEMPTS = 3
+# This many attempts in a row, killed before they reached a new checkpoint, end a run: of those that died
+# under a worker that went on, and of all. One that its worker died with was most likely pulled down from
+# outside (preemption, reboot, a killed worker), but a run that kills its worker each time must end too.
+_WITNESSED_DEATHS, _ALL_DEATHS = 3, 10
 
+_DEATHS = (Reason.KILLED.value, Reason.CRASH_LOOP.value)
 _MESSAGE_LENGTH = 500
 _DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _NO_SPACE = tuple(os.strerror(number) for number in _DISK_ERRNOS)
@@ -105,17 +108,21 @@ def is_storage_error(error: BaseException) -> bool:
     )
 
 
-def crash_loop(attempts: Sequence[AttemptDir], since: int) -> bool:
-    """Whether the last attempts (those after number ``since``) all died without reaching a new checkpoint."""
-    last = [attempt for attempt in attempts if attempt.number > since][-CRASH_LOOP_ATTEMPTS:]
-    return len(last) == CRASH_LOOP_ATTEMPTS and all(_died_in_vain(attempt) for attempt in last)
+def deaths_in_vain(attempts: Sequence[AttemptDir], since: int, witnessed: int = 0) -> int:
+    """How many attempts up to the last were killed before they reached a new checkpoint, if too many; else 0.
 
-
-def _died_in_vain(attempt: AttemptDir) -> bool:
-    end = attempt.end()
-    if end is not None and end.get("reason") not in (Reason.KILLED.value, Reason.CRASH_LOOP.value):
-        return False
-    return attempt.checkpointed() is None
+    Attempts up to number ``since`` do not count. ``witnessed`` is one whose end is not on record yet.
+    """
+    total = under_a_worker = 0
+    for attempt in reversed(attempts):
+        end = attempt.end()
+        reason = end.get("reason") if end else Reason.KILLED.value
+        in_vain = reason in _DEATHS and attempt.checkpointed() is None
+        if attempt.number <= since or not in_vain:
+            break
+        total += 1
+        under_a_worker += end is not None or attempt.number == witnessed
+    return total if under_a_worker >= _WITNESSED_DEATHS or total >= _ALL_DEATHS else 0
 
 
 def _reason(error: BaseException) -> Reason:

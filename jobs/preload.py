@@ -6,7 +6,7 @@ import gc
 import importlib
 import os
 
-from orchestrator.trainers import get_trainer
+from orchestrator.trainers import code_id, get_trainer
 
 # Set before a trainer's modules are imported: with more than one thread such an import starts threads, and a
 # process forked beside threads can hang; and counting GPUs must not initialise them.
@@ -21,7 +21,9 @@ _ENVIRONMENT = {
 def preload(trainer: str) -> None:
     """Import what the trainer's runs share. The process stays single-threaded."""
     os.environ.update(_ENVIRONMENT)
-    for module in get_trainer(trainer).preload:
+    spec = get_trainer(trainer)
+    code_id(spec)  # of the code as it is when it is loaded; remembered
+    for module in spec.preload:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()  # a forked run's collections do not copy the memory it shares

@@ -6,6 +6,7 @@ signals, reads what the runs tell, writes the journal, and never trains itself.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -31,6 +32,9 @@ from orchestrator.types import Job, Reason, RunState
 _POLL_S = 0.1
 _LEDGER_INTERVAL_S = 1.0
 
+# What the journal names where none of this worker's was made.
+_NO_ATTEMPT = 0
+
 # Exit codes of the worker, as those of the commands.
 _DONE, _SOME_FAILED, _NO_STORAGE, _INTERRUPTED = 0, 1, 3, 130
 
@@ -53,6 +57,7 @@ class Worker:
         self._kill_at = float("inf")
         self._urgent_signals = 0
         self._storage_error: str | None = None
+        self._no_process: str | None = None
         self._failed = 0
 
     def run(self) -> int:
@@ -64,7 +69,7 @@ class Worker:
                 break
             self._wait()
             self._attend()
-        self._write(EXITED, data={"why": self._why()})
+        self._write(EXITED, data={"why": self._why(), "asked": self._leaving})
         return self._exit_code()
 
     # Starting runs
@@ -91,11 +96,20 @@ class Worker:
             preload(trainer)
             self._preloaded.add(trainer)
         slot = self._free[-1]
-        reading, writing = os.pipe()
-        for end in (reading, writing):
-            os.set_blocking(end, False)
-        pid = fork_run(Launch(self._sweep, run_id, self._job.token, slot, writing, self._commit))
-        os.close(writing)
+        reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            pid = fork_run(Launch(self._sweep, run_id, self._job.token, slot, writing, self._commit))
+        except OSError as error:
+            os.close(reading)
+            if error.errno not in (errno.EAGAIN, errno.ENOMEM):
+                raise
+            # No more processes or memory just now: nothing that the run is to blame for.
+            self._no_process = f"could not start a process ({error.strerror})"
+            self._assignment.hold(run_id)
+            return
+        finally:
+            os.close(writing)
+        self._no_process = None
         self._free.pop()
         self._children[pid] = Child(pid, run_id, slot, reading)
 
@@ -103,11 +117,7 @@ class Worker:
         """The run failed, unless it is the tree that takes no writes: that stops the worker."""
         if is_storage_error(error):
             self._look_at_storage()
-        self._ended(run_id, self._number_of_attempts(run_id), end_of(error))
-
-    def _number_of_attempts(self, run_id: str) -> int:
-        attempts = self._sweep.run(run_id).attempts()
-        return attempts[-1].number if attempts else 0
+        self._ended(run_id, _NO_ATTEMPT, end_of(error))
 
     # Waiting, and what there is to do then
 
@@ -175,8 +185,7 @@ class Worker:
             end = end_of(error)
         if end.reason is Reason.DISK_FULL:
             self._look_at_storage()
-        attempt = child.attempt or self._number_of_attempts(child.run_id)
-        self._ended(child.run_id, attempt, end, cancelled=child.cancelled)
+        self._ended(child.run_id, child.attempt or _NO_ATTEMPT, end, cancelled=child.cancelled)
         if child.exit_code == FENCED_EXIT or (end.reason is Reason.KILLED and child.attempt is None):
             self._assignment.hold(child.run_id)
         elif end.reason is Reason.KILLED and not self._leaving:
@@ -192,32 +201,32 @@ class Worker:
     def _end_of(self, child: Child) -> End:
         """How the attempt ended; put on record if the run's process died without doing so."""
         run_dir = self._sweep.run(child.run_id)
-        if child.exit_code == FENCED_EXIT:
-            return End(RunState.INTERRUPTED, None, "lost its claim to another worker and left", child.frames)
-        attempt = None if child.attempt is None else run_dir.attempt(child.attempt)
-        record = attempt.end() if attempt else None
-        if record is not None:
-            return End.from_json(record)
+        if child.attempt is None:
+            return self._without_a_record(child)
+        attempt = run_dir.attempt(child.attempt)
         result = run_dir.result()
-        if result is not None and result["attempt"] == child.attempt:
+        if result is not None and result.get("attempt") == child.attempt:
             end = End(RunState.DONE, frames=child.frames)  # whatever went wrong after it was published
-        elif child.end is not None:
-            end = child.end
-        elif child.killed_by_us:
-            end = End(RunState.INTERRUPTED, Reason.STOPPED, "did not leave within its grace and was killed")
+        elif child.exit_code == FENCED_EXIT:
+            return End(RunState.INTERRUPTED, None, "lost its claim to another worker and left", child.frames)
+        elif (record := attempt.end()) is not None:
+            return End.from_json(record)
         else:
-            end = self._died(child)
-        if attempt is not None:
-            end = replace(end, checkpointed=attempt.checkpointed())
-            attempt.write_end(end.to_json())
+            end = self._without_a_record(child)
+        end = replace(end, checkpointed=attempt.checkpointed())
+        attempt.write_end(end.to_json())
         return end
 
-    def _died(self, child: Child) -> End:
+    def _without_a_record(self, child: Child) -> End:
+        if child.end is not None:
+            return child.end
+        if child.killed_by_us:
+            return End(RunState.INTERRUPTED, Reason.STOPPED, "did not leave within its grace and was killed")
         if child.out_of_memory():
             return End(RunState.FAILED, Reason.OUT_OF_MEMORY, "killed for want of memory", child.frames)
         cause = child.cause_of_death()
-        if self._assignment.crash_loop(child.run_id):
-            return crash_loop_end(cause, child.frames)
+        if child.attempt and (deaths := self._assignment.deaths_in_vain(child.run_id, child.attempt)):
+            return crash_loop_end(deaths, cause, child.frames)
         return End(RunState.INTERRUPTED, Reason.KILLED, cause, child.frames)
 
     def _ended(self, run_id: str, attempt: int, end: End, *, cancelled: bool = False) -> None:
@@ -273,6 +282,8 @@ class Worker:
             return self._storage_error
         if self._stop:
             return self._stop
+        if self._no_process:
+            return self._no_process
         if held := len(self._assignment.held):
             return f"{held} of its runs are held by other workers, nothing else is left"
         return "nothing is left to do"

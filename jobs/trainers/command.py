@@ -184,10 +184,11 @@ class Inbox:
         kept = self._attempt.adopt_checkpoint(path, frames)
         self._context.checkpointed(frames)
         self._covered = frames
-        own = [path for path in self.kept if path.parent == self._attempt.checkpoints]
-        for old in own[: -(_KEPT_CHECKPOINTS - 1)]:
-            old.unlink(missing_ok=True)
-        self.kept = [*own[-(_KEPT_CHECKPOINTS - 1) :], kept]
+        self.kept = [*self.kept[-(_KEPT_CHECKPOINTS - 1) :], kept]
+        self._context.guard()
+        for file in self._context.run_dir.checkpoints(below=self._attempt.number + 1):
+            if file.path not in self.kept:
+                file.path.unlink(missing_ok=True)
 
     def _take_metrics(self) -> None:
         if self._attempt.inbox_metrics.stat().st_size < self._file.tell():

@@ -2,14 +2,14 @@
 
 from orchestrator.rundir.atomic import check_writable
 from orchestrator.rundir.claims import Claim, Lease, lease_seconds
-from orchestrator.rundir.finish import attempts_behind, tidy_finished
+from orchestrator.rundir.finish import tidy_finished
 from orchestrator.rundir.journal import Event, Journal, WorkerLog
 from orchestrator.rundir.metrics import (
+    Executed,
     MetricsWriter,
     ResumePoint,
     Row,
     depends_on_time,
-    merge_attempts,
     read_metrics,
 )
 from orchestrator.rundir.process import Holder
@@ -22,6 +22,7 @@ __all__ = [
     "CheckpointFile",
     "Claim",
     "Event",
+    "Executed",
     "Holder",
     "IndexRow",
     "Journal",
@@ -34,11 +35,9 @@ __all__ = [
     "SweepDir",
     "WorkerLog",
     "attempt_ended",
-    "attempts_behind",
     "check_writable",
     "depends_on_time",
     "lease_seconds",
-    "merge_attempts",
     "read_metrics",
     "sha256",
     "sweeps",

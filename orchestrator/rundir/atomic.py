@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,10 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
             fsync_folder(path.parent)
 
 
-def write_exclusive(path: Path, data: bytes) -> bool:
+def write_exclusive(path: Path, data: bytes, guard: Callable[[], None] = lambda: None) -> bool:
     """Create ``path`` with ``data`` in one step; ``False`` if it exists already.
+
+    ``guard`` is called when everything is on the disk but the name, and prevents that by raising.
 
     A hard link, because unlike ``O_EXCL`` it never shows an empty file, and it is atomic on NFS. There a
     reply can be lost after the server did the work, so a failure is judged by what the file then holds.
@@ -61,6 +63,7 @@ def write_exclusive(path: Path, data: bytes) -> bool:
     with storage_errors(path):
         temporary = _write_temporary(path, data)
         try:
+            guard()
             os.link(temporary, path)
         except FileExistsError:
             return path.read_bytes() == data

@@ -36,16 +36,23 @@ def lease_seconds() -> float:
 
 @dataclass(frozen=True)
 class Claim:
-    """Who works on an attempt. ``created`` is seconds since the epoch by the holder's clock, for display."""
+    """Who works on an attempt, and with what code (its id).
+
+    ``created`` is seconds since the epoch by the holder's clock, for display; ``lease`` is the holder's lease
+    in seconds, by which everybody else judges its silence.
+    """
 
     nonce: str
     holder: Holder
     created: float
     worker: str
+    lease: float = DEFAULT_LEASE_S
+    code_id: str | None = None
 
     @classmethod
-    def fresh(cls, worker: str, job_id: str | None = None) -> Self:
-        return cls(secrets.token_hex(8), Holder.current(job_id), time.time(), worker)
+    def fresh(cls, worker: str, job_id: str | None = None, code_id: str | None = None) -> Self:
+        holder = Holder.current(job_id)
+        return cls(secrets.token_hex(8), holder, time.time(), worker, lease_seconds(), code_id)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -53,6 +60,8 @@ class Claim:
             "holder": self.holder.to_json(),
             "created": self.created,
             "worker": self.worker,
+            "lease": self.lease,
+            "code_id": self.code_id,
         }
 
     @classmethod
@@ -62,6 +71,8 @@ class Claim:
             holder=Holder.from_json(data["holder"]),
             created=data["created"],
             worker=data["worker"],
+            lease=float(data.get("lease", DEFAULT_LEASE_S)),
+            code_id=data.get("code_id"),
         )
 
 
@@ -84,13 +95,18 @@ class Lease:
     """The holder's side: renew while alive, and stop for good once too late.
 
     The clock is the one that runs on while the machine sleeps and while the process is stopped, so a process
-    continued after SIGSTOP finds its lease gone before it writes another byte.
+    continued after SIGSTOP finds its lease gone before it writes another byte. ``since`` is a moment before
+    the claim was made, by :meth:`clock`: a process stopped between the two has lost its lease as well.
     """
 
-    def __init__(self, path: Path, seconds: float | None = None) -> None:
+    def __init__(self, path: Path, seconds: float | None = None, since: float | None = None) -> None:
         self._path = path
         self._seconds = lease_seconds() if seconds is None else seconds
-        self._renewed = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._renewed = self.clock() if since is None else since
+
+    @staticmethod
+    def clock() -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     @property
     def interval(self) -> float:
@@ -99,13 +115,13 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - self._renewed > self._seconds / 2
+        return self.clock() - self._renewed > self._seconds / 2
 
     def renew(self) -> bool:
         """Push the lease out; ``False`` once it is lost (it never comes back)."""
         if self.lost:
             return False
-        began = time.clock_gettime(time.CLOCK_BOOTTIME)
+        began = self.clock()
         try:
             os.utime(self._path)
         except OSError:

@@ -7,18 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.rundir.metrics import read_metrics
-from orchestrator.rundir.run import AttemptDir, RunDir
-
-
-def attempts_behind(run: RunDir, last: AttemptDir) -> list[AttemptDir]:
-    """The attempts whose metrics merge to the history that ``last`` saw, oldest first."""
-    chain = [last]
-    while True:
-        point, _ = read_metrics(chain[-1].metrics)
-        if point is None or point.attempt >= chain[-1].number:
-            return chain[::-1]
-        chain.append(run.attempt(point.attempt))
+from orchestrator.rundir.run import RunDir
 
 
 def tidy_finished(run: RunDir, result: Mapping[str, Any]) -> None:

@@ -3,6 +3,9 @@
 A worker's first act is to create ``journals/<token>.jsonl`` exclusively. A second process with the same token
 finds it and exits; a command line that gives a lost submission up creates it itself, marked revoked. Each
 line is an :class:`Event`. `status` reads journals and opens no run folder.
+
+Attempts count from 1. An event of attempt 0 tells that a worker could not take a run, and why: it says
+nothing about attempts that others made, and counts only where nothing better is known.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,29 +101,39 @@ def read_metrics(path: Path) -> tuple[ResumePoint | None, list[Row]]:
     return resumed_from, rows
 
 
-def merge_attempts(
-    attempts: Mapping[int, tuple[ResumePoint | None, list[Row]]], last: int | None = None
-) -> list[Row]:
-    """The run's one history as attempt ``last`` (default: the newest) saw it.
+@dataclass(frozen=True)
+class Executed:
+    """What one attempt wrote: where it began, and its rows as it executed them."""
 
-    What an earlier attempt wrote after the checkpoint that a later one resumed from never happened.
+    attempt: int
+    resumed_from: ResumePoint | None
+    rows: list[Row]
+
+
+def walk_back(last: int, read: Callable[[int], tuple[ResumePoint | None, list[Row]]]) -> list[Executed]:
+    """Attempt ``last`` and those it builds on, each by the checkpoint of the one before; oldest first."""
+    found: list[Executed] = []
+    number = last
+    while True:
+        point, rows = read(number)
+        found.append(Executed(number, point, rows))
+        if point is None or point.attempt >= number:
+            return found[::-1]
+        number = point.attempt
+
+
+def merge(chain: Sequence[Executed]) -> list[Row]:
+    """The one history that these attempts, oldest first, make up.
+
+    What an attempt wrote after the checkpoint that a later one resumed from never happened.
     """
-    if not attempts:
-        return []
-    number = max(attempts) if last is None else last
     limit = math.inf
     pieces: list[list[Row]] = []
-    while True:
-        point, rows = attempts.get(number, (None, []))
-        pieces.append([row for row in rows if row.frames <= limit])
-        if point is None or point.attempt >= number:
-            break
-        number, limit = point.attempt, min(limit, point.frames)
+    for piece in reversed(chain):
+        pieces.append([row for row in piece.rows if row.frames <= limit])
+        if piece.resumed_from is not None:
+            limit = min(limit, piece.resumed_from.frames)
     return [row for piece in reversed(pieces) for row in piece]
-
-
-def metric_names(rows: Iterable[Row]) -> list[str]:
-    return sorted({name for row in rows for name in row.metrics})
 
 
 def depends_on_time(name: str) -> bool:

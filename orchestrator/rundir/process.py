@@ -14,6 +14,9 @@ from typing import Any, Self
 # A killed process is gone in milliseconds unless the kernel holds it in an unfinished write.
 _KILL_PATIENCE_S = 10.0
 
+# The machine's own, not a container's: the kernel gives it this number at every boot.
+_INITIAL_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
+
 
 @dataclass(frozen=True)
 class Holder:
@@ -58,9 +61,13 @@ class Holder:
 
     @property
     def _before_reboot(self) -> bool:
-        """Whether the holder ran on this machine before its last boot, which ended every process."""
+        """Whether the holder ran on this machine before its last boot, which ended every process.
+
+        Only outside of containers: two that are made of one image can share a hostname and a machine id.
+        """
         same = self.machine != "" and (self.machine, self.host) == (_machine_id(), socket.gethostname())
-        return same and self.boot_id != _boot_id()
+        bare = self.pid_namespace == _pid_namespace() == _INITIAL_NAMESPACE
+        return same and bare and self.boot_id != _boot_id()
 
     def _running(self) -> bool:
         try:

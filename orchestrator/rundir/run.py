@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
@@ -26,10 +26,9 @@ from orchestrator.rundir.claims import (
     Claim,
     age_by_file_server,
     create_claim,
-    lease_seconds,
     read_claim,
 )
-from orchestrator.rundir.metrics import ResumePoint, Row, merge_attempts, read_metrics
+from orchestrator.rundir.metrics import Executed, ResumePoint, Row, merge, read_metrics, walk_back
 from orchestrator.types import Reason, Run, RunState
 
 RUN_ID = re.compile(r"[0-9a-f]{16}")
@@ -229,15 +228,33 @@ class RunDir:
 
     def history(self, last: int | None = None) -> list[Row]:
         """The run's merged metrics as attempt ``last`` (default: the newest) saw them."""
-        attempts: dict[int, tuple[ResumePoint | None, list[Row]]] = {}
-        for attempt in self.attempts():
-            if last is None or attempt.number <= last:
-                attempts[attempt.number] = read_metrics(attempt.metrics)
-        return merge_attempts(attempts, last)
+        return merge(self.chain(last))
 
-    def publish(self, result: Mapping[str, Any], manifest: Iterable[tuple[Path, bool]]) -> bool:
+    def chain(self, last: int | None = None) -> list[Executed]:
+        """The attempts whose metrics make up that history, oldest first; no other attempt's are read."""
+        if last is None:
+            current = self.current_attempts()
+            if not current:
+                return []
+            last = current[-1].number
+
+        def read(number: int) -> tuple[ResumePoint | None, list[Row]]:
+            metrics = self.attempt(number).metrics
+            if number != last and not metrics.exists():
+                raise self._damaged(metrics, "is missing, though a later attempt builds on it")
+            return read_metrics(metrics)
+
+        return walk_back(last, read)
+
+    def publish(
+        self,
+        result: Mapping[str, Any],
+        manifest: Iterable[tuple[Path, bool]],
+        guard: Callable[[], None] = lambda: None,
+    ) -> bool:
         """Publish the result, once. ``manifest``: files and whether the result is void without them.
 
+        ``guard`` is called when all is read and written but the last step, and stops it by raising.
         ``False`` if the run has a result already, which then stands.
         """
         files = [
@@ -249,9 +266,8 @@ class RunDir:
             }
             for path, required in manifest
         ]
-        return write_exclusive(
-            self.result_path, dump_json({**result, "run_id": self.run_id, "manifest": files}, indent=1)
-        )
+        data = dump_json({**result, "run_id": self.run_id, "manifest": files}, indent=1)
+        return write_exclusive(self.result_path, data, guard)
 
     def result(self) -> dict[str, Any] | None:
         """The published result, or ``None``. Raises :class:`DamagedFileError` if it is not one."""
@@ -290,10 +306,24 @@ class RunDir:
         except FileNotFoundError:
             pass
 
-    def current_attempts(self) -> list[AttemptDir]:
-        """The attempts since the last retired result, oldest first: those that build on each other."""
+    def begin_anew(self, reason: str = "what its attempts left cannot be used") -> None:
+        """Have the next attempt begin from nothing; those so far stay as they are and are not read again.
+
+        For a run without a result. The mark is a retired-<n>.json that says why in place of a result.
+        """
+        if attempts := self.attempts():
+            mark = self.path / f"retired-{attempts[-1].number}.json"
+            write_exclusive(mark, dump_json({"reason": reason}))
+
+    @property
+    def retired(self) -> int:
+        """The newest attempt that was put aside, with a result or without; 0 if none ever was."""
         found = (_RETIRED.fullmatch(name) for name in listdir(self.path))
-        last = max((int(match[1]) for match in found if match), default=0)
+        return max((int(match[1]) for match in found if match), default=0)
+
+    def current_attempts(self) -> list[AttemptDir]:
+        """The attempts since the last that was put aside, oldest first: those that build on each other."""
+        last = self.retired
         return [attempt for attempt in self.attempts() if attempt.number > last]
 
     def _damaged(self, path: Path, problem: str) -> DamagedFileError:
@@ -310,7 +340,7 @@ def attempt_ended(attempt: AttemptDir) -> bool:
     assert claim is not None, attempt.path
     alive = claim.holder.alive()
     if alive is None:
-        return age_by_file_server(attempt.claim_path) > 2 * lease_seconds()
+        return age_by_file_server(attempt.claim_path) > 2 * claim.lease
     return not alive
 
 

@@ -36,6 +36,15 @@ def test_nothing_is_proved_about_other_machines_and_containers() -> None:
 
 def test_a_reboot_ended_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_machine_id", lambda: "an-installation")
+    monkeypatch.setattr(process, "_pid_namespace", lambda: "pid:[4026531836]")
     me = Holder.current()
     assert replace(me, boot_id="earlier").alive() is False
     assert replace(me, boot_id="earlier", machine="another").alive() is None
+    assert replace(me, boot_id="earlier", pid_namespace="pid:[4026532000]").alive() is None
+
+
+def test_containers_of_one_image_prove_nothing_about_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On two machines they can have the same hostname, machine id and number of their namespace."""
+    monkeypatch.setattr(process, "_machine_id", lambda: "an-image")
+    monkeypatch.setattr(process, "_pid_namespace", lambda: "pid:[4026532000]")
+    assert replace(Holder.current(), boot_id="of another machine").alive() is None

@@ -130,6 +130,7 @@ def test_elsewhere_only_two_leases_without_renewal_are(run: RunDir, monkeypatch:
     monkeypatch.setenv("ORCHESTRATE_LEASE", "100")
     attempt = run.take(elsewhere(Claim.fresh("a")))
     assert attempt is not None
+    monkeypatch.setenv("ORCHESTRATE_LEASE", "1")  # the holder's lease counts, not the reader's
     for age, ended in ((150, False), (199, False), (202, True), (-10_000, False)):
         moment = time.time() - age
         os.utime(attempt.claim_path, (moment, moment))
@@ -166,6 +167,33 @@ def test_a_lease_is_lost_after_half_of_it(tmp_path: Path, monkeypatch: pytest.Mo
     before = path.stat().st_mtime_ns
     assert not lease.renew(), "a lost lease never comes back"
     assert path.stat().st_mtime_ns == before
+
+
+def test_a_lease_counts_from_before_the_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    since = Lease.clock()
+    clock.now += 51  # stopped between claiming and knowing it
+    assert Lease(tmp_path / "claim", 100, since).lost
+
+
+def test_a_claim_without_a_lease_has_the_usual_one(run: RunDir) -> None:
+    claim = Claim.fresh("a").to_json()
+    del claim["lease"], claim["code_id"]
+    assert (Claim.from_json(claim).lease, Claim.from_json(claim).code_id) == (300.0, None)
+
+
+def test_whoever_lost_its_claim_while_it_read_publishes_nothing(run: RunDir) -> None:
+    attempt = run.take(Claim.fresh("a"))
+    assert attempt is not None
+    attempt.metrics.write_text("x")
+
+    def guard() -> None:
+        assert [path.name for path in run.path.glob(".result.json.*")], "all is written but the name"
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        run.publish({}, [(attempt.metrics, True)], guard)
+    assert sorted(path.name for path in run.path.iterdir()) == ["attempts", "run.json"]
 
 
 def test_a_lease_that_cannot_be_renewed_runs_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import DamagedFileError
-from orchestrator.rundir import MetricsWriter, ResumePoint, Row, merge_attempts, read_metrics
+from orchestrator.rundir import MetricsWriter, ResumePoint, Row, read_metrics
+from orchestrator.rundir.metrics import merge, walk_back
+
+Attempts = dict[int, tuple[ResumePoint | None, list[Row]]]
 
 numbers = st.floats(allow_nan=True, allow_infinity=True) | st.integers(-(2**53), 2**53)
 names = st.text(min_size=1, max_size=20)
@@ -66,11 +69,15 @@ def test_a_file_cut_anywhere_loses_only_its_last_line(
     assert [row.frames for row in found] == list(range(6, 6 + max(0, complete - 1)))
 
 
+def merged_by(attempts: Attempts, last: int) -> list[Row]:
+    return merge(walk_back(last, attempts.__getitem__))
+
+
 @given(st.data())
 def test_any_story_of_interruptions_merges_to_the_uninterrupted_history(data: st.DataObject) -> None:
     """Attempts stop anywhere and go on from any checkpoint of any earlier one."""
     length = data.draw(st.integers(1, 12))
-    attempts: dict[int, tuple[ResumePoint | None, list[Row]]] = {}
+    attempts: Attempts = {}
     checkpoints: list[ResumePoint] = []
     number, finished = 1, False
     while not finished:
@@ -81,7 +88,7 @@ def test_any_story_of_interruptions_merges_to_the_uninterrupted_history(data: st
         attempts[number] = (point, done)
         checkpoints += [ResumePoint(number, row.frames) for row in done if data.draw(st.booleans())]
         finished, number = stop == length, number + 1
-    merged = merge_attempts(attempts)
+    merged = merged_by(attempts, number - 1)
     assert [row.frames for row in merged] == list(range(1, length + 1))
     assert [row.metrics["x"] for row in merged] == [step * 0.1 for step in range(1, length + 1)]
 
@@ -96,15 +103,14 @@ def test_what_a_later_attempt_did_again_counts_once() -> None:
         3: (ResumePoint(1, 2), of(3, 3)),  # what 2 had saved was damaged
         4: (ResumePoint(3, 3), of(4, 4, 5)),
     }
-    assert [(row.frames, row.metrics["by"]) for row in merge_attempts(attempts)] == [
+    assert [(row.frames, row.metrics["by"]) for row in merged_by(attempts, 4)] == [
         (1, 1),
         (2, 1),
         (3, 3),
         (4, 4),
         (5, 4),
     ]
-    assert [row.metrics["by"] for row in merge_attempts(attempts, last=2)] == [1, 1, 1, 2, 2, 2]
-    assert merge_attempts({}) == []
+    assert [row.metrics["by"] for row in merged_by(attempts, 2)] == [1, 1, 1, 2, 2, 2]
 
 
 @pytest.mark.parametrize("line", ["garbage", "[]", '{"frames": 1}', '{"iteration": "x", "frames": 1}'])

@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 from orchestrator.errors import DamagedFileError, NotFoundError, OrchestrateError
 from orchestrator.rundir import (
     DAMAGED,
+    AttemptDir,
     Claim,
     Event,
     Holder,
     IndexRow,
+    MetricsWriter,
+    ResumePoint,
+    Row,
     RunDir,
     SweepDir,
     sweeps,
@@ -294,6 +298,47 @@ def test_a_retired_result_stays_readable_and_its_attempts_are_built_on_no_more(r
         assert attempt.checkpoint_name(300, f"{number}" * 16).exists(), "the old result lost a file"
     run.retire_result()
     assert sorted(path.name for path in run.path.glob("retired-*")) == ["retired-1.json", "retired-2.json"]
+
+
+def extended(run: RunDir, point: ResumePoint | None, *frames: int) -> AttemptDir:
+    """The next attempt, ended after these frames and a checkpoint of the last."""
+    attempt = run.take(Claim.fresh("a"))
+    assert attempt is not None
+    writer = MetricsWriter(attempt.metrics, point)
+    for count in frames:
+        writer.append(Row(count, count, float(count), {"by": attempt.number}))
+    writer.close()
+    attempt.checkpoints.mkdir()
+    attempt.checkpoint_name(frames[-1], "a" * 16).write_text("x")
+    attempt.write_end({"outcome": "interrupted"})
+    return attempt
+
+
+def test_a_history_is_read_from_the_attempts_it_is_made_of(run: RunDir) -> None:
+    first = extended(run, None, 1, 2, 3)
+    extended(run, ResumePoint(1, 3), 4).metrics.write_text("garbage\n")
+    extended(run, ResumePoint(1, 2), 3, 4)
+    assert [row.metrics["by"] for row in run.history()] == [1, 1, 3, 3]
+    assert [piece.attempt for piece in run.chain()] == [1, 3]
+    with pytest.raises(DamagedFileError, match="line 1"):
+        run.history(last=2)
+    first.metrics.unlink()
+    with pytest.raises(DamagedFileError, match="is missing, though"):
+        run.history()
+
+
+def test_begun_anew_nothing_of_the_earlier_attempts_is_used(run: RunDir) -> None:
+    run.begin_anew()
+    assert run.retired == 0
+    spoiled = extended(run, None, 1, 2)
+    spoiled.metrics.write_text("garbage\ngarbage\n")
+    for _ in range(2):
+        run.begin_anew("metrics damaged")
+        assert (run.history(), run.checkpoints(), run.retired) == ([], [], 1)
+    assert extended(run, None, 1).number == 2
+    assert [row.frames for row in run.history()] == [1]
+    assert [file.attempt for file in run.checkpoints()] == [2]
+    assert spoiled.metrics.exists()
 
 
 def test_checkpoints_come_most_advanced_first_and_by_whole_names_only(run: RunDir) -> None:

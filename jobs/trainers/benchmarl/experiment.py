@@ -50,7 +50,7 @@ def train(context: RunContext) -> Outcome:
     """
     torch.set_num_threads(context.run.threads)
     composed = compose(context.run)
-    store = CheckpointStore(context.run_dir, context.attempt)
+    store = CheckpointStore(context.run_dir, context.attempt, context.guard)
     loaded = store.newest(context.candidates())
     context.begin(ResumePoint(loaded.file.attempt, loaded.file.frames) if loaded else None)
     try:
@@ -94,6 +94,11 @@ class ResumableExperiment(Experiment):
         return EXACT if exact else RESET
 
     @property
+    def reset_iterations(self) -> int | None:
+        """How many iterations lie between restarts of the environments, if they restart at all."""
+        return RESET_ITERATIONS if self.exactness == RESET else None
+
+    @property
     def finished(self) -> bool:
         return self.n_iters_performed >= self.config.get_max_n_iters(self.on_policy)
 
@@ -117,7 +122,7 @@ class ResumableExperiment(Experiment):
             exactness=self.exactness,
             config=self.composed.plain,
             files=((final.path, True),),
-            extra={"config_hash": self.composed.config_hash},
+            extra={"config_hash": self.composed.config_hash, "reset_iterations": self.reset_iterations},
         )
 
     def end_iteration(self, row: Row) -> None:
