@@ -180,7 +180,11 @@ def _train(attempt: Attempt) -> int:
     except InterruptedRun:
         taken.write_end({"outcome": "interrupted", "checkpointed": context.checkpointed_frames})
         return 75
-    summary = {"exactness": outcome.exactness, "files": [str(path) for path, _ in outcome.files]}
+    summary = {
+        "exactness": outcome.exactness,
+        "reset_iterations": outcome.extra["reset_iterations"],
+        "files": [str(path) for path, _ in outcome.files],
+    }
     (run_dir.path / "outcome.json").write_text(json.dumps(summary))
     return 0
 

@@ -117,7 +117,8 @@ def test_what_cannot_be_saved_restarts_at_declared_boundaries_and_says_so(
     assert nursery.run(Attempt(str(killed), overrides)) == 0
 
     assert _rows(killed) == _rows(once)
-    assert json.loads((killed / "outcome.json").read_text())["exactness"] == "reset"
+    outcome = json.loads((killed / "outcome.json").read_text())
+    assert (outcome["exactness"], outcome["reset_iterations"]) == ("reset", 10)
 
 
 def _rows(folder: Path) -> Rows:
