@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-from orchestrator.rundir import Row, RunDir
+from orchestrator.rundir import Row, RunDir, SweepDir
+from tests.helpers import ROOT, inodes, wait_for
 from tests.resuming import Attempt, Kill, Nursery
 from tests.tiny_benchmarl import NAVIGATION_MAPPO
 
@@ -22,6 +28,10 @@ OVERRIDES = {
     "+experiment.wandb_extra_kwargs.tags": ["tiny"],
 }
 INTERRUPTED_EXIT = 75
+SECRET = "5ec2e70123456789abcdef0123456789abcdef99"  # as long as W&B's keys are
+# The run's folder with run.json and result.json, attempts/1 with claim, end.json, log.txt, metrics.jsonl and
+# the last checkpoint in its folder; besides them the event file and wandb.tar.
+MOST_INODES = 11 + 2
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +108,68 @@ def test_nothing_is_written_outside_the_attempts_folders(thrice: RunDir) -> None
     for attempt in thrice.attempts():
         assert not attempt.scratch.exists() or attempt.number == 1
         assert not list(attempt.path.rglob("config.pkl"))
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[SweepDir, RunDir]:
+    """A sweep of one run through the command line and a worker, by somebody who has a key of W&B."""
+    folder = tmp_path_factory.mktemp("swept")
+    base = {**OVERRIDES, "experiment.max_n_iters": 3}
+    del base["+experiment.wandb_extra_kwargs.offline"]
+    (folder / "grid.yaml").write_text(
+        yaml.safe_dump({"name": "logged", "trainer": "benchmarl", "base": base})
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "orchestrator.cli", "sweep", "--grid", "grid.yaml"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "WANDB_API_KEY": SECRET},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    sweep = SweepDir(folder / "results", "logged")
+    holders = [log.holder for log in sweep.read_journals()]
+    wait_for(lambda: not any(holder is not None and holder.alive() for holder in holders), 60)
+    [run_id] = sweep.run_ids()
+    return sweep, sweep.run(run_id)
+
+
+def test_a_worker_packs_a_wandb_run_that_is_whole(swept: tuple[SweepDir, RunDir], tmp_path: Path) -> None:
+    run_dir = swept[1]
+    [attempt] = run_dir.attempts()
+    assert not attempt.wandb.exists()
+    with tarfile.open(attempt.wandb_packed) as archive:
+        archive.extractall(tmp_path, filter="data")
+    records = list(_wandb_records(tmp_path / "wandb"))
+    [run] = [record.run for record in records if record.HasField("run")]
+    config = {item.key: json.loads(item.value_json) for item in run.config.update}
+    steps = [_items(record.history.item) for record in records if record.HasField("history")]
+
+    assert (run.run_id, run.run_group) == (run_dir.run_id, "logged")
+    assert config["orchestrate"]["run_id"] == run_dir.run_id
+    assert config["experiment_config"]["max_n_iters"] == 3
+    assert config["algorithm_config"]["clip_epsilon"] == 0.2
+    assert config["task_config"]["max_steps"] == 20
+    assert [step["_step"] for step in steps] == [0, 1, 2]
+    rows = run_dir.history()
+    assert [_values(step, row) for step, row in zip(steps, rows, strict=True)] == [
+        _finite(row.metrics) for row in rows
+    ]
+    assert _exit_codes(tmp_path / "wandb") == [0]
+    for record in records:
+        assert SECRET not in str(record)
+
+
+def test_no_secret_is_written_and_few_files_are(swept: tuple[SweepDir, RunDir]) -> None:
+    sweep, run_dir = swept
+    files = [path for path in sweep.results.rglob("*") if path.is_file()]
+    assert run_dir.attempts()[-1].wandb_packed in files
+    assert run_dir.attempts()[-1].event_files()[0] in files
+    assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+    assert inodes(run_dir.path) <= MOST_INODES, sorted(run_dir.path.rglob("*"))
 
 
 def _only_run(run_dir: RunDir) -> str:
