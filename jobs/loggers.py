@@ -7,6 +7,7 @@ builds on, so each step stands exactly once in the files of the last attempt. No
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
@@ -68,7 +69,7 @@ def open_sinks(
 
 
 class WandbSink:
-    """One W&B run per run of ours: its id is the run's, its group the sweep, its step the iteration."""
+    """One W&B run per run of ours, whatever its attempts; its group is the sweep, its step the iteration."""
 
     def __init__(
         self, context: RunContext, project: str, config: Mapping[str, Any], extra: Mapping[str, Any]
@@ -82,7 +83,7 @@ class WandbSink:
                 "project": project,
                 "name": _readable_name(run),
                 **{key: value for key, value in extra.items() if key not in _TORCHRL_ONLY},
-                "id": run.run_id,
+                "id": wandb_id(context),
                 "group": context.sweep,
                 "config": {**config, "orchestrate": _identity(context)},
                 "dir": str(context.attempt.path),
@@ -120,6 +121,17 @@ class TensorboardSink:
 
     def close(self, *, finished: bool) -> None:  # noqa: ARG002
         self._writer.close()
+
+
+def wandb_id(context: RunContext) -> str:
+    """One for all attempts at a run of a sweep; another once the run is begun anew.
+
+    A project can hold several sweeps with the same run, and W&B never takes a deleted id again.
+    """
+    name = f"{context.sweep}-{context.run.run_id}"
+    if retired := context.run_dir.retired:
+        name += f"-r{retired}"
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name)
 
 
 def _wandb_mode() -> str:

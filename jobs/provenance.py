@@ -17,18 +17,20 @@ _THIS_PROJECT = "orchestrate"
 
 
 def host() -> dict[str, Any]:
-    """This machine: hostname, cpu_model, cpu_capability, cores, gpu_model. Loads nothing.
+    """What this process computes on: hostname, cpu_model, cpu_capability, cores, gpu_model, gpu_capability.
 
-    ``cpu_capability`` decides bits; only torch knows it, so it is ``None`` where torch is not loaded.
+    Loads nothing. The capabilities decide bits, and only torch knows them: ``None`` where it is not loaded. A
+    GPU that the process has not used, however many the machine has, is none of its.
     """
-    gpus = machine.gpus()
     torch = sys.modules.get("torch")
+    gpu = torch is not None and torch.cuda.is_initialized()
     return {
         "hostname": socket.gethostname(),
         "cpu_model": machine.cpu_model(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability() if torch else None,
         "cores": os.cpu_count(),
-        "gpu_model": gpus[0] if gpus else None,
+        "gpu_model": torch.cuda.get_device_name() if gpu else None,
+        "gpu_capability": ".".join(map(str, torch.cuda.get_device_capability())) if gpu else None,
     }
 
 

@@ -164,6 +164,19 @@ def test_an_unknown_trainer_fails_its_runs_only(results: Path, tmp_path: Path) -
     assert "no trainer named 'nowhere'" in failed[0]["message"]
 
 
+def test_of_all_attempts_together_two_checkpoints_are_kept(results: Path) -> None:
+    """Killed after every checkpoint; the last time it leaves by itself."""
+    text = (
+        "n=$(cat $ORCHESTRATE_RESUME 2>/dev/null || echo 0); n=$((n + 1)); "
+        'echo "{\\"frames\\": $n}" >> $ORCHESTRATE_METRICS; '
+        "cd $ORCHESTRATE_CHECKPOINT_DIR; echo $n > t; mv t $n; "
+        "[ $n -lt 5 ] || exit 75; kill -9 $$"
+    )
+    sweep = helpers.make_sweep(results, [shell_run(text)])
+    assert helpers.work(sweep) == 0
+    assert [file.frames for file in only(sweep).checkpoints()] == [5, 4]
+
+
 def test_a_program_that_starts_over_instead_of_resuming_is_found_out(results: Path, tmp_path: Path) -> None:
     text = (
         "echo '{\"frames\": 100}' >> $ORCHESTRATE_METRICS; echo x > $ORCHESTRATE_CHECKPOINT_DIR/t; "

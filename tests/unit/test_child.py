@@ -11,7 +11,7 @@ from jobs import child
 from jobs.context import InterruptedRun, Outcome, RunContext
 from jobs.signals import STOP_SIGNALS
 from jobs.slots import Slot
-from orchestrator.rundir import Claim, Lease
+from orchestrator.rundir import Claim, Lease, MetricsWriter, ResumePoint, Row
 from orchestrator.trainers import TrainerSpec
 from orchestrator.types import Reason, RunState
 from tests.helpers import command_run, make_sweep
@@ -28,6 +28,27 @@ def swallows_the_interruption(context: RunContext) -> Outcome:
 
 def fails(context: RunContext) -> Outcome:
     raise RuntimeError("a fault of its own")
+
+
+def test_a_resumed_run_knows_how_long_an_iteration_takes(results: Path) -> None:
+    run = command_run(["true"])
+    run_dir = make_sweep(results, [run]).run(run.run_id)
+    first = run_dir.take(Claim.fresh("0001-0001"))
+    assert first is not None
+    writer = MetricsWriter(first.metrics, None)
+    for number in (1, 2):
+        writer.append(Row(number, number, 10.0 * number))
+    writer.close()
+    first.write_end({"outcome": "interrupted"})
+    attempt = run_dir.take(Claim.fresh("0001-0002"))
+    assert attempt is not None
+    context = RunContext("tiny", run, run_dir, attempt, Lease(attempt.claim_path), -1)
+    context.begin(ResumePoint(1, 2))
+    assert context._metrics is not None
+    context._metrics.close()
+    context.on_signal(signal.SIGTERM, grace=20.0)  # an iteration of 10 s fits in: it is finished
+    with pytest.raises(InterruptedRun):
+        context.iteration_done()
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,37 @@
+"""What a result says about the machine it was made on."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from jobs import provenance
+
+
+def torch_where_cuda(*, used: bool) -> SimpleNamespace:
+    """A torch on a machine with a GPU, which this process has used or not."""
+    cuda = SimpleNamespace(
+        is_initialized=lambda: used,
+        get_device_name=lambda: "Some GPU",
+        get_device_capability=lambda: (9, 0),
+    )
+    cpu = SimpleNamespace(get_cpu_capability=lambda: "AVX2")
+    return SimpleNamespace(cuda=cuda, backends=SimpleNamespace(cpu=cpu))
+
+
+@pytest.mark.parametrize(("used", "expected"), [(True, ("Some GPU", "9.0")), (False, (None, None))])
+def test_a_gpu_is_named_only_if_it_was_used(
+    monkeypatch: pytest.MonkeyPatch, used: bool, expected: tuple[str | None, str | None]
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", torch_where_cuda(used=used))
+    host = provenance.host()
+    assert (host["gpu_model"], host["gpu_capability"]) == expected
+    assert host["cpu_capability"] == "AVX2"
+
+
+def test_without_torch_nothing_is_said_about_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    host = provenance.host()
+    assert (host["cpu_capability"], host["gpu_model"], host["gpu_capability"]) == (None, None, None)
