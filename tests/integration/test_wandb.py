@@ -67,8 +67,9 @@ def test_wandb_has_every_step_once_and_says_whose_run_it_is(thrice: RunDir) -> N
     ]
     assert run.tags == ["tiny"]
     identity = config["orchestrate"]
-    assert (run.run_id, run.project, run.run_group) == (_only_run(thrice), "speed of things", "my sweep")
-    assert (identity["run_id"], identity["sweep"], identity["attempt"]) == (run.run_id, "my sweep", 3)
+    assert run.run_id == f"my-sweep-{_only_run(thrice)}"
+    assert (run.project, run.run_group) == ("speed of things", "my sweep")
+    assert (identity["run_id"], identity["sweep"], identity["attempt"]) == (_only_run(thrice), "my sweep", 3)
     assert identity["point"]["algorithm"] == "mappo"
     assert identity["versions"]["benchmarl"] == "1.5.2"
     assert config["experiment_config"]["on_policy_collected_frames_per_batch"] == 120
@@ -148,7 +149,7 @@ def test_a_worker_packs_a_wandb_run_that_is_whole(swept: tuple[SweepDir, RunDir]
     config = {item.key: json.loads(item.value_json) for item in run.config.update}
     steps = [_items(record.history.item) for record in records if record.HasField("history")]
 
-    assert (run.run_id, run.run_group) == (run_dir.run_id, "logged")
+    assert (run.run_id, run.run_group) == (f"logged-{run_dir.run_id}", "logged")
     assert config["orchestrate"]["run_id"] == run_dir.run_id
     assert config["experiment_config"]["max_n_iters"] == 3
     assert config["algorithm_config"]["clip_epsilon"] == 0.2
