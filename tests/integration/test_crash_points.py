@@ -1,0 +1,129 @@
+"""A command line killed before and after each of its writes and submissions: the next one makes up for it."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.backends.local import LocalBackend
+from orchestrator.control import submit_sweep
+from orchestrator.follow import follow
+from orchestrator.plan import Capacity
+from orchestrator.rundir import SweepDir, journal, run, tree
+from orchestrator.sweep import load_sweep
+from tests import helpers
+from tests.integration.test_faults import check_finished
+
+CAPACITY = Capacity("local", 2, 0)
+STEPS, RUNS = 20, 2
+
+# Writes of `submit_sweep` for this grid in their order; a test below says when this is not so any more.
+WRITES = ["grid", "index", "description", "description", "ledger", "submission", "ledger"]
+
+
+class Executioner:
+    """Counts the writes of this process and kills it before or after one of them."""
+
+    def __init__(self, number: int, moment: str) -> None:
+        self.number, self.moment, self.names = number, moment, list[str]()
+
+    def watch(self, function: Callable[..., Any], name: Callable[[Any], str]) -> Callable[..., Any]:
+        def watched(*arguments: Any, **options: Any) -> Any:
+            self.names.append(name(arguments))
+            fatal = len(self.names) == self.number
+            if fatal and self.moment == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            answer = function(*arguments, **options)
+            if fatal:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answer
+
+        return watched
+
+
+def what(arguments: tuple[Any, ...]) -> str:
+    """The kind of file that is written."""
+    path: Path = arguments[0]
+    names = {"grids": "grid", "ledger": "ledger", "journals": "journal"}
+    return names.get(path.parent.name) or {"index.tsv": "index", "run.json": "description"}[path.name]
+
+
+def submit_and_die(grid: Path, results: Path, number: int, moment: str, told: Any = None) -> None:
+    """In a process of its own: everything a `sweep --detach` does, up to the moment."""
+    executioner = Executioner(number, moment)
+    for module in (tree, run, journal):
+        for name in ("write_atomic", "write_exclusive"):
+            setattr(module, name, executioner.watch(getattr(module, name), what))
+    LocalBackend.submit = executioner.watch(LocalBackend.submit, lambda _: "submission")  # type: ignore
+    sweep = load_sweep(grid)
+    submit_sweep(sweep, SweepDir(results, sweep.name), LocalBackend(), CAPACITY)
+    if told is not None:
+        told.put(executioner.names)
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Path:
+    argv = [sys.executable, helpers.COMMANDS / "count.py", tmp_path / "audit", STEPS, "0.001"]
+    command = json.dumps([str(item) for item in argv])
+    path = tmp_path / "grid.yaml"
+    path.write_text(
+        f"name: tiny\ntrainer: command\nbase: {{command: {command}}}\nmatrix: {{seed: range({RUNS})}}\n"
+    )
+    return path
+
+
+def in_a_process(*arguments: Any) -> int | None:
+    process = multiprocessing.get_context("fork").Process(target=submit_and_die, args=arguments)
+    process.start()
+    process.join(60)
+    return process.exitcode
+
+
+def finish_sweep(grid: Path, results: Path) -> SweepDir:
+    """The same command again, to the end."""
+    sweep, backend = load_sweep(grid), LocalBackend()
+    sweep_dir = SweepDir(results, sweep.name)
+    submit_sweep(sweep, sweep_dir, backend, CAPACITY)
+    deadline = time.monotonic() + 120
+    for _ in follow(sweep, sweep_dir, backend, CAPACITY):
+        assert time.monotonic() < deadline, "the sweep does not end"
+    return sweep_dir
+
+
+def test_the_points_are_all_there_are(grid: Path, results: Path) -> None:
+    told = multiprocessing.get_context("fork").Queue()
+    assert in_a_process(grid, results, 0, "never", told) == 0
+    assert told.get(timeout=60) == WRITES
+    finish_sweep(grid, results)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("number", range(1, len(WRITES) + 1))
+def test_killed_at_this_point_nothing_is_lost_or_doubled(
+    grid: Path, results: Path, tmp_path: Path, number: int, moment: str
+) -> None:
+    assert in_a_process(grid, results, number, moment) == -signal.SIGKILL
+    sweep_dir = finish_sweep(grid, results)
+    runs = [sweep_dir.run(run_id).description() for run_id in sweep_dir.run_ids()]
+    assert len(runs) == RUNS
+    check_finished(sweep_dir, runs, tmp_path / "audit")
+    assert all(len(sweep_dir.run(item.run_id).attempts()) == 1 for item in runs), "no worker was ever killed"
+
+
+def test_killed_while_it_makes_up_for_one_killed(grid: Path, results: Path, tmp_path: Path) -> None:
+    """A submission is on record and nothing was started; the next command line dies as it gives that up."""
+    submission = WRITES.index("submission") + 1
+    assert in_a_process(grid, results, submission, "before") == -signal.SIGKILL
+    assert in_a_process(grid, results, 1, "after") == -signal.SIGKILL
+    sweep_dir = finish_sweep(grid, results)
+    runs = [sweep_dir.run(run_id).description() for run_id in sweep_dir.run_ids()]
+    check_finished(sweep_dir, runs, tmp_path / "audit")
