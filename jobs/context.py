@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import OrchestrateError
+from orchestrator.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import (
     AttemptDir,
     CheckpointFile,
@@ -89,14 +89,29 @@ class RunContext:
         """Checkpoints of earlier attempts, the most advanced first; take the first that is whole."""
         return self.run_dir.checkpoints(below=self.attempt.number)
 
-    def begin(self, resumed_from: ResumePoint | None) -> list[Row]:
-        """Open the metrics file. Returns the history up to the checkpoint resumed from."""
+    def begin(self, resumed_from: ResumePoint | None, *, row_at_checkpoint: bool = True) -> list[Row]:
+        """Open the metrics file. Returns the history up to the checkpoint resumed from.
+
+        With ``row_at_checkpoint`` the trainer promises that each checkpoint follows a row of as many frames,
+        so that a history which lost its end is found out: :class:`DamagedFileError`.
+        """
         self.guard()
         self._metrics = MetricsWriter(self.attempt.metrics, resumed_from)
         self.rows = self.run_dir.history(last=self.attempt.number)
+        if resumed_from is not None and row_at_checkpoint:
+            self._require_whole(resumed_from)
         self._iteration_seconds = _last_iteration(self.rows)
         self._iteration_began = time.monotonic()
         return list(self.rows)
+
+    def _require_whole(self, resumed_from: ResumePoint) -> None:
+        last = self.rows[-1].frames if self.rows else 0
+        if last != resumed_from.frames:
+            raise DamagedFileError(
+                self.run_dir.attempt(resumed_from.attempt).metrics,
+                f"ends at frames {last}, its checkpoint is of frames {resumed_from.frames}",
+                hint=f"train the run anew: orchestrate retry {self.sweep} {self.run.run_id}",
+            )
 
     # Training
 

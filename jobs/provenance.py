@@ -22,15 +22,15 @@ def host() -> dict[str, Any]:
     Loads nothing. The capabilities decide bits, and only torch knows them: ``None`` where it is not loaded. A
     GPU that the process has not used, however many the machine has, is none of its.
     """
-    torch = sys.modules.get("torch")
-    gpu = torch is not None and torch.cuda.is_initialized()
+    torch: Any = sys.modules.get("torch")
+    cuda = torch.cuda if torch and torch.cuda.is_initialized() else None
     return {
         "hostname": socket.gethostname(),
         "cpu_model": machine.cpu_model(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability() if torch else None,
         "cores": os.cpu_count(),
-        "gpu_model": torch.cuda.get_device_name() if gpu else None,
-        "gpu_capability": ".".join(map(str, torch.cuda.get_device_capability())) if gpu else None,
+        "gpu_model": cuda.get_device_name() if cuda else None,
+        "gpu_capability": ".".join(map(str, cuda.get_device_capability())) if cuda else None,
     }
 
 

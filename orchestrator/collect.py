@@ -90,7 +90,12 @@ def _collect(
         if reading.index.in_grid and reading.state not in (RunState.DONE, RunState.STALE)
     ]
     return Collected(
-        runs, metrics_table(readings), keys, tuple(missing), tuple(problems), tuple(_warnings(runs))
+        runs,
+        metrics_table(readings),
+        keys,
+        tuple(missing),
+        tuple(problems),
+        (*_warnings(runs), *_mixed(readings)),
     )
 
 
@@ -131,6 +136,7 @@ class _Reader:
         problems: list[str] = []
         facts = _guarded(lambda: self._facts(run_dir), problems)
         last = facts.pop("attempt") if facts else None
+        codes = facts.pop("code_ids") if facts else []
         history = _guarded(lambda: run_dir.history(last), problems) or []
         if facts:
             state, reason = self._finished(index.run_id)
@@ -138,14 +144,17 @@ class _Reader:
             attempts = _guarded(run_dir.attempts, problems) or []
             facts = _progress(attempts, history)
             state, reason = self._unfinished(index.run_id, attempts, problems)
-        return Reading(self.sweep.name, index, state, reason, facts, history, tuple(problems))
+        return Reading(
+            self.sweep.name, index, state, reason, facts, history, tuple(problems), codes=tuple(codes)
+        )
 
     def _facts(self, run_dir: RunDir) -> dict[str, Any] | None:
         result = run_dir.result()
         if result is None:
             return None
         run_dir.verify(result, checksums=self.checksums)
-        return {name: column.extract(result) for name, column in RESULT_COLUMNS.items()}
+        facts = {name: column.extract(result) for name, column in RESULT_COLUMNS.items()}
+        return facts | {"code_ids": list(result.get("code_ids", []))}
 
     def _finished(self, run_id: str) -> tuple[RunState, str]:
         # The folder is newer than what was told, except that only the teller can know a result to be stale.
@@ -255,6 +264,16 @@ def _warnings(runs: pl.DataFrame) -> list[str]:
     if stale := runs["state"].to_list().count(RunState.STALE.value):
         found.append(f"{stale} stale: made by other code or configuration than today's")
     return found
+
+
+def _mixed(readings: Iterable[Reading]) -> list[str]:
+    """Runs that were resumed by other code than they were begun with."""
+    return [
+        f"{reading.sweep}/{reading.index.run_id}: trained by one code after the other "
+        f"({', '.join(reading.codes)})"
+        for reading in readings
+        if len(reading.codes) > 1
+    ]
 
 
 def _differing(counts: Counter[Any]) -> str:

@@ -73,14 +73,14 @@ def record(sweep: Sweep, sweep_dir: SweepDir) -> int:
     """Keep the grid and list its runs; the grid's number. Runs of earlier grids stay, outside the grid."""
     sweep_dir.create()
     number = sweep_dir.record_grid(sweep.grid_text)
-    rows = _rows_with(sweep, sweep_dir)
+    rows = rows_of(sweep, sweep_dir)
     if rows != _known_rows(sweep_dir):
         sweep_dir.write_index(rows)
     return number
 
 
-def _rows_with(sweep: Sweep, sweep_dir: SweepDir) -> list[IndexRow]:
-    """The index as it is once this sweep is recorded."""
+def rows_of(sweep: Sweep, sweep_dir: SweepDir) -> list[IndexRow]:
+    """The index as it is once this sweep is recorded: its own runs in the grid, all others outside."""
     current = {run.run_id for run in sweep.runs}
     rows = [IndexRow(run.run_id, True, run.point) for run in sweep.runs]
     known = _known_rows(sweep_dir)
@@ -103,13 +103,23 @@ def _description(run: RunDir) -> Run | None:
         return None
 
 
+@dataclass(frozen=True)
+class Prospect:
+    """What would be submitted, and what it rests on; ``on_record``: journals and ledger tell the same."""
+
+    plan: Plan
+    seen: Survey
+    on_record: bool
+
+
 def plan_sweep(
     sweep: Sweep, sweep_dir: SweepDir, capacity: Capacity, *, slots: int | None = None
-) -> tuple[Plan, Survey]:
-    """What would be submitted now, and the state it rests on. Writes nothing."""
-    seen = look(sweep_dir, rows=_rows_with(sweep, sweep_dir))
-    seen = correct(seen, inspect(sweep_dir, seen.statuses), sweep_dir)
-    return _plan(sweep, sweep_dir, seen, capacity, slots), seen
+) -> Prospect:
+    """What would be submitted now. Writes nothing."""
+    told = look(sweep_dir, rows=rows_of(sweep, sweep_dir))
+    seen = correct(told, inspect(sweep_dir, told.statuses), sweep_dir)
+    on_record = seen.statuses == told.statuses
+    return Prospect(_plan(sweep, sweep_dir, seen, capacity, slots), seen, on_record)
 
 
 def _plan(sweep: Sweep, sweep_dir: SweepDir, seen: Survey, capacity: Capacity, slots: int | None) -> Plan:
@@ -118,16 +128,17 @@ def _plan(sweep: Sweep, sweep_dir: SweepDir, seen: Survey, capacity: Capacity, s
     return make_plan(sweep, seen, capacity, submission=submission, slots=slots)
 
 
-def is_settled(sweep: Sweep, sweep_dir: SweepDir, plan: Plan, seen: Survey) -> bool:
-    """Whether submitting the plan would change nothing: all is over, and on record as it is in the grid."""
-    latest = sweep_dir.latest_grid()
+def is_settled(sweep: Sweep, sweep_dir: SweepDir, prospect: Prospect) -> bool:
+    """Whether submitting would change nothing: all is over, and on record as it is in the grid."""
+    plan, latest = prospect.plan, sweep_dir.latest_grid()
     return (
-        all(state.final for state in plan.states.values())
+        prospect.on_record
+        and all(state.final for state in plan.states.values())
         and not plan.jobs
-        and not _new_skips(plan, seen)
+        and not _new_skips(plan, prospect.seen)
         and latest is not None
         and latest[1] == sweep.grid_text
-        and list(seen.rows) == _known_rows(sweep_dir)
+        and list(prospect.seen.rows) == _known_rows(sweep_dir)
     )
 
 
@@ -138,18 +149,23 @@ def submit_sweep(
     capacity: Capacity,
     *,
     slots: int | None = None,
+    define: bool = True,
 ) -> Submitted:
     """Submit just what is missing and not already some live job's.
+
+    With ``define`` the grid becomes the sweep's latest; without, as when a lost worker is replaced, another
+    that somebody submitted meanwhile stays so.
 
     The order keeps every moment safe to die in: ledger entry, submission, its id in the ledger. A job that
     was submitted but not recorded is found by its token.
     """
     sweep_dir.create()
     with sweep_dir.lock():
-        grid = record(sweep, sweep_dir)
+        latest = sweep_dir.latest_grid()
+        grid = record(sweep, sweep_dir) if define or latest is None else latest[0]
         _give_up_lost_jobs(sweep_dir, backend)
         _compact(sweep_dir)
-        seen = look(sweep_dir)
+        seen = look(sweep_dir, rows=rows_of(sweep, sweep_dir))
         found = inspect(sweep_dir, seen.statuses)
         put_on_record(seen, found, sweep_dir)
         plan = _plan(sweep, sweep_dir, correct(seen, found, sweep_dir), capacity, slots)
@@ -219,7 +235,11 @@ def retry_runs(sweep_dir: SweepDir, run_ids: Sequence[str]) -> list[str]:
             runs = {run_id: _last_attempt(sweep_dir, run_id) for run_id in concerned}
             # In this order: a run without its result is to be done, whatever the ledger says.
             for run_id in concerned:
-                sweep_dir.run(run_id).retire_result()
+                run = sweep_dir.run(run_id)
+                run.retire_result()
+                # Failed, and not for a reason of the run's: something it builds on is damaged.
+                if statuses[run_id].state is RunState.FAILED and statuses[run_id].reason is None:
+                    run.begin_anew()
             sweep_dir.add_to_ledger("retry", {"time": time.time(), "runs": runs})
     return concerned
 

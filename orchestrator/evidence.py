@@ -10,16 +10,22 @@ from typing import Any
 from orchestrator.errors import DamagedFileError
 from orchestrator.reading import read_all
 from orchestrator.rundir import RunDir, SweepDir
-from orchestrator.state import DAMAGED_RESULT, RunStatus, Survey
+from orchestrator.state import DAMAGED_RESULT, RunStatus, Survey, ended
 from orchestrator.types import RunState
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A run's result on disk: there and whole, damaged, or (both ``None``) absent."""
+    """What a run's folder shows: a whole result, damage, or the end record of its newest attempt, if any."""
 
     result: Mapping[str, Any] | None = None
     damage: str | None = None
+    attempt: int = 0
+    end: Mapping[str, Any] | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.end is not None and self.end.get("outcome") == RunState.FAILED.value
 
 
 def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, Evidence]:
@@ -31,9 +37,11 @@ def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, Evidence]:
             result = run.result()
             if result is not None:
                 run.verify(result)
-        except DamagedFileError as error:
+                return Evidence(result)
+            attempts = run.attempts()
+            return Evidence(attempt=attempts[-1].number, end=attempts[-1].end()) if attempts else Evidence()
+        except (DamagedFileError, OSError) as error:
             return Evidence(damage=str(error))
-        return Evidence(result)
 
     run_ids = list(run_ids)
     return dict(zip(run_ids, read_all(look, run_ids), strict=True))
@@ -47,6 +55,12 @@ def correct(seen: Survey, found: Mapping[str, Evidence], sweep_dir: SweepDir) ->
     return replace(seen, statuses=statuses)
 
 
+def _untold_failure(status: RunStatus, evidence: Evidence) -> bool:
+    """Whether a run that seems to be to do has failed: its worker died before it could say so."""
+    waiting = status.state in (RunState.PENDING, RunState.INTERRUPTED)
+    return waiting and evidence.failed and evidence.attempt > status.forgiven
+
+
 def _corrected(status: RunStatus, evidence: Evidence, sweep_dir: SweepDir) -> RunStatus:
     if evidence.damage is not None:
         return replace(status, state=RunState.FAILED, reason=DAMAGED_RESULT, message=evidence.damage)
@@ -54,6 +68,8 @@ def _corrected(status: RunStatus, evidence: Evidence, sweep_dir: SweepDir) -> Ru
         return status if status.state is RunState.CANCELLED else replace(status, state=RunState.DONE)
     if status.state is RunState.DONE:
         return replace(status, state=RunState.PENDING)
+    if _untold_failure(status, evidence):
+        return ended(status, _told(evidence))
     if status.state is RunState.UNKNOWN and proved_ended(sweep_dir.run(status.run_id)):
         return replace(status, state=RunState.INTERRUPTED)
     return status
@@ -68,8 +84,8 @@ def proved_ended(run: RunDir) -> bool:
 
 
 def put_on_record(seen: Survey, found: Mapping[str, Evidence], sweep_dir: SweepDir) -> None:
-    """Enter in the ledger what no journal told: results that are there, and results that are gone."""
-    there, gone = {}, {}
+    """Enter in the ledger what no journal told: results, failures, and results that are gone."""
+    there, gone, failed = {}, {}, {}
     for run_id, evidence in found.items():
         status = seen.statuses[run_id]
         if evidence.result is not None and status.state not in (RunState.DONE, RunState.CANCELLED):
@@ -79,8 +95,16 @@ def put_on_record(seen: Survey, found: Mapping[str, Evidence], sweep_dir: SweepD
                 "value": evidence.result.get("final_return"),
                 "code_id": evidence.result.get("code_id"),
             }
-        elif evidence == Evidence() and status.state is RunState.DONE:
+        elif evidence.result is None and evidence.damage is None and status.state is RunState.DONE:
             gone[run_id] = status.attempt
-    for kind, runs in (("found", there), ("lost", gone)):
+        elif _untold_failure(status, evidence):
+            failed[run_id] = _told(evidence)
+    for kind, runs in (("found", there), ("lost", gone), ("ended", failed)):
         if runs:
             sweep_dir.add_to_ledger(kind, {"time": time.time(), "runs": runs})
+
+
+def _told(evidence: Evidence) -> dict[str, Any]:
+    """An end record as the ledger keeps it."""
+    end = evidence.end or {}
+    return {"attempt": evidence.attempt, **{name: end.get(name) for name in ("reason", "message", "frames")}}

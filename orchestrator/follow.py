@@ -18,6 +18,8 @@ _REPLACEMENTS = 3
 _REFRESH_S = 0.5
 # How often runs of a worker that cannot be asked from here are looked at again.
 _PATIENCE_S = 5.0
+# Workers kill what does not leave within its grace, half a minute; then something holds them up.
+_STOP_PATIENCE_S = 60.0
 # Following is to cost the training nothing: after a look, rest this many times as long.
 _REST = 20
 
@@ -37,7 +39,7 @@ def follow(
     tries, before = 0, -1
     while True:
         began = time.monotonic()
-        seen = control.look(sweep_dir, backend)
+        seen = control.look(sweep_dir, backend, control.rows_of(sweep, sweep_dir))
         yield seen
         if seen.active:
             time.sleep(max(_REFRESH_S, _REST * (time.monotonic() - began)))
@@ -51,14 +53,18 @@ def follow(
         idle = not seen.left and not seen.unknown
         if idle or tries >= _REPLACEMENTS or why_left(sweep_dir, seen):
             return
-        control.submit_sweep(sweep, sweep_dir, backend, capacity, slots=slots)
+        control.submit_sweep(sweep, sweep_dir, backend, capacity, slots=slots, define=False)
 
 
-def stop(sweep_dir: SweepDir, backend: Backend) -> None:
-    """Ask the sweep's workers to save and leave, and wait until they have."""
+def stop(sweep_dir: SweepDir, backend: Backend) -> bool:
+    """Ask the sweep's workers to save and leave, and wait until they have; ``False`` if they do not."""
     control.stop_workers(sweep_dir, backend)
+    deadline = time.monotonic() + _STOP_PATIENCE_S
     while control.look(sweep_dir, backend).active:
+        if time.monotonic() > deadline:
+            return False
         time.sleep(_REFRESH_S / 5)
+    return True
 
 
 def why_left(sweep_dir: SweepDir, seen: Survey) -> str | None:

@@ -49,7 +49,8 @@ def labeller(points: Sequence[Point], without: Collection[str] = ()) -> Callable
     texts = {key: {point[key] for point in points if isinstance(point.get(key), str)} for key in keys}
 
     def part(key: str, value: Any) -> str:
-        alone = isinstance(value, str) and not any(value in texts[other] for other in keys if other != key)
+        shared = isinstance(value, str) and any(value in texts[other] for other in keys if other != key)
+        alone = isinstance(value, str) and not shared and _text(value) == value
         return value if alone else f"{names[key]}={_text(value)}"
 
     return lambda point: " ".join(part(key, point[key]) for key in keys if key in point)
@@ -61,4 +62,6 @@ def run_labels(points: Sequence[Point], without: Collection[str] = ()) -> list[s
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    """Text as it is, if it can be seen; everything else as JSON."""
+    plain = isinstance(value, str) and value.strip() != "" and value.isprintable()
+    return value if plain else json.dumps(value, ensure_ascii=not isinstance(value, dict | list))

@@ -23,7 +23,11 @@ _SILENCES = 5
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run's state and what is known about it. ``since``: epoch seconds of the last thing heard of it."""
+    """A run's state and what is known about it.
+
+    ``since``: epoch seconds of the last thing heard of it. ``forgiven``: attempts up to this one were
+    retried by a person, however they ended.
+    """
 
     run_id: str
     state: RunState = RunState.PENDING
@@ -37,6 +41,7 @@ class RunStatus:
     value: float | None = None
     since: float | None = None
     code_id: str | None = None
+    forgiven: int = 0
 
     @property
     def why(self) -> str:
@@ -152,15 +157,22 @@ def _apply_skips(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) 
 
 
 def _apply_queue(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry], live: frozenset[str]) -> None:
-    """What is still to do and assigned to a job that can work is queued there."""
+    """What is still to do and assigned to a job that can work is queued there.
+
+    A job has passed over what was retried after its submission, and does not come back to it.
+    """
+    assigned: dict[str, str] = {}
     for entry in ledger:
+        if entry.kind == "retry":
+            for run_id in entry.data["runs"]:
+                assigned.pop(run_id, None)
         for job in entry.data["jobs"] if entry.kind == "submission" else ():
-            if job["token"] not in live:
-                continue
-            for run_id in job["run_ids"]:
-                status = statuses.get(run_id)
-                if status and status.state in (RunState.PENDING, RunState.INTERRUPTED):
-                    statuses[run_id] = replace(status, state=RunState.QUEUED, token=job["token"])
+            if job["token"] in live:
+                assigned |= dict.fromkeys(job["run_ids"], job["token"])
+    for run_id, token in assigned.items():
+        status = statuses.get(run_id)
+        if status and status.state in (RunState.PENDING, RunState.INTERRUPTED):
+            statuses[run_id] = replace(status, state=RunState.QUEUED, token=token)
 
 
 def _apply_journals(
@@ -260,6 +272,7 @@ def _apply_decisions(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntr
     decide: Mapping[str, Callable[[RunStatus, Any], RunStatus]] = {
         "found": _found,
         "lost": _lost,
+        "ended": ended,
         "cancel": _cancelled,
         "retry": _retried,
     }
@@ -282,6 +295,16 @@ def _lost(status: RunStatus, attempt: int) -> RunStatus:
     return RunStatus(status.run_id, attempt=status.attempt)
 
 
+def ended(status: RunStatus, about: Mapping[str, Any]) -> RunStatus:
+    """The status after a failure that no journal told of."""
+    if status.attempt > about["attempt"] or status.forgiven >= about["attempt"]:
+        return status
+    if status.state in (RunState.DONE, RunState.CANCELLED):
+        return status
+    known = {name: value for name, value in about.items() if value is not None}
+    return replace(status, state=RunState.FAILED, **known)
+
+
 def _cancelled(status: RunStatus, _: int) -> RunStatus:
     """Whatever attempt was under way: until a retry no worker takes the run."""
     if status.state is RunState.DONE:
@@ -291,12 +314,13 @@ def _cancelled(status: RunStatus, _: int) -> RunStatus:
 
 def _retried(status: RunStatus, attempt: int) -> RunStatus:
     """Forgets how the attempts up to this one ended, and every cancellation before."""
+    status = replace(status, forgiven=max(attempt, status.forgiven))
     if status.state is RunState.CANCELLED:
         return replace(status, state=RunState.PENDING, reason=None, message=None)
     if status.attempt > attempt:
         return status
     if status.state is RunState.DONE:  # from its beginning
-        return RunStatus(status.run_id, attempt=status.attempt)
+        return RunStatus(status.run_id, attempt=status.attempt, forgiven=status.forgiven)
     if status.state.final:
         return replace(status, state=RunState.PENDING, reason=None, message=None)
     return status

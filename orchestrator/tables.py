@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reading:
-    """A run as found in its folder. ``facts`` are columns of the table of runs, as far as known."""
+    """A run as found in its folder. ``facts`` are columns of the table of runs, as far as known.
+
+    ``codes`` are the ids of the codes that trained it, one after the other.
+    """
 
     sweep: str
     index: IndexRow
@@ -26,6 +29,7 @@ class Reading:
     facts: Mapping[str, Any] = field(default_factory=dict)
     history: Sequence[Row] = ()
     problems: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
 
     @property
     def why(self) -> str:

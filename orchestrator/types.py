@@ -50,14 +50,6 @@ class Reason(enum.Enum):
     STOPPED = "stopped"
     CRASH_LOOP = "crash loop"
 
-    @property
-    def permanent(self) -> bool:
-        """The same attempt again would fail the same way: wait for `orchestrate retry`."""
-        return self in _PERMANENT
-
-
-_PERMANENT = frozenset({Reason.BAD_CONFIG, Reason.CODE_ERROR, Reason.CRASH_LOOP, Reason.OUT_OF_MEMORY})
-
 
 @dataclass(frozen=True)
 class Run:

@@ -153,7 +153,7 @@ class Inbox:
         self._file = open(self._attempt.inbox_metrics, "a+b", buffering=0)  # noqa: SIM115 (as long as the process)
         self._rest = b""
         point = ResumePoint(checkpoint.attempt, checkpoint.frames) if checkpoint else None
-        history = context.begin(point)
+        history = context.begin(point, row_at_checkpoint=False)
         self._covered = checkpoint.frames if checkpoint else 0
         self._wall_time = history[-1].wall_time if history else 0.0
         self._clock = time.monotonic()

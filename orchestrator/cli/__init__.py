@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import typer
@@ -41,6 +42,7 @@ def version(
 
 def main() -> None:
     """The console script. A user's mistake ends in one line and the next command, never in a traceback."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends the program, as it ends others
     try:
         app()
     except OrchestrateError as error:
@@ -50,9 +52,10 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader left, as `| head` does; nothing more to say to it
-        sys.exit(0)
+    except OSError as error:  # a file where a folder should be, a full disk under the output, …
+        about = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"error: {about}{error.strerror or error}", err=True)
+        sys.exit(3)
 
 
 if __name__ == "__main__":

@@ -30,11 +30,11 @@ def check(
     from orchestrator.control import plan_sweep
     from orchestrator.rundir import SweepDir
     from orchestrator.sweep import load_sweep
-    from orchestrator.targets import find_target
+    from orchestrator.targets import target_of
 
     sweep = load_sweep(grid)
-    _, capacity = find_target(on or sweep.targets[0])
-    plan, _ = plan_sweep(sweep, SweepDir(results, sweep.name), capacity)
+    _, capacity = target_of(sweep, on)
+    plan = plan_sweep(sweep, SweepDir(results, sweep.name), capacity).plan
     report = check_sweep(sweep)
     if as_json:
         print_json(

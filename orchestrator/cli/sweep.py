@@ -47,13 +47,13 @@ def sweep(
     from orchestrator import control
     from orchestrator.rundir import SweepDir
     from orchestrator.sweep import load_sweep
-    from orchestrator.targets import find_target
+    from orchestrator.targets import target_of
 
     loaded = load_sweep(grid)
     if dry_run:
-        _, capacity = find_target(on or loaded.targets[0])
-        plan, _ = control.plan_sweep(loaded, SweepDir(results, loaded.name), capacity, slots=slots)
-        _print_plan(plan, results, as_json)
+        _, capacity = target_of(loaded, on)
+        prospect = control.plan_sweep(loaded, SweepDir(results, loaded.name), capacity, slots=slots)
+        _print_plan(prospect.plan, results, as_json)
     else:
         work_through(loaded, results, on=on, detach=detach, slots=slots, as_json=as_json)
 
@@ -65,14 +65,15 @@ def work_through(
     from orchestrator import control
     from orchestrator.reading import no_garbage_collection
     from orchestrator.rundir import SweepDir
-    from orchestrator.targets import find_target
+    from orchestrator.targets import target_of
     from orchestrator.types import RunState
 
-    backend, capacity = find_target(on or loaded.targets[0])
+    backend, capacity = target_of(loaded, on)
     sweep_dir = SweepDir(results, loaded.name)
     with no_garbage_collection():
-        plan, seen = control.plan_sweep(loaded, sweep_dir, capacity, slots=slots)
-    if control.is_settled(loaded, sweep_dir, plan, seen):
+        prospect = control.plan_sweep(loaded, sweep_dir, capacity, slots=slots)
+    plan, seen = prospect.plan, prospect.seen
+    if control.is_settled(loaded, sweep_dir, prospect):
         jobs: list[Job] = []
         if not as_json:
             typer.echo(f"{loaded.name}: nothing new to submit ({sweep_dir.path}/)")
@@ -85,7 +86,7 @@ def work_through(
             _announce(sweep_dir, submitted)
         if not detach:
             _follow(loaded, sweep_dir, backend, capacity, slots, as_json)
-        seen = control.look(sweep_dir, backend)
+        seen = control.look(sweep_dir, backend, control.rows_of(loaded, sweep_dir))
     seen = control.with_stale(seen, sweep_dir)
     if as_json:
         statuses = [seen.statuses[row.run_id].to_json() for row in seen.rows if row.in_grid]
@@ -158,10 +159,13 @@ def _follow(
     except KeyboardInterrupt:
         typer.echo("stopping: runs save a checkpoint and leave (Ctrl-C again to leave them to it)", err=True)
         try:
-            stop(sweep_dir, backend)
+            left = stop(sweep_dir, backend)
         except KeyboardInterrupt:
-            pass
-        typer.echo(f"stopped; go on with: orchestrate sweep --grid {loaded.source}", err=True)
+            left = False
+        said = (
+            "stopped" if left else f"not all have left yet (orchestrate status {sweep_dir.name} shows them)"
+        )
+        typer.echo(f"{said}; go on with: orchestrate sweep --grid {loaded.source}", err=True)
         raise typer.Exit(130) from None
 
 

@@ -13,7 +13,7 @@
                      log.txt  metrics.jsonl  checkpoints/  scratch/  wandb/ or wandb.tar  events.out.tfevents…
                      end.json      why the attempt ended
         result.json                last, by link(): the result with its manifest of checksums
-        retired-<n>.json           a result put aside by a retry, that of attempts up to n
+        retired-<n>.json           a result put aside by a retry, or why there is none: of attempts up to n
       results.parquet  results.csv  metrics.parquet  report/
 """
 

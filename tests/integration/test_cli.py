@@ -319,3 +319,68 @@ def test_what_other_code_trained_is_stale_and_never_silently_reused(bench: Bench
     assert "2/2 done" in bench.run("retry", "tiny")
     assert len(bench.steps()) == 2 * len(steps)
     assert len(list(bench.results.glob("tiny/runs/*/retired-1.json"))) == 2
+
+
+def test_a_failure_whose_worker_died_before_it_said_so_is_told_and_can_be_retried(
+    bench: Bench, tmp_path: Path
+) -> None:
+    program = tmp_path / "fails.py"
+    program.write_text("import sys, time\ntime.sleep(1)\nsys.exit('boom')\n")
+    bench.write_grid(seeds=1, program=str(program))
+    bench.sweep("--detach")
+    runs = bench.results / "tiny" / "runs"
+    wait_for(lambda: list(runs.glob("*/attempts/1/claim")), what="the claim")
+    (worker,) = bench.live_workers()
+    kill(worker, signal.SIGSTOP)
+    wait_for(lambda: list(runs.glob("*/attempts/1/end.json")), what="the end record")
+    kill(worker)
+    assert "boom" in bench.sweep(code=1)
+    assert bench.states() == ["failed"]
+    program.write_text("")
+    assert "1/1 done" in bench.run("retry", "tiny")
+
+
+def test_a_retry_is_run_though_the_worker_that_passed_the_run_lives(bench: Bench, tmp_path: Path) -> None:
+    program, fixed = tmp_path / "first_fails.py", tmp_path / "fixed"
+    program.write_text(
+        "import os, pathlib, sys, time\n"
+        "if os.environ['ORCHESTRATE_SEED'] == '0':\n"
+        f"    sys.exit(not pathlib.Path({str(fixed)!r}).exists())\n"
+        "time.sleep(4)\n"
+    )
+    bench.write_grid(seeds=3, program=str(program))
+    bench.sweep("--detach", "--slots", "1")
+    wait_for(lambda: bench.states()[0] == "failed", what="the failure")
+    fixed.touch()
+    bench.run("retry", "tiny", "seed=0")
+    assert bench.states() == ["done"] * 3
+
+
+def test_two_grids_of_one_name_are_each_judged_by_their_own(bench: Bench) -> None:
+    bench.write_grid(seeds=2, steps=60, seconds=0.05)
+    process = bench.start("sweep", "--grid", "grid.yaml")
+    wait_for(bench.steps, what="a first step")
+    text = bench.grid.read_text()
+    (bench.folder / "other.yaml").write_text(text.replace("range(2)", "range(2,4)"))
+    bench.run("sweep", "--grid", "other.yaml", "--detach")
+    output, errors = process.communicate(timeout=90)
+    assert process.returncode == 0, output + errors
+    assert "seed=0" in output
+    assert "seed=3" not in output
+    bench.run("sweep", "--grid", "other.yaml")
+    assert bench.states() == ["done"] * 2
+
+
+def test_output_and_folders_that_cannot_be_end_in_one_line(bench: Bench) -> None:
+    (bench.folder / "file").write_text("")
+    bench.run("sweep", "--grid", "grid.yaml", "--results", "file", code=3)
+    assert "file" in bench.errors
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*ORCHESTRATE, "status"], cwd=bench.folder, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert "Traceback" not in done.stderr
+    assert done.returncode != 0
+    bench.grid.write_text(bench.grid.read_text() + "targets: [mars]\n")
+    bench.sweep(code=2)
+    assert "grid.yaml" in bench.errors
