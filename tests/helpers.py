@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from orchestrator.rundir import IndexRow, RunDir, SweepDir
 from orchestrator.trainers import get_trainer
 from orchestrator.types import Job, Resources, Run
@@ -135,6 +137,33 @@ def children(pid: int) -> list[int]:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+def running(pid: int) -> bool:
+    """Whether the process is there and not a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rsplit(") ", 1)[1][0] not in "ZX"
+
+
+def signals_pending(pid: int) -> bool:
+    """Whether signals were sent to the process that it has not taken yet."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(status["ShdPnd"], 16) != 0
+
+
+def unshared(*flags: str) -> list[str]:
+    """The beginning of a command line that runs in namespaces of its own (flags of unshare)."""
+    prefix = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), *flags]
+    answer = subprocess.run([*prefix, "true"], capture_output=True, text=True)
+    if answer.returncode:
+        pytest.fail(
+            f"this test needs namespaces of its own, and `{' '.join(prefix)}` says: {answer.stderr.strip()}. "
+            "Run it as root, or allow user namespaces (sysctl user.max_user_namespaces)"
+        )
+    return prefix
 
 
 def inodes(folder: Path) -> int:

@@ -1,6 +1,6 @@
 """Full disks, read-only folders, jumping clocks, damaged files: named, nothing corrupted, the rest goes on.
 
-Mounts its own small file systems, so it runs as root.
+Mounts its own small file systems: as root, or under `unshare --user --map-root-user --mount`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own, 4 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder], check=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
+    answer = subprocess.run(mount, capture_output=True, text=True)
+    if answer.returncode:
+        pytest.fail(
+            f"this test needs a small disk, and mounting one fails: {answer.stderr.strip()}. Run it as root, "
+            "or all tests under `unshare --user --map-root-user --mount`"
+        )
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
 
