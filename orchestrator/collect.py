@@ -95,7 +95,7 @@ def _collect(
         keys,
         tuple(missing),
         tuple(problems),
-        (*_warnings(runs), *_mixed(readings)),
+        (*_warnings(runs), *_mixed_codes(readings)),
     )
 
 
@@ -266,14 +266,14 @@ def _warnings(runs: pl.DataFrame) -> list[str]:
     return found
 
 
-def _mixed(readings: Iterable[Reading]) -> list[str]:
+def _mixed_codes(readings: Iterable[Reading]) -> list[str]:
     """Runs that were resumed by other code than they were begun with."""
-    return [
-        f"{reading.sweep}/{reading.index.run_id}: trained by one code after the other "
-        f"({', '.join(reading.codes)})"
-        for reading in readings
-        if len(reading.codes) > 1
-    ]
+    mixed = [reading for reading in readings if len(reading.codes) > 1]
+    if not mixed:
+        return []
+    first = f"{mixed[0].sweep}/{mixed[0].index.run_id} by {', then '.join(mixed[0].codes)}"
+    number = f"{len(mixed)} run{'s' * (len(mixed) != 1)}"
+    return [f"not comparable bitwise: the code changed within {number} ({first})"]
 
 
 def _differing(counts: Counter[Any]) -> str:

@@ -126,12 +126,12 @@ class Disturbance:
             audit = self.folder / f"audit-{self.sweeps}"
             runs = helpers.count_runs(audit, RUNS, STEPS, SECONDS)
             sweep = helpers.make_sweep(self.folder / f"results-{self.sweeps}", runs)
-            deadline = time.monotonic() + 90
+            deadline = time.monotonic() + 300
             while unfinished(sweep):
                 assert time.monotonic() < deadline, "the sweep does not end"
                 self.ensure_worker(sweep)
                 self.wait_a_while(audit)
-                self.rounds += disturb()
+                self.rounds += disturb()  # only what hit something counts
                 check(sweep)
             if self.worker is not None:
                 helpers.finish(self.worker)
@@ -151,26 +151,32 @@ class Disturbance:
     def ensure_worker(self, sweep: SweepDir) -> subprocess.Popen[bytes]:
         if self.worker is None or self.worker.poll() is not None:
             retry_given_up(sweep)
-            self.worker = helpers.start_worker(sweep, helpers.submit(sweep, slots=2))
+            job = helpers.submit(sweep, slots=2)
+            self.sweep, self.token = sweep, job.token
+            self.worker = helpers.start_worker(sweep, job)
         return self.worker
 
     def kill_worker(self) -> bool:
         assert self.worker is not None
+        at_work = self.token in {log.token for log in self.sweep.read_journals()}
         if self.worker.poll() is not None:
             return False
         self.worker.kill()
         self.worker.wait()
-        return True
+        return at_work
 
     def kill_supervisor(self) -> bool:
         assert self.worker is not None
-        victims = helpers.children(self.worker.pid)
-        return bool(victims) and helpers.kill(self.chance.choice(victims))
+        return self.kill_one(helpers.children(self.worker.pid))
 
     def kill_program(self) -> bool:
         assert self.worker is not None
         victims = [program for run in helpers.children(self.worker.pid) for program in helpers.children(run)]
-        return bool(victims) and helpers.kill(self.chance.choice(victims))
+        return self.kill_one(victims)
+
+    def kill_one(self, pids: list[int]) -> bool:
+        alive = [pid for pid in pids if helpers.running(pid)]
+        return bool(alive) and helpers.kill(self.chance.choice(alive))
 
     def kill_something(self) -> bool:
         return self.chance.choice([self.kill_worker, self.kill_supervisor, self.kill_program])()
@@ -254,33 +260,35 @@ def test_killed_programs_leave_no_process_of_theirs(results: Path, tmp_path: Pat
     second = helpers.start_worker(sweep, helpers.submit(sweep))
     helpers.wait_for(lambda: pids.read_text().count("\n") == 2)
     first = int(pids.read_text().split()[0])
-    assert not Path(f"/proc/{first}").exists() or is_zombie(first)
+    assert not helpers.running(first)
     second.terminate()
     helpers.finish(second)
 
 
 def test_stopped_past_its_lease_a_run_fences_itself(results: Path, tmp_path: Path) -> None:
     """A worker in another pid namespace can prove nothing about the stopped one: only the lease decides."""
+    elsewhere = helpers.unshared("--pid", "--fork", "--mount-proc")
     audit = tmp_path / "audit"
-    runs = helpers.count_runs(audit, 1, steps=STEPS, seconds=0.1)
+    runs = helpers.count_runs(audit, 1, steps=STEPS, seconds=0.3)
     sweep = helpers.make_sweep(results, runs)
     run = sweep.run(runs[0].run_id)
-    lease = {"ORCHESTRATE_LEASE": "1.5"}
+    lease = {"ORCHESTRATE_LEASE": "6"}
     first = helpers.start_worker(sweep, helpers.submit(sweep), env=lease)
     helpers.wait_for(lambda: run.checkpoints())
     (supervisor,) = helpers.children(first.pid)
     (program,) = helpers.children(supervisor)
     for pid in (first.pid, supervisor, program):
         os.kill(pid, signal.SIGSTOP)
-    elsewhere = ["unshare", "--pid", "--fork", "--mount-proc"]
-    took = time.monotonic()
     while len(run.attempts()) == 1:
         helpers.finish(helpers.start_worker(sweep, helpers.submit(sweep), env=lease, prefix=elsewhere))
-    assert time.monotonic() - took > 2 * 1.5
+    renewed = run.attempt(1).claim_path.stat().st_mtime
+    second = run.attempt(2).claim()
+    assert second is not None
+    assert second.created - renewed > 2 * 6 - 0.1, "the file system's clock has coarse ticks"
     assert run.result_path.exists()
     before = contents(run.path)
     os.kill(supervisor, signal.SIGCONT)
-    helpers.wait_for(lambda: not helpers.children(first.pid) or is_zombie(supervisor))
+    helpers.wait_for(lambda: not helpers.running(supervisor))
     helpers.wait_for(lambda: not Path(f"/proc/{program}").exists(), what="the program's end with its run's")
     os.kill(first.pid, signal.SIGCONT)
     assert helpers.finish(first) == 0
@@ -288,10 +296,6 @@ def test_stopped_past_its_lease_a_run_fences_itself(results: Path, tmp_path: Pat
     check_finished(sweep, runs, audit)
     told = [data["message"] for kind, _, data in helpers.events(sweep) if kind == "ended"]
     assert "lost its claim to another worker and left" in told
-
-
-def is_zombie(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].startswith("Z")
 
 
 def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -328,10 +332,13 @@ def test_killed_command_lines_start_nothing_twice(tmp_path: Path) -> None:
             stderr=subprocess.DEVNULL,
         )
 
-    for _ in range(COMMAND_ROUNDS // 2):
+    rounds, deadline = 0, time.monotonic() + 180
+    while rounds < COMMAND_ROUNDS:
+        assert time.monotonic() < deadline, "command lines leave before they are killed"
         both = [start(), start()]
         time.sleep(chance.uniform(0.1, 1.5))
         for process in both:
+            rounds += process.poll() is None
             process.kill()
             process.wait()
     both = [start(), start()]

@@ -289,7 +289,7 @@ def test_each_of_several_sweeps_gets_its_own_part(results: Path) -> None:
         ),
         ({"threads": 2}, "threads differs (1: 3 runs; 2: 1 run)"),
         ({"code_id": "other"}, "code differs"),
-        ({"code_ids": ["old", "new"]}, "trained by one code after the other (old, new)"),
+        ({"code_ids": ["old", "new"]}, "the code changed within 1 run ("),
         (
             {"versions": {**VERSIONS, "torch": "2.14.0"}},
             "version of torch differs (2.13.0: 3 runs; 2.14.0: 1 run)",
