@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.backends.base import Backend
 from orchestrator.errors import DamagedFileError, OrchestrateError
@@ -169,9 +169,28 @@ def submit_sweep(
         found = inspect(sweep_dir, seen.statuses)
         put_on_record(seen, found, sweep_dir)
         plan = _plan(sweep, sweep_dir, correct(seen, found, sweep_dir), capacity, slots)
+        plan = _describe_runs(plan, sweep_dir)
         if plan.jobs or _new_skips(plan, seen):
             _submit(plan, sweep_dir, backend, grid)
     return Submitted(plan, seen.live)
+
+
+def _describe_runs(plan: Plan, sweep_dir: SweepDir) -> Plan:
+    """Write the run descriptions. A run whose folder takes none is left out, and the others go on."""
+    runs = {run.run_id: run for run in plan.sweep.runs}
+    problems = {}
+    for run_id in plan.run_ids:
+        try:
+            sweep_dir.run(run_id).describe(runs[run_id])
+        except (DamagedFileError, FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+            problems[run_id] = str(error)
+    if not problems:
+        return plan
+    jobs = []
+    for job in plan.jobs:
+        if kept := tuple(run_id for run_id in job.run_ids if run_id not in problems):
+            jobs.append(replace(job, run_ids=kept))
+    return replace(plan, jobs=tuple(jobs), problems={**plan.problems, **problems})
 
 
 def _submit(plan: Plan, sweep_dir: SweepDir, backend: Backend, grid: int) -> None:
@@ -188,9 +207,6 @@ def _submit(plan: Plan, sweep_dir: SweepDir, backend: Backend, grid: int) -> Non
         "job_ids": job_ids,
         "skipped": dict(plan.skipped),
     }
-    runs = {run.run_id: run for run in plan.sweep.runs}
-    for run_id in plan.run_ids:
-        sweep_dir.run(run_id).describe(runs[run_id])
     number = sweep_dir.add_to_ledger("submission", entry)
     for job in plan.jobs:
         job_ids[job.token] = backend.submit(job, argv[job.token], sweep_dir.worker_output(job.token))

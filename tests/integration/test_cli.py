@@ -384,3 +384,19 @@ def test_output_and_folders_that_cannot_be_end_in_one_line(bench: Bench) -> None
     bench.grid.write_text(bench.grid.read_text() + "targets: [mars]\n")
     bench.sweep(code=2)
     assert "grid.yaml" in bench.errors
+
+
+def test_one_unusable_run_folder_stops_no_other(bench: Bench) -> None:
+    bench.write_grid(seeds=4)
+    rows = [line.split()[0] for line in bench.sweep("--dry-run").splitlines() if "seed=" in line]
+    runs = bench.results / "tiny" / "runs"
+    runs.mkdir(parents=True)
+    (runs / rows[0]).write_text("a file where a folder should be")
+    (runs / rows[1] / "run.json").mkdir(parents=True)
+    (runs / rows[2] / "result.json").mkdir(parents=True)
+    output = bench.sweep(code=1)
+    assert "1/4 done" in output
+    for run_id in rows[:3]:
+        assert run_id[:8] in bench.errors + output
+    bench.run("collect", "tiny")
+    bench.run("report", "tiny")
