@@ -67,7 +67,7 @@ class Screen:
     def show(self, seen: Survey) -> None:
         if self._live.is_started:
             self._live.update(sweep_view(self._name, seen, ROWS), refresh=True)
-        elif not self._quiet and seen.counts() != self._last:
+        elif not self._quiet and seen.active and seen.counts() != self._last:
             self._last = seen.counts()
             self._console.print(sweep_line(self._name, seen), soft_wrap=True)
 
