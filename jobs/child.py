@@ -230,13 +230,21 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
 
 
 def _began(attempt: AttemptDir) -> float | None:
-    claim = attempt.claim()
+    claim = _claim(attempt)
     return claim.created if claim else None
+
+
+def _claim(attempt: AttemptDir) -> Claim | None:
+    """An earlier attempt's claim; one that is damaged tells less, but voids no training."""
+    try:
+        return attempt.claim()
+    except DamagedFileError:
+        return None
 
 
 def _codes(attempts: Iterable[AttemptDir]) -> list[str]:
     """Ids of the codes that trained these attempts, each once, in the order they came."""
-    claims = (attempt.claim() for attempt in attempts)
+    claims = map(_claim, attempts)
     return list(dict.fromkeys(claim.code_id for claim in claims if claim and claim.code_id))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,12 +31,15 @@ def run(sweep: SweepDir) -> RunDir:
 
 
 @pytest.fixture
-def at_work(sweep: SweepDir) -> Worker:
+def at_work(sweep: SweepDir) -> Iterator[Worker]:
     job = submit(sweep)
     started = Event(STARTED, time.time(), data={"holder": Holder.current().to_json()})
     journal = sweep.take_token(job.token, started)
     assert journal is not None
-    return Worker(sweep, job, journal)
+    worker = Worker(sweep, job, journal)
+    yield worker
+    for reservation in worker._reservations.held:
+        reservation.close()
 
 
 def dead_child(run: RunDir, attempt: int | None, code: int) -> Child:
