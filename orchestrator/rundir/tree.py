@@ -22,9 +22,10 @@ from __future__ import annotations
 import fcntl
 import json
 import re
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -208,7 +209,9 @@ class SweepDir:
         path = self._journals / f"{token}.jsonl"
         if self._compacted_token(token):
             return None
-        journal = Journal.create(path, started)
+        # Two takers in one millisecond must not write the same bytes: each would think it was the one.
+        own = replace(started, data={**started.data, "nonce": secrets.token_hex(8)})
+        journal = Journal.create(path, own)
         if journal is not None and self._compacted_token(token):  # compacted between the two lines above
             path.unlink()
             return None
