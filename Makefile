@@ -4,13 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-SOURCES := orchestrator jobs tests benchmarks
+SOURCES := orchestrator jobs tests benchmarks examples
 
-.PHONY: help setup demo format lint type test bench docs check
+.PHONY: help setup demo format lint type test test-slurm test-sky bench bench-slurm docs check
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.dev  ## create .venv with everything to run and to develop; instant when nothing changed
 
@@ -32,14 +32,25 @@ type: $(VENV)/.dev  ## types
 	$(BIN)/mypy
 
 test: $(VENV)/.dev  ## all tests; ARGS="-k resume -x" goes to pytest
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest --numprocesses 2 $(ARGS)
+
+test-slurm: $(VENV)/.dev  ## the tests that start a real Slurm cluster on this machine; as root
+	$(BIN)/pytest -m slurm $(ARGS)
+
+test-sky: $(VENV)/.dev  ## the tests that start a real SkyPilot on this machine, with clouds of its own; as root
+	$(BIN)/pytest -m sky $(ARGS)
 
 bench: $(VENV)/.dev  ## measure against the goals, and say which are met
 	@status=0; $(BIN)/python -m benchmarks.run || status=1; \
-	$(BIN)/python -m benchmarks.checkpoint_cost || status=1; exit $$status
+	$(BIN)/python -m benchmarks.checkpoint_cost || status=1; \
+	$(BIN)/python -m benchmarks.sync || status=1; \
+	$(BIN)/python -m benchmarks.top || status=1; exit $$status
+
+bench-slurm: $(VENV)/.bench  ## the same on a real Slurm cluster that it starts here, beside other tools; as root
+	$(BIN)/python -m benchmarks.slurm $(ARGS)
 
 docs: $(VENV)/.dev  ## build docs/ into site/, warnings are errors
-	$(BIN)/mkdocs build --quiet --strict
+	$(BIN)/mkdocs build --strict
 
 check: lint type docs test  ## what CI runs
 
@@ -48,7 +59,12 @@ check: lint type docs test  ## what CI runs
 
 $(VENV)/.dev: $(VENV)/.train
 	@echo "make: installing the developer's tools into $(VENV)"
-	@$(INSTALL) --editable ".[train,dev]"
+	@$(INSTALL) --editable ".[train,sky,dev]"
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	@echo "make: installing what the program is measured against into $(VENV)"
+	@$(INSTALL) --editable ".[train,sky,dev,bench]"
 	@touch $@
 
 $(VENV)/.train: pyproject.toml constraints.txt

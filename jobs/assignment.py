@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from jobs.failures import End, deaths_in_vain
+from jobs.failures import End, deaths_in_vain, in_vain
 from orchestrator.errors import OrchestrateError
 from orchestrator.rundir import DAMAGED, LedgerEntry, RunDir, SweepDir, attempt_ended, tidy_finished
-from orchestrator.types import Job, Reason, RunState
+from orchestrator.types import Job, Reason, RunState, array_of
 
 # Runs held by others are looked at this often, and given up when nothing changed for so long. A worker killed
 # a moment ago seems to hold its runs until the kernel has ended them all.
@@ -23,7 +23,7 @@ _HELD_PATIENCE_S = 3.0
 class Verdict(Enum):
     READY = "ready"
     HELD = "held by someone alive"
-    OVER = "done, failed for good or cancelled"
+    OVER = "done, failed for good, cancelled or another job's"
 
 
 @dataclass(frozen=True)
@@ -35,25 +35,37 @@ class CrashLoop:
 
 
 class Decisions:
-    """The ledger's cancellations and retries, read entry by entry as they come."""
+    """The ledger's cancellations and retries, read entry by entry as they come.
 
-    def __init__(self, sweep: SweepDir) -> None:
-        self._sweep, self._last = sweep, 0
+    ``submission`` is the number of the entry that the reader's job was submitted by, ``last`` that of the
+    last one read.
+    """
+
+    def __init__(self, sweep: SweepDir, submission: int) -> None:
+        self._sweep, self._submission, self.last = sweep, submission, 0
         self.cancelled: set[str] = set()
         self.retried: dict[str, int] = {}
+        self.given_away: set[str] = set()
 
     def refresh(self) -> None:
         """Read what was added since the last time. A damaged entry decides nothing."""
-        for entry in self._sweep.read_ledger(after=self._last):
-            self._last = max(self._last, entry.number)
+        for entry in self._sweep.read_ledger(after=self.last):
+            self.last = max(self.last, entry.number)
             self._apply(entry)
 
     def _apply(self, entry: LedgerEntry) -> None:
         if entry.kind == "cancel":
             self.cancelled.update(entry.data["runs"])
-        elif entry.kind == "retry":
+        elif entry.kind in ("retry", "memory"):
             self.cancelled.difference_update(entry.data["runs"])
             self.retried.update(entry.data["runs"])
+            if _wants_another_job(entry) and entry.number > self._submission:
+                self.given_away.update(entry.data["runs"])
+
+
+def _wants_another_job(entry: LedgerEntry) -> bool:
+    """Whether runs are to have what jobs submitted before lack: more memory, or another machine."""
+    return entry.kind == "memory" or "why" in entry.data
 
 
 class Assignment:
@@ -64,7 +76,7 @@ class Assignment:
         self.waiting = deque(run_ids)
         self.held: deque[str] = deque()
         self._looked_at_held = 0.0
-        self._last_change = time.monotonic()
+        self.last_change = time.monotonic()
 
     def pop(self) -> str | None:
         """The next run to look at; held ones again once in a while."""
@@ -81,14 +93,14 @@ class Assignment:
         self.changed()
 
     def changed(self) -> None:
-        self._last_change = time.monotonic()
+        self.last_change = time.monotonic()
 
     @property
     def over(self) -> bool:
         """Nothing is left but runs that others hold, and hold for a while."""
         if self.waiting:
             return False
-        return not self.held or time.monotonic() - self._last_change > _HELD_PATIENCE_S
+        return not self.held or time.monotonic() - self.last_change > _HELD_PATIENCE_S
 
     def look(self, run_id: str) -> Verdict | CrashLoop:
         """Whether the run can be taken now. Raises :class:`DamagedFileError`, and ``StorageError``."""
@@ -98,29 +110,37 @@ class Assignment:
             if run_dir.blocked_by() is None:  # else its own process is still at it
                 tidy_finished(run_dir, result)
             return Verdict.OVER
-        if run_id in self._decisions.cancelled:
+        if run_id in self._decisions.cancelled or run_id in self._decisions.given_away:
             return Verdict.OVER
         run_dir.description()
         return self._look_at_attempts(run_dir)
 
+    def since(self, run_id: str) -> int:
+        """The last attempt that a retry made forgotten."""
+        return self._decisions.retried.get(run_id, 0)
+
     def deaths_in_vain(self, run_id: str, witnessed: int) -> int:
         """As :func:`deaths_in_vain`: of a run whose attempt ``witnessed`` just died under this worker."""
-        since = self._decisions.retried.get(run_id, 0)
-        return deaths_in_vain(self._sweep.run(run_id).attempts(), since, witnessed)
+        return deaths_in_vain(self._sweep.run(run_id).attempts(), self.since(run_id), witnessed)
 
     def _look_at_attempts(self, run_dir: RunDir) -> Verdict | CrashLoop:
         attempts = run_dir.attempts()
         if not attempts:
             return Verdict.READY
-        newest, since = attempts[-1], self._decisions.retried.get(run_dir.run_id, 0)
+        newest, since = attempts[-1], self.since(run_dir.run_id)
         if not attempt_ended(newest):
             return Verdict.HELD
         end = newest.end()
         if end is not None and end.get("outcome") == RunState.FAILED.value and newest.number > since:
             return Verdict.OVER
-        if end is None and (deaths := deaths_in_vain(attempts, since)):
-            crash = CrashLoop(newest.number, crash_loop_end(deaths, "its worker died with it"))
-            return crash if newest.write_end(crash.end.to_json()) else Verdict.HELD
+        # A record of a time limit can be the control plane's, which does not judge, as a worker's does.
+        late = end is not None and end.get("reason") == Reason.TIME_LIMIT.value
+        if (end is None or late) and (deaths := deaths_in_vain(attempts, since)):
+            last = Reason.TIME_LIMIT if late else Reason.KILLED
+            crash = CrashLoop(newest.number, in_vain(deaths, last, "its worker died with it"))
+            if end is None and not newest.write_end(crash.end.to_json()):
+                return Verdict.HELD
+            return crash
         return Verdict.READY
 
     def _held_due(self) -> bool:
@@ -129,11 +149,6 @@ class Assignment:
             return False
         self._looked_at_held = now
         return True
-
-
-def crash_loop_end(deaths: int, last: str, frames: int | None = None) -> End:
-    message = f"killed {deaths} times in a row before it reached a new checkpoint (last: {last})"
-    return End(RunState.FAILED, Reason.CRASH_LOOP, message, frames)
 
 
 def find_job(sweep: SweepDir, token: str) -> Job:
@@ -149,6 +164,35 @@ def find_job(sweep: SweepDir, token: str) -> Job:
         f"no submission of sweep {sweep.name!r} in {sweep.results} has a job {token!r}{damaged}",
         hint="workers are started by `orchestrate sweep`, which writes the submission first",
     )
+
+
+def pool_of(sweep: SweepDir, job: Job) -> list[str]:
+    """The runs that a job may take, its own first; one that steals then takes those of the jobs after it.
+
+    Jobs of one submission whose runs need the same resources share them.
+    """
+    if not job.steals:
+        return list(job.run_ids)
+    jobs = map(_job, submission_of(sweep, job).data["jobs"])
+    alike = [one for one in jobs if one.steals and one.resources == job.resources]
+    place = [one.token for one in alike].index(job.token)
+    in_turn = [*alike[place:], *alike[:place]]
+    return list(dict.fromkeys(run_id for one in in_turn for run_id in one.run_ids))
+
+
+def array_mates(sweep: SweepDir, job: Job) -> list[str]:
+    """Tokens of the jobs in the same array."""
+    tokens = [data["token"] for data in submission_of(sweep, job).data["jobs"]]
+    return [token for token in tokens if array_of(token) == array_of(job.token)]
+
+
+def submission_of(sweep: SweepDir, job: Job) -> LedgerEntry:
+    """The entry that the job was submitted by."""
+    return next(entry for entry in sweep.read_ledger() if _has_job(entry, job.token))
+
+
+def _has_job(entry: LedgerEntry, token: str) -> bool:
+    return entry.kind == "submission" and any(job["token"] == token for job in entry.data["jobs"])
 
 
 def _job(data: Mapping[str, Any]) -> Job:

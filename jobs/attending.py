@@ -40,6 +40,8 @@ class Child:
     _told: float = 0.0
     _began: float = field(default_factory=time.monotonic)
     _frames: int | None = None
+    _saved: float = field(default_factory=time.monotonic)
+    checkpoint_interval: float = 0.0
     _buffer: bytes = b""
     _oom_kills: int = field(default_factory=lambda: oom_kills())
 
@@ -65,6 +67,9 @@ class Child:
             self.attempt = message["attempt"]
         elif "end" in message:
             self.end = End.from_json(message["end"])
+        elif "checkpoint" in message:
+            now = time.monotonic()
+            self.checkpoint_interval, self._saved = max(self.checkpoint_interval, now - self._saved), now
         else:
             self._progress, self._frames = message, message["frames"]
 

@@ -1,7 +1,7 @@
 """`python -m jobs.check`: has a trainer look at the runs of a sweep before any of them costs anything.
 
-JSON in on stdin: ``{"trainer": name, "runs": [...]}``. JSON out on stdout: ``{"problems": [...],
-"structures": n}``. Whatever libraries print goes to stderr.
+JSON in on stdin: ``{"trainer": name, "plugins": [...], "runs": [...]}``. JSON out on stdout: ``{"problems":
+[...], "structures": n}``. Whatever libraries print goes to stderr.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from orchestrator.trainers import get_trainer
-from orchestrator.types import Run
+from jobs.context import BadConfigError
+from jobs.plugins import load_plugins
+from orchestrator.trainers import TrainerSpec, get_trainer
+from orchestrator.types import PluginSource, Run
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,19 @@ def main() -> None:
     os.dup2(2, 1)
     request = json.load(sys.stdin)
     runs = [Run.from_json(data) for data in request["runs"]]
-    problems = _check_with(request["trainer"], runs)
+    plugins = [PluginSource(**plugin) for plugin in request["plugins"]]
+    problems = _check_with(get_trainer(request["trainer"]).with_plugins(plugins), runs)
     report = {"problems": [asdict(p) for p in problems], "structures": len({structure(run) for run in runs})}
     json.dump(report, answer)
     answer.close()
 
 
-def _check_with(trainer: str, runs: Sequence[Run]) -> list[Problem]:
-    module, _, function = get_trainer(trainer).check.partition(":")
+def _check_with(trainer: TrainerSpec, runs: Sequence[Run]) -> list[Problem]:
+    try:
+        load_plugins(trainer)
+    except BadConfigError as error:
+        return [Problem(runs[0].run_id, "plugins", str(error), error.hint)]
+    module, _, function = trainer.check.partition(":")
     problems: list[Problem] = getattr(importlib.import_module(module), function)(runs)
     return problems
 

@@ -28,7 +28,8 @@ from jobs.context import (
     Outcome,
     RunContext,
 )
-from jobs.failures import End, ProgramFailed, end_of
+from jobs.failures import End, ProgramFailed, deaths_in_vain, end_of, in_vain
+from jobs.plugins import as_submitted, load_plugins
 from jobs.signals import STOP_SIGNALS, grace_seconds
 from jobs.slots import Slot
 from orchestrator.errors import DamagedFileError, OrchestrateError, StorageError
@@ -41,7 +42,7 @@ from orchestrator.rundir import (
     tidy_finished,
 )
 from orchestrator.trainers import TrainerSpec, code_id, get_trainer
-from orchestrator.types import Reason, RunState
+from orchestrator.types import PluginSource, Reason, RunState
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -61,7 +62,11 @@ _EXIT_CODES = {
 
 @dataclass(frozen=True)
 class Launch:
-    """All that a run's process needs to know. ``relay`` is the pipe on which it tells the worker."""
+    """All that a run's process needs to know. ``relay`` is the pipe on which it tells the worker.
+
+    ``since``: attempts up to this one are forgotten. ``told``: the ledger as far as the worker read it.
+    ``target``: what the worker's job was submitted to.
+    """
 
     sweep: SweepDir
     run_id: str
@@ -69,6 +74,10 @@ class Launch:
     slot: Slot
     relay: int
     commit: str | None
+    plugins: tuple[PluginSource, ...] = ()
+    since: int = 0
+    told: int = 0
+    target: str | None = None
 
 
 def fork_run(launch: Launch) -> int:
@@ -82,9 +91,9 @@ def fork_run(launch: Launch) -> int:
     return pid
 
 
-def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when ``parent`` dies, also if it is dead already."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Have the kernel send this process a signal when ``parent`` dies; it ends if that is dead already."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(FAILED_EXIT)
 
@@ -111,10 +120,14 @@ def _live_as_child(launch: Launch, parent: int) -> NoReturn:
 def _run(launch: Launch) -> int:
     run_dir = launch.sweep.run(launch.run_id)
     run = run_dir.description()
+    spec = get_trainer(run.trainer).with_plugins(map(as_submitted, launch.plugins))
     since = Lease.clock()
-    claim = Claim.fresh(launch.worker, code_id=code_id(get_trainer(run.trainer)))
+    claim = Claim.fresh(launch.worker, code_id=code_id(spec), target=launch.target)
     attempt = run_dir.take(claim)
     if attempt is None:
+        return NOT_MINE_EXIT
+    if _was_cancelled(launch):
+        attempt.write_end(End(RunState.INTERRUPTED, Reason.STOPPED, "cancelled as it began").to_json())
         return NOT_MINE_EXIT
     _tell(launch.relay, {"attempt": attempt.number})
     _redirect_output(attempt)
@@ -122,7 +135,7 @@ def _run(launch: Launch) -> int:
     lease = Lease(attempt.claim_path, claim.lease, since)
     context = RunContext(launch.sweep.name, run, run_dir, attempt, lease, launch.relay)
     context.keep_lease()  # before the stop signals are unblocked: its thread never gets one
-    end = _train(launch, context)
+    end = _unless_in_vain(_train(launch, context, spec), context, launch.since)
     _tell(launch.relay, {"end": end.to_json()})
     context.guard()
     attempt.write_end(end.to_json())
@@ -133,10 +146,20 @@ def _run(launch: Launch) -> int:
     return _EXIT_CODES[end.outcome]
 
 
-def _train(launch: Launch, context: RunContext) -> End:
-    spec = get_trainer(context.run.trainer)
+def _was_cancelled(launch: Launch) -> bool:
+    """Whether somebody took the run out of the sweep between the worker's last look and the claim.
+
+    Whoever gives a run to another tree writes that down first and looks for claims then. So one of the two
+    sees the other.
+    """
+    new = launch.sweep.read_ledger(after=launch.told)
+    return any(entry.kind == "cancel" and launch.run_id in entry.data["runs"] for entry in new)
+
+
+def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:
     try:
         _listen(context)
+        load_plugins(spec)
         module, _, function = spec.train.partition(":")
         outcome = getattr(importlib.import_module(module), function)(context)
         _stop_listening()
@@ -157,6 +180,14 @@ def _train(launch: Launch, context: RunContext) -> End:
         sys.stderr.write(f"{end.outcome.value}: {end.message}\n")
     frames = context.rows[-1].frames if context.rows else None
     return End(end.outcome, end.reason, end.message, frames, context.checkpointed_frames)
+
+
+def _unless_in_vain(end: End, context: RunContext, since: int) -> End:
+    """A run whose time is over each time before it reaches a checkpoint would never be done."""
+    if end.reason is not Reason.TIME_LIMIT:
+        return end
+    deaths = deaths_in_vain(context.run_dir.attempts(), since, context.attempt.number)
+    return in_vain(deaths, Reason.TIME_LIMIT, end.message, end.frames) if deaths else end
 
 
 def _unless_disk_full(end: End, attempt: AttemptDir) -> End:
@@ -201,6 +232,7 @@ def _manifest(context: RunContext, outcome: Outcome) -> dict[Path, bool]:
 def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Outcome) -> dict[str, Any]:
     attempts = context.run_dir.current_attempts()
     chain = context.run_dir.chain(context.attempt.number)
+    claims = [claim for piece in chain if (claim := _claim(context.run_dir.attempt(piece.attempt)))]
     final, best = metering.returns(context.rows, spec.returns)
     return {
         "sweep": launch.sweep.name,
@@ -216,7 +248,8 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "config": dict(outcome.config),
         "config_hash": _config_hash(outcome.config),
         "code_id": code_id(spec),
-        "code_ids": _codes([context.run_dir.attempt(piece.attempt) for piece in chain]),
+        "code_ids": _each_once(claim.code_id for claim in claims),
+        "targets": _each_once(claim.target for claim in claims),
         "commit": launch.commit,
         "versions": provenance.versions(spec),
         "host": provenance.host(),
@@ -242,10 +275,9 @@ def _claim(attempt: AttemptDir) -> Claim | None:
         return None
 
 
-def _codes(attempts: Iterable[AttemptDir]) -> list[str]:
-    """Ids of the codes that trained these attempts, each once, in the order they came."""
-    claims = map(_claim, attempts)
-    return list(dict.fromkeys(claim.code_id for claim in claims if claim and claim.code_id))
+def _each_once(found: Iterable[str | None]) -> list[str]:
+    """What the attempts that made the history say, each once, in the order they came."""
+    return list(dict.fromkeys(filter(None, found)))
 
 
 def _config_hash(config: Mapping[str, Any]) -> str:

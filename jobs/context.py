@@ -124,11 +124,13 @@ class RunContext:
 
     def progress(self, frames: int, total: int | None, fps: float | None, value: float | None) -> None:
         """Tell the worker how far the run is: frames, of how many, frames/s, the latest return."""
-        message = {"frames": frames, "total": total, "fps": fps, "return": value}
+        self._tell({"frames": frames, "total": total, "fps": fps, "return": value})
+
+    def _tell(self, message: Mapping[str, Any]) -> None:
         try:
             os.write(self._relay, (json.dumps(message) + "\n").encode())
         except OSError:
-            pass  # the worker is gone or slow; progress is for eyes only
+            pass  # the worker is gone or slow; what it is told so is good to know, no more
 
     def before_checkpoint(self) -> None:
         """Make the metrics durable, so that no checkpoint is ever ahead of them; refuse if fenced."""
@@ -139,6 +141,7 @@ class RunContext:
     def checkpointed(self, frames: int) -> None:
         """A checkpoint after ``frames`` frames is on disk under its final name."""
         self.checkpointed_frames = frames
+        self._tell({"checkpoint": frames})
 
     def iteration_done(self) -> None:
         """End of an iteration, its checkpoint written if one was due."""

@@ -11,17 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.allocation import Allocation
 from jobs.context import BadConfigError, InterruptedRun
 from orchestrator.errors import DamagedFileError, StorageError
 from orchestrator.rundir import AttemptDir
+from orchestrator.rundir.process import JOB_VARIABLE
 from orchestrator.types import Reason, RunState
 
-# This many attempts in a row, killed before they reached a new checkpoint, end a run: of those that died
-# under a worker that went on, and of all. One that its worker died with was most likely pulled down from
-# outside (preemption, reboot, a killed worker), but a run that kills its worker each time must end too.
+# This many attempts in a row that ended before they reached a new checkpoint end a run: of those that died
+# under a worker that went on, or whose time was over, and of all. One that its worker died with was most
+# likely pulled down from outside (preemption, reboot, a killed worker), but a run that kills its worker each
+# time must end too.
 _WITNESSED_DEATHS, _ALL_DEATHS = 3, 10
 
-_DEATHS = (Reason.KILLED.value, Reason.CRASH_LOOP.value)
+_DEATHS = (Reason.KILLED.value, Reason.CRASH_LOOP.value, Reason.TIME_LIMIT.value)
 _MESSAGE_LENGTH = 500
 _DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _NO_SPACE = tuple(os.strerror(number) for number in _DISK_ERRNOS)
@@ -73,13 +76,22 @@ class ProgramFailed(Exception):
 def end_of(error: BaseException) -> End:
     """The end that an exception out of a trainer means."""
     if isinstance(error, InterruptedRun):
-        return End(RunState.INTERRUPTED, Reason.STOPPED, f"asked to leave by {error}")
+        return _asked_to_leave(str(error))
     if isinstance(error, DamagedFileError):
         return End(RunState.FAILED, None, one_line(f"{error}; {_hint(error)}"))
     reason = _reason(error)
     # A full disk is nothing wrong with the run: the same command goes on once there is room.
     outcome = RunState.INTERRUPTED if reason is Reason.DISK_FULL else RunState.FAILED
     return End(outcome, reason, describe(error))
+
+
+def _asked_to_leave(name: str) -> End:
+    """Schedulers warn jobs of their time limit by the signals that nobody sends by accident."""
+    if name in ("SIGUSR1", "SIGUSR2") and JOB_VARIABLE in os.environ:
+        if not Allocation.current().nears_end():
+            return End(RunState.INTERRUPTED, Reason.PREEMPTED, "warned long before its job's time limit")
+        return End(RunState.INTERRUPTED, Reason.TIME_LIMIT, "its job's time limit came near")
+    return End(RunState.INTERRUPTED, Reason.STOPPED, f"asked to leave by {name}")
 
 
 def describe(error: BaseException) -> str:
@@ -109,7 +121,9 @@ def is_storage_error(error: BaseException) -> bool:
 
 
 def deaths_in_vain(attempts: Sequence[AttemptDir], since: int, witnessed: int = 0) -> int:
-    """How many attempts up to the last were killed before they reached a new checkpoint, if too many; else 0.
+    """How many attempts up to the last ended before they reached a new checkpoint, if too many; else 0.
+
+    They were killed, or their job's time was over; whatever ended for the sake of others does not count.
 
     Attempts up to number ``since`` do not count. ``witnessed`` is one whose end is not on record yet.
     """
@@ -123,6 +137,18 @@ def deaths_in_vain(attempts: Sequence[AttemptDir], since: int, witnessed: int = 
         total += 1
         under_a_worker += end is not None or attempt.number == witnessed
     return total if under_a_worker >= _WITNESSED_DEATHS or total >= _ALL_DEATHS else 0
+
+
+def in_vain(deaths: int, last: Reason, cause: str, frames: int | None = None) -> End:
+    """The end of a run that died so often: the last time for that reason, and in these words."""
+    if last is Reason.TIME_LIMIT:
+        message = (
+            f"ended {deaths} times in a row before it reached a new checkpoint, now by the time limit: "
+            "give jobs more time, or have the run save checkpoints more often, then `orchestrate retry`"
+        )
+        return End(RunState.FAILED, Reason.TIME_LIMIT, message, frames)
+    message = f"killed {deaths} times in a row before it reached a new checkpoint (last: {cause})"
+    return End(RunState.FAILED, Reason.CRASH_LOOP, message, frames)
 
 
 def _reason(error: BaseException) -> Reason:

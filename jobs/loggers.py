@@ -7,7 +7,6 @@ builds on, so each step stands exactly once in the files of the last attempt. No
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
@@ -16,9 +15,10 @@ import torch
 
 from jobs import provenance
 from jobs.context import BadConfigError, RunContext
+from jobs.reaching import unreachable
 from orchestrator.rundir import AttemptDir, Row
-from orchestrator.trainers import code_id, get_trainer
-from orchestrator.types import Run
+from orchestrator.trainers import get_trainer
+from orchestrator.types import Run, wandb_id
 
 # Arguments of TorchRL's W&B logger that W&B itself does not know; "offline" is obeyed, the folder is ours.
 _TORCHRL_ONLY = ("offline", "save_dir", "video_fps")
@@ -83,11 +83,11 @@ class WandbSink:
                 "project": project,
                 "name": _readable_name(run),
                 **{key: value for key, value in extra.items() if key not in _TORCHRL_ONLY},
-                "id": wandb_id(context),
+                "id": wandb_id(context.sweep, run.run_id, context.run_dir.retired),
                 "group": context.sweep,
                 "config": {**config, "orchestrate": _identity(context)},
                 "dir": str(context.attempt.path),
-                "mode": "offline" if extra.get("offline") else _wandb_mode(),
+                "mode": "offline" if extra.get("offline") else _wandb_mode(wandb),
                 "settings": _quiet_settings(wandb),
             }
         )
@@ -123,25 +123,17 @@ class TensorboardSink:
         self._writer.close()
 
 
-def wandb_id(context: RunContext) -> str:
-    """One for all attempts at a run of a sweep; another once the run is begun anew.
-
-    A project can hold several sweeps with the same run, and W&B never takes a deleted id again.
-    """
-    name = f"{context.sweep}-{context.run.run_id}"
-    if retired := context.run_dir.retired:
-        name += f"-r{retired}"
-    return re.sub(r"[^A-Za-z0-9._-]", "-", name)
-
-
-def _wandb_mode() -> str:
-    """Offline unless the run's environment asks for online and has a key for it."""
+def _wandb_mode(wandb: Any) -> str:
+    """Offline unless the run's environment asks for online, has a key for it, and the server is there."""
     if os.environ.get("WANDB_MODE") != "online":
         return "offline"
-    if os.environ.get("WANDB_API_KEY"):
-        return "online"
-    sys.stderr.write("W&B: WANDB_MODE is online, but there is no WANDB_API_KEY: logging offline\n")
-    return "offline"
+    if not os.environ.get("WANDB_API_KEY"):
+        why_not = "there is no WANDB_API_KEY"
+    else:
+        why_not = unreachable(wandb.setup().settings.base_url)
+    if why_not:
+        sys.stderr.write(f"W&B: WANDB_MODE is online, but {why_not}: logging offline\n")
+    return "offline" if why_not else "online"
 
 
 def _quiet_settings(wandb: Any) -> Any:
@@ -158,7 +150,7 @@ def _quiet_settings(wandb: Any) -> Any:
 
 def _identity(context: RunContext) -> dict[str, Any]:
     """Which run of ours this is, and what it is trained with."""
-    spec = get_trainer(context.run.trainer)
+    spec, claim = get_trainer(context.run.trainer), context.attempt.claim()
     return {
         "run_id": context.run.run_id,
         "sweep": context.sweep,
@@ -166,7 +158,7 @@ def _identity(context: RunContext) -> dict[str, Any]:
         "trainer": context.run.trainer,
         "point": context.run.point,
         "threads": context.run.threads,
-        "code_id": code_id(spec),
+        "code_id": claim.code_id if claim else None,
         "versions": provenance.versions(spec),
         "host": provenance.host(),
     }

@@ -20,6 +20,7 @@ def speed(history: Sequence[Row], attempts: Iterable[Sequence[Row]]) -> dict[str
 
     ``history``: the run's merged rows. ``attempts``: each attempt's rows as executed. The steady state is the
     median over all iterations but each attempt's first, which warms up; ``None`` where there is no other.
+    ``fps_lasting`` is over all of these together, evaluations and checkpoints among them.
     """
     steady = [pair for rows in attempts for pair in pairwise(rows)]
     seconds = [after.wall_time - before.wall_time for before, after in steady]
@@ -32,6 +33,7 @@ def speed(history: Sequence[Row], attempts: Iterable[Sequence[Row]]) -> dict[str
     return {
         "fps": overall_fps(history),
         "fps_steady": _median(rates),
+        "fps_lasting": _ratio(sum(after.frames - before.frames for before, after in steady), sum(seconds)),
         "seconds_per_iteration": _median(seconds),
         "collection_seconds": _median(_values(rows, COLLECTION_TIMER)),
         "training_seconds": _median(_values(rows, TRAINING_TIMER)),
@@ -75,6 +77,10 @@ def summary(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _values(rows: Iterable[Row], name: str) -> Iterator[float]:
     return (row.metrics[name] for row in rows if math.isfinite(row.metrics.get(name, math.nan)))
+
+
+def _ratio(frames: int, seconds: float) -> float | None:
+    return frames / seconds if seconds > 0 else None
 
 
 def _median(values: Iterable[float]) -> float | None:

@@ -6,6 +6,7 @@ import gc
 import importlib
 import os
 
+from jobs import provenance
 from orchestrator.trainers import code_id, get_trainer
 
 # Set before a trainer's modules are imported: with more than one thread such an import starts threads, and a
@@ -23,6 +24,7 @@ def preload(trainer: str) -> None:
     os.environ.update(_ENVIRONMENT)
     spec = get_trainer(trainer)
     code_id(spec)  # of the code as it is when it is loaded; remembered
+    provenance.versions(spec)  # remembered too
     for module in spec.preload:
         importlib.import_module(module)
     gc.collect()

@@ -16,17 +16,31 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobs import metering, provenance
-from jobs.assignment import Assignment, CrashLoop, Decisions, Verdict, crash_loop_end, find_job
+from jobs.allocation import Allocation
+from jobs.allowance import Allowance
+from jobs.assignment import (
+    Assignment,
+    CrashLoop,
+    Decisions,
+    Verdict,
+    array_mates,
+    find_job,
+    pool_of,
+    submission_of,
+)
 from jobs.attending import Child
 from jobs.child import Launch, fork_run
 from jobs.context import FENCED_EXIT, NOT_MINE_EXIT
-from jobs.failures import End, end_of, is_storage_error
+from jobs.failures import End, end_of, in_vain, is_storage_error
+from jobs.feeding import feed
+from jobs.leaving import Leaving
 from jobs.preload import preload
 from jobs.signals import STOP_SIGNALS, grace_seconds
 from jobs.slots import CoreReservations, lay_out, own_cores
 from orchestrator.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.rundir import Event, Holder, Journal, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.rundir.synced import require_own
 from orchestrator.types import Job, Reason, RunState
 
 _POLL_S = 0.1
@@ -35,49 +49,71 @@ _LEDGER_INTERVAL_S = 1.0
 # What the journal names where none of this worker's was made.
 _NO_ATTEMPT = 0
 
+_TOO_SHORT = (
+    "its end came near before it could begin a run, and would again: give the profile more `time`, "
+    "or a shorter warning (`signal`)"
+)
+
 # Exit codes of the worker, as those of the commands.
 _DONE, _SOME_FAILED, _NO_STORAGE, _INTERRUPTED = 0, 1, 3, 130
+# To the job's script: give the job back to the queue, there is more to do.
+_AGAIN = 75
 
 
 class Worker:
     """One job at work."""
 
-    def __init__(self, sweep: SweepDir, job: Job, journal: Journal) -> None:
-        self._sweep, self._job, self._journal = sweep, job, journal
+    def __init__(self, sweep: SweepDir, job: Job, journal: Journal, allocation: Allocation) -> None:
+        self._sweep, self._job, self._journal, self._allocation = sweep, job, journal, allocation
+        self._allowance = Allowance(job.allowance, journal.read().worked() if job.allowance else 0.0)
         self._reservations = CoreReservations()
         self._free = list(reversed(lay_out(job, own_cores(job, self._reservations))))
         self._children: dict[int, Child] = {}
-        self._decisions = Decisions(sweep)
-        self._assignment = Assignment(sweep, job.run_ids, self._decisions)
+        self._decisions = Decisions(sweep, submission_of(sweep, job).number)
+        self._assignment = Assignment(sweep, pool_of(sweep, job), self._decisions)
         self._preloaded: set[str] = set()
         self._commit = provenance.commit()
         self._unwritten: list[Event] = []
         self._next_ledger = 0.0
-        self._stop: str | None = None
-        self._kill_at = float("inf")
-        self._urgent_signals = 0
+        self._leaving = Leaving(allocation)
+        self._told_unpaid = False
+        self._interrupted = 0
+        self._began = False  # an attempt, of whatever run
+        self._checkpoint_interval_s = 0.0
         self._storage_error: str | None = None
         self._no_process: str | None = None
         self._failed = 0
+        self.wants_more = False  # some run failed that another job could finish
 
     def run(self) -> int:
         """Work until nothing is left, or until told to leave; the exit code."""
         while True:
             self._read_ledger()
             self._start_runs()
-            if not self._children and (self._leaving or self._assignment.over):
+            if not self._children and (self._is_leaving or self._assignment.over):
                 break
             self._wait()
             self._attend()
-        self._write(EXITED, data={"why": self._why(), "asked": self._leaving})
+        data = {"why": self._why(), "asked": self._is_leaving}
+        if self._comes_back:
+            data["again"] = True
+        self._write(EXITED, data=data)
         return self._exit_code()
 
     # Starting runs
 
     def _start_runs(self) -> None:
-        while self._free and not self._leaving:
+        while self._free and not self._is_leaving:
             run_id = self._assignment.pop()
             if run_id is None:
+                return
+            if not self._allocation.has_time_for(self._checkpoint_interval_s):
+                self._assignment.again(run_id)
+                self._leaving.no_time_for_more()
+                return
+            if not self._allowance.has_time_for(self._checkpoint_interval_s):
+                self._assignment.again(run_id)
+                self._leaving.unpaid_for_more(self._allowance.why)
                 return
             try:
                 verdict = self._assignment.look(run_id)
@@ -98,7 +134,11 @@ class Worker:
         slot = self._free[-1]
         reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            pid = fork_run(Launch(self._sweep, run_id, self._job.token, slot, writing, self._commit))
+            launch = Launch(self._sweep, run_id, self._job.token, slot, writing, self._commit)
+            since, told = self._assignment.since(run_id), self._decisions.last
+            job = self._job
+            launch = replace(launch, plugins=job.plugins, since=since, told=told, target=job.target)
+            pid = fork_run(launch)
         except OSError as error:
             os.close(reading)
             if error.errno not in (errno.EAGAIN, errno.ENOMEM):
@@ -134,12 +174,13 @@ class Worker:
     def _attend(self) -> None:
         now = time.monotonic()
         for child in list(self._children.values()):
-            if now > min(self._kill_at, child.kill_at):
+            if now > min(self._leaving.kill_at, child.kill_at):
                 child.kill()
             gone = child.reap()
             child.read()
+            self._checkpoint_interval_s = max(self._checkpoint_interval_s, child.checkpoint_interval)
             if child.attempt is not None and not child.announced:
-                child.announced = True
+                child.announced = self._began = True
                 self._assignment.changed()
                 self._write(CLAIMED, child.run_id, child.attempt)
             if progress := child.take_progress(now):
@@ -150,14 +191,11 @@ class Worker:
                 self._free.append(child.slot)
                 self._reaped(child)
 
-    def _asked_to_leave(self, number: int) -> None:
-        name = signal.Signals(number).name
-        self._stop = self._stop or f"asked to leave by {name}"
-        self._kill_at = min(self._kill_at, time.monotonic() + grace_seconds(number))
-        if number in (signal.SIGTERM, signal.SIGINT):
-            self._urgent_signals += 1
-        if self._urgent_signals > 1:
-            self._kill_at = 0.0
+    def _asked_to_leave(self, number: int, *, relayed: bool = False) -> None:
+        self._leaving.asked_by(number, relayed=relayed)
+        self._tell_to_leave(number)
+
+    def _tell_to_leave(self, number: int) -> None:
         for child in self._children.values():
             child.signal(number)
 
@@ -165,6 +203,11 @@ class Worker:
         if time.monotonic() < self._next_ledger:
             return
         self._next_ledger = time.monotonic() + _LEDGER_INTERVAL_S
+        for number in self._leaving.letters():
+            self._asked_to_leave(number, relayed=True)
+        if not self._allowance.has_time_for(0.0) and not self._told_unpaid:
+            self._told_unpaid = True
+            self._tell_to_leave(self._leaving.unpaid_altogether(self._allowance.why))
         self._decisions.refresh()
         for child in self._children.values():
             if child.run_id in self._decisions.cancelled and not child.cancelled:
@@ -188,8 +231,10 @@ class Worker:
         self._ended(child.run_id, child.attempt or _NO_ATTEMPT, end, cancelled=child.cancelled)
         if child.exit_code == FENCED_EXIT or (end.reason is Reason.KILLED and child.attempt is None):
             self._assignment.hold(child.run_id)
-        elif end.reason is Reason.KILLED and not self._leaving:
+        elif end.reason is Reason.KILLED and not self._is_leaving:
             self._assignment.again(child.run_id)
+        elif end.outcome is RunState.INTERRUPTED and not child.cancelled:
+            self._interrupted += 1
 
     def _look_at_storage(self) -> None:
         """A run found no room. If the tree has none at all, the next run would find none either."""
@@ -214,20 +259,24 @@ class Worker:
         else:
             end = self._without_a_record(child)
         end = replace(end, checkpointed=attempt.checkpointed())
-        attempt.write_end(end.to_json())
+        # Not beside a record that is there: whoever sees that one may be tidying the attempt's folder by now.
+        if not attempt.end_path.exists():
+            attempt.write_end(end.to_json())
         return end
 
     def _without_a_record(self, child: Child) -> End:
         if child.end is not None:
             return child.end
+        reason, cause = Reason.KILLED, child.cause_of_death()
         if child.killed_by_us:
-            return End(RunState.INTERRUPTED, Reason.STOPPED, "did not leave within its grace and was killed")
-        if child.out_of_memory():
+            reason, cause = Reason.TIME_LIMIT, "did not leave within its grace and was killed"
+            if child.cancelled or not self._leaving.out_of_time:
+                return End(RunState.INTERRUPTED, Reason.STOPPED, cause)
+        elif child.out_of_memory():
             return End(RunState.FAILED, Reason.OUT_OF_MEMORY, "killed for want of memory", child.frames)
-        cause = child.cause_of_death()
         if child.attempt and (deaths := self._assignment.deaths_in_vain(child.run_id, child.attempt)):
-            return crash_loop_end(deaths, cause, child.frames)
-        return End(RunState.INTERRUPTED, Reason.KILLED, cause, child.frames)
+            return in_vain(deaths, reason, cause, child.frames)
+        return End(RunState.INTERRUPTED, reason, cause, child.frames)
 
     def _ended(self, run_id: str, attempt: int, end: End, *, cancelled: bool = False) -> None:
         data = {key: value for key, value in end.to_json().items() if key != "time"}
@@ -235,8 +284,13 @@ class Worker:
             data |= self._told_by_result(run_id)
         elif cancelled:
             data |= {"outcome": RunState.CANCELLED.value, "reason": None, "message": "cancelled"}
+        elif end.outcome is RunState.INTERRUPTED and self._leaving.unpaid:
+            data |= {"reason": Reason.STOPPED.value, "message": self._leaving.why}
+        elif end.reason is Reason.STOPPED and self._leaving.preempted:
+            data |= {"reason": Reason.PREEMPTED.value, "message": "its job was given back to the queue"}
         elif end.outcome is RunState.FAILED:
             self._failed += 1
+            self.wants_more |= end.reason is Reason.OUT_OF_MEMORY
         self._assignment.changed()
         self._write(ENDED, run_id, attempt, data)
 
@@ -274,14 +328,44 @@ class Worker:
     # Leaving
 
     @property
-    def _leaving(self) -> bool:
-        return self._stop is not None or self._storage_error is not None
+    def found_nothing_more(self) -> bool:
+        """Whether of the runs it may take none is left but those that others are at."""
+        return not self._is_leaving and not self._assignment.waiting
+
+    @property
+    def _is_leaving(self) -> bool:
+        return bool(self._leaving.why) or self._storage_error is not None
+
+    @property
+    def may_feed(self) -> bool:
+        """Whether the job is to submit what is left: not if a person ended it, if it was too short, or while
+        it comes back itself.
+        """
+        if self._leaving.stopped or self._too_short:
+            return False
+        return not self._comes_back or self._allocation.ends_for_good()
+
+    @property
+    def _comes_back(self) -> bool:
+        """Whether the job is to be given back to the queue: it was warned, and runs are left."""
+        return self._leaving.warned and not self._storage_error and self._some_left and not self._too_short
+
+    @property
+    def _too_short(self) -> bool:
+        """Whether the job's end came near before anything began: begun again it would be no better."""
+        return not self._began and self._some_left and self._leaving.out_of_time
+
+    @property
+    def _some_left(self) -> bool:
+        return bool(self._interrupted or self._assignment.waiting)
 
     def _why(self) -> str:
         if self._storage_error:
             return self._storage_error
-        if self._stop:
-            return self._stop
+        if self._too_short:
+            return _TOO_SHORT
+        if self._leaving.why:
+            return self._leaving.why
         if self._no_process:
             return self._no_process
         if held := len(self._assignment.held):
@@ -292,7 +376,12 @@ class Worker:
         if self._storage_error:
             _say(f"job {self._job.token}: {self._storage_error}")
             return _NO_STORAGE
-        if self._stop:
+        if self._comes_back:
+            return _AGAIN
+        if self._too_short:
+            _say(f"job {self._job.token}: {_TOO_SHORT}")
+            return _INTERRUPTED
+        if self._leaving.why and not self._leaving.warned:
             return _INTERRUPTED
         return _SOME_FAILED if self._failed else _DONE
 
@@ -300,7 +389,9 @@ class Worker:
 def work(results: Path, name: str, token: str) -> int:
     """Take the job's token and work through its runs; 0 if somebody has the token already."""
     sweep = SweepDir.existing(results, name)
+    require_own(sweep)
     job = find_job(sweep, token)
+    allocation = Allocation.current()
     started = Event(
         STARTED,
         time.time(),
@@ -310,7 +401,12 @@ def work(results: Path, name: str, token: str) -> int:
     if journal is None:
         _say(f"job {token} of sweep {name!r} was taken by another worker: nothing to do here")
         return 0
-    code = Worker(sweep, job, journal).run()
+    worker = Worker(sweep, job, journal, allocation)
+    code = worker.run()
+    if job.steals and worker.found_nothing_more:
+        allocation.dismiss([one for one in array_mates(sweep, job) if not sweep.has_begun(one)])
+    if worker.may_feed:
+        feed(sweep, token, allocation, wanted=worker.wants_more)
     if code == 0:
         _remove_if_empty(sweep.worker_output(token))
     return code

@@ -7,12 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from orchestrator.errors import GridError, OrchestrateError
 from orchestrator.grid import Position, parse_grid
 from orchestrator.grid.model import bare_key
-from orchestrator.types import Sweep, Value
+from orchestrator.types import Plan, Sweep, Value
 
 _TAIL_LINES = 15
 _PATIENCE_SECONDS = 600
@@ -49,13 +49,23 @@ class CheckReport:
     seconds: float
 
 
+def problems_of(plan: Plan) -> tuple[CheckProblem, ...]:
+    """What is wrong with the runs that are about to be submitted, now or when the queue has room."""
+    todo = {*plan.run_ids, *plan.waiting}
+    if not todo:
+        return ()
+    runs = tuple(run for run in plan.sweep.runs if run.run_id in todo)
+    return check_sweep(replace(plan.sweep, runs=runs)).problems
+
+
 def check_sweep(sweep: Sweep, python: str = sys.executable) -> CheckReport:
     """Validate every distinct structure and value of a sweep on the worker's side; trains nothing.
 
     ``python`` would run the workers. Raises :class:`OrchestrateError` if it cannot check at all.
     """
     began = time.monotonic()
-    request = {"trainer": sweep.trainer, "runs": [run.to_json() for run in sweep.runs]}
+    plugins = [asdict(plugin) for plugin in sweep.plugins]
+    request = {"trainer": sweep.trainer, "plugins": plugins, "runs": [run.to_json() for run in sweep.runs]}
     answer = _ask(python, json.dumps(request))
     positions = _positions(sweep)
     problems = [_located(found, positions, sweep.source) for found in answer["problems"]]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from orchestrator.errors import DamagedFileError
+from orchestrator.fleet import present
 from orchestrator.reading import no_garbage_collection, read_all
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
 from orchestrator.rundir.atomic import write_atomic
@@ -53,33 +54,47 @@ class Collected:
     warnings: tuple[str, ...]
 
 
+def gather(sweep_dirs: Sequence[SweepDir], checksums: bool = False) -> Collected:
+    """As :func:`collect`, with the states that `status` shows."""
+    states, reasons, targets = {}, {}, {}
+    for sweep_dir in sweep_dirs:
+        seen = present(sweep_dir)
+        states[sweep_dir.name] = {run_id: status.state for run_id, status in seen.statuses.items()}
+        reasons[sweep_dir.name] = {run_id: status.why for run_id, status in seen.statuses.items()}
+        targets[sweep_dir.name] = {run_id: seen.target(run_id) for run_id in seen.statuses}
+    return collect(sweep_dirs, states=states, reasons=reasons, targets=targets, checksums=checksums)
+
+
 def collect(
     sweep_dirs: Sequence[SweepDir],
     *,
     states: Mapping[str, Mapping[str, RunState]] | None = None,
     reasons: Mapping[str, Mapping[str, str]] | None = None,
+    targets: Mapping[str, Mapping[str, str | None]] | None = None,
     checksums: bool = False,
 ) -> Collected:
     """Read and verify every run of these sweeps; ``checksums`` also compares contents, not only sizes.
 
-    ``states`` and ``reasons`` (sweep → run_id → …) are what is known of runs beside their folders; without
-    them a run's state is what its result or its last end record says.
+    ``states``, ``reasons`` and ``targets`` (sweep → run_id → …) are what is known of runs beside their
+    folders; without them a run's state is what its result or its last end record says.
     """
     with no_garbage_collection():
-        return _collect(sweep_dirs, states or {}, reasons or {}, checksums)
+        return _collect(sweep_dirs, states or {}, reasons or {}, targets or {}, checksums)
 
 
 def _collect(
     sweep_dirs: Sequence[SweepDir],
     states: Mapping[str, Mapping[str, RunState]],
     reasons: Mapping[str, Mapping[str, str]],
+    targets: Mapping[str, Mapping[str, str | None]],
     checksums: bool,
 ) -> Collected:
     readings: list[Reading] = []
     problems: list[str] = []
     for sweep in sweep_dirs:
         index = _index(sweep, problems)
-        reader = _Reader(sweep, states.get(sweep.name, {}), reasons.get(sweep.name, {}), checksums)
+        name = sweep.name
+        reader = _Reader(sweep, states.get(name, {}), reasons.get(name, {}), targets.get(name, {}), checksums)
         readings += read_all(reader.read, index)
     for reading in readings:
         problems += [f"{reading.sweep}/{reading.index.run_id}: {text}" for text in reading.problems]
@@ -129,6 +144,7 @@ class _Reader:
     sweep: SweepDir
     states: Mapping[str, RunState]
     reasons: Mapping[str, str]
+    targets: Mapping[str, str | None]
     checksums: bool
 
     def read(self, index: IndexRow) -> Reading:
@@ -144,6 +160,7 @@ class _Reader:
             attempts = _guarded(run_dir.attempts, problems) or []
             facts = _progress(attempts, history)
             state, reason = self._unfinished(index.run_id, attempts, problems)
+        facts["target"] = facts.get("target") or self.targets.get(index.run_id)
         return Reading(
             self.sweep.name, index, state, reason, facts, history, tuple(problems), codes=tuple(codes)
         )

@@ -2,71 +2,49 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
+from orchestrator.assignments import share
 from orchestrator.backends.base import Backend
-from orchestrator.errors import DamagedFileError, OrchestrateError
+from orchestrator.budget import Reckoning, reckon
+from orchestrator.chances import second_chances, with_second_chances
+from orchestrator.errors import DamagedFileError, OrchestrateError, QueueFullError, RefusedError
 from orchestrator.evidence import correct, inspect, put_on_record
-from orchestrator.plan import Capacity, make_plan
-from orchestrator.render import worker_argv
-from orchestrator.rundir import (
-    Event,
-    Holder,
-    IndexRow,
-    LedgerEntry,
-    RunDir,
-    SweepDir,
-    WorkerLog,
-    lease_seconds,
+from orchestrator.freeze import FrozenCode, freeze
+from orchestrator.observe import (
+    close_attempts,
+    compact,
+    idle_jobs,
+    job_ids,
+    jobs_of,
+    look,
+    settle_submissions,
 )
-from orchestrator.rundir.journal import REVOKED
-from orchestrator.state import Survey, mark_stale, survey
+from orchestrator.plan import Capacity, Deal, make_plan
+from orchestrator.render import Script, Setting
+from orchestrator.rundir import DAMAGED, IndexRow, LedgerEntry, RunDir, SweepDir
+from orchestrator.rundir.synced import copy_of, require_own
+from orchestrator.state import Survey, mark_stale
+from orchestrator.submitted import submitted_code, submitted_plugins
+from orchestrator.sweep import load_sweep
+from orchestrator.targets import Everywhere
 from orchestrator.trainers import TrainerSpec, code_id, get_trainer, is_installed
-from orchestrator.types import Plan, Run, RunState, Sweep
-
-# A worker process takes its token within a second; a submission this old without one never started.
-_START_GRACE_S = 60.0
+from orchestrator.types import Array, Plan, Run, RunState, Sweep, array_of, number_of
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """What a call of `sweep` did: the plan, and the jobs that were already at work."""
+    """What a call of `sweep` did: the plan, the jobs that were already at work, what a person is to know."""
 
     plan: Plan
     adopted: frozenset[str]
-
-
-def look(
-    sweep_dir: SweepDir, backend: Backend | None = None, rows: Sequence[IndexRow] | None = None
-) -> Survey:
-    """The sweep's present state, from index, ledger and journals alone.
-
-    ``backend`` is asked about jobs that were submitted and have not begun: they may have died on the way.
-    ``rows`` stand in for the index.
-    """
-    ledger, logs = sweep_dir.read_ledger(), sweep_dir.read_journals()
-    return survey(
-        sweep_dir.read_index() if rows is None else rows,
-        ledger,
-        logs,
-        alive=Holder.alive,
-        now=time.time(),
-        lease=lease_seconds(),
-        gone=_ended_before_they_began(ledger, logs, backend) if backend else frozenset(),
-    )
-
-
-def _ended_before_they_began(
-    ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog], backend: Backend
-) -> frozenset[str]:
-    begun = {log.token for log in logs}
-    waiting = {job_id: token for token, job_id in _job_ids(ledger).items() if token not in begun}
-    answers = backend.poll(list(waiting)) if waiting else {}
-    return frozenset(waiting[job_id] for job_id, answer in answers.items() if answer.state.final)
+    job_ids: Mapping[str, str]
+    notes: tuple[str, ...] = ()
 
 
 def record(sweep: Sweep, sweep_dir: SweepDir) -> int:
@@ -112,20 +90,50 @@ class Prospect:
     on_record: bool
 
 
+@dataclass(frozen=True)
+class Wish:
+    """How a person wants a sweep submitted: runs at once in a job, one run of each configuration first.
+
+    ``budget``: US dollars that all of the sweep may cost, infinite for as much as it takes; ``None`` leaves
+    it at what was wished before.
+    """
+
+    slots: int | None = None
+    canary: bool = False
+    budget: float | None = None
+
+
+AS_USUAL = Wish()
+
+
 def plan_sweep(
-    sweep: Sweep, sweep_dir: SweepDir, capacity: Capacity, *, slots: int | None = None
+    sweep: Sweep,
+    sweep_dir: SweepDir,
+    capacity: Capacity,
+    wish: Wish = AS_USUAL,
+    deal: Deal | None = None,
+    later: int = 0,
 ) -> Prospect:
-    """What would be submitted now. Writes nothing."""
-    told = look(sweep_dir, rows=rows_of(sweep, sweep_dir))
+    """What would be submitted now, after so many other submissions (``later``). Writes nothing."""
+    require_own(sweep_dir)
+    told = look(sweep_dir, rows_of(sweep, sweep_dir))
     seen = correct(told, inspect(sweep_dir, told.statuses), sweep_dir)
     on_record = seen.statuses == told.statuses
-    return Prospect(_plan(sweep, sweep_dir, seen, capacity, slots), seen, on_record)
+    seen = with_second_chances(seen, second_chances(sweep, seen, capacity))
+    number = _next_submission(sweep_dir.read_ledger()) + later
+    return Prospect(_plan(sweep, number, seen, capacity, wish, deal), seen, on_record)
 
 
-def _plan(sweep: Sweep, sweep_dir: SweepDir, seen: Survey, capacity: Capacity, slots: int | None) -> Plan:
-    ledger = sweep_dir.read_ledger()
-    submission = ledger[-1].number + 1 if ledger else 1
-    return make_plan(sweep, seen, capacity, submission=submission, slots=slots)
+def _plan(sweep: Sweep, number: int, seen: Survey, capacity: Capacity, wish: Wish, deal: Deal | None) -> Plan:
+    slots, canary = wish.slots, wish.canary
+    return make_plan(sweep, seen, capacity, submission=number, slots=slots, canary=canary, deal=deal)
+
+
+def _next_submission(ledger: Sequence[LedgerEntry]) -> int:
+    """The number of the next submission: what else is entered meanwhile does not change it."""
+    if any(entry.kind == DAMAGED for entry in ledger):
+        return ledger[-1].number + 1  # above every number that was ever given
+    return 1 + max((number_of(job["token"]) for _, job in jobs_of(ledger)), default=0)
 
 
 def is_settled(sweep: Sweep, sweep_dir: SweepDir, prospect: Prospect) -> bool:
@@ -146,33 +154,58 @@ def submit_sweep(
     sweep: Sweep,
     sweep_dir: SweepDir,
     backend: Backend,
-    capacity: Capacity,
+    wish: Wish = AS_USUAL,
     *,
-    slots: int | None = None,
     define: bool = True,
+    capacity: Callable[[], Capacity] | None = None,
+    code: FrozenCode | None = None,
+    deal: Deal | None = None,
 ) -> Submitted:
     """Submit just what is missing and not already some live job's.
 
     With ``define`` the grid becomes the sweep's latest; without, as when a lost worker is replaced, another
-    that somebody submitted meanwhile stays so.
+    that somebody submitted meanwhile stays so. ``capacity`` stands in for the backend's own; it is asked for
+    when nobody else can submit. ``code`` stands in for what would be frozen here and now. ``deal``: as for
+    :func:`make_plan`.
 
     The order keeps every moment safe to die in: ledger entry, submission, its id in the ledger. A job that
     was submitted but not recorded is found by its token.
     """
+    require_own(sweep_dir)
     sweep_dir.create()
     with sweep_dir.lock():
+        if not define:
+            sweep = replace(sweep, plugins=submitted_plugins(sweep_dir))
         latest = sweep_dir.latest_grid()
         grid = record(sweep, sweep_dir) if define or latest is None else latest[0]
-        _give_up_lost_jobs(sweep_dir, backend)
-        _compact(sweep_dir)
-        seen = look(sweep_dir, rows=rows_of(sweep, sweep_dir))
+        settle_submissions(sweep_dir)
+        seen = look(sweep_dir, rows_of(sweep, sweep_dir))
+        compact(sweep_dir, seen)
+        close_attempts(sweep_dir, seen)
         found = inspect(sweep_dir, seen.statuses)
         put_on_record(seen, found, sweep_dir)
-        plan = _plan(sweep, sweep_dir, correct(seen, found, sweep_dir), capacity, slots)
+        room = (capacity or backend.capacity)()
+        seen = _give_second_chances(sweep, sweep_dir, correct(seen, found, sweep_dir), room)
+        number = _next_submission(sweep_dir.read_ledger())
+        plan = _plan(sweep, number, seen, room, wish, deal)
         plan = _describe_runs(plan, sweep_dir)
+        notes: tuple[str, ...] = ()
+        ids: Mapping[str, str] = {}
         if plan.jobs or _new_skips(plan, seen):
-            _submit(plan, sweep_dir, backend, grid)
-    return Submitted(plan, seen.live)
+            # A worker that is replaced is replaced by its like, whatever became of the checkout meanwhile.
+            code = code or (None if define else submitted_code(sweep_dir)) or freeze(sweep_dir, Path.cwd())
+            money = reckon(plan, seen, sweep_dir, backend, wish.budget, launch=define)
+            plan, ids, full = _submit(money, sweep_dir, backend, wish, grid, code, deal)
+            notes = code.notes + money.notes + full
+    return Submitted(plan, seen.live, ids, notes)
+
+
+def _give_second_chances(sweep: Sweep, sweep_dir: SweepDir, seen: Survey, capacity: Capacity) -> Survey:
+    chances = second_chances(sweep, seen, capacity)
+    for kind, runs in chances.items():
+        # Why: such a run is not for workers of earlier submissions, which would do the same with it again.
+        sweep_dir.add_to_ledger(kind, {"time": time.time(), "runs": runs, "why": "second chance"})
+    return with_second_chances(seen, chances)
 
 
 def _describe_runs(plan: Plan, sweep_dir: SweepDir) -> Plan:
@@ -186,41 +219,134 @@ def _describe_runs(plan: Plan, sweep_dir: SweepDir) -> Plan:
             problems[run_id] = str(error)
     if not problems:
         return plan
-    jobs = []
-    for job in plan.jobs:
-        if kept := tuple(run_id for run_id in job.run_ids if run_id not in problems):
-            jobs.append(replace(job, run_ids=kept))
-    return replace(plan, jobs=tuple(jobs), problems={**plan.problems, **problems})
+    arrays = []
+    for array in plan.arrays:
+        jobs = tuple(replace(job, run_ids=_without(job.run_ids, problems)) for job in array.jobs)
+        if kept := tuple(job for job in jobs if job.run_ids):
+            arrays.append(replace(array, jobs=kept))
+    return replace(plan, arrays=tuple(arrays), problems={**plan.problems, **problems})
 
 
-def _submit(plan: Plan, sweep_dir: SweepDir, backend: Backend, grid: int) -> None:
-    argv = {job.token: worker_argv(sweep_dir.results, job) for job in plan.jobs}
-    job_ids: dict[str, str] = {}
-    entry = {
+def _without(run_ids: Iterable[str], left_out: Container[str]) -> tuple[str, ...]:
+    return tuple(run_id for run_id in run_ids if run_id not in left_out)
+
+
+def render_plan(
+    plan: Plan, sweep_dir: SweepDir, backend: Backend, code: FrozenCode | None = None
+) -> dict[str, str]:
+    """What would be submitted, by array, to the byte; ``code`` as for :func:`submit_sweep`."""
+    code = code or freeze(sweep_dir, Path.cwd(), dry=True)
+    return {array.token: _script(array, sweep_dir, backend, code).text for array in plan.arrays}
+
+
+def planned(plan: Plan, scripts: Mapping[str, str]) -> dict[str, Any]:
+    """A plan and its scripts (by array) as another machine can be told them."""
+    arrays = [
+        {
+            "token": array.token,
+            "jobs": [job.to_json() for job in array.jobs],
+            "run_ids": list(array.run_ids),
+            "slots": array.jobs[0].slots,
+            "script": scripts[array.token],
+        }
+        for array in plan.arrays
+    ]
+    skipped, waiting = dict(plan.skipped), len(plan.waiting)
+    return {"target": plan.target, "arrays": arrays, "skipped": skipped, "waiting": waiting}
+
+
+def _script(array: Array, sweep_dir: SweepDir, backend: Backend, code: FrozenCode) -> Script:
+    setting = Setting(SweepDir(sweep_dir.results.absolute(), sweep_dir.name), code)
+    return Script(array, backend.render(array, setting), setting)
+
+
+def _submit(
+    money: Reckoning,
+    sweep_dir: SweepDir,
+    backend: Backend,
+    wish: Wish,
+    grid: int,
+    code: FrozenCode,
+    deal: Deal | None,
+) -> tuple[Plan, Mapping[str, str], tuple[str, ...]]:
+    """Submit array after array; the plan as far as it was, the jobs' ids, what the scheduler said if full."""
+    plan = money.plan
+    # What cannot be rendered is not on record as submitted.
+    scripts = [_script(array, sweep_dir, backend, code) for array in plan.arrays]
+    ids: dict[str, str] = {}
+    entry: dict[str, Any] = {
         "time": time.time(),
         "grid": grid,
+        "backend": backend.kind,
         "target": plan.target,
+        "on": backend.address,
+        "options": list(backend.options),
+        "slots": wish.slots,
+        "canary": wish.canary,
         "trainer": plan.sweep.trainer,
-        "cwd": os.getcwd(),
-        "argv": argv,
+        "code": code.to_json(),
         "jobs": [job.to_json() for job in plan.jobs],
-        "job_ids": job_ids,
+        "job_ids": ids,
         "skipped": dict(plan.skipped),
+        "waiting": bool(plan.waiting),
+        **({} if deal is None else {"dealt": sorted(deal.run_ids)}),
+        **money.entry,
     }
     number = sweep_dir.add_to_ledger("submission", entry)
-    for job in plan.jobs:
-        job_ids[job.token] = backend.submit(job, argv[job.token], sweep_dir.worker_output(job.token))
+    arrays = list(plan.arrays)
+    for position, array in enumerate(plan.arrays):
+        before = [job_id for token, job_id in ids.items() if array_of(token) == array.after]
+        try:
+            arrays[position], given = _submit_array(scripts[position], backend, before)
+        except RefusedError as error:
+            # What the scheduler refused will never run: no word of it stays, and its tokens are free.
+            cut = _cut(replace(plan, arrays=tuple(arrays)), position)
+            full = isinstance(error, QueueFullError)
+            entry |= {"jobs": [job.to_json() for job in cut.jobs], "waiting": full or bool(plan.waiting)}
+            sweep_dir.amend_ledger(number, "submission", entry)
+            if not ids or not full:
+                raise
+            return cut, ids, (f"{len(cut.waiting)} runs wait for room in the queue: {error}",)
+        ids |= given
+        if left := _without(array.run_ids, arrays[position].run_ids):
+            plan = replace(plan, waiting=(*plan.waiting, *left))
+            entry |= {"jobs": [job.to_json() for one in arrays for job in one.jobs], "waiting": True}
         sweep_dir.amend_ledger(number, "submission", entry)
+    return replace(plan, arrays=tuple(arrays)), ids, ()
 
 
-def stop_workers(sweep_dir: SweepDir, backend: Backend) -> list[str]:
+def _submit_array(script: Script, backend: Backend, before: Sequence[str]) -> tuple[Array, Mapping[str, str]]:
+    """Submit an array, or what the queue takes of it; if need be without avoiding any machine."""
+    array, sweep_dir = script.array, script.setting.sweep_dir
+    sweep_dir.keep_script(array.token, script.text)
+    try:
+        return array, backend.submit(script, before)
+    except QueueFullError:
+        if len(array.jobs) == 1:
+            raise
+        smaller = replace(array, jobs=array.jobs[: len(array.jobs) // 2])
+    except RefusedError:
+        if not array.avoid:
+            raise
+        smaller = replace(array, avoid=())
+    return _submit_array(_script(smaller, sweep_dir, backend, script.setting.code), backend, before)
+
+
+def _cut(plan: Plan, position: int) -> Plan:
+    """The plan up to that array; the runs of the others wait."""
+    left = tuple(run_id for array in plan.arrays[position:] for run_id in array.run_ids)
+    return replace(plan, arrays=plan.arrays[:position], waiting=(*plan.waiting, *dict.fromkeys(left)))
+
+
+def stop_workers(sweep_dir: SweepDir) -> list[str]:
     """Ask the sweep's live jobs to save and leave; their tokens.
 
     A job whose id was never recorded, its command line having died, is asked by the process in its journal.
     """
+    require_own(sweep_dir)
     live = look(sweep_dir).live
-    ids = _job_ids(sweep_dir.read_ledger())
-    backend.cancel([ids[token] for token in sorted(live) if token in ids])
+    ids = job_ids(sweep_dir.read_ledger())
+    Everywhere().cancel([ids[token] for token in sorted(live) if token in ids])
     for log in sweep_dir.read_journals():
         if log.token in live and log.token not in ids and log.holder is not None:
             log.holder.signal(signal.SIGTERM)
@@ -229,12 +355,14 @@ def stop_workers(sweep_dir: SweepDir, backend: Backend) -> list[str]:
 
 def cancel_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
     """Take runs out of the sweep until somebody retries them; those it concerned."""
+    require_own(sweep_dir)
     with sweep_dir.lock():
         statuses = look(sweep_dir).statuses
         concerned = [run_id for run_id in run_ids if not statuses[run_id].state.final]
         if concerned:
             runs = {run_id: _last_attempt(sweep_dir, run_id) for run_id in concerned}
             sweep_dir.add_to_ledger("cancel", {"time": time.time(), "runs": runs})
+            Everywhere().cancel(idle_jobs(sweep_dir))
     return concerned
 
 
@@ -243,6 +371,7 @@ def retry_runs(sweep_dir: SweepDir, run_ids: Sequence[str]) -> list[str]:
 
     The old result of a run stays in its folder under another name.
     """
+    require_own(sweep_dir)
     with sweep_dir.lock():
         seen = look(sweep_dir)
         statuses = correct(seen, inspect(sweep_dir, run_ids), sweep_dir).statuses
@@ -260,46 +389,40 @@ def retry_runs(sweep_dir: SweepDir, run_ids: Sequence[str]) -> list[str]:
     return concerned
 
 
-def present(sweep_dir: SweepDir, backend: Backend | None = None) -> Survey:
+def present(sweep_dir: SweepDir) -> Survey:
     """The sweep's state for people: as :func:`look`, with what other code than today's trained as stale."""
-    return with_stale(look(sweep_dir, backend), sweep_dir)
+    return with_stale(look(sweep_dir), sweep_dir)
 
 
 def with_stale(seen: Survey, sweep_dir: SweepDir) -> Survey:
     """The survey with runs that other code than today's trained as stale.
 
-    Without the trainer's packages, as on a laptop that only looks, there is no code of today.
+    Without the trainer's packages, as on a laptop that only looks, there is no code of today. A copy shows
+    what was done elsewhere.
     """
+    if copy_of(sweep_dir) is not None:
+        return seen
     spec = _trainer_of(sweep_dir)
     return mark_stale(seen, code_id(spec)) if spec and is_installed(spec) else seen
+
+
+def latest_sweep(sweep_dir: SweepDir) -> Sweep:
+    """The sweep as its latest grid defines it: the runs that are this tree's to do."""
+    sweep = load_sweep(sweep_dir.latest_grid_path())
+    own = share(sweep_dir.read_ledger())
+    if own is None:
+        return sweep
+    return replace(sweep, runs=tuple(run for run in sweep.runs if run.run_id in own.run_ids))
 
 
 def _trainer_of(sweep_dir: SweepDir) -> TrainerSpec | None:
     for entry in reversed(sweep_dir.read_ledger()):
         if entry.kind == "submission":
             try:
-                return get_trainer(entry.data["trainer"])
+                return get_trainer(entry.data["trainer"]).with_plugins(submitted_plugins(sweep_dir))
             except OrchestrateError:
                 return None
     return None
-
-
-def _give_up_lost_jobs(sweep_dir: SweepDir, backend: Backend) -> None:
-    """Use up the tokens of jobs that were recorded and never began, so that they never will."""
-    ledger, logs = sweep_dir.read_ledger(), sweep_dir.read_journals()
-    taken, gone = {log.token for log in logs}, _ended_before_they_began(ledger, logs, backend)
-    for entry in ledger:
-        if entry.kind != "submission":
-            continue
-        for job in entry.data["jobs"]:
-            token = job["token"]
-            recorded = token in entry.data["job_ids"]
-            if token not in taken and not (recorded and token not in gone and _young(entry.data["time"])):
-                sweep_dir.take_token(token, Event(REVOKED, time.time()))
-
-
-def _young(moment: float) -> bool:
-    return 0 <= time.time() - moment < _START_GRACE_S
 
 
 def _new_skips(plan: Plan, seen: Survey) -> bool:
@@ -308,24 +431,6 @@ def _new_skips(plan: Plan, seen: Survey) -> bool:
         (seen.statuses[run_id].state, seen.statuses[run_id].reason) != (RunState.SKIPPED, why)
         for run_id, why in plan.skipped.items()
     )
-
-
-def _compact(sweep_dir: SweepDir) -> None:
-    ended = [log for log in sweep_dir.read_journals() if _gone(log)]
-    sweep_dir.compact_journals(ended)
-
-
-def _gone(log: WorkerLog) -> bool:
-    holder = log.holder
-    return holder is None or holder.alive() is False
-
-
-def _job_ids(ledger: Iterable[LedgerEntry]) -> dict[str, str]:
-    ids: dict[str, str] = {}
-    for entry in ledger:
-        if entry.kind == "submission":
-            ids |= entry.data["job_ids"]
-    return ids
 
 
 def _last_attempt(sweep_dir: SweepDir, run_id: str) -> int:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from orchestrator import control
+from orchestrator import control, instances
 from orchestrator.backends.base import Backend
+from orchestrator.budget import worth_going_on
+from orchestrator.chances import second_chances
+from orchestrator.control import AS_USUAL, Wish
+from orchestrator.errors import BudgetError
 from orchestrator.evidence import proved_ended
-from orchestrator.plan import Capacity
+from orchestrator.expect import canaries
+from orchestrator.observe import look
 from orchestrator.rundir import SweepDir
 from orchestrator.state import Survey
-from orchestrator.types import Sweep
+from orchestrator.types import BUDGET_REACHED, Reason, RunState, Sweep
 
 # How often a lost worker is replaced without any run having advanced in between.
 _REPLACEMENTS = 3
@@ -22,55 +27,154 @@ _PATIENCE_S = 5.0
 _STOP_PATIENCE_S = 60.0
 # Following is to cost the training nothing: after a look, rest this many times as long.
 _REST = 20
+# How long machines that are done may take to hand over what they have, and to go.
+_SEE_OFF_S = 1800.0
+
+
+def _quietly(_: str) -> None:
+    """Tell nobody."""
 
 
 def follow(
     sweep: Sweep,
     sweep_dir: SweepDir,
     backend: Backend,
-    capacity: Capacity,
-    *,
-    slots: int | None = None,
+    wish: Wish = AS_USUAL,
+    tell: Callable[[str], None] = _quietly,
 ) -> Iterator[Survey]:
-    """The sweep's state again and again, until nothing works on it any more.
+    """The sweep's state again and again, until nothing works on it any more, and no instance is left.
 
-    A worker that died is replaced. One that left for a reason, or because somebody asked, is not.
+    A worker that died is replaced. One that left for a reason, or because somebody asked, is not. ``tell`` is
+    given lines about instances that are not as they should be.
     """
-    tries, before = 0, -1
+    yield from _work_off(sweep, sweep_dir, backend, wish, tell)
+    for _ in see_off(sweep_dir, tell):
+        yield look(sweep_dir, control.rows_of(sweep, sweep_dir))
+
+
+def _work_off(
+    sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: Wish, tell: Callable[[str], None]
+) -> Iterator[Survey]:
+    tries, before = 0, (-1, -1)
     while True:
+        bring_home(sweep_dir, tell)
         began = time.monotonic()
-        seen = control.look(sweep_dir, backend, control.rows_of(sweep, sweep_dir))
+        seen = look(sweep_dir, control.rows_of(sweep, sweep_dir))
         yield seen
         if seen.active:
-            time.sleep(max(_REFRESH_S, _REST * (time.monotonic() - began)))
+            rest(sweep_dir, began)
             continue
         if seen.unknown and not any(proved_ended(sweep_dir.run(run_id)) for run_id in seen.unknown):
             time.sleep(_PATIENCE_S)  # a worker elsewhere has them, until its claims run out
             continue
-        advanced = sum((status.frames or 0) + status.attempt for status in seen.statuses.values())
-        tries = tries + 1 if advanced == before else 0
-        before = advanced
+        advanced = _advanced(seen, sweep_dir, backend)
+        tries = tries + 1 if advanced <= before else 0
+        before = max(before, advanced)
+        if second_chances(sweep, seen, backend.capacity(ask=False)):
+            control.submit_sweep(sweep, sweep_dir, backend, wish, define=False)
+            continue
         idle = not seen.left and not seen.unknown
-        if idle or tries >= _REPLACEMENTS or why_left(sweep_dir, seen):
+        if idle or tries >= _REPLACEMENTS or _stays_so(sweep_dir, seen, wish):
             return
-        control.submit_sweep(sweep, sweep_dir, backend, capacity, slots=slots, define=False)
+        try:
+            control.submit_sweep(sweep, sweep_dir, backend, wish, define=False)
+        except BudgetError:
+            return  # what is left pays for no job: it stays left
 
 
-def stop(sweep_dir: SweepDir, backend: Backend) -> bool:
+def _advanced(seen: Survey, sweep_dir: SweepDir, backend: Backend) -> tuple[int, int]:
+    """Grows when it is worth to go on: runs that are over, and attempts at the others.
+
+    Where each attempt has its price, what counts is what was kept of it.
+    """
+    over = sum(status.state.final for status in seen.statuses.values())
+    left = [status for status in seen.statuses.values() if not status.state.final]
+    if not backend.capacity(ask=False).apart:
+        return over, sum(status.attempt for status in left)
+    kept = (sweep_dir.run(status.run_id).checkpoints() for status in left if status.attempt)
+    return over, sum(one[0].frames for one in kept if one)
+
+
+def see_off(sweep_dir: SweepDir, tell: Callable[[str], None]) -> Iterator[None]:
+    """Until the sweep's instances, if it has any, have handed over what they have and have gone."""
+    if instances.sent_jobs(sweep_dir):
+        for done in instances.see_off(sweep_dir, _SEE_OFF_S):
+            for problem in done.problems:
+                tell(problem)
+            yield
+
+
+def rest(sweep_dir: SweepDir, began: float) -> None:
+    """Rest after a look that began then. A cloud takes its time to answer, which costs nobody anything."""
+    looked = time.monotonic() - began
+    time.sleep(
+        instances.EXCHANGE_S / 4 if instances.sent_jobs(sweep_dir) else max(_REFRESH_S, _REST * looked)
+    )
+
+
+def bring_home(
+    sweep_dir: SweepDir,
+    tell: Callable[[str], None] = _quietly,
+    not_within: float = instances.EXCHANGE_S,
+) -> None:
+    """Exchange with the sweep's instances, if it has any; what is in the way is told, and stops nothing.
+
+    ``not_within``: seconds in which an exchange is not repeated.
+    """
+    for problem in instances.exchange(sweep_dir, not_within).problems:
+        tell(problem)
+
+
+def follow_canaries(sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: Wish) -> Iterator[Survey]:
+    """The sweep's state again and again, and its further runs submitted as their configurations train.
+
+    Until no run is held back but those whose configuration failed, or nothing works any more.
+    """
+    known = -1
+    while True:
+        bring_home(sweep_dir)
+        began = time.monotonic()
+        seen = look(sweep_dir, control.rows_of(sweep, sweep_dir))
+        yield seen
+        todo = [run for run in sweep.runs if seen.statuses[run.run_id].state is RunState.PENDING]
+        ready, held_back = canaries(todo, sweep.runs, seen)
+        if ready and len(ready) != known:
+            known = len(ready)
+            control.submit_sweep(sweep, sweep_dir, backend, wish, define=False)
+        elif not held_back or not seen.active:
+            return
+        rest(sweep_dir, began)
+
+
+def stop(sweep_dir: SweepDir) -> bool:
     """Ask the sweep's workers to save and leave, and wait until they have; ``False`` if they do not."""
-    control.stop_workers(sweep_dir, backend)
+    control.stop_workers(sweep_dir)
     deadline = time.monotonic() + _STOP_PATIENCE_S
-    while control.look(sweep_dir, backend).active:
+    while look(sweep_dir).active:
+        bring_home(sweep_dir)
         if time.monotonic() > deadline:
             return False
         time.sleep(_REFRESH_S / 5)
     return True
 
 
+def _stays_so(sweep_dir: SweepDir, seen: Survey, wish: Wish) -> bool:
+    """Whether what is left is left for a reason: then nothing is replaced."""
+    if out_of_budget(sweep_dir, seen):
+        return not worth_going_on(sweep_dir, seen, wish.budget)  # others may have needed less than theirs
+    return why_left(sweep_dir, seen) is not None
+
+
+def out_of_budget(sweep_dir: SweepDir, seen: Survey) -> bool:
+    """Whether runs are left because a job's share of the budget was used up."""
+    return (why_left(sweep_dir, seen) or "").startswith(BUDGET_REACHED)
+
+
 def why_left(sweep_dir: SweepDir, seen: Survey) -> str | None:
     """Why runs are left, in the words of a worker that had to do them and was asked, or forced, to leave.
 
-    ``None`` if theirs died, or never began.
+    Or in those of a backend whose job ended before its worker began. ``None`` if theirs just died, or their
+    machine was taken away.
     """
     logs = {log.token: log for log in sweep_dir.read_journals()}
     tokens: dict[str, str] = {}
@@ -78,7 +182,11 @@ def why_left(sweep_dir: SweepDir, seen: Survey) -> str | None:
         for job in entry.data["jobs"] if entry.kind == "submission" else ():
             tokens |= dict.fromkeys(job["run_ids"], job["token"])
     for run_id in seen.left:
-        log = logs.get(tokens.get(run_id, ""))
+        token = tokens.get(run_id, "")
+        log, said = logs.get(token), seen.statuses[run_id].message
+        taken_away = token in seen.jobs and seen.jobs[token].reason is Reason.PREEMPTED
+        if log is None and said and not taken_away:
+            return f"{said}; `orchestrate logs {sweep_dir.name} {run_id[:8]}` shows what it printed"
         if log is not None and log.exited and log.events[-1].data.get("asked", True):
             return str(log.events[-1].data.get("why", "its submission was given up"))
     return None

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import enum
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from orchestrator.state import DAMAGED_RESULT, Survey
+from orchestrator.expect import canaries, longest_first
+from orchestrator.state import DAMAGED_RESULT, RunStatus, Survey
 from orchestrator.trainers import get_trainer
-from orchestrator.types import Job, Plan, Run, RunState, Sweep
+from orchestrator.types import Array, Job, Plan, Reason, Resources, Run, RunState, Sweep
+from orchestrator.units import megabytes
 
 # Work for a new job. Everything else is finished, waits for a person, or is a live job's.
 _TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.SKIPPED)
@@ -14,12 +19,43 @@ _TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.SKIPPED)
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a target offers to one job: ``cores``, ``gpus``, and why a GPU run cannot be placed there."""
+    """What a target offers to one job; ``None`` is as much as its runs ask for.
+
+    ``pack``: runs at once in a job, 1 for exactly one run per job, ``None`` for as many as fit.
+    ``array_size``: jobs that can be submitted in one go; ``None`` if there is to be one job and no more.
+    ``room``: jobs that the queue still takes. ``chain``: jobs one after the other for the same runs.
+    ``max_mem``: what a run that was out of memory may have in a job of its own. ``at_once``: jobs of an array
+    that may work at the same time; ``most``: jobs of a sweep that may be in the queue. ``can_avoid``: whether
+    jobs can be kept off machines by name. ``no_gpu``: why a GPU run cannot be placed. ``apart``: every job
+    has a machine, and a file system, to itself.
+    """
 
     target: str
-    cores: int
-    gpus: int
+    cores: int | None
+    gpus: int | None
     no_gpu: str = "needs a GPU, and this machine has none that can be used"
+    mem: str | None = None
+    time: str | None = None
+    pack: int | None = None
+    array_size: int | None = None
+    room: int | None = None
+    chain: int = 1
+    max_mem: str | None = None
+    at_once: int | None = None
+    most: int | None = None
+    can_avoid: bool = False
+    apart: bool = False
+
+
+@dataclass(frozen=True)
+class Deal:
+    """What one of several targets is dealt of a sweep: the runs that it may take up, which are no other's.
+
+    ``skipped`` are runs that no target can do, and why.
+    """
+
+    run_ids: frozenset[str]
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
 def make_plan(
@@ -29,51 +65,254 @@ def make_plan(
     *,
     submission: int,
     slots: int | None = None,
+    canary: bool = False,
+    deal: Deal | None = None,
 ) -> Plan:
-    """Assign every run that is to do, and that the target can run, to one job.
+    """Assign every run that is to do, and that the target can run, to a job; the longest runs first.
 
-    ``slots``: runs at once; by default as many as have cores of their own, those of live jobs taken off.
-    ``submission`` numbers the ledger entry that the plan will become, and so its token.
+    ``slots``: runs at once in a job; by default as many as fit, on one machine those of live jobs taken off.
+    With ``canary`` only one run of each configuration is planned until one has trained; the others wait.
+    ``submission`` numbers the ledger entry that the plan will become, and so its tokens. With a ``deal`` all
+    other runs are left alone, and no job helps another one out: what waits may be dealt to another target.
     """
+    todo = to_do(sweep, survey)
     skipped: dict[str, str] = {}
-    todo: list[Run] = []
-    for run in sweep.runs:
-        if survey.statuses[run.run_id].state not in _TO_DO:
-            continue
-        why = _cannot_place(run, sweep, capacity)
-        if why is None:
-            todo.append(run)
-        else:
-            skipped[run.run_id] = why
+    if deal is not None:
+        skipped = {run.run_id: deal.skipped[run.run_id] for run in todo if run.run_id in deal.skipped}
+        todo = [run for run in todo if run.run_id in deal.run_ids]
+    cannot = {run.run_id: why for run in todo if (why := cannot_place(run, sweep, capacity)) is not None}
+    skipped |= cannot
+    todo = [run for run in todo if run.run_id not in cannot]
+    avoid = tuple(survey.bad_machines) if capacity.can_avoid else ()
+    builder = _Builder(sweep, capacity, _room(capacity, survey), submission, avoid, share=deal is None)
+    if canary:
+        todo, held_back = canaries(todo, sweep.runs, survey)
+        builder.waiting += [run.run_id for run in held_back]
+    todo = longest_first(todo, sweep.runs, survey)
+    if todo and capacity.array_size is None:
+        builder.one_job(todo, min(len(todo), slots or _free_slots(sweep, capacity, survey)))
+    elif capacity.apart:
+        builder.machines(todo, slots)
+    elif todo:
+        roomy = can_have_more_memory(sweep, capacity)
+        starved = {run.run_id for run in todo if roomy and survey.statuses[run.run_id].more_memory}
+        crowded = {run.run_id for run in todo if _was_crowded_out(survey.statuses[run.run_id])}
+        for (needs, want), runs in _by_needs(todo, sweep, starved, crowded).items():
+            if want is _Want.MORE:
+                builder.roomier(runs, needs)
+            else:
+                builder.arrays(runs, needs, slots, alone=want is _Want.ALONE)
     statuses = [survey.statuses[run.run_id] for run in sweep.runs]
-    states = {status.run_id: status.state for status in statuses}
-    problems = {status.run_id: status.message or "" for status in statuses if status.reason == DAMAGED_RESULT}
-    if not todo:
-        return Plan(sweep, capacity.target, (), skipped, problems, states)
-    job = Job(
-        token=f"{submission:04d}-0001",
-        sweep=sweep.name,
-        target=capacity.target,
-        run_ids=tuple(run.run_id for run in todo),
-        slots=min(len(todo), slots or default_slots(sweep, capacity, survey)),
-        resources=sweep.resources,
+    return Plan(
+        sweep,
+        capacity.target,
+        tuple(builder.made),
+        skipped,
+        problems={one.run_id: one.message or "" for one in statuses if one.reason == DAMAGED_RESULT},
+        states={one.run_id: one.state for one in statuses},
+        waiting=tuple(builder.waiting),
     )
-    return Plan(sweep, capacity.target, (job,), skipped, problems, states)
 
 
-def default_slots(sweep: Sweep, capacity: Capacity, survey: Survey) -> int:
-    """Runs at once: one per ``cpus_per_task`` cores, less those that already run; at least one."""
-    busy = sum(status.state is RunState.RUNNING for status in survey.statuses.values())
-    slots = capacity.cores // sweep.resources.cpus_per_task
-    if sweep.resources.gpus:
-        slots = min(slots, capacity.gpus // sweep.resources.gpus)
-    return max(1, slots - busy)
+def to_do(sweep: Sweep, survey: Survey) -> list[Run]:
+    """The sweep's runs that a new job can take up."""
+    return [run for run in sweep.runs if survey.statuses[run.run_id].state in _TO_DO]
 
 
-def _cannot_place(run: Run, sweep: Sweep, capacity: Capacity) -> str | None:
+class _Builder:
+    """The arrays of one submission, as they come to be."""
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        capacity: Capacity,
+        room: float,
+        submission: int,
+        avoid: tuple[str, ...],
+        *,
+        share: bool,
+    ) -> None:
+        self._sweep, self._capacity, self._submission = sweep, capacity, submission
+        self._avoid, self._share = avoid, share
+        self._room = room
+        self.made: list[Array] = []
+        self.waiting: list[str] = []
+
+    def one_job(self, runs: Sequence[Run], slots: int) -> None:
+        token, needs = self._next_token(), self._sweep.resources
+        job = self._job(token, runs, slots, needs)
+        self.made.append(Array(token, (job,), needs))
+
+    def machines(self, runs: Sequence[Run], asked: int | None) -> None:
+        """A job for each machine: all runs share them, whatever each of them needs."""
+        needs = {_needs(run, self._sweep) for run in runs}
+        slots = asked or min((_slots(one, self._capacity) for one in needs), default=1)
+        count = int(min(math.ceil(len(runs) / slots), self._room))
+        for start in range(count):
+            share = runs[start::count]
+            self.one_job(share, min(slots, len(share)))
+        if not count:
+            self.waiting += [run.run_id for run in runs]
+
+    def arrays(
+        self, runs: Sequence[Run], needs: Resources, asked: int | None, *, alone: bool = False
+    ) -> None:
+        """Jobs for runs that need the same, in as many arrays as it takes; ``alone``: a job for each."""
+        usual = min(len(runs), asked or _slots(needs, self._capacity))
+        allocation = _allocation(needs, self._capacity, usual)
+        alone = alone or (self._capacity.pack == 1 and asked is None)
+        self._arrays(runs, needs, 1 if alone else usual, allocation, alone=alone)
+
+    def roomier(self, runs: Sequence[Run], needs: Resources) -> None:
+        """Jobs for runs that were out of memory: one run in each, with twice what a job had."""
+        usual = _allocation(needs, self._capacity, _slots(needs, self._capacity))
+        most = self._capacity.max_mem
+        assert usual.mem is not None, "can_have_more_memory() said so"
+        assert most is not None, "can_have_more_memory() said so"
+        mem = f"{min(2 * megabytes(usual.mem), megabytes(most))}M"
+        self._arrays(runs, replace(needs, mem=mem), 1, replace(usual, mem=mem), alone=True)
+
+    def _arrays(
+        self, runs: Sequence[Run], needs: Resources, slots: int, allocation: Resources, *, alone: bool
+    ) -> None:
+        capacity = self._capacity
+        count = min(math.ceil(len(runs) / slots), self._room // capacity.chain)
+        if alone:
+            runs, left = runs[: int(count)], runs[int(count) :]
+            self.waiting += [run.run_id for run in left]
+        if count < 1:
+            self.waiting += [run.run_id for run in runs]
+            return
+        self._room -= count * capacity.chain
+        steals = self._share and not alone and count > 1
+        shares = [runs[start :: int(count)] for start in range(int(count))]
+        size = capacity.array_size or len(shares)
+        for start in range(0, len(shares), size):
+            self._chain(shares[start : start + size], slots, needs, allocation, steals=steals)
+
+    def _chain(
+        self,
+        shares: Sequence[Sequence[Run]],
+        slots: int,
+        needs: Resources,
+        allocation: Resources,
+        *,
+        steals: bool,
+    ) -> None:
+        after = None
+        for _ in range(self._capacity.chain):
+            token = self._next_token()
+            jobs = tuple(
+                replace(self._job(f"{token}.{index}", runs, slots, needs), steals=steals)
+                for index, runs in enumerate(shares)
+            )
+            self.made.append(Array(token, jobs, allocation, after, self._avoid))
+            after = token
+
+    def _job(self, token: str, runs: Iterable[Run], slots: int, needs: Resources) -> Job:
+        run_ids = tuple(run.run_id for run in runs)
+        job = Job(token, self._sweep.name, self._capacity.target, run_ids, slots, needs)
+        return replace(job, plugins=self._sweep.plugins)
+
+    def _next_token(self) -> str:
+        return f"{self._submission:04d}-{len(self.made) + 1:04d}"
+
+
+def _room(capacity: Capacity, survey: Survey) -> float:
+    """How many jobs may be added to the queue."""
+    room = math.inf if capacity.room is None else capacity.room
+    there = sum(survey.targets.get(token, capacity.target) == capacity.target for token in survey.live)
+    return room if capacity.most is None else max(0, min(room, capacity.most - there))
+
+
+def _free_slots(sweep: Sweep, capacity: Capacity, survey: Survey) -> int:
+    """Runs at once on a machine: as many as fit, less those that already run; at least one."""
+    running = (one.run_id for one in survey.statuses.values() if one.state is RunState.RUNNING)
+    busy = sum(survey.target(run_id) in (None, capacity.target) for run_id in running)
+    return max(1, _slots(sweep.resources, capacity) - busy)
+
+
+def _slots(needs: Resources, capacity: Capacity) -> int:
+    """Runs at once in a job: ``pack``, or as many as its cores, GPUs and memory allow; at least one."""
+    if capacity.pack is not None:
+        return capacity.pack
+    fits = []
+    if capacity.cores is not None:
+        fits.append(capacity.cores // needs.cpus_per_task)
+    if capacity.gpus is not None and needs.gpus:
+        fits.append(capacity.gpus // needs.gpus)
+    if capacity.mem is not None and needs.mem is not None:
+        fits.append(megabytes(capacity.mem) // megabytes(needs.mem))
+    return max(1, min(fits, default=1))
+
+
+def _allocation(needs: Resources, capacity: Capacity, slots: int) -> Resources:
+    """What a job asks for: what the target's jobs have, else what its runs need together."""
+    mem = capacity.mem
+    if mem is None and needs.mem is not None:
+        mem = f"{slots * megabytes(needs.mem)}M"
+    return Resources(
+        cpus_per_task=slots * needs.cpus_per_task if capacity.cores is None else capacity.cores,
+        gpus=slots * needs.gpus if capacity.gpus is None else capacity.gpus,
+        mem=mem,
+        time=capacity.time or needs.time,
+    )
+
+
+def can_have_more_memory(sweep: Sweep, capacity: Capacity) -> bool:
+    """Whether a run that was out of memory can be given more than the jobs here have."""
+    usual = _allocation(sweep.resources, capacity, _slots(sweep.resources, capacity)).mem
+    if usual is None or capacity.max_mem is None:
+        return False
+    return megabytes(capacity.max_mem) > megabytes(usual)
+
+
+class _Want(enum.Enum):
+    """What a run is to have besides its needs."""
+
+    NOTHING = enum.auto()
+    ALONE = enum.auto()
+    MORE = enum.auto()
+
+
+def _was_crowded_out(status: RunStatus) -> bool:
+    """Whether its job was out of memory when several runs were at work in it."""
+    return status.state is RunState.INTERRUPTED and status.reason == Reason.OUT_OF_MEMORY.value
+
+
+def _by_needs(
+    runs: Iterable[Run], sweep: Sweep, starved: Container[str], crowded: Container[str]
+) -> dict[tuple[Resources, _Want], list[Run]]:
+    """Runs by what each of them needs, and by what was too little of it; in their order."""
+    groups: dict[tuple[Resources, _Want], list[Run]] = {}
+    for run in runs:
+        want = _Want.MORE if run.run_id in starved else _Want.NOTHING
+        want = _Want.ALONE if run.run_id in crowded else want
+        groups.setdefault((_needs(run, sweep), want), []).append(run)
+    return groups
+
+
+def _needs(run: Run, sweep: Sweep) -> Resources:
+    needs = sweep.resources
+    return replace(needs, gpus=needs.gpus or int(get_trainer(run.trainer).needs_gpu(run)))
+
+
+def at_once(sweep: Sweep, capacity: Capacity) -> int:
+    """How many runs of the sweep a job of the target works on at once, whichever of them they are."""
+    return min((_slots(needs, capacity) for needs in {_needs(run, sweep) for run in sweep.runs}), default=1)
+
+
+def cannot_place(run: Run, sweep: Sweep, capacity: Capacity) -> str | None:
+    """Why the target cannot do the run; ``None`` if it can."""
     if run.target is not None and run.target != capacity.target:
         return f"belongs to target {run.target}"
-    needed = sweep.resources.gpus or int(get_trainer(run.trainer).needs_gpu(run))
-    if needed > capacity.gpus:
-        return capacity.no_gpu if not capacity.gpus else f"needs {needed} GPUs, found {capacity.gpus}"
+    needs = _needs(run, sweep)
+    if capacity.gpus is not None and needs.gpus > capacity.gpus:
+        return capacity.no_gpu if not capacity.gpus else f"needs {needs.gpus} GPUs, found {capacity.gpus}"
+    if capacity.array_size is None:
+        return None
+    if capacity.cores is not None and needs.cpus_per_task > capacity.cores:
+        return f"needs {needs.cpus_per_task} cores, a job of {capacity.target} has {capacity.cores}"
+    if capacity.mem and needs.mem and megabytes(needs.mem) > megabytes(capacity.mem):
+        return f"needs {needs.mem} of memory, a job of {capacity.target} has {capacity.mem}"
     return None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
-from orchestrator.types import RunState
+from orchestrator.suspects import failing_machines
+from orchestrator.types import BUDGET_REACHED, JobState, JobStatus, RunState
 
 Alive = Callable[[Holder], bool | None]
 
@@ -26,7 +27,7 @@ class RunStatus:
     """A run's state and what is known about it.
 
     ``since``: epoch seconds of the last thing heard of it. ``forgiven``: attempts up to this one were
-    retried by a person, however they ended.
+    retried by a person, however they ended. ``more_memory``: its next attempt is to have more of it.
     """
 
     run_id: str
@@ -42,11 +43,17 @@ class RunStatus:
     since: float | None = None
     code_id: str | None = None
     forgiven: int = 0
+    more_memory: bool = False
 
     @property
     def why(self) -> str:
         """Reason and message as one line; empty if nothing is wrong."""
         return ": ".join(part for part in (self.reason, self.message) if part)
+
+    @property
+    def unpaid(self) -> bool:
+        """Whether its worker says that it was interrupted for want of money, its share of a budget."""
+        return self.state is RunState.INTERRUPTED and (self.message or "").startswith(BUDGET_REACHED)
 
     @property
     def eta(self) -> float | None:
@@ -59,20 +66,41 @@ class RunStatus:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {**fields, "state": self.state.value, "eta": self.eta}
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        fields = {name: data[name] for name in cls.__dataclass_fields__}
+        return cls(**{**fields, "state": RunState(data["state"])})
+
 
 @dataclass(frozen=True)
 class Survey:
-    """A sweep at one moment: its runs' states, and the tokens of jobs that can still work."""
+    """A sweep at one moment: its runs' states, and the tokens of jobs that can still work.
+
+    ``endings`` tells of runs that died with their job, as end records do.
+    ``jobs`` is what backends said about jobs that had not left, by token; ``bad_machines`` are those to be
+    avoided, with the attempts that failed on each, by run. ``elsewhere``: queued as another tree's, which
+    was not asked. ``targets``: where each job was submitted to, by token.
+    """
 
     rows: Sequence[IndexRow]
     statuses: Mapping[str, RunStatus]
     live: frozenset[str]
     damaged_lines: int = 0
+    bad_machines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    jobs: Mapping[str, JobStatus] = field(default_factory=dict)
+    endings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    elsewhere: frozenset[str] = frozenset()
+    targets: Mapping[str, str] = field(default_factory=dict)
 
     def counts(self) -> dict[RunState, int]:
         """Runs of the latest grid by state, in the order of :class:`RunState`."""
         counted = Counter(self.statuses[row.run_id].state for row in self.rows if row.in_grid)
         return {state: counted[state] for state in RunState if counted[state]}
+
+    def target(self, run_id: str) -> str | None:
+        """The target whose job has the run, or had it last; another tree's job is named with its place."""
+        token = self.statuses[run_id].token or ""
+        return self.targets.get(token) or token.rpartition("/")[0] or None
 
     @property
     def left(self) -> list[str]:
@@ -87,7 +115,13 @@ class Survey:
     @property
     def active(self) -> bool:
         """Whether a job still works, or may start to, on a run of the latest grid."""
-        return bool(self._in(RunState.RUNNING, RunState.QUEUED, RunState.STALLED))
+        return not self.elsewhere.issuperset(self._in(RunState.RUNNING, RunState.QUEUED, RunState.STALLED))
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a run of the latest grid is unknown because a backend did not answer about its job."""
+        asked = (self.jobs.get(self.statuses[run_id].token or "") for run_id in self.unknown)
+        return any(job is not None and job.state is JobState.UNKNOWN for job in asked)
 
     def _in(self, *states: RunState) -> list[str]:
         return [row.run_id for row in self.rows if row.in_grid and self.statuses[row.run_id].state in states]
@@ -101,21 +135,32 @@ def survey(
     alive: Alive,
     now: float,
     lease: float,
-    gone: frozenset[str] = frozenset(),
+    jobs: Mapping[str, JobStatus] | None = None,
 ) -> Survey:
     """Fold everything that was written into one state per run.
 
-    ``alive`` proves what it can about a worker's process; ``gone`` are jobs that ended by their
-    backend's word; ``now`` and ``lease`` are in seconds.
+    ``alive`` proves what it can about a worker's process; ``jobs`` is what backends say about jobs, by
+    token; ``now`` and ``lease`` are in seconds.
     """
-    live = _live_tokens(ledger, logs, alive) - gone
+    jobs = jobs or {}
+    living = {log.token: _lives(log, jobs.get(log.token), alive) for log in logs}
+    live = _live_tokens(ledger, logs, living, jobs)
     statuses = {row.run_id: RunStatus(row.run_id) for row in rows}
     _apply_skips(statuses, ledger)
-    _apply_journals(statuses, logs, live, alive, now, lease)
+    _apply_journals(statuses, logs, living, jobs, now, lease)
     _apply_decisions(statuses, ledger)
-    _apply_queue(statuses, ledger, live)
+    _apply_queue(statuses, ledger, live, jobs)
+    _apply_stillborn(statuses, ledger, set(living), jobs)
     damaged = sum(log.damaged for log in logs) + sum(entry.kind == "damaged" for entry in ledger)
-    return Survey(rows, statuses, live, damaged)
+    bad_machines = failing_machines(rows, logs, now)
+    return Survey(rows, statuses, live, damaged, bad_machines, jobs, targets=_targets(ledger))
+
+
+def decided(seen: Survey, kind: str, runs: Mapping[str, int]) -> Survey:
+    """The survey as it is once a ledger entry of that kind says so."""
+    statuses = dict(seen.statuses)
+    _apply_decisions(statuses, [LedgerEntry(0, kind, {"runs": runs})])
+    return replace(seen, statuses=statuses)
 
 
 def mark_stale(seen: Survey, today: str) -> Survey:
@@ -128,19 +173,54 @@ def mark_stale(seen: Survey, today: str) -> Survey:
     return replace(seen, statuses=statuses)
 
 
-def _live_tokens(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog], alive: Alive) -> frozenset[str]:
-    """Jobs that provably work, and jobs that were submitted and have not begun.
+def _lives(log: WorkerLog, job: JobStatus | None, alive: Alive) -> bool | None:
+    """Whether a worker is at work: by its own last word, its backend's, its process; ``None`` if none tells.
 
-    A job whose id was never recorded counts too: it may begin any moment, until its token is revoked.
+    The backend's word about a running job is no proof of the process where the process itself can be seen.
     """
-    waiting = {job["token"] for entry in ledger if entry.kind == "submission" for job in entry.data["jobs"]}
-    working = set()
-    for log in logs:
-        waiting.discard(log.token)
-        holder = log.holder
-        if holder is not None and not log.exited and alive(holder):
-            working.add(log.token)
-    return frozenset(waiting | working)
+    holder = log.holder
+    if holder is None or log.exited:
+        return False
+    if job is not None and job.state in (JobState.QUEUED, JobState.ENDED):
+        return False
+    seen = alive(holder)
+    return True if seen is None and job is not None and job.state is JobState.RUNNING else seen
+
+
+def _live_tokens(
+    ledger: Iterable[LedgerEntry],
+    logs: Iterable[WorkerLog],
+    living: Mapping[str, bool | None],
+    jobs: Mapping[str, JobStatus],
+) -> frozenset[str]:
+    """Jobs that provably work, jobs that were submitted and have not begun, and those that come back.
+
+    A job whose id was never recorded counts too: it may begin any moment, until its token is revoked. One
+    that its backend has is live, whatever became of its process: it may be given back to the queue. So is
+    one in a queue that did not answer: no news is no end.
+    """
+    submissions = [entry for entry in ledger if entry.kind == "submission"]
+    submitted = {job["token"] for entry in submissions for job in entry.data["jobs"]}
+    queued = {job["token"] for entry in submissions if _has_queue(entry) for job in entry.data["jobs"]}
+    began = {log.token for log in logs if log.holder is not None}
+    waiting = {token for token in submitted if token not in living}
+    working = {token for token, lives in living.items() if lives}
+    back = {log.token for log in logs if log.returning}
+    back |= {token for token, job in jobs.items() if job.state in (JobState.QUEUED, JobState.RUNNING)}
+    back |= {token for token in queued & began if token in jobs and jobs[token].state is JobState.UNKNOWN}
+    ended = {token for token, job in jobs.items() if job.state.final}
+    revoked = {log.token for log in logs if log.revoked}  # its backend may have the job for a while yet
+    return frozenset((waiting | working | back) - ended - revoked)
+
+
+def _targets(ledger: Iterable[LedgerEntry]) -> dict[str, str]:
+    submissions = [entry.data for entry in ledger if entry.kind == "submission"]
+    return {job["token"]: job.get("target", "local") for data in submissions for job in data["jobs"]}
+
+
+def _has_queue(submission: LedgerEntry) -> bool:
+    """Whether its jobs can be given back to a queue; processes of a machine just end."""
+    return bool(submission.data.get("backend", "local") != "local")
 
 
 def _apply_skips(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
@@ -156,7 +236,12 @@ def _apply_skips(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) 
                         statuses[run_id] = RunStatus(run_id)
 
 
-def _apply_queue(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry], live: frozenset[str]) -> None:
+def _apply_queue(
+    statuses: dict[str, RunStatus],
+    ledger: Iterable[LedgerEntry],
+    live: frozenset[str],
+    jobs: Mapping[str, JobStatus],
+) -> None:
     """What is still to do and assigned to a job that can work is queued there.
 
     A job has passed over what was retried after its submission, and does not come back to it.
@@ -172,31 +257,57 @@ def _apply_queue(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry], 
     for run_id, token in assigned.items():
         status = statuses.get(run_id)
         if status and status.state in (RunState.PENDING, RunState.INTERRUPTED):
-            statuses[run_id] = replace(status, state=RunState.QUEUED, token=token)
+            said = jobs[token].text or None if token in jobs else None
+            statuses[run_id] = replace(status, state=RunState.QUEUED, token=token, reason=None, message=said)
+
+
+def _apply_stillborn(
+    statuses: dict[str, RunStatus],
+    ledger: Iterable[LedgerEntry],
+    begun: Container[str],
+    jobs: Mapping[str, JobStatus],
+) -> None:
+    """Say of runs whose job ended before its worker began that it did, in the backend's words."""
+    for entry in ledger:
+        for job in entry.data["jobs"] if entry.kind == "submission" else ():
+            token = job["token"]
+            if token in begun or token not in jobs or not jobs[token].state.final:
+                continue
+            for run_id in job["run_ids"]:
+                status = statuses.get(run_id)
+                if status is not None and status.state is RunState.PENDING:
+                    why = f"its job ended before its worker began: {jobs[token].text}"
+                    statuses[run_id] = replace(status, token=token, message=why)
 
 
 def _apply_journals(
     statuses: dict[str, RunStatus],
     logs: Iterable[WorkerLog],
-    live: frozenset[str],
-    alive: Alive,
+    living: Mapping[str, bool | None],
+    jobs: Mapping[str, JobStatus],
     now: float,
     lease: float,
 ) -> None:
     for log in logs:
         heard = _replay(statuses, log)
-        holder = log.holder
-        certain = holder is None or log.exited or alive(holder) is not None
+        lives, job = living[log.token], jobs.get(log.token)
         for run_id, times in heard.items():
             status = statuses[run_id]
             if status.state is not RunState.RUNNING or status.token != log.token:
                 continue
-            if not certain:
+            if lives is None:
                 statuses[run_id] = replace(status, state=RunState.UNKNOWN)
-            elif log.token not in live:
-                statuses[run_id] = replace(status, state=RunState.INTERRUPTED, reason="killed")
+            elif not lives:
+                statuses[run_id] = _interrupted(status, job)
             elif now - times[-1] > max(lease, _SILENCES * _longest_gap(times)):
                 statuses[run_id] = replace(status, state=RunState.STALLED)
+
+
+def _interrupted(status: RunStatus, job: JobStatus | None) -> RunStatus:
+    """The status of a run whose worker is gone without a word; the backend may know why."""
+    if job is None or job.reason is None:
+        return replace(status, state=RunState.INTERRUPTED, reason="killed")
+    return replace(status, state=RunState.INTERRUPTED, reason=job.reason.value, message=job.text)
 
 
 def _replay(statuses: dict[str, RunStatus], log: WorkerLog) -> dict[str, list[float]]:
@@ -275,6 +386,7 @@ def _apply_decisions(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntr
         "ended": ended,
         "cancel": _cancelled,
         "retry": _retried,
+        "memory": _given_more_memory,
     }
     for entry in ledger:
         if entry.kind in decide:
@@ -326,25 +438,9 @@ def _retried(status: RunStatus, attempt: int) -> RunStatus:
     return status
 
 
+def _given_more_memory(status: RunStatus, attempt: int) -> RunStatus:
+    return replace(_retried(status, attempt), more_memory=True)
+
+
 def _longest_gap(times: Sequence[float]) -> float:
     return max((after - before for before, after in pairwise(times)), default=0.0)
-
-
-def sweep_eta(seen: Survey) -> float | None:
-    """Seconds until the latest grid is done, from the frames still to train and the present speed of all.
-
-    ``None`` while nothing runs or no run has told its length; runs that have not begun count with the mean
-    one.
-    """
-    statuses = [seen.statuses[row.run_id] for row in seen.rows if row.in_grid]
-    speed = sum(status.fps or 0.0 for status in statuses if status.state is RunState.RUNNING)
-    totals = [status.total for status in statuses if status.total]
-    if not speed or not totals:
-        return None
-    usual = sum(totals) / len(totals)
-    left = sum(
-        max(0.0, (status.total or usual) - (status.frames or 0))
-        for status in statuses
-        if not status.state.final
-    )
-    return left / speed

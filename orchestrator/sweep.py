@@ -8,25 +8,16 @@ from pathlib import Path
 
 from orchestrator.errors import GridError
 from orchestrator.grid import Axis, Grid, Point, Position, parse_grid
+from orchestrator.grid.files import read_text
 from orchestrator.grid.model import bare_key, same_value, shown
+from orchestrator.grid.nodes import Source
 from orchestrator.grid.points import matching_steps
 from orchestrator.types import Run, Sweep, Value
 
 
 def load_sweep(path: Path) -> Sweep:
     """The sweep of a grid file. Raises :class:`GridError`."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise GridError("there is no such file", file=path, hint=_grids_near(path)) from None
-    except IsADirectoryError:
-        raise GridError(
-            "is a folder, expected a grid file", file=path, hint=_grids_near(path / "_")
-        ) from None
-    except UnicodeDecodeError as error:
-        raise _not_text(path, error) from None
-    except OSError as error:
-        raise GridError(f"cannot be read: {error.strerror}", file=path) from None
+    text = read_text(path, Source(str(path)), _grids_near)
     return expand(parse_grid(text, str(path)))
 
 
@@ -58,6 +49,7 @@ def expand(grid: Grid) -> Sweep:
         keys=grid.keys,
         targets=grid.targets,
         resources=grid.resources,
+        plugins=grid.plugins,
     )
 
 
@@ -125,17 +117,6 @@ def _repeated(grid: Grid) -> str:
     return "seed"
 
 
-def _grids_near(path: Path) -> str | None:
+def _grids_near(path: Path) -> str:
     found = sorted(path.parent.glob("*.yaml")) or sorted(Path("sweeps").glob("*.yaml"))
     return f"there are: {', '.join(map(str, found[:5]))}" if found else "write one; docs/grid.md shows how"
-
-
-def _not_text(path: Path, error: UnicodeDecodeError) -> GridError:
-    before = error.object[: error.start]
-    line = before.count(b"\n") + 1
-    return GridError(
-        f"found the byte 0x{error.object[error.start]:02x}, expected UTF-8 text",
-        file=path,
-        line=line,
-        hint="is this a grid file? Save it as UTF-8",
-    )

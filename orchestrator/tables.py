@@ -43,6 +43,10 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
+def _in_turn(values: Any) -> str:
+    return ", ".join(map(str, values))
+
+
 def _seconds(value: Any) -> float:
     """Seconds since the epoch, from a number or an ISO 8601 text."""
     return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else float(value)
@@ -65,6 +69,7 @@ class _Column:
 
 
 RESULT_COLUMNS = {
+    "target": _Column(_in_turn, ("targets",)),
     "attempt": _Column(int, ("attempt",)),
     "attempts": _Column(int, ("attempts",)),
     "frames": _Column(int, ("frames",)),
@@ -115,9 +120,10 @@ def runs_table(
         "in_grid": pl.Series([reading.index.in_grid for reading in readings], dtype=pl.Boolean),
     }
     points = [reading.index.point for reading in readings]
-    # "threads" is a key of the grid and a fact of every result: one column, the fact's.
+    # These are keys of the grid and facts of every result: one column, the fact's.
     keys = _key_columns(
-        (key for point in points for key in point if key != "threads"), {*columns, *own, "state", "reason"}
+        (key for point in points for key in point if key not in ("threads", "target")),
+        {*columns, *own, "state", "reason"},
     )
     for key, name in keys.items():
         columns[name] = _key_series([point.get(key) for point in points])
@@ -128,6 +134,10 @@ def runs_table(
         asked = pl.Series([_whole(point.get("threads", 1)) for point in points], dtype=pl.Int64)
         columns["threads"] = columns["threads"].fill_null(asked)
         keys["threads"] = "threads"
+    if any("target" in point for point in points):
+        asked = pl.Series([point.get("target") for point in points], dtype=pl.String)
+        columns["target"] = columns["target"].fill_null(asked)
+        keys["target"] = "target"
     columns["reason"] = pl.Series([reading.reason or None for reading in readings], dtype=pl.String)
     return pl.DataFrame(columns), tuple(keys.values())
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import importlib.util
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 
 from orchestrator.errors import OrchestrateError
-from orchestrator.types import Run, Value, run_identity
+from orchestrator.types import PluginSource, Run, Value, run_identity
 
 ENTRY_POINT_GROUP = "orchestrate.trainers"
+PLUGIN_GROUP = "orchestrate.plugins"
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,11 @@ class TrainerSpec:
     program and refused in a grid; ``inert`` keys decide nothing and stay out of the identity; both are
     shell-style patterns. ``packages`` are the distributions whose versions decide a result; ``source`` the
     worker-side modules that do, and packages with their YAML files. ``returns`` are the metrics that mean
-    "return", best first; ``devices`` the keys that can ask for a GPU.
+    "return", best first; ``devices`` the keys that can ask for a GPU. ``takes_plugins`` is a
+    "module:function" that is given each plug-in, for a trainer that has a use for them; ``plugins`` are those
+    of one sweep. ``frames`` are the keys that say how many frames a run is to have, the first that is there;
+    ``iterations`` those that say it in iterations, of a length nobody here knows; ``usual_frames`` how many
+    it has without either, by the preset that it chooses with ``experiment``.
     """
 
     name: str
@@ -38,6 +44,15 @@ class TrainerSpec:
     source: tuple[str, ...] = ()
     returns: tuple[str, ...] = ("return",)
     devices: tuple[str, ...] = ()
+    takes_plugins: str = ""
+    plugins: tuple[PluginSource, ...] = ()
+    frames: tuple[str, ...] = ()
+    iterations: tuple[str, ...] = ()
+    usual_frames: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    def with_plugins(self, plugins: Iterable[PluginSource]) -> TrainerSpec:
+        """The same trainer with these plug-ins, whose code counts as its own."""
+        return replace(self, plugins=tuple(plugins))
 
     def owned_because(self, key: str) -> str | None:
         """Why a grid may not set ``key``, or ``None`` if it may."""
@@ -58,6 +73,16 @@ class TrainerSpec:
         deciding = {key: value for key, value in ordered.items() if self.decides(key)}
         run_id = run_identity(self.name, deciding, seed, threads, target)
         return Run(run_id, self.name, ordered, seed, threads, target)
+
+    def frames_of(self, run: Run) -> int | None:
+        """How many frames the run is to have, if its overrides tell."""
+        for key in self.frames:
+            if key in run.overrides:
+                asked = run.overrides[key]
+                return int(asked) if isinstance(asked, int | float) and asked > 0 else None
+        if any(run.overrides.get(key) is not None for key in self.iterations):
+            return None
+        return self.usual_frames.get(str(run.overrides.get("experiment", "")))
 
     def needs_gpu(self, run: Run) -> bool:
         """Whether the run asks for a GPU, by a device or by a choice such as ``experiment: gpu``."""
@@ -102,9 +127,12 @@ BENCHMARL = TrainerSpec(
         "jobs.trainers.benchmarl.hydra_search",
         "jobs.trainers.benchmarl.hydra_text",
         "jobs.trainers.benchmarl.iterations",
+        "jobs.trainers.benchmarl.models",
+        "jobs.trainers.benchmarl.registry",
         "jobs.trainers.benchmarl.replay",
         "jobs.trainers.benchmarl.snapshot",
         "jobs.trainers.benchmarl.state",
+        "jobs.trainers.benchmarl.tasks",
         "jobs.trainers.benchmarl.tensors",
     ),
     returns=("eval/reward/episode_reward_mean", "collection/reward/episode_reward_mean"),
@@ -114,29 +142,37 @@ BENCHMARL = TrainerSpec(
         "experiment.sampling_device",
         "experiment.buffer_device",
     ),
+    takes_plugins="jobs.trainers.benchmarl.registry:register",
+    frames=("experiment.max_n_frames",),
+    iterations=("experiment.max_n_iters",),
+    usual_frames={**dict.fromkeys(("", "gpu", "gpu_offline", "no_log"), 3_000_000), "debug": 400},
 )
 
 COMMAND = TrainerSpec(
     name="command",
     train="jobs.trainers.command:train",
     check="jobs.trainers.command:check",
+    preload=("jobs.trainers.command",),
     source=("jobs.trainers.command",),
+    frames=("frames", "steps", "total_frames", "total_steps", "total_timesteps"),
 )
 
 _BUILT_IN = {spec.name: spec for spec in (BENCHMARL, COMMAND)}
 
 
 def is_installed(spec: TrainerSpec) -> bool:
-    """Whether the trainer could run here: its own package, the first it names, is there."""
+    """Whether the trainer could run here: its own package, the first it names, is there, and its plug-ins."""
     try:
-        return not spec.packages or bool(version(spec.packages[0]))
+        found = not spec.packages or bool(version(spec.packages[0]))
     except PackageNotFoundError:
         return False
+    return found and all(_plugin_folder(source) is not None for source in spec.plugins)
 
 
 @cache
 def code_id(spec: TrainerSpec) -> str:
-    """Names the code that trains, in 12 hexadecimal digits: the trainer's sources and its packages' versions.
+    """Names the code that trains, in 12 hexadecimal digits: the trainer's sources, its packages' versions and
+    its plug-ins' files.
 
     Two results with different ids may differ although their runs are the same.
     """
@@ -149,7 +185,40 @@ def code_id(spec: TrainerSpec) -> str:
     for module in spec.source:
         for file in _sources(module):
             digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    for source in spec.plugins:
+        _add_plugin(digest, source)
     return digest.hexdigest()[:12]
+
+
+def installed_plugin(name: str) -> EntryPoint | None:
+    """The entry point of an installed package's plug-in of that name."""
+    return next(iter(entry_points(group=PLUGIN_GROUP, name=name)), None)
+
+
+def _add_plugin(digest: hashlib._Hash, source: PluginSource) -> None:
+    """Every file of the plug-in's package, by its place in it: not just code decides what a plug-in does."""
+    folder = _plugin_folder(source)
+    digest.update(f"plug-in {source.name}\n".encode())
+    for file in sorted(_plugin_files(folder)) if folder is not None else ():
+        content = hashlib.sha256(file.read_bytes()).hexdigest()
+        digest.update(f"{file.relative_to(folder or file).as_posix()}\0{content}\n".encode())
+
+
+def _plugin_files(folder: Path) -> Iterator[Path]:
+    """Through links too: in the code that is kept with a sweep, what git ignores is a link."""
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
+        files = (Path(place, name) for name in names if not name.startswith("."))
+        yield from (file for file in files if file.is_file())
+
+
+def _plugin_folder(source: PluginSource) -> Path | None:
+    """The folder of the plug-in's package, if it is there."""
+    if source.folder:
+        return Path(source.folder) if Path(source.folder).is_dir() else None
+    point = installed_plugin(source.name)
+    spec = importlib.util.find_spec(point.module.partition(".")[0]) if point is not None else None
+    return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
 
 
 def _sources(module: str) -> Iterator[Path]:

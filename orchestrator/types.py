@@ -5,9 +5,13 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
+
+# How a job says that the money that it was given is spent.
+BUDGET_REACHED = "budget reached"
 
 # What a grid value may be once parsed: JSON's values.
 Value = Any
@@ -32,6 +36,21 @@ class RunState(enum.Enum):
     def final(self) -> bool:
         return self in _FINAL
 
+
+# What needs the eye comes first.
+URGENT_FIRST = (
+    RunState.RUNNING,
+    RunState.STALLED,
+    RunState.FAILED,
+    RunState.INTERRUPTED,
+    RunState.UNKNOWN,
+    RunState.STALE,
+    RunState.QUEUED,
+    RunState.PENDING,
+    RunState.DONE,
+    RunState.CANCELLED,
+    RunState.SKIPPED,
+)
 
 _FINAL = frozenset({RunState.DONE, RunState.FAILED, RunState.SKIPPED, RunState.CANCELLED, RunState.STALE})
 
@@ -107,6 +126,16 @@ def run_identity(
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def wandb_id(sweep: str, run_id: str, retired: int = 0) -> str:
+    """The id of a run's one W&B run, for all attempts; another once the run is begun anew.
+
+    A project can hold several sweeps with the same run, and W&B never takes a deleted id again.
+    ``retired``: the newest attempt that was put aside.
+    """
+    name = f"{sweep}-{run_id}" + (f"-r{retired}" if retired else "")
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name)
+
+
 def _canonical(value: Value) -> Value:
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -128,6 +157,14 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class PluginSource:
+    """A plug-in as a sweep names it: the folder of its package, or ``None`` if it is an installed one's."""
+
+    name: str
+    folder: str | None = None
+
+
+@dataclass(frozen=True)
 class Sweep:
     """A grid expanded. ``grid_text`` is the file as submitted."""
 
@@ -139,6 +176,7 @@ class Sweep:
     keys: tuple[str, ...] = ()
     targets: tuple[str, ...] = ("local",)
     resources: Resources = field(default_factory=Resources)
+    plugins: tuple[PluginSource, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,6 +184,9 @@ class Job:
     """What a backend schedules: one allocation that works through the runs assigned to it.
 
     ``token`` names the submission once and for all; a second process started with the same token exits.
+    ``resources`` are each run's. ``steals``: when its own runs are done it goes on with those of its
+    submission's like jobs that nobody has begun. ``allowance``: seconds that it may work, its share of a
+    budget.
     """
 
     token: str
@@ -154,9 +195,16 @@ class Job:
     run_ids: tuple[str, ...]
     slots: int
     resources: Resources
+    steals: bool = False
+    plugins: tuple[PluginSource, ...] = ()
+    allowance: float | None = None
 
     def to_json(self) -> dict[str, Value]:
-        return {**asdict(self), "run_ids": list(self.run_ids)}
+        plugins = [asdict(plugin) for plugin in self.plugins]
+        data = {**asdict(self), "run_ids": list(self.run_ids), "plugins": plugins}
+        if self.allowance is None:  # code that was kept before there were budgets reads this too
+            del data["allowance"]
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Value]) -> Self:
@@ -165,8 +213,72 @@ class Job:
                 **data,
                 "run_ids": tuple(data["run_ids"]),
                 "resources": Resources(**data["resources"]),
+                "plugins": tuple(PluginSource(**plugin) for plugin in data.get("plugins", ())),
             }
         )
+
+
+class JobState(enum.Enum):
+    """Where a job stands with its backend. UNKNOWN is no news: it never counts as an end."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+
+    @property
+    def final(self) -> bool:
+        return self is JobState.ENDED
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """A backend's answer about one job; ``text`` is what it said in its own words.
+
+    ``reason`` is why the job ended, where the backend knows; ``place`` the machines it has or had;
+    ``seconds`` how long it has worked, where a tree elsewhere tells so.
+    """
+
+    state: JobState
+    text: str = ""
+    reason: Reason | None = None
+    place: str = ""
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Array:
+    """Jobs that are handed to a backend in one go: a Slurm job array; elsewhere a single job.
+
+    ``allocation`` is what each of them asks for. ``after`` is the token of the array whose jobs must have
+    ended well, each before its counterpart here. ``avoid`` are machines that failed their runs.
+    """
+
+    token: str
+    jobs: tuple[Job, ...]
+    allocation: Resources
+    after: str | None = None
+    avoid: tuple[str, ...] = ()
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        return tuple(run_id for job in self.jobs for run_id in job.run_ids)
+
+
+def array_of(token: str) -> str:
+    """The array that a job's token belongs to: ``0001-0002.7`` → ``0001-0002``."""
+    return token.partition(".")[0]
+
+
+def number_of(token: str) -> int:
+    """The submission that a job's token belongs to: ``0003-0002.7`` → 3."""
+    number = token.partition("-")[0]
+    return int(number) if number.isdigit() else 0
+
+
+def index_of(token: str) -> int:
+    """A job's index in its array: ``0001-0002.7`` → 7; 0 where there is one job only."""
+    return int(token.partition(".")[2] or 0)
 
 
 @dataclass(frozen=True)
@@ -174,15 +286,22 @@ class Plan:
     """Runs still to do, as jobs. What `--dry-run` prints and what is submitted: the same object.
 
     ``skipped`` and ``problems`` say why a run is in no job: it cannot be placed, or its result is damaged.
+    ``waiting`` are runs for which the queue has no room yet.
     """
 
     sweep: Sweep
     target: str
-    jobs: tuple[Job, ...]
+    arrays: tuple[Array, ...]
     skipped: Mapping[str, str]
     problems: Mapping[str, str]
     states: Mapping[str, RunState]
+    waiting: tuple[str, ...] = ()
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        return tuple(job for array in self.arrays for job in array.jobs)
 
     @property
     def run_ids(self) -> tuple[str, ...]:
-        return tuple(run_id for job in self.jobs for run_id in job.run_ids)
+        """Each run once, also if several jobs of a chain have it."""
+        return tuple(dict.fromkeys(run_id for job in self.jobs for run_id in job.run_ids))

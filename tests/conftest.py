@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-FOREIGN = ("SLURM_", "SKYPILOT_", "SKY_", "WANDB_", "ORCHESTRATE_", "HYDRA_", "CUDA_VISIBLE_DEVICES")
+FOREIGN = ("SLURM_", "SKYPILOT_", "SKY_", "AWS_", "WANDB_", "ORCHESTRATE_", "HYDRA_", "CUDA_VISIBLE_DEVICES")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,6 +19,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the code produces now into tests/golden/, to be read in the diff",
     )
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With several processes: all tests of the Slurm cluster to one of them, SkyPilot's to one, others any.
+
+    They mostly wait, so the others have the processor meanwhile; and one cluster, one SkyPilot, is enough.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByCluster(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            own = next((name for name in ("slurm", "sky") if nodeid.startswith(f"tests/{name}/")), None)
+            return own or nodeid
+
+    return ByCluster(config, log)
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +54,16 @@ def own_world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 def results(tmp_path: Path) -> Path:
     """A results folder that does not exist yet, as before the first sweep."""
     return tmp_path / "results"
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Times of day as in UTC, wherever the test runs."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.fixture

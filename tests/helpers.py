@@ -42,9 +42,9 @@ def command_run(argv: Sequence[str | Path], seed: int = 0, **overrides: Any) -> 
 
 
 def count_runs(
-    audit: Path, number: int, steps: int = 20, seconds: float = 0.005, every: int = 3
+    audit: Path, number: int, steps: int = 20, seconds: float | Path = 0.005, every: int = 3
 ) -> list[Run]:
-    """Runs of tests/commands/count.py that leave their trace in ``audit``."""
+    """Runs of tests/commands/count.py that leave their trace in ``audit``; ``seconds`` may be a file."""
     argv = [COMMANDS / "count.py", audit, str(steps), str(seconds), str(every)]
     return [command_run(argv, seed) for seed in range(number)]
 
@@ -81,7 +81,9 @@ def submit(
     data = {
         "time": time.time(),
         "grid": 1,
+        "backend": "local",
         "target": "local",
+        "on": "local",
         "trainer": "command",
         "jobs": [job.to_json()],
         "job_ids": {},

@@ -42,3 +42,35 @@ MULTIWALKER_MAPPO = {
 }
 WITHOUT_EVALUATION = {"experiment.evaluation": False}
 HARD_TARGETS = {"experiment.soft_target_update": False, "experiment.hard_target_update_frequency": 4}
+# Episodes of which no whole number fits into an iteration, with zombies that are not yet due at their ends;
+# agents die at the border, some in every episode.
+_KAZ = {"task.max_cycles": 35, "task.spawn_delay": 10, "task.line_death": True}
+KAZ_VECTOR = {
+    "algorithm": "mappo",
+    "task": "kaz/vector",
+    "model": "layers/extra_mlp",
+    "model@critic_model": "layers/extra_mlp",
+    **_KAZ,
+    **_SMALL,
+    **_ON_POLICY,
+}
+_TINY_CNN = {"cnn_num_cells": [4], "cnn_kernel_sizes": 5, "cnn_strides": 4, "mlp_num_cells": [8]}
+KAZ_IMAGE = {
+    "algorithm": "ippo",
+    "task": "kaz/image",
+    "task.image_size": 32,
+    "model": "layers/cnn",
+    "model@critic_model": "layers/cnn",
+    **_KAZ,
+    **{f"model.{key}": value for key, value in _TINY_CNN.items()},
+    **{f"critic_model.{key}": value for key, value in _TINY_CNN.items()},
+    **{key: value for key, value in _SMALL.items() if "num_cells" not in key},
+    **_ON_POLICY,
+    # Drawing takes 20 ms a step.
+    "experiment.on_policy_collected_frames_per_batch": 40,
+    "experiment.on_policy_n_envs_per_worker": 2,
+    "experiment.max_n_iters": 4,
+    "experiment.evaluation_interval": 80,
+    "experiment.evaluation_episodes": 1,
+    "experiment.checkpoint_interval": 40,
+}

@@ -27,7 +27,7 @@ from jobs.child import die_with_parent
 from jobs.context import BadConfigError, InterruptedRun, Outcome, RunContext
 from jobs.failures import ProgramFailed, is_storage_error
 from orchestrator.errors import StorageError
-from orchestrator.rundir import CheckpointFile, ResumePoint, Row, sha256
+from orchestrator.rundir import CheckpointFile, CodeDir, ResumePoint, Row, sha256
 from orchestrator.types import Run, Value
 
 # Nothing a program does by mistake ends it with one of these.
@@ -130,6 +130,11 @@ def _environment(context: RunContext, checkpoint: CheckpointFile | None) -> dict
     environment.pop("ORCHESTRATE_RESUME", None)
     if checkpoint is not None:
         environment["ORCHESTRATE_RESUME"] = str(checkpoint.path)
+    code = CodeDir.holding(Path(__file__))
+    if code is not None:
+        # This program's packages are on the worker's path; a `jobs` of the user's own is to be found instead.
+        folders = environment.get("PYTHONPATH", "").split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join(name for name in folders if name != str(code.ours))
     return environment
 
 

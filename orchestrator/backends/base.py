@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Container, Mapping, Sequence
+from typing import ClassVar, Protocol
 
 from orchestrator.plan import Capacity
-from orchestrator.types import Job
-
-
-class JobState(enum.Enum):
-    """Where a job stands with its backend. UNKNOWN is no news: it never counts as an end."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    ENDED = "ended"
-    UNKNOWN = "unknown"
-
-    @property
-    def final(self) -> bool:
-        return self is JobState.ENDED
-
-
-@dataclass(frozen=True)
-class JobStatus:
-    """A backend's answer about one job; ``text`` is what it said in its own words."""
-
-    state: JobState
-    text: str = ""
+from orchestrator.render import Script, Setting
+from orchestrator.rundir import SweepDir
+from orchestrator.types import Array, JobStatus
 
 
 class Backend(Protocol):
-    """Starts jobs and says what became of them. It never decides what is to run."""
+    """Starts jobs and says what became of them. It never decides what is to run.
 
-    def capacity(self) -> Capacity:
-        """What one job can have here."""
+    ``kind`` is the backend's name in profiles and ledgers; ``queues`` is true where jobs go on whatever
+    becomes of whoever submitted them, ``leaves`` where a submission leaves them to it unless told otherwise.
+    ``address`` is by what :func:`orchestrator.targets.find_target` finds it again, with ``options``.
+    """
+
+    kind: ClassVar[str]
+    address: str
+    options: Sequence[str]
+    queues: ClassVar[bool]
+    leaves: ClassVar[bool]
+
+    def capacity(self, ask: bool = True, leaving: Container[str] = ()) -> Capacity:
+        """What one job can have here, and how many the queue still takes.
+
+        Without ``ask`` no cluster is asked, and its limits are those that Slurm has by default. Jobs that
+        are ``leaving`` (ids) count as gone.
+        """
         ...
 
-    def submit(self, job: Job, argv: Sequence[str], output: Path) -> str:
-        """Start the job; its id with this backend. What it prints goes to ``output``.
+    def render(self, array: Array, setting: Setting) -> str:
+        """The exact text that :meth:`submit` is given: what a dry run prints."""
+        ...
 
-        Raises ``BackendUnavailableError`` if no job can be started here.
+    def submit(self, script: Script, after: Sequence[str] = ()) -> Mapping[str, str]:
+        """Start the array's jobs; the id of each with this backend, by token.
+
+        ``after`` are the ids of the jobs that must have ended well before. Raises ``BackendUnavailableError``
+        if they cannot be started here.
         """
+        ...
+
+    def find(self, array: Array, sweep_dir: SweepDir) -> Mapping[str, str]:
+        """Ids, by token, of jobs of a submission whose answer was lost; empty if it shows nowhere."""
         ...
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:

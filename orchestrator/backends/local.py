@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Container, Mapping, Sequence
+from typing import ClassVar
 
 from orchestrator import machine
-from orchestrator.backends.base import JobState, JobStatus
 from orchestrator.errors import BackendUnavailableError
 from orchestrator.plan import Capacity
-from orchestrator.rundir import Holder
+from orchestrator.profiles import Profile
+from orchestrator.render import Script, Setting, local_command
+from orchestrator.rundir import Holder, SweepDir
 from orchestrator.rundir.atomic import storage_errors
-from orchestrator.types import Job
+from orchestrator.types import Array, JobState, JobStatus
 
 # Boot, pid namespace, pid, start time in ticks: no other process ever has the same four.
 _ID = re.compile(r"local:(?P<boot>[0-9a-f]{8}):(?P<namespace>\d+):(?P<pid>\d+):(?P<started>\d+)")
@@ -23,21 +25,44 @@ _ID = re.compile(r"local:(?P<boot>[0-9a-f]{8}):(?P<namespace>\d+):(?P<pid>\d+):(
 class LocalBackend:
     """Starts workers as detached processes of their own session."""
 
-    def __init__(self) -> None:
+    kind: ClassVar[str] = "local"
+    queues: ClassVar[bool] = False
+    leaves: ClassVar[bool] = False
+    options: Sequence[str] = ()
+
+    def __init__(self, profile: Profile | None = None) -> None:
+        self._name = profile.name if profile else "local"
+        self._pack = profile.pack if profile else None
+        self.address = profile.address if profile else "local"
         # Ours to reap, as long as this command line lives.
         self._children: list[int] = []
 
-    def capacity(self) -> Capacity:
-        return Capacity("local", machine.cores(), len(machine.gpus()))
+    def of(self, profile: Profile) -> LocalBackend:
+        """This machine by a profile's name, price and ``pack``; it is the same one that reaps."""
+        named = LocalBackend(profile)
+        named._children = self._children
+        return named
 
-    def submit(self, job: Job, argv: Sequence[str], output: Path) -> str:
+    def capacity(self, ask: bool = True, leaving: Container[str] = ()) -> Capacity:
+        return Capacity(self._name, machine.cores(), len(machine.gpus()), pack=self._pack)
+
+    def render(self, array: Array, setting: Setting) -> str:
+        (job,) = array.jobs
+        return local_command(setting, job)
+
+    def submit(self, script: Script, after: Sequence[str] = ()) -> Mapping[str, str]:
+        token, argv = script.array.token, shlex.split(script.text)
+        output = script.setting.sweep_dir.worker_output(token)
         with storage_errors(output), open(output, "ab") as stream:
             try:
                 pid = _spawn_detached(argv, stream.fileno())
             except OSError as error:
-                raise BackendUnavailableError(f"cannot start job {job.token}: {argv[0]}: {error}") from error
+                raise BackendUnavailableError(f"cannot start job {token}: {argv[0]}: {error}") from error
         self._children.append(pid)
-        return _id_of(Holder.of(pid))  # not reaped yet, so the number is still its own
+        return {token: _id_of(Holder.of(pid))}  # not reaped yet, so the number is still its own
+
+    def find(self, array: Array, sweep_dir: SweepDir) -> Mapping[str, str]:
+        return {}  # its token tells: a process takes it at once or never
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         self._reap()
@@ -51,7 +76,7 @@ class LocalBackend:
                 holder.signal(signal.SIGTERM)
 
     def _reap(self) -> None:
-        self._children = [pid for pid in self._children if os.waitpid(pid, os.WNOHANG)[0] == 0]
+        self._children[:] = [pid for pid in self._children if os.waitpid(pid, os.WNOHANG)[0] == 0]
 
 
 def _spawn_detached(argv: Sequence[str], output: int) -> int:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
 import typer
 
-from orchestrator.cli import check, collect, decide, logs, report, status, sweep
+from orchestrator.cli import (
+    check,
+    collect,
+    decide,
+    doctor,
+    estimate,
+    logs,
+    monitor,
+    profiles,
+    report,
+    status,
+    sweep,
+    sync,
+    top,
+)
 from orchestrator.errors import OrchestrateError
 
 app = typer.Typer(
@@ -20,13 +35,19 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("check")(check.check)
+app.command("estimate")(estimate.estimate)
 app.command("sweep")(sweep.sweep)
 app.command("status")(status.status)
+app.command("top")(top.top)
+app.command("monitor")(monitor.monitor)
 app.command("logs")(logs.logs)
+app.command("sync")(sync.sync)
 app.command("cancel")(decide.cancel)
 app.command("retry")(decide.retry)
 app.command("collect")(collect.collect)
 app.command("report")(report.report)
+app.command("profiles")(profiles.profiles)
+app.command("doctor")(doctor.doctor)
 
 
 @app.callback(invoke_without_command=True)
@@ -41,10 +62,26 @@ def version(
 
 
 def main() -> None:
-    """The console script. A user's mistake ends in one line and the next command, never in a traceback."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends the program, as it ends others
+    """The console script `orchestrate`."""
+    _run(app)
+
+
+def sync_results() -> None:
+    """The console script `sync-results`: the command `orchestrate sync`."""
+    alone = typer.Typer(
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    alone.command()(sync.sync)
+    _run(alone)
+
+
+def _run(program: typer.Typer) -> None:
+    """A user's mistake ends in one line and the next command, never in a traceback."""
     try:
-        app()
+        program()
     except OrchestrateError as error:
         typer.echo(f"error: {error}", err=True)
         if error.hint:
@@ -52,6 +89,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still flushes
+        sys.exit(128 + signal.SIGPIPE)
     except OSError as error:  # a file where a folder should be, a full disk under the output, …
         about = f"{error.filename}: " if error.filename else ""
         typer.echo(f"error: {about}{error.strerror or error}", err=True)

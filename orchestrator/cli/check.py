@@ -33,7 +33,7 @@ def check(
     from orchestrator.targets import target_of
 
     sweep = load_sweep(grid)
-    _, capacity = target_of(sweep, on)
+    capacity = target_of(sweep, on).capacity()
     plan = plan_sweep(sweep, SweepDir(results, sweep.name), capacity).plan
     report = check_sweep(sweep)
     if as_json:

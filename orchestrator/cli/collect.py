@@ -9,12 +9,14 @@ from orchestrator.errors import NotFoundError
 
 if TYPE_CHECKING:
     from orchestrator.collect import Collected
+    from orchestrator.report.targets import Comparison
     from orchestrator.rundir import SweepDir
 
 Sweeps = Annotated[list[str] | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")]
 
 # So many of the runs that miss for one reason are named.
 _NAMED = 6
+_MOST_BARS = 24
 
 
 def collect(
@@ -27,7 +29,8 @@ def collect(
 ) -> None:
     """Merge run folders into tables in the sweep's folder.
 
-    results.parquet and results.csv have a row a run, metrics.parquet every
+    What clusters behind ssh have finished is brought home first, without its
+    checkpoints. results.parquet and results.csv have a row a run, metrics.parquet every
     metric of every run.
 
     [bold]Examples[/bold]
@@ -35,18 +38,26 @@ def collect(
       orchestrate collect speed
       orchestrate collect --verify
     """
-    from orchestrator.collect import write
+    from orchestrator.collect import gather, write
+    from orchestrator.fleet import bring_home
+    from orchestrator.report.targets import comparisons
+    from orchestrator.speeds import take_up
     from orchestrator.summary import summary_table
 
     for sweep_dir in found_sweeps(results, sweeps):
+        for problem in bring_home(sweep_dir):
+            typer.echo(problem, err=True)
         collected = gather([sweep_dir], verify)
         write(collected, sweep_dir)
+        take_up(sweep_dir)
         columns, rows = summary_table(collected)
+        compared = comparisons([sweep_dir], collected, intervals=False)
         if as_json:
             print_json(
                 {
                     "sweep": sweep_dir.name,
                     "groups": [dict(zip(columns, row, strict=True)) for row in rows],
+                    "targets": [one.to_json() for one in compared],
                     "missing": [item._asdict() for item in collected.missing],
                     "problems": list(collected.problems),
                     "files": [
@@ -57,6 +68,8 @@ def collect(
             )
         else:
             _print(sweep_dir, collected, columns, rows)
+            for one in compared:
+                _print_targets(one)
 
 
 def found_sweeps(results: object, names: list[str] | None) -> list[SweepDir]:
@@ -67,19 +80,6 @@ def found_sweeps(results: object, names: list[str] | None) -> list[SweepDir]:
     if not found:
         raise NotFoundError(f"no sweep in {results}/ yet", hint="begin with: orchestrate sweep --grid GRID")
     return found
-
-
-def gather(found: list[SweepDir], verify: bool = False) -> Collected:
-    """The sweeps' runs and metrics, with the states that `status` shows."""
-    from orchestrator.collect import collect as collect_runs
-    from orchestrator.control import present
-
-    states, reasons = {}, {}
-    for sweep_dir in found:
-        statuses = present(sweep_dir).statuses
-        states[sweep_dir.name] = {run_id: status.state for run_id, status in statuses.items()}
-        reasons[sweep_dir.name] = {run_id: status.why for run_id, status in statuses.items()}
-    return collect_runs(found, states=states, reasons=reasons, checksums=verify)
 
 
 def _print(sweep_dir: SweepDir, collected: Collected, columns: list[str], rows: list[list[str]]) -> None:
@@ -105,6 +105,28 @@ def _print(sweep_dir: SweepDir, collected: Collected, columns: list[str], rows: 
         console.print(f"[red]problem[/red] {escape(problem)}", soft_wrap=True)
     written = f"{sweep_dir.table_parquet}, {sweep_dir.table_csv.name}, {sweep_dir.metrics_parquet.name}"
     console.print(f"wrote {written}", soft_wrap=True)
+
+
+def _print_targets(compared: Comparison) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from orchestrator.cli import view
+    from orchestrator.shown import dollars, number
+
+    console = view.console()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("", "target", "n", "frames/s", "s/iteration", "$ per million frames"):
+        table.add_column(column, justify="left" if column in ("", "target") else "right")
+    for bar in compared.bars[:_MOST_BARS]:
+        seconds = f"{bar.seconds.value:.3g}" if bar.seconds else "–"
+        money = dollars(bar.dollars.value) if bar.dollars else "–"
+        n = str(len(bar.runs))
+        table.add_row(escape(bar.label), escape(bar.target), n, number(bar.fps.value), seconds, money)
+    console.print(table)
+    if (left := len(compared.bars) - _MOST_BARS) > 0:
+        console.print(f"… and {left} more: orchestrate report shows them", style="dim")
+    console.print(escape(compared.verdict), soft_wrap=True)
 
 
 def _by_reason(sweep_dir: SweepDir, collected: Collected) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from orchestrator.errors import OrchestrateError
 from orchestrator.rundir import IndexRow, SweepDir, sweeps
 
 Results = Annotated[
@@ -37,6 +38,33 @@ def _finite(value: Any) -> Any:
 def print_problems(problems: Iterable[object]) -> None:
     for problem in problems:
         typer.echo(f"error: {problem}", err=True)
+
+
+def count(number: int, noun: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def print_problems_there(problems: Iterable[OrchestrateError]) -> None:
+    """Say who did not hear what was decided, and leave if there is any such."""
+    worst = 0
+    for problem in problems:
+        worst = max(worst, problem.exit_code)
+        typer.echo(f"error: {problem}", err=True)
+        if problem.hint:
+            typer.echo(f"  {problem.hint}", err=True)
+    if worst:
+        raise typer.Exit(worst)
+
+
+def print_kept(kept: Mapping[str, str]) -> None:
+    """Say of runs that another tree has, and does not give away, why."""
+    by_reason: dict[str, list[str]] = {}
+    for run_id, why in kept.items():
+        by_reason.setdefault(why, []).append(run_id)
+    for why, run_ids in by_reason.items():
+        stays = f"{run_ids[0][:8]} stays" if len(run_ids) == 1 else f"{len(run_ids)} runs stay"
+        typer.echo(f"{stays}: {why}", err=True)
 
 
 def chosen(results: Path, names: Iterable[str]) -> list[SweepDir]:

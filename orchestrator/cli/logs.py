@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-import time
-from pathlib import Path
+import codecs
+import sys
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 
 from orchestrator.cli.common import RESULTS, Results
-from orchestrator.errors import NotFoundError
-from orchestrator.rundir import RunDir, SweepDir
+from orchestrator.rundir import SweepDir
 
-_POLL_S = 0.3
+_PIECE = 1 << 16
 
 
 def logs(
@@ -24,56 +24,30 @@ def logs(
     ] = None,
     results: Results = RESULTS,
 ) -> None:
-    """Print what a run has written, the newest attempt's by default.
+    """Print what a run has written, the newest attempt's by default, wherever it runs.
 
     [bold]Examples[/bold]
 
       orchestrate logs speed algorithm=mappo,seed=0
       orchestrate logs speed 3fa9 -f
     """
+    from orchestrator.fleet import log_from
+    from orchestrator.logs import log_pieces
     from orchestrator.selection import one_run
 
     sweep_dir = SweepDir.existing(results, sweep)
     row = one_run(sweep_dir.read_index(), run)
-    run_dir = sweep_dir.run(row.run_id)
-    path = _log_path(run_dir, attempt)
-    position = _print_from(path, 0)
-    while follow and not _over(run_dir):
-        newest = _log_path(run_dir, attempt)
-        if newest != path:
-            typer.echo(f"--- attempt {newest.parent.name}")
-            path, position = newest, 0
-        position = _print_from(path, position)
-        time.sleep(_POLL_S)
-    if follow:
-        _print_from(path, position)
+    with log_from(sweep_dir, row.run_id, attempt, follow) as pipe:
+        if pipe is None:
+            _print(log_pieces(sweep_dir, row.run_id, attempt, follow=follow))
+        else:
+            _print(iter(lambda: pipe.read1(_PIECE), b""))
 
 
-def _log_path(run_dir: RunDir, attempt: int | None) -> Path:
-    attempts = {one.number: one for one in run_dir.attempts()}
-    if not attempts:
-        raise NotFoundError(
-            f"run {run_dir.run_id} has not begun yet", hint="orchestrate status SWEEP --watch waits for it"
-        )
-    number = max(attempts) if attempt is None else attempt
-    if number not in attempts:
-        raise NotFoundError(
-            f"run {run_dir.run_id} has no attempt {number} (found: {', '.join(map(str, attempts))})"
-        )
-    return attempts[number].log
-
-
-def _print_from(path: Path, position: int) -> int:
-    try:
-        with open(path, "rb") as file:
-            file.seek(position)
-            data = file.read()
-    except FileNotFoundError:
-        return position
-    typer.echo(data.decode(errors="replace"), nl=False)
-    return position + len(data)
-
-
-def _over(run_dir: RunDir) -> bool:
-    """Nobody works on the run, and nothing says that somebody will."""
-    return run_dir.result_path.exists() or run_dir.blocked_by() is None
+def _print(pieces: Iterable[bytes]) -> None:
+    """Pieces end where they happen to; what of a character is in each is put together."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    for piece in pieces:
+        sys.stdout.write(decoder.decode(piece))
+        sys.stdout.flush()
+    sys.stdout.write(decoder.decode(b"", final=True))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.collect import Sweeps, found_sweeps, gather
+from orchestrator.cli.collect import Sweeps, found_sweeps
 from orchestrator.cli.common import RESULTS, Json, Results, print_json
 
 
@@ -29,6 +29,7 @@ def report(
     """
     from datetime import datetime
 
+    from orchestrator.collect import gather
     from orchestrator.report import write_report
 
     found = found_sweeps(results, sweeps)

@@ -25,6 +25,9 @@ def status(
 ) -> None:
     """Say where every run stands, from journals alone: quick also for 10,000 runs.
 
+    What instances of a cloud have is fetched first, and those that are up,
+    and so cost money, are named.
+
     [bold]Examples[/bold]
 
       orchestrate status
@@ -48,11 +51,9 @@ def status(
 
 
 def _look(sweep_dir: SweepDir) -> Survey:
-    from orchestrator.control import present
-    from orchestrator.targets import find_target
+    from orchestrator.fleet import present
 
-    backend, _ = find_target("local")
-    return present(sweep_dir, backend)
+    return present(sweep_dir)
 
 
 def _print(found: list[SweepDir], detailed: bool) -> None:
@@ -65,29 +66,67 @@ def _print(found: list[SweepDir], detailed: bool) -> None:
             console.print(view.sweep_view(sweep_dir.name, seen, limit=_ROWS))
         else:
             console.print(view.sweep_line(sweep_dir.name, seen))
+        if as_of := _as_of(sweep_dir):
+            console.print(as_of, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        for line in _costs(sweep_dir):
+            console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
         if seen.damaged_lines:
             console.print(f"{seen.damaged_lines} unreadable journal lines were passed over", style="yellow")
+
+
+def _costs(sweep_dir: SweepDir) -> list[str]:
+    """What costs money just now."""
+    from orchestrator.instances import costs
+
+    return costs(sweep_dir)
 
 
 def _watch(found: list[SweepDir]) -> None:
     from rich.console import Group
     from rich.live import Live
+    from rich.text import Text
 
     from orchestrator.cli import view
+    from orchestrator.instances import sent_jobs
 
     with Live(console=view.console(), auto_refresh=False) as live:
         while True:
             seen = [(sweep_dir.name, _look(sweep_dir)) for sweep_dir in found]
-            live.update(Group(*(view.sweep_view(name, one, view.ROWS) for name, one in seen)), refresh=True)
-            if not any(one.active for _, one in seen):
+            views = [view.sweep_view(name, one, view.ROWS) for name, one in seen]
+            up = [Text(line, style="yellow") for sweep_dir in found for line in _costs(sweep_dir)]
+            live.update(Group(*views, *up), refresh=True)
+            working = any(one.active or one.unanswered for _, one in seen)
+            if not working and not any(map(sent_jobs, found)):  # instances are seen off, too
                 return
             time.sleep(_REFRESH_S)
 
 
+def _as_of(sweep_dir: SweepDir) -> str:
+    """Of what a copy is one, and since when; empty for a sweep of this tree's own."""
+    from orchestrator.rundir.synced import copy_of
+    from orchestrator.shown import moment, plain
+
+    copy = copy_of(sweep_dir)
+    if copy is None:
+        return ""
+    since = moment(copy.time, time.time()) or "an unfinished sync"
+    return f"{sweep_dir.name}: as of {since} from {plain(copy.source)}"
+
+
 def _as_json(sweep_dir: SweepDir, seen: Survey) -> dict[str, object]:
     runs = [
-        {**seen.statuses[row.run_id].to_json(), "in_grid": row.in_grid, "point": row.point}
+        {
+            **seen.statuses[row.run_id].to_json(),
+            "target": seen.target(row.run_id),
+            "in_grid": row.in_grid,
+            "point": row.point,
+        }
         for row in seen.rows
     ]
+    from orchestrator.rundir.synced import copy_of
+
     counts = {state.value: count for state, count in seen.counts().items()}
-    return {"sweep": sweep_dir.name, "counts": counts, "runs": runs}
+    copy = copy_of(sweep_dir)
+    about = {} if copy is None else {"copy_of": copy.source, "as_of": copy.time}
+    up = {"instances": lines} if (lines := _costs(sweep_dir)) else {}
+    return {"sweep": sweep_dir.name, **about, "counts": counts, "runs": runs, **up}

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.common import RESULTS, Json, Results, print_json, print_problems
+from orchestrator.cli.common import RESULTS, Json, Results, count, print_json, print_kept, print_problems
 
 if TYPE_CHECKING:
     from orchestrator.backends.base import Backend
-    from orchestrator.control import Submitted
-    from orchestrator.plan import Capacity
+    from orchestrator.control import Submitted, Wish
     from orchestrator.rundir import SweepDir
     from orchestrator.state import Survey
     from orchestrator.types import Job, Plan, Sweep
@@ -18,16 +19,42 @@ if TYPE_CHECKING:
 
 def sweep(
     grid: Annotated[Path, typer.Option("--grid", metavar="GRID", help="The grid file.")],
-    on: Annotated[str | None, typer.Option("--on", metavar="TARGET", help="Where to run it.")] = None,
+    on: Annotated[
+        str | None, typer.Option("--on", metavar="TARGET,...", help="Where to run it; several share it.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print exactly what would be submitted; write nothing.")
     ] = False,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Submit and leave; `orchestrate status --watch` follows.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--detach/--follow",
+            help="Submit and leave, or stay to the end. By default: leave a cluster, stay here.",
+            show_default=False,
+        ),
+    ] = None,
     slots: Annotated[
         int | None,
         typer.Option("--slots", min=1, metavar="N", help="Runs at once; by default as cores allow."),
+    ] = None,
+    canary: Annotated[
+        bool,
+        typer.Option(
+            "--canary", help="One run of each configuration first; the rest when it has trained something."
+        ),
+    ] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget", min=0, metavar="USD", help="What all of the sweep may cost; inf: no limit any more."
+        ),
+    ] = None,
+    adopt: Annotated[
+        bool,
+        typer.Option("--adopt", help="Go on with a sweep of this name that somebody else submitted there."),
+    ] = False,
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="Further options of sbatch.")
     ] = None,
     results: Results = RESULTS,
     as_json: Json = False,
@@ -43,78 +70,160 @@ def sweep(
       orchestrate sweep --grid sweeps/speed.yaml
       orchestrate sweep --grid sweeps/speed.yaml --dry-run
       orchestrate sweep --grid sweeps/speed.yaml --detach --slots 1
+      orchestrate sweep --grid sweeps/speed.yaml --on gpu -- --reservation=course
+      orchestrate sweep --grid sweeps/speed.yaml --on l4 --budget 20
+      orchestrate sweep --grid sweeps/speed.yaml --on local,gpu
     """
     from orchestrator import control
     from orchestrator.rundir import SweepDir
     from orchestrator.sweep import load_sweep
-    from orchestrator.targets import target_of
+    from orchestrator.targets import behind_ssh, target_of
 
-    loaded = load_sweep(grid)
+    loaded, wish = load_sweep(grid), control.Wish(slots, canary, budget)
+    sweep_dir = SweepDir(results, loaded.name)
+    names = tuple(on.split(",")) if on is not None else loaded.targets
+    if len(names) > 1:
+        from orchestrator.cli.several import several
+        from orchestrator.sharing import Matter, parties_of, rehearse
+
+        matter = Matter(loaded, sweep_dir, wish, adopt)
+        parties = parties_of(matter, names, options or (), asked=on is not None)
+        if dry_run:
+            _print_plan(rehearse(matter, parties, detach=bool(detach)), loaded, as_json)
+        else:
+            several(matter, parties, detach=bool(detach), as_json=as_json)
+        return
+    if profile := behind_ssh(loaded, on):
+        from orchestrator import sending
+        from orchestrator.cli.send import send
+
+        if dry_run:
+            _print_plan(sending.rehearse(loaded, sweep_dir, profile, wish, options or ()), loaded, as_json)
+        else:
+            stay = detach is False
+            send(loaded, results, profile, wish, options or [], detach=not stay, as_json=as_json, adopt=adopt)
+        return
+    backend = target_of(loaded, on, options or ())
+    kept = _take_back(loaded, sweep_dir) if on is not None and not dry_run else {}
     if dry_run:
-        _, capacity = target_of(loaded, on)
-        prospect = control.plan_sweep(loaded, SweepDir(results, loaded.name), capacity, slots=slots)
-        _print_plan(prospect.plan, results, as_json)
+        plan = control.plan_sweep(loaded, sweep_dir, backend.capacity(ask=False), wish).plan
+        scripts = control.render_plan(plan, sweep_dir, backend)
+        _print_plan(control.planned(plan, scripts), loaded, as_json)
     else:
-        work_through(loaded, results, on=on, detach=detach, slots=slots, as_json=as_json)
+        work_through(loaded, results, backend, wish, detach=detach, as_json=as_json)
+    if kept:
+        raise typer.Exit(1)
+
+
+def _take_back(loaded: Sweep, sweep_dir: SweepDir) -> Mapping[str, str]:
+    """Runs that clusters behind ssh were given and do not work on are for the target that was named now."""
+    from orchestrator.sending import take_back
+
+    kept = take_back(loaded, sweep_dir)
+    print_kept(kept)
+    return kept
 
 
 def work_through(
-    loaded: Sweep, results: Path, *, on: str | None, detach: bool, slots: int | None, as_json: bool
+    loaded: Sweep,
+    results: Path,
+    backend: Backend,
+    wish: Wish,
+    *,
+    detach: bool | None,
+    as_json: bool,
 ) -> None:
     """Submit what is missing, follow it unless detached, and leave with the exit code the runs deserve."""
     from orchestrator import control
+    from orchestrator.check import problems_of
+    from orchestrator.cli.money import settle_up
+    from orchestrator.errors import BudgetError
+    from orchestrator.fleet import present
+    from orchestrator.follow import bring_home, out_of_budget
+    from orchestrator.instances import costs
+    from orchestrator.observe import look
     from orchestrator.reading import no_garbage_collection
     from orchestrator.rundir import SweepDir
-    from orchestrator.targets import target_of
     from orchestrator.types import RunState
 
-    backend, capacity = target_of(loaded, on)
+    detach = backend.leaves if detach is None else detach
     sweep_dir = SweepDir(results, loaded.name)
+    bring_home(sweep_dir)
     with no_garbage_collection():
-        prospect = control.plan_sweep(loaded, sweep_dir, capacity, slots=slots)
+        prospect = control.plan_sweep(loaded, sweep_dir, backend.capacity(ask=False), wish)
     plan, seen = prospect.plan, prospect.seen
     if control.is_settled(loaded, sweep_dir, prospect):
         jobs: list[Job] = []
+        seen = control.with_stale(seen, sweep_dir)
         if not as_json:
             typer.echo(f"{loaded.name}: nothing new to submit ({sweep_dir.path}/)")
+        to_go = bool(not detach and costs(sweep_dir))  # instances, though nothing is left to do
+        _follow(loaded, sweep_dir, backend, control.AS_USUAL, to_the_end=to_go, quiet=as_json)
     else:
-        if plan.jobs:
-            _check(loaded, plan)
-        submitted = control.submit_sweep(loaded, sweep_dir, backend, capacity, slots=slots)
+        if problems := problems_of(plan):
+            print_problems(problems)
+            raise typer.Exit(2)
+        began = time.time()
+        submitted = control.submit_sweep(loaded, sweep_dir, backend, wish)
         plan, jobs = submitted.plan, list(submitted.plan.jobs)
         if not as_json:
             _announce(sweep_dir, submitted)
+        if wish.canary or not detach:
+            _follow(loaded, sweep_dir, backend, wish, to_the_end=not detach, quiet=as_json)
+        seen = look(sweep_dir, control.rows_of(loaded, sweep_dir))
+        seen = present(sweep_dir, control.with_stale(seen, sweep_dir))
         if not detach:
-            _follow(loaded, sweep_dir, backend, capacity, slots, as_json)
-        seen = control.look(sweep_dir, backend, control.rows_of(loaded, sweep_dir))
-    seen = control.with_stale(seen, sweep_dir)
+            settle_up(sweep_dir, began, quiet=as_json)
     if as_json:
         statuses = [seen.statuses[row.run_id].to_json() for row in seen.rows if row.in_grid]
         print_json({"sweep": loaded.name, "jobs": [job.to_json() for job in jobs], "runs": statuses})
     else:
-        _conclude(sweep_dir, seen, plan, detach)
+        _conclude(sweep_dir, seen, plan, wish, detach)
     left = (seen.left or seen.unknown) and not detach
+    if left and out_of_budget(sweep_dir, seen):
+        raise typer.Exit(BudgetError.exit_code)
     if seen.counts().get(RunState.FAILED) or plan.problems or left:
         raise typer.Exit(1)
 
 
-def _print_plan(plan: Plan, results: Path, as_json: bool) -> None:
-    from orchestrator.render import local_script
-
-    scripts = {job.token: local_script(results, job) for job in plan.jobs}
+def _print_plan(planned: Mapping[str, Any], sweep: Sweep, as_json: bool) -> None:
     if as_json:
-        jobs = [{**job.to_json(), "script": scripts[job.token]} for job in plan.jobs]
-        print_json({"sweep": plan.sweep.name, "jobs": jobs, "skipped": dict(plan.skipped)})
+        jobs = [{**job, "script": array["script"]} for array in planned["arrays"] for job in array["jobs"]]
+        print_json({"sweep": sweep.name, "jobs": jobs, "skipped": planned["skipped"]})
         return
-    for job in plan.jobs:
-        typer.echo(f"job {job.token} on {job.target}: {len(job.run_ids)} runs, {job.slots} at once")
-        typer.echo(f"  {scripts[job.token]}")
-        points = {run.run_id: run.point for run in plan.sweep.runs}
-        _echo_runs({run_id: points[run_id] for run_id in job.run_ids})
-    for run_id, why in plan.skipped.items():
+    points = {run.run_id: run.point for run in sweep.runs}
+    for array in planned["arrays"]:
+        target = array.get("target", planned["target"])
+        typer.echo(
+            f"{array['token']} on {target}: {count(len(array['jobs']), 'job')}, "
+            f"{count(len(array['run_ids']), 'run')}, {array['slots']} at once in each"
+        )
+        typer.echo(array["script"])
+        _echo_runs({run_id: points[run_id] for run_id in array["run_ids"]})
+    for run_id, why in planned["skipped"].items():
         typer.echo(f"skipped {run_id}: {why}")
-    if not plan.jobs:
+    if planned["waiting"]:
+        typer.echo(f"{count(planned['waiting'], 'run')} to be submitted when there is room, or cause")
+    if not planned["arrays"]:
         typer.echo("nothing to submit")
+
+
+def _arrays(submitted: Submitted) -> list[str]:
+    """What the scheduler calls the arrays that were submitted."""
+    lines = []
+    for array in submitted.plan.arrays:
+        known = submitted.job_ids.get(array.jobs[0].token, "")
+        scheduler, _, job_id = known.partition(":")
+        if len(array.jobs) > 1 or "." in array.jobs[0].token:
+            what = f"{scheduler} array {job_id.partition('_')[0]}"
+            lines.append(
+                f"{what}: {count(len(array.jobs), 'job')}, {array.jobs[0].slots} runs at once in each"
+            )
+        elif scheduler == "skypilot":
+            (job,) = array.jobs
+            name, runs = job_id.partition("/")[0], count(len(job.run_ids), "run")
+            lines.append(f"instance {name}: {runs}, {job.slots} at once")
+    return lines
 
 
 def _echo_runs(points: dict[str, dict[str, object]]) -> None:
@@ -124,42 +233,42 @@ def _echo_runs(points: dict[str, dict[str, object]]) -> None:
         typer.echo(f"  {run_id}  {label}")
 
 
-def _check(loaded: Sweep, plan: Plan) -> None:
-    """Refuse the sweep before anything is written if a run that is to be submitted cannot work."""
-    from dataclasses import replace
-
-    from orchestrator.check import check_sweep
-
-    todo = set(plan.run_ids)
-    runs = tuple(run for run in loaded.runs if run.run_id in todo)
-    report = check_sweep(replace(loaded, runs=runs))
-    if report.problems:
-        print_problems(report.problems)
-        raise typer.Exit(2)
-
-
 def _announce(sweep_dir: SweepDir, submitted: Submitted) -> None:
     plan = submitted.plan
-    counted = f"{len(plan.run_ids)} runs to do" if plan.jobs else "nothing new to submit"
+    counted = f"{count(len(plan.run_ids), 'run')} to do" if plan.jobs else "nothing new to submit"
     adopted = f", {len(submitted.adopted)} live worker(s) adopted" if submitted.adopted else ""
     typer.echo(f"{sweep_dir.name}: {counted}{adopted} ({sweep_dir.path}/)")
+    for line in _arrays(submitted):
+        typer.echo(f"  {line}")
+    if plan.waiting:
+        how = "jobs that end submit them, or this command again" if plan.jobs else "this command again tries"
+        typer.echo(f"  {count(len(plan.waiting), 'run')} wait for room in the queue: {how}")
+    for note in submitted.notes:
+        typer.echo(f"  {note}")
 
 
 def _follow(
-    loaded: Sweep, sweep_dir: SweepDir, backend: Backend, capacity: Capacity, slots: int | None, quiet: bool
+    loaded: Sweep, sweep_dir: SweepDir, backend: Backend, wish: Wish, *, to_the_end: bool, quiet: bool
 ) -> None:
-    """Show progress to the end. Ctrl-C lets the workers save and leave, then says how to go on."""
+    """Show progress. Ctrl-C lets workers here save and leave, and leaves those of a cluster alone."""
     from orchestrator.cli import view
-    from orchestrator.follow import follow, stop
+    from orchestrator.follow import follow, follow_canaries, stop
 
     try:
         with view.Screen(sweep_dir.name, quiet) as screen:
-            for seen in follow(loaded, sweep_dir, backend, capacity, slots=slots):
-                screen.show(seen)
+            if wish.canary:
+                for seen in follow_canaries(loaded, sweep_dir, backend, wish):
+                    screen.show(seen)
+            if to_the_end:
+                for seen in follow(loaded, sweep_dir, backend, wish, screen.note):
+                    screen.show(seen)
     except KeyboardInterrupt:
+        if backend.queues:
+            typer.echo(f"its jobs go on; follow with: orchestrate status {sweep_dir.name} --watch", err=True)
+            raise typer.Exit(130) from None
         typer.echo("stopping: runs save a checkpoint and leave (Ctrl-C again to leave them to it)", err=True)
         try:
-            left = stop(sweep_dir, backend)
+            left = stop(sweep_dir)
         except KeyboardInterrupt:
             left = False
         said = (
@@ -169,22 +278,41 @@ def _follow(
         raise typer.Exit(130) from None
 
 
-def _conclude(sweep_dir: SweepDir, seen: Survey, plan: Plan, detach: bool) -> None:
+def _conclude(sweep_dir: SweepDir, seen: Survey, plan: Plan, wish: Wish, detach: bool) -> None:
     from orchestrator.cli import view
-    from orchestrator.follow import why_left
+    from orchestrator.follow import out_of_budget, why_left
+    from orchestrator.instances import costs
     from orchestrator.types import RunState
 
     console = view.console()
+    up = costs(sweep_dir)
     if detach and seen.active:
         typer.echo(f"detached; follow with: orchestrate status {sweep_dir.name} --watch")
+        if up:
+            typer.echo(
+                "it fetches results, too: an instance that is done waits for that, as long as the profile's "
+                "`hold` says, and then goes with what was not fetched, unless it has a `store`"
+            )
         return
+    for line in up:
+        typer.echo(f"{line}; the same command again sees it off, and `sky down` ends it at once", err=True)
     console.print(view.sweep_view(sweep_dir.name, seen, view.ROWS))
     for run_id, problem in plan.problems.items():
         typer.echo(f"{run_id}: {problem}", err=True)
     counts = seen.counts()
-    if seen.left:
-        why = why_left(sweep_dir, seen) or "their worker died again and again"
-        typer.echo(f"{len(seen.left)} runs are left ({why}); the same command goes on with them", err=True)
+    if seen.left and wish.canary:
+        held = "no run of their configuration has trained anything yet"
+        typer.echo(f"{count(len(seen.left), 'run')} held back ({held}); the same command goes on", err=True)
+    elif seen.left:
+        why = why_left(sweep_dir, seen) or (
+            "the queue takes no more jobs of yours now"
+            if plan.waiting
+            else "their worker died again and again"
+        )
+        how = " and a larger --budget" if out_of_budget(sweep_dir, seen) else ""
+        typer.echo(
+            f"{count(len(seen.left), 'run')} left ({why}); the same command{how} goes on with them", err=True
+        )
     if counts.get(RunState.FAILED):
         typer.echo(f"next: orchestrate logs {sweep_dir.name} RUN, then orchestrate retry {sweep_dir.name}")
     elif counts.get(RunState.STALE):

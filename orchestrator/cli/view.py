@@ -11,12 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.expect import sweep_eta
 from orchestrator.labels import labeller
 from orchestrator.rundir import IndexRow
-from orchestrator.state import RunStatus, Survey, sweep_eta
-from orchestrator.types import RunState
+from orchestrator.shown import duration, number
+from orchestrator.state import RunStatus, Survey
+from orchestrator.types import URGENT_FIRST, RunState
 
-_STYLE = {
+STYLE = {
     RunState.PENDING: "dim",
     RunState.QUEUED: "dim",
     RunState.RUNNING: "cyan",
@@ -29,20 +31,6 @@ _STYLE = {
     RunState.STALE: "magenta",
     RunState.UNKNOWN: "yellow",
 }
-# Where rows are few, what needs the eye comes first.
-_FIRST = (
-    RunState.RUNNING,
-    RunState.STALLED,
-    RunState.FAILED,
-    RunState.INTERRUPTED,
-    RunState.UNKNOWN,
-    RunState.STALE,
-    RunState.QUEUED,
-    RunState.PENDING,
-    RunState.DONE,
-    RunState.CANCELLED,
-    RunState.SKIPPED,
-)
 
 # Rows of a sweep that is being watched.
 ROWS = 24
@@ -55,6 +43,7 @@ class Screen:
         self._name, self._quiet, self._console = name, quiet, console()
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._last: dict[RunState, int] | None = None
+        self._noted: set[str] = set()
 
     def __enter__(self) -> Self:
         if self._console.is_terminal and not self._quiet:
@@ -63,6 +52,12 @@ class Screen:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+
+    def note(self, text: str) -> None:
+        """A line that stays, once."""
+        if not self._quiet and text not in self._noted:
+            self._noted.add(text)
+            self._console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
     def show(self, seen: Survey) -> None:
         if self._live.is_started:
@@ -80,6 +75,9 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("run", no_wrap=True)
     table.add_column("", overflow="fold")
+    several = len({target for row in rows if (target := survey.target(row.run_id))}) > 1
+    if several:
+        table.add_column("target", no_wrap=True)
     table.add_column("state", no_wrap=True)
     for column in ("frames", "frames/s", "return", "ETA"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -88,7 +86,8 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
         table.add_row(
             Text(row.run_id[:8], style="dim"),
             escape(label(row.point)),
-            Text(status.state.value, style=_STYLE[status.state]),
+            *([Text(survey.target(row.run_id) or "")] if several else []),
+            Text(status.state.value, style=STYLE[status.state]),
             frames(status),
             number(status.fps),
             number(status.value),
@@ -113,7 +112,7 @@ def sweep_line(name: str, survey: Survey) -> Text:
     for state, count in counts.items():
         if state is not RunState.DONE:
             line.append("  ")
-            line.append(f"{count} {state.value}", style=_STYLE[state])
+            line.append(f"{count} {state.value}", style=STYLE[state])
     eta = sweep_eta(survey)
     if eta is not None:
         line.append(f"  ETA {duration(eta)}", style="cyan")
@@ -128,23 +127,6 @@ def frames(status: RunStatus) -> str:
     return f"{100 * status.frames // status.total}% of {status.total:,}"
 
 
-def number(value: float | None) -> str:
-    if value is None or value != value:
-        return ""
-    if value == 0:
-        return "0"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def duration(seconds: float | None) -> str:
-    """Minutes and seconds as on a clock, hours where there are any."""
-    if seconds is None:
-        return ""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
 def console() -> Console:
     return Console(highlight=False)
 
@@ -154,7 +136,7 @@ def _most_urgent(
 ) -> list[IndexRow]:
     if limit is None or len(rows) <= limit:
         return list(rows)
-    return sorted(rows, key=lambda row: _FIRST.index(statuses[row.run_id].state))[:limit]
+    return sorted(rows, key=lambda row: URGENT_FIRST.index(statuses[row.run_id].state))[:limit]
 
 
 def _reasons(rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus]) -> list[Text]:
@@ -167,5 +149,5 @@ def _reasons(rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus]) -> lis
     lines = []
     for (state, why), run_ids in by_reason.items():
         who = run_ids[0][:8] if len(run_ids) == 1 else f"{len(run_ids)} runs"
-        lines.append(Text.assemble((f"{state} ", _STYLE[RunState(state)]), f"{who}: {why}"))
+        lines.append(Text.assemble((f"{state} ", STYLE[RunState(state)]), f"{who}: {why}"))
     return lines

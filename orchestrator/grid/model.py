@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from orchestrator.trainers import TrainerSpec
-from orchestrator.types import Resources, Value
+from orchestrator.types import PluginSource, Resources, Value
 
 # More than this is a slip of the pen, not a benchmark.
 MAX_POINTS = 100_000
 
 
 class Position(NamedTuple):
-    """A place in the grid file; both count from 1."""
+    """A place in a file; both count from 1."""
 
     line: int
     column: int
@@ -56,6 +56,7 @@ class Grid:
     targets: tuple[str, ...]
     compare: bool
     resources: Resources
+    plugins: tuple[PluginSource, ...]
     text: str
     source: str
     positions: Mapping[str, Position]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
-from orchestrator.errors import GridError
+from orchestrator.errors import GridError, PlacedError
 from orchestrator.grid.model import Position, shown
 from orchestrator.grid.scalars import resolve
 from orchestrator.types import Value
@@ -22,9 +23,12 @@ _UNUSABLE = re.compile("[\0\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Scalar:
+    """``text`` is the value as it was written: ``0123``, where ``value`` is the number 123."""
+
     value: Value
     plain: bool
     at: Position
+    text: str
 
 
 @dataclass(frozen=True)
@@ -51,17 +55,34 @@ Node = Scalar | Items | Entries
 
 @dataclass(frozen=True)
 class Source:
-    """The file, for error messages."""
+    """The file, for error messages: ``noun`` is what such files are called, ``example`` one to start from."""
 
     name: str
+    noun: str = "grid"
+    example: str = "sweeps/speed.yaml"
+    failure: type[PlacedError] = GridError
 
-    def error(self, at: Position | None, message: str, hint: str | None = None) -> GridError:
+    def error(self, at: Position | None, message: str, hint: str | None = None) -> PlacedError:
         line, column = at if at is not None else (None, None)
-        return GridError(message, file=self.name, line=line, column=column, hint=hint)
+        return self.failure(message, file=self.name, line=line, column=column, hint=hint)
+
+
+def nearest(name: str, names: Iterable[str], others: Mapping[str, str] | None = None) -> str | None:
+    """The right spelling that was probably meant; ``others`` are words that people use for some names."""
+    near = difflib.get_close_matches(name, list(names), 1)
+    return (others or {}).get(name) or (near[0] if near else None)
+
+
+def did_you_mean(
+    name: str, names: Iterable[str], others: Mapping[str, str] | None = None, otherwise: str | None = None
+) -> str | None:
+    """The hint beside a name that is none of ``names``."""
+    near = nearest(name, names, others)
+    return f"did you mean {near}?" if near else otherwise
 
 
 def read_nodes(text: str, source: Source) -> Node:
-    """The one document of a YAML text. Raises :class:`GridError`."""
+    """The one document of a YAML text. Raises the source's kind of :class:`PlacedError`."""
     reader = _Reader(source)
     try:
         events = yaml.parse(text.removeprefix("\ufeff"), Loader=_LOADER)
@@ -112,11 +133,11 @@ class _Reader:
             if isinstance(event, yaml.NodeEvent):
                 if node is not None:
                     raise self.source.error(
-                        _start(event), "found a second document, expected one grid per file"
+                        _start(event), f"found a second document, expected one {self.source.noun} per file"
                     )
                 node = self.node(event, events, 0)
         if node is None:
-            raise self.source.error(None, "the file is empty", "start from sweeps/speed.yaml")
+            raise self.source.error(None, "the file is empty", f"start from {self.source.example}")
         return node
 
     def node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
@@ -150,7 +171,7 @@ class _Reader:
         key = self.scalar(event, at)
         if key.plain and event.value == "<<":
             raise self.source.error(
-                at, "found a merge key (<<), which grids do not have", "write the keys out"
+                at, f"found a merge key (<<), which {self.source.noun}s do not have", "write the keys out"
             )
         if not isinstance(key.value, str) or not key.value:
             raise self.source.error(at, f"found the key {event.value or '(empty)'}, expected text")
@@ -164,9 +185,9 @@ class _Reader:
                 at, f"found the character {unusable[0]!r}, which no program takes as an argument"
             )
         if not plain:
-            return Scalar(text, False, at)
+            return Scalar(text, False, at, text)
         try:
-            return Scalar(resolve(text), True, at)
+            return Scalar(resolve(text), True, at, text)
         except ValueError as error:
             raise self.source.error(at, f"found {shown(text)}: {error}") from None
 
@@ -175,13 +196,15 @@ class _Reader:
             mark = "*" if isinstance(event, yaml.AliasEvent) else "&"
             raise self.source.error(
                 at,
-                f"found {mark}{event.anchor}: grids have neither anchors nor aliases",
+                f"found {mark}{event.anchor}: {self.source.noun}s have neither anchors nor aliases",
                 "write the value out; a text that starts with & or * needs quotes",
             )
         if event.tag is not None:
             tag = event.tag.replace("tag:yaml.org,2002:", "!!")
             raise self.source.error(
-                at, f"found the tag {tag}, which grids do not have", "quotes make text; 1.0 and 1 are numbers"
+                at,
+                f"found the tag {tag}, which {self.source.noun}s do not have",
+                "quotes make text; 1.0 and 1 are numbers",
             )
 
 
@@ -189,7 +212,7 @@ def _start(event: Any) -> Position:
     return Position(event.start_mark.line + 1, event.start_mark.column + 1)
 
 
-def _syntax_error(error: yaml.MarkedYAMLError, source: Source) -> GridError:
+def _syntax_error(error: yaml.MarkedYAMLError, source: Source) -> PlacedError:
     mark = error.problem_mark or error.context_mark
     at = Position(mark.line + 1, mark.column + 1) if mark is not None else None
     problem = error.problem or "it cannot be read"
@@ -204,7 +227,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, source: Source) -> GridError:
     return source.error(at, f"this is not YAML:{context} {problem}", hint)
 
 
-def _bad_character(text: str, source: Source) -> GridError:
+def _bad_character(text: str, source: Source) -> PlacedError:
     """PyYAML tells such places in bytes or not at all."""
     for number, line in enumerate(re.split("\r\n|\r|\n", text), 1):
         for column, character in enumerate(line, 1):

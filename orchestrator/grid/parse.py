@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 
 from orchestrator.grid.hydra_sweeps import SweepTextError
 from orchestrator.grid.model import Axis, Grid, Position, shown
-from orchestrator.grid.nodes import Entries, Entry, Items, Node, Scalar, Source, kind, read_nodes
+from orchestrator.grid.nodes import (
+    Entries,
+    Entry,
+    Items,
+    Node,
+    Scalar,
+    Source,
+    did_you_mean,
+    kind,
+    read_nodes,
+)
+from orchestrator.grid.plugins import read_plugins
 from orchestrator.grid.points import read_exclude, read_include, refuse_empty
 from orchestrator.grid.resources import read_resources
 from orchestrator.grid.values import Keys, one_value, several_values
@@ -19,6 +29,7 @@ from orchestrator.types import Value
 SECTIONS = (
     "name",
     "trainer",
+    "plugins",
     "base",
     "matrix",
     "zip",
@@ -51,6 +62,7 @@ def parse_grid(text: str, source: str) -> Grid:
     exclude = read_exclude(_node(sections, "exclude"), base, varying, place)
     include = read_include(_node(sections, "include"), axes, keys, place)
     refuse_empty(sections, base, axes, include, place)
+    positions = {**keys.positions, **{name: sections[name].at for name in sections if name == "plugins"}}
     return Grid(
         name=name,
         trainer=spec,
@@ -61,9 +73,10 @@ def parse_grid(text: str, source: str) -> Grid:
         targets=targets,
         compare=compare,
         resources=read_resources(_node(sections, "resources"), keys.max_threads, place),
+        plugins=read_plugins(_node(sections, "plugins"), spec, place),
         text=text,
         source=source,
-        positions=dict(keys.positions),
+        positions=positions,
     )
 
 
@@ -77,10 +90,10 @@ def _sections(root: Node, source: Source) -> dict[str, Entry]:
         raise source.error(root.at, f"found {kind(root)}, expected the sections {', '.join(SECTIONS)}")
     for entry in root.entries:
         if entry.key not in SECTIONS:
-            near = difflib.get_close_matches(entry.key, SECTIONS, 1)
-            hint = f"did you mean {near[0]}?" if near else "the trainer's own keys go into base or matrix"
             raise source.error(
-                entry.at, f"found {shown(entry.key)}, expected one of: {', '.join(SECTIONS)}", hint
+                entry.at,
+                f"found {shown(entry.key)}, expected one of: {', '.join(SECTIONS)}",
+                did_you_mean(entry.key, SECTIONS, None, "the trainer's own keys go into base or matrix"),
             )
     return {entry.key: entry for entry in root.entries}
 
@@ -112,11 +125,10 @@ def _trainer(sections: Mapping[str, Entry], source: Source) -> TrainerSpec:
             Position(1, 1), "the grid names no trainer", "add a line such as trainer: benchmarl"
         )
     if not isinstance(node, Scalar) or node.value not in names:
-        near = difflib.get_close_matches(str(kind(node)).lower(), names, 1)
         raise source.error(
             node.at,
             f"trainer: found {kind(node)}, expected one of: {', '.join(names)}",
-            f"did you mean {near[0]}?" if near else None,
+            did_you_mean(kind(node).lower(), names),
         )
     return get_trainer(str(node.value))
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from dataclasses import fields
 
-from orchestrator.grid.nodes import Entries, Entry, Node, Scalar, Source, kind
+from orchestrator.grid.nodes import Entries, Entry, Node, Scalar, Source, did_you_mean, kind
 from orchestrator.types import Resources, Value
+from orchestrator.units import MEMORY_SYNTAX, TIME_SYNTAX, megabytes, seconds
 
-_MEMORY = re.compile(r"[1-9][0-9]*[KMGT]?")
-# minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds
-_TIME = re.compile(r"[0-9]+(:[0-9]{1,2}){0,2}|[0-9]+-[0-9]{1,2}(:[0-9]{1,2}){0,2}")
 _NAMES = tuple(field.name for field in fields(Resources))
 # What people write, and what Slurm calls it.
-_OTHER_NAMES = {
+OTHER_NAMES = {
     "cpus": "cpus_per_task",
     "cores": "cpus_per_task",
     "gpu": "gpus",
@@ -37,37 +33,56 @@ def read_resources(node: Node | None, max_threads: int, source: Source) -> Resou
     return Resources(**values)
 
 
+def read_memory(key: str, node: Node, source: Source) -> str:
+    """An amount of memory in Slurm's syntax, as written but in capitals."""
+    text = _written(node).upper()
+    try:
+        megabytes(text)
+    except ValueError:
+        raise source.error(
+            node.at, f"{key}: found {kind(node)}, expected {MEMORY_SYNTAX}", "4G is 4 gigabytes"
+        ) from None
+    return text
+
+
+def read_time(key: str, node: Node, source: Source) -> str:
+    """A time limit in Slurm's syntax, as written."""
+    text = _written(node)
+    try:
+        seconds(text)
+    except ValueError:
+        raise source.error(
+            node.at, f"{key}: found {kind(node)}, expected {TIME_SYNTAX}", '"2:00:00" is two hours'
+        ) from None
+    return text
+
+
+def _written(node: Node) -> str:
+    """A number without what only YAML knows (``24_000``), a text as it is."""
+    value = node.value if isinstance(node, Scalar) else None
+    return str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
+
+
 def _resource(entry: Entry, max_threads: int, source: Source) -> Value:
     if entry.key not in _NAMES:
-        near = _OTHER_NAMES.get(entry.key) or next(
-            iter(difflib.get_close_matches(entry.key, _NAMES, 1)), None
-        )
         raise source.error(
             entry.at,
             f"resources: found {entry.key!r}, expected one of: {', '.join(_NAMES)}",
-            f"did you mean {near}?" if near else None,
+            did_you_mean(entry.key, _NAMES, OTHER_NAMES),
         )
-    value = entry.node.value if isinstance(entry.node, Scalar) else None
-    text = str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
+    key = f"resources.{entry.key}"
     if entry.key == "mem":
-        if _MEMORY.fullmatch(text.upper()):
-            return text.upper()
-        expected, hint = "megabytes, or a whole number and K, M, G or T", "4G is 4 gigabytes"
-    elif entry.key == "time":
-        if _TIME.fullmatch(text) and re.search("[1-9]", text):
-            return text
-        expected, hint = (
-            "minutes, [hours:]minutes:seconds or days-hours[:minutes[:seconds]]",
-            '"2:00:00" is two hours',
-        )
-    elif entry.key == "gpus":
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-        expected, hint = "a whole number from 0", "a GPU's type belongs in the target's profile"
-    else:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= max_threads:
-            return value
-        expected, hint = f"a whole number from {max_threads}", "every thread of a run needs a core of its own"
-    raise source.error(
-        entry.node.at, f"resources.{entry.key}: found {kind(entry.node)}, expected {expected}", hint
-    )
+        return read_memory(key, entry.node, source)
+    if entry.key == "time":
+        return read_time(key, entry.node, source)
+    if entry.key == "gpus":
+        return read_count(key, entry.node, 0, source, "a GPU's type belongs in the target's profile")
+    return read_count(key, entry.node, max_threads, source, "every thread of a run needs a core of its own")
+
+
+def read_count(key: str, node: Node, least: int, source: Source, hint: str | None = None) -> int:
+    """A whole number, ``least`` or more."""
+    value = node.value if isinstance(node, Scalar) else None
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        return value
+    raise source.error(node.at, f"{key}: found {kind(node)}, expected a whole number from {least}", hint)

@@ -12,7 +12,8 @@ from itertools import count
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orchestrator.stats import Curve, Final, Group, group_labels
+from orchestrator.report.targets import Bar, Comparison
+from orchestrator.stats import Curve, Estimate, Final, Group, group_labels
 from orchestrator.summary import Speed
 
 if TYPE_CHECKING:
@@ -122,6 +123,26 @@ def speed_pictures(speeds: Sequence[Speed]) -> Iterator[Picture]:
         yield _picture(f"speed-{next(numbers)}", title, caption, _speeds(part, title, kinds))
 
 
+def target_pictures(found: Sequence[Comparison]) -> Iterator[Picture]:
+    """What each configuration reached on each target: frames/s, and where there are prices, dollars."""
+    numbers = count(1)
+    for comparison in found:
+        by_label: dict[str, list[Bar]] = {}
+        for bar in comparison.bars:
+            by_label.setdefault(bar.label, []).append(bar)
+        for part, title in _parts(
+            list(by_label.items()), _BARS // len(comparison.targets) or 1, comparison.sweep
+        ):
+            caption = (
+                "Steady-state frames/s of each run (dots), their interquartile mean (line) and its 95 % "
+                "interval (bar; none for one run)."
+            )
+            if any(bar.dollars for _, bars in part for bar in bars):
+                caption += " Right: what a million frames cost at that speed, in a job that is full."
+            draw = _targets(part, title, comparison.targets)
+            yield _picture(f"targets-{next(numbers)}", title, caption, draw)
+
+
 # Drawing
 
 _Draw = Callable[[_Theme], "Figure"]
@@ -205,6 +226,47 @@ def _speeds(part: Sequence[tuple[Speed, str]], title: str, kinds: Mapping[str, i
         return figure
 
     return draw
+
+
+def _targets(part: Sequence[tuple[str, list[Bar]]], title: str, names: Sequence[str]) -> _Draw:
+    priced = any(bar.dollars for _, bars in part for bar in bars)
+    step = 0.8 / len(names)
+
+    def draw(theme: _Theme) -> Figure:
+        from matplotlib.lines import Line2D
+
+        figure, left = _axes(1.5 + 0.3 * len(part) * len(names), columns=2 if priced else 1)
+        panels = figure.axes[: 2 if priced else 1]
+        for row, (_, bars) in enumerate(part):
+            for bar in bars:
+                at = row + step * (names.index(bar.target) - (len(names) - 1) / 2)
+                colour = theme.line(names.index(bar.target))
+                _estimate(left, at, [run.fps for run in bar.runs], bar.fps, colour)
+                if priced and bar.dollars is not None:
+                    cost = [run.dollars for run in bar.runs if run.dollars is not None]
+                    _estimate(panels[1], at, cost, bar.dollars, colour)
+        _heading(left, title)
+        runs = [run for _, bars in part for bar in bars for run in bar.runs]
+        _rows(left, [_short(label) for label, _ in part])
+        _from_zero_or_log(left, [run.fps for run in runs])
+        left.set_xlabel("frames/s, steady state")
+        if priced:
+            _rows(panels[1], [""] * len(part))
+            _from_zero_or_log(panels[1], [run.dollars for run in runs if run.dollars is not None])
+            panels[1].set_xlabel("US dollars per million frames")
+        handles = [Line2D([], [], marker="o", linestyle="", color=theme.line(at)) for at in range(len(names))]
+        figure.legend(handles, [_clean(name) for name in names], loc="outside lower left", ncols=len(names))
+        return figure
+
+    return draw
+
+
+def _estimate(axes: Axes, row: float, values: Sequence[float], estimate: Estimate, colour: str) -> None:
+    """The middle of the values and, if there is one, its interval; each value below, so as not to hide it."""
+    if estimate.low is not None and estimate.high is not None:
+        axes.hlines(row, estimate.low, estimate.high, color=colour, linewidth=7, alpha=0.4)
+    axes.vlines(estimate.value, row - 0.12, row + 0.12, color=colour, linewidth=2)
+    axes.plot(values, [row + 0.17] * len(values), "o", color=colour, markersize=3, alpha=0.6)
 
 
 _PARTS = ("collection", "training", "other")

@@ -23,7 +23,10 @@ from orchestrator.report.figures import (
     final_pictures,
     learning_pictures,
     speed_pictures,
+    target_pictures,
 )
+from orchestrator.report.money import money_of
+from orchestrator.report.targets import Comparison, comparisons
 from orchestrator.rundir import SweepDir
 from orchestrator.stats import Final, curves, final_returns, groups
 from orchestrator.summary import Speed, speeds, warnings
@@ -65,10 +68,12 @@ class _Column:
 def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) -> Page:
     found = groups(collected)
     finals, measured = final_returns(found), speeds(found)
+    compared = comparisons(sweep_dirs, collected)
     sections = {
         "learning": _first(learning_pictures(curves(collected, found[:_MOST_DRAWN]))),
         "final": _first(final_pictures(finals[:_MOST_DRAWN])),
         "speed": _first(speed_pictures(measured[:_MOST_DRAWN])),
+        "targets": _first(target_pictures(compared)),
     }
     rows = list(collected.runs.iter_rows(named=True))
     html = _template().render(
@@ -83,6 +88,9 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
         pictures=sections,
         many=len(found) > _MOST_DRAWN or any(len(part) == _MOST_PICTURES for part in sections.values()),
         speeds=_speed_table(measured),
+        compared=compared,
+        targets=_target_table(compared),
+        money=money_of(sweep_dirs),
         missing=[_missing(item, _shared(rows, collected.keys)) for item in collected.missing[:_MOST_MISSING]],
         missing_left_out=max(0, len(collected.missing) - _MOST_MISSING),
         runs=_runs_table(rows[:_MOST_ROWS], collected.keys, several=len(sweep_dirs) > 1),
@@ -92,6 +100,17 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
         grids=[(sweep.name, grid) for sweep in sweep_dirs if (grid := sweep.latest_grid()) is not None],
     )
     return Page(html, tuple(picture for pictures in sections.values() for picture in pictures))
+
+
+def pictures_of(collected: Collected, kind: str) -> list[Picture]:
+    """The page's pictures of one kind: ``learning``, ``final`` or ``speed``."""
+    found = groups(collected)[:_MOST_DRAWN]
+    if kind == "learning":
+        return _first(learning_pictures(curves(collected, found)))
+    if kind == "final":
+        return _first(final_pictures(final_returns(found)))
+    assert kind == "speed"
+    return _first(speed_pictures(speeds(found)))
 
 
 def _template() -> Any:
@@ -174,6 +193,19 @@ def _speed_table(measured: Sequence[Speed]) -> list[list[_Cell]]:
     return rows
 
 
+def _target_table(compared: Sequence[Comparison]) -> list[list[_Cell]]:
+    return [
+        [
+            _Cell(bar.label),
+            _Cell(bar.target),
+            _number(len(bar.runs)),
+            *(_Cell("–" if one is None else str(one)) for one in (bar.fps, bar.seconds, bar.dollars)),
+        ]
+        for comparison in compared
+        for bar in comparison.bars
+    ]
+
+
 def _missing(item: Missing, shared: Mapping[str, Any]) -> dict[str, str]:
     """A run of the grid without a usable result, why, and what to type."""
     state = item.why.partition(":")[0]
@@ -203,6 +235,8 @@ def _runs_table(
 ) -> tuple[list[_Column], list[list[_Cell]]]:
     points = [{key: row[key] for key in keys if row[key] is not None} for row in rows]
     varying = varying_keys(points)
+    if len({row["target"] for row in rows} - {None}) > 1 and "target" not in varying:
+        varying = [*varying, "target"]
     short = short_keys(varying)
     columns = [
         _Column("run"),

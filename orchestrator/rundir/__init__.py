@@ -2,6 +2,7 @@
 
 from orchestrator.rundir.atomic import check_writable
 from orchestrator.rundir.claims import Claim, Lease, lease_seconds
+from orchestrator.rundir.code import CodeDir
 from orchestrator.rundir.finish import tidy_finished
 from orchestrator.rundir.journal import Event, Journal, WorkerLog
 from orchestrator.rundir.metrics import (
@@ -11,16 +12,19 @@ from orchestrator.rundir.metrics import (
     Row,
     depends_on_time,
     read_metrics,
+    standing,
 )
 from orchestrator.rundir.process import Holder
 from orchestrator.rundir.run import AttemptDir, CheckpointFile, RunDir, attempt_ended, sha256
 from orchestrator.rundir.tree import DAMAGED, IndexRow, LedgerEntry, SweepDir, sweeps
+from orchestrator.rundir.uploads import Uploaded, UploadLog
 
 __all__ = [
     "DAMAGED",
     "AttemptDir",
     "CheckpointFile",
     "Claim",
+    "CodeDir",
     "Event",
     "Executed",
     "Holder",
@@ -33,6 +37,8 @@ __all__ = [
     "Row",
     "RunDir",
     "SweepDir",
+    "UploadLog",
+    "Uploaded",
     "WorkerLog",
     "attempt_ended",
     "check_writable",
@@ -40,6 +46,7 @@ __all__ = [
     "lease_seconds",
     "read_metrics",
     "sha256",
+    "standing",
     "sweeps",
     "tidy_finished",
 ]

@@ -104,15 +104,24 @@ def parse_json(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
-        return json.loads(data)
+        return _loads(data)
 
 
 def read_json(path: Path) -> Any:
     """The JSON value in ``path``. Raises ``FileNotFoundError`` and :class:`DamagedFileError`."""
     try:
-        return json.loads(path.read_bytes())
+        return _loads(path.read_bytes())
     except ValueError as error:
         raise DamagedFileError(path, f"is not valid JSON ({error})") from error
+    except IsADirectoryError:
+        raise DamagedFileError(path, "is a folder, not a file") from None
+
+
+def _loads(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def _write_temporary(path: Path, data: bytes, durable: bool = True) -> Path:

@@ -36,7 +36,7 @@ def lease_seconds() -> float:
 
 @dataclass(frozen=True)
 class Claim:
-    """Who works on an attempt, and with what code (its id).
+    """Who works on an attempt, for which target, and with what code (its id).
 
     ``created`` is seconds since the epoch by the holder's clock, for display; ``lease`` is the holder's lease
     in seconds, by which everybody else judges its silence.
@@ -48,11 +48,18 @@ class Claim:
     worker: str
     lease: float = DEFAULT_LEASE_S
     code_id: str | None = None
+    target: str | None = None
 
     @classmethod
-    def fresh(cls, worker: str, job_id: str | None = None, code_id: str | None = None) -> Self:
+    def fresh(
+        cls,
+        worker: str,
+        job_id: str | None = None,
+        code_id: str | None = None,
+        target: str | None = None,
+    ) -> Self:
         holder = Holder.current(job_id)
-        return cls(secrets.token_hex(8), holder, time.time(), worker, lease_seconds(), code_id)
+        return cls(secrets.token_hex(8), holder, time.time(), worker, lease_seconds(), code_id, target)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -62,6 +69,7 @@ class Claim:
             "worker": self.worker,
             "lease": self.lease,
             "code_id": self.code_id,
+            "target": self.target,
         }
 
     @classmethod
@@ -73,6 +81,7 @@ class Claim:
             worker=data["worker"],
             lease=float(data.get("lease", DEFAULT_LEASE_S)),
             code_id=data.get("code_id"),
+            target=data.get("target"),
         )
 
 

@@ -93,6 +93,35 @@ class WorkerLog:
         ends = [event.kind for event in self.events if event.kind in (STARTED, REVOKED, EXITED)]
         return not ends or ends[-1] != STARTED
 
+    @property
+    def revoked(self) -> bool:
+        """Whether the token was given up before any worker took it: the job will never do anything."""
+        return bool(self.events) and self.events[0].kind == REVOKED
+
+    def worked(self, until: float | None = None) -> float:
+        """Seconds for which its job has had a machine: from its first event to its last, or to ``until``.
+
+        A job that was given back to the queue counts each of its times, and not the waiting between.
+        """
+        total, began, last = 0.0, None, 0.0
+        for event in self.events:
+            if event.kind == STARTED:
+                if began is not None:
+                    total += max(0.0, last - began)
+                began = last = event.time
+            elif began is not None:
+                last = max(last, event.time)
+                if event.kind == EXITED:
+                    total, began = total + last - began, None
+        if began is None:
+            return total
+        return total + max(0.0, max(until or last, last) - began)
+
+    @property
+    def returning(self) -> bool:
+        """Whether the worker left to come back: its job was given back to the queue and is not over."""
+        return self.exited and bool(self.events) and bool(self.events[-1].data.get("again"))
+
 
 class Journal:
     """The writing side, one process only. A line that a full disk cut is closed off by the next."""
@@ -105,6 +134,10 @@ class Journal:
     def create(cls, path: Path, started: Event) -> Self | None:
         """Take the token; ``None`` if somebody has it."""
         return cls(path) if write_exclusive(path, started.to_line()) else None
+
+    def read(self) -> WorkerLog:
+        """What it holds so far."""
+        return read_journal(self._path)
 
     def append(self, event: Event) -> None:
         line = event.to_line()
@@ -131,12 +164,17 @@ def read_compacted(path: Path) -> list[WorkerLog]:
 
 
 def write_compacted(path: Path, logs: Iterable[WorkerLog]) -> None:
-    """What stays of workers that left: the last event of each kind per attempt, and the used-up token."""
+    """What stays of workers that left: when they came and went, the last event of each kind per attempt."""
     lines = []
     for log in logs:
-        last = {(event.kind, event.run_id, event.attempt): event for event in log.events}
+        last = {(event.kind, event.run_id, event.attempt, _once(event)): event for event in log.events}
         lines += [log.token.encode() + b"\t" + event.to_line() for event in last.values()]
     write_atomic(path, b"".join(lines))
+
+
+def _once(event: Event) -> float | None:
+    """What tells starts and ends of one worker apart: a job that was given back has several."""
+    return event.time if event.kind in (STARTED, EXITED) else None
 
 
 def _parse(token: str, lines: Iterable[bytes]) -> WorkerLog:

@@ -136,6 +136,22 @@ def merge(chain: Sequence[Executed]) -> list[Row]:
     return [row for piece in reversed(pieces) for row in piece]
 
 
+def standing(chain: Sequence[Executed], frames: float = math.inf) -> dict[int, int | None]:
+    """Up to which iteration each attempt's log of the run's history stands; ``None``: all of it.
+
+    For logs that begin with the history an attempt was resumed from. ``frames``: what a next attempt would
+    be resumed from, if there is to be one. -1: nothing stands.
+    """
+    rows, limit = merge(chain), frames
+    found: dict[int, int | None] = {}
+    for piece in reversed(chain):
+        stands = [row.iteration for row in rows if row.frames <= limit]
+        found[piece.attempt] = None if limit == math.inf else max(stands, default=-1)
+        if piece.resumed_from is not None:
+            limit = min(limit, piece.resumed_from.frames)
+    return found
+
+
 def depends_on_time(name: str) -> bool:
     """Whether a metric may differ between two executions of the same run."""
     return name.startswith(("timers/", "speed/", "system/"))

@@ -18,6 +18,11 @@ _KILL_PATIENCE_S = 10.0
 _INITIAL_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
 
 
+# The scheduler's name for the job that this process is part of, and how often it was given back to the queue:
+# `123_4:0`. Set by the worker for all that it starts.
+JOB_VARIABLE = "ORCHESTRATE_JOB"
+
+
 @dataclass(frozen=True)
 class Holder:
     """One process, told apart from every other that ever had its number.
@@ -46,6 +51,7 @@ class Holder:
             started = _stat(pid)[1]
         except FileNotFoundError:
             raise ProcessLookupError(pid) from None
+        job_id = job_id or os.environ.get(JOB_VARIABLE)
         return cls(socket.gethostname(), _boot_id(), _pid_namespace(), pid, started, _machine_id(), job_id)
 
     @property
@@ -57,7 +63,16 @@ class Holder:
         """``True`` or ``False`` with proof; ``None`` where none can be had from here."""
         if self.here:
             return self._running()
-        return False if self._before_reboot else None
+        return False if self._before_reboot or self._requeued else None
+
+    @property
+    def _requeued(self) -> bool:
+        """Whether this process is part of the same job, begun again: the scheduler ended what was before."""
+        return _restarts(os.environ.get(JOB_VARIABLE), self.job_id) > 0
+
+    def continues(self, before: Holder) -> bool:
+        """Whether this holder's job is the other's, begun again."""
+        return _restarts(self.job_id, before.job_id) > 0
 
     @property
     def _before_reboot(self) -> bool:
@@ -145,6 +160,13 @@ class Holder:
         return holder
 
 
+def _restarts(now: str | None, before: str | None) -> int:
+    """How often a job began again between two of its names; 0 if they are not of the same job."""
+    job, _, count = (now or "").partition(":")
+    earlier_job, _, earlier = (before or "").partition(":")
+    return int(count) - int(earlier) if job == earlier_job and count and earlier else 0
+
+
 def _send(pid: int, number: int) -> bool:
     try:
         os.kill(pid, number)
@@ -170,6 +192,7 @@ def _pid_namespace() -> str:
 
 def _stat(pid: int) -> tuple[str, int, int]:
     """State letter, start time in ticks, session id."""
-    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")  # any name it gave itself
-    fields = text[text.rindex(")") + 2 :].split()
-    return fields[0], int(fields[19]), int(fields[3])
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # survivors() reads it of all there are
+        text = file.read()
+    fields = text[text.rindex(b")") + 2 :].split(maxsplit=20)  # its name before that holds anything
+    return fields[0].decode(), int(fields[19]), int(fields[3])

@@ -14,6 +14,7 @@ from types import NoneType
 from typing import Any
 
 from orchestrator.errors import DamagedFileError
+from orchestrator.rundir.absent import foreign_attempts, read_absent
 from orchestrator.rundir.atomic import (
     dump_json,
     fsync_folder,
@@ -35,7 +36,7 @@ RUN_ID = re.compile(r"[0-9a-f]{16}")
 _RETIRED = re.compile(r"retired-(\d+)\.json")
 _OUTCOMES = [state.value for state in RunState]
 _REASONS = [None, *(reason.value for reason in Reason)]
-_CHECKPOINT = re.compile(r"(?P<frames>\d{12})-(?P<digest>[0-9a-f]{16})\.pt")
+CHECKPOINT = re.compile(r"(?P<frames>\d{12})-(?P<digest>[0-9a-f]{16})\.pt")
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class AttemptDir:
 
     def checkpointed(self) -> int | None:
         """Frames in the most advanced checkpoint that this attempt wrote itself."""
-        found = [match for name in listdir(self.checkpoints) if (match := _CHECKPOINT.fullmatch(name))]
+        found = [match for name in listdir(self.checkpoints) if (match := CHECKPOINT.fullmatch(name))]
         return max((int(match["frames"]) for match in found), default=None)
 
     def segment_name(self, group: int, start: int, count: int, digest: str) -> Path:
@@ -116,6 +117,24 @@ class AttemptDir:
 
     def event_files(self) -> list[Path]:
         return sorted(self.path.glob("events.out.tfevents.*"))
+
+    def offline_wandb(self) -> Path | None:
+        """The archive or the folder in which W&B logged offline; ``None`` if there is no such thing."""
+        if self.wandb_packed.is_file() and not self.wandb_packed.is_symlink():
+            return self.wandb_packed
+        return self.wandb if not self.wandb.is_symlink() and self._offline_logs() else None
+
+    def offline_digest(self) -> str:
+        """A hash of what :meth:`offline_wandb` holds."""
+        if self.offline_wandb() == self.wandb_packed:
+            return sha256(self.wandb_packed)
+        parts = [f"{path.relative_to(self.wandb)} {sha256(path)}\n" for path in self._offline_logs()]
+        return hashlib.sha256("".join(parts).encode()).hexdigest()
+
+    def _offline_logs(self) -> list[Path]:
+        found = sorted(self.wandb.glob("offline-run-*/run-*.wandb"))
+        links = (path.is_symlink() or path.parent.is_symlink() for path in found)
+        return [path for path, link in zip(found, links, strict=True) if not link and path.is_file()]
 
     def pack_wandb(self) -> None:
         """Turn W&B's folder of small files into one archive, and remove the folder only then.
@@ -197,7 +216,8 @@ class RunDir:
             return None
         if self.result_path.exists():
             return None
-        if attempts and not _end_leftovers(attempts[-1]):
+        own = bool(attempts) and attempts[-1].number > foreign_attempts(self.path)
+        if own and not _end_leftovers(attempts[-1]):
             return None
         attempt = self.attempt(attempts[-1].number + 1 if attempts else 1)
         with storage_errors(attempt.path):
@@ -215,7 +235,7 @@ class RunDir:
             if below is not None and attempt.number >= below:
                 continue
             for name in listdir(attempt.checkpoints):
-                if match := _CHECKPOINT.fullmatch(name):
+                if match := CHECKPOINT.fullmatch(name):
                     found.append(
                         CheckpointFile(
                             attempt.number,
@@ -241,6 +261,8 @@ class RunDir:
         def read(number: int) -> tuple[ResumePoint | None, list[Row]]:
             metrics = self.attempt(number).metrics
             if number != last and not metrics.exists():
+                if metrics.relative_to(self.path).as_posix() in read_absent(self.path).files:
+                    return None, []
                 raise self._damaged(metrics, "is missing, though a later attempt builds on it")
             return read_metrics(metrics)
 
@@ -282,12 +304,17 @@ class RunDir:
         return result
 
     def verify(self, result: Mapping[str, Any], *, checksums: bool = False) -> None:
-        """Check the result's required files: present, of their size, with ``checksums`` of their content."""
+        """Check the result's required files: present, of their size, with ``checksums`` of their content.
+
+        Files that are known to lie elsewhere count as present.
+        """
         for item in result["manifest"]:
             path = self.path / item["path"]
             if not item["required"]:
                 continue
             if not path.is_file():
+                if item["path"] in read_absent(self.path).files:
+                    continue
                 raise self._damaged(path, "is missing, though the result needs it")
             size = path.stat().st_size
             if size != item["bytes"]:

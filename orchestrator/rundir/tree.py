@@ -6,6 +6,10 @@
       grids/0001.yaml …            every grid as submitted; the latest defines the sweep
       ledger/0001.json …           one entry per submission, cancellation or retry, in order
       journals/<token>.jsonl       one per worker; compacted.jsonl holds those that left
+      scripts/<token>.sh           what was submitted, one per job or job array
+      code/<id>/                   the code that a submission's jobs run
+      heard/<place>.json           what trees behind ssh last said of runs that they were given
+      handover/<token>…            marks between a job on a cloud instance and home
       index.tsv                    run_id ↔ overrides
       runs/<run_id>/
         run.json                   the immutable run description
@@ -15,6 +19,8 @@
         result.json                last, by link(): the result with its manifest of checksums
         retired-<n>.json           a result put aside by a retry, or why there is none: of attempts up to n
       results.parquet  results.csv  metrics.parquet  report/
+      speeds.json                  how fast its finished runs were; made of their results, again when lost
+      uploads.jsonl                which runs went up to W&B from here
 """
 
 from __future__ import annotations
@@ -46,11 +52,17 @@ from orchestrator.rundir.journal import (
     read_journal,
     write_compacted,
 )
+from orchestrator.rundir.process import Holder
 from orchestrator.rundir.run import RUN_ID, RunDir, listdir
+from orchestrator.rundir.uploads import UploadLog
 
 SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+# Kinds of ledger entries that name runs and their newest attempts, and some of them a place.
+_OF_RUNS = ("cancel", "retry", "memory", "assigned", "recalled", "released", "share")
+_PLACE = {"name", "address", "ssh", "folder"}
 _FOUND = {"attempt", "frames", "value", "code_id"}
 _INDEX_HINT = "run `orchestrate sweep` with the grid again: it writes the index anew"
+_COPIED_INDEX_HINT = "sync again once it is repaired at its source"
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 
 
@@ -91,6 +103,8 @@ class SweepDir:
         self.metrics_parquet = self.path / "metrics.parquet"
         self.report = self.path / "report"
         self.report_page = self.report / "index.html"
+        self.speeds = self.path / "speeds.json"
+        self.uploads = UploadLog(self.path / "uploads.jsonl")
         self._grids, self._ledger = self.path / "grids", self.path / "ledger"
         self._journals, self._runs = self.path / "journals", self.path / "runs"
         self._compacted = self._journals / "compacted.jsonl"
@@ -114,6 +128,17 @@ class SweepDir:
         with storage_errors(self.path), open(self.path / ".lock", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+    @contextmanager
+    def lock_if_free(self) -> Iterator[bool]:
+        """As :meth:`lock`, but ``False`` at once where somebody else decides just now."""
+        with storage_errors(self.path), open(self.path / ".lock", "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
 
     def check_writable(self) -> None:
         """Raise ``StorageError`` unless there is room for more than a few lines."""
@@ -147,8 +172,10 @@ class SweepDir:
         write_atomic(self.index_path, "".join(lines).encode())
 
     def read_index(self) -> list[IndexRow]:
+        copy = (self.path / ".synced" / "copy.json").exists()
+        hint = _COPIED_INDEX_HINT if copy else _INDEX_HINT
         try:
-            lines = _text(self.index_path, hint=_INDEX_HINT).split("\n")
+            lines = _text(self.index_path, hint=hint).split("\n")
         except FileNotFoundError:
             return []
         rows = []
@@ -158,12 +185,9 @@ class SweepDir:
             try:
                 run_id, in_grid, point = line.split("\t", 2)
                 rows.append(IndexRow(run_id, in_grid == "1", json.loads(point)))
-            except ValueError as error:
-                raise DamagedFileError(
-                    self.index_path,
-                    f"line {number} is not a run ({error})",
-                    hint=_INDEX_HINT,
-                ) from error
+            except (ValueError, RecursionError) as error:
+                problem = f"line {number} is not a run ({error})"
+                raise DamagedFileError(self.index_path, problem, hint=hint) from error
         return rows
 
     # The ledger
@@ -203,7 +227,7 @@ class SweepDir:
     # Journals
 
     def take_token(self, token: str, started: Event) -> Journal | None:
-        """Begin a worker's journal; ``None`` if the token is used up."""
+        """Begin a worker's journal, or go on with it in the same job begun again; ``None`` if it is used."""
         if not _TOKEN.fullmatch(token):
             raise OrchestrateError(f"{token!r} cannot name a worker")
         path = self._journals / f"{token}.jsonl"
@@ -212,9 +236,35 @@ class SweepDir:
         # Two takers in one millisecond must not write the same bytes: each would think it was the one.
         own = replace(started, data={**started.data, "nonce": secrets.token_hex(8)})
         journal = Journal.create(path, own)
-        if journal is not None and self._compacted_token(token):  # compacted between the two lines above
+        if journal is None:
+            return self._resume_journal(path, own)
+        if self._compacted_token(token):  # compacted between the two lines above
             path.unlink()
             return None
+        return journal
+
+    def has_begun(self, token: str) -> bool:
+        """Whether a worker ever took that token, or it was used up."""
+        return (self._journals / f"{token}.jsonl").exists() or self._compacted_token(token)
+
+    def worker_log(self, token: str) -> WorkerLog | None:
+        """What the worker with that token told so far; ``None`` if nobody took it, or it is told no more."""
+        try:
+            return read_journal(self._journals / f"{token}.jsonl")
+        except FileNotFoundError:
+            return None
+
+    def _resume_journal(self, path: Path, started: Event) -> Journal | None:
+        """The journal of this very job, which was given back to the queue; ``None`` if it is another's."""
+        try:
+            before = read_journal(path).holder
+        except FileNotFoundError:
+            return None
+        holder = Holder.from_json(started.data["holder"]) if "holder" in started.data else None
+        if before is None or holder is None or not holder.continues(before):
+            return None
+        journal = Journal(path)
+        journal.append(started)
         return journal
 
     def read_journals(self) -> list[WorkerLog]:
@@ -244,6 +294,24 @@ class SweepDir:
     def worker_output(self, token: str) -> Path:
         """Where a worker's own output goes; a file of the job, removed when it stayed empty."""
         return self._journals / f"{token}.log"
+
+    def mailbox(self, token: str) -> Path:
+        """Where a job's script leaves word for its worker; gone when the job is."""
+        return self._journals / f"{token}.mail"
+
+    def heard(self, place: str) -> Path:
+        """What a tree behind ssh last said of its runs; ``place`` names it. Lost, it is heard again."""
+        return self.path / "heard" / f"{place}.json"
+
+    def script(self, token: str) -> Path:
+        """What is submitted for an array."""
+        return self.path / "scripts" / f"{token}.sh"
+
+    def keep_script(self, token: str, text: str) -> None:
+        path = self.script(token)
+        with storage_errors(path):
+            path.parent.mkdir(exist_ok=True)
+        write_atomic(path, text.encode())
 
     def _compacted_token(self, token: str) -> bool:
         return any(log.token == token for log in self._read_compacted())
@@ -282,13 +350,31 @@ def _require_shape(kind: str, data: Mapping[str, Any]) -> None:
                 raise TypeError("a job has a token and a list of runs")
             if any(type(run_id) is not str for run_id in job["run_ids"]):
                 raise TypeError("runs are named by texts")
-    elif kind in ("cancel", "retry"):
+    elif kind in _OF_RUNS:
         _require(data["runs"], int)
+        _require_place(kind, data)
     elif kind == "found":
         _require(data["runs"], dict)
         for about in data["runs"].values():
             if set(about) - _FOUND or type(about["attempt"]) is not int:
                 raise TypeError(f"a result found is told by {sorted(_FOUND)}")
+
+
+def _require_place(kind: str, data: Mapping[str, Any]) -> None:
+    """As :func:`_require_shape`, for entries about results trees elsewhere."""
+    if kind in ("assigned", "recalled", "released"):
+        _require(data["place"], str)
+        if set(data["place"]) != _PLACE:
+            raise TypeError(f"a place has {sorted(_PLACE)}")
+    if kind == "share":
+        _require({name: data[name] for name in ("home", "owner")}, str)
+        _require({"number": data["number"]}, int)
+    if kind == "assigned":
+        code = data["code"]
+        _require({"home": data["home"], "id": code["id"], "cwd": code["cwd"] or ""}, str)
+        _require({"accepted": data["accepted"]}, bool)
+        if any(type(path) is not str for path in code["python_path"]):
+            raise TypeError("folders are texts")
 
 
 def _require(value: Any, of: type) -> None:

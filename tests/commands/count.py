@@ -1,6 +1,8 @@
 """A tiny training program after the run protocol: counts, and leaves a trace of every step it executes.
 
 Usage: count.py AUDIT STEPS SECONDS_PER_STEP [CHECKPOINT_EVERY]
+
+SECONDS_PER_STEP may be a file that holds them: what a test writes there sets the pace from then on.
 """
 
 from __future__ import annotations
@@ -9,18 +11,20 @@ import json
 import os
 import random
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
 
 
 def main() -> int:
-    audit, steps, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    audit, steps, pace = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     every = int(sys.argv[4]) if len(sys.argv) > 4 else 3
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: asked.append(number))
     run = json.loads(Path(os.environ["ORCHESTRATE_RUN"]).read_text())
     generator = random.Random(int(os.environ["ORCHESTRATE_SEED"]))
+    me = f"{socket.gethostname()}:{os.getpid()}:{time.monotonic_ns()}"
     step, total = 0, 0.0
     if resume := os.environ.get("ORCHESTRATE_RESUME"):
         state = json.loads(Path(resume).read_text())
@@ -30,14 +34,14 @@ def main() -> int:
     trace = os.open(audit, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def say(kind: str) -> None:
-        line = f"{kind} {run['run_id']} {os.getpid()} {step} {time.monotonic_ns()}\n"
+        line = f"{kind} {run['run_id']} {me} {step}\n"
         os.write(trace, line.encode())
 
     say("begin")
     while step < steps:
         step += 1
         say("step")
-        time.sleep(seconds)
+        time.sleep(seconds(pace))
         total += generator.random()
         report(step, steps, total)
         if step % every == 0 or step == steps or asked:
@@ -48,6 +52,14 @@ def main() -> int:
             return 75
     say("done")
     return 0
+
+
+def seconds(pace: str) -> float:
+    """The number, or the one in the file of that name."""
+    try:
+        return float(pace)
+    except ValueError:
+        return float(Path(pace).read_text())
 
 
 def report(step: int, steps: int, total: float) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,54 +16,26 @@ from orchestrator.backends.local import LocalBackend
 from orchestrator.control import submit_sweep
 from orchestrator.follow import follow
 from orchestrator.plan import Capacity
-from orchestrator.rundir import SweepDir, journal, run, tree
+from orchestrator.rundir import SweepDir
 from orchestrator.sweep import load_sweep
 from tests import helpers
-from tests.integration.test_faults import check_finished
+from tests.audit import check_finished
+from tests.executioner import Executioner
 
 CAPACITY = Capacity("local", 2, 0)
 STEPS, RUNS = 20, 2
 
 # Writes of `submit_sweep` for this grid in their order; a test below says when this is not so any more.
-WRITES = ["grid", "index", "description", "description", "ledger", "submission", "ledger"]
-
-
-class Executioner:
-    """Counts the writes of this process and kills it before or after one of them."""
-
-    def __init__(self, number: int, moment: str) -> None:
-        self.number, self.moment, self.names = number, moment, list[str]()
-
-    def watch(self, function: Callable[..., Any], name: Callable[[Any], str]) -> Callable[..., Any]:
-        def watched(*arguments: Any, **options: Any) -> Any:
-            self.names.append(name(arguments))
-            fatal = len(self.names) == self.number
-            if fatal and self.moment == "before":
-                os.kill(os.getpid(), signal.SIGKILL)
-            answer = function(*arguments, **options)
-            if fatal:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return answer
-
-        return watched
-
-
-def what(arguments: tuple[Any, ...]) -> str:
-    """The kind of file that is written."""
-    path: Path = arguments[0]
-    names = {"grids": "grid", "ledger": "ledger", "journals": "journal"}
-    return names.get(path.parent.name) or {"index.tsv": "index", "run.json": "description"}[path.name]
+WRITES = ["grid", "index", "description", "description", "ledger", "script", "submission", "ledger"]
 
 
 def submit_and_die(grid: Path, results: Path, number: int, moment: str, told: Any = None) -> None:
     """In a process of its own: everything a `sweep --detach` does, up to the moment."""
     executioner = Executioner(number, moment)
-    for module in (tree, run, journal):
-        for name in ("write_atomic", "write_exclusive"):
-            setattr(module, name, executioner.watch(getattr(module, name), what))
+    executioner.watch_writes()
     LocalBackend.submit = executioner.watch(LocalBackend.submit, lambda _: "submission")  # type: ignore
     sweep = load_sweep(grid)
-    submit_sweep(sweep, SweepDir(results, sweep.name), LocalBackend(), CAPACITY)
+    submit_sweep(sweep, SweepDir(results, sweep.name), LocalBackend(), capacity=lambda: CAPACITY)
     if told is not None:
         told.put(executioner.names)
 
@@ -92,9 +62,9 @@ def finish_sweep(grid: Path, results: Path) -> SweepDir:
     """The same command again, to the end."""
     sweep, backend = load_sweep(grid), LocalBackend()
     sweep_dir = SweepDir(results, sweep.name)
-    submit_sweep(sweep, sweep_dir, backend, CAPACITY)
+    submit_sweep(sweep, sweep_dir, backend, capacity=lambda: CAPACITY)
     deadline = time.monotonic() + 120
-    for _ in follow(sweep, sweep_dir, backend, CAPACITY):
+    for _ in follow(sweep, sweep_dir, backend):
         assert time.monotonic() < deadline, "the sweep does not end"
     return sweep_dir
 

@@ -1,7 +1,7 @@
 """Kill anything at any moment: nothing is lost, nothing is done twice, nobody works on a run beside another.
 
 The program under test leaves a line in an audit file, outside the results tree, for every step it executes.
-What really happened is judged by that file and by the claims, not by the results alone.
+What really happened is judged by that file and by the claims, not by the results alone (tests/audit.py).
 """
 
 from __future__ import annotations
@@ -14,88 +14,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from itertools import groupby
 from pathlib import Path
 
 import pytest
 
-from orchestrator.rundir import Row, SweepDir, attempt_ended
+from orchestrator.rundir import SweepDir, attempt_ended
 from orchestrator.types import Run
 from tests import helpers
+from tests.audit import Audit, check_finished, point_of
 
 STEPS, SECONDS = 20, 0.005
 RUNS = 6
 
 # Rounds (kills) per test; all together they are more than 200.
 WORKER_ROUNDS, SUPERVISOR_ROUNDS, PROGRAM_ROUNDS, MIXED_ROUNDS, COMMAND_ROUNDS = 70, 40, 40, 50, 16
-
-
-def expected_rows(seed: int, steps: int = STEPS) -> list[tuple[int, int, float]]:
-    """What tests/commands/count.py records: iteration, frames, return."""
-    generator, total, rows = random.Random(seed), 0.0, []
-    for step in range(1, steps + 1):
-        total += generator.random()
-        rows.append((step, step * 100, total))
-    return rows
-
-
-def as_tuples(rows: list[Row]) -> list[tuple[int, int, float]]:
-    return [(row.iteration, row.frames, row.metrics["return"]) for row in rows]
-
-
-class Audit:
-    """The lines that programs left, in the order in which they were executed."""
-
-    def __init__(self, path: Path) -> None:
-        lines = path.read_text().splitlines() if path.exists() else []
-        self.lines = [(kind, run, int(pid), int(step)) for kind, run, pid, step, _ in map(str.split, lines)]
-
-    def of(self, run_id: str) -> list[list[tuple[str, int]]]:
-        """Per process that executed the run, in order: what it did at which step."""
-        mine = [(kind, pid, step) for kind, run, pid, step in self.lines if run == run_id]
-        return [
-            [(kind, step) for kind, _, step in group] for _, group in groupby(mine, key=lambda line: line[1])
-        ]
-
-    def check(self, sweep: SweepDir) -> None:
-        """No process works beside another, each executes steps in order, and none begins after the result."""
-        for run_id in {run for _, run, _, _ in self.lines}:
-            executions = self.of(run_id)
-            pids = [pid for kind, run, pid, _ in self.lines if kind == "begin" and run == run_id]
-            assert len(executions) == len(pids) == len(set(pids)), f"two processes worked on {run_id} at once"
-            assert len(executions) <= len(sweep.run(run_id).attempts())
-            reached = 0
-            for execution in executions:
-                assert execution[0][0] == "begin"
-                began = execution[0][1]
-                assert began <= reached, "steps were left out"
-                steps = [step for kind, step in execution if kind == "step"]
-                assert steps == list(range(began + 1, began + 1 + len(steps)))
-                reached = max([began, *steps])
-
-
-def check_finished(sweep: SweepDir, runs: list[Run], audit: Path) -> None:
-    """Every run is done, once, with an undisturbed one's history, and its claims tell every execution."""
-    Audit(audit).check(sweep)
-    for run in runs:
-        run_dir = sweep.run(run.run_id)
-        result = run_dir.result()
-        assert result is not None
-        run_dir.verify(result, checksums=True)
-        assert as_tuples(run_dir.history()) == expected_rows(run.seed)
-        numbers = [attempt.number for attempt in run_dir.attempts()]
-        assert numbers == list(range(1, len(numbers) + 1))
-        assert result["attempt"] == numbers[-1] == result["attempts"], "a finished run was executed again"
-        begun = [began[0][1] for began in Audit(audit).of(run.run_id)]
-        resumed = [point_of(attempt.metrics) for attempt in run_dir.attempts() if attempt.metrics.exists()]
-        assert set(begun) <= set(resumed), "a run went on from elsewhere than its metrics say"
-
-
-def point_of(metrics: Path) -> int:
-    """The step that an attempt's metrics say it resumed from."""
-    first = metrics.read_text().split("\n")[0]
-    point = json.loads(first)["resumed_from"] if first else None
-    return point["frames"] // 100 if point else 0
 
 
 def retry_given_up(sweep: SweepDir) -> None:

@@ -17,31 +17,23 @@ import pytest
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.types import Run
 from tests import helpers
-from tests.integration.test_faults import as_tuples, check_finished, expected_rows
+from tests.audit import as_tuples, check_finished, expected_rows
+from tests.disks import fill, mounted
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own, 4 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
-    answer = subprocess.run(mount, capture_output=True, text=True)
-    if answer.returncode:
-        pytest.fail(
-            f"this test needs a small disk, and mounting one fails: {answer.stderr.strip()}. Run it as root, "
-            "or all tests under `unshare --user --map-root-user --mount`"
-        )
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
+    with mounted(tmp_path / "disk") as folder:
+        yield folder
 
 
-def fill(folder: Path, leave: int) -> Path:
-    """Use up the disk but for ``leave`` bytes."""
-    file = folder / "filler"
-    free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
-    file.write_bytes(bytes(max(0, free - leave)))
-    return file
+def slow_runs(folder: Path) -> tuple[list[Run], Callable[[], object]]:
+    """Two runs that take 12 seconds each, time enough to be caught in the middle, until told to hurry."""
+    pace = folder / "pace"
+    pace.write_text("0.2")
+    runs = helpers.count_runs(folder / "audit", 2, steps=60, seconds=pace)
+    return runs, lambda: pace.write_text("0.001")
 
 
 def run_worker(sweep: SweepDir) -> tuple[int, str]:
@@ -98,8 +90,7 @@ def test_a_read_only_tree_is_named(small_disk: Path, tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills_meanwhile_stops_the_worker(small_disk: Path, tmp_path: Path) -> None:
-    audit = tmp_path / "audit"
-    runs = helpers.count_runs(audit, 2, steps=60)
+    runs, _ = slow_runs(tmp_path)
     sweep = helpers.make_sweep(small_disk, runs)
     job = helpers.submit(sweep)
     argv = [sys.executable, "-m", "jobs.worker", str(small_disk), "tiny", job.token]
@@ -116,8 +107,7 @@ def test_a_clock_that_jumps_moves_no_claim(results: Path, tmp_path: Path) -> Non
 
     Neither tells anything about a process that is seen to live, or to be dead.
     """
-    audit = tmp_path / "audit"
-    runs = helpers.count_runs(audit, 2, steps=60)
+    runs, hurry = slow_runs(tmp_path)
     sweep = helpers.make_sweep(results, runs)
     first = helpers.start_worker(sweep, helpers.submit(sweep, slots=2))
     helpers.wait_for(lambda: all(sweep.run(run.run_id).checkpoints() for run in runs))
@@ -128,21 +118,23 @@ def test_a_clock_that_jumps_moves_no_claim(results: Path, tmp_path: Path) -> Non
     helpers.wait_for(lambda: len(sweep.read_journals()) == 2)
     first.kill()
     first.wait()
+    hurry()
     assert helpers.finish(second) == 0
     for run in runs:
         assert as_tuples(sweep.run(run.run_id).history()) == expected_rows(run.seed, 60)
         assert len(sweep.run(run.run_id).attempts()) == 2
 
 
-def interrupted_sweep(results: Path, audit: Path) -> tuple[SweepDir, list[Run]]:
+def interrupted_sweep(results: Path, tmp_path: Path) -> tuple[SweepDir, list[Run]]:
     """Two runs, both interrupted after a few checkpoints."""
-    runs = helpers.count_runs(audit, 2, steps=60)
+    runs, hurry = slow_runs(tmp_path)
     sweep = helpers.make_sweep(results, runs)
     worker = helpers.start_worker(sweep, helpers.submit(sweep, slots=2))
     helpers.wait_for(lambda: all(len(sweep.run(run.run_id).checkpoints()) == 2 for run in runs))
     worker.kill()
     worker.wait()
     helpers.wait_for(lambda: all(sweep.run(run.run_id).blocked_by() is None for run in runs))
+    hurry()
     return sweep, runs
 
 
@@ -183,7 +175,7 @@ def overwrite(path: Path, data: bytes) -> Path:
 def test_a_damaged_run_is_named_and_the_others_go_on(
     results: Path, tmp_path: Path, spoil: Callable[[RunDir], Path]
 ) -> None:
-    sweep, (damaged, good) = interrupted_sweep(results, tmp_path / "audit")
+    sweep, (damaged, good) = interrupted_sweep(results, tmp_path)
     path = spoil(sweep.run(damaged.run_id))
     assert helpers.work(sweep) == 1
     assert as_tuples(sweep.run(good.run_id).history()) == expected_rows(good.seed, 60)
@@ -218,8 +210,7 @@ def forget_checkpoints(run: RunDir) -> None:
 )
 def test_what_can_be_repaired_is(results: Path, tmp_path: Path, spoil: Callable[[RunDir], None]) -> None:
     """A checkpoint that is not whole gives way to the one before, a torn line was never there."""
-    audit = tmp_path / "audit"
-    sweep, runs = interrupted_sweep(results, audit)
+    sweep, runs = interrupted_sweep(results, tmp_path)
     before = [file.frames for file in sweep.run(runs[0].run_id).checkpoints()]
     spoil(sweep.run(runs[0].run_id))
     assert helpers.work(sweep) == 0
@@ -233,8 +224,7 @@ def test_what_can_be_repaired_is(results: Path, tmp_path: Path, spoil: Callable[
 
 
 def test_a_torn_journal_and_a_stray_ledger_file_stop_nobody(results: Path, tmp_path: Path) -> None:
-    audit = tmp_path / "audit"
-    sweep, runs = interrupted_sweep(results, audit)
+    sweep, runs = interrupted_sweep(results, tmp_path)
     journal = next((sweep.path / "journals").glob("*.jsonl"))
     journal.write_bytes(journal.read_bytes()[:-20] + b"\n{]\n")
     (sweep.path / "ledger" / ".0001.json.0123.tmp").write_bytes(b"half")
@@ -252,7 +242,7 @@ def test_a_damaged_ledger_is_named(results: Path, tmp_path: Path) -> None:
 
 
 def test_a_damaged_ledger_entry_hides_no_later_decision(results: Path, tmp_path: Path) -> None:
-    sweep, (first, second) = interrupted_sweep(results, tmp_path / "audit")
+    sweep, (first, second) = interrupted_sweep(results, tmp_path)
     for run in (first, second):
         sweep.add_to_ledger("cancel", {"time": 0, "runs": {run.run_id: 1}})
     overwrite(sweep.path / "ledger" / "0002.json", b'{"kind": "cancel", "runs": [1]}')

@@ -11,15 +11,29 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.backends.base import Backend, JobState
+from orchestrator.backends.base import Backend
 from orchestrator.backends.local import LocalBackend
 from orchestrator.errors import BackendUnavailableError, StorageError
-from orchestrator.render import worker_argv
-from orchestrator.types import Job, Resources
+from orchestrator.freeze import freeze
+from orchestrator.render import Script, Setting
+from orchestrator.rundir import SweepDir
+from orchestrator.types import Array, Job, JobState, Resources
 from tests import helpers
 from tests.helpers import wait_for
 
 JOB = Job("0001-0001", "one", "local", (), 1, Resources())
+
+
+def setting_of(sweep: SweepDir) -> Setting:
+    sweep.create()
+    return Setting(sweep, freeze(sweep, sweep.results.parent))
+
+
+def submit(backend: Backend, command: str, results: Path) -> str:
+    """Have the backend run a command in place of a worker; its id."""
+    setting = setting_of(SweepDir(results, "one"))
+    script = Script(Array(JOB.token, (JOB,), JOB.resources), command, setting)
+    return backend.submit(script)[JOB.token]
 
 
 @pytest.fixture
@@ -30,7 +44,8 @@ def backend() -> Backend:
 def test_a_job_runs_detached_and_ends(backend: Backend, results: Path, tmp_path: Path) -> None:
     sweep = helpers.make_sweep(results, helpers.count_runs(tmp_path / "audit", 1))
     job = helpers.submit(sweep)
-    job_id = backend.submit(job, worker_argv(results, job), sweep.worker_output(job.token))
+    setting, array = setting_of(sweep), Array(job.token, (job,), job.resources)
+    job_id = backend.submit(Script(array, backend.render(array, setting), setting))[job.token]
     assert backend.poll([job_id])[job_id].state is JobState.RUNNING
     pid = int(job_id.split(":")[3])
     assert os.getsid(pid) == pid
@@ -41,10 +56,9 @@ def test_a_job_runs_detached_and_ends(backend: Backend, results: Path, tmp_path:
 
 def test_a_job_outlives_the_command_line(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from orchestrator.backends.local import LocalBackend\n"
-        "from orchestrator.types import Job, Resources\n"
-        "job = Job('0001-0001', 'one', 'local', (), 1, Resources())\n"
-        f"print(LocalBackend().submit(job, ['sleep', '100'], Path({str(tmp_path / 'out')!r})), flush=True)\n"
+        "from pathlib import Path; from orchestrator.backends.local import LocalBackend\n"
+        "from tests.integration.test_local_backend import submit\n"
+        f"print(submit(LocalBackend(), 'sleep 100', Path({str(tmp_path)!r})), flush=True)\n"
         "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     )
     answer = subprocess.run([sys.executable, "-c", script], cwd=helpers.ROOT, capture_output=True, text=True)
@@ -56,7 +70,7 @@ def test_a_job_outlives_the_command_line(tmp_path: Path) -> None:
 
 
 def test_an_id_never_means_another_process(backend: Backend, tmp_path: Path) -> None:
-    job_id = backend.submit(JOB, ["true"], tmp_path / "out")
+    job_id = submit(backend, "true", tmp_path)
     wait_for(lambda: backend.poll([job_id])[job_id].state is JobState.ENDED)
     time.sleep(0.05)  # start times are told in ticks of 10 ms
     bystander = subprocess.Popen(["sleep", "100"])
@@ -77,12 +91,12 @@ def test_of_ids_from_elsewhere_nothing_is_known(backend: Backend, job_id: str) -
 
 def test_what_cannot_start_is_an_error(backend: Backend, tmp_path: Path) -> None:
     with pytest.raises(BackendUnavailableError, match="no-such-program"):
-        backend.submit(JOB, ["no-such-program"], tmp_path / "out")
+        submit(backend, "no-such-program", tmp_path)
 
 
 def test_where_no_output_can_be_written_nothing_starts(backend: Backend) -> None:
     with pytest.raises((StorageError, FileNotFoundError)):
-        backend.submit(JOB, ["true"], Path("/proc/none/out"))
+        submit(backend, "true", Path("/proc/none"))
 
 
 def test_capacity_is_what_this_process_may_use(backend: Backend) -> None:

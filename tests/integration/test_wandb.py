@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,12 @@ import yaml
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from orchestrator.rundir import Row, RunDir, SweepDir
+from orchestrator.upload import plan_uploads, send
+from tests import offline_wandb
 from tests.helpers import ROOT, inodes, wait_for
 from tests.resuming import Attempt, Kill, Nursery
 from tests.tiny_benchmarl import NAVIGATION_MAPPO
+from tests.wandb_server import signed_in
 
 OVERRIDES = {
     **NAVIGATION_MAPPO,
@@ -51,19 +54,19 @@ def thrice(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
 
 def test_wandb_has_every_step_once_and_says_whose_run_it_is(thrice: RunDir) -> None:
     last = thrice.attempts()[-1]
-    records = list(_wandb_records(last.wandb))
+    records = list(offline_wandb.records(last.wandb))
     [run] = [record.run for record in records if record.HasField("run")]
     config = {item.key: json.loads(item.value_json) for item in run.config.update}
-    steps = [_items(record.history.item) for record in records if record.HasField("history")]
+    steps = [offline_wandb.values(record.history.item) for record in records if record.HasField("history")]
     summary: dict[str, Any] = {}
     for record in records:
         if record.HasField("summary"):
-            summary |= _items(record.summary.update)
+            summary |= offline_wandb.values(record.summary.update)
 
     assert [step["_step"] for step in steps] == [0, 1, 2, 3, 4, 5]
     rows = thrice.history()
     assert [_values(step, row) for step, row in zip(steps, rows, strict=True)] == [
-        _finite(row.metrics) for row in rows
+        offline_wandb.finite(row.metrics) for row in rows
     ]
     assert run.tags == ["tiny"]
     identity = config["orchestrate"]
@@ -77,6 +80,25 @@ def test_wandb_has_every_step_once_and_says_whose_run_it_is(thrice: RunDir) -> N
     assert config["algorithm_name"] == "mappo"
     assert summary["counters/total_frames"] == 720
     assert run.display_name.startswith("mappo navigation seed=0 ")
+
+
+def test_three_attempts_go_up_as_one_run(
+    thrice: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = SweepDir(tmp_path / "results", "copy")
+    sweep.create()
+    run_dir = sweep.run(_only_run(thrice))
+    shutil.copytree(thrice.path, run_dir.path, symlinks=True)
+    last = run_dir.attempt(3).path.rename(tmp_path / "last")
+    with signed_in(tmp_path, monkeypatch) as server:
+        list(send(plan_uploads([sweep]).todo))
+        [up] = server.runs.values()
+        assert [step["_step"] for step in up.history] == [0, 1, 2, 3, 4]
+        last.rename(run_dir.attempt(3).path)
+        list(send(plan_uploads([sweep]).todo))
+    assert [step["_step"] for step in up.history] == [0, 1, 2, 3, 4, 5]
+    for step, row in zip(up.history, thrice.history(), strict=True):
+        assert _values(step, row) == pytest.approx(offline_wandb.finite(row.metrics), rel=1e-12)
 
 
 def test_every_attempt_closed_its_files_but_the_killed_one(thrice: RunDir) -> None:
@@ -144,10 +166,10 @@ def test_a_worker_packs_a_wandb_run_that_is_whole(swept: tuple[SweepDir, RunDir]
     assert not attempt.wandb.exists()
     with tarfile.open(attempt.wandb_packed) as archive:
         archive.extractall(tmp_path, filter="data")
-    records = list(_wandb_records(tmp_path / "wandb"))
+    records = list(offline_wandb.records(tmp_path / "wandb"))
     [run] = [record.run for record in records if record.HasField("run")]
     config = {item.key: json.loads(item.value_json) for item in run.config.update}
-    steps = [_items(record.history.item) for record in records if record.HasField("history")]
+    steps = [offline_wandb.values(record.history.item) for record in records if record.HasField("history")]
 
     assert (run.run_id, run.run_group) == (f"logged-{run_dir.run_id}", "logged")
     assert config["orchestrate"]["run_id"] == run_dir.run_id
@@ -157,11 +179,28 @@ def test_a_worker_packs_a_wandb_run_that_is_whole(swept: tuple[SweepDir, RunDir]
     assert [step["_step"] for step in steps] == [0, 1, 2]
     rows = run_dir.history()
     assert [_values(step, row) for step, row in zip(steps, rows, strict=True)] == [
-        _finite(row.metrics) for row in rows
+        offline_wandb.finite(row.metrics) for row in rows
     ]
     assert _exit_codes(tmp_path / "wandb") == [0]
     for record in records:
         assert SECRET not in str(record)
+
+
+def test_it_goes_up_from_where_there_is_a_key(
+    swept: tuple[SweepDir, RunDir], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep, run_dir = swept
+    with signed_in(tmp_path, monkeypatch) as server:
+        [sent] = send(plan_uploads([sweep]).todo)
+        assert sent.error == ""
+    [up] = server.runs.values()
+    assert (up.name, up.project, up.exit_code) == (f"logged-{run_dir.run_id}", "speed of things", 0)
+    assert up.config["orchestrate"]["run_id"] == run_dir.run_id
+    assert up.config["algorithm_config"]["clip_epsilon"] == 0.2
+    rows = run_dir.history()
+    assert [step["_step"] for step in up.history] == [row.iteration for row in rows]
+    for step, row in zip(up.history, rows, strict=True):
+        assert _values(step, row) == pytest.approx(offline_wandb.finite(row.metrics), rel=1e-12)
 
 
 def test_no_secret_is_written_and_few_files_are(swept: tuple[SweepDir, RunDir]) -> None:
@@ -177,33 +216,9 @@ def _only_run(run_dir: RunDir) -> str:
     return run_dir.description().run_id
 
 
-def _wandb_records(folder: Path) -> Iterator[Any]:
-    from wandb.proto import wandb_internal_pb2
-    from wandb.sdk.internal.datastore import DataStore
-
-    [file] = folder.glob("offline-run-*/run-*.wandb")
-    store = DataStore()
-    store.open_for_scan(str(file))
-    try:
-        while (data := store.scan_data()) is not None:
-            record = wandb_internal_pb2.Record()
-            record.ParseFromString(data)
-            yield record
-    finally:
-        store._fp.close()  # it has no method that closes what it scans
-
-
 def _exit_codes(folder: Path) -> list[int]:
-    return [record.exit.exit_code for record in _wandb_records(folder) if record.HasField("exit")]
-
-
-def _items(items: Any) -> dict[str, Any]:
-    return {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+    return [record.exit.exit_code for record in offline_wandb.records(folder) if record.HasField("exit")]
 
 
 def _values(step: dict[str, Any], row: Row) -> dict[str, float]:
-    return {name: step[name] for name in _finite(row.metrics)}
-
-
-def _finite(metrics: Any) -> dict[str, float]:
-    return {name: value for name, value in metrics.items() if value == value and abs(value) != float("inf")}
+    return {name: step[name] for name in offline_wandb.finite(row.metrics)}

@@ -201,7 +201,7 @@ def test_asked_to_leave_runs_save_and_go_on_later(results: Path, tmp_path: Path,
     audit = tmp_path / "audit"
     sweep = helpers.make_sweep(results, helpers.count_runs(audit, 1, steps=200, every=1000))
     worker = helpers.start_worker(sweep, helpers.submit(sweep))
-    helpers.wait_for(lambda: audit.exists() and " 20 " in audit.read_text())
+    helpers.wait_for(lambda: audit.exists() and " 20\n" in audit.read_text())
     worker.send_signal(number)
     assert helpers.finish(worker) == 130
     end = end_of(only(sweep))
@@ -302,6 +302,22 @@ def test_a_run_killed_again_and_again_is_given_up(results: Path) -> None:
     sweep.add_to_ledger("retry", {"time": time.time(), "runs": {run.run_id: 3}})
     assert helpers.work(sweep) == 1
     assert len(run.attempts()) == 6
+
+
+def test_a_run_that_no_job_has_time_for_is_given_up(results: Path) -> None:
+    """Each job is warned of its end before the run reaches a checkpoint; all but the third want to go on."""
+    sweep = helpers.make_sweep(results, [shell_run("sleep 100")])
+    run, codes = only(sweep), []
+    for attempt in (1, 2, 3):
+        job = {"SLURM_JOB_ID": str(attempt), "SLURM_JOB_END_TIME": str(time.time() + 60)}
+        worker = helpers.start_worker(sweep, helpers.submit(sweep), job)
+        helpers.wait_for(lambda number=attempt: len(run.attempts()) == number, what="the next attempt")
+        worker.send_signal(signal.SIGUSR1)
+        codes.append(helpers.finish(worker))
+    assert codes == [75, 75, 1]
+    assert {attempt.end()["reason"] for attempt in run.attempts()} == {"time limit"}
+    assert [attempt.end()["outcome"] for attempt in run.attempts()] == ["interrupted"] * 2 + ["failed"]
+    assert "more time" in run.attempts()[-1].end()["message"]
 
 
 def test_a_run_that_advances_is_never_given_up(results: Path, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from jobs.assignment import Assignment, Decisions, Verdict
+from jobs.assignment import Assignment, CrashLoop, Decisions, Verdict
 from orchestrator.rundir import AttemptDir, Claim, Holder, RunDir, SweepDir
-from orchestrator.types import Run
-from tests.helpers import make_sweep
+from orchestrator.types import Reason, Run
+from tests.helpers import make_sweep, submit
 
 RUN = Run("0" * 16, "command", {"command": ["true"]})
 
@@ -22,8 +22,8 @@ def sweep(results: Path) -> SweepDir:
     return make_sweep(results, [RUN])
 
 
-def look(sweep: SweepDir) -> object:
-    decisions = Decisions(sweep)
+def look(sweep: SweepDir, submission: int = 1) -> object:
+    decisions = Decisions(sweep, submission)
     decisions.refresh()
     return Assignment(sweep, [RUN.run_id], decisions).look(RUN.run_id)
 
@@ -64,3 +64,36 @@ def test_a_run_is_ready_held_or_over(sweep: SweepDir) -> None:
     assert look(sweep) is Verdict.OVER
     sweep.add_to_ledger("retry", {"runs": {RUN.run_id: 1}})
     assert look(sweep) is Verdict.READY
+
+
+def test_time_limits_that_the_control_plane_recorded_count(sweep: SweepDir) -> None:
+    """Their jobs ended, and no worker was left to judge."""
+    for _ in range(3):
+        assert look(sweep) is Verdict.READY
+        claimed(sweep.run(RUN.run_id), alive=True).write_end(
+            {"outcome": "interrupted", "reason": "time limit"}
+        )
+    verdict = look(sweep)
+    assert isinstance(verdict, CrashLoop)
+    assert (verdict.attempt, verdict.end.reason) == (3, Reason.TIME_LIMIT)
+    sweep.add_to_ledger("retry", {"runs": {RUN.run_id: 3}})
+    assert look(sweep) is Verdict.READY
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "first", "second"),
+    [
+        ("memory", {}, Verdict.OVER, Verdict.READY),
+        ("retry", {"why": "second chance"}, Verdict.OVER, Verdict.READY),
+        ("retry", {}, Verdict.READY, Verdict.READY),
+    ],
+)
+def test_a_second_chance_is_another_jobs(
+    sweep: SweepDir, kind: str, data: dict[str, str], first: Verdict, second: Verdict
+) -> None:
+    """A worker of the first submission would give the run just what was too little."""
+    submit(sweep)
+    claimed(sweep.run(RUN.run_id), alive=True).write_end({"outcome": "failed", "reason": "out of memory"})
+    sweep.add_to_ledger(kind, {"runs": {RUN.run_id: 1}, **data})
+    submit(sweep)
+    assert (look(sweep, submission=1), look(sweep, submission=3)) == (first, second)

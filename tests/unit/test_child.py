@@ -3,12 +3,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobs import child
-from jobs.context import InterruptedRun, Outcome, RunContext
+from jobs.context import NOT_MINE_EXIT, InterruptedRun, Outcome, RunContext
 from jobs.signals import STOP_SIGNALS
 from jobs.slots import Slot
 from orchestrator.rundir import Claim, Lease, MetricsWriter, ResumePoint, Row
@@ -75,7 +76,6 @@ def test_an_error_on_the_way_out_is_no_failure(
     reason: Reason,
 ) -> None:
     spec = TrainerSpec("t", train=f"{__name__}:{trainer.__name__}", check="")  # type: ignore[attr-defined]
-    monkeypatch.setattr(child, "get_trainer", lambda name: spec)
     monkeypatch.setattr(child.importlib, "import_module", lambda name: __import__("sys").modules[__name__])
     run = command_run(["true"])
     sweep = make_sweep(results, [run])
@@ -85,6 +85,18 @@ def test_an_error_on_the_way_out_is_no_failure(
     relay = os.open(os.devnull, os.O_WRONLY)
     context = RunContext(sweep.name, run, run_dir, attempt, Lease(attempt.claim_path), relay)
     launch = child.Launch(sweep, run.run_id, "0001-0001", Slot(0, (0,)), relay, None)
-    end = child._train(launch, context)
+    end = child._train(launch, context, spec)
     os.close(relay)
     assert (end.outcome, end.reason) == (outcome, reason)
+
+
+def test_a_run_taken_out_of_the_sweep_as_it_is_claimed_is_not_begun(results: Path) -> None:
+    """Between a worker's last look at the ledger and the claim: its tree may have given the run away."""
+    run = command_run(["true"])
+    sweep = make_sweep(results, [run])
+    launch = child.Launch(sweep, run.run_id, "0001-0001", Slot(0, (0,)), -1, None)
+    sweep.add_to_ledger("cancel", {"runs": {run.run_id: 0}})
+    assert child._run(launch) == NOT_MINE_EXIT
+    (attempt,) = sweep.run(run.run_id).attempts()
+    assert (attempt.end() or {})["message"] == "cancelled as it began"
+    assert not child._was_cancelled(replace(launch, told=1)), "the worker knew, and decided otherwise"

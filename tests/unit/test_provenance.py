@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -35,3 +38,22 @@ def test_without_torch_nothing_is_said_about_capabilities(monkeypatch: pytest.Mo
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     host = provenance.host()
     assert (host["cpu_capability"], host["gpu_model"], host["gpu_capability"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("project", "commit"),
+    [
+        (None, None),
+        ({"commit": None, "changed": True}, None),
+        ({"commit": "c0ffee", "changed": False}, "c0ffee"),
+        ({"commit": "c0ffee", "changed": True}, "c0ffee+changes-0123456789abcdef"),
+    ],
+)
+def test_kept_code_is_of_the_commit_it_was_kept_at(
+    project: dict[str, Any] | None, commit: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = tmp_path / "code" / "0123456789abcdef"
+    code.mkdir(parents=True)
+    (code / "code.json").write_text(json.dumps({"project": project}))
+    monkeypatch.setattr(provenance, "__file__", str(code / "ours" / "jobs" / "provenance.py"))
+    assert provenance.commit() == commit

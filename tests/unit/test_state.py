@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, WorkerLog
+from orchestrator.cli import status
+from orchestrator.expect import sweep_eta
+from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, REVOKED, STARTED
-from orchestrator.state import RunStatus, Survey, mark_stale, survey, sweep_eta
-from orchestrator.types import RunState
+from orchestrator.state import RunStatus, Survey, mark_stale, survey
+from orchestrator.types import JobState, JobStatus, Reason, RunState
 
 RUN = "00000000000000aa"
 OTHER = "00000000000000bb"
@@ -196,3 +199,98 @@ def test_damaged_ledger_entries_are_counted_and_passed_over() -> None:
     seen = look([submission(), LedgerEntry(2, "damaged", {"problem": "cut"})], [])
     assert seen.damaged_lines == 1
     assert seen.statuses[RUN].state is RunState.QUEUED
+
+
+QUEUED = JobStatus(JobState.QUEUED, "PENDING (Priority)")
+AT_WORK = JobStatus(JobState.RUNNING, "RUNNING")
+NODE_LOST = JobStatus(JobState.ENDED, "NODE_FAIL", Reason.NODE_FAILURE)
+NO_NEWS = JobStatus(JobState.UNKNOWN, "squeue: no answer")
+
+
+@pytest.mark.parametrize(
+    ("log", "alive", "job", "expected", "why"),
+    [
+        (None, None, QUEUED, RunState.QUEUED, "PENDING (Priority)"),
+        (None, None, NO_NEWS, RunState.QUEUED, "squeue: no answer"),
+        (None, None, NODE_LOST, RunState.PENDING, "NODE_FAIL"),
+        (started(CLAIM), None, AT_WORK, RunState.RUNNING, ""),
+        (started(CLAIM), False, AT_WORK, RunState.QUEUED, "RUNNING"),
+        (started(CLAIM), None, NO_NEWS, RunState.UNKNOWN, ""),
+        (started(CLAIM), None, NODE_LOST, RunState.INTERRUPTED, "node failure: NODE_FAIL"),
+        (started(CLAIM), None, QUEUED, RunState.QUEUED, "PENDING (Priority)"),
+        (started(CLAIM, ended("interrupted"), Event(EXITED, 9.5)), None, QUEUED, RunState.QUEUED, "PENDING"),
+        (
+            started(CLAIM, ended("interrupted"), Event(EXITED, 9.5, data={"again": True})),
+            None,
+            NO_NEWS,
+            RunState.QUEUED,
+            "squeue",
+        ),
+        (started(CLAIM, ended("interrupted"), Event(EXITED, 9.5)), None, NODE_LOST, RunState.INTERRUPTED, ""),
+    ],
+)
+def test_what_a_backend_says_of_a_job(
+    log: WorkerLog | None, alive: bool | None, job: JobStatus, expected: RunState, why: str
+) -> None:
+    rows = [IndexRow(RUN, True, {"seed": 0})]
+    logs = [] if log is None else [log]
+    told = survey(rows, [submission()], logs, alive=lambda _: alive, now=10.0, lease=300.0, jobs={TOKEN: job})
+    assert told.statuses[RUN].state is expected
+    assert why in told.statuses[RUN].why
+
+
+@pytest.mark.parametrize(
+    ("backend", "log", "alive", "expected"),
+    [
+        ("slurm", None, None, RunState.QUEUED),
+        ("slurm", started(), None, RunState.QUEUED),
+        ("slurm", started(), False, RunState.QUEUED),
+        ("slurm", started(CLAIM), None, RunState.UNKNOWN),
+        ("slurm", started(CLAIM), False, RunState.QUEUED),
+        ("slurm", started(CLAIM, ended("interrupted"), Event(EXITED, 9.5)), None, RunState.QUEUED),
+        ("slurm", WorkerLog(TOKEN, (Event(REVOKED, 1.0),)), None, RunState.PENDING),
+        ("local", started(), None, RunState.PENDING),
+        ("local", started(CLAIM), False, RunState.INTERRUPTED),
+        ("local", started(CLAIM, ended("interrupted"), Event(EXITED, 9.5)), None, RunState.INTERRUPTED),
+    ],
+)
+def test_a_queue_that_does_not_answer_frees_no_run(
+    backend: str, log: WorkerLog | None, alive: bool | None, expected: RunState
+) -> None:
+    """A job that was preempted waits for its turn, unseen; a process that is gone does not come back."""
+    entry = submission()
+    entry = replace(entry, data={**entry.data, "backend": backend})
+    rows, logs = [IndexRow(RUN, True, {"seed": 0})], [] if log is None else [log]
+    told = survey(rows, [entry], logs, alive=lambda _: alive, now=10.0, lease=300.0, jobs={TOKEN: NO_NEWS})
+    assert told.statuses[RUN].state is expected
+    assert told.unanswered == (expected is RunState.UNKNOWN)
+
+
+def test_watching_goes_on_while_a_queue_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [IndexRow(RUN, True, {"seed": 0})]
+    unknown = {RUN: RunStatus(RUN, RunState.UNKNOWN, token=TOKEN)}
+    looks = [
+        Survey(rows, unknown, frozenset(), jobs={TOKEN: NO_NEWS}),
+        Survey(rows, {RUN: RunStatus(RUN, RunState.RUNNING)}, frozenset()),
+        Survey(rows, {RUN: RunStatus(RUN, RunState.DONE)}, frozenset()),
+    ]
+    monkeypatch.setattr(status, "_look", lambda _: looks.pop(0))
+    monkeypatch.setattr(status, "_REFRESH_S", 0.0)
+    status._watch([SweepDir(tmp_path, "speed")])
+    assert looks == []
+    assert "done" in capsys.readouterr().out
+
+
+def test_a_revoked_job_is_nobodys_while_its_backend_still_has_it() -> None:
+    """Its run may be another target's from the moment on that the token is gone."""
+    rows = [IndexRow(RUN, True, {"seed": 0})]
+    queued = {TOKEN: JobStatus(JobState.QUEUED, "PENDING")}
+    logs = [WorkerLog(TOKEN, (Event(REVOKED, 1.0),))]
+    seen = survey(rows, [submission()], logs, alive=lambda _: True, now=2.0, lease=300.0, jobs=queued)
+    assert seen.statuses[RUN].state is RunState.PENDING
+    assert not seen.live
+    waiting = survey(rows, [submission()], [], alive=lambda _: True, now=2.0, lease=300.0, jobs=queued)
+    assert waiting.statuses[RUN].state is RunState.QUEUED
+    assert waiting.target(RUN) == "local"

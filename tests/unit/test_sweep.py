@@ -260,7 +260,7 @@ def test_ten_thousand_points_expand_quickly() -> None:
 def test_files_that_are_no_grids(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"name: speed\nbase: {note: caf\xe9}\n")
     (tmp_path / "bom.yaml").write_text("\ufeff" + HEAD + "base: {seed: 0}")
-    with pytest.raises(GridError, match=r"latin\.yaml:2: found the byte 0xe9"):
+    with pytest.raises(GridError, match=r"latin\.yaml:2:17: found the byte 0xe9"):
         load_sweep(tmp_path / "latin.yaml")
     with pytest.raises(GridError, match="there is no such file") as caught:
         load_sweep(tmp_path / "none.yaml")

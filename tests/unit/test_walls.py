@@ -23,9 +23,11 @@ HEAVY = (
     "polars",
     "matplotlib",
     "hydra",
+    "textual",
+    "boto3",
 )
 # What the worker side may know of the control plane.
-SHARED = ("errors", "machine", "rundir", "trainers", "types")
+SHARED = ("buckets", "errors", "machine", "rundir", "trainers", "types")
 LONGEST_FILE = 450
 
 
@@ -35,10 +37,13 @@ def our_files(*patterns: str) -> list[Path]:
         path
         for package in ("orchestrator", "jobs")
         for pattern in patterns
-        for path in (ROOT / package).rglob(pattern)
-        if path.is_file() and "__pycache__" not in path.parts
+        for path in files_below(ROOT / package, pattern)
     }
     return sorted(found)
+
+
+def files_below(folder: Path, pattern: str = "*") -> list[Path]:
+    return [path for path in folder.rglob(pattern) if path.is_file() and "__pycache__" not in path.parts]
 
 
 @pytest.mark.parametrize("module", ["orchestrator", "orchestrator.cli"])
@@ -78,8 +83,9 @@ def test_a_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
-    for package in ("orchestrator", "jobs"):
-        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("orchestrator", "jobs", "templates"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, source / folder, symlinks=True, ignore=ignored)
     command = [
         sys.executable,
         "-m",
@@ -95,5 +101,9 @@ def test_a_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         held = set(archive.namelist())
     expected = {path.relative_to(ROOT).as_posix() for path in our_files("*")}
-    assert any(name.startswith("jobs/conf/") for name in expected)
+    expected |= {
+        f"orchestrator/{path.relative_to(ROOT).as_posix()}" for path in files_below(ROOT / "templates")
+    }
+    for folder in ("jobs/conf", "orchestrator/templates/profiles"):
+        assert any(name.startswith(folder) for name in expected)
     assert expected - held == set()

@@ -19,13 +19,15 @@ from jobs.trainers.benchmarl.hydra_search import first_line
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError
 from jobs.trainers.benchmarl.rules import can_prioritize
 
-# Of each environment family: the package that BenchMARL imports when an environment is made.
+# Of each environment family, those of plug-ins apart: the package that is imported when one is made.
 _PACKAGES = {
     "vmas": "vmas",
     "pettingzoo": "pettingzoo",
     "smacv2": "smacv2",
     "meltingpot": "meltingpot",
     "magent": "magent2",
+    "multiwalker": "pettingzoo",
+    "kaz": "pettingzoo",
 }
 _LAST_PETTINGZOO_WITH_ALL = "1.25.0"
 _FRAMES = 20
@@ -49,7 +51,8 @@ def try_build(composed: Composed, *, render: bool) -> None:
                 config=config,
             )
         except Exception as error:  # whatever a library raises here would end every such run
-            raise RefusedKeyError(None, f"{_named(composed)} cannot be built: {_reason(error)}") from error
+            told = f"{_named(composed)} cannot be built: {_reason(error)}"
+            raise RefusedKeyError(None, told, hint=_hint(error)) from error
         with _closed(experiment):
             if render:
                 _try_drawing(experiment)
@@ -94,8 +97,8 @@ def _small(folder: str) -> dict[str, Any]:
 
 def _require_environment(task_name: str) -> None:
     family = task_name.split("/")[0]
-    package = _PACKAGES.get(family, family)
-    if importlib.util.find_spec(package) is None:
+    package = _PACKAGES.get(family)
+    if package is not None and importlib.util.find_spec(package) is None:
         raise RefusedKeyError(
             "task",
             f"task: {task_name} needs the Python package {package}, which is not installed here",
@@ -172,6 +175,12 @@ def _closed(experiment: Any) -> Iterator[None]:
 def _named(composed: Composed) -> str:
     choices = composed.choices
     return f"{choices['algorithm']} with {choices['model']} on {composed.task_name}"
+
+
+def _hint(error: BaseException) -> str | None:
+    if isinstance(error, ValueError) and "more feature dimensions" in str(error):  # BenchMARL's mlp
+        return "layers/extra_mlp takes more than one dimension for features, and layers/cnn images"
+    return None
 
 
 def _reason(error: BaseException) -> str:

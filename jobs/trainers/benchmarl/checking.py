@@ -217,7 +217,8 @@ def _with_values(run: Run, error: RefusedKeyError) -> RefusedKeyError:
     if not blamed:
         return error
     named = ", ".join(f"{key}={json.dumps(value)}" for key, value in blamed.items())
-    return RefusedKeyError(next(iter(blamed)) if len(blamed) == 1 else None, f"{error} (with {named})")
+    key = next(iter(blamed)) if len(blamed) == 1 else None
+    return RefusedKeyError(key, f"{error} (with {named})", hint=error.hint)
 
 
 def _check_twins(shapes: Sequence[_Shape], findings: _Findings) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from benchmarl.algorithms.common import AlgorithmConfig
-from benchmarl.environments import TaskClass
+from benchmarl.environments import TaskClass, task_config_registry
 from benchmarl.experiment import ExperimentConfig
 from benchmarl.hydra_config import (
     load_algorithm_config_from_hydra,
@@ -33,6 +33,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from jobs.context import BadConfigError
 from jobs.trainers.benchmarl.hydra_search import first_line, hydra_ready, search_path
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
+from jobs.trainers.benchmarl.registry import RegisteredTask
 from jobs.trainers.benchmarl.spelling import explain, require_choices
 from orchestrator.trainers import BENCHMARL
 from orchestrator.types import Run
@@ -106,12 +107,19 @@ def outline(cfg: DictConfig) -> Outline:
     cfg = _without_hydra(cfg)
     with _refusals_told():
         parts = {
-            "task": load_task_config_from_hydra(cfg.task, choices["task"]),
+            "task": _task(cfg.task, choices["task"]),
             "algorithm": load_algorithm_config_from_hydra(cfg.algorithm),
             "experiment": load_experiment_config_from_hydra(cfg.experiment),
         }
     _refuse_additions(parts)
     return Outline(choices=choices, **parts)
+
+
+def _task(cfg: DictConfig, name: str) -> TaskClass:
+    task = task_config_registry.get(name)
+    if isinstance(task, RegisteredTask):  # BenchMARL looks for the types of a config among its own only
+        return task.get_task(dict(vars(OmegaConf.to_object(cfg))))
+    return load_task_config_from_hydra(cfg, name)
 
 
 def _without_hydra(cfg: DictConfig) -> DictConfig:

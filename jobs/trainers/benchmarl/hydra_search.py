@@ -10,16 +10,15 @@ import benchmarl
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-import jobs
 from jobs.trainers.benchmarl.hydra_text import override_text
+from jobs.trainers.benchmarl.registry import config_folders
 
 BENCHMARL_CONF = Path(benchmarl.__file__).parent / "conf"
-OUR_CONF = Path(jobs.__file__).parent / "conf"
 
 
 def search_path() -> str:
-    """The override that lets Hydra find our presets."""
-    return override_text("hydra.searchpath", [f"file://{OUR_CONF}"])
+    """The override that lets Hydra find our presets, tasks and models, and those of plug-ins."""
+    return override_text("hydra.searchpath", [f"file://{folder}" for folder in config_folders()])
 
 
 @contextlib.contextmanager

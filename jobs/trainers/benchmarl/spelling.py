@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from hydra import compose as hydra_compose
@@ -16,8 +17,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from jobs.context import BadConfigError
-from jobs.trainers.benchmarl.hydra_search import OUR_CONF, first_line, hydra_ready, search_path
+from jobs.trainers.benchmarl.hydra_search import first_line, hydra_ready, search_path
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
+from jobs.trainers.benchmarl.registry import config_folders
 from orchestrator.types import Value
 
 _REQUIRED = {"algorithm": "mappo", "task": "vmas/navigation"}
@@ -90,7 +92,7 @@ def options(group: str) -> tuple[str, ...]:
         loader = hydra.config_loader
         loader.load_configuration("config", [*_example_choices()], _run_mode())
         names = tuple(_walk(loader, group, ""))
-    ours = (path.stem for path in sorted((OUR_CONF / group).glob("*.yaml")))
+    ours = (name for folder in config_folders() for name in _files(folder / group))
     return (*(name for name in names if not name.endswith("_config")), *ours)
 
 
@@ -172,6 +174,11 @@ def _walk(loader: Any, group: str, prefix: str) -> Iterable[str]:
         yield prefix + name
     for name in loader.get_group_options(group, results_filter=ObjectType.GROUP):
         yield from _walk(loader, f"{group}/{name}", f"{prefix}{name}/")
+
+
+def _files(folder: Path) -> Iterable[str]:
+    """The configs below a folder, as choices name them."""
+    return (path.relative_to(folder).with_suffix("").as_posix() for path in sorted(folder.rglob("*.yaml")))
 
 
 def _flatten(node: Mapping[Any, Any], prefix: str) -> Iterable[str]:

@@ -1,0 +1,128 @@
+"""The scheduler's job that a worker is in: its name, its end, and what reaches it from outside."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.rundir.process import JOB_VARIABLE
+from orchestrator.types import Reason, index_of
+
+# Epoch seconds at which the scheduler ends the job; seconds before it at which the job is warned; a file in
+# which the job's script leaves the names of signals it got. All set by that script.
+ENDS_VARIABLE, WARNING_VARIABLE, MAILBOX_VARIABLE = (
+    "ORCHESTRATE_ENDS",
+    "ORCHESTRATE_WARNING",
+    "ORCHESTRATE_MAILBOX",
+)
+_PATIENCE_S = 10.0
+
+# Slurm looks at its jobs' ends once in 30 s, and warns up to a minute earlier than asked.
+_EARLY_S = 90.0
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A job as its scheduler knows it; nothing is known of one that no scheduler started.
+
+    ``job_id`` is the scheduler's, ``123_4`` for an array's element; ``restarts`` how often it was given back
+    to the queue. ``ends`` is in epoch seconds, ``warning`` in seconds before it.
+    """
+
+    job_id: str | None = None
+    restarts: int = 0
+    ends: float | None = None
+    warning: float = 0.0
+    mailbox: Path | None = None
+
+    @classmethod
+    def current(cls) -> Allocation:
+        """The one of this process. Names it for all that this process starts."""
+        mailbox = os.environ.get(MAILBOX_VARIABLE)
+        letters = Path(mailbox) if mailbox else None
+        if "SLURM_JOB_ID" not in os.environ:
+            return cls(mailbox=letters)
+        from submitit.slurm.slurm import SlurmJobEnvironment
+
+        job_id, restarts = SlurmJobEnvironment().job_id, int(os.environ.get("SLURM_RESTART_COUNT", 0))
+        os.environ[JOB_VARIABLE] = f"{job_id}:{restarts}"
+        return cls(
+            job_id,
+            restarts,
+            _number(os.environ.get("SLURM_JOB_END_TIME") or os.environ.get(ENDS_VARIABLE)),
+            _number(os.environ.get(WARNING_VARIABLE)) or 0.0,
+            letters,
+        )
+
+    def has_time_for(self, seconds: float) -> bool:
+        """Whether so much work fits in before the warning."""
+        return self.ends is None or time.time() + seconds < self.ends - self.warning
+
+    def letters(self) -> list[int]:
+        """All signals that the job's script got so far, as they came."""
+        if self.mailbox is None:
+            return []
+        try:
+            names = self.mailbox.read_text(encoding="ascii", errors="replace").split("\n")[:-1]
+        except OSError:
+            return []
+        known = {one.name.removeprefix("SIG"): one.value for one in signal.Signals}
+        return [known[name] for name in names if name in known]
+
+    def nears_end(self) -> bool:
+        """Whether a warning that came just now can be the one before the end; else a job is preempted."""
+        return self.ends is None or not self.has_time_for(_EARLY_S)
+
+    def ended_by_scheduler(self) -> Reason | None:
+        """Why the scheduler wants an end of the job: ``PREEMPTED``, and it is back in the queue, or
+        ``TIME_LIMIT``. ``None`` where it does not, but a person, or where it cannot be asked.
+        """
+        known = self._as_known()
+        restarts = re.search(r"\bRestarts=(\d+)", known)
+        if restarts is not None and int(restarts[1]) > self.restarts:
+            return Reason.PREEMPTED
+        return Reason.TIME_LIMIT if re.search(r"\bReason=TimeLimit\b", known) else None
+
+    def ends_for_good(self) -> bool:
+        """Whether the scheduler refuses to give the job back to its queue."""
+        return re.search(r"\bRequeue=0\b", self._as_known()) is not None
+
+    def _as_known(self) -> str:
+        return _ask(["scontrol", "--oneliner", "show", "job", self.job_id]) if self.job_id else ""
+
+    def dismiss(self, tokens: Sequence[str]) -> None:
+        """Take elements of this array that have not begun out of the queue: nothing is left for them."""
+        array = (self.job_id or "").partition("_")[0]
+        if array and tokens:
+            indices = ",".join(str(index_of(token)) for token in tokens)
+            # Where it cannot be said they begin, find nothing, and end.
+            _ask(["scancel", "--quiet", "--state=PENDING", f"{array}_[{indices}]"])
+
+
+def _ask(argv: Sequence[str]) -> str:
+    """What one of the scheduler's commands prints; nothing where there is none, as in a container."""
+    try:
+        done = subprocess.run(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,306 @@
+"""``python -P -m jobs.instance RESULTS SWEEP TOKEN --hold SECONDS``: a job on a cloud instance.
+
+Has a worker do the job, takes what it reaches to a store at once (``--store WHERE``), and holds the instance
+until all of it is safe: in the store, or at home, whose word is a mark in the tree. Whoever rented the
+instance takes it down when this process ends.
+
+Its output is for people. Its exit code is the worker's, 2 for bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from jobs.allocation import MAILBOX_VARIABLE
+from jobs.assignment import find_job, pool_of
+from jobs.child import die_with_parent
+from jobs.delivery import Courier, Delivery
+from jobs.signals import STOP_SIGNALS
+from jobs.store import open_store
+from orchestrator.errors import DamagedFileError, OrchestrateError, StorageError
+from orchestrator.rundir import Event, SweepDir
+from orchestrator.rundir.handover import Ended, Handover, Luggage
+from orchestrator.rundir.journal import CLAIMED, ENDED
+from orchestrator.rundir.process import JOB_VARIABLE
+from orchestrator.rundir.synced import require_own
+from orchestrator.types import Job
+
+_POLL_S = 0.2
+# Between two looks at what the job reached.
+_LOOK_S = 2.0
+# For a last delivery, once somebody asks an instance to go that is only held.
+_LAST_S = 15.0
+_INTERRUPTED, _KILLED = 130, 128 + signal.SIGKILL
+# A machine may be lent by Slurm, to SkyPilot: that is not this job's, and ends or asks for nothing of it.
+_FOREIGN = ("SLURM_", JOB_VARIABLE)
+_TAIL_LINES = 5
+
+
+class Work(Protocol):
+    """The job's worker."""
+
+    def ended(self) -> int | None:
+        """Its exit code as a shell has it; ``None`` while it works."""
+
+    def ask(self, number: int) -> None:
+        """Pass a signal on."""
+
+
+class OwnWorker:
+    """A worker that this process started."""
+
+    def __init__(self, sweep: SweepDir, token: str) -> None:
+        self._mailbox = sweep.mailbox(token)  # home may have left a letter already
+        self._asked = 0
+        env = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+        parent = os.getpid()
+        with open(sweep.worker_output(token), "ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "jobs.worker", str(sweep.results), sweep.name, token],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**env, MAILBOX_VARIABLE: str(self._mailbox)},
+                start_new_session=True,
+                # Killed, this process can hold nothing any more: then the worker is to save and to leave.
+                preexec_fn=lambda: die_with_parent(parent, signal.SIGTERM),
+            )
+
+    def ended(self) -> int | None:
+        code = self._process.poll()
+        if code is not None:
+            with suppress(OSError):  # a disk that takes nothing is no reason to end early
+                self._mailbox.unlink(missing_ok=True)
+        return code if code is None or code >= 0 else 128 - code
+
+    def ask(self, number: int) -> None:
+        """By letter: whoever ends a job may signal all its processes, and twice is *at once* to a worker."""
+        self._asked += 1
+        try:
+            with open(self._mailbox, "a", encoding="ascii") as letters:
+                letters.write(signal.Signals(number).name.removeprefix("SIG") + "\n")
+        except OSError:  # a full disk
+            self._asked += 1
+        if self._asked > 1:
+            self._process.send_signal(number)
+
+
+class FormerWorker:
+    """The worker of a process like this one that was killed; it may be leaving just now."""
+
+    def __init__(self, sweep: SweepDir, token: str) -> None:
+        self._sweep, self._token = sweep, token
+
+    def ended(self) -> int | None:
+        log = self._sweep.worker_log(self._token)
+        if log is None or log.holder is None:
+            return 0  # the token was given up, or folded away: its job is over
+        if log.holder.alive():
+            return None
+        if not log.exited:
+            return _KILLED
+        return _INTERRUPTED if log.events[-1].data.get("asked") else 0
+
+    def ask(self, number: int) -> None:
+        log = self._sweep.worker_log(self._token)
+        if log is not None and log.holder is not None:
+            log.holder.signal(number)
+
+
+class Instance:
+    """One job on an instance, from its worker's start until it is held no longer."""
+
+    def __init__(self, sweep: SweepDir, job: Job, hold: float, courier: Courier | None) -> None:
+        self._sweep, self._job, self._hold, self._courier = sweep, job, hold, courier
+        self._handover = Handover(sweep, job.token)
+        self._signals: list[int] = []
+        self._told = 0
+        for number in STOP_SIGNALS:
+            signal.signal(number, lambda got, _frame: self._signals.append(got))
+
+    def run(self) -> int:
+        """Work and hold; the worker's exit code."""
+        ended = self._ended_before() or Ended(exit_code=self._work(), time=time.time())
+        # By the time of the end: one that is begun again holds no longer for it.
+        self._hold_on(ended, min(self._hold, max(0.0, ended.time + self._hold - time.time())))
+        return ended.exit_code
+
+    def _ended_before(self) -> Ended | None:
+        try:
+            return self._handover.ended()
+        except DamagedFileError:
+            return None
+
+    def _work(self) -> int:
+        work = self._begin()
+        next_look = 0.0
+        while (code := work.ended()) is None:
+            while self._signals:
+                number = self._signals.pop(0)
+                say(f"asked to leave by {signal.Signals(number).name}: the runs save what they have")
+                work.ask(number)
+            if time.monotonic() >= next_look:
+                self._tell()
+                if self._courier is not None:
+                    self._courier.turn()
+                next_look = time.monotonic() + _LOOK_S
+            time.sleep(_POLL_S)
+        self._tell()
+        say(f"the worker ended with exit code {code}")
+        if code:
+            self._tell_output()
+        return code
+
+    def _begin(self) -> Work:
+        token, count = self._job.token, len(self._job.run_ids)
+        if self._sweep.has_begun(token):
+            say(f"job {token} of sweep {self._sweep.name} was begun before: no worker is started again")
+            return FormerWorker(self._sweep, token)
+        say(f"job {token} of sweep {self._sweep.name} begins: {count} runs, {self._job.slots} at once")
+        return OwnWorker(self._sweep, token)
+
+    def _hold_on(self, ended: Ended, seconds: float) -> None:
+        """Until what the job made is safe, for so many seconds at most."""
+        end = time.monotonic() + seconds
+        self._signals.clear()
+        self._mark(ended)
+        where = "the store has everything" if self._courier else "home has everything"
+        say(f"the instance is held until {where}, for {seconds:.0f} s at most")
+        while not self._is_safe():
+            if self._courier is not None:
+                self._courier.turn(ended=True)
+            if self._signals and not self._last_delivery(end):
+                say("asked to go: what home does not have is lost with this instance")
+                return
+            if time.monotonic() >= end:
+                say(f"held for {seconds:.0f} s: what home does not have is lost with this instance")
+                return
+            time.sleep(min(_POLL_S, max(0.0, end - time.monotonic())))
+
+    def _mark(self, ended: Ended) -> None:
+        try:
+            self._handover.mark_ended(ended)
+        except StorageError as error:  # home asks whoever rented the instance, too
+            say(f"the end of the job could not be marked: {error}")
+
+    def _last_delivery(self, end: float) -> bool:
+        """Whether the store has everything after one more attempt, for which there is little time."""
+        if self._courier is None:
+            return False
+        say(f"asked to go: one more delivery, for {_LAST_S:.0f} s at most")
+        self._signals.clear()
+        self._courier.hurry()
+        self._courier.turn(ended=True)
+        end = min(end, time.monotonic() + _LAST_S)
+        while self._courier.is_busy and not self._signals and time.monotonic() < end:
+            time.sleep(_POLL_S)
+        return self._courier.is_done
+
+    def _is_safe(self) -> bool:
+        if self._handover.is_safe:
+            say("everything is at home")
+            return True
+        if self._courier is not None and self._courier.is_done:
+            say("everything is in the store")
+            return True
+        return False
+
+    # What people see
+
+    def _tell(self) -> None:
+        """Say what the worker's journal has to tell since the last time."""
+        try:
+            log = self._sweep.worker_log(self._job.token)
+        except OSError:  # as above
+            return
+        for event in () if log is None else log.events[self._told :]:
+            self._told += 1
+            if text := _in_words(event):
+                say(text)
+
+    def _tell_output(self) -> None:
+        try:
+            lines = self._sweep.worker_output(self._job.token).read_text(errors="replace").splitlines()
+        except OSError:
+            return
+        for line in lines[-_TAIL_LINES:]:
+            say(f"  {line}")
+
+
+def _in_words(event: Event) -> str:
+    if event.kind == CLAIMED:
+        return f"run {event.run_id}: attempt {event.attempt} begins"
+    if event.kind == ENDED:
+        message, frames = event.data.get("message"), event.data.get("frames")
+        more = f": {message}" if message else f", {frames:,} frames" if isinstance(frames, int) else ""
+        return f"run {event.run_id}: {event.data.get('outcome')}{more}"
+    return ""
+
+
+def say(text: str) -> None:
+    """A line with the time of day. Nobody may listen any more."""
+    try:
+        print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)  # noqa: T201 (what `sky logs` shows)
+    except OSError:
+        pass
+
+
+def serve(asked: argparse.Namespace) -> int:
+    """Do the job of that token; the worker's exit code."""
+    sweep = SweepDir.existing(asked.results.absolute(), asked.sweep)
+    require_own(sweep)
+    job = find_job(sweep, asked.token)
+    courier = None
+    if asked.store is not None:
+        store = open_store(asked.store)
+        delivery = Delivery(store, sweep.results, Luggage(sweep, job.token), pool_of(sweep, job), say)
+        courier = Courier(delivery, store, say)
+    try:
+        return Instance(sweep, job, asked.hold, courier).run()
+    finally:
+        if courier is not None:
+            courier.stop()
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ValueError
+    return value
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -P -m jobs.instance", description="A job on a cloud instance."
+    )
+    parser.add_argument("results", type=Path)
+    parser.add_argument("sweep")
+    parser.add_argument("token")
+    parser.add_argument("--hold", type=_seconds, required=True, metavar="SECONDS")
+    parser.add_argument("--store", metavar="WHERE")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    asked = _parser().parse_args(arguments)
+    try:
+        return serve(asked)
+    except OrchestrateError as error:
+        say(f"error: {error}" + (f"; {error.hint}" if error.hint else ""))
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(code)  # a delivery that hangs holds up nothing

@@ -1,0 +1,119 @@
+"""``python -m jobs.train TRAINER key=value …``: trains runs here and now, without a grid and a command line.
+
+One run, or with several values for a key (``seed=0,1``) one for each combination. The results are the same
+files in the same places as a sweep's, under the same run ids. Called again it goes on with what is left, each
+run from its newest checkpoint. SIGTERM, SIGINT and SIGUSR1 ask it to save and to leave.
+
+Exit codes: 0 all runs are done, 1 some run failed, 2 bad input, 3 the results folder takes no files, 75 saved
+and left before the end: the same call goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobs.by_hand import put_on_record
+from jobs.overrides import runs_of
+from jobs.signals import STOP_SIGNALS
+from jobs.worker import work
+from orchestrator.errors import OrchestrateError
+from orchestrator.rundir import SweepDir
+from orchestrator.rundir.synced import require_own
+from orchestrator.trainers import get_trainer
+from orchestrator.types import Run, RunState
+
+_DONE, _SOME_FAILED, _NO_STORAGE, _MORE_TO_DO = 0, 1, 3, 75
+
+
+def train(asked: argparse.Namespace) -> int:
+    """Put the runs on record, work through them in this process, say what became of them; the exit code."""
+    spec = get_trainer(asked.trainer)
+    named = runs_of(spec, asked.overrides)
+    runs = named if asked.only is None else [_only(named, asked.only)]
+    sweep = SweepDir(asked.results.absolute(), asked.sweep)
+    require_own(sweep)
+    job = put_on_record(sweep, spec, named, runs, asked.slots)
+    code = work(sweep.results, sweep.name, job.token)
+    if code == _NO_STORAGE:
+        return code
+    code = _tell(sweep, runs)
+    return _DONE if asked.chained and code == _MORE_TO_DO else code
+
+
+def _only(runs: Sequence[Run], number: int) -> Run:
+    if not 0 <= number < len(runs):
+        raise OrchestrateError(f"--only: found {number}, expected a number from 0 to {len(runs) - 1}")
+    return runs[number]
+
+
+def _tell(sweep: SweepDir, runs: Sequence[Run]) -> int:
+    """A line for every run; the exit code that sums them up."""
+    states = set()
+    varying = [key for key in runs[0].point if len({repr(run.point[key]) for run in runs}) > 1]
+    for run in runs:
+        state, message = _state(sweep, run)
+        states.add(state)
+        point = "".join(f" {key}={run.point[key]}" for key in varying)
+        _say(f"{state.value}: {run.run_id}{point}{message and ': '}{message}")
+    if RunState.FAILED in states:
+        _say(f"next: orchestrate logs {sweep.name} RUN, and orchestrate retry {sweep.name} to try again")
+        return _SOME_FAILED
+    if states == {RunState.DONE}:
+        return _DONE
+    _say("saved, and more is left to do: the same call goes on")
+    return _MORE_TO_DO
+
+
+def _state(sweep: SweepDir, run: Run) -> tuple[RunState, str]:
+    run_dir = sweep.run(run.run_id)
+    if run_dir.result() is not None:
+        return RunState.DONE, ""
+    attempts = run_dir.attempts()
+    end = attempts[-1].end() if attempts else None
+    if end is None:
+        return (RunState.RUNNING, "held by another job") if attempts else (RunState.PENDING, "")
+    return RunState(end["outcome"]), end.get("message") or ""
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m jobs.train",
+        description="Trains the runs that Hydra overrides stand for, here and now.",
+        epilog="python -m jobs.train benchmarl algorithm=ippo task=vmas/navigation seed=0,1",
+    )
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), metavar="DIR", help="default: results"
+    )
+    parser.add_argument("--sweep", default="by-hand", metavar="NAME", help="folder in it; default: by-hand")
+    parser.add_argument("--slots", type=int, metavar="N", help="runs at once; default: as many as fit")
+    parser.add_argument("--only", type=int, metavar="I", help="train just the I-th of the runs, from 0")
+    parser.add_argument(
+        "--chained", action="store_true", help="exit with 0 where work is left: another job goes on with it"
+    )
+    parser.add_argument("trainer", help="benchmarl, or another trainer")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="as on Hydra's command line")
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    asked = _parser().parse_args(arguments)
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # one that was ignored would reap the runs by itself
+    try:
+        return train(asked)
+    except OrchestrateError as error:
+        hint = f"\n  {error.hint}" if error.hint else ""
+        _say(f"error: {error}{hint}")
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

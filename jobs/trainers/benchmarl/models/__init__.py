@@ -1,0 +1,1 @@
+"""Models that BenchMARL does not have."""

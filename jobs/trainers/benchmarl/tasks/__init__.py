@@ -1,0 +1,1 @@
+"""Tasks that BenchMARL does not have."""

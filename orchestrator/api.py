@@ -1,0 +1,284 @@
+"""Sweeps from Python, in a notebook or a script: what the commands do, callable.
+
+::
+
+    from orchestrator.api import launch
+
+    sweep = launch("sweeps/speed.yaml")  # orchestrate sweep --grid sweeps/speed.yaml --detach
+    sweep.follow()                       # to its end, with a table that keeps up
+    sweep.collect().runs                 # orchestrate collect speed
+    sweep.plot("learning")               # a part of: orchestrate report speed
+
+In a notebook a sweep, and what it plots, show themselves.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from orchestrator import control, fleet, sending
+from orchestrator.backends.base import Backend
+from orchestrator.check import check_sweep, problems_of
+from orchestrator.cli import view
+from orchestrator.collect import Collected, gather, write
+from orchestrator.control import Wish
+from orchestrator.errors import NotFoundError, OrchestrateError
+from orchestrator.follow import follow
+from orchestrator.labels import labeller
+from orchestrator.rundir import SweepDir
+from orchestrator.sharing import Matter, Party, Table, parties_of, submit_all
+from orchestrator.state import Survey
+from orchestrator.sweep import load_sweep
+from orchestrator.targets import behind_ssh, target_of
+from orchestrator.types import Plan, Sweep
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from orchestrator.profiles import Profile
+    from orchestrator.report.figures import Picture
+
+__all__ = ["Launched", "Pictures", "launch"]
+
+# What a kernel sets for itself and jobs would inherit: their programs would draw into a notebook that they do
+# not have, by a package that their environment may lack, and colour their logs.
+_OF_THE_KERNEL = ("MPLBACKEND", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
+_COLUMNS = 110
+_WIDTH_PX = 800
+_PLOTS = ("learning", "final", "speed")
+
+
+def launch(
+    grid: str | Path,
+    on: str | None = None,
+    *,
+    results: str | Path = "results",
+    slots: int | None = None,
+    options: Sequence[str] = (),
+    budget: float | None = None,
+) -> Launched:
+    """Submit everything in a grid that is not done yet, and come back at once.
+
+    Several targets, in the grid or in ``on`` ("local,gpu"), share the sweep.
+    The same call again does just what is missing, so it is also the way back to a sweep from another day.
+    ``on``, ``results``, ``slots`` and ``budget`` are those of `orchestrate sweep`, ``options`` what follows
+    its `--`. Raises :class:`OrchestrateError` if the grid, or a run of it, cannot work, or it would cost more
+    than the budget; then nothing is submitted.
+    """
+    sweep, wish = load_sweep(Path(grid).expanduser()), Wish(slots, budget=budget)
+    folder = SweepDir(Path(results).expanduser().absolute(), sweep.name)
+    names = tuple(on.split(",")) if on is not None else sweep.targets
+    if len(names) > 1:
+        matter = Matter(sweep, folder, wish)
+        return _launch_on_several(matter, parties_of(matter, names, options, asked=on is not None))
+    if profile := behind_ssh(sweep, on):
+        return _launch_there(sweep, folder, profile, wish, options)
+    backend = target_of(sweep, on, options)
+    prospect = control.plan_sweep(sweep, folder, backend.capacity(ask=False), wish)
+    if control.is_settled(sweep, folder, prospect):
+        return Launched(sweep, folder, backend, wish, ("nothing new to submit",))
+    if problems := problems_of(prospect.plan):
+        raise OrchestrateError("\n".join(map(str, problems)))
+    with _without_the_kernel():
+        submitted = control.submit_sweep(sweep, folder, backend, wish)
+    return Launched(sweep, folder, backend, wish, (*_left_out(submitted.plan), *submitted.notes))
+
+
+def _launch_on_several(matter: Matter, parties: Sequence[Party]) -> Launched:
+    """Shared out once; who follows deals what is left, and moves what waits."""
+    told: list[str] = []
+    if problems := check_sweep(matter.sweep).problems:
+        raise OrchestrateError("\n".join(map(str, problems)))
+    with _without_the_kernel():
+        submit_all(matter, parties, told.append)
+    return Launched(matter.sweep, matter.sweep_dir, None, matter.wish, tuple(told), tuple(parties))
+
+
+def _launch_there(
+    sweep: Sweep, folder: SweepDir, profile: Profile, wish: Wish, options: Sequence[str]
+) -> Launched:
+    done = sending.send(sweep, folder, profile, wish, options)
+    if problems := done.answer["problems"]:
+        raise OrchestrateError("\n".join(problems))
+    kept = (f"{run_id[:8]} stays where it is: {why}" for run_id, why in done.kept.items())
+    return Launched(sweep, folder, None, wish, (*done.notes, *done.answer.get("notes", ()), *kept))
+
+
+@dataclass(frozen=True, eq=False)
+class Launched:
+    """A sweep that was launched. ``notes`` are what a person should know about its submission.
+
+    ``backend`` is None where another machine submitted it, or several targets (``parties``) share it.
+    """
+
+    sweep: Sweep
+    folder: SweepDir
+    backend: Backend | None
+    wish: Wish
+    notes: tuple[str, ...]
+    parties: tuple[Party, ...] = ()
+
+    def follow(self) -> None:
+        """Stay until nothing works on the sweep any more, showing how far it is; replace lost workers.
+
+        An interrupt ends the staying and nothing else: the runs go on.
+        """
+        with _without_the_kernel():
+            surveys = self._surveys()
+            if view.console().is_jupyter:
+                self._show_in_one_place(surveys)
+            else:
+                with view.Screen(self.folder.name) as screen:
+                    for seen in surveys:
+                        screen.show(seen)
+
+    def status(self) -> pl.DataFrame:
+        """Where every run stands now, a row each, from journals alone; ``eta`` is in seconds."""
+        import polars as pl
+
+        seen = fleet.present(self.folder)
+        rows = [row for row in seen.rows if row.in_grid]
+        label, statuses = labeller([row.point for row in rows]), [seen.statuses[row.run_id] for row in rows]
+        columns = {
+            "run_id": pl.Series([status.run_id for status in statuses], dtype=pl.String),
+            "run": pl.Series([label(row.point) for row in rows], dtype=pl.String),
+            "state": pl.Series([status.state.value for status in statuses], dtype=pl.String),
+            "frames": pl.Series([status.frames for status in statuses], dtype=pl.Int64),
+            "total": pl.Series([status.total for status in statuses], dtype=pl.Int64),
+            "fps": pl.Series([status.fps for status in statuses], dtype=pl.Float64),
+            "return": pl.Series([status.value for status in statuses], dtype=pl.Float64),
+            "eta": pl.Series([status.eta for status in statuses], dtype=pl.Float64),
+            "attempt": pl.Series([status.attempt for status in statuses], dtype=pl.Int64),
+            "why": pl.Series([status.why for status in statuses], dtype=pl.String),
+        }
+        return pl.DataFrame(columns)
+
+    def collect(self) -> Collected:
+        """Merge what the runs have so far into tables, in memory and in the sweep's folder."""
+        fleet.bring_home(self.folder)
+        collected = gather([self.folder])
+        write(collected, self.folder)
+        return collected
+
+    def plot(self, kind: str = "learning") -> Pictures:
+        """The report's pictures of one kind: ``learning`` curves, ``final`` returns or ``speed``.
+
+        Raises :class:`NotFoundError` while there is nothing to draw.
+        """
+        from orchestrator.report.page import pictures_of
+
+        if kind not in _PLOTS:
+            raise OrchestrateError(f"found the plot {kind!r}", hint=f"there are: {', '.join(_PLOTS)}")
+        pictures = Pictures(pictures_of(gather([self.folder]), kind))
+        if not pictures:
+            raise NotFoundError(
+                f"no run of {self.folder.name} has anything to plot as {kind!r} yet",
+                hint="follow() waits for the end, status() says how far it is",
+            )
+        return pictures
+
+    def stop(self) -> bool:
+        """Ask its runs to save a checkpoint and leave, and wait for that; ``False`` if they do not.
+
+        They go on from there when the sweep is launched again.
+        """
+        return fleet.stop(self.folder)
+
+    def _surveys(self) -> Iterator[Survey]:
+        if self.parties:
+            matter = Matter(self.sweep, self.folder, self.wish)
+            return Table(matter, self.parties, view.Screen(self.folder.name).note).follow()
+        if self.backend is None:
+            return fleet.watch(self.folder)
+        return follow(self.sweep, self.folder, self.backend, self.wish)
+
+    def _show_in_one_place(self, surveys: Iterator[Survey]) -> None:
+        from IPython.display import display
+
+        place = display(self, display_id=True)
+        for seen in surveys:
+            place.update(_Drawing(self._drawn(seen)))
+        place.update(self)
+
+    def _drawn(self, seen: Survey) -> Group:
+        notes = [Text(note, style="dim") for note in self.notes]
+        return Group(view.sweep_view(self.folder.name, seen, view.ROWS), *notes)
+
+    def __repr__(self) -> str:
+        return _Drawing(self._drawn(fleet.present(self.folder))).text()
+
+    def _repr_mimebundle_(self, **_: object) -> Mapping[str, str]:
+        return _Drawing(self._drawn(fleet.present(self.folder)))._repr_mimebundle_()
+
+
+class Pictures(tuple["Picture", ...]):
+    """Pictures of the report, each with a ``title``, a ``caption`` and, as ``light``, a PNG file's bytes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} pictures: {', '.join(picture.name for picture in self)}>"
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import Image, display
+
+        for picture in self:
+            display(Image(picture.light, width=_WIDTH_PX, alt=f"{picture.title}. {picture.caption}"))
+            caption = {
+                "text/plain": picture.caption,
+                "text/html": f"<small>{escape(picture.caption)}</small>",
+            }
+            display(caption, raw=True)
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """What a terminal would show, for a notebook."""
+
+    drawn: RenderableType
+
+    def text(self) -> str:
+        return "\n".join(line.rstrip() for line in self._recorded().export_text().rstrip().splitlines())
+
+    def html(self) -> str:
+        # Without a background of its own, so that it goes with light and dark notebooks.
+        layout = '<pre style="font-family: monospace; line-height: normal; white-space: pre">{code}</pre>'
+        return self._recorded().export_html(inline_styles=True, code_format=layout)
+
+    def _recorded(self) -> Console:
+        nowhere = io.StringIO()
+        console = Console(file=nowhere, record=True, width=_COLUMNS, force_jupyter=False, highlight=False)
+        console.print(self.drawn)
+        return console
+
+    def _repr_mimebundle_(self, **_: object) -> Mapping[str, str]:
+        return {"text/plain": self.text(), "text/html": self.html()}
+
+
+def _left_out(plan: Plan) -> Iterator[str]:
+    yield from (f"{run_id}: {problem}" for run_id, problem in plan.problems.items())
+    if plan.waiting:
+        yield f"{len(plan.waiting)} runs wait; jobs that end submit them, or launching again"
+
+
+@contextmanager
+def _without_the_kernel() -> Iterator[None]:
+    """For the time of a submission, the environment as it was before a notebook's kernel added to it."""
+    if not view.console().is_jupyter:
+        yield
+        return
+    own: dict[str, Any] = {name: os.environ.pop(name) for name in _OF_THE_KERNEL if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(own)

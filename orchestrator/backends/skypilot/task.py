@@ -1,0 +1,188 @@
+"""A job as a SkyPilot task file: the machine it gets, what is sent there, and the program that it starts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import socket
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Any
+
+from orchestrator.buckets import is_bucket
+from orchestrator.profiles import Profile
+from orchestrator.render import Setting
+from orchestrator.rundir import SweepDir
+from orchestrator.rundir.parcel import RESULTS, parcel
+from orchestrator.types import Job
+from orchestrator.units import megabytes, seconds
+
+# Where SkyPilot puts what a task's `workdir` names, and with it the results tree, from the home of a login.
+RESULTS_THERE = f"sky_workdir/{RESULTS}"
+# Python and its packages on an instance whose profile says nothing of them.
+_ENVIRONMENT = "~/.orchestrate/env"
+_PREFIX = "orc"
+_LONGEST_NAME = 24
+
+
+def cluster_name(sweep: SweepDir, token: str) -> str:
+    """The instance of a job, by a name that no other sweep, folder or machine gives."""
+    owner = f"{socket.gethostname()}:{sweep.path.absolute()}"
+    return f"{cluster_prefix(sweep.name)}-{token}-{hashlib.sha256(owner.encode()).hexdigest()[:6]}"
+
+
+def cluster_prefix(sweep_name: str) -> str:
+    """How the names of all instances of a sweep begin."""
+    slug = re.sub(r"[^a-z0-9]+", "-", sweep_name.lower()).strip("-")[:_LONGEST_NAME].rstrip("-")
+    return f"{_PREFIX}-{slug or 'sweep'}"
+
+
+def is_ours(cluster: str) -> bool:
+    """Whether a cluster has the name of an instance that this program starts."""
+    return re.fullmatch(rf"{_PREFIX}-[a-z0-9-]+-\d{{4,}}-\d{{4,}}-[0-9a-f]{{6}}", cluster) is not None
+
+
+def task_file(job: Job, setting: Setting, profile: Profile) -> str:
+    """The file, whole: `sky launch` takes it as it is."""
+    import yaml
+
+    sweep = setting.sweep_dir
+    name = cluster_name(sweep, job.token)
+    task: dict[str, Any] = {
+        "name": job.token,
+        "resources": _resources(profile),
+        "workdir": str(parcel(sweep, job.token)),
+        "file_mounts": dict(profile.file_mounts),
+        "envs": dict(profile.environment),
+        "secrets": dict.fromkeys(secret_names(profile)),
+        "setup": _lines(_setup(profile)),
+        "run": _lines(_run(job, setting, profile)),
+    }
+    task = {key: value for key, value in task.items() if value not in ({}, "", None)}
+    head = f"# {len(job.run_ids)} runs of sweep {sweep.name}, up to {job.slots} at once.\n"
+    head += f"# By hand: sky launch --cluster {name} FILE\n"
+    return head + yaml.dump(task, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=10_000)
+
+
+def machine_text(profile: Profile) -> str:
+    """The smallest task file for the profile's machine: to ask what it costs."""
+    import yaml
+
+    text: str = yaml.safe_dump({"resources": _resources(profile), "run": "true"}, sort_keys=False)
+    return text
+
+
+def secret_names(profile: Profile) -> list[str]:
+    """Variables that are set here and whose values jobs are to have, by SkyPilot's own way for secrets."""
+    return [name for name in profile.secrets if os.environ.get(name)]
+
+
+def _resources(profile: Profile) -> dict[str, Any]:
+    asked = {
+        "infra": profile.infra,
+        "accelerators": profile.accelerators,
+        "instance_type": profile.instance_type,
+        "cpus": f"{profile.cpus_per_task}+" if profile.cpus_per_task else None,
+        "memory": f"{-(-megabytes(profile.mem) // 1024)}+" if profile.mem else None,
+        "disk_size": profile.disk,
+        "image_id": profile.image,
+        "use_spot": profile.spot or None,
+        # Nobody's open login keeps an instance that has nothing to do.
+        "autostop": {"idle_minutes": profile.idle_minutes, "down": True, "wait_for": "jobs"},
+    }
+    return {key: value for key, value in asked.items() if value is not None}
+
+
+def _setup(profile: Profile) -> Iterator[str]:
+    if profile.setup or profile.python is not None:
+        yield from profile.setup
+        return
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    yield "set -e"
+    yield 'export PATH="$HOME/.local/bin:$PATH"'
+    yield "command -v uv >/dev/null || python3 -m pip install --quiet --user uv"
+    yield f"[ -x {_ENVIRONMENT}/bin/python ] || uv venv --quiet --python {version} {_ENVIRONMENT}"
+    wanted = " ".join(map(shlex.quote, [*requirements(), *_for_store(profile)]))
+    yield f"uv pip install --quiet --python {_ENVIRONMENT}/bin/python {wanted}"
+
+
+def requirements() -> list[str]:
+    """What a worker imports, at the versions of this environment: other ones would train otherwise."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    wanted = []
+    for text in metadata.requires("orchestrate") or ():
+        try:
+            one = Requirement(text)
+        except InvalidRequirement:
+            continue
+        if one.marker is not None and not one.marker.evaluate({"extra": "train"}):
+            continue
+        try:
+            version = metadata.version(one.name).partition("+")[0]  # "+cpu" is for this machine
+        except metadata.PackageNotFoundError:
+            wanted.append(f"{one.name}{one.specifier}")
+            continue
+        extras = f"[{','.join(sorted(one.extras))}]" if one.extras else ""
+        wanted.append(f"{one.name}{extras}=={version}")
+    return sorted(wanted)
+
+
+def _for_store(profile: Profile) -> list[str]:
+    """The client of a store that needs one."""
+    return ["boto3"] if profile.store is not None and is_bucket(profile.store) else []
+
+
+def _run(job: Job, setting: Setting, profile: Profile) -> Iterator[str]:
+    """Shell that starts the worker in the folder, and with the code, that it would have had here."""
+    code, sweep = setting.code, setting.sweep_dir
+    kept = f"{RESULTS}/{sweep.name}/code/{code.id}"
+    yield "set -e"
+    yield "here=$(pwd -P)"
+    paths = ":".join(f'"$here"/{shlex.quote(f"{kept}/{path}")}' for path in _inside(setting))
+    yield f'export PYTHONPATH={paths} ORCHESTRATE_SUBMIT_DIR="$here"'
+    if code.cwd.is_relative_to(code.path):
+        yield f"cd {shlex.quote(f'{kept}/{code.cwd.relative_to(code.path)}')}"
+    argv = ["-P", "-m", "jobs.instance"]
+    rest = [sweep.name, job.token, "--hold", str(seconds(profile.hold))]
+    if profile.store is not None:
+        rest += ["--store", profile.store]
+    yield f'exec {_python(profile)} {shlex.join(argv)} "$here/{RESULTS}" {shlex.join(rest)}'
+
+
+def _inside(setting: Setting) -> list[str]:
+    """The folders of PYTHONPATH that travel with the code, by their place in it."""
+    code = setting.code
+    return [str(path.relative_to(code.path)) for path in code.python_path if path.is_relative_to(code.path)]
+
+
+def _python(profile: Profile) -> str:
+    words = profile.python or ((f"{_ENVIRONMENT}/bin/python",) if not profile.setup else ("python3",))
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    """For a shell; a home at its beginning is that of whoever runs it."""
+    return f'"$HOME"{shlex.quote(word[1:])}' if word.startswith("~/") else shlex.quote(word)
+
+
+def _lines(lines: Iterator[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _dumper() -> Any:
+    """A dumper that writes text of several lines as such."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    return Dumper

@@ -1,0 +1,127 @@
+"""What Slurm's commands print, as values. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from orchestrator.types import JobState, JobStatus, Reason
+
+# `squeue -o` of :func:`queue_entries`, `sacct --format` of :func:`accounted`.
+QUEUE_FORMAT = "%i|%T|%N|%k|%r"
+# Each element of an array for itself, those that ended a moment ago too.
+LISTED = ("-h", "--array", "--states=all", "-o", QUEUE_FORMAT)
+ACCOUNTING_FIELDS = "JobID,State,NodeList"
+
+_QUEUED = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+_RUNNING = frozenset(
+    {"CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"}
+)
+_ENDED: dict[str, Reason | None] = {
+    "COMPLETED": None,
+    "FAILED": None,
+    "CANCELLED": Reason.STOPPED,
+    "TIMEOUT": Reason.TIME_LIMIT,
+    "DEADLINE": Reason.TIME_LIMIT,
+    "PREEMPTED": Reason.PREEMPTED,
+    "NODE_FAIL": Reason.NODE_FAILURE,
+    "BOOT_FAIL": Reason.NODE_FAILURE,
+    "OUT_OF_MEMORY": Reason.OUT_OF_MEMORY,
+    "REVOKED": Reason.STOPPED,
+}
+_SUBMITTED = re.compile(r"(?P<id>\d+)(;\S+)?")
+
+
+@dataclass(frozen=True)
+class QueueEntry:
+    """One job as the controller knows it. ``job_id`` is ``123`` or, for an array's element, ``123_4``."""
+
+    job_id: str
+    status: JobStatus
+    comment: str
+
+
+def status_of(state: str, reason: str = "", place: str = "") -> JobStatus:
+    """A job's state by its first word (``CANCELLED by 1000``); a word never heard of stays unknown."""
+    word = state.split(" ")[0].rstrip("+")
+    said = f"{state} ({reason})" if reason and reason != "None" else state
+    if word in _QUEUED:
+        return JobStatus(JobState.QUEUED, said)
+    if word in _RUNNING:
+        return JobStatus(JobState.RUNNING, said, place=place)
+    if word in _ENDED:
+        return JobStatus(JobState.ENDED, said, _ENDED[word], place)
+    return JobStatus(JobState.UNKNOWN, said)
+
+
+def queue_entries(output: str) -> list[QueueEntry]:
+    """The lines of `squeue`."""
+    entries = []
+    for line in output.splitlines():
+        fields = line.split("|", 4)
+        if len(fields) == 5:
+            job_id, state, place, comment, reason = fields
+            entries.append(QueueEntry(job_id, status_of(state, reason, place), comment))
+    return entries
+
+
+def accounted(output: str) -> dict[str, JobStatus]:
+    """The lines of `sacct`, by job; elements that have not begun are listed together and left out."""
+    found = {}
+    for line in output.splitlines():
+        fields = line.split("|")
+        if len(fields) == 3:
+            job_id, state, place = fields
+            found[job_id] = status_of(state, place="" if place == "None assigned" else place)
+    return found
+
+
+def submitted(output: str) -> str | None:
+    """The id that `sbatch --parsable` prints, whatever a site's own lines around it say."""
+    found = (_SUBMITTED.fullmatch(line.strip()) for line in reversed(output.splitlines()))
+    return next((match["id"] for match in found if match), None)
+
+
+def settings(output: str) -> dict[str, str]:
+    """The lines of `scontrol show config`: names and values."""
+    pairs = (line.partition("=") for line in output.splitlines() if " = " in line)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def array_of(job_id: str) -> str:
+    """``123_4`` → ``123``."""
+    return job_id.partition("_")[0]
+
+
+def ranges(indices: Sequence[int]) -> str:
+    """Ascending numbers as Slurm writes them: ``0-3,5``."""
+    known = set(indices)
+    starts = [one for one in indices if one - 1 not in known]
+    ends = [one for one in indices if one + 1 not in known]
+    pairs = zip(starts, ends, strict=True)
+    return ",".join(str(start) if start == end else f"{start}-{end}" for start, end in pairs)
+
+
+def together(job_ids: Iterable[str]) -> list[str]:
+    """Elements of one array as one argument for Slurm's commands: ``123_[0-3,5]``."""
+    arrays: dict[str, set[int]] = {}
+    others = []
+    for job_id in job_ids:
+        array, _, index = job_id.partition("_")
+        if index.isdecimal():
+            arrays.setdefault(array, set()).add(int(index))
+        else:
+            others.append(job_id)
+    return [f"{array}_[{ranges(sorted(indices))}]" for array, indices in arrays.items()] + others
+
+
+def submit_limit(output: str) -> int | None:
+    """The largest MaxSubmitJobs of `sacctmgr show assoc format=Account,MaxSubmitJobs`, if all have one."""
+    limits = [line.rpartition("|")[2] for line in output.splitlines() if "|" in line]
+    return max(map(int, limits)) if limits and all(map(str.isdecimal, limits)) else None
+
+
+def least(numbers: Iterable[str]) -> int | None:
+    """The smallest of the limits that are set."""
+    return min((int(text) for text in numbers if text.isdigit()), default=None)

@@ -1,0 +1,204 @@
+"""A job array as an sbatch script: the profile's options, how Python starts there, and the worker."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from orchestrator.backends.slurm.parse import ranges
+from orchestrator.errors import OrchestrateError
+from orchestrator.profiles import OWNED_OPTIONS, Profile, preparation
+from orchestrator.render import Setting, python_path, worker_argv
+from orchestrator.shipped import template
+from orchestrator.types import Array, Resources, index_of
+from orchestrator.units import megabytes, seconds
+
+# The worker's exit code that asks for another go.
+AGAIN_CODE = 75
+# On what the plan rests: how many runs share a job, for how long, and on which nodes.
+_PLANNED = frozenset({"cpus-per-task", "exclude", "gpus", "mem", "mem-per-cpu", "time"})
+_PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+=~^-]+")
+
+
+def sbatch_script(
+    array: Array, setting: Setting, profile: Profile, comment: str, extra: Sequence[str] = ()
+) -> str:
+    """The script, whole. ``extra`` are options of sbatch as a person typed them; they come last and win."""
+    options, runs = _options(array, setting, profile, comment, extra), len(set(array.run_ids))
+    values = {
+        "options": "\n".join(f"#SBATCH {option}" for option in options),
+        "title": f"{len(array.jobs)} jobs for {runs} runs of sweep {setting.sweep_dir.name}",
+        "preparation": "\n".join(_preparation(setting, profile)),
+        "cwd": shlex.quote(str(setting.code.cwd)),
+        "array": array.token,
+        "mailboxes": shlex.quote(str(setting.sweep_dir.mailbox(array.token).parent)),
+        "warning": profile.signal,
+        "ends": _ends(array.allocation),
+        "worker": _worker(setting, profile),
+        "again_code": AGAIN_CODE,
+        "again": _again(profile),
+    }
+    import jinja2
+
+    environment = jinja2.Environment(  # noqa: S701 - shell, not HTML; every value is quoted above
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    return environment.from_string(template("slurm.sbatch.j2").read_text(encoding="utf-8")).render(values)
+
+
+def _options(
+    array: Array, setting: Setting, profile: Profile, comment: str, extra: Sequence[str]
+) -> Iterable[str]:
+    indices = ranges([index_of(job.token) for job in array.jobs])
+    limit = f"%{profile.array_limit}" if profile.array_limit else ""
+    output = _file_name(setting.sweep_dir.worker_output(array.token)).removesuffix(".log")
+    ours: list[tuple[str, str | None]] = [
+        ("job-name", f"{setting.sweep_dir.name}-{array.token}"),
+        ("comment", comment),
+        ("array", f"{indices}{limit}"),
+        ("output", f"{output}.%a.log"),
+        ("open-mode", "append"),
+        ("requeue" if profile.requeue else "no-requeue", None),
+        ("signal", f"B:USR1@{profile.signal}"),
+    ]
+    asked = [
+        *ours,
+        *_profile_options(array, profile),
+        *_allocation(array.allocation, profile),
+        *profile.options,
+    ]
+    for name, value in asked:
+        if name not in profile.forbid:
+            yield f"--{name}" if value is None else f"--{name}={_quoted(name, value)}"
+    yield from _extra(extra, profile)
+
+
+def _file_name(path: Path) -> str:
+    """As sbatch takes the names of files, in which ``%`` begins a placeholder."""
+    if "\\" in str(path):
+        raise OrchestrateError(
+            f"{path}: found a backslash, for which Slurm writes a job's output elsewhere",
+            hint="keep results in a folder without one: --results DIR",
+        )
+    return str(path).replace("%", "%%")
+
+
+def _profile_options(array: Array, profile: Profile) -> Iterable[tuple[str, str]]:
+    named = {
+        "account": profile.account,
+        "partition": profile.partition,
+        "qos": profile.qos,
+        "constraint": profile.constraint,
+        "reservation": profile.reservation,
+        "nodelist": profile.nodelist,
+        "exclude": ",".join(filter(None, [profile.exclude, *array.avoid])) or None,
+        "hint": profile.hint,
+        "mail-type": profile.mail_type,
+        "mail-user": profile.mail_user,
+    }
+    return ((name, value) for name, value in named.items() if value is not None)
+
+
+def _allocation(allocation: Resources, profile: Profile) -> Iterable[tuple[str, str]]:
+    yield "nodes", "1"
+    yield "ntasks", "1"
+    yield "cpus-per-task", str(allocation.cpus_per_task)
+    if profile.mem_per_cpu is not None and not _beyond(allocation, profile.mem_per_cpu):
+        yield "mem-per-cpu", profile.mem_per_cpu
+    elif allocation.mem is not None:
+        yield "mem", allocation.mem
+    if allocation.gpus:
+        count = f"{profile.gpu_type}:{allocation.gpus}" if profile.gpu_type else str(allocation.gpus)
+        yield (profile.gpu_option, f"gpu:{count}" if profile.gpu_option == "gres" else count)
+    if allocation.time is not None:
+        yield "time", allocation.time
+
+
+def _beyond(allocation: Resources, mem_per_cpu: str) -> bool:
+    """Whether the job is to have more memory than the profile's for each of its cores, as after a lack."""
+    usual = megabytes(mem_per_cpu) * allocation.cpus_per_task
+    return allocation.mem is not None and megabytes(allocation.mem) > usual
+
+
+def _extra(extra: Sequence[str], profile: Profile) -> Iterable[str]:
+    for option in extra:
+        name, equals, value = option.removeprefix("--").partition("=")
+        if not option.startswith("--") or not name:
+            raise OrchestrateError(
+                f"found {option!r} after `--`, expected an option of sbatch such as --reservation=x",
+                hint="write its long name and its value in one word: --partition=x for -p x",
+            )
+        _refuse_unwanted(name, profile)
+        yield f"--{name}={_quoted(name, value)}" if equals else f"--{name}"
+
+
+def _refuse_unwanted(name: str, profile: Profile) -> None:
+    """Refuse options that are not a person's to set here, shortened as sbatch takes them too."""
+    if owned := _meant(name, OWNED_OPTIONS):
+        raise OrchestrateError(
+            f"--{name}: {owned} is set by the program itself and cannot be passed on to sbatch",
+            hint="leave it away; `orchestrate sweep --dry-run` shows what is set",
+        )
+    if forbidden := _meant(name, profile.forbid):
+        raise OrchestrateError(
+            f"--{name}: the profile {profile.name} says that its site refuses {forbidden}",
+            hint=f"leave it away, or take {forbidden} out of `forbid` in {profile.source}",
+        )
+    if planned := _meant(name, _PLANNED):
+        key = planned.replace("-", "_")
+        raise OrchestrateError(
+            f"--{name}: {planned} is what the sweep's jobs are planned by, and cannot be passed on to sbatch",
+            hint=f"set `{key}:` in the profile ({profile.source}), or in a copy of it",
+        )
+
+
+def _meant(name: str, options: Iterable[str]) -> str | None:
+    """Which of the options sbatch may take this name for: it completes names."""
+    return next((option for option in sorted(options) if option.startswith(name)), None)
+
+
+def _quoted(name: str, value: str) -> str:
+    """As sbatch reads the lines of a script: words in double quotes where they hold anything special."""
+    if _PLAIN.fullmatch(value):
+        return value
+    if not value.isprintable():
+        raise OrchestrateError(f"{name}: found {value!r}, expected text on one line, nothing invisible")
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _preparation(setting: Setting, profile: Profile) -> Iterable[str]:
+    yield from preparation(profile)
+    if profile.scratch is not None:
+        yield f"export TMPDIR={_with_variables(profile.scratch)}"
+    # A job that is submitted by another one finds its folders in front already.
+    yield f"ours={shlex.quote(python_path(setting))}"
+    yield '[[ "${PYTHONPATH-}:" == "$ours:"* ]] || export PYTHONPATH="$ours${PYTHONPATH:+:$PYTHONPATH}"'
+    yield f"export ORCHESTRATE_FEED={int(profile.feed)}"
+    yield f"export ORCHESTRATE_SUBMIT_DIR={shlex.quote(str(setting.code.submit_dir))}"
+
+
+def _ends(allocation: Resources) -> str:
+    """When the job will be ended, for Slurm itself tells it only from version 23 on."""
+    if allocation.time is None:
+        return "# No time limit was asked for: the partition's own holds, and its warning."
+    return f"export ORCHESTRATE_ENDS=$(($(date +%s) + {seconds(allocation.time)}))"
+
+
+def _with_variables(text: str) -> str:
+    """In double quotes, so that the shell fills in ``$VARIABLES`` and does nothing else."""
+    return '"' + re.sub(r'(["\\`]|\$(?=\())', r"\\\1", text) + '"'
+
+
+def _worker(setting: Setting, profile: Profile) -> str:
+    argv = worker_argv(setting, "", profile.python or (sys.executable,))
+    return shlex.join(argv[:-1])
+
+
+def _again(profile: Profile) -> str:
+    if profile.requeue:
+        return 'scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" && exec sleep 60'
+    return "code=0  # the next job of the chain goes on"

@@ -1,0 +1,114 @@
+"""`sweep --on PROFILE` where the profile is reached by ssh: what is sent there, and what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from orchestrator.cli.common import count, print_json, print_kept
+
+if TYPE_CHECKING:
+    from orchestrator.control import Wish
+    from orchestrator.profiles import Profile
+    from orchestrator.rundir import SweepDir
+    from orchestrator.sending import Sent
+    from orchestrator.state import Survey
+    from orchestrator.types import Sweep
+
+
+def send(
+    loaded: Sweep,
+    results: Path,
+    profile: Profile,
+    wish: Wish,
+    options: list[str],
+    *,
+    detach: bool,
+    as_json: bool,
+    only: Collection[str] | None = None,
+    adopt: bool = False,
+) -> None:
+    """Submit there what is missing, follow it if asked, and leave with the exit code the runs deserve."""
+    from orchestrator import fleet, sending
+    from orchestrator.cli import view
+    from orchestrator.errors import BudgetError
+    from orchestrator.rundir import SweepDir
+    from orchestrator.types import RunState
+
+    sweep_dir = SweepDir(results, loaded.name)
+    done = sending.send(loaded, sweep_dir, profile, wish, options, only=only, adopt=adopt)
+    if problems := done.answer["problems"]:
+        for problem in problems:
+            typer.echo(f"error: {problem}", err=True)
+        raise typer.Exit(2)
+    if not as_json:
+        _announce(sweep_dir, done)
+    seen = fleet.present(sweep_dir)
+    if not detach:
+        seen = _follow(sweep_dir, quiet=as_json)
+    if as_json:
+        runs = [seen.statuses[row.run_id].to_json() for row in seen.rows if row.in_grid]
+        print_json({"sweep": loaded.name, "on": done.place.name, "kept": dict(done.kept), "runs": runs})
+    elif detach and seen.active:
+        typer.echo(f"detached; follow with: orchestrate status {loaded.name} --watch")
+    else:
+        view.console().print(view.sweep_view(loaded.name, seen, view.ROWS))
+        _conclude(loaded.name, profile, seen)
+    if not detach and any(seen.statuses[run_id].unpaid for run_id in seen.left):
+        raise typer.Exit(BudgetError.exit_code)
+    failed = seen.counts().get(RunState.FAILED)
+    if failed or done.kept or done.answer.get("cannot") or (not detach and (seen.left or seen.unknown)):
+        raise typer.Exit(1)
+
+
+def _announce(sweep_dir: SweepDir, done: Sent) -> None:
+    answer, place = done.answer, done.place
+    where = f"{place.ssh}:{place.folder}/results/{sweep_dir.name}/"
+    if answer["settled"]:
+        typer.echo(f"{sweep_dir.name}: nothing new to submit on {place.name} ({where})")
+    else:
+        todo = f"{count(answer['to_do'], 'run')} to do" if answer["to_do"] else "nothing new to submit"
+        adopted = f", {answer['adopted']} live worker(s) adopted" if answer["adopted"] else ""
+        typer.echo(f"{sweep_dir.name}: {todo} on {place.name}{adopted} ({where})")
+        for array in answer["arrays"]:
+            scheduler, _, job_id = (array["id"] or "").partition(":")
+            what = f"{scheduler} array {job_id.partition('_')[0]}"
+            typer.echo(f"  {what}: {count(array['jobs'], 'job')}, {array['slots']} runs at once in each")
+        if answer["waiting"]:
+            typer.echo(
+                f"  {count(answer['waiting'], 'run')} wait for room in the queue: jobs that end submit them"
+            )
+        for note in (*done.notes, *answer["notes"]):
+            typer.echo(f"  {note}")
+    print_kept(done.kept)
+    for run_id, problem in answer.get("cannot", {}).items():
+        typer.echo(f"{run_id}: {problem}", err=True)
+
+
+def _conclude(name: str, profile: Profile, seen: Survey) -> None:
+    from orchestrator.profiles import as_typed
+    from orchestrator.types import RunState
+
+    counts = seen.counts()
+    if counts.get(RunState.FAILED):
+        typer.echo(f"next: orchestrate logs {name} RUN, then orchestrate retry {name}")
+    elif counts.get(RunState.DONE):
+        typer.echo(f"next: orchestrate sync {as_typed(profile)} brings results home")
+
+
+def _follow(sweep_dir: SweepDir, quiet: bool) -> Survey:
+    """Show what the place says until nothing works there any more. Ctrl-C leaves its jobs alone."""
+    from orchestrator import fleet
+    from orchestrator.cli import view
+
+    try:
+        with view.Screen(sweep_dir.name, quiet) as screen:
+            for seen in fleet.watch(sweep_dir):
+                screen.show(seen)
+        return seen
+    except KeyboardInterrupt:
+        typer.echo(f"its jobs go on; follow with: orchestrate status {sweep_dir.name} --watch", err=True)
+        raise typer.Exit(130) from None

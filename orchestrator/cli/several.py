@@ -1,0 +1,124 @@
+"""`sweep` over several targets: what is dealt to whom, followed, or submitted all at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import typer
+
+from orchestrator.cli.common import count, print_json, print_kept, print_problems
+from orchestrator.errors import BudgetError, OrchestrateError
+
+if TYPE_CHECKING:
+    from orchestrator.cli import view
+    from orchestrator.sharing import Matter, Party, Table
+    from orchestrator.state import Survey
+
+
+def several(matter: Matter, parties: Sequence[Party], *, detach: bool, as_json: bool) -> None:
+    """Work through a sweep that these targets share, and leave with the exit code that its runs deserve."""
+    from orchestrator.cli import view
+    from orchestrator.cli.money import settle_up
+    from orchestrator.follow import out_of_budget
+    from orchestrator.sharing import Table, submit_all, take_from_others
+    from orchestrator.types import RunState
+
+    if detach and matter.wish.canary:
+        raise OrchestrateError(
+            "found --canary with --detach: over several targets somebody has to stay and see what trains",
+            hint="leave one of them away",
+        )
+    began, kept = time.time(), take_from_others(matter, parties)
+    print_kept(kept)
+    with view.Screen(matter.sweep.name, quiet=as_json) as screen:
+        tell = partial(typer.echo, err=True) if as_json else screen.note
+        table = Table(matter, parties, tell)
+        _check(matter, table.skipped)
+        if not as_json:
+            _announce(matter, table)
+        if detach:
+            submit_all(matter, parties, tell)
+        else:
+            _follow(matter, parties, table, screen)
+    seen = table.look().seen
+    if as_json:
+        rows = [row.run_id for row in seen.rows if row.in_grid]
+        runs = [{**seen.statuses[one].to_json(), "target": seen.target(one)} for one in rows]
+        print_json({"sweep": matter.sweep.name, "targets": [party.name for party in parties], "runs": runs})
+    else:
+        _conclude(matter, seen, detach=detach)
+        if not detach:
+            settle_up(matter.sweep_dir, began, quiet=False)
+    left = (seen.left or seen.unknown) and not detach
+    if seen.left and (table.refused or out_of_budget(matter.sweep_dir, seen)):
+        raise typer.Exit(BudgetError.exit_code)
+    if seen.counts().get(RunState.FAILED) or left or kept:
+        raise typer.Exit(1)
+
+
+def _check(matter: Matter, skipped: Collection[str]) -> None:
+    """Nothing is submitted anywhere while a run that is to be done cannot work."""
+    from dataclasses import replace
+
+    from orchestrator import control
+    from orchestrator.check import check_sweep
+    from orchestrator.observe import look
+    from orchestrator.plan import to_do
+
+    seen = look(matter.sweep_dir, control.rows_of(matter.sweep, matter.sweep_dir))
+    todo = tuple(run for run in to_do(matter.sweep, seen) if run.run_id not in skipped)
+    if todo and (problems := check_sweep(replace(matter.sweep, runs=todo)).problems):
+        print_problems(problems)
+        raise typer.Exit(2)
+
+
+def _announce(matter: Matter, table: Table) -> None:
+    sight = table.look()
+    todo, live = len(table.todo(sight)), len(sight.seen.live)
+    counted = f"{count(todo, 'run')} to do" if todo else "nothing new to submit"
+    adopted = f", {live} live worker(s) adopted" if live else ""
+    seats = ", ".join(f"{seat.name} ({seat.places} at once)" for seat in table.seats(sight))
+    typer.echo(f"{matter.sweep.name}: {counted} on {seats}{adopted} ({matter.sweep_dir.path}/)")
+
+
+def _follow(matter: Matter, parties: Sequence[Party], table: Table, screen: view.Screen) -> None:
+    """Show progress. Ctrl-C lets workers here save and leave, and leaves those elsewhere alone."""
+    from orchestrator.sharing import stop_here
+
+    try:
+        for seen in table.follow():
+            screen.show(seen)
+    except KeyboardInterrupt:
+        typer.echo(
+            "stopping: runs on this machine save a checkpoint and leave, jobs elsewhere go on", err=True
+        )
+        try:
+            left = stop_here(matter, parties)
+        except KeyboardInterrupt:
+            left = False
+        name = matter.sweep.name
+        said = "stopped" if left else f"not all have left yet (orchestrate status {name} shows them)"
+        typer.echo(f"{said}; the same command goes on with it", err=True)
+        raise typer.Exit(130) from None
+
+
+def _conclude(matter: Matter, seen: Survey, *, detach: bool) -> None:
+    from orchestrator.cli import view
+    from orchestrator.follow import out_of_budget
+    from orchestrator.types import RunState
+
+    name, counts = matter.sweep.name, seen.counts()
+    if detach and seen.active:
+        typer.echo(f"detached; follow with: orchestrate status {name} --watch")
+        return
+    view.console().print(view.sweep_view(name, seen, view.ROWS))
+    if seen.left:
+        how = " and a larger --budget" if out_of_budget(matter.sweep_dir, seen) else ""
+        typer.echo(f"{count(len(seen.left), 'run')} left; the same command{how} goes on with them", err=True)
+    if counts.get(RunState.FAILED):
+        typer.echo(f"next: orchestrate logs {name} RUN, then orchestrate retry {name}")
+    elif counts.get(RunState.DONE):
+        typer.echo(f"next: orchestrate collect {name} && orchestrate report {name}")

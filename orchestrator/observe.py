@@ -1,0 +1,276 @@
+"""What backends know against what was written: the state of a sweep, and submissions that went astray."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from orchestrator.assignments import assigned
+from orchestrator.backends.local import LocalBackend
+from orchestrator.copies import look_at_copy
+from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog, lease_seconds
+from orchestrator.rundir.journal import REVOKED
+from orchestrator.rundir.parcel import unpacked
+from orchestrator.rundir.synced import copy_of
+from orchestrator.state import RunStatus, Survey, survey
+from orchestrator.targets import Everywhere
+from orchestrator.types import Array, Job, JobState, JobStatus, Reason, RunState, array_of
+
+# A local process takes its token within a second; a submission this old without one never started.
+_START_GRACE_S = 60.0
+
+# What Slurm's daemons, and the kernel through them, write where a job wanted too much memory.
+_NO_MEMORY = ("exceeded job memory limit", "exceeded memory limit", "oom-kill", "oom_kill")
+_TAIL = 4096
+
+
+def look(sweep_dir: SweepDir, rows: Sequence[IndexRow] | None = None) -> Survey:
+    """The sweep's present state, from index, ledger, journals, and what backends say about its open jobs.
+
+    ``rows`` stand in for the index. Of a copy it is the state at its source when it was made.
+    """
+    if (copy := copy_of(sweep_dir)) is not None:
+        return look_at_copy(sweep_dir, copy, rows)
+    ledger, logs = sweep_dir.read_ledger(), sweep_dir.read_journals()
+    fold = partial(
+        survey,
+        sweep_dir.read_index() if rows is None else rows,
+        ledger,
+        logs,
+        alive=Holder.alive,
+        now=time.time(),
+        lease=lease_seconds(),
+    )
+    seen = fold()
+    jobs = _not_over_yet(_ask(_open_jobs(ledger, logs, seen)), sweep_dir)
+    return _without_given(_with_endings(sweep_dir, fold(jobs=jobs), logs) if jobs else seen, ledger)
+
+
+def _without_given(seen: Survey, ledger: Sequence[LedgerEntry]) -> Survey:
+    """The survey with runs that another tree was given as queued there: nobody here may take them."""
+    statuses, given = dict(seen.statuses), set()
+    for one in assigned(ledger):
+        for run_id in one.run_ids & statuses.keys():
+            if statuses[run_id].state in (RunState.PENDING, RunState.INTERRUPTED):
+                message = f"given to {one.place.name}"
+                statuses[run_id] = replace(
+                    statuses[run_id], state=RunState.QUEUED, reason=None, message=message
+                )
+                given.add(run_id)
+    return replace(seen, statuses=statuses, elsewhere=frozenset(given)) if given else seen
+
+
+def _open_jobs(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog], seen: Survey) -> dict[str, str]:
+    """Ids, by token, of jobs that still have, or may have, something to do."""
+    at_work = {log.token for log in logs if not log.exited}
+    return {
+        token: entry.data["job_ids"][token]
+        for entry, job in jobs_of(ledger)
+        if (token := job["token"]) in entry.data["job_ids"]
+        and (token in at_work or any(_is_open(seen, run_id) for run_id in job["run_ids"]))
+    }
+
+
+def _is_open(seen: Survey, run_id: str) -> bool:
+    status = seen.statuses.get(run_id)
+    return status is not None and not status.state.final
+
+
+def _ask(job_ids: Mapping[str, str]) -> dict[str, JobStatus]:
+    """What backends say about jobs, by token."""
+    if not job_ids:
+        return {}
+    answers = Everywhere().poll(list(job_ids.values()))
+    return {token: answers[job_id] for token, job_id in job_ids.items()}
+
+
+def _not_over_yet(jobs: Mapping[str, JobStatus], sweep_dir: SweepDir) -> dict[str, JobStatus]:
+    """Jobs on machines that are gone are over when all that they left is here, and not before."""
+    unsettled = set(unpacked(sweep_dir)) if jobs else set()
+    return {
+        token: replace(job, state=JobState.UNKNOWN, text=f"{job.text}; what it left is still to be fetched")
+        if token in unsettled and job.state.final
+        else job
+        for token, job in jobs.items()
+    }
+
+
+def jobs_of(ledger: Iterable[LedgerEntry]) -> Iterator[tuple[LedgerEntry, Mapping[str, Any]]]:
+    """Every job that was ever submitted, with its submission."""
+    for entry in ledger:
+        if entry.kind == "submission":
+            for job in entry.data["jobs"]:
+                yield entry, job
+
+
+def job_ids(ledger: Iterable[LedgerEntry]) -> dict[str, str]:
+    """The backends' ids of all jobs that have one on record, by token."""
+    ids: dict[str, str] = {}
+    for entry in ledger:
+        if entry.kind == "submission":
+            ids |= entry.data["job_ids"]
+    return ids
+
+
+def idle_jobs(sweep_dir: SweepDir) -> list[str]:
+    """Ids of jobs that have not begun, and would find nothing to do. A worker at work sees it by itself."""
+    seen = look(sweep_dir)
+    ledger, begun = sweep_dir.read_ledger(), {log.token for log in sweep_dir.read_journals()}
+    ids = job_ids(ledger)
+    return [
+        ids[job["token"]]
+        for _, job in jobs_of(ledger)
+        if job["token"] in ids
+        and job["token"] not in begun
+        and not any(_is_open(seen, run_id) for run_id in job["run_ids"])
+    ]
+
+
+def give_up(sweep_dir: SweepDir, tokens: Sequence[str], why: str) -> list[str]:
+    """Take the right to begin from jobs that have not begun; the ids of those that never will now.
+
+    One after the other, up to the first that was faster. Call under the lock.
+    """
+    ids, gone = job_ids(sweep_dir.read_ledger()), []
+    for token in tokens:
+        if sweep_dir.take_token(token, Event(REVOKED, time.time(), data={"why": why})) is None:
+            break
+        gone.append(token)
+    return [ids[token] for token in gone if token in ids]
+
+
+def only_waiting(sweep_dir: SweepDir, seen: Survey, run_ids: Collection[str]) -> list[str]:
+    """Tokens of jobs with those runs that only wait in a queue, and whose runs no job has that has begun."""
+    begun = {log.token for log in sweep_dir.read_journals()}
+    having = [
+        job
+        for _, job in jobs_of(sweep_dir.read_ledger())
+        if job["token"] in seen.live and not set(run_ids).isdisjoint(job["run_ids"])
+    ]
+
+    def waits(token: str) -> bool:
+        return token not in begun and token in seen.jobs and seen.jobs[token].state is JobState.QUEUED
+
+    at_work = {run_id for job in having if not waits(job["token"]) for run_id in job["run_ids"]}
+    return [job["token"] for job in having if at_work.isdisjoint(job["run_ids"])]
+
+
+def settle_submissions(sweep_dir: SweepDir) -> None:
+    """Adopt submissions whose answer was lost; use up the tokens of jobs that never begin.
+
+    After it every job of the ledger has an id on record, or never will run. Call under the lock.
+    """
+    logs = {log.token: log for log in sweep_dir.read_journals()}
+    for entry in sweep_dir.read_ledger():
+        if entry.kind == "submission" and (ids := _unrecorded(sweep_dir, entry, logs)):
+            known = {**entry.data["job_ids"], **ids}
+            sweep_dir.amend_ledger(entry.number, entry.kind, {**entry.data, "job_ids": known})
+    waiting = {
+        job["token"]: entry for entry, job in jobs_of(sweep_dir.read_ledger()) if job["token"] not in logs
+    }
+    ids = {token: entry.data["job_ids"].get(token) for token, entry in waiting.items()}
+    answers = _ask({token: job_id for token, job_id in ids.items() if job_id is not None})
+    answers = _not_over_yet(answers, sweep_dir)
+    for token, entry in waiting.items():
+        if token not in answers or answers[token].state.final or _should_have_begun(entry):
+            sweep_dir.take_token(token, Event(REVOKED, time.time()))
+
+
+def _unrecorded(sweep_dir: SweepDir, entry: LedgerEntry, logs: Mapping[str, WorkerLog]) -> dict[str, str]:
+    """Ids that the ledger lacks: those that workers know, and those of what a backend finds in its queue."""
+    kind = entry.data.get("backend", LocalBackend.kind)
+    ids: dict[str, str] = {}
+    lost: dict[str, list[Job]] = {}
+    for data in entry.data["jobs"]:
+        token = data["token"]
+        if token in entry.data["job_ids"]:
+            continue
+        if token not in logs:
+            lost.setdefault(array_of(token), []).append(Job.from_json(data))
+        elif (holder := logs[token].holder) is not None and holder.job_id is not None:
+            ids[token] = f"{kind}:{holder.job_id.partition(':')[0]}"
+    for token, jobs in lost.items():
+        ids |= Everywhere().find(kind, Array(token, tuple(jobs), jobs[0].resources), sweep_dir)
+    return ids
+
+
+def _should_have_begun(entry: LedgerEntry) -> bool:
+    """Whether jobs of this submission begin at once, and have had their time."""
+    local = entry.data.get("backend") == LocalBackend.kind
+    return local and not 0 <= time.time() - entry.data["time"] < _START_GRACE_S
+
+
+def compact(sweep_dir: SweepDir, seen: Survey) -> None:
+    """Fold the journals of workers that are gone for good into one file. Call under the lock."""
+    at_work = {status.token for status in seen.statuses.values() if not status.state.final}
+
+    def gone(log: WorkerLog) -> bool:
+        if log.token in seen.live:
+            return False
+        job, holder = seen.jobs.get(log.token), log.holder
+        if holder is None or (job is not None and job.state.final) or holder.alive() is False:
+            return True
+        return log.exited and log.token not in at_work
+
+    sweep_dir.compact_journals([log for log in sweep_dir.read_journals() if gone(log)])
+
+
+def close_attempts(sweep_dir: SweepDir, seen: Survey) -> None:
+    """Put on record how attempts ended that died with their job, as proof for those who go on."""
+    for run_id, ending in seen.endings.items():
+        attempt = sweep_dir.run(run_id).attempt(seen.statuses[run_id].attempt)
+        if attempt.claim_path.exists():
+            attempt.write_end({**ending, "checkpointed": attempt.checkpointed(), "time": time.time()})
+
+
+def _with_endings(sweep_dir: SweepDir, seen: Survey, logs: Iterable[WorkerLog]) -> Survey:
+    """The survey with what the final states of jobs say about runs that died with them.
+
+    One that had its job to itself and wanted more memory than there was has failed. Of several nobody knows
+    which it was; they go on, each in a job of its own, and so do all that died of something else.
+    """
+    holders = {log.token: log.holder for log in logs}
+    died: dict[str, list[RunStatus]] = {}
+    for status in seen.statuses.values():
+        job = seen.jobs.get(status.token or "")
+        if job is None or not job.state.final or status.unpaid:
+            continue
+        if status.state is RunState.INTERRUPTED:
+            died.setdefault(str(status.token), []).append(status)
+    statuses, endings = dict(seen.statuses), {}
+    for token, victims in died.items():
+        job, holder = seen.jobs[token], holders.get(token)
+        reason = job.reason or _reason_in(sweep_dir.worker_output(token))
+        if reason is None and (holder is None or holder.alive() is not None):
+            continue  # nothing to prove, and nothing to add to what can be seen
+        reason = reason or Reason.KILLED
+        alone = reason is Reason.OUT_OF_MEMORY and len(victims) == 1
+        for status in victims:
+            failed = alone and status.attempt > status.forgiven
+            state = RunState.FAILED if failed else RunState.INTERRUPTED
+            message = f"its job ended: {job.text}"
+            changed = replace(status, state=state, reason=reason.value, message=message)
+            if status.attempt > status.forgiven:
+                statuses[status.run_id] = changed
+            endings[status.run_id] = {
+                "outcome": state.value,
+                "reason": reason.value,
+                "message": message,
+                "frames": status.frames,
+            }
+    return replace(seen, statuses=statuses, endings=endings)
+
+
+def _reason_in(output: Path) -> Reason | None:
+    """Why a job was killed, by what its output ends with: accounting may call it just failed."""
+    try:
+        with open(output, "rb") as file:
+            file.seek(max(0, output.stat().st_size - _TAIL))
+            tail = file.read().decode(errors="replace").lower()
+    except OSError:
+        return None
+    return Reason.OUT_OF_MEMORY if any(words in tail for words in _NO_MEMORY) else None

@@ -1,0 +1,282 @@
+"""Targets against each other: how fast each trained the same things, and for how much money.
+
+Only finished runs that one target trained from beginning to end count. With `compare: true` a point's runs
+on two targets are a pair; else a configuration is compared by its seeds on each. What is between two targets
+is a ratio of speeds, the same for slow and for fast configurations, with its interval by bootstrap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import permutations
+from statistics import fmean
+from typing import Any
+
+from orchestrator.assignments import assigned
+from orchestrator.collect import Collected
+from orchestrator.errors import ProfileError
+from orchestrator.observe import jobs_of
+from orchestrator.profiles import find_profile
+from orchestrator.rundir import SweepDir
+from orchestrator.rundir.journal import CLAIMED
+from orchestrator.stats import FEW_SEEDS, RESAMPLES, Estimate, estimates_of, finite, group_labels
+from orchestrator.types import RunState
+
+_MILLION = 1e6
+_HOUR_S = 3600.0
+_SEED = 20
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A finished run on one target. ``dollars``: for a million frames, ``None`` without a price."""
+
+    target: str
+    point: tuple[Any, ...]
+    seed: Any
+    fps: float
+    seconds: float | None
+    dollars: float | None
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One configuration on one target: each run's figures, and what they come to."""
+
+    label: str
+    target: str
+    runs: tuple[Measured, ...]
+    fps: Estimate
+    seconds: Estimate | None
+    dollars: Estimate | None
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times ``better`` beats ``other``: at speed, or at money.
+
+    ``low`` and ``high`` are its 95 % interval, ``None`` where there is too little for one. ``n``: pairs, or
+    configurations where there are ``paired`` none.
+    """
+
+    better: str
+    other: str
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+    paired: bool
+
+    @property
+    def beyond_noise(self) -> bool | None:
+        """``None`` where so few cannot tell."""
+        if self.low is None or self.n < FEW_SEEDS:
+            return None
+        return self.low > 1
+
+    def __str__(self) -> str:
+        noun = ("pair" if self.paired else "configuration") + ("" if self.n == 1 else "s")
+        within = "" if self.low is None else f"95 % interval {self.low:.2f} to {self.high:.2f}, "
+        verdict = {
+            True: "more than noise",
+            False: "no more than noise",
+            None: f"too few to tell from noise, {FEW_SEEDS} can",
+        }[self.beyond_noise]
+        return f"{within}{self.n} {noun}: {verdict}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A sweep's targets. ``speed`` and ``money`` are the winner's ratios; ``left_out``: runs that moved."""
+
+    sweep: str
+    targets: tuple[str, ...]
+    bars: tuple[Bar, ...]
+    speed: Ratio | None
+    money: Ratio | None
+    left_out: int
+
+    def to_json(self) -> dict[str, Any]:
+        bars = [
+            {
+                "configuration": bar.label,
+                "target": bar.target,
+                "n": len(bar.runs),
+                "fps": bar.fps.value,
+                "seconds_per_iteration": bar.seconds and bar.seconds.value,
+                "dollars_per_million_frames": bar.dollars and bar.dollars.value,
+            }
+            for bar in self.bars
+        ]
+        ratios = {"speed": self.speed and asdict(self.speed), "money": self.money and asdict(self.money)}
+        return {"targets": list(self.targets), "bars": bars, **ratios, "verdict": self.verdict}
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: who won, by how much, and whether that is more than noise."""
+        if self.speed is None:
+            return f"{' and '.join(self.targets)} did not train the same things, so nothing can be compared."
+        speed = self.speed
+        said = f"{speed.better} trains {speed.value:.2f} times as fast as {speed.other} ({speed})"
+        if self.money is not None:
+            said += (
+                f"; a million frames cost {self.money.value:.2f} times as much on {self.money.other} "
+                f"as on {self.money.better} ({self.money})"
+            )
+        return f"{said}."
+
+
+def comparisons(
+    sweep_dirs: Sequence[SweepDir], collected: Collected, *, intervals: bool = True
+) -> list[Comparison]:
+    """Of each sweep whose finished runs were trained on several targets, in order.
+
+    Without ``intervals`` bars have none, which is quicker; ratios always have theirs.
+    """
+    found = []
+    for sweep_dir in sweep_dirs:
+        rows = [row for row in collected.runs.iter_rows(named=True) if row["sweep"] == sweep_dir.name]
+        done = [row for row in rows if row["in_grid"] and row["state"] == RunState.DONE.value]
+        done = [row for row in done if row["target"]]
+        if len({row["target"] for row in done}) > 1:
+            found.append(_compare(sweep_dir, done, collected.keys, intervals=intervals))
+    return found
+
+
+def _compare(
+    sweep_dir: SweepDir, done: Sequence[Mapping[str, Any]], keys: Sequence[str], *, intervals: bool
+) -> Comparison:
+    prices = _prices(sweep_dir)
+    own = [key for key in keys if key not in ("target", "seed")]
+    moved = [row for row in done if "," in row["target"]]
+    measured = [
+        _measured(row, tuple(row[key] for key in own), prices.get(row["run_id"]))
+        for row in done
+        if row not in moved and finite(row["fps_steady"]) and row["fps_steady"] > 0
+    ]
+    names = dict.fromkeys(name for row in done for name in row["target"].split(", "))
+    targets = tuple(name for name in names if name in {one.target for one in measured})
+    return Comparison(
+        sweep_dir.name,
+        targets,
+        tuple(_bars(measured, targets, own, intervals=intervals)),
+        _winner(targets, measured, lambda one: one.fps),
+        _winner(targets, measured, lambda one: 1 / one.dollars if one.dollars else None),
+        len(moved),
+    )
+
+
+def _measured(row: Mapping[str, Any], point: tuple[Any, ...], price: float | None) -> Measured:
+    fps = row["fps_steady"]
+    cost = None if price is None else price / _HOUR_S / fps * _MILLION
+    return Measured(row["target"], point, row.get("seed"), fps, row["seconds_per_iteration"], cost)
+
+
+def _prices(sweep_dir: SweepDir) -> dict[str, float]:
+    """US dollars for an hour of each run: its part of its job's price, by how many it worked on at once."""
+    jobs: dict[str, float] = {}
+    ledger = sweep_dir.read_ledger()
+    for entry, job in jobs_of(ledger):
+        price = entry.data.get("price_per_hour")
+        if price is not None:
+            jobs[job["token"]] = price / max(1, min(job["slots"], len(job["run_ids"])))
+    found = {}
+    for log in sweep_dir.read_journals():
+        for event in log.events:
+            if event.kind == CLAIMED and event.run_id and log.token in jobs:
+                found[event.run_id] = jobs[log.token]
+    for one in assigned(ledger):
+        if (price := _price_there(one.place.address)) is not None:
+            found |= dict.fromkeys(one.run_ids, price)
+    return found
+
+
+def _price_there(address: str) -> float | None:
+    """Of a profile behind ssh, whose jobs are known there: only where it says how many runs share one."""
+    try:
+        profile = find_profile(address)
+    except ProfileError:
+        return None
+    if profile.price_per_hour is None or profile.pack is None:
+        return None
+    return profile.price_per_hour / profile.pack
+
+
+def _bars(
+    measured: Sequence[Measured], targets: Sequence[str], keys: Sequence[str], *, intervals: bool
+) -> Iterable[Bar]:
+    points = list(dict.fromkeys(one.point for one in measured))
+    named = [
+        {key: value for key, value in zip(keys, point, strict=True) if value is not None} for point in points
+    ]
+    labels = group_labels([{"sweep": "all", **point} for point in named])
+    cells = [
+        (label, target, tuple(one for one in measured if one.point == point and one.target == target))
+        for point, label in zip(points, labels, strict=True)
+        for target in targets
+    ]
+    cells = [cell for cell in cells if cell[2]]
+    columns: list[list[float]] = [[run.fps for run in runs] for _, _, runs in cells]
+    columns += [[run.seconds for run in runs if run.seconds is not None] for _, _, runs in cells]
+    columns += [[run.dollars for run in runs if run.dollars is not None] for _, _, runs in cells]
+    estimates = estimates_of(columns, intervals=intervals)  # in one go: it is the bootstrap that takes time
+    for at, (label, target, runs) in enumerate(cells):
+        speed, time, money = estimates[at :: len(cells)]
+        assert speed is not None, "a run counts by its speed"
+        yield Bar(label, target, runs, speed, time, money)
+
+
+# Who won
+
+
+_Figure = Callable[[Measured], float | None]
+
+
+def _winner(targets: Sequence[str], measured: Sequence[Measured], figure: _Figure) -> Ratio | None:
+    """The target that beats all others at ``figure``, the higher the better, and the one that comes next."""
+    ratios = {
+        (one, other): ratio
+        for one, other in permutations(targets, 2)
+        if (ratio := _ratio(one, other, measured, figure)) is not None
+    }
+    for one in targets:
+        own = [ratio for (better, _), ratio in ratios.items() if better == one]
+        if own and all(ratio.value >= 1 for ratio in own):
+            return min(own, key=lambda ratio: ratio.value)
+    return None
+
+
+def _ratio(one: str, other: str, measured: Sequence[Measured], figure: _Figure) -> Ratio | None:
+    """How many times better one target is; over pairs if there are any, else over configurations."""
+    sides: dict[str, dict[tuple[Any, ...], dict[Any, float]]] = {one: {}, other: {}}
+    for run in measured:
+        if run.target in sides and (value := figure(run)) is not None:
+            sides[run.target].setdefault(run.point, {})[run.seed] = math.log(value)
+    mine, theirs = sides[one], sides[other]
+    both = [point for point in mine if point in theirs]
+    differences = [
+        mine[point][seed] - theirs[point][seed]
+        for point in both
+        for seed in mine[point]
+        if seed in theirs[point]
+    ]
+    paired = bool(differences)
+    if not paired:
+        differences = [fmean(mine[point].values()) - fmean(theirs[point].values()) for point in both]
+    if not differences:
+        return None
+    low, high = _interval(differences)
+    return Ratio(one, other, math.exp(fmean(differences)), low, high, len(differences), paired)
+
+
+def _interval(differences: Sequence[float]) -> tuple[float | None, float | None]:
+    """95 % interval of the ratio that is the mean of these logarithms, resampled as they are."""
+    import numpy as np
+
+    if len(differences) < 2:
+        return None, None
+    draws = np.random.default_rng(_SEED).choice(differences, (RESAMPLES, len(differences)))
+    low, high = np.exp(np.quantile(draws.mean(axis=1), (0.025, 0.975)))
+    return float(low), float(high)

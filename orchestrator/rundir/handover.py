@@ -1,0 +1,195 @@
+"""What a job on a machine that will be gone hands over: marks between it and home, and the files it made.
+
+::
+
+    results/<sweep>/
+      handover/<token>.ended.json    the job's worker ended: when, and with what exit code
+               <token>.safe          home's word that everything of the job is there
+
+Home reads the first on the machine and writes the second there. Neither is ever brought by a sync.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from orchestrator.errors import DamagedFileError
+from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
+from orchestrator.rundir.run import CHECKPOINT, AttemptDir, RunDir, listdir
+from orchestrator.rundir.synced import HANDOVER, RETIRED, RUNS
+from orchestrator.rundir.tree import SweepDir
+
+# A file's size in bytes and its modification time in nanoseconds: another one after every write.
+Stamp = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """When a job's worker ended (epoch seconds by its machine's clock) and its exit code."""
+
+    time: float
+    exit_code: int
+
+
+class Handover:
+    """One job's marks in one results tree. Names are relative to the sweep's folder, for other machines."""
+
+    def __init__(self, sweep: SweepDir, token: str) -> None:
+        self._sweep = sweep
+        self.ended_name = PurePosixPath(HANDOVER, f"{token}.ended.json")
+        self.safe_name = PurePosixPath(HANDOVER, f"{token}.safe")
+
+    def mark_ended(self, ended: Ended) -> None:
+        """Say that the worker ended."""
+        self._write(self.ended_name, dump_json({"time": ended.time, "exit_code": ended.exit_code}))
+
+    def ended(self) -> Ended | None:
+        """``None`` while nobody said so. Raises :class:`DamagedFileError`."""
+        path = self._sweep.path / self.ended_name
+        try:
+            data = read_json(path)
+            return Ended(float(data["time"]), int(data["exit_code"]))
+        except FileNotFoundError:
+            return None
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedFileError(path, f"does not say how its job ended ({error!r})") from error
+
+    def mark_safe(self) -> None:
+        """Give home's word, in a tree that this machine can write."""
+        self._write(self.safe_name, b"")
+
+    @property
+    def is_safe(self) -> bool:
+        return (self._sweep.path / self.safe_name).exists()
+
+    def _write(self, name: PurePosixPath, data: bytes) -> None:
+        path = self._sweep.path / name
+        with storage_errors(path):
+            path.parent.mkdir(exist_ok=True)
+        write_atomic(path, data)
+
+
+class Luggage:
+    """The files that one job made or needs, as they are now, named relative to the results folder."""
+
+    def __init__(self, sweep: SweepDir, token: str) -> None:
+        self._sweep, self._token = sweep, token
+        self._handover = Handover(sweep, token)
+        self._own: dict[Path, bool] = {}
+
+    def records(self) -> list[str]:
+        """What makes a folder a sweep's: its grids, index and ledger."""
+        folder = self._sweep.path
+        tops = (folder / "grids", folder / "ledger", self._sweep.index_path)
+        return [self._name(path) for top in tops for path, _ in _files(top)]
+
+    def words(self) -> dict[str, Stamp]:
+        """The journal and the output of the job's worker."""
+        log = self._sweep.worker_output(self._token)
+        found = [*_files(log.with_suffix(".jsonl")), *_files(log)]
+        return {self._name(path): stamp for path, stamp in found if stamp[0]}
+
+    def last_words(self) -> list[str]:
+        """What is to be handed over after everything else: that the job ended, where that is marked."""
+        name = self._handover.ended_name
+        return [f"{self._sweep.name}/{name}"] if (self._sweep.path / name).exists() else []
+
+    def attempts(self, run_id: str) -> list[str]:
+        """The folders of this job's own attempts."""
+        return [self._name(attempt.path) for attempt in self._own_attempts(run_id)]
+
+    def reached(self, run_id: str) -> tuple[str, ...]:
+        """What this job reached with a run: checkpoints, ends of attempts, the result; empty before that."""
+        found: list[str] = []
+        for attempt in self._own_attempts(run_id):
+            found += [name for name in listdir(attempt.checkpoints) if CHECKPOINT.fullmatch(name)]
+            found += [f"end {attempt.number}"] * attempt.end_path.exists()
+        result = bool(found) and self._run(run_id).result_path.exists()
+        return (*sorted(found), *["result"] * result)
+
+    def folder(self, run_id: str) -> str:
+        return self._name(self._run(run_id).path)
+
+    def result_name(self, run_id: str) -> str:
+        return self._name(self._run(run_id).result_path)
+
+    def result(self, run_id: str) -> str | None:
+        """The name of the run's result, if it has one."""
+        return self.result_name(run_id) if self._run(run_id).result_path.exists() else None
+
+    def listed(self, run_id: str) -> list[str]:
+        """The files without which the run's result is void. Raises :class:`DamagedFileError`."""
+        result = self._run(run_id).result() or {"manifest": []}
+        return [f"{self.folder(run_id)}/{item['path']}" for item in result["manifest"] if item["required"]]
+
+    def is_result(self, run_id: str, data: bytes) -> bool:
+        """Whether this is what the run's result holds here."""
+        path = self._run(run_id).result_path
+        return path.exists() and path.read_bytes() == data
+
+    def was_put_aside(self, run_id: str, data: bytes) -> bool:
+        """Whether this is a result that the run had, and that a retry put aside."""
+        folder = self._run(run_id).path
+        aside = [folder / name for name in listdir(folder) if RETIRED.fullmatch(name)]
+        return any(path.read_bytes() == data for path in aside)
+
+    def files(self, run_id: str) -> dict[str, Stamp]:
+        """All files of a run but its result, scratch, and what is not finished."""
+        run = self._run(run_id)
+        # Checkpoints are looked for first: what they build on is there when that is looked for.
+        found = {path: stamp for one in run.attempts() for path, stamp in _files(one.checkpoints)}
+        left_out = {run.result_path, *(attempt.scratch for attempt in run.attempts())}
+        for path, stamp in _files(run.path, left_out):
+            if not is_checkpoint(path.name):
+                found[path] = stamp
+        return {self._name(path): stamp for path, stamp in found.items()}
+
+    def _own_attempts(self, run_id: str) -> list[AttemptDir]:
+        return [attempt for attempt in self._run(run_id).attempts() if self._is_own(attempt)]
+
+    def _is_own(self, attempt: AttemptDir) -> bool:
+        if attempt.path not in self._own:
+            try:
+                claim = attempt.claim()
+            except DamagedFileError:
+                claim = None
+            self._own[attempt.path] = claim is not None and claim.worker == self._token
+        return self._own[attempt.path]
+
+    def _run(self, run_id: str) -> RunDir:
+        return self._sweep.run(run_id)
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self._sweep.results).as_posix()
+
+
+def is_checkpoint(name: str) -> bool:
+    """Whether a file's name, with or without its folder, is a checkpoint's."""
+    return CHECKPOINT.fullmatch(PurePosixPath(name).name) is not None
+
+
+def attempt_of(name: str) -> str | None:
+    """The folder of the attempt that a file named as :class:`Luggage` does belongs to, if it is of one."""
+    parts = PurePosixPath(name).parts
+    of_attempt = len(parts) > 5 and parts[1] == RUNS and parts[3] == "attempts"
+    return "/".join(parts[:5]) if of_attempt else None
+
+
+def _files(path: Path, without: Collection[Path] = ()) -> Iterator[tuple[Path, Stamp]]:
+    """Plain files at or below a path, without hidden ones and links; what vanishes meanwhile is left out."""
+    if path in without:
+        return
+    try:
+        found = path.lstat()
+        if stat.S_ISREG(found.st_mode):
+            yield path, (found.st_size, found.st_mtime_ns)
+        names = sorted(os.listdir(path)) if stat.S_ISDIR(found.st_mode) else []
+    except FileNotFoundError:
+        return
+    for name in names:
+        if not name.startswith("."):
+            yield from _files(path / name, without)

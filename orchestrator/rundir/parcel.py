@@ -1,0 +1,145 @@
+"""A job's share of a results tree, to be sent to a machine that has a file system of its own.
+
+::
+
+    results/<sweep>/parcels/<token>/
+      results/<sweep>/    the grid, the ledger, the index and the job's code, and of its runs their
+                          descriptions and what a next attempt goes on from
+
+Laid out like the tree it is part of, so that what comes back has the same names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from orchestrator.rundir.atomic import storage_errors, temporary_name, write_atomic
+from orchestrator.rundir.code import CodeDir
+from orchestrator.rundir.run import AttemptDir, RunDir, listdir
+from orchestrator.rundir.tree import SweepDir
+from orchestrator.types import Job
+
+RESULTS = "results"
+_PARCELS = "parcels"
+_JOURNALS, _HANDOVER, _RUNS, _LEDGER = "journals", "handover", "runs", "ledger"
+
+
+def parcel(sweep: SweepDir, token: str) -> Path:
+    """The folder that a job is sent."""
+    return sweep.path / _PARCELS / token
+
+
+def pack(sweep: SweepDir, job: Job, code: CodeDir) -> Path:
+    """Put the job's parcel together, anew if there is one, and return its folder.
+
+    Files are linked where the file system allows, so that checkpoints take no room; they are for reading.
+    """
+    whole = parcel(sweep, job.token)
+    draft = temporary_name(whole)
+    with storage_errors(draft):
+        inside = draft / RESULTS / sweep.name
+        (inside / _RUNS).mkdir(parents=True)
+        (inside / _JOURNALS).mkdir()
+        for path in _of_sweep(sweep, code):
+            _link(path, inside / path.relative_to(sweep.path))
+        for run_id in job.run_ids:
+            run = sweep.run(run_id)
+            _link(run.description_path, inside / _RUNS / run_id / run.description_path.name)
+            for path in _to_go_on_from(run):
+                _link(path, inside / path.relative_to(sweep.path))
+        shutil.rmtree(whole, ignore_errors=True)
+        os.rename(draft, whole)
+    return whole
+
+
+def discard(sweep: SweepDir, token: str) -> None:
+    """Remove a parcel that is not needed any more."""
+    for folder in (parcel(sweep, token), arrivals(sweep, token)):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def unpacked(sweep: SweepDir) -> list[str]:
+    """Tokens of the jobs that still have a parcel."""
+    return sorted(name for name in listdir(sweep.path / _PARCELS) if not name.startswith("."))
+
+
+def of_job(token: str, run_ids: Iterable[str]) -> tuple[list[str], list[str]]:
+    """What comes back of a job, as names in a sweep's folder: its worker's words; its runs, with all in them.
+
+    Some may not exist.
+    """
+    words = [f"{_JOURNALS}/{token}.jsonl", f"{_JOURNALS}/{token}.log"]
+    return words, [f"{_RUNS}/{run_id}" for run_id in run_ids]
+
+
+def arrivals(sweep: SweepDir, token: str) -> Path:
+    """A folder for what comes back of a job, until it has its place; gone with the parcel."""
+    return sweep.path / _PARCELS / f".{token}"
+
+
+def keep_store(sweep: SweepDir, token: str, store: str) -> None:
+    """Remember where a job has its results kept: its profile may be another by the time they are fetched."""
+    path = _store(sweep, token)
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, store.encode())
+
+
+def store_of(sweep: SweepDir, token: str) -> str | None:
+    """Where a job has its results kept; ``None`` if only on its machine."""
+    try:
+        return _store(sweep, token).read_text()
+    except FileNotFoundError:
+        return None
+
+
+def _store(sweep: SweepDir, token: str) -> Path:
+    return arrivals(sweep, token) / "store"
+
+
+def ledger_names(sweep: SweepDir) -> list[str]:
+    """The ledger's files: names in the sweep's folder."""
+    return [f"{_LEDGER}/{name}" for name in sorted(listdir(sweep.path / _LEDGER)) if name[0] != "."]
+
+
+def _of_sweep(sweep: SweepDir, code: CodeDir) -> Iterator[Path]:
+    yield sweep.latest_grid_path()
+    yield sweep.index_path
+    yield from (sweep.path / name for name in ledger_names(sweep))
+    # As a sweep calls it: a link in its path would not lead there from elsewhere.
+    yield sweep.path / code.path.relative_to(sweep.path.absolute())
+
+
+def _to_go_on_from(run: RunDir) -> Iterator[Path]:
+    """What the next attempt needs of those before, and of what a retry put aside."""
+    for name in listdir(run.path):
+        if name.startswith("retired-"):
+            yield run.path / name
+    for attempt in run.attempts():
+        yield from (path for path in _records(attempt) if path.exists())
+
+
+def _records(attempt: AttemptDir) -> tuple[Path, ...]:
+    return attempt.claim_path, attempt.end_path, attempt.metrics, attempt.checkpoints
+
+
+def _link(source: Path, target: Path) -> None:
+    """A file, or a folder with all that is in it, under another name."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir() and not source.is_symlink():
+        shutil.copytree(source, target, symlinks=True, copy_function=_link_file, dirs_exist_ok=True)
+    else:
+        _link_file(os.fspath(source), os.fspath(target))
+
+
+def _link_file(source: str, target: str) -> str:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except FileExistsError:
+        pass
+    except OSError:  # another file system, or one that knows no links
+        shutil.copy2(source, target, follow_symlinks=False)
+    return target

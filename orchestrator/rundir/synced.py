@@ -1,0 +1,257 @@
+"""Copies of sweeps that live elsewhere: what is brought, what is not, and where it is kept.
+
+::
+
+    results/<sweep>/                 a sweep of this tree's own, or a copy of one source's
+      .synced/
+        lock                         held by a sync at work
+        copy.json                    only in a copy: of what, and as of when
+        state.json                   what need not be looked at again, and which runs lie in the main tree
+        index.tsv                    the source's own
+        incoming/  results/          while a sync is at work
+      sources/<source>/              a copy of the same sweep at another source, laid out like a sweep
+"""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from orchestrator.errors import OrchestrateError
+from orchestrator.rundir.absent import MARK
+from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
+from orchestrator.rundir.journal import read_compacted
+from orchestrator.rundir.run import AttemptDir, RunDir, listdir
+from orchestrator.rundir.tree import SweepDir
+
+SYNCED, SOURCES, PARTIAL = ".synced", "sources", ".partial"
+
+# What of a run `--only` can name; the small records of a run come always.
+KINDS = ("metrics", "checkpoints", "tensorboard", "wandb", "logs")
+
+RUNS, CODE, INDEX, RESULT = "runs", "code", "index.tsv", "result.json"
+JOURNALS, COMPACTED = "journals", "compacted.jsonl"
+RETIRED = re.compile(r"retired-\d+\.json")
+HANDOVER = "handover"
+# Made by `collect` and `report` out of the runs.
+DERIVED = ("results.parquet", "results.csv", "metrics.parquet", "report")
+# Records of what this tree did, or heard.
+_OWN = ("uploads.jsonl", "speeds.json", "heard", HANDOVER, SOURCES, INDEX)
+_CODE_ID = re.compile(r"[0-9a-f]{16}")
+_TEMPORARY = re.compile(r"\..*\.tmp")
+
+
+@dataclass(frozen=True)
+class Copy:
+    """``source`` as people write it, ``name`` as folders have it, ``time`` of the last whole look at it.
+
+    ``time`` is in epoch seconds, by this machine's clock; ``None`` before the first look was complete.
+    """
+
+    source: str
+    name: str
+    time: float | None = None
+
+
+@dataclass
+class State:
+    """What a sync remembers of a source's sweep.
+
+    ``settled``: runs that are verified here and did not change there, each with a stamp of how it is there.
+    ``placed``: runs of a further source that lie in the main tree. ``codes``: frozen codes that are here.
+    """
+
+    settled: dict[str, str] = field(default_factory=dict)
+    placed: set[str] = field(default_factory=set)
+    codes: set[str] = field(default_factory=set)
+    index: str = ""
+
+
+class CopyDir:
+    """A folder that holds a copy of a sweep at one source."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._own = path / SYNCED
+        self.index = self._own / INDEX
+        self.incoming = self._own / "incoming"
+        self.staged = self._own / "results"
+
+    def copy(self) -> Copy | None:
+        """Of what this is a copy; ``None`` if it is none."""
+        try:
+            data = read_json(self._own / "copy.json")
+            return Copy(str(data["source"]), str(data["name"]), data["time"])
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def mark(self, copy: Copy) -> None:
+        with storage_errors(self._own):
+            self._own.mkdir(parents=True, exist_ok=True)
+        data = {"source": copy.source, "name": copy.name, "time": copy.time}
+        write_atomic(self._own / "copy.json", dump_json(data), durable=False)
+
+    def state(self) -> State:
+        """What was remembered; nothing, should it be lost: then all is looked at again."""
+        try:
+            data = read_json(self._own / "state.json")
+            return State(dict(data["settled"]), set(data["placed"]), set(data["codes"]), data["index"])
+        except (FileNotFoundError, OrchestrateError, KeyError, TypeError, ValueError):
+            return State()
+
+    def remember(self, state: State) -> None:
+        data: Mapping[str, Any] = {
+            "settled": state.settled,
+            "placed": sorted(state.placed),
+            "codes": sorted(state.codes),
+            "index": state.index,
+        }
+        write_atomic(self._own / "state.json", dump_json(data), durable=False)
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        """Empty folders for what comes, :attr:`incoming` and :attr:`staged`, which are gone afterwards."""
+        with storage_errors(self._own):
+            self._clear()
+            for folder in (self.incoming, self.staged):
+                folder.mkdir(parents=True)
+        try:
+            yield
+        finally:
+            self._clear()
+
+    def _clear(self) -> None:
+        for folder in (self.incoming, self.staged):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def run(self, run_id: str) -> RunDir:
+        return RunDir(self.path / RUNS / run_id)
+
+
+@contextmanager
+def sync_lock(sweep: SweepDir) -> Iterator[int]:
+    """One sync at a time brings a sweep, of whichever source.
+
+    Yields the lock's descriptor, for programs that are part of the sync: while one of them lives on, the
+    lock is held.
+    """
+    folder = sweep.path / SYNCED
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / "lock", "w")  # noqa: SIM115 (closed below)
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file.fileno()
+
+
+def copy_of(sweep: SweepDir) -> Copy | None:
+    """Of what a sweep's folder is a copy; ``None`` for a sweep of this tree's own."""
+    return CopyDir(sweep.path).copy()
+
+
+def further_copies(sweep: SweepDir) -> list[tuple[CopyDir, Copy]]:
+    """The same sweep at other sources, by their names."""
+    folders = (CopyDir(sweep.path / SOURCES / name) for name in sorted(listdir(sweep.path / SOURCES)))
+    return [(folder, copy) for folder in folders if (copy := folder.copy()) is not None]
+
+
+def further_copy(sweep: SweepDir, name: str) -> CopyDir:
+    return CopyDir(sweep.path / SOURCES / name)
+
+
+def require_own(sweep: SweepDir) -> None:
+    """Raise unless this tree decides about the sweep: a copy's processes are another machine's."""
+    copy = copy_of(sweep)
+    if copy is not None:
+        raise OrchestrateError(
+            f"{sweep.path} is a copy of {copy.source}: nothing is decided here",
+            hint="run the command there; a sweep of this machine's own goes elsewhere: --results DIR",
+        )
+
+
+def is_brought(path: PurePosixPath) -> bool:
+    """Whether a file or folder of a sweep, by its path in the sweep's folder, is for others to have.
+
+    Results are not: they come when all they list is here. Nor are marks, locks, mailboxes, unfinished files.
+    """
+    top, *rest = path.parts
+    if top.startswith(".") or top in _OWN:
+        return False
+    if top == CODE:
+        return not rest or _CODE_ID.fullmatch(rest[0]) is not None
+    if top == RUNS and len(rest) == 2 and (rest[1] in (RESULT, MARK)):
+        return False
+    if top == RUNS and len(rest) > 1 and rest[1].startswith("."):
+        return False
+    return not any(_TEMPORARY.fullmatch(part) or part == PARTIAL for part in rest) and path.suffix != ".mail"
+
+
+def kind_of(path: PurePosixPath) -> str | None:
+    """Which of :data:`KINDS` a file is, by its path in the run's folder; a record of the run is ``""``.
+
+    ``None`` is whatever else there is.
+    """
+    parts = path.parts
+    if len(parts) == 1 and (path.name == "run.json" or RETIRED.fullmatch(path.name)):
+        return ""
+    if len(parts) < 3 or parts[0] != "attempts":
+        return None
+    attempt = AttemptDir(Path(*parts[:2])) if parts[1].isdecimal() and parts[1].isascii() else None
+    if attempt is None:
+        return None
+    names = {
+        attempt.claim_path.name: "",
+        attempt.end_path.name: "",
+        attempt.metrics.name: "metrics",
+        attempt.checkpoints.name: "checkpoints",
+        attempt.wandb.name: "wandb",
+        attempt.wandb_packed.name: "wandb",
+        attempt.log.name: "logs",
+    }
+    if parts[2].startswith("events.out.tfevents."):
+        return "tensorboard"
+    return names.get(parts[2])
+
+
+def plain_size(folder: Path, relative: str) -> int | None:
+    """Bytes of a plain file below ``folder`` that no link leads to; ``None`` if there is none."""
+    path = folder
+    for part in PurePosixPath(relative).parts:
+        path = path / part
+        if path.is_symlink():
+            return None
+    return path.stat().st_size if path.is_file() else None
+
+
+def is_tidy(result: Mapping[str, Any], there: Collection[str]) -> bool:
+    """Whether a finished run has only what stays at its source; ``there`` are paths in its folder."""
+    attempt = AttemptDir(Path("attempts") / str(result["attempt"]))
+    if attempt.end_path.as_posix() not in there:
+        return False
+    stays = {item["path"] for item in result["manifest"]}
+    stays |= {path for path in there if kind_of(PurePosixPath(path)) in ("", "metrics", "logs")}
+    stays |= {parent.as_posix() for path in stays for parent in PurePosixPath(path).parents}
+    return all(path in stays for path in there if path.startswith("attempts/"))
+
+
+def leave_journals(folder: Path, there: Collection[str]) -> None:
+    """Remove journals here that their sweep folded into one file, and logs that stayed empty, as it did.
+
+    ``there`` are paths in the sweep's folder at its source.
+    """
+    gone = [name for name in listdir(folder / JOURNALS) if f"{JOURNALS}/{name}" not in there]
+    compacted = folder / JOURNALS / COMPACTED
+    if not gone or f"{JOURNALS}/{COMPACTED}" not in there or not compacted.is_file():
+        return
+    folded = {log.token for log in read_compacted(compacted)}
+    for name in gone:
+        path = folder / JOURNALS / name
+        empty_log = path.suffix == ".log" and path.stat().st_size == 0
+        if empty_log or (path.suffix == ".jsonl" and path.stem in folded):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Results come home: whole, checked, and only what is new."""

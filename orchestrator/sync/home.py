@@ -1,0 +1,44 @@
+"""Results come home: sweep by sweep, from one source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from orchestrator.observe import look
+from orchestrator.rundir import SweepDir
+from orchestrator.shown import plain
+from orchestrator.sync.bring import Screen, bring
+from orchestrator.sync.source import Source, refuse_own
+from orchestrator.sync.task import folder_of, task_of
+from orchestrator.sync.there import look_there
+from orchestrator.sync.transport import Rsync
+from orchestrator.sync.wish import Brought, Wish
+
+
+def sync(source: Source, results: Path, wish: Wish, screen: Screen, *, dry: bool = False) -> list[Brought]:
+    """Bring what is new there and wanted; with ``dry`` say what that would be.
+
+    Raises :class:`OrchestrateError`; :class:`UnreachableError` where the connection ended: what came is kept,
+    and the same call goes on from there.
+    """
+    refused = source.connect(wish.sweeps)
+    if not dry or source.host is None:
+        refuse_own(source, results)
+    rsync = Rsync(source)
+    began = time.time()
+    tree = look_there(rsync, wish.sweeps)
+    here = results.absolute()
+    tasks = (task_of(rsync, there, began, here, wish) for there in tree.sweeps.values())
+    brought = [bring(task, screen, dry=dry) for task in tasks]
+    if refused := [*refused, *tree.refused]:
+        names = ", ".join(map(plain, sorted(refused)[:5]))
+        brought[0].notes.append(f"left there (no sweep, run or plain file): {names}")
+    return brought
+
+
+def works(source: Source, results: Path, names: Iterable[str]) -> bool:
+    """Whether jobs there still had something to do in one of these sweeps, when they were brought last."""
+    folders = (folder_of(SweepDir(results.absolute(), name), source).path for name in names)
+    return any(look(SweepDir(folder.parent, folder.name)).active for folder in folders)

@@ -1,0 +1,223 @@
+"""Runs of several sources in one tree: the first that is verified has a run's place, others their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import DamagedFileError, OrchestrateError
+from orchestrator.rundir import IndexRow, RunDir, SweepDir, depends_on_time
+from orchestrator.rundir.absent import forget_origin, mark_origin, origin_of
+from orchestrator.rundir.run import attempt_ended, listdir
+from orchestrator.rundir.synced import CopyDir, copy_of, further_copies, further_copy
+
+# Beside the sources' versions: this tree's own that ended without a result and gave way.
+HERE = "here"
+
+
+def publish(staged: RunDir, run: RunDir) -> bool:
+    """Give a verified run its result; ``False`` if it has another one. The file keeps its time."""
+    try:
+        os.link(staged.result_path, run.result_path)
+    except FileExistsError:
+        return staged.result_path.read_bytes() == run.result_path.read_bytes()
+    return True
+
+
+def place(sweep: SweepDir, folder: CopyDir, source: str, run_id: str) -> bool:
+    """Move a further source's version of a run to the main tree; ``False`` if another one has its place.
+
+    Call under the sweep's lock. An unfinished version gives way where nobody here can be at it. What is cut
+    in the middle, the next call completes.
+    """
+    run, main = folder.run(run_id), sweep.run(run_id)
+    if main.path.is_symlink() or run.path.is_symlink() or main.result_path.exists():
+        return False
+    if not run.attempts() and (origin := origin_of(main.path)) is not None and origin.source == source:
+        if newest_attempt(main) > origin.attempts:
+            return False
+        _move_rest(run, main)
+        return True
+    mark_origin(run.path, source, newest_attempt(run))
+    begun = main.path.exists() and (copy_of(sweep) is not None or main.attempts())
+    if begun and not _make_way(sweep, folder, main):
+        return False
+    if main.path.exists():
+        return _move_in(run, main, source)
+    main.path.parent.mkdir(parents=True, exist_ok=True)
+    os.rename(run.path, main.path)
+    return True
+
+
+def newest_attempt(run: RunDir) -> int:
+    return max((attempt.number for attempt in run.attempts()), default=0)
+
+
+def take_back(sweep: SweepDir, folder: CopyDir, main: RunDir, attempt: int) -> None:
+    """Move a run that its source does again out of the main tree, where workers could take it for theirs.
+
+    Its last ``attempt`` there was what the ledger knows it by.
+    """
+    if copy_of(sweep) is None:
+        sweep.add_to_ledger("lost", {"time": time.time(), "runs": {main.run_id: attempt}})
+    own = folder.run(main.run_id)
+    shutil.rmtree(own.path, ignore_errors=True)
+    own.path.parent.mkdir(parents=True, exist_ok=True)
+    os.rename(main.path, own.path)
+
+
+def _make_way(sweep: SweepDir, folder: CopyDir, main: RunDir) -> bool:
+    """Put an unfinished version aside for that in ``folder``; ``False`` if somebody here may be at it."""
+    aside = _aside(sweep, main)
+    if aside is None or aside.path == folder.path:
+        return False
+    to, attempt = aside.run(main.run_id), newest_attempt(main)
+    older = to.path.exists() or to.path.is_symlink()
+    if older and (to.path.is_symlink() or to.result_path.exists() or aside.path.name == HERE):
+        return False
+    shutil.rmtree(to.path, ignore_errors=True)
+    to.path.parent.mkdir(parents=True, exist_ok=True)
+    os.rename(main.path, to.path)
+    if copy_of(sweep) is None and newest_attempt(to) != attempt:  # a worker was as fast
+        os.rename(to.path, main.path)
+        return False
+    state = aside.state()
+    if main.run_id in state.placed:
+        state.placed.discard(main.run_id)
+        aside.remember(state)
+    return True
+
+
+def _aside(sweep: SweepDir, main: RunDir) -> CopyDir | None:
+    """Where an unfinished version goes that gives way; ``None`` for one of this tree's that does not."""
+    copy, origin = copy_of(sweep), origin_of(main.path)
+    attempts = main.attempts()
+    if copy is None and main.retired:  # to be done again, here
+        return None
+    if origin is not None and newest_attempt(main) <= origin.attempts:
+        for folder, other in further_copies(sweep):
+            if other.source == origin.source:
+                return folder
+    if copy is not None:
+        return further_copy(sweep, copy.name)
+    try:
+        ended = all(map(attempt_ended, attempts[-1:]))
+    except DamagedFileError:  # which proves nothing
+        ended = False
+    return further_copy(sweep, HERE) if ended else None
+
+
+def _move_in(run: RunDir, main: RunDir, source: str) -> bool:
+    """Move a run's files into a folder that only describes it: one step decides, which a worker may stop.
+
+    What the attempts are is said before they are there: never are they taken for this tree's.
+    """
+    mark_origin(main.path, source, newest_attempt(run))
+    try:
+        os.rename(run.path / "attempts", main.path / "attempts")
+    except OSError:  # it has attempts of its own
+        forget_origin(main.path)
+        return False
+    _move_rest(run, main)
+    return True
+
+
+def _move_rest(run: RunDir, main: RunDir) -> None:
+    """Move what is beside a run's attempts, a result last."""
+    for name in sorted(listdir(run.path), key=run.result_path.name.__eq__):
+        if not (main.path / name).exists():
+            os.rename(run.path / name, main.path / name)
+    shutil.rmtree(run.path, ignore_errors=True)
+
+
+def put_on_record(sweep: SweepDir, results: Mapping[str, Mapping[str, Any]]) -> None:
+    """Enter runs that came home in the ledger of a sweep of this tree's own."""
+    runs = {
+        run_id: {
+            "attempt": result["attempt"],
+            "frames": result.get("frames"),
+            "value": result.get("final_return"),
+            "code_id": result.get("code_id"),
+        }
+        for run_id, result in results.items()
+    }
+    if runs:
+        sweep.add_to_ledger("found", {"time": time.time(), "runs": runs})
+
+
+def compare(ours: RunDir, theirs: RunDir) -> str:
+    """Whether two versions of a finished run have the same metrics, in a few words."""
+    try:
+        mine, other = _metrics(ours), _metrics(theirs)
+    except (OrchestrateError, OSError):
+        return "metrics cannot be compared"
+    return "with the same metrics" if mine == other else "with other metrics"
+
+
+def _metrics(run: RunDir) -> list[tuple[int, int, tuple[tuple[str, str], ...]]]:
+    result = run.result()
+    rows = run.history(result["attempt"] if result else None)
+    return [
+        (
+            row.iteration,
+            row.frames,
+            tuple((name, repr(value)) for name, value in row.metrics.items() if not depends_on_time(name)),
+        )
+        for row in rows
+    ]
+
+
+def write_index(sweep: SweepDir, folder: CopyDir) -> None:
+    """The index of a copy: its source's as it is, and after it what only further sources have."""
+    if not folder.index.exists():
+        return
+    main = folder.path == sweep.path
+    target = folder.path / sweep.index_path.name
+    own = read_rows(folder.index)
+    known = {row.run_id for row in own}
+    more: dict[str, IndexRow] = {}
+    for other, _ in further_copies(sweep) if main else ():
+        more |= {row.run_id: row for row in read_rows(other.index) if row.run_id not in known}
+    if more:
+        if list(SweepDir(sweep.results, sweep.name).read_index()) != [*own, *more.values()]:
+            sweep.write_index([*own, *more.values()])
+    elif not _same(folder.index, target):
+        temporary = folder.incoming / target.name
+        shutil.copy2(folder.index, temporary)
+        os.replace(temporary, target)
+
+
+def read_rows(index: Path) -> Sequence[IndexRow]:
+    """The rows of an index; one that is damaged at its source has none to give."""
+    reader = SweepDir(index.parent, "index")
+    reader.index_path = index
+    try:
+        return reader.read_index()
+    except DamagedFileError:
+        return []
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        a, b = one.stat(), other.stat()
+    except FileNotFoundError:
+        return False
+    return (a.st_size, a.st_mtime_ns) == (b.st_size, b.st_mtime_ns)
+
+
+def drop_pruned(run: RunDir, there: Iterable[str]) -> None:
+    """Remove checkpoints that an unfinished run's source has no more, while a more advanced one is here."""
+    names = set(there)
+    found = run.checkpoints()
+    newest = max((one.frames for one in found if _inside(run, one.path) in names), default=0)
+    for one in found:
+        if _inside(run, one.path) not in names and one.frames < newest:
+            one.path.unlink(missing_ok=True)
+
+
+def _inside(run: RunDir, path: Path) -> str:
+    return path.relative_to(run.path).as_posix()

@@ -1,0 +1,182 @@
+"""Room at a source: files of finished runs that are verified here are deleted there, and named in a mark.
+
+The mark comes first, so that the source never takes a run for damaged and trains it again.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.errors import HostError, OrchestrateError
+from orchestrator.rundir import RunDir
+from orchestrator.rundir.absent import MARK, mark_absent, read_absent
+from orchestrator.rundir.synced import RESULT, RUNS
+from orchestrator.shown import plain
+from orchestrator.ssh import Answer
+from orchestrator.sync.bring import selected
+from orchestrator.sync.source import Source, refuse_own
+from orchestrator.sync.task import Task, task_of
+from orchestrator.sync.there import look_there
+from orchestrator.sync.transport import Rsync
+from orchestrator.sync.verify import check_all
+from orchestrator.sync.wish import Wish
+
+# Deleting very many files takes a while on a busy file system.
+_PATIENCE_S = 600.0
+_DELETE = 'cd -- "$1" && exec xargs -0 rm -f --'
+
+
+@dataclass(frozen=True)
+class Dispensable:
+    """Files of a sweep's finished runs (run → paths in its folder) that are here as their results say."""
+
+    task: Task
+    files: dict[str, tuple[str, ...]]
+    size: int
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.files.values()))
+
+
+def prune(
+    source: Source, results: Path, wish: Wish, agreed: Callable[[Dispensable], bool]
+) -> list[Dispensable]:
+    """Delete at the source what is verified here now, sweep by sweep, if ``agreed``; what was deleted.
+
+    Raises :class:`OrchestrateError`; nothing is deleted then that no mark names.
+    """
+    if source.mirror is not None:
+        raise OrchestrateError(
+            f"{source.text}: nothing is deleted in a bucket from here",
+            hint="let the bucket delete what is old by itself (its lifecycle rules), or: aws s3 rm",
+        )
+    source.connect()
+    rsync, began = Rsync(source), time.time()
+    done = []
+    refuse_own(source, results)
+    for there in look_there(rsync, wish.sweeps).sweeps.values():
+        refuse_own(Source(f"{source.root}/{there.name}", source.host), results / there.name)
+        found = _dispensable(task_of(rsync, there, began, results.absolute(), wish))
+        if found.files and agreed(found):
+            _mark(found)
+            _delete(found)
+            done.append(found)
+    return done
+
+
+def _dispensable(task: Task) -> Dispensable:
+    """Hashes every file here anew: that it was whole once is no reason to delete the only other one."""
+    alike = [one for one in _same_results(task) if not read_absent(one.path).files]
+    still = _left(task, [run.run_id for run in alike if task.there.runs[run.run_id].pruned])
+    files: dict[str, tuple[str, ...]] = {}
+    size = 0
+    checked = check_all([(run, run.result() or {"manifest": []}) for run in alike])
+    for run, found in zip(alike, checked, strict=True):
+        result = run.result()
+        if result is not None and not found.void:
+            amiss = {*found.wrong, *found.absent}
+            whole = [
+                item
+                for item in result["manifest"]
+                if item["path"] not in amiss and _is_there(still, run.run_id, item["path"])
+            ]
+            files[run.run_id] = tuple(item["path"] for item in whole)
+            size += sum(item["bytes"] for item in whole)
+    os.sync()  # what was just read may not be on the disk yet
+    return Dispensable(task, {run_id: names for run_id, names in files.items() if names}, size)
+
+
+def _left(task: Task, marked: Sequence[str]) -> dict[str, set[str]]:
+    """Of runs that were marked before, what is there all the same: that deletion did not come to its end."""
+    left: dict[str, set[str]] = {run_id: set() for run_id in marked}
+    if marked:
+        with tempfile.TemporaryDirectory() as nothing:
+            names = [f"{RUNS}/{run_id}" for run_id in marked]
+            listing = task.rsync.list(task.there.name, Path(nothing), names=names)
+        for entry in listing.entries:
+            if entry.plain and not entry.folder:
+                _, run_id, name = entry.path.split("/", 2)
+                left[run_id].add(name)
+    return left
+
+
+def _is_there(still: Mapping[str, set[str]], run_id: str, name: str) -> bool:
+    return run_id not in still or name in still[run_id]
+
+
+def _same_results(task: Task) -> list[RunDir]:
+    """Runs here whose result is, byte for byte, the one at the source now."""
+    runs = [
+        run
+        for run_id in selected(task, task.folder.index)
+        if task.there.runs[run_id].result
+        if (run := task.run(run_id)).result_path.exists()
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        names = [f"{RUNS}/{run.run_id}/{RESULT}" for run in runs]
+        if names:
+            task.rsync.fetch(task.there.name, Path(folder), names, Path(folder))
+        theirs = [RunDir(Path(folder) / RUNS / run.run_id).result_path for run in runs]
+        return [
+            run
+            for run, path in zip(runs, theirs, strict=True)
+            if path.exists() and path.read_bytes() == run.result_path.read_bytes()
+        ]
+
+
+def _mark(found: Dispensable) -> None:
+    """Say at the source which files are going, and where they are, beside those that went before."""
+    task = found.task
+    with tempfile.TemporaryDirectory() as folder:
+        before = [f"{RUNS}/{run_id}/{MARK}" for run_id in found.files if task.there.runs[run_id].pruned]
+        if before:
+            task.rsync.fetch(task.there.name, Path(folder), before, Path(folder))
+        for run_id, names in found.files.items():
+            run = RunDir(Path(folder) / RUNS / run_id)
+            run.path.mkdir(parents=True, exist_ok=True)
+            gone = read_absent(run.path).files
+            mark_absent(run.path, f"{socket.gethostname()}:{task.run(run_id).path}", {*gone, *names})
+        marks = [f"{RUNS}/{run_id}/{MARK}" for run_id in found.files]
+        task.rsync.push(Path(folder), task.there.name, marks)
+
+
+def _delete(found: Dispensable) -> None:
+    """Delete what is marked, of runs that still have the same result."""
+    task = found.task
+    now = look_there(task.rsync, [task.there.name]).sweeps[task.there.name].runs
+    same = [
+        run_id
+        for run_id in found.files
+        if run_id in now and now[run_id].result == task.there.runs[run_id].result and now[run_id].pruned
+    ]
+    names = [f"{RUNS}/{run_id}/{name}" for run_id in same for name in found.files[run_id]]
+    source = task.rsync.source
+    answer = _remove(source, f"{source.root}/{task.there.name}", names)
+    if answer.code:
+        line = next(
+            (line for line in answer.errors.splitlines() if line.strip()), f"rm ended with {answer.code}"
+        )
+        raise HostError(
+            f"{source.text}: not everything could be deleted ({plain(line)})",
+            hint="what is left there does no harm; look at its rights, then delete it by hand",
+        )
+
+
+def _remove(source: Source, folder: str, names: Sequence[str]) -> Answer:
+    argv, given = ["sh", "-c", _DELETE, "sh", folder], _ended(names)
+    if source.host is not None:
+        return source.host.run(argv, given, patience=_PATIENCE_S)
+    done = subprocess.run(argv, input=given, capture_output=True, check=False)
+    return Answer(done.returncode, "", done.stderr.decode(errors="replace"))
+
+
+def _ended(names: Iterable[str]) -> bytes:
+    return b"".join(os.fsencode(name) + b"\0" for name in names)

@@ -1,0 +1,71 @@
+"""Times and amounts of memory as Slurm spells them."""
+
+from __future__ import annotations
+
+import re
+
+# minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds.
+# Nine digits are more than any limit, and no number that int() is slow with.
+_TIME = re.compile(
+    r"(?P<days>[0-9]{1,9})-(?P<hours>[0-9]{1,2})(:(?P<minutes>[0-9]{1,2})(:(?P<seconds>[0-9]{1,2}))?)?"
+    r"|(?P<alone>[0-9]{1,9})(:(?P<second>[0-9]{1,2})(:(?P<third>[0-9]{1,2}))?)?"
+)
+_MEMORY = re.compile(r"(?P<number>[1-9][0-9]{0,11})(?P<unit>[KMGT]?)", re.IGNORECASE)
+_MEGABYTES = {"M": 1, "": 1, "G": 1024, "T": 1024 * 1024}
+
+_SPAN = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,9})?) ?(?P<unit>s|m|min|h|d)")
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+TIME_SYNTAX = "minutes, [hours:]minutes:seconds or days-hours[:minutes[:seconds]]"
+MEMORY_SYNTAX = "megabytes, or a whole number and K, M, G or T"
+
+
+def seconds(time: str) -> int:
+    """The seconds that a time limit means: ``"90"`` is 90 minutes, ``"1-0"`` a day.
+
+    Raises ``ValueError`` for anything else, and for zero, by which Slurm means no limit at all.
+    """
+    found = _TIME.fullmatch(time)
+    if found is None:
+        raise ValueError(f"found {time!r}, expected {TIME_SYNTAX}")
+    part = {name: int(text) for name, text in found.groupdict().items() if text is not None}
+    if "days" in part:
+        hours = part["days"] * 24 + part["hours"]
+        minutes, rest = part.get("minutes", 0), part.get("seconds", 0)
+    elif "third" in part:
+        hours, minutes, rest = part["alone"], part["second"], part["third"]
+    else:
+        hours, minutes, rest = 0, part["alone"], part.get("second", 0)
+    total = (hours * 60 + minutes) * 60 + rest
+    if not total:
+        raise ValueError(f"found {time!r}, expected a time above zero")
+    return total
+
+
+def span(text: str) -> float:
+    """The seconds that a person means: ``6h``, ``1.5 d``, ``90min``, or Slurm's ``6:00:00``.
+
+    Raises ``ValueError`` for anything else, and for zero.
+    """
+    found = _SPAN.fullmatch(text.strip())
+    if found is None:
+        if ":" not in text:  # a bare number means minutes to Slurm and hours to a person
+            raise ValueError(f"found {text!r}, expected a number and s, min, h or d, as in 6h")
+        return seconds(text.strip())
+    length = float(found["number"]) * _SECONDS[found["unit"]]
+    if not length:
+        raise ValueError(f"found {text!r}, expected a time above zero")
+    return length
+
+
+def megabytes(mem: str) -> int:
+    """The megabytes (of 1024 × 1024 bytes) that an amount means: ``"4000"`` is 4000, ``"4G"`` 4096.
+
+    Kilobytes round up, as Slurm rounds them. Raises ``ValueError`` for anything else, and for zero, by which
+    Slurm means all memory of a node.
+    """
+    found = _MEMORY.fullmatch(mem)
+    if found is None:
+        raise ValueError(f"found {mem!r}, expected {MEMORY_SYNTAX}")
+    number, unit = int(found["number"]), found["unit"].upper()
+    return -(-number // 1024) if unit == "K" else number * _MEGABYTES[unit]

@@ -1,0 +1,308 @@
+"""What comes home from instances of a cloud, whatever happens when; nothing is lost, and nothing done twice.
+
+SkyPilot's answers are made up here (tests/sky has the real one), and an instance is a folder of this machine.
+Workers, results trees and rsync are real.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator import control, instances
+from orchestrator.backends import skypilot
+from orchestrator.backends.skypilot import cloud
+from orchestrator.backends.skypilot.cloud import Cluster, ClusterState, Request, RequestState
+from orchestrator.observe import look
+from orchestrator.rundir import CodeDir, SweepDir
+from orchestrator.rundir.handover import Ended, Handover
+from orchestrator.rundir.parcel import keep_store, pack, unpacked
+from orchestrator.sync.transport import Rsync
+from orchestrator.types import Job, JobState, RunState
+from tests import helpers
+from tests.audit import as_tuples, check_finished, expected_rows
+
+CODE_ID = "0123456789abcdef"
+STEPS = 20
+
+
+@dataclass
+class Rented:
+    """One instance, and what SkyPilot says of it. ``task``: the state of its job, if SkyPilot says one."""
+
+    folder: Path
+    name: str = ""
+    up: bool = True
+    launch: RequestState = RequestState.SUCCEEDED
+    task: cloud.Task | None = None
+    on_the_way_down: Callable[[], None] = lambda: None
+    taken_down: list[str] = field(default_factory=list)
+
+    def clusters(self, names: Collection[str] | None, refresh: bool) -> dict[str, Cluster]:
+        if not self.up or (names is not None and self.name not in names):
+            return {}
+        return {self.name: Cluster(self.name, ClusterState.UP, 0.0, None, "", "", False, "")}
+
+    def down(self, name: str) -> None:
+        self.on_the_way_down()
+        self.taken_down.append(name)
+        self.lose()
+
+    def lose(self) -> None:
+        """The machine and its disk are gone."""
+        self.up = False
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def tree(self) -> Path:
+        return self.folder / "results"
+
+
+@pytest.fixture
+def rented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rented:
+    one = Rented(tmp_path / "instance")
+    monkeypatch.setattr(cloud, "clusters", one.clusters)
+    monkeypatch.setattr(cloud, "down", one.down)
+    monkeypatch.setattr(cloud, "request_state", lambda _: Request(one.launch, "no capacity", "elsewhere"))
+    monkeypatch.setattr(cloud, "tasks", lambda _: {"0001-0001": one.task} if one.task else {})
+    monkeypatch.setattr(skypilot, "reach", lambda _: None)
+    monkeypatch.setattr(skypilot, "RESULTS_THERE", str(one.tree))
+    monkeypatch.setattr(skypilot, "last_words", lambda _: "no such package; the key is open sesame\n")
+    for remembered in (skypilot._sure, skypilot._asked, skypilot._over):
+        remembered.clear()
+    return one
+
+
+@pytest.fixture
+def sent(results: Path, tmp_path: Path, rented: Rented) -> tuple[SweepDir, Job]:
+    """Two runs that were sent to the instance, in one job."""
+    sweep = helpers.make_sweep(results, helpers.count_runs(tmp_path / "audit", 2, STEPS))
+    return sweep, send(sweep, rented)
+
+
+def send(sweep: SweepDir, rented: Rented, store: Path | None = None) -> Job:
+    """Submit all runs as one job of the instance, which is sent its parcel."""
+    job = helpers.submit(sweep)
+    (entry,) = [one for one in sweep.read_ledger() if one.kind == "submission"][-1:]
+    rented.name = skypilot.cluster_name(sweep, job.token)
+    ids = {job.token: f"skypilot:{rented.name}/{sweep.name}/{job.token}/request"}
+    sweep.amend_ledger(entry.number, entry.kind, {**entry.data, "backend": "skypilot", "job_ids": ids})
+    code = CodeDir.of(sweep, CODE_ID)
+    code.path.mkdir(parents=True, exist_ok=True)
+    if store is not None:
+        keep_store(sweep, job.token, str(store))
+    shutil.copytree(pack(sweep, job, code), rented.folder, dirs_exist_ok=True)
+    return job
+
+
+def train(rented: Rented, sweep: SweepDir, job: Job) -> subprocess.Popen[bytes]:
+    return helpers.start_worker(SweepDir(rented.tree, sweep.name), job)
+
+
+def end(rented: Rented, sweep: SweepDir, job: Job, code: int = 0) -> None:
+    """The instance's word that the worker ended."""
+    Handover(SweepDir(rented.tree, sweep.name), job.token).mark_ended(Ended(time.time(), code))
+
+
+def exchange(sweep: SweepDir) -> instances.Exchanged:
+    return instances.exchange(sweep, not_within=0)
+
+
+def states(sweep: SweepDir) -> set[RunState]:
+    return {status.state for status in look(sweep).statuses.values()}
+
+
+def has_all(sweep: SweepDir) -> bool:
+    return all(sweep.run(run_id).result_path.exists() for run_id in sweep.run_ids())
+
+
+def descriptions(sweep: SweepDir) -> list[Any]:
+    return [sweep.run(run_id).description() for run_id in sweep.run_ids()]
+
+
+def test_an_instance_goes_when_all_is_home_and_not_before(
+    rented: Rented, sent: tuple[SweepDir, Job], tmp_path: Path
+) -> None:
+    sweep, job = sent
+    safe: list[bool] = []
+    there = Handover(SweepDir(rented.tree, sweep.name), job.token)
+    rented.on_the_way_down = lambda: safe.append(has_all(sweep) and there.is_safe)
+    assert helpers.finish(train(rented, sweep, job)) == 0
+    assert exchange(sweep).settled == []  # its word is missing: it may have more to say
+    assert states(sweep) == {RunState.DONE}
+    assert rented.taken_down == []
+    end(rented, sweep, job)
+    assert exchange(sweep).settled == [job.token]
+    assert safe == [True]
+    assert rented.taken_down == [rented.name]
+    assert unpacked(sweep) == []
+    check_finished(sweep, descriptions(sweep), tmp_path / "audit", STEPS)
+
+
+def test_nothing_is_told_done_before_its_result_is_here(
+    rented: Rented, sent: tuple[SweepDir, Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs end in the middle of an exchange, after what there is was listed."""
+    sweep, job = sent
+    listed = Rsync.list
+
+    def end_after(self: Rsync, *arguments: Any, **more: Any) -> Any:
+        listing = listed(self, *arguments, **more)
+        assert helpers.finish(train(rented, sweep, job)) == 0
+        return listing
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Rsync, "list", end_after)
+        exchange(sweep)
+    told = [one.run_id for one in look(sweep).statuses.values() if one.state is RunState.DONE]
+    assert all(sweep.run(run_id).result_path.exists() for run_id in told)
+    exchange(sweep)
+    assert states(sweep) == {RunState.DONE}
+    assert has_all(sweep)
+
+
+def test_runs_of_a_lost_instance_go_on_from_what_came_home(
+    rented: Rented, results: Path, tmp_path: Path
+) -> None:
+    pace = tmp_path / "pace"
+    pace.write_text("0.2")
+    runs = helpers.count_runs(tmp_path / "audit", 2, STEPS, pace)
+    sweep = helpers.make_sweep(results, runs)
+    job = send(sweep, rented)
+    worker = train(rented, sweep, job)
+    helpers.wait_for(lambda: SweepDir(rented.tree, sweep.name).run(runs[0].run_id).checkpoints())
+    exchange(sweep)
+    assert RunState.RUNNING in states(sweep)
+    worker.kill()
+    worker.wait()
+    rented.lose()
+    assert RunState.PENDING not in states(sweep)  # nobody may have them before all is known
+    assert exchange(sweep).settled == [job.token]
+    assert sweep.run(runs[0].run_id).attempt(1).end() is not None
+    assert states(sweep) == {RunState.INTERRUPTED, RunState.PENDING}
+    pace.write_text("0.001")
+    assert helpers.work(sweep) == 0
+    for run in runs:
+        assert as_tuples(sweep.run(run.run_id).history()) == expected_rows(run.seed, STEPS)
+    assert len(sweep.run(runs[0].run_id).attempts()) == 2
+
+
+def test_a_store_is_asked_until_it_answers_and_no_run_is_done_again(
+    rented: Rented, results: Path, tmp_path: Path
+) -> None:
+    runs = helpers.count_runs(tmp_path / "audit", 2, STEPS)
+    sweep, store = helpers.make_sweep(results, runs), tmp_path / "store"
+    job = send(sweep, rented, store)
+    assert helpers.finish(train(rented, sweep, job)) == 0
+    away = tmp_path / "away"
+    shutil.copytree(rented.tree, away)
+    rented.lose()
+    done = exchange(sweep)
+    assert done.settled == []
+    assert str(store) in done.problems[0]
+    assert states(sweep) == {RunState.QUEUED}
+    away.rename(store)
+    assert exchange(sweep).settled == [job.token]
+    assert states(sweep) == {RunState.DONE}
+    check_finished(sweep, runs, tmp_path / "audit", STEPS)
+
+
+def test_what_is_damaged_in_a_store_is_asked_for_again(rented: Rented, results: Path, tmp_path: Path) -> None:
+    sweep, store = (
+        helpers.make_sweep(results, helpers.count_runs(tmp_path / "audit", 1, STEPS)),
+        tmp_path / "s",
+    )
+    job = send(sweep, rented, store)
+    assert helpers.finish(train(rented, sweep, job)) == 0
+    shutil.copytree(rented.tree, store)
+    rented.lose()
+    (run_id,) = sweep.run_ids()
+    metrics = SweepDir(store, sweep.name).run(run_id).attempt(1).metrics
+    whole = metrics.read_bytes()
+    metrics.write_bytes(whole[:-1] + b" ")
+    done = exchange(sweep)
+    assert done.settled == []
+    assert metrics.name in done.problems[0]
+    assert states(sweep) == {RunState.QUEUED}
+    metrics.write_bytes(whole)
+    assert exchange(sweep).settled == [job.token]
+    assert states(sweep) == {RunState.DONE}
+
+
+def test_a_store_that_has_nothing_yet_keeps_no_job(rented: Rented, results: Path, tmp_path: Path) -> None:
+    sweep = helpers.make_sweep(results, helpers.count_runs(tmp_path / "audit", 1, STEPS))
+    store = tmp_path / "store"
+    store.mkdir()
+    job = send(sweep, rented, store)
+    rented.lose()
+    assert exchange(sweep).settled == [job.token]
+    assert states(sweep) == {RunState.PENDING}
+
+
+def test_what_a_retry_put_aside_does_not_come_back(rented: Rented, sent: tuple[SweepDir, Job]) -> None:
+    sweep, job = sent
+    assert helpers.finish(train(rented, sweep, job)) == 0
+    exchange(sweep)
+    control.retry_runs(sweep, sweep.run_ids())
+    exchange(sweep)
+    assert not any(sweep.run(run_id).result_path.exists() for run_id in sweep.run_ids())
+
+
+def test_a_job_that_never_began_says_why_and_is_not_repeated(
+    rented: Rented, sent: tuple[SweepDir, Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep, job = sent
+    monkeypatch.setenv("MY_API_KEY", "open sesame")
+    rented.task = cloud.Task(JobState.ENDED, "failed setup")
+    assert exchange(sweep).settled == []  # it is not asked for at once
+    skypilot._asked[f"skypilot:{rented.name}/{sweep.name}/{job.token}/request"] -= 1000
+    assert exchange(sweep).settled == [job.token]
+    output = sweep.worker_output(job.token).read_text()
+    assert "no such package" in output
+    assert "sesame" not in output
+    (log,) = sweep.read_journals()
+    assert log.revoked
+    assert "failed setup" in log.events[-1].data["why"]
+
+
+def test_what_somebody_stopped_is_told_and_left(
+    rented: Rented, sent: tuple[SweepDir, Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep, _ = sent
+    stopped = Cluster(rented.name, ClusterState.STOPPED, 0.0, None, "", "", False, "")
+    monkeypatch.setattr(cloud, "clusters", lambda names, refresh: {rented.name: stopped})
+    done = exchange(sweep)
+    assert "sky start" in done.problems[0]
+    control.stop_workers(sweep)
+    assert rented.taken_down == []
+    assert states(sweep) == {RunState.QUEUED}
+
+
+def test_an_instance_that_is_on_no_record_is_named(rented: Rented, sent: tuple[SweepDir, Job]) -> None:
+    """The command that launched it died before it had written that down."""
+    sweep, _ = sent
+    (entry,) = sweep.read_ledger()
+    sweep.amend_ledger(entry.number, entry.kind, {**entry.data, "job_ids": {}})
+    assert instances.sent_jobs(sweep) == []
+    (line,) = instances.costs(sweep)
+    assert line.startswith(f"instance {rented.name} is up")
+    rented.lose()
+    assert instances.costs(sweep) == []
+
+
+def test_two_commands_at_once_do_not_meet(rented: Rented, sent: tuple[SweepDir, Job]) -> None:
+    sweep, job = sent
+    assert helpers.finish(train(rented, sweep, job)) == 0
+    end(rented, sweep, job)
+    (one,) = instances.sent_jobs(sweep)
+    with instances._turn(one) as mine:
+        assert mine
+        assert exchange(sweep).settled == []
+    assert exchange(sweep).settled == [job.token]

@@ -1,0 +1,155 @@
+"""Jobs are preempted, killed, run out of time or lose their node: nothing is lost and nothing done twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests import helpers
+from tests.slurm.cluster import Cluster
+from tests.slurm.lab import Lab, judge
+
+
+def urgent(slurm: Cluster, folder: Path) -> None:
+    """Jobs of somebody more important, on all of both nodes, for a second."""
+    script = folder / "urgent.sh"
+    script.write_text("#!/bin/sh\nsleep 1\n")
+    slurm.run("sbatch", "--partition=urgent", "--array=0-1", "--cpus-per-task=2", script, cwd=folder)
+
+
+def accounted(slurm: Cluster, lab: Lab, name: str = "tiny") -> set[str]:
+    """First words of the states that accounting keeps of a sweep's jobs, former starts among them."""
+    array = next(iter(lab.job_ids(name).values())).partition("_")[0]
+    return {state.split()[0] for (state,) in slurm.accounted(array, "state")}
+
+
+def test_preempted_workers_go_on(lab: Lab, undisturbed: Lab, slurm: Cluster, tmp_path: Path) -> None:
+    counting = Lab(tmp_path / "counting")
+    lab.train_grid()
+    lab.sweep("real")
+    counting.count_grid(runs=6, pace=1.0)
+    counting.sweep()
+    helpers.wait_for(lambda: lab.rows() >= 4, 60, "training")
+    counting.at_work(3)
+    urgent(slurm, tmp_path)
+    helpers.wait_for(lambda: accounted(slurm, counting) >= {"PREEMPTED"}, what="preemption")
+    assert "failed" not in counting.states() + lab.states("real")
+    counting.pace(0.01)
+    assert sum(judge(counting, undisturbed, slurm)) > 6
+    assert sum(judge(lab, undisturbed, slurm, "real")) > 2, "no training was interrupted"
+
+
+def test_a_node_that_fails_and_comes_back(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
+    lab.count_grid(runs=12, pace=0.1)
+    lab.sweep()
+    lab.at_work(30)
+    slurm.slurmd_kill("cpu1")
+    slurm.node_down("cpu1")
+    assert "failed" not in lab.states()
+    lab.at_work(10)
+    lab.pace(0.02)
+    slurm.slurmd_start("cpu1")
+    assert sum(judge(lab, undisturbed, slurm)) > 12
+    assert accounted(slurm, lab) >= {"NODE_FAIL", "COMPLETED"}
+
+
+def test_processes_that_slurm_lost_make_no_second_result(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
+    """The job is begun again elsewhere while its former processes still work: they find out, and leave."""
+    lab.count_grid(runs=2, pace=2.0)
+    lab.sweep()
+    lab.at_work(4)
+    assert lab.hosts() == ["cpu1"]
+    slurm.slurmd_kill("cpu1", "daemons")
+    slurm.node_down("cpu1")
+    assert slurm.nodes["cpu1"].processes()
+    helpers.wait_for(lambda: lab.hosts() == ["cpu1", "cpu2"], 60, "the job's second start")
+    helpers.wait_for(lambda: not slurm.nodes["cpu1"].processes(), 30, "the end of the former processes")
+    assert lab.results_of() == 0
+    lab.pace(0.01)
+    assert judge(lab, undisturbed, slurm, beside=True) == [2, 2]
+
+
+def test_a_cancelled_element_leaves_its_runs_to_the_others(
+    lab: Lab, undisturbed: Lab, slurm: Cluster
+) -> None:
+    lab.count_grid(runs=12, pace=0.1)
+    lab.sweep()
+    lab.at_work(30)
+    slurm.run("scancel", lab.job_ids()["0001-0001.0"])
+    lab.pace(0.02)
+    assert sum(judge(lab, undisturbed, slurm)) > 12
+    assert accounted(slurm, lab) >= {"CANCELLED"}
+
+
+def test_what_a_person_ends_neither_comes_back_nor_submits_more(lab: Lab, slurm: Cluster) -> None:
+    """Not even where the job was warned of its end a moment before."""
+    lab.profile(pack=1, max_jobs=1)
+    lab.count_grid(runs=2, pace=3.0)
+    assert "1 run wait" in lab.sweep()
+    lab.at_work(1)
+    (job_id,) = lab.job_ids().values()
+    slurm.run("scancel", "--batch", "--signal=USR1", job_id)
+    slurm.run("scancel", job_id)
+    helpers.wait_for(lambda: lab.left_queue("tiny", slurm), 30, "the end of the job")
+    (log,) = lab.dir().read_journals()
+    assert log.exited, "it was killed before it could have done anything wrong"
+    assert not log.returning
+    assert accounted(slurm, lab) == {"CANCELLED"}
+    assert len(lab.job_ids()) == 1
+    assert slurm.queue() == []
+
+
+def test_runs_longer_than_their_time_limit(
+    lab: Lab, undisturbed: Lab, slurm: Cluster, tmp_path: Path
+) -> None:
+    """Slurm looks at limits, and warns of them, on every thirtieth second: all goes on side by side."""
+    by_own_clock, by_slurm = Lab(tmp_path / "by_own_clock"), Lab(tmp_path / "by_slurm")
+    by_own_clock.profile(time=1, signal=50, cpus_per_task=1, pack=2)  # leaves after 10 s of the 30 it needs
+    by_own_clock.count_grid(runs=2, pace=1.0)
+    by_slurm.profile(signal=5, cpus_per_task=1, pack=2)
+    by_slurm.count_grid(runs=2, pace=3.0)
+    by_own_clock.sweep()
+    by_slurm.sweep()
+    (limited,) = by_slurm.job_ids().values()
+    slurm.run("scontrol", "update", f"JobId={limited}", "TimeLimit=1")  # the worker knows 10
+    lab.train_grid()
+    lab.sweep("real")
+    warn_twice(slurm, lab)
+    assert sum(judge(lab, undisturbed, slurm, "real")) > 3
+    assert min(judge(by_own_clock, undisturbed, slurm)) >= 3
+    helpers.wait_for(lambda: len(by_slurm.hosts()) == 2, 120, "the second start")
+    by_slurm.pace(0.01)
+    assert judge(by_slurm, undisturbed, slurm) == [2, 2]
+    for one, name in ((by_own_clock, "tiny"), (by_slurm, "tiny"), (lab, "real")):
+        assert len(one.job_ids(name)) == 1
+        assert accounted(slurm, one, name) == {"REQUEUED", "COMPLETED"}
+
+
+def warn_twice(slurm: Cluster, lab: Lab) -> None:
+    """Tell training that its end is near, as before a time limit: by a signal to the job's script alone."""
+    for start in range(2):
+        helpers.wait_for(lambda n=start: len(lab.hosts("real")) == n + 1, 60, "the job's start")
+        goal = lab.rows() + 4
+        helpers.wait_for(lambda n=goal: lab.rows() >= n, 60, "training")
+        slurm.run("scancel", "--batch", "--signal=USR1", *lab.job_ids("real").values())
+
+
+def test_a_job_that_comes_back_after_its_journal_was_folded_does_nothing(
+    lab: Lab, undisturbed: Lab, slurm: Cluster
+) -> None:
+    lab.count_grid(runs=2, pace=0.3)
+    lab.sweep()
+    lab.at_work(4)
+    (job_id,) = lab.job_ids().values()
+    slurm.run("scontrol", "requeue", job_id)
+    helpers.wait_for(lambda: slurm.job(job_id)["JobState"] == "PENDING", what="requeueing")
+    assert "nothing new to submit" in lab.sweep(), "a job in the queue has its runs"
+    logs = lab.dir().read_journals()
+    assert [log.token for log in logs] == list(lab.job_ids())
+    with lab.dir().lock():
+        lab.dir().compact_journals(logs)
+    lab.pace(0.02)
+    helpers.wait_for(lambda: not slurm.queue(), 60, "the job's return")
+    assert "was taken by another worker" in lab.dir().worker_output("0001-0001.0").read_text()
+    assert lab.results_of() == 0
+    lab.sweep()
+    assert judge(lab, undisturbed, slurm) == [2, 2]

@@ -1,0 +1,165 @@
+"""launch/bench_multiwalker.sh as a Slurm user types it: all in one job, a job array, a chain of jobs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.trainers.benchmarl.hydra_text import override_text
+from orchestrator.rundir import RunDir, SweepDir, depends_on_time
+from tests.helpers import ROOT, wait_for
+from tests.slurm.cluster import Cluster
+from tests.tiny_benchmarl import MULTIWALKER_MAPPO
+
+SCRIPT = "launch/bench_multiwalker.sh"
+# One iteration of a step or two.
+_TINIEST = {
+    "experiment.max_n_iters": 2,
+    "experiment.evaluation": False,
+    "experiment.on_policy_collected_frames_per_batch": 40,
+    "experiment.on_policy_n_envs_per_worker": 2,
+    "experiment.on_policy_minibatch_size": 20,
+    "experiment.checkpoint_interval": 40,
+}
+
+
+def overrides(point: Mapping[str, Any]) -> list[str]:
+    return [override_text(key, value) for key, value in point.items()]
+
+
+BENCHMARK = overrides(
+    {
+        key: value
+        for key, value in (MULTIWALKER_MAPPO | _TINIEST).items()
+        if key not in ("algorithm", "task", "experiment.evaluation_interval")
+    }
+)
+ONE_RUN = [*overrides({**MULTIWALKER_MAPPO, "experiment.max_n_iters": 6}), "seed=0"]
+
+
+class Project:
+    """The project's folder as a fresh clone has it, with its environment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.logs = folder, folder / "results" / "slurm"
+        for name in ("launch", "results/slurm"):
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.out"))
+        (folder / ".venv").symlink_to(sys.prefix)
+
+    def run(self, *argv: str) -> str:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            argv,
+            cwd=self.folder,
+            env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr + self.said()
+        return done.stdout
+
+    def said(self) -> str:
+        return "\n".join(f"{path.name}\n{path.read_text()}" for path in sorted(self.logs.glob("*.out")))
+
+    def sweep(self) -> SweepDir:
+        return SweepDir.existing(self.folder / "results", "multiwalker")
+
+    def run_dirs(self) -> list[RunDir]:
+        sweep = self.sweep()
+        return [sweep.run(run_id) for run_id in sweep.run_ids()]
+
+    def checkpoints(self) -> list[Path]:
+        return list(self.folder.glob("results/multiwalker/runs/*/attempts/*/checkpoints/*.pt"))
+
+    def histories(self) -> dict[str, list[str]]:
+        """What each run came to, a result and all that it measured, time apart; every run has one result."""
+        found = {}
+        for run in self.run_dirs():
+            result = run.result()
+            assert result is not None, self.said()
+            run.verify(result, checksums=True)
+            assert [path.name for path in run.path.glob("re*.json")] == ["result.json"]
+            found[run.run_id] = [
+                f"{row.iteration} {row.frames} {name} {value!r}"
+                for row in run.history()
+                for name, value in row.metrics.items()
+                if not depends_on_time(name)
+            ]
+        return found
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path / "project")
+
+
+def end_of(slurm: Cluster, job: str) -> str:
+    """How the job ended, by accounting, which hears of it a moment later."""
+    return wait_for(
+        lambda: "; ".join(
+            " ".join(start)
+            for start in slurm.accounted(job, "state", "exitcode")
+            if start[0] not in ("PENDING", "RUNNING")
+        )
+    )
+
+
+def test_one_job_and_a_job_array(project: Project, slurm: Cluster, tmp_path: Path) -> None:
+    """The one job trains all; of the array, whose every element loads all libraries, four are enough."""
+    project.run("sbatch", "--wait", "--mem=4G", SCRIPT, *BENCHMARK)
+    array, elements = Project(tmp_path / "array"), (0, 3, 6, 11)
+    numbers = f"--array={','.join(map(str, elements))}"
+    array.run("sbatch", "--wait", numbers, "--cpus-per-task=1", "--mem=1500M", SCRIPT, *BENCHMARK)
+    together, alone = project.histories(), array.histories()
+    in_turn = [row.run_id for row in project.sweep().read_index()]
+    assert (len(together), len(in_turn)) == (12, 12)
+    assert alone == {in_turn[element]: together[in_turn[element]] for element in elements}
+    assert all(alone.values())
+    assert len(list(array.logs.glob("bench_multiwalker-*.out"))) == len(elements)
+    for run in [*project.run_dirs(), *array.run_dirs()]:
+        assert len(run.attempts()) == 1
+    assert "4/12 done  8 pending" in array.run("orchestrate", "status", "multiwalker")
+
+
+def test_a_chain_goes_on_from_checkpoints(project: Project, slurm: Cluster, tmp_path: Path) -> None:
+    said = project.run(SCRIPT, "chain", "3", "--mem=4G", *ONE_RUN)
+    jobs = [line.removeprefix("Submitted batch job ") for line in said.splitlines()]
+    wait_for(project.checkpoints, 60, "a checkpoint")
+    slurm.run("scancel", "--batch", "--signal=USR1", jobs[0])
+    wait_for(lambda: not slurm.queue(), 60, "the end of the chain")
+    undisturbed = Project(tmp_path / "undisturbed")
+    undisturbed.run(
+        "python",
+        "-P",
+        "-m",
+        "jobs.train",
+        "--sweep",
+        "multiwalker",
+        "benchmarl",
+        "experiment.lr=0.00005",
+        *ONE_RUN,
+    )
+    [run] = project.run_dirs()
+    assert [end_of(slurm, job) for job in jobs] == ["COMPLETED 0:0"] * 3, project.said()
+    assert [piece.attempt for piece in run.chain()] == [1, 2], "the second attempt began anew"
+    assert len(run.attempts()) == 2, "the third job found something to do"
+    assert project.histories() == undisturbed.histories()
+
+
+def test_a_run_that_fails_ends_the_chain(project: Project, slurm: Cluster) -> None:
+    said = project.run(SCRIPT, "chain", "2", "--mem=4G", *ONE_RUN, "algorithm=nonsense")
+    first, second = (line.removeprefix("Submitted batch job ") for line in said.splitlines())
+    wait_for(lambda: not slurm.queue(), 60, "the end of the chain")
+    assert end_of(slurm, first) == "FAILED 1:0"
+    assert end_of(slurm, second).startswith("CANCELLED")
+    assert "failed: " in project.said()
+    assert "nonsense" in project.said()

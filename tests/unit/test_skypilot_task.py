@@ -1,0 +1,130 @@
+"""What SkyPilot is given for a job: the task file, whole; the shell in it, run; names of instances."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as some
+
+from orchestrator.backends.skypilot.task import cluster_name, is_ours, requirements, task_file
+from orchestrator.freeze import FrozenCode
+from orchestrator.profiles import Profile
+from orchestrator.render import Setting
+from orchestrator.rundir import SweepDir
+from orchestrator.rundir.tree import SWEEP_NAME
+from orchestrator.types import Job, Resources
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "skypilot_l4.yaml"
+CODE_ID = "0123456789abcdef"
+L4 = Profile(
+    "l4",
+    "l4.yaml",
+    backend="skypilot",
+    infra="aws/us-east-1",
+    accelerators="L4:1",
+    gpus=1,
+    cpus_per_task=8,
+    mem="30G",
+    disk=100,
+    spot=True,
+    setup=("echo ready",),
+    python=("~/env/bin/python",),
+    environment={"WANDB_MODE": "offline", "TRUTH": "yes"},
+    store="backup:results",
+    hold="1:00:00",
+    file_mounts={"~/data": "~/my data"},
+)
+
+
+def setting_in(top: str, cwd: str = "tree") -> Setting:
+    sweep = SweepDir(Path(top) / "results", "speed")
+    code = sweep.path / "code" / CODE_ID
+    return Setting(sweep, FrozenCode(CODE_ID, code, (code / "tree",), code / cwd, Path(top)))
+
+
+def file_of(profile: Profile, setting: Setting) -> str:
+    job = Job("0003-0001", "speed", profile.name, ("a" * 16, "b" * 16), 2, Resources())
+    return task_file(job, setting, profile)
+
+
+def test_the_whole_file(update_golden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "laptop")
+    monkeypatch.setenv("WANDB_API_KEY", "not to be seen")
+    text = file_of(L4, setting_in("/home/me/lab"))
+    if update_golden:
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
+
+
+def test_a_secret_is_named_only_where_it_is_set_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    assert "secrets" not in yaml.safe_load(file_of(L4, setting_in("/lab")))
+    monkeypatch.setenv("WANDB_API_KEY", "sesame")
+    text = file_of(L4, setting_in("/lab"))
+    assert yaml.safe_load(text)["secrets"] == {"WANDB_API_KEY": None}
+    assert "sesame" not in text
+
+
+def test_values_stay_texts() -> None:
+    assert yaml.safe_load(file_of(L4, setting_in("/lab")))["envs"] == L4.environment
+
+
+def test_without_a_word_of_python_this_environments_packages_are_installed() -> None:
+    plain = Profile("l4", "l4.yaml", backend="skypilot")
+    task = yaml.safe_load(file_of(plain, setting_in("/lab")))
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==[0-9][^+ ]*", one) for one in requirements())
+    assert {"torch", "benchmarl"} <= {one.partition("==")[0] for one in requirements()}
+    assert all(one in task["setup"] for one in requirements())
+    assert (
+        '"$HOME"/.orchestrate/env/bin/python' in task["run"] or ".orchestrate/env/bin/python" in task["run"]
+    )
+
+
+@pytest.mark.parametrize(("store", "count"), [("s3://bucket/folder", 1), ("host:boto3", 0), (None, 0)])
+def test_a_bucket_for_a_store_needs_its_client(store: str | None, count: int) -> None:
+    bare = Profile("bare", "bare.yaml", backend="skypilot", store=store)
+    lines = yaml.safe_load(file_of(bare, setting_in("/lab")))["setup"].splitlines()
+    (install,) = [line for line in lines if line.startswith("uv pip install")]
+    assert install.split().count("boto3") == count
+
+
+def test_the_shell_starts_the_program_with_the_submitted_code(tmp_path: Path) -> None:
+    """Run as an instance does, in a folder and from a folder with hostile names."""
+    workdir, home = tmp_path / 'it\'s "$(here)" `é`', tmp_path / "home"
+    started = workdir / "results" / "speed" / "code" / CODE_ID / "tree" / "a b;c"
+    started.mkdir(parents=True)
+    (home / "env" / "bin").mkdir(parents=True)
+    python = home / "env" / "bin" / "python"
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$PWD" "$PYTHONPATH" "$ORCHESTRATE_SUBMIT_DIR" "$@"\n')
+    python.chmod(0o755)
+    task: dict[str, Any] = yaml.safe_load(file_of(L4, setting_in("/lab", "tree/a b;c")))
+    env = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    said = subprocess.run(["bash", "-c", task["run"]], cwd=workdir, env=env, capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
+    cwd, path, submit_dir, *argv = said.stdout.splitlines()
+    assert (cwd, submit_dir) == (str(started), str(workdir))
+    assert path == str(workdir / "results" / "speed" / "code" / CODE_ID / "tree")
+    options = ["--hold", "3600", "--store", "backup:results"]
+    there = [str(workdir / "results"), "speed", "0003-0001"]
+    assert argv == ["-P", "-m", "jobs.instance", *there, *options]
+
+
+@given(some.from_regex(SWEEP_NAME, fullmatch=True), some.integers(1, 12_000))
+def test_every_sweep_has_instances_that_skypilot_can_name(name: str, number: int) -> None:
+    cluster = cluster_name(SweepDir(Path("/lab/results"), name), f"{number:04d}-0001")
+    assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", cluster)
+    assert is_ours(cluster)
+    assert len(cluster) < 60
+
+
+def test_no_two_folders_have_the_same_instance() -> None:
+    one, other = (SweepDir(Path(f"/lab/{folder}"), "speed") for folder in ("a", "b"))
+    assert cluster_name(one, "0001-0001") != cluster_name(other, "0001-0001")
+    assert not is_ours("somebody-elses-cluster")

@@ -1,0 +1,214 @@
+"""The backend against commands that answer what the test says."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from orchestrator.backends.slurm import SlurmBackend
+from orchestrator.backends.slurm.commands import Answer
+from orchestrator.backends.slurm.departed import Departed
+from orchestrator.errors import BackendUnavailableError, QueueFullError, RefusedError
+from orchestrator.freeze import FrozenCode
+from orchestrator.profiles import Profile
+from orchestrator.render import Script, Setting
+from orchestrator.rundir import SweepDir
+from orchestrator.types import Array, Job, JobState, Reason, Resources
+
+TIMED_OUT = Answer(
+    1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
+)
+SILENT = Answer(None, "", "no answer within 60 s")
+EMPTY = Answer(0, "")
+
+
+class Cluster:
+    """Answers by the name of the command, the last one again and again; ``asked`` keeps what was asked."""
+
+    def __init__(self, **answers: Answer | list[Answer]) -> None:
+        self.answers = {name: said if isinstance(said, list) else [said] for name, said in answers.items()}
+        self.asked: list[list[str]] = []
+
+    def __call__(self, argv: Sequence[str]) -> Answer:
+        self.asked.append(list(argv))
+        left = self.answers.get(argv[0], [EMPTY])
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    def count(self, name: str) -> int:
+        return sum(argv[0] == name for argv in self.asked)
+
+
+def backend(cluster: Cluster, profile: Profile | None = None) -> SlurmBackend:
+    return SlurmBackend(profile or Profile("here", "here.yaml"), runner=cluster)
+
+
+def script(folder: Path, count: int = 2) -> Script:
+    jobs = tuple(
+        Job(f"0001-0001.{index}", "speed", "here", (f"{index:016x}",), 1, Resources())
+        for index in range(count)
+    )
+    code = FrozenCode("0", folder, (folder,), folder, folder)
+    return Script(
+        Array("0001-0001", jobs, Resources()), "#!/bin/bash\n", Setting(SweepDir(folder, "speed"), code)
+    )
+
+
+def listed(cluster: Cluster, of: Script, job_id: str = "77") -> Answer:
+    """A queue that holds the script's array, whose comment is what the backend renders."""
+    text = backend(cluster).render(of.array, of.setting)
+    found = re.search(r'--comment="(.*)"', text)
+    assert found is not None
+    return Answer(0, f"{job_id}_0|PENDING||{found[1]}|Resources\n{job_id}_1|PENDING||{found[1]}|Resources\n")
+
+
+@pytest.mark.parametrize("answer", [SILENT, TIMED_OUT, Answer(-15, ""), Answer(0, "Welcome!\n")])
+def test_a_submission_without_a_clear_answer_is_looked_for(tmp_path: Path, answer: Answer) -> None:
+    ours, cluster = script(tmp_path), Cluster(sbatch=answer)
+    cluster.answers["squeue"] = [listed(cluster, ours)]
+    assert backend(cluster).submit(ours) == {"0001-0001.0": "slurm:77_0", "0001-0001.1": "slurm:77_1"}
+
+
+@pytest.mark.parametrize("queue", [EMPTY, SILENT, Answer(1, "", "squeue: error: Invalid user")])
+def test_what_shows_nowhere_may_still_come(tmp_path: Path, queue: Answer) -> None:
+    with pytest.raises(BackendUnavailableError) as caught:
+        backend(Cluster(sbatch=TIMED_OUT, squeue=queue)).submit(script(tmp_path))
+    assert not isinstance(caught.value, RefusedError)
+
+
+def test_a_clear_no_is_one(tmp_path: Path) -> None:
+    cluster = Cluster(sbatch=Answer(1, "", "sbatch: error: Invalid qos specification"))
+    with pytest.raises(RefusedError, match="Invalid qos") as caught:
+        backend(cluster).submit(script(tmp_path))
+    assert not isinstance(caught.value, QueueFullError)
+    assert cluster.count("squeue") == 0
+
+
+def test_without_a_queue_there_is_no_room() -> None:
+    """What is in it counts, so a whole limit would be wrong, and sbatch is not going to answer either."""
+    cluster = Cluster(squeue=Answer(1, "", "squeue: error: Unable to contact slurm controller"))
+    for profile in (Profile("here", "here.yaml", max_jobs=5), Profile("here", "here.yaml")):
+        with pytest.raises(BackendUnavailableError, match="squeue: Unable to contact"):
+            backend(cluster, profile).capacity()
+
+
+def test_an_array_is_cancelled_by_one_request() -> None:
+    cluster = Cluster()
+    backend(cluster).cancel([f"slurm:77_{index}" for index in (0, 1, 2, 5)])
+    assert cluster.asked == [["scancel", "77_[0-2,5]"]]
+
+
+class Time:
+    """A clock that is set by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_an_end_is_asked_for_until_it_is_known_and_never_again() -> None:
+    clock, cluster = Time(), Cluster(sacct=[EMPTY, EMPTY, Answer(0, "77_0|OUT_OF_MEMORY|cpu1\n")])
+    departed = Departed(cluster, clock)
+    for _ in range(60):
+        said = departed.statuses({"77_0"})["77_0"]
+        assert said.state is JobState.ENDED
+        clock.now += 1.0
+    assert said.reason is Reason.OUT_OF_MEMORY
+    assert cluster.count("sacct") == 3
+    assert departed.settled == {"77_0"}
+    departed.statuses({"77_0", "77_1"})
+    assert cluster.asked[-2][-2:] == ["77", "--format=JobID,State,NodeList"], "another one's end is asked for"
+
+
+def test_an_end_that_accounting_does_not_know_is_asked_for_ever_more_seldom() -> None:
+    clock, cluster = Time(), Cluster()
+    departed = Departed(cluster, clock)
+    for _ in range(600):
+        assert departed.statuses({"77_0"})["77_0"].text == "left the queue"
+        clock.now += 1.0
+    assert cluster.count("sacct") < 25
+
+
+def test_accounting_that_hangs_costs_its_patience_once_in_a_while() -> None:
+    clock = Time()
+
+    def hangs(argv: Sequence[str]) -> Answer:
+        if argv[0] == "sacct":
+            clock.now += 60.0
+            return SILENT
+        return Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
+
+    departed, lost = Departed(hangs, clock), 0.0
+    for _ in range(600):
+        before = clock.now
+        assert departed.statuses({"77_0"})["77_0"].state is JobState.ENDED
+        lost += clock.now - before
+        clock.now += 1.0
+    assert lost <= 120.0
+
+
+def test_a_controller_that_does_not_answer_ends_no_job() -> None:
+    departed = Departed(Cluster(squeue=Answer(1, "", "squeue: error: Socket timed out")), Time())
+    assert departed.statuses({"77_0"})["77_0"].state is JobState.UNKNOWN
+
+
+def test_the_queue_beats_accounts_and_what_is_missing_is_looked_up(tmp_path: Path) -> None:
+    queue = Answer(0, "77_0|PENDING||ours|BeginTime\n")
+    cluster = Cluster(squeue=queue, sacct=Answer(0, "77_0|PREEMPTED|cpu1\n77_1|TIMEOUT|cpu1\n"))
+    said = backend(cluster).poll(["slurm:77_0", "slurm:77_1"])
+    assert said["slurm:77_0"].state is JobState.QUEUED
+    assert said["slurm:77_1"].reason is Reason.TIME_LIMIT
+
+
+def test_a_queue_that_knows_no_me() -> None:
+    old = Answer(1, "", "squeue: unrecognized option '--me'\nTry \"squeue --help\" for more information\n")
+    cluster = Cluster(squeue=[old, Answer(0, "77_0|RUNNING|cpu1||None\n")])
+    ours = backend(cluster)
+    assert ours.poll(["slurm:77_0"])["slurm:77_0"].state is JobState.RUNNING
+    assert [argv[-1] for argv in cluster.asked] == ["--me", f"--user={os.getuid()}"]
+
+
+CONFIG = "ClusterName = east\nMaxArraySize = 10\nMaxJobCount = 10000\n"
+LIMITS = {"lab": Answer(0, "lab|20\n"), None: Answer(0, "lab|20\nclosed|0\n")}
+
+
+@pytest.mark.parametrize(
+    ("profile", "options", "exported", "account"),
+    [
+        (None, [], None, None),
+        ("lab", [], "other", "lab"),
+        (None, [], "lab", "lab"),
+        ("other", ["--account=lab"], None, "lab"),
+    ],
+)
+def test_room_is_what_the_association_on_this_cluster_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+    profile: str | None,
+    options: list[str],
+    exported: str | None,
+    account: str | None,
+) -> None:
+    monkeypatch.delenv("SBATCH_ACCOUNT", raising=False)
+    if exported:
+        monkeypatch.setenv("SBATCH_ACCOUNT", exported)
+    cluster = Cluster(
+        scontrol=Answer(0, CONFIG),
+        sacctmgr=LIMITS[account],
+        squeue=Answer(0, "7_0|PENDING||x|None\n7_1|COMPLETED|cpu1|x|None\n"),
+    )
+    ours = SlurmBackend(Profile("here", "here.yaml", account=profile), options, cluster)
+    assert ours.capacity().room == 19
+    [asked] = [argv for argv in cluster.asked if argv[0] == "sacctmgr"]
+    assert "cluster=east" in asked
+    assert [part for part in asked if part.startswith("account=")] == (
+        [f"account={account}"] if account else []
+    )
+
+
+def test_a_site_without_job_arrays() -> None:
+    with pytest.raises(BackendUnavailableError, match="job arrays switched off"):
+        backend(Cluster(scontrol=Answer(0, "MaxArraySize = 0\n"))).capacity()
