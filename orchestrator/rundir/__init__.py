@@ -3,6 +3,7 @@
 from orchestrator.rundir.atomic import check_writable
 from orchestrator.rundir.claims import Claim, Lease, lease_seconds
 from orchestrator.rundir.code import CodeDir
+from orchestrator.rundir.evaluations import Evaluation, EvaluationLog
 from orchestrator.rundir.finish import tidy_finished
 from orchestrator.rundir.journal import Event, Journal, WorkerLog
 from orchestrator.rundir.metrics import (
@@ -25,6 +26,8 @@ __all__ = [
     "CheckpointFile",
     "Claim",
     "CodeDir",
+    "Evaluation",
+    "EvaluationLog",
     "Event",
     "Executed",
     "Holder",

@@ -21,6 +21,7 @@
       results.parquet  results.csv  metrics.parquet  report/
       speeds.json                  how fast its finished runs were; made of their results, again when lost
       uploads.jsonl                which runs went up to W&B from here
+      evaluations/<run_id>-….json  what trained policies achieved when they were evaluated
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from orchestrator.rundir.atomic import (
     write_atomic,
     write_exclusive,
 )
+from orchestrator.rundir.evaluations import EvaluationLog
 from orchestrator.rundir.journal import (
     Event,
     Journal,
@@ -105,6 +107,7 @@ class SweepDir:
         self.report_page = self.report / "index.html"
         self.speeds = self.path / "speeds.json"
         self.uploads = UploadLog(self.path / "uploads.jsonl")
+        self.evaluations = EvaluationLog(self.path, "evaluations", "sources")
         self._grids, self._ledger = self.path / "grids", self.path / "ledger"
         self._journals, self._runs = self.path / "journals", self.path / "runs"
         self._compacted = self._journals / "compacted.jsonl"

@@ -1,0 +1,116 @@
+"""Evaluations of trained policies: one JSON file each, named by what was evaluated and how.
+
+The same evaluation asked for again has the same name, and the same returns: it replaces itself. Records never
+change a run, and lost ones are made again from its checkpoint. ``sync`` brings them along.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from orchestrator.errors import DamagedFileError
+from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
+
+_NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.json")
+# What names a record; the rest is what came out, and when.
+_ASKED = ("run_id", "frames", "best", "checkpoint", "task", "episodes", "seed", "deterministic")
+_KINDS: dict[str, tuple[type, ...]] = {
+    "run_id": (str,),
+    "frames": (int,),
+    "best": (bool,),
+    "checkpoint": (str,),
+    "task": (str,),
+    "episodes": (int,),
+    "seed": (int,),
+    "deterministic": (bool,),
+    "time": (int, float),
+}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One policy evaluated.
+
+    ``frames``: how many it was trained for. ``best``: it is the one of all its run's evaluations so far with
+    the highest return, not simply the newest. ``checkpoint``: digest of the file that it was read from. A run
+    trained anew has another. ``task`` as a grid names it, followed by what was changed in it if anything was
+    ("vmas/navigation task.n_agents=8"). ``returns`` and ``lengths`` (steps): one an episode; a return is the
+    sum of rewards, the mean over agents and then over groups of agents, as in BenchMARL's own evaluation.
+    ``time`` is when it was done, in epoch seconds.
+    """
+
+    run_id: str
+    frames: int
+    best: bool
+    checkpoint: str
+    task: str
+    episodes: int
+    seed: int
+    deterministic: bool
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    time: float
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        asked = {key: getattr(self, key) for key in _ASKED}
+        return f"{self.run_id}-{hashlib.sha256(dump_json(asked)).hexdigest()[:16]}.json"
+
+    @classmethod
+    def from_json(cls, data: Any) -> Evaluation:
+        """Raises :class:`ValueError` if ``data`` is not an evaluation."""
+        try:
+            return cls._from_json(data)
+        except (KeyError, TypeError, OverflowError) as error:
+            raise ValueError(f"{error!r}"[:200]) from error
+
+    @classmethod
+    def _from_json(cls, data: Any) -> Evaluation:
+        for key, kinds in _KINDS.items():
+            if type(data[key]) not in kinds:
+                raise TypeError(f"{key} is {data[key]!r}"[:200])
+        returns = tuple(float(value) for value in data["returns"])
+        lengths = tuple(int(value) for value in data["lengths"])
+        if not len(returns) == len(lengths) == data["episodes"]:
+            raise ValueError("not one return and one length an episode")
+        return cls(**{key: data[key] for key in _KINDS}, returns=returns, lengths=lengths)
+
+
+class EvaluationLog:
+    """A sweep's evaluations: those made in this tree, and those that were brought from further sources."""
+
+    def __init__(self, sweep: Path, folder: str, sources: str) -> None:
+        self.path = sweep / folder
+        self._folder, self._sources = folder, sweep / sources
+
+    def read(self) -> list[Evaluation]:
+        """Every evaluation on record, oldest first; files that cannot be read are left out."""
+        found: dict[str, Evaluation] = {}
+        for path in self._files():
+            try:
+                evaluation = Evaluation.from_json(read_json(path))
+            except (DamagedFileError, OSError, ValueError):
+                continue  # made again, it is whole again
+            if evaluation.name == path.name:
+                found.setdefault(path.name, evaluation)
+        return sorted(found.values(), key=lambda one: (one.time, one.name))
+
+    def add(self, evaluation: Evaluation) -> Path:
+        """Put it on record; where."""
+        with storage_errors(self.path):
+            self.path.mkdir(exist_ok=True)
+        path = self.path / evaluation.name
+        write_atomic(path, dump_json(asdict(evaluation), indent=1))
+        return path
+
+    def _files(self) -> Iterator[Path]:
+        folders = [self.path, *sorted(self._sources.glob(f"*/{self._folder}"))]
+        for folder in folders:
+            if folder.is_dir():
+                yield from (path for path in sorted(folder.iterdir()) if _NAME.fullmatch(path.name))
