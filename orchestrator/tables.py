@@ -72,6 +72,8 @@ RESULT_COLUMNS = {
     "target": _Column(_in_turn, ("targets",)),
     "attempt": _Column(int, ("attempt",)),
     "attempts": _Column(int, ("attempts",)),
+    "device": _Column(_in_turn, ("devices",)),
+    "environments": _Column(int, ("environments",)),
     "frames": _Column(int, ("frames",)),
     "iterations": _Column(int, ("iterations",)),
     "wall_time": _Column(float, ("wall_time",)),

@@ -222,10 +222,15 @@ def _with_values(run: Run, error: RefusedKeyError) -> RefusedKeyError:
 
 
 def _check_twins(shapes: Sequence[_Shape], findings: _Findings) -> None:
-    """Find runs that train the same thing: they differ only in what their algorithm never reads."""
+    """Find runs that train the same thing: they differ only in what their algorithm never reads.
+
+    A key that a reference such as ``${experiment.on_policy_n_envs_per_worker}`` leads to is read by it.
+    """
     for shape in shapes:
         idle = rules.never_read(shape.outline.on_policy)
-        keys = [key for key in shape.runs[0].overrides if bare_key(key).startswith(idle)]
+        unread = [key for key in shape.runs[0].overrides if bare_key(key).startswith(idle)]
+        read = {key: value for key, value in shape.runs[0].overrides.items() if key not in unread}
+        keys = [key for key in unread if f"${{{bare_key(key)}}}" not in json.dumps(read)]
         if not keys:
             continue
         seen: dict[str, Run] = {}

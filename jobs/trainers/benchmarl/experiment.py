@@ -122,8 +122,18 @@ class ResumableExperiment(Experiment):
             exactness=self.exactness,
             config=self.composed.plain,
             files=((final.path, True),),
-            extra={"config_hash": self.composed.config_hash, "reset_iterations": self.reset_iterations},
+            extra={
+                "config_hash": self.composed.config_hash,
+                "reset_iterations": self.reset_iterations,
+                **self._set_up(),
+            },
         )
+
+    def _set_up(self) -> dict[str, Any]:
+        """What decides speed as much as the machine: environments at once, and what collects, then trains."""
+        devices = dict.fromkeys((self.config.sampling_device, self.config.train_device))
+        environments = self.config.n_envs_per_worker(self.on_policy)
+        return {"environments": environments, "devices": [str(device) for device in devices]}
 
     def end_iteration(self, row: Row) -> None:
         """An iteration is complete, its evaluation and its logs included."""
