@@ -7,11 +7,9 @@ is a ratio of speeds, the same for slow and for fast configurations, with its in
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import permutations
-from statistics import fmean
 from typing import Any
 
 from orchestrator.assignments import assigned
@@ -19,14 +17,14 @@ from orchestrator.collect import Collected
 from orchestrator.errors import ProfileError
 from orchestrator.observe import jobs_of
 from orchestrator.profiles import find_profile
+from orchestrator.ratios import Ratio, ratio
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.journal import CLAIMED
-from orchestrator.stats import FEW_SEEDS, RESAMPLES, Estimate, estimates_of, finite, group_labels
+from orchestrator.stats import Estimate, estimates_of, finite, group_labels
 from orchestrator.types import RunState
 
 _MILLION = 1e6
 _HOUR_S = 3600.0
-_SEED = 20
 
 
 @dataclass(frozen=True)
@@ -51,40 +49,6 @@ class Bar:
     fps: Estimate
     seconds: Estimate | None
     dollars: Estimate | None
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """How many times ``better`` beats ``other``: at speed, or at money.
-
-    ``low`` and ``high`` are its 95 % interval, ``None`` where there is too little for one. ``n``: pairs, or
-    configurations where there are ``paired`` none.
-    """
-
-    better: str
-    other: str
-    value: float
-    low: float | None
-    high: float | None
-    n: int
-    paired: bool
-
-    @property
-    def beyond_noise(self) -> bool | None:
-        """``None`` where so few cannot tell."""
-        if self.low is None or self.n < FEW_SEEDS:
-            return None
-        return self.low > 1
-
-    def __str__(self) -> str:
-        noun = ("pair" if self.paired else "configuration") + ("" if self.n == 1 else "s")
-        within = "" if self.low is None else f"95 % interval {self.low:.2f} to {self.high:.2f}, "
-        verdict = {
-            True: "more than noise",
-            False: "no more than noise",
-            None: f"too few to tell from noise, {FEW_SEEDS} can",
-        }[self.beyond_noise]
-        return f"{within}{self.n} {noun}: {verdict}"
 
 
 @dataclass(frozen=True)
@@ -148,11 +112,11 @@ def comparisons(
 def _compare(
     sweep_dir: SweepDir, done: Sequence[Mapping[str, Any]], keys: Sequence[str], *, intervals: bool
 ) -> Comparison:
-    prices = _prices(sweep_dir)
+    paid = prices(sweep_dir)
     own = [key for key in keys if key not in ("target", "seed")]
     moved = [row for row in done if "," in row["target"]]
     measured = [
-        _measured(row, tuple(row[key] for key in own), prices.get(row["run_id"]))
+        _measured(row, tuple(row[key] for key in own), paid.get(row["run_id"]))
         for row in done
         if row not in moved and finite(row["fps_steady"]) and row["fps_steady"] > 0
     ]
@@ -174,7 +138,7 @@ def _measured(row: Mapping[str, Any], point: tuple[Any, ...], price: float | Non
     return Measured(row["target"], point, row.get("seed"), fps, row["seconds_per_iteration"], cost)
 
 
-def _prices(sweep_dir: SweepDir) -> dict[str, float]:
+def prices(sweep_dir: SweepDir) -> dict[str, float]:
     """US dollars for an hour of each run: its part of its job's price, by how many it worked on at once."""
     jobs: dict[str, float] = {}
     ledger = sweep_dir.read_ledger()
@@ -237,14 +201,14 @@ _Figure = Callable[[Measured], float | None]
 def _winner(targets: Sequence[str], measured: Sequence[Measured], figure: _Figure) -> Ratio | None:
     """The target that beats all others at ``figure``, the higher the better, and the one that comes next."""
     ratios = {
-        (one, other): ratio
+        (one, other): found
         for one, other in permutations(targets, 2)
-        if (ratio := _ratio(one, other, measured, figure)) is not None
+        if (found := _ratio(one, other, measured, figure)) is not None
     }
     for one in targets:
-        own = [ratio for (better, _), ratio in ratios.items() if better == one]
-        if own and all(ratio.value >= 1 for ratio in own):
-            return min(own, key=lambda ratio: ratio.value)
+        own = [found for (better, _), found in ratios.items() if better == one]
+        if own and all(found.value >= 1 for found in own):
+            return min(own, key=lambda found: found.value)
     return None
 
 
@@ -253,30 +217,5 @@ def _ratio(one: str, other: str, measured: Sequence[Measured], figure: _Figure) 
     sides: dict[str, dict[tuple[Any, ...], dict[Any, float]]] = {one: {}, other: {}}
     for run in measured:
         if run.target in sides and (value := figure(run)) is not None:
-            sides[run.target].setdefault(run.point, {})[run.seed] = math.log(value)
-    mine, theirs = sides[one], sides[other]
-    both = [point for point in mine if point in theirs]
-    differences = [
-        mine[point][seed] - theirs[point][seed]
-        for point in both
-        for seed in mine[point]
-        if seed in theirs[point]
-    ]
-    paired = bool(differences)
-    if not paired:
-        differences = [fmean(mine[point].values()) - fmean(theirs[point].values()) for point in both]
-    if not differences:
-        return None
-    low, high = _interval(differences)
-    return Ratio(one, other, math.exp(fmean(differences)), low, high, len(differences), paired)
-
-
-def _interval(differences: Sequence[float]) -> tuple[float | None, float | None]:
-    """95 % interval of the ratio that is the mean of these logarithms, resampled as they are."""
-    import numpy as np
-
-    if len(differences) < 2:
-        return None, None
-    draws = np.random.default_rng(_SEED).choice(differences, (RESAMPLES, len(differences)))
-    low, high = np.exp(np.quantile(draws.mean(axis=1), (0.025, 0.975)))
-    return float(low), float(high)
+            sides[run.target].setdefault(run.point, {})[run.seed] = value
+    return ratio(one, other, sides[one], sides[other])
