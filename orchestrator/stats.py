@@ -26,8 +26,12 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+_Point = Mapping[str, Any]
+
 # Below this many seeds an interval says little, and the reader is told so.
 FEW_SEEDS = 5
+# As many can be told apart by colour and dash.
+FEW_VARIANTS = 18
 RESAMPLES = 1000
 _BOOTSTRAP_SEED = 20
 _COLUMNS_AT_ONCE = 2000
@@ -38,13 +42,16 @@ _CURVE_POINTS = 100
 class Group:
     """Runs of one sweep that differ only in their seed. ``rows`` are their rows of the table of runs.
 
-    ``number``: its place among the groups of its task, which keeps its colour the same in every picture.
+    ``variant`` is the part of ``point`` that other tasks and other sweeps may have as well. ``number`` counts
+    variants and ``side`` sweeps, from 0: they keep a colour and a dash the same in every picture.
     """
 
     sweep: str
     number: int
+    side: int
     label: str
     point: Mapping[str, Any]
+    variant: Mapping[str, Any]
     rows: tuple[Mapping[str, Any], ...]
 
     @property
@@ -119,12 +126,53 @@ def groups(collected: Collected) -> tuple[Group, ...]:
         {key: value for key, value in zip(("sweep", *own), values, strict=True) if value is not None}
         for values in members
     ]
-    of_task: Counter[Any] = Counter()
-    found = []
-    for point, label, rows in zip(points, group_labels(points), members.values(), strict=True):
-        found.append(Group(point["sweep"], of_task[point.get("task")], label, point, tuple(rows)))
-        of_task[point.get("task")] += 1
-    return tuple(found)
+    trainers = [rows[0]["trainer"] for rows in members.values()]
+    variants = _variants(points, trainers)
+    sides = list(dict.fromkeys(point["sweep"] for point in points))
+    return tuple(
+        Group(point["sweep"], number, sides.index(point["sweep"]), label, point, variant, tuple(rows))
+        for point, number, label, variant, rows in zip(
+            points,
+            _numbers(points, variants),
+            group_labels(points),
+            variants,
+            members.values(),
+            strict=True,
+        )
+    )
+
+
+def _variants(points: Sequence[_Point], trainers: Sequence[str]) -> list[dict[str, Any]]:
+    """Of each point the algorithm, and what varies within a task of a sweep.
+
+    All else is a setting of the whole sweep or of the whole task, as the number of frames often is. No two
+    points of a sweep and task have the same variant.
+    """
+    alike: dict[tuple[Any, Any], list[_Point]] = {}
+    for point in points:
+        alike.setdefault((point["sweep"], point.get("task")), []).append(point)
+    kept = dict.fromkeys(("algorithm", "model"))
+    for several in alike.values():
+        for key in dict.fromkeys(key for point in several for key in point):
+            if any(point.get(key) != several[0].get(key) for point in several):
+                kept[key] = None
+    kept.pop("task", None)
+    found = [{key: point[key] for key in point if key in kept} for point in points]
+    if len(set(trainers)) > 1:
+        return [{"trainer": name, **variant} for name, variant in zip(trainers, found, strict=True)]
+    return found
+
+
+def _numbers(points: Sequence[_Point], variants: Sequence[_Point]) -> list[int]:
+    """One number for a variant in all tasks while they are few enough to be told apart, else by task."""
+    identities = [tuple(variant.items()) for variant in variants]
+    few = len(set(identities)) <= FEW_VARIANTS
+    seen: dict[Any, dict[Any, int]] = {}
+    numbers = []
+    for point, identity in zip(points, identities, strict=True):
+        own = seen.setdefault(None if few else point.get("task"), {})
+        numbers.append(own.setdefault(identity, len(own)))
+    return numbers
 
 
 def group_labels(points: Sequence[Mapping[str, Any]], without: tuple[str, ...] = ()) -> list[str]:

@@ -1,0 +1,331 @@
+"""How variants stand against each other: performance profiles, and the probability that one beats another.
+
+Both are of final returns, as rliable defines them, and are made here so that seeds may differ in number from
+task to task. A task at a time they need no scale; across tasks a profile needs scores on one scale, which is
+then named. Intervals are 95 % percentile intervals of a bootstrap over the seeds of each task, by always the
+same draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.labels import labeller
+from orchestrator.stats import RESAMPLES, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_SEED = 20
+_THRESHOLDS = 100
+# A picture of more pairs is no longer read.
+MOST_PAIRS = 12
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One variant over tasks: in each, its final returns, one per seed. ``side`` is a group's."""
+
+    label: str
+    number: int
+    side: int
+    scores: Mapping[str, tuple[float, ...]]
+
+    @property
+    def n(self) -> int:
+        return sum(map(len, self.scores.values()))
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Of a variant the part of its runs that score above each threshold; no band where a task has one seed.
+
+    Between two thresholds the part is that of the lower one.
+    """
+
+    variant: Variant
+    thresholds: Floats
+    value: Floats
+    low: Floats | None
+    high: Floats | None
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """Profiles that share an axis: of one task in raw returns, or of several ``tasks`` scaled by ``spans``.
+
+    ``spans``: per task the returns that became 0 and 1. ``left_out``: variants that lack one of the tasks.
+    """
+
+    tasks: tuple[str, ...]
+    profiles: tuple[Profile, ...]
+    spans: Mapping[str, tuple[float, float]]
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """The chance that a run of ``better`` returns more than one of ``other``, a tie counting half.
+
+    Over several ``tasks`` it is the mean of theirs. No interval where a task has one seed of either.
+    """
+
+    tasks: tuple[str, ...]
+    better: Variant
+    other: Variant
+    value: float
+    low: float | None
+    high: float | None
+
+    @property
+    def beyond_chance(self) -> bool | None:
+        """Whether the interval leaves one half out; ``None`` without one."""
+        return None if self.low is None or self.high is None else self.low > 0.5 or self.high < 0.5
+
+    def __str__(self) -> str:
+        interval = "" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.value:.2f}{interval}"
+
+
+# What stands against what
+
+
+def variants(finals: Sequence[Final]) -> dict[str, list[Variant]]:
+    """Task by task every group that has a final return, named by what tells those of the task apart."""
+    by_task: dict[str, list[Final]] = {}
+    for final in finals:
+        if final.values:
+            by_task.setdefault(final.group.task, []).append(final)
+    return {task: list(_named(task, panel)) for task, panel in by_task.items()}
+
+
+def _named(task: str, panel: Sequence[Final]) -> Iterator[Variant]:
+    points = [final.group.point for final in panel]
+    for final, label in zip(panel, names(points), strict=True):
+        yield Variant(label, final.group.number, final.group.side, {task: final.values})
+
+
+def names(points: Sequence[Mapping[str, Any]], without: Sequence[str] = ("task",)) -> list[str]:
+    """A name for each of these points, told by what varies among them but ``without`` these keys."""
+    label = labeller(points, without)
+    plain = [label(point) if len(points) > 1 else "" for point in points]
+    return [
+        name or str(point.get("algorithm") or point.get("sweep") or "all runs")
+        for name, point in zip(plain, points, strict=True)
+    ]
+
+
+def over_tasks(finals: Sequence[Final]) -> list[Variant]:
+    """Every variant over all its tasks. Sweeps are told apart only where two of them share a task."""
+    sweeps: dict[str, set[str]] = {}
+    for final in finals:
+        sweeps.setdefault(final.group.task, set()).add(final.group.sweep)
+    several = any(len(named) > 1 for named in sweeps.values())
+    members: dict[Any, list[Final]] = {}
+    for final in finals:
+        identity = (final.group.sweep if several else "", *final.group.variant.items())
+        members.setdefault(identity, []).append(final)
+    points = [
+        {**({"sweep": own[0].group.sweep} if several else {}), **own[0].group.variant}
+        for own in members.values()
+    ]
+    return [
+        Variant(
+            label,
+            own[0].group.number,
+            own[0].group.side if several else 0,
+            {final.group.task: final.values for final in own if final.values},
+        )
+        for label, own in zip(names(points), members.values(), strict=True)
+    ]
+
+
+# Performance profiles
+
+
+def task_profiles(finals: Sequence[Final]) -> list[Profiles]:
+    """One per task in which some variant has two seeds or more, in raw returns."""
+    found = []
+    for task, panel in variants(finals).items():
+        if any(variant.n > 1 for variant in panel):
+            axis = _thresholds(value for variant in panel for value in variant.scores[task])
+            found.append(
+                Profiles((task,), tuple(_profile(variant, (task,), axis, {}) for variant in panel), {})
+            )
+    return found
+
+
+def overall_profiles(finals: Sequence[Final]) -> Profiles | None:
+    """Over all tasks, of the variants that have them all; ``None`` without two tasks and two such variants.
+
+    A task's returns are scaled by the lowest and the highest final return of all its runs here; a task where
+    these are equal says nothing and is left out.
+    """
+    every = over_tasks(finals)
+    spans = {
+        task: (min(values), max(values))
+        for task, values in _values_by_task(every).items()
+        if max(values) > min(values)
+    }
+    tasks = tuple(spans)
+    whole = [variant for variant in every if variant.scores.keys() >= spans.keys()]
+    if len(tasks) < 2 or len(whole) < 2:
+        return None
+    axis = _thresholds(
+        score for variant in whole for task in tasks for score in _scaled(variant.scores[task], spans[task])
+    )
+    left_out = tuple(variant.label for variant in every if variant.scores and variant not in whole)
+    return Profiles(tasks, tuple(_profile(variant, tasks, axis, spans) for variant in whole), spans, left_out)
+
+
+def _values_by_task(every: Iterable[Variant]) -> dict[str, list[float]]:
+    values: dict[str, list[float]] = {}
+    for variant in every:
+        for task, own in variant.scores.items():
+            values.setdefault(task, []).extend(own)
+    return values
+
+
+def _thresholds(values: Iterable[float]) -> Floats:
+    """Where a part changes, with a margin at both ends; on an even grid if these are too many."""
+    import numpy as np
+
+    found = np.unique(np.fromiter(values, dtype=np.float64))
+    if len(found) > _THRESHOLDS:
+        found = np.linspace(found[0], found[-1], _THRESHOLDS)
+    margin = 0.03 * (found[-1] - found[0]) or 0.03 * abs(found[0]) or 1.0
+    return np.concatenate([[found[0] - margin], found, [found[-1] + margin]])
+
+
+def _scaled(values: Sequence[float], span: tuple[float, float]) -> list[float]:
+    low, high = span
+    return [(value - low) / (high - low) for value in values]
+
+
+def _profile(
+    variant: Variant, tasks: Sequence[str], axis: Floats, spans: Mapping[str, tuple[float, float]]
+) -> Profile:
+    import numpy as np
+
+    scores = [
+        np.array(_scaled(variant.scores[task], spans[task]) if spans else variant.scores[task])
+        for task in tasks
+    ]
+    return Profile(variant, axis, *performance_profile(scores, axis))
+
+
+def performance_profile(
+    scores: Sequence[Floats], thresholds: Floats
+) -> tuple[Floats, Floats | None, Floats | None]:
+    """The part of runs above each threshold, and its interval: three times (thresholds,).
+
+    ``scores``: per task one number a run. Every task weighs the same, however many runs it has; with as many
+    in each it is rliable's score distribution. No interval where a task has one run.
+    """
+    import numpy as np
+
+    above = [(own[:, None] > thresholds).astype(float) for own in scores]
+    value = np.mean([matrix.mean(axis=0) for matrix in above], axis=0)
+    if any(len(own) < 2 for own in scores):
+        return value, None, None
+    generator = np.random.default_rng(_SEED)
+    draws = np.mean([_weights(generator, len(matrix)) @ matrix for matrix in above], axis=0)
+    low, high = np.quantile(draws, (0.025, 0.975), axis=0)
+    return value, low, high
+
+
+def _weights(generator: np.random.Generator, n: int) -> Floats:
+    """(resamples, n): how much of each resample every run is."""
+    weights: Floats = generator.multinomial(n, [1 / n] * n, size=RESAMPLES) / n
+    return weights
+
+
+# Probability of improvement
+
+
+def improvements(finals: Sequence[Final]) -> list[Improvement]:
+    """Per task the best variant, by interquartile mean, against the others; the best of them first."""
+    found = []
+    best_first = sorted(
+        (final for final in finals if final.estimate is not None),
+        key=lambda final: -final.estimate.value if final.estimate else 0.0,
+    )
+    for task, panel in variants(best_first).items():
+        found += [against(panel[0], other, (task,)) for other in panel[1:]]
+    order = {task: number for number, task in enumerate(variants(finals))}
+    return sorted(found, key=lambda one: order[one.tasks[0]])
+
+
+def overall_improvements(finals: Sequence[Final]) -> list[Improvement]:
+    """Over all tasks, of variants that have them all: the one that beats the others most, against each.
+
+    Nothing without two tasks and two such variants.
+    """
+    every = over_tasks(finals)
+    tasks = tuple(_values_by_task(every))
+    whole = [variant for variant in every if variant.scores.keys() >= set(tasks)]
+    if len(tasks) < 2 or len(whole) < 2:
+        return []
+    chances = {
+        id(one): sum(_chance(one, other, tasks) for other in whole if other is not one) for one in whole
+    }
+    best = max(whole, key=lambda one: chances[id(one)])
+    others = sorted((one for one in whole if one is not best), key=lambda one: -chances[id(one)])
+    return [against(best, other, tasks) for other in others]
+
+
+def against(better: Variant, other: Variant, tasks: tuple[str, ...]) -> Improvement:
+    """How one variant does against another in tasks that both have."""
+    import numpy as np
+
+    mine = [np.array(better.scores[task]) for task in tasks]
+    theirs = [np.array(other.scores[task]) for task in tasks]
+    return Improvement(tasks, better, other, *probability_of_improvement(mine, theirs))
+
+
+def probability_of_improvement(
+    mine: Sequence[Floats], theirs: Sequence[Floats]
+) -> tuple[float, float | None, float | None]:
+    """P(mine > theirs), ties counting half, meaned over tasks, and its interval.
+
+    Both hold one number a run, per task; runs are resampled task by task and independently of each other. No
+    interval where a task has one run of either.
+    """
+    import numpy as np
+
+    wins = [_wins(*pair) for pair in zip(mine, theirs, strict=True)]
+    value = float(np.mean([matrix.mean() for matrix in wins]))
+    if any(min(matrix.shape) < 2 for matrix in wins):
+        return value, None, None
+    generator = np.random.default_rng(_SEED)
+    draws = np.mean(
+        [
+            ((_weights(generator, matrix.shape[0]) @ matrix) * _weights(generator, matrix.shape[1])).sum(
+                axis=1
+            )
+            for matrix in wins
+        ],
+        axis=0,
+    )
+    # What adds up to a half by rounding is a half, and nothing is less than impossible or more than certain.
+    low, high = np.clip(np.round(np.quantile(draws, (0.025, 0.975)), 12), 0, 1)
+    return value, float(low), float(high)
+
+
+def _wins(mine: Floats, theirs: Floats) -> Floats:
+    """(mine, theirs): 1 for every pair that is won, a half for a tie."""
+    wins: Floats = (mine[:, None] > theirs) + 0.5 * (mine[:, None] == theirs)
+    return wins
+
+
+def _chance(one: Variant, other: Variant, tasks: Sequence[str]) -> float:
+    import numpy as np
+
+    return float(
+        np.mean([_wins(np.array(one.scores[task]), np.array(other.scores[task])).mean() for task in tasks])
+    )
