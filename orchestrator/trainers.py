@@ -120,6 +120,7 @@ BENCHMARL = TrainerSpec(
     # What composes and trains. Checking, and the wording of errors, change no result.
     source=(
         "jobs.conf",
+        "jobs.trainers.benchmarl.best",
         "jobs.trainers.benchmarl.buffers",
         "jobs.trainers.benchmarl.config",
         "jobs.trainers.benchmarl.environments",

@@ -27,6 +27,7 @@ from torchrl import logger as torchrl_logger
 
 from jobs.checkpoint import CheckpointStore, Loaded, Segment
 from jobs.context import FencedRun, Outcome, RunContext
+from jobs.trainers.benchmarl.best import BestPolicy
 from jobs.trainers.benchmarl.buffers import SavedRing
 from jobs.trainers.benchmarl.config import Composed, compose
 from jobs.trainers.benchmarl.environments import Environments, logged
@@ -70,6 +71,7 @@ class ResumableExperiment(Experiment):
         self.context, self.store, self.composed = context, store, composed
         self._loaded = loaded
         self._checkpoints = CheckpointClock(composed.experiment.checkpoint_interval)
+        self.best: BestPolicy = BestPolicy()
         super().__init__(
             task=composed.task,
             algorithm_config=composed.algorithm,
@@ -138,6 +140,7 @@ class ResumableExperiment(Experiment):
     def end_iteration(self, row: Row) -> None:
         """An iteration is complete, its evaluation and its logs included."""
         self._tell(row)
+        self.best.consider(row, self.policy)
         if self.finished:
             return
         boundary = self.exactness == EXACT or self.n_iters_performed % RESET_ITERATIONS == 0

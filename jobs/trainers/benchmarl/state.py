@@ -16,6 +16,7 @@ import torch
 from torchrl.objectives.utils import HardUpdate
 
 from jobs.trainers.benchmarl import buffers
+from jobs.trainers.benchmarl.best import BestPolicy
 from jobs.trainers.benchmarl.environments import Environments
 from jobs.trainers.benchmarl.snapshot import load_vmas_random, save_vmas_random
 from jobs.trainers.benchmarl.tensors import (
@@ -31,7 +32,8 @@ from jobs.trainers.benchmarl.tensors import (
 if TYPE_CHECKING:
     from jobs.trainers.benchmarl.experiment import ResumableExperiment as Experiment
 
-FORMAT = 1
+# 2 has the best policy.
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def save_state(experiment: Experiment) -> dict[str, Plain]:
 
 def load_state(experiment: Experiment, saved: dict[str, Plain]) -> None:
     for item in ITEMS:
-        item.load(experiment, saved[item.name])
+        item.load(experiment, _item(saved, item.name))
 
 
 def save_result(experiment: Experiment) -> dict[str, Plain]:
@@ -60,7 +62,14 @@ def save_result(experiment: Experiment) -> dict[str, Plain]:
 
 def load_result(experiment: Experiment, saved: dict[str, Plain]) -> None:
     for item in RESULT:
-        item.load(experiment, saved[item.name])
+        item.load(experiment, _item(saved, item.name))
+
+
+def _item(saved: dict[str, Plain], name: str) -> Plain:
+    """What was saved of an item. Format 1 had no best policy: evaluations count from there on."""
+    if name == "best" and saved["format"] == 1:
+        return {**BestPolicy().save(), "since": saved["counters"]["total_frames"]}
+    return saved[name]
 
 
 # Counters
@@ -195,6 +204,7 @@ ITEMS = (
     Item("counters", _save_counters, _load_counters),
     Item("losses", _save_losses, _load_losses),
     Item("policy", lambda experiment: experiment.policy.state_dict(), _load_policy),
+    Item("best", lambda experiment: experiment.best.save(), lambda experiment, it: experiment.best.load(it)),
     Item("optimizers", _save_optimizers, _load_optimizers),
     Item("target_counters", _save_target_counters, _load_target_counters),
     Item(
@@ -239,4 +249,4 @@ ITEMS = (
         lambda _, saved: torch.cuda.set_rng_state_all(saved) if saved else None,
     ),
 )
-RESULT = tuple(item for item in ITEMS if item.name in ("counters", "losses", "policy"))
+RESULT = tuple(item for item in ITEMS if item.name in ("counters", "losses", "policy", "best"))
