@@ -60,16 +60,26 @@ class Group:
 
     @property
     def states(self) -> dict[str, int]:
-        counted = Counter(row["state"] for row in self.rows)
-        return {state.value: counted[state.value] for state in RunState if counted[state.value]}
+        return states_of(self.rows)
 
     def counted(self) -> tuple[list[Mapping[str, Any]], str]:
         """The runs whose results count: the finished ones, stale ones only where there is nothing else."""
-        done = [row for row in self.rows if row["state"] == RunState.DONE.value]
-        stale = [row for row in self.rows if row["state"] == RunState.STALE.value]
-        if done:
-            return done, f"{len(stale)} stale left out" if stale else ""
-        return stale, f"all {len(stale)} stale" if stale else ""
+        return counted_rows(self.rows)
+
+
+def states_of(rows: Sequence[_Point]) -> dict[str, int]:
+    """How many of these runs are in each state."""
+    counted = Counter(row["state"] for row in rows)
+    return {state.value: counted[state.value] for state in RunState if counted[state.value]}
+
+
+def counted_rows(rows: Sequence[_Point]) -> tuple[list[_Point], str]:
+    """Of these runs the finished ones, stale ones only where there is nothing else; and what was left out."""
+    done = [row for row in rows if row["state"] == RunState.DONE.value]
+    stale = [row for row in rows if row["state"] == RunState.STALE.value]
+    if done:
+        return done, f"{len(stale)} stale left out" if stale else ""
+    return stale, f"all {len(stale)} stale" if stale else ""
 
 
 @dataclass(frozen=True)
