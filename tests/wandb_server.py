@@ -68,7 +68,7 @@ class WandbServer:
         self.gate = threading.Event()  # while cleared, histories wait after their first lines
         self.gate.set()
         self.cut = False  # and lose the others
-        self.came = 0  # how many ever came to the gate
+        self.held: set[str] = set()  # the runs that ever came to it while it was cleared
         self._lock = threading.Lock()
         self._http = _Http(("127.0.0.1", 0), _handler(self))
         self._http.daemon_threads = True
@@ -157,8 +157,8 @@ class WandbServer:
 
     def _take(self, run: UploadedRun, lines: Mapping[int, str]) -> bool:
         run.lines |= dict(list(lines.items())[:2])
-        with self._lock:
-            self.came += 1
+        if not self.gate.is_set():
+            self.held.add(run.name)
         self.gate.wait()
         if not self.cut:
             run.lines |= lines

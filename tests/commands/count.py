@@ -2,12 +2,15 @@
 
 Usage: count.py AUDIT STEPS SECONDS_PER_STEP [CHECKPOINT_EVERY]
 
-SECONDS_PER_STEP may be a file that holds them: what a test writes there sets the pace from then on.
+SECONDS_PER_STEP may be a file that holds them: what a test writes there sets the pace from then on, in the step
+that is being waited for too. A second number in it is the last step that is done before the file says otherwise,
+so that a test finds the run where it wants to, however fast or slow the machine is.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
@@ -15,6 +18,8 @@ import socket
 import sys
 import time
 from pathlib import Path
+
+POLL = 0.02
 
 
 def main() -> int:
@@ -41,7 +46,7 @@ def main() -> int:
     while step < steps:
         step += 1
         say("step")
-        time.sleep(seconds(pace))
+        wait(pace, step, asked)
         total += generator.random()
         report(step, steps, total)
         if step % every == 0 or step == steps or asked:
@@ -54,12 +59,25 @@ def main() -> int:
     return 0
 
 
-def seconds(pace: str) -> float:
-    """The number, or the one in the file of that name."""
+def wait(pace: str, step: int, asked: list[int]) -> None:
+    """Let the step take its time, or what of it is left when the pace changes."""
+    began = time.monotonic()
+    while True:
+        seconds, last = read(pace)
+        left = began + seconds - time.monotonic()
+        held = step > last and not asked
+        if left <= 0 and not held:
+            return
+        time.sleep(POLL if held else min(left, POLL))
+
+
+def read(pace: str) -> tuple[float, float]:
+    """Seconds per step, and the last step that may be done."""
     try:
-        return float(pace)
+        return float(pace), math.inf
     except ValueError:
-        return float(Path(pace).read_text())
+        seconds, *last = Path(pace).read_text().split() or [POLL]  # it may be being written
+        return float(seconds), float(last[0]) if last else math.inf
 
 
 def report(step: int, steps: int, total: float) -> None:

@@ -72,7 +72,7 @@ def test_a_script_launches_follows_and_collects(
 
 def test_stop_leaves_the_rest_for_the_next_launch(tmp_path: Path, results: Path) -> None:
     pace = tmp_path / "pace"
-    pace.write_text("0.05")
+    pace.write_text("0.01 5")
     sweep = launch(counting(tmp_path, pace, seeds=1), results=results)
     wait_for(lambda: sweep.status()["frames"][0], what="a step")
     assert sweep.stop()

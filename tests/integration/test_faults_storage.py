@@ -29,9 +29,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def slow_runs(folder: Path) -> tuple[list[Run], Callable[[], object]]:
-    """Two runs that take 12 seconds each, time enough to be caught in the middle, until told to hurry."""
+    """Two runs that stay in the middle until they are told to hurry."""
     pace = folder / "pace"
-    pace.write_text("0.2")
+    pace.write_text("0.02 30")
     runs = helpers.count_runs(folder / "audit", 2, steps=60, seconds=pace)
     return runs, lambda: pace.write_text("0.001")
 
@@ -90,13 +90,14 @@ def test_a_read_only_tree_is_named(small_disk: Path, tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fills_meanwhile_stops_the_worker(small_disk: Path, tmp_path: Path) -> None:
-    runs, _ = slow_runs(tmp_path)
+    runs, hurry = slow_runs(tmp_path)
     sweep = helpers.make_sweep(small_disk, runs)
     job = helpers.submit(sweep)
     argv = [sys.executable, "-m", "jobs.worker", str(small_disk), "tiny", job.token]
     worker = subprocess.Popen(argv, cwd=helpers.ROOT, stderr=subprocess.PIPE, text=True)
     helpers.wait_for(lambda: sweep.run(runs[0].run_id).checkpoints())
     subprocess.run(["dd", "if=/dev/zero", f"of={small_disk}/filler", "status=none"], check=False)
+    hurry()
     _, words = worker.communicate(timeout=60)
     assert worker.returncode == 3, words
     assert "cannot write" in words

@@ -172,7 +172,7 @@ def test_runs_of_a_lost_instance_go_on_from_what_came_home(
     rented: Rented, results: Path, tmp_path: Path
 ) -> None:
     pace = tmp_path / "pace"
-    pace.write_text("0.2")
+    pace.write_text("0.01 5")
     runs = helpers.count_runs(tmp_path / "audit", 2, STEPS, pace)
     sweep = helpers.make_sweep(results, runs)
     job = send(sweep, rented)

@@ -124,7 +124,7 @@ def test_a_budget_stops_a_sweep_and_a_larger_one_goes_on(market: Market) -> None
     assert "budget reached" in market.run("status", "tiny")
     (bill,) = bills(SweepDir(market.results, "tiny"))
     assert bill.dollars is not None
-    assert 2.0 < bill.dollars < 3.5
+    assert 2.0 < bill.dollars < 6.0
 
     # What was checkpointed is not done again, and the budget that was named holds where none is.
     steps = market.steps()
@@ -148,7 +148,7 @@ def test_the_worker_stops_by_itself_when_the_command_line_is_killed(market: Mark
     (log,) = SweepDir(market.results, "tiny").read_journals()
     assert log.exited
     assert "budget reached" in log.events[-1].data["why"]
-    assert 1.5 < log.worked() < 3.5
+    assert 1.5 < log.worked() < 6.0
     assert market.states()[0] == "interrupted"
     assert len(market.steps()) < 400
 

@@ -112,7 +112,7 @@ def test_killed_and_begun_again_it_adopts_what_lives(lab: Lab) -> None:
 
 
 def test_interrupted_by_a_person_its_runs_save_and_leave(lab: Lab) -> None:
-    lab.count_grid(runs=4, pace=0.3)
+    lab.count_grid(runs=4, pace=0.05, last=4)
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH)
     lab.at_work(4)
     following.send_signal(signal.SIGINT)
@@ -126,7 +126,7 @@ def test_interrupted_by_a_person_its_runs_save_and_leave(lab: Lab) -> None:
 
 
 def test_a_worker_that_is_asked_to_leave_gets_no_more(lab: Lab) -> None:
-    lab.count_grid(runs=4, pace=0.2)
+    lab.count_grid(runs=4, pace=0.05, last=4)
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH)
     lab.at_work(4)
     ledger = lab.dir().read_ledger()

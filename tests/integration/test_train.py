@@ -27,8 +27,8 @@ class Hand:
         self.folder, self.results = folder, folder / "results"
         self.pace(0.005)
 
-    def pace(self, seconds: float) -> None:
-        (self.folder / "pace").write_text(str(seconds))
+    def pace(self, seconds: float, last: int = STEPS) -> None:
+        (self.folder / "pace").write_text(f"{seconds} {last}")
 
     @property
     def counting(self) -> str:
@@ -102,7 +102,7 @@ def test_trained_by_hand_is_a_sweep_as_any_other(hand: Hand) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 @pytest.mark.parametrize("chained", [False, True])
 def test_a_signal_saves_and_the_same_call_goes_on(hand: Hand, number: int, chained: bool) -> None:
-    hand.pace(0.05)
+    hand.pace(0.01, last=6)
     arguments = ["command", hand.counting, *(["--chained"] if chained else [])]
     process = hand.start(*arguments)
     audit = hand.folder / "audit"

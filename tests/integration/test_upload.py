@@ -160,7 +160,7 @@ def test_runs_go_up_at_the_same_time(server: WandbServer, logs: Path) -> None:
         finished(sweep.run(run_id), logs)
     server.gate.clear()
     with uploading() as process:
-        wait_for(lambda: server.came == 3, 180)
+        wait_for(lambda: len(server.held) == 3, 180)
         server.gate.set()
         assert process.wait(180) == 0
     assert [steps(up) for up in server.runs.values()] == [history(PARTS[0])] * 3
@@ -177,7 +177,7 @@ def test_an_upload_that_was_killed_is_done_again_and_nothing_is_double(
     server.gate.clear()
     server.cut = True
     with uploading() as process:
-        wait_for(lambda: server.came == 3, 180)
+        wait_for(lambda: len(server.held) == 2, 180)
         workers = [*children(process.pid), *(core for pid in children(process.pid) for core in children(pid))]
         assert len(workers) >= 4  # two of ours, two of W&B's
         arguments = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (process.pid, *workers)]

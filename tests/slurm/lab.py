@@ -39,17 +39,17 @@ class Lab:
         """What is to be different from `PROFILE`."""
         (self.folder / "profile.yaml").write_text(json.dumps({**PROFILE, **keys}))
 
-    def pace(self, seconds: float) -> None:
-        """How long a step of the counting programs takes from now on."""
+    def pace(self, seconds: float, last: int = STEPS) -> None:
+        """How long a step of the counting programs takes from now on, and the last one that they may do."""
         unfinished = self.folder / "pace.new"
-        unfinished.write_text(str(seconds))
+        unfinished.write_text(f"{seconds} {last}")
         unfinished.replace(self.folder / "pace")
 
-    def count_grid(self, runs: int, pace: float = 0.0) -> None:
-        """Sweep `tiny`, of so many runs of tests/commands/count.py."""
+    def count_grid(self, runs: int, pace: float = 0.0, last: int = STEPS) -> None:
+        """Sweep `tiny`, of so many runs of tests/commands/count.py, at this :meth:`pace`."""
         argv = [sys.executable, str(helpers.COMMANDS / "count.py"), "audit", str(STEPS), "pace"]
         self.write_grid("tiny", "command", {"command": argv}, {"seed": list(range(runs))})
-        self.pace(pace)
+        self.pace(pace, last)
 
     def train_grid(self, iterations: int = 12) -> None:
         """Sweep `real`, of a policy-based and a value-based training."""

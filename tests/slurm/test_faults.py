@@ -136,7 +136,7 @@ def warn_twice(slurm: Cluster, lab: Lab) -> None:
 def test_a_job_that_comes_back_after_its_journal_was_folded_does_nothing(
     lab: Lab, undisturbed: Lab, slurm: Cluster
 ) -> None:
-    lab.count_grid(runs=2, pace=0.3)
+    lab.count_grid(runs=2, pace=0.1, last=6)
     lab.sweep()
     lab.at_work(4)
     (job_id,) = lab.job_ids().values()

@@ -87,7 +87,7 @@ def test_a_command_that_is_killed_again_and_again_loses_and_doubles_nothing(lab:
 
 
 def test_a_worker_here_that_dies_leaves_its_run_to_whoever_is_free(lab: Lab, slurm: Cluster) -> None:
-    lab.count_grid(runs=2, pace=0.3)
+    lab.count_grid(runs=2, pace=0.1, last=5)
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH, "--slots", "1")
     lab.at_work(1)
     helpers.wait_for(lambda: len(claimed(lab)) == 2, 60, "two workers")

@@ -122,7 +122,7 @@ def test_an_sbatch_that_hangs(undisturbed: Lab, slurm: Cluster, tmp_path: Path) 
 def test_accounting_that_hangs_fails_or_is_not_there(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
     """A job is killed with all that is in it, and the controller has forgotten it when somebody asks."""
     slurm.set_config(MinJobAge=2)
-    lab.count_grid(runs=2, pace=0.2)
+    lab.count_grid(runs=2, pace=0.1, last=6)
     lab.sweep()
     lab.at_work(8)
     (job_id,) = lab.job_ids().values()

@@ -23,7 +23,7 @@ def test_cancel_retry_and_logs(lab: Lab, slurm: Cluster) -> None:
     count = [str(helpers.COMMANDS / "count.py"), "audit", str(STEPS), "pace"]
     talking = ["sh", "-c", 'echo "this is run $ORCHESTRATE_SEED"; exec "$@"', "sh", sys.executable, *count]
     lab.write_grid("tiny", "command", {"command": talking}, {"seed": list(range(6))})
-    lab.pace(0.3)
+    lab.pace(0.1, last=6)
     lab.profile(pack=1)
     lab.sweep()
     lab.at_work(4)

@@ -81,7 +81,7 @@ def test_during_and_after_training(server: Server, tmp_path: Path) -> None:
 
 def test_watching_until_nothing_works_there_any_more(server: Server, tmp_path: Path) -> None:
     pace = tmp_path / "pace"
-    pace.write_text("0.05")
+    pace.write_text("0.01 6")
     runs = count_runs(tmp_path / "audit", 2, steps=30, seconds=pace)
     there, home = make_sweep(server.home / "results", runs), server.laptop / "results"
     worker = start_worker(there, submit(there, slots=2))
@@ -95,6 +95,7 @@ def test_watching_until_nothing_works_there_any_more(server: Server, tmp_path: P
         assert line.startswith("unknown since ")
         assert "trying again" in line
         server.start()
+        pace.write_text("0.01")
         said, errors = watching.communicate(timeout=60)
     assert watching.returncode == 0, errors
     assert "the connection is back" in errors
