@@ -37,7 +37,7 @@ class BucketServer:
         argv = [Path(sys.executable).with_name("moto_server"), "-H", "127.0.0.1", "-p", str(self.port)]
         with open(self._folder / "moto.log", "ab") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **self.env})
-        wait_for(self._answers, timeout=40, what=f"moto ({self._folder}/moto.log)")
+        wait_for(self._answers, timeout=120, what=f"moto ({self._folder}/moto.log)")
 
     def stop(self) -> None:
         if self._process is not None:

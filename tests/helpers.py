@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 COMMANDS = Path(__file__).parent / "commands"
 
 
-def wait_for(predicate: Callable[[], T], timeout: float = 20.0, what: str = "what was awaited") -> T:
+def wait_for(predicate: Callable[[], T], timeout: float = 180.0, what: str = "what was awaited") -> T:
     """Poll until ``predicate`` is true, and return what it returned; fail after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while True:
@@ -110,12 +110,12 @@ def start_worker(
         )
 
 
-def work(sweep: SweepDir, timeout: float = 60.0, slots: int = 1) -> int:
+def work(sweep: SweepDir, timeout: float = 180.0, slots: int = 1) -> int:
     """Submit all of the sweep's runs to one worker and wait for it; its exit code."""
     return finish(start_worker(sweep, submit(sweep, slots=slots)), timeout)
 
 
-def finish(process: subprocess.Popen[bytes], timeout: float = 60.0) -> int:
+def finish(process: subprocess.Popen[bytes], timeout: float = 180.0) -> int:
     """The process's exit code; it is killed, and the test fails, after ``timeout`` seconds."""
     try:
         return process.wait(timeout)

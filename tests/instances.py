@@ -44,7 +44,7 @@ class InstanceProcess:
 
     def says(self, text: str) -> None:
         """Wait until it said so."""
-        helpers.wait_for(lambda: text in self.output, timeout=40, what=f"{text!r} in {self.output!r}")
+        helpers.wait_for(lambda: text in self.output, timeout=120, what=f"{text!r} in {self.output!r}")
 
     @property
     def output(self) -> str:

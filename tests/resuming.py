@@ -73,7 +73,7 @@ class Nursery:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=120)
 
 
 def train_plainly(overrides: Overrides, seed: int, folder: Path) -> list[dict[str, float]]:

@@ -2,9 +2,9 @@
 
 Usage: count.py AUDIT STEPS SECONDS_PER_STEP [CHECKPOINT_EVERY]
 
-SECONDS_PER_STEP may be a file that holds them: what a test writes there sets the pace from then on, in the step
-that is being waited for too. A second number in it is the last step that is done before the file says otherwise,
-so that a test finds the run where it wants to, however fast or slow the machine is.
+SECONDS_PER_STEP may be a file that holds them: what a test writes there sets the pace from then on, in the
+step that is being waited for too. A second number in it is the last step that is done before the file says
+otherwise, so that a test finds the run where it wants to, however fast or slow the machine is.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Bench:
         self.started.append(process)
         return process
 
-    def run(self, *arguments: str, code: int = 0, timeout: float = 90) -> str:
+    def run(self, *arguments: str, code: int = 0, timeout: float = 180.0) -> str:
         """Standard output; fails unless the command leaves with ``code``, or if it shows a traceback."""
         process = self.start(*arguments)
         output, errors = process.communicate(timeout=timeout)
@@ -158,7 +158,7 @@ def test_ctrl_c_stops_with_checkpoints_and_the_same_command_goes_on(bench: Bench
     process = bench.start("sweep", "--grid", "grid.yaml")
     wait_for(lambda: len(bench.steps()) > 10, what="some steps")
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=180)
     assert process.returncode == 130
     assert "orchestrate sweep --grid grid.yaml" in errors
     assert bench.live_workers() == []
@@ -186,7 +186,7 @@ def test_a_killed_worker_is_replaced_while_the_command_line_follows(bench: Bench
     wait_for(bench.steps, what="a first step")
     (worker,) = bench.live_workers()
     kill(worker)
-    output, errors = process.communicate(timeout=90)
+    output, errors = process.communicate(timeout=180)
     assert process.returncode == 0, output + errors
     assert bench.states() == ["done"] * 2
 
@@ -195,7 +195,7 @@ def test_two_command_lines_share_one_sweep(bench: Bench) -> None:
     bench.write_grid(seeds=4, steps=30, seconds=0.02)
     both = [bench.start("sweep", "--grid", "grid.yaml") for _ in range(2)]
     for process in both:
-        output, errors = process.communicate(timeout=90)
+        output, errors = process.communicate(timeout=180)
         assert process.returncode == 0, output + errors
     assert sorted(bench.steps()) == sorted(set(bench.steps()))
     assert len(bench.steps()) == 4 * 30
@@ -377,7 +377,7 @@ def test_two_grids_of_one_name_are_each_judged_by_their_own(bench: Bench) -> Non
     text = bench.grid.read_text()
     (bench.folder / "other.yaml").write_text(text.replace("range(2)", "range(2,4)"))
     bench.run("sweep", "--grid", "other.yaml", "--detach")
-    output, errors = process.communicate(timeout=90)
+    output, errors = process.communicate(timeout=180)
     assert process.returncode == 0, output + errors
     assert "seed=0" in output
     assert "seed=3" not in output

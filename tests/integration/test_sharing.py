@@ -93,7 +93,7 @@ def test_without_anybody_who_follows_all_is_shared_out_at_once(lab: Lab) -> None
     lab.count_grid(runs=6, pace=0.01)
     assert "detached" in sweep(lab, "--detach")
     lab.wait_done()
-    wait_for(lambda: set(lab.states()) == {"done"}, 60, "the end of all")
+    wait_for(lambda: set(lab.states()) == {"done"}, 180, "the end of all")
     assert sorted(filter(None, targets(lab))) == ["left"] * 2 + ["right"] * 4
     assert judge(lab) == [1] * 6
 
@@ -116,7 +116,7 @@ def test_interrupted_by_a_person_its_runs_save_and_leave(lab: Lab) -> None:
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH)
     lab.at_work(4)
     following.send_signal(signal.SIGINT)
-    _, errors = following.communicate(timeout=90)
+    _, errors = following.communicate(timeout=180)
     assert following.returncode == 130, errors
     assert "stopped; the same command goes on with it" in errors
     assert not {"running", "queued"} & set(lab.states())
@@ -135,7 +135,7 @@ def test_a_worker_that_is_asked_to_leave_gets_no_more(lab: Lab) -> None:
     assert log.holder is not None
     log.holder.signal(signal.SIGTERM)
     lab.pace(0.01)
-    output, errors = following.communicate(timeout=90)
+    output, errors = following.communicate(timeout=180)
     assert following.returncode == 0, errors
     assert "left: its worker left" in output
     assert targets(lab) == ["right"] * 4

@@ -185,7 +185,7 @@ def test_an_upload_that_was_killed_is_done_again_and_nothing_is_double(
             list(send(others))
         process.kill()
     assert not any(KEY.encode() in line for line in arguments)
-    wait_for(lambda: not any(running(pid) for pid in workers), 60)
+    wait_for(lambda: not any(running(pid) for pid in workers), 180)
     assert not any(KEY.encode() in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert [record.run_id for record in sweep.uploads.read()] == [first.run_id]
 

@@ -155,7 +155,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[SweepDir, RunDir]:
     assert SECRET not in done.stdout + done.stderr
     sweep = SweepDir(folder / "results", "logged")
     holders = [log.holder for log in sweep.read_journals()]
-    wait_for(lambda: not any(holder is not None and holder.alive() for holder in holders), 60)
+    wait_for(lambda: not any(holder is not None and holder.alive() for holder in holders), 180)
     [run_id] = sweep.run_ids()
     return sweep, sweep.run(run_id)
 

@@ -118,7 +118,7 @@ def test_an_instance_from_launch_to_end(bed: Bed, tmp_path: Path) -> None:
 
     cloud.ssh_config("one")
     argv = ["ssh", "one", 'until cat sky_workdir/came 2>/dev/null; do sleep 0.2; done; echo "$HOME"']
-    said = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=90, check=True).stdout.split()
+    said = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=180, check=True).stdout.split()
     host, folder, home, sent, key, home_of_a_login = said
     assert (host, folder, home_of_a_login) == ("cpu1", f"{home}/sky_workdir", home)
     assert (sent, key) == ("hello", SECRET)
@@ -154,7 +154,7 @@ def written(bed: Bed) -> Iterator[Path]:
 def test_down_while_it_is_being_started(bed: Bed) -> None:
     task = "resources: {infra: slurm/test, cpus: 2}\nrun: sleep 60\n"
     request = cloud.launch("early", task, secrets={})
-    wait_for(bed.slurm.queue, 60, "the instance's job")
+    wait_for(bed.slurm.queue, 180, "the instance's job")
     cloud.down("early")
     assert cloud.request_state(request).state is RequestState.CANCELLED
     assert bed.slurm.queue() == []

@@ -78,7 +78,7 @@ def test_by_hand_from_launch_to_results(bed: Bed, tmp_path: Path) -> None:
         env={**os.environ, **bed.env},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "2 of 2 runs are finished there" in done.stdout

@@ -134,7 +134,7 @@ class Lab:
         """Steps that the counting programs executed so far."""
         return sum(kind == "step" for kind, *_ in Audit(self.folder / "audit").lines)
 
-    def at_work(self, number: int, timeout: float = 60.0) -> None:
+    def at_work(self, number: int, timeout: float = 180.0) -> None:
         """Wait until so many more steps were executed."""
         goal = self.steps() + number
         helpers.wait_for(lambda: self.steps() >= goal, timeout, f"{number} more steps in {self.folder}")
@@ -147,7 +147,7 @@ class Lab:
     def results_of(self, name: str = "tiny") -> int:
         return len(list((self.results / name / "runs").glob("*/result.json")))
 
-    def wait_done(self, name: str = "tiny", timeout: float = 90.0) -> None:
+    def wait_done(self, name: str = "tiny", timeout: float = 180.0) -> None:
         number = len(self.descriptions(name))
         helpers.wait_for(lambda: self.results_of(name) == number, timeout, f"the end of {self.folder}/{name}")
 
@@ -165,7 +165,7 @@ def judge(
     name: str = "tiny",
     *,
     beside: bool = False,
-    timeout: float = 90.0,
+    timeout: float = 180.0,
 ) -> list[int]:
     """As :func:`judge_runs`, and the commands tell the same: metrics, bit for bit, and nothing left to do."""
     attempts = judge_runs(lab, slurm, name, beside=beside, timeout=timeout)
@@ -187,7 +187,7 @@ def judge_runs(
     ``beside``: programs of which nobody could know worked for a while beside those that took over.
     """
     lab.wait_done(name, timeout)
-    helpers.wait_for(lambda: lab.left_queue(name, slurm), 60, f"the end of the jobs of {lab.folder}")
+    helpers.wait_for(lambda: lab.left_queue(name, slurm), 180, f"the end of the jobs of {lab.folder}")
     sweep, runs = lab.dir(name), lab.descriptions(name)
     if name == "tiny" and not beside:
         check_finished(sweep, runs, lab.folder / "audit", STEPS)

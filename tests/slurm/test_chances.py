@@ -23,7 +23,7 @@ def test_ending_jobs_submit_what_the_queue_had_no_room_for(
     told = lab.sweep()
     assert "4 jobs" in told
     assert "6 runs wait" in told
-    helpers.wait_for(lambda: len(lab.job_ids()) == 10, 60, "the last submission")
+    helpers.wait_for(lambda: len(lab.job_ids()) == 10, 180, "the last submission")
     assert set(judge(lab, undisturbed, slurm)) == {1}
     submissions = [entry.data for entry in lab.dir().read_ledger() if entry.kind == "submission"]
     jobs = [job for data in submissions for job in data["jobs"]]
@@ -36,7 +36,7 @@ def test_the_sites_own_limit_is_found_out_and_fed_through(lab: Lab, undisturbed:
     lab.profile(pack=1, cpus_per_task=1, mem="500M", account="lab")
     lab.count_grid(runs=7, pace=0.01)
     lab.sweep()
-    helpers.wait_for(lambda: len(lab.job_ids()) == 7, 60, "the last submission")
+    helpers.wait_for(lambda: len(lab.job_ids()) == 7, 180, "the last submission")
     assert set(judge(lab, undisturbed, slurm)) == {1}
 
 
@@ -85,6 +85,6 @@ def test_a_chain_goes_on_where_requeueing_is_forbidden(lab: Lab, undisturbed: La
     lab.profile(requeue=False, chain=3, time=1, signal=50)
     lab.count_grid(runs=4, pace=0.6)
     lab.sweep()
-    helpers.wait_for(lambda: len(lab.hosts()) > 2, 90, "the second jobs of the chain")
+    helpers.wait_for(lambda: len(lab.hosts()) > 2, 180, "the second jobs of the chain")
     lab.pace(0.01)
     assert sum(judge(lab, undisturbed, slurm)) > 4

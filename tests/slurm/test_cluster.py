@@ -29,7 +29,7 @@ def submit(slurm: Cluster, folder: Path, script: str, *options: str) -> str:
     return slurm.run("sbatch", "--parsable", *options, path, cwd=folder).strip()
 
 
-def told(path: Path, *lines: str, timeout: float = 30.0) -> list[str]:
+def told(path: Path, *lines: str, timeout: float = 120.0) -> list[str]:
     """What a witness wrote, once all of ``lines`` are in it."""
 
     def read() -> list[str]:
@@ -39,7 +39,7 @@ def told(path: Path, *lines: str, timeout: float = 30.0) -> list[str]:
     return wait_for(read, timeout, f"{lines} in {path}")
 
 
-def ends(slurm: Cluster, job_id: str, timeout: float = 30.0) -> dict[str, str]:
+def ends(slurm: Cluster, job_id: str, timeout: float = 120.0) -> dict[str, str]:
     """What Slurm says of the job when it has ended."""
     wait_for(lambda: job_id not in slurm.queue(), timeout, f"the end of {job_id}")
     return slurm.job(job_id)

@@ -28,7 +28,7 @@ def test_preempted_workers_go_on(lab: Lab, undisturbed: Lab, slurm: Cluster, tmp
     lab.sweep("real")
     counting.count_grid(runs=6, pace=1.0)
     counting.sweep()
-    helpers.wait_for(lambda: lab.rows() >= 4, 60, "training")
+    helpers.wait_for(lambda: lab.rows() >= 4, 180, "training")
     counting.at_work(3)
     urgent(slurm, tmp_path)
     helpers.wait_for(lambda: accounted(slurm, counting) >= {"PREEMPTED"}, what="preemption")
@@ -61,8 +61,8 @@ def test_processes_that_slurm_lost_make_no_second_result(lab: Lab, undisturbed: 
     slurm.slurmd_kill("cpu1", "daemons")
     slurm.node_down("cpu1")
     assert slurm.nodes["cpu1"].processes()
-    helpers.wait_for(lambda: lab.hosts() == ["cpu1", "cpu2"], 60, "the job's second start")
-    helpers.wait_for(lambda: not slurm.nodes["cpu1"].processes(), 30, "the end of the former processes")
+    helpers.wait_for(lambda: lab.hosts() == ["cpu1", "cpu2"], 180, "the job's second start")
+    helpers.wait_for(lambda: not slurm.nodes["cpu1"].processes(), 120, "the end of the former processes")
     assert lab.results_of() == 0
     lab.pace(0.01)
     assert judge(lab, undisturbed, slurm, beside=True) == [2, 2]
@@ -89,7 +89,7 @@ def test_what_a_person_ends_neither_comes_back_nor_submits_more(lab: Lab, slurm:
     (job_id,) = lab.job_ids().values()
     slurm.run("scancel", "--batch", "--signal=USR1", job_id)
     slurm.run("scancel", job_id)
-    helpers.wait_for(lambda: lab.left_queue("tiny", slurm), 30, "the end of the job")
+    helpers.wait_for(lambda: lab.left_queue("tiny", slurm), 120, "the end of the job")
     (log,) = lab.dir().read_journals()
     assert log.exited, "it was killed before it could have done anything wrong"
     assert not log.returning
@@ -127,9 +127,9 @@ def test_runs_longer_than_their_time_limit(
 def warn_twice(slurm: Cluster, lab: Lab) -> None:
     """Tell training that its end is near, as before a time limit: by a signal to the job's script alone."""
     for start in range(2):
-        helpers.wait_for(lambda n=start: len(lab.hosts("real")) == n + 1, 60, "the job's start")
+        helpers.wait_for(lambda n=start: len(lab.hosts("real")) == n + 1, 180, "the job's start")
         goal = lab.rows() + 4
-        helpers.wait_for(lambda n=goal: lab.rows() >= n, 60, "training")
+        helpers.wait_for(lambda n=goal: lab.rows() >= n, 180, "training")
         slurm.run("scancel", "--batch", "--signal=USR1", *lab.job_ids("real").values())
 
 
@@ -148,7 +148,7 @@ def test_a_job_that_comes_back_after_its_journal_was_folded_does_nothing(
     with lab.dir().lock():
         lab.dir().compact_journals(logs)
     lab.pace(0.02)
-    helpers.wait_for(lambda: not slurm.queue(), 60, "the job's return")
+    helpers.wait_for(lambda: not slurm.queue(), 180, "the job's return")
     assert "was taken by another worker" in lab.dir().worker_output("0001-0001.0").read_text()
     assert lab.results_of() == 0
     lab.sweep()

@@ -118,7 +118,7 @@ class Laptop(Lab):
         """A command that has come to the function of that name in :mod:`sending`, and waits there."""
         here, gate = self.folder / "here", self.folder / "gate"
         process = self.start_python("-c", HELD, step, str(here), str(gate), *arguments)
-        helpers.wait_for(here.exists, 60, step)
+        helpers.wait_for(here.exists, 180, step)
         return process
 
     def let_go(self) -> None:
@@ -166,15 +166,15 @@ def test_logs_cancel_and_retry_from_the_laptop(laptop: Laptop, slurm: Cluster) -
     laptop.talking_grid(runs=4)
     laptop.pace(1.0)
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states().count("running") >= 2, 60, "runs at work")
+    helpers.wait_for(lambda: laptop.states().count("running") >= 2, 180, "runs at work")
     following = laptop.start("logs", "tiny", "seed=0", "--follow")
     assert "3 runs cancelled" in laptop.run("cancel", "tiny", "seed=1", "seed=2", "seed=3")
     assert laptop.states()[1:] == ["cancelled"] * 3
-    helpers.wait_for(lambda: all(map(laptop.left, (1, 2, 3))), 30, "the cancelled runs to have left")
+    helpers.wait_for(lambda: all(map(laptop.left, (1, 2, 3))), 120, "the cancelled runs to have left")
     laptop.pace(0.0)
-    output, errors = following.communicate(timeout=60)
+    output, errors = following.communicate(timeout=180)
     assert (output, errors) == ("this is run 0\n", "")
-    helpers.wait_for(lambda: laptop.states()[0] == "done", 60, "the end of run 0")
+    helpers.wait_for(lambda: laptop.states()[0] == "done", 180, "the end of run 0")
     assert laptop.sweep("tiny").count("nothing new to submit"), "cancelled runs wait for a retry"
     assert "3 runs to do again" in laptop.run("retry", "tiny")
     helpers.wait_for(lambda: laptop.states() == ["done"] * 4, 120, "the end of the sweep")
@@ -184,9 +184,9 @@ def test_logs_cancel_and_retry_from_the_laptop(laptop: Laptop, slurm: Cluster) -
 def test_a_link_that_is_down_is_no_failure(laptop: Laptop) -> None:
     laptop.count_grid(runs=2, pace=1.0)
     laptop.sweep()
-    helpers.wait_for(lambda: "running" in laptop.states(), 60, "runs at work")
+    helpers.wait_for(lambda: "running" in laptop.states(), 180, "runs at work")
     laptop.server.stop()
-    told = helpers.wait_for(lambda: laptop.unknown(), 30, "what was heard last to be too old")
+    told = helpers.wait_for(lambda: laptop.unknown(), 120, "what was heard last to be too old")
     assert set(told) == {"unknown"}
     shown = laptop.run("status", "tiny")
     assert re.search(r"profile: unknown since \d\d:\d\d: cluster: cannot be reached", shown), shown
@@ -206,7 +206,7 @@ def test_a_run_has_one_tree_at_a_time(laptop: Laptop, slurm: Cluster) -> None:
     laptop.count_grid(runs=4, pace=1.0)
     laptop.profile(pack=1, array_limit=1)
     laptop.sweep()
-    helpers.wait_for(lambda: "running" in laptop.states(), 60, "a run at work")
+    helpers.wait_for(lambda: "running" in laptop.states(), 180, "a run at work")
     said = laptop.run("sweep", "--grid", "tiny.yaml", "--on", "local", code=1)
     assert "on profile: it is running there; cancel it first" in said
     assert laptop.dir().path.joinpath("runs").exists()
@@ -247,13 +247,13 @@ def test_what_is_wrong_there_is_said_in_a_line(laptop: Laptop, tmp_path: Path) -
     laptop.profile()
     laptop.server.banner('Welcome! {"error": "no"}\nquota 12%')
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["done"], 60, "the end of the sweep")
+    helpers.wait_for(lambda: laptop.states() == ["done"], 180, "the end of the sweep")
 
 
 def test_code_that_was_removed_there_is_sent_again(laptop: Laptop) -> None:
     laptop.count_grid(runs=1)
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["done"], 60, "the end of the sweep")
+    helpers.wait_for(lambda: laptop.states() == ["done"], 180, "the end of the sweep")
     shutil.rmtree(laptop.tree().path / "code")
     assert "cancelled" in laptop.run("cancel", "tiny")
     assert laptop.states() == ["done"]
@@ -261,7 +261,7 @@ def test_code_that_was_removed_there_is_sent_again(laptop: Laptop) -> None:
     changed.chmod(0o644)
     changed.write_text("changed")
     assert "1 run to do again" in laptop.run("retry", "tiny", "seed=0")
-    helpers.wait_for(lambda: laptop.states() == ["done"], 60, "the end of the run with the code as it was")
+    helpers.wait_for(lambda: laptop.states() == ["done"], 180, "the end of the run with the code as it was")
 
 
 def test_tables_are_made_at_home(laptop: Laptop) -> None:
@@ -333,7 +333,7 @@ def test_a_submission_that_is_late_finds_its_runs_asked_back(laptop: Laptop) -> 
     slow = laptop.held_at("push", "sweep", "--grid", "tiny.yaml", "--on", "profile.yaml")
     laptop.run("sweep", "--grid", "tiny.yaml", "--on", "local", "--follow")
     laptop.let_go()
-    _, errors = slow.communicate(timeout=60)
+    _, errors = slow.communicate(timeout=180)
     assert slow.returncode == 2, errors
     assert "has been decided anew meanwhile" in errors
     assert laptop.states() == ["done"] * 2
@@ -345,19 +345,19 @@ def test_a_folder_that_is_away_proves_nothing(laptop: Laptop) -> None:
     """As when its file system is not mounted on the login node that answers."""
     laptop.count_grid(runs=2, pace=1.0)
     laptop.sweep()
-    helpers.wait_for(lambda: "running" in laptop.states(), 60, "runs at work")
+    helpers.wait_for(lambda: "running" in laptop.states(), 180, "runs at work")
     tree = laptop.tree().path
     tree.rename(tree.with_name("away"))
     assert "was on cluster and is not there now" in laptop.run(
         "sweep", "--grid", "tiny.yaml", "--on", "local", code=1
     )
     assert "was on cluster and is not there now" in laptop.sweep(code=3)
-    helpers.wait_for(laptop.unknown, 30, "what was heard last to be too old")
+    helpers.wait_for(laptop.unknown, 120, "what was heard last to be too old")
     assert not tree.exists(), "a look, or a question, made a new one"
     tree.with_name("away").rename(tree)
     laptop.pace(0.0)
     # Workers cannot write without their folder, and leave.
-    helpers.wait_for(lambda: "running" not in laptop.states(), 90, "what becomes of the workers")
+    helpers.wait_for(lambda: "running" not in laptop.states(), 180, "what becomes of the workers")
     laptop.sweep()
     helpers.wait_for(lambda: laptop.states() == ["done"] * 2, 120, "the end of the sweep")
     assert laptop.audit_counts() == [1] * 2
@@ -396,7 +396,7 @@ def test_a_retry_elsewhere_moves_what_it_names_and_no_more(laptop: Laptop) -> No
     laptop.profile(pack=1, array_limit=1)
     laptop.pace(1.0)
     laptop.sweep()
-    helpers.wait_for(lambda: "running" in laptop.states() and "failed" in laptop.states(), 90, "both")
+    helpers.wait_for(lambda: "running" in laptop.states() and "failed" in laptop.states(), 180, "both")
     laptop.run("cancel", "tiny", "seed=3")
     said = laptop.run("sweep", "--grid", "tiny.yaml", "--on", "local", code=1)
     assert "it is failed there; orchestrate retry names what is to be done again" in said
@@ -410,7 +410,7 @@ def test_a_retry_elsewhere_moves_what_it_names_and_no_more(laptop: Laptop) -> No
 def test_runs_that_the_grid_has_no_more_are_told_as_they_are(laptop: Laptop) -> None:
     laptop.count_grid(runs=3, pace=1.0)
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states().count("running") >= 2, 60, "runs at work")
+    helpers.wait_for(lambda: laptop.states().count("running") >= 2, 180, "runs at work")
     laptop.count_grid(runs=1, pace=1.0)
     laptop.sweep()
     assert "running" in laptop.states()[1:]

@@ -50,7 +50,7 @@ def test_what_waits_in_a_queue_that_does_not_move_is_done_here(lab: Lab, slurm: 
     lab.count_grid(runs=4, pace=0.01)
     lab.profile(options={"hold": True}, pack=1)
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH, "--slots", "1")
-    helpers.wait_for(slurm.queue, 60, "jobs in the queue")
+    helpers.wait_for(slurm.queue, 180, "jobs in the queue")
     held = slurm.queue()
     _, errors = following.communicate(timeout=120)
     assert following.returncode == 0, errors
@@ -90,7 +90,7 @@ def test_a_worker_here_that_dies_leaves_its_run_to_whoever_is_free(lab: Lab, slu
     lab.count_grid(runs=2, pace=0.1, last=5)
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH, "--slots", "1")
     lab.at_work(1)
-    helpers.wait_for(lambda: len(claimed(lab)) == 2, 60, "two workers")
+    helpers.wait_for(lambda: len(claimed(lab)) == 2, 180, "two workers")
     (worker,) = [
         log.holder.pid
         for log in lab.dir().read_journals()

@@ -122,7 +122,7 @@ def test_a_host_that_is_full_ends_no_training(
         filler = fill(disk)
         instance = start(sweep, job, store=f"{ALIAS}:disk/store")
         instance.says("the store took nothing: it is full")
-        assert wait_for(instance.handover.ended, timeout=40).exit_code == 0
+        assert wait_for(instance.handover.ended, timeout=120).exit_code == 0
         filler.unlink()
         assert instance.finish() == 0
         check_order(SweepDir(disk / "store", sweep.name), [job])
@@ -202,7 +202,7 @@ def test_a_bucket_s_old_checkpoints_go(
     runs = helpers.count_runs(tmp_path / "audit", 1, steps=120, seconds=0.05, every=10)
     sweep = helpers.make_sweep(results, runs)
     instance = start(sweep, job := helpers.submit(sweep), store=WHERE)
-    wait_for(lambda: len({key for key in bucket.put() if key.endswith(".pt")}) > 2, timeout=60)
+    wait_for(lambda: len({key for key in bucket.put() if key.endswith(".pt")}) > 2, timeout=180)
     assert instance.finish() == 0
     kept = {key.removeprefix("some/folder/") for key in keys(bucket) if key.endswith(".pt")}
     assert kept == {path.relative_to(results).as_posix() for path in checkpoints(sweep)}

@@ -384,7 +384,7 @@ def test_two_sources_at_once(tmp_path: Path) -> None:
             subprocess.Popen([*argv, f"{source.results}/", str(home.results)], stdout=subprocess.DEVNULL)
             for source in (one, two)
         ]
-        assert [process.wait(60) for process in started] == [0, 0]
+        assert [process.wait(180) for process in started] == [0, 0]
     assert len(list(home.path.glob("runs/*/result.json"))) == 12
     for run_id in home.run_ids():
         versions = [source.run(run_id) for source in (one, two)]

@@ -222,7 +222,7 @@ def test_a_probe_answers_until_nobody_asks(sweep: SweepDir) -> None:
         assert parse_look(ask(process)).time > look.time
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
 
 
 def test_a_probe_that_nobody_asks_ends_with_all_it_started(sweep: SweepDir, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_a_probe_that_nobody_asks_ends_with_all_it_started(sweep: SweepDir, tmp_
         assert ask(process)["tensorboard"] == {"state": "starting"}
         pid = int(wait_for(lambda: started.exists() and started.read_text().strip(), what="its start"))
         assert running(pid)
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
         wait_for(lambda: not running(pid), what="the end of what the probe started")
 
 
