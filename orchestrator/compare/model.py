@@ -1,0 +1,176 @@
+"""What a comparison by a key holds. Frozen values, and what can be said of them in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from orchestrator.ratios import Ratio
+from orchestrator.stats import Estimate, counted_rows, states_of
+
+
+@dataclass(frozen=True)
+class Line:
+    """A return along ``x``, frames or seconds of training; an estimate for each of its points."""
+
+    x: tuple[float, ...]
+    estimates: tuple[Estimate, ...]
+
+
+@dataclass(frozen=True)
+class Members:
+    """Runs that differ only in their seed: their rows of the table of runs."""
+
+    rows: tuple[Mapping[str, Any], ...]
+
+    @property
+    def states(self) -> dict[str, int]:
+        return states_of(self.rows)
+
+    def counted(self) -> tuple[list[Mapping[str, Any]], str]:
+        """Those whose results count, and what is left out."""
+        return counted_rows(self.rows)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination with one value of the key.
+
+    ``fps`` are steady-state frames/s of each run, ``memory`` its peak in MiB. ``speed`` is the ratio to the
+    baseline's cell, ``efficiency`` that over the ratio of what was spent. ``at_frames`` and ``at_time`` are
+    returns where all cells of the combination still train; ``None``: nothing is known.
+    """
+
+    value: str
+    members: Members
+    fps: tuple[float, ...]
+    memory: tuple[float, ...]
+    speed: Ratio | None
+    efficiency: float | None
+    final: Estimate | None
+    at_frames: Estimate | None
+    at_time: Estimate | None
+    over_frames: Line | None
+    over_time: Line | None
+    note: str
+
+    @property
+    def n(self) -> int:
+        return len(self.members.counted()[0])
+
+    @property
+    def middle_fps(self) -> float | None:
+        return median(self.fps) if self.fps else None
+
+    @property
+    def peak_memory_mb(self) -> float | None:
+        return median(self.memory) if self.memory else None
+
+
+@dataclass(frozen=True)
+class Combination:
+    """What is compared with each other: runs that differ in nothing but the key and the seed.
+
+    ``frames`` and ``seconds`` are the equal frames and the equal time of its returns.
+    """
+
+    label: str
+    point: Mapping[str, Any]
+    cells: tuple[Cell, ...]
+    frames: float | None
+    seconds: float | None
+
+    @property
+    def task(self) -> str:
+        return str(self.point.get("task", ""))
+
+    def cell(self, value: str) -> Cell | None:
+        return next((cell for cell in self.cells if cell.value == value), None)
+
+
+@dataclass(frozen=True)
+class Overall:
+    """One value over all combinations: geometric means of what its runs have over the baseline's."""
+
+    value: str
+    speed: Ratio | None
+    efficiency: float | None
+    memory: Ratio | None
+
+
+@dataclass(frozen=True)
+class KeyComparison:
+    """Values of ``key`` against the ``baseline``, one of them.
+
+    ``short`` is the key as people write it; ``together`` are keys that change with it, so that what differs
+    may be their doing; ``per`` is what efficiency divides by: "thread", "dollar", or nothing.
+    """
+
+    sweeps: tuple[str, ...]
+    key: str
+    short: str
+    values: tuple[str, ...]
+    baseline: str
+    together: tuple[str, ...]
+    per: str
+    combinations: tuple[Combination, ...]
+    overall: tuple[Overall, ...]
+
+    def named(self, value: str) -> str:
+        """A value as it stands in a sentence: numbers with the key before them."""
+        alone = not value[:1].isdigit() and value not in ("true", "false", "null")
+        return value if alone else f"{self.short}={value}"
+
+    @property
+    def verdict(self) -> str:
+        from orchestrator.compare.words import verdict
+
+        return verdict(self)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sweeps": list(self.sweeps),
+            "key": self.key,
+            "values": list(self.values),
+            "baseline": self.baseline,
+            "changes_with_it": list(self.together),
+            "efficiency_per": self.per or None,
+            "combinations": [_combination_json(one) for one in self.combinations],
+            "overall": [
+                {
+                    "value": one.value,
+                    "speed_up": one.speed and asdict(one.speed),
+                    "efficiency": one.efficiency,
+                    "memory": one.memory and asdict(one.memory),
+                }
+                for one in self.overall
+            ],
+            "verdict": self.verdict,
+        }
+
+
+def _combination_json(one: Combination) -> dict[str, Any]:
+    cells = [
+        {
+            "value": cell.value,
+            "n": cell.n,
+            "states": cell.members.states,
+            "fps": cell.middle_fps,
+            "speed_up": cell.speed and asdict(cell.speed),
+            "efficiency": cell.efficiency,
+            "final_return": cell.final and asdict(cell.final),
+            "return_at_equal_frames": cell.at_frames and asdict(cell.at_frames),
+            "return_at_equal_time": cell.at_time and asdict(cell.at_time),
+            "peak_memory_mb": cell.peak_memory_mb,
+            "note": cell.note,
+        }
+        for cell in one.cells
+    ]
+    return {
+        "combination": one.label,
+        "equal_frames": one.frames,
+        "equal_seconds": one.seconds,
+        "cells": cells,
+    }

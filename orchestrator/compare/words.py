@@ -1,0 +1,263 @@
+"""A comparison in words: one sentence, and the rows of its table and of its CSV file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+
+from orchestrator.compare.model import Cell, Combination, KeyComparison
+from orchestrator.ratios import Ratio
+from orchestrator.shown import duration, number
+from orchestrator.stats import Estimate
+
+_NOTHING = "–"
+
+
+def verdict(found: KeyComparison) -> str:
+    """Which value is the fastest, by how much, whether that is noise, and what it did to returns."""
+    rated = [one for one in found.overall if one.speed is not None and one.value != found.baseline]
+    if not rated:
+        return f"{_nothing_to_compare(found)}."
+    best = max(rated, key=lambda one: one.speed.value if one.speed else 0.0)
+    assert best.speed is not None
+    said = _speed_said(found, best.speed, len(rated))
+    if best.efficiency is not None and best.speed.value >= 1:
+        said += f", at {best.efficiency:.0%} efficiency per {found.per}"
+    return f"{said}; {_returns_said(found, best.value)}{_doubts(found)}."
+
+
+def _nothing_to_compare(found: KeyComparison) -> str:
+    trained = [
+        value
+        for value in found.values
+        if any(cell.fps for one in found.combinations if (cell := one.cell(value)))
+    ]
+    if not trained:
+        return "No run has finished yet, so nothing can be compared"
+    if found.baseline not in trained:
+        base = found.named(found.baseline)
+        return f"No run with {base}, the baseline, has finished, so nothing can be compared"
+    if len(trained) == 1:
+        others = ", ".join(found.named(value) for value in found.values if value not in trained)
+        return f"Only {found.named(trained[0])} has finished runs, and none has {others} to set against it"
+    return f"No two finished runs differ in nothing but {found.short}, so nothing can be compared"
+
+
+def _speed_said(found: KeyComparison, speed: Ratio, rated: int) -> str:
+    best, base = found.named(speed.better), found.named(speed.other)
+    others = ", the next best," if rated > 1 else ""
+    if speed.beyond_noise is False:
+        times = f"{speed.value:.2f} times as fast ({speed})"
+        return f"No clear difference in speed between {best} and {base}: {times}"
+    if speed.value < 1:
+        return f"{base} trains fastest: {best}{others} trains {speed.value:.2f} times as fast ({speed})"
+    return f"{best} trains {speed.value:.2f} times as fast as {base} ({speed})"
+
+
+def _returns_said(found: KeyComparison, value: str) -> str:
+    """How final returns compare, combination by combination; intervals that overlap tell nothing."""
+    higher = lower = alike = unknown = 0
+    for one in found.combinations:
+        mine, base = one.cell(value), one.cell(found.baseline)
+        if mine is None or base is None or mine.final is None or base.final is None:
+            continue
+        mine_low, mine_high, low, high = mine.final.low, mine.final.high, base.final.low, base.final.high
+        if mine_low is None or mine_high is None or low is None or high is None:
+            unknown += 1
+        elif mine_low > high:
+            higher += 1
+        elif mine_high < low:
+            lower += 1
+        else:
+            alike += 1
+    all_ = higher + lower + alike + unknown
+    if not all_:
+        return "no returns to compare"
+    if not higher + lower + alike:
+        return "one seed says nothing about returns"
+    if alike == all_:
+        return "final returns cannot be told apart"
+    parts = [(higher, "higher"), (lower, "lower"), (alike, "not told apart"), (unknown, "of one seed")]
+    told = ", ".join(f"{what} in {count}" for count, what in parts if count)
+    return f"final returns with {found.named(value)} are {told} of {all_} combinations"
+
+
+def _doubts(found: KeyComparison) -> str:
+    if not found.together:
+        return ""
+    tails = [
+        key if found.short == tail else tail for key in found.together if (tail := key.rpartition(".")[2])
+    ]
+    return f" ({', '.join(tails)} change{'s' * (len(tails) == 1)} with it, so the difference may be theirs)"
+
+
+# Tables
+
+
+def columns(found: KeyComparison) -> list[str]:
+    """Of :func:`table`."""
+    per = f" per {found.per}" if found.per else ""
+    return [
+        "",
+        found.short,
+        "runs",
+        "frames/s",
+        "speed-up",
+        f"efficiency{per}",
+        "final return",
+        "at equal frames",
+        "at equal time",
+        "memory (MiB)",
+    ]
+
+
+def table(found: KeyComparison) -> list[list[str]]:
+    """A row a cell, then one for each value over all combinations."""
+    rows = []
+    for one in found.combinations:
+        rows += [
+            [one.label if number_ == 0 else "", *_row(found, cell)] for number_, cell in enumerate(one.cells)
+        ]
+    if len(found.combinations) > 1:
+        for number_, whole in enumerate(found.overall):
+            speed, efficiency = _ratio(whole.speed, whole.value == found.baseline), _percent(whole.efficiency)
+            memory = f"× {whole.memory.value:.2f}" if whole.memory else _NOTHING
+            label = "all (geometric mean)" if number_ == 0 else ""
+            rows.append([label, whole.value, "", "", speed, efficiency, "", "", "", memory])
+    return rows
+
+
+def _row(found: KeyComparison, cell: Cell) -> list[str]:
+    return [
+        cell.value,
+        _runs(cell),
+        number(cell.middle_fps) or _NOTHING,
+        _ratio(cell.speed, cell.value == found.baseline),
+        _percent(cell.efficiency),
+        *(_estimate(one) for one in (cell.final, cell.at_frames, cell.at_time)),
+        number(cell.peak_memory_mb) or _NOTHING,
+    ]
+
+
+def _runs(cell: Cell) -> str:
+    states = cell.members.states
+    if list(states) == ["done"]:
+        return str(cell.n)
+    return ", ".join(f"{count} {state}" for state, count in states.items())
+
+
+def _ratio(one: Ratio | None, baseline: bool) -> str:
+    if one is None:
+        return _NOTHING
+    if baseline:
+        return "1"
+    if one.low is None or one.high is None:
+        return f"{one.value:.2f}"
+    return f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]"
+
+
+def _percent(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:.0%}"
+
+
+def _estimate(one: Estimate | None) -> str:
+    if one is None:
+        return _NOTHING
+    if one.low is None or one.high is None:
+        return f"{one.value:.3g}"
+    return f"{one.value:.3g} [{one.low:.3g}, {one.high:.3g}]"
+
+
+def notes(found: KeyComparison) -> list[str]:
+    """What a reader of the table must know, a line each."""
+    lines = []
+    frames = [one.frames for one in found.combinations if one.frames is not None and len(one.cells) > 1]
+    seconds = [one.seconds for one in found.combinations if one.seconds is not None and len(one.cells) > 1]
+    if frames and seconds:
+        lines.append(
+            f"equal frames: {_span([f'{value:,.0f}' for value in (min(frames), max(frames))])}; "
+            f"equal time: {_span([duration(value) for value in (min(seconds), max(seconds))])} of training"
+        )
+    if found.together:
+        lines.append(f"changes with {found.short}: {', '.join(found.together)}")
+    for one in found.combinations:
+        for cell in one.cells:
+            if cell.note:
+                lines.append(f"{one.label} {found.named(cell.value)}: {cell.note}")
+        if len(one.cells) == 1:
+            lines.append(
+                f"{one.label}: only with {found.named(one.cells[0].value)}, so nothing to compare with"
+            )
+    return lines
+
+
+def _span(ends: list[str]) -> str:
+    return " to ".join(dict.fromkeys(ends))
+
+
+_CSV = (
+    "combination",
+    "key",
+    "value",
+    "baseline",
+    "n",
+    "fps",
+    "speed_up",
+    "speed_up_low",
+    "speed_up_high",
+    "pairs",
+    "efficiency",
+    "efficiency_per",
+    "final_return",
+    "final_return_low",
+    "final_return_high",
+    "equal_frames",
+    "return_at_equal_frames",
+    "equal_seconds",
+    "return_at_equal_time",
+    "peak_memory_mb",
+)
+
+
+def as_csv(found: KeyComparison) -> str:
+    """A line a cell, and for each value one over all combinations; what is not known is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_CSV)
+    for one in found.combinations:
+        writer.writerows(_csv_row(found, one, cell) for cell in one.cells)
+    writer.writerows(_csv_overall(found))
+    return text.getvalue()
+
+
+def _csv_row(found: KeyComparison, one: Combination, cell: Cell) -> list[object]:
+    speed, final = cell.speed, cell.final
+    return [
+        one.label,
+        found.key,
+        cell.value,
+        found.baseline,
+        cell.n,
+        cell.middle_fps,
+        *_speed_columns(speed),
+        cell.efficiency,
+        found.per if cell.efficiency is not None else "",
+        *((final.value, final.low, final.high) if final else ("", "", "")),
+        one.frames,
+        cell.at_frames.value if cell.at_frames else "",
+        one.seconds,
+        cell.at_time.value if cell.at_time else "",
+        cell.peak_memory_mb,
+    ]
+
+
+def _csv_overall(found: KeyComparison) -> Iterator[list[object]]:
+    for whole in found.overall:
+        start = ["all (geometric mean)", found.key, whole.value, found.baseline, "", ""]
+        per = found.per if whole.efficiency is not None else ""
+        yield [*start, *_speed_columns(whole.speed), whole.efficiency, per, *[""] * 8]
+
+
+def _speed_columns(speed: Ratio | None) -> tuple[object, ...]:
+    return (speed.value, speed.low, speed.high, speed.n) if speed else ("", "", "", "")
