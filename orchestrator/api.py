@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from orchestrator import control, fleet, sending
+from orchestrator import control, fleet, marl_eval, sending
 from orchestrator.backends.base import Backend
 from orchestrator.check import check_sweep, problems_of
 from orchestrator.cli import view
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from orchestrator.profiles import Profile
-    from orchestrator.report.figures import Picture
+    from orchestrator.report.drawing import Picture
 
 __all__ = ["Launched", "Pictures", "launch"]
 
@@ -168,6 +168,7 @@ class Launched:
         fleet.bring_home(self.folder)
         collected = gather([self.folder])
         write(collected, self.folder)
+        marl_eval.write(collected, self.folder)
         return collected
 
     def plot(self, kind: str = "learning") -> Pictures:

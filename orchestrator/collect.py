@@ -10,7 +10,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from orchestrator.errors import DamagedFileError
@@ -43,7 +43,8 @@ class Collected:
 
     ``runs`` holds a row a run, in the order of the index; ``keys`` are its columns that come from the grid.
     ``metrics`` are ordered by run, iteration and name; ``wall_time`` is in seconds.
-    ``problems`` name damaged files; ``warnings`` say what limits a comparison of the rows.
+    ``problems`` name damaged files; ``warnings`` say what limits a comparison of the rows. ``points`` hold
+    each run's keys as they were written, by sweep and run_id; ``others`` are the sweeps that are not ours.
     """
 
     runs: pl.DataFrame
@@ -52,6 +53,8 @@ class Collected:
     missing: tuple[Missing, ...]
     problems: tuple[str, ...]
     warnings: tuple[str, ...]
+    points: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
 
 
 def gather(sweep_dirs: Sequence[SweepDir], checksums: bool = False) -> Collected:
@@ -111,6 +114,7 @@ def _collect(
         tuple(missing),
         tuple(problems),
         (*_warnings(runs), *_mixed_codes(readings)),
+        {(reading.sweep, reading.index.run_id): reading.index.point for reading in readings},
     )
 
 

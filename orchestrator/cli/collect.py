@@ -8,6 +8,9 @@ from orchestrator.cli.common import RESULTS, Json, Results, chosen, print_json
 from orchestrator.errors import NotFoundError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
     from orchestrator.collect import Collected
     from orchestrator.report.targets import Comparison
     from orchestrator.rundir import SweepDir
@@ -31,13 +34,15 @@ def collect(
 
     What clusters behind ssh have finished is brought home first, without its
     checkpoints. results.parquet and results.csv have a row a run, metrics.parquet every
-    metric of every run.
+    metric of every run; marl_eval.json is for marl-eval, with each variant under its own
+    name.
 
     [bold]Examples[/bold]
 
       orchestrate collect speed
       orchestrate collect --verify
     """
+    from orchestrator import marl_eval
     from orchestrator.collect import gather, write
     from orchestrator.fleet import bring_home
     from orchestrator.report.targets import comparisons
@@ -49,6 +54,7 @@ def collect(
             typer.echo(problem, err=True)
         collected = gather([sweep_dir], verify)
         write(collected, sweep_dir)
+        exported = marl_eval.write(collected, sweep_dir)
         take_up(sweep_dir)
         columns, rows = summary_table(collected)
         compared = comparisons([sweep_dir], collected, intervals=False)
@@ -60,14 +66,17 @@ def collect(
                     "targets": [one.to_json() for one in compared],
                     "missing": [item._asdict() for item in collected.missing],
                     "problems": list(collected.problems),
-                    "files": [
-                        str(path)
-                        for path in (sweep_dir.table_parquet, sweep_dir.table_csv, sweep_dir.metrics_parquet)
-                    ],
+                    "marl_eval": {
+                        "runs": exported.runs,
+                        "absolute_metrics": exported.measured,
+                        "notes": list(exported.notes),
+                    },
+                    "files": [str(path) for path in _files(sweep_dir)],
                 }
             )
         else:
             _print(sweep_dir, collected, columns, rows)
+            _print_written(sweep_dir, exported.notes)
             for one in compared:
                 _print_targets(one)
 
@@ -103,8 +112,22 @@ def _print(sweep_dir: SweepDir, collected: Collected, columns: list[str], rows: 
         console.print(f"[yellow]note[/yellow] {escape(warning)}", soft_wrap=True)
     for problem in collected.problems:
         console.print(f"[red]problem[/red] {escape(problem)}", soft_wrap=True)
-    written = f"{sweep_dir.table_parquet}, {sweep_dir.table_csv.name}, {sweep_dir.metrics_parquet.name}"
-    console.print(f"wrote {written}", soft_wrap=True)
+
+
+def _print_written(sweep_dir: SweepDir, notes: Iterable[str]) -> None:
+    from rich.markup import escape
+
+    from orchestrator.cli import view
+
+    console = view.console()
+    for note in notes:
+        console.print(f"[yellow]note[/yellow] {escape(note)}", soft_wrap=True)
+    first, *others = _files(sweep_dir)
+    console.print(f"wrote {', '.join([str(first), *(path.name for path in others)])}", soft_wrap=True)
+
+
+def _files(sweep_dir: SweepDir) -> list[Path]:
+    return [sweep_dir.table_parquet, sweep_dir.table_csv, sweep_dir.metrics_parquet, sweep_dir.marl_eval]
 
 
 def _print_targets(compared: Comparison) -> None:

@@ -40,7 +40,7 @@ JOURNALS, COMPACTED = "journals", "compacted.jsonl"
 RETIRED = re.compile(r"retired-\d+\.json")
 HANDOVER = "handover"
 # Made by `collect` and `report` out of the runs.
-DERIVED = ("results.parquet", "results.csv", "metrics.parquet", "report")
+DERIVED = ("results.parquet", "results.csv", "metrics.parquet", "marl_eval.json", "report")
 # Records of what this tree did, or heard.
 _OWN = ("uploads.jsonl", "speeds.json", "heard", HANDOVER, SOURCES, INDEX)
 _CODE_ID = re.compile(r"[0-9a-f]{16}")

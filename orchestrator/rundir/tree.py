@@ -18,7 +18,8 @@
                      end.json      why the attempt ended
         result.json                last, by link(): the result with its manifest of checksums
         retired-<n>.json           a result put aside by a retry, or why there is none: of attempts up to n
-      results.parquet  results.csv  metrics.parquet  report/
+      results.parquet  results.csv  metrics.parquet  marl_eval.json  report/
+      compare-<key>/               a comparison by that key: its table and pictures
       speeds.json                  how fast its finished runs were; made of their results, again when lost
       uploads.jsonl                which runs went up to W&B from here
       evaluations/<run_id>-….json  what trained policies achieved when they were evaluated
@@ -103,6 +104,7 @@ class SweepDir:
         self.table_parquet = self.path / "results.parquet"
         self.table_csv = self.path / "results.csv"
         self.metrics_parquet = self.path / "metrics.parquet"
+        self.marl_eval = self.path / "marl_eval.json"
         self.report = self.path / "report"
         self.report_page = self.report / "index.html"
         self.speeds = self.path / "speeds.json"
@@ -333,6 +335,11 @@ class SweepDir:
 
     def run_ids(self) -> list[str]:
         return sorted(name for name in listdir(self._runs) if RUN_ID.fullmatch(name))
+
+
+def comparison_dir(home: Path, key: str) -> Path:
+    """Where a comparison by ``key`` goes, in a sweep's folder or, of several sweeps, in that of all results."""
+    return home / ("compare-" + re.sub(r"[^A-Za-z0-9._-]+", "-", key).strip("-.")[:80])
 
 
 def sweeps(results: Path) -> list[SweepDir]:
