@@ -11,9 +11,11 @@ import typer
 from orchestrator.cli import (
     check,
     collect,
+    compare,
     decide,
     doctor,
     estimate,
+    evaluate,
     logs,
     monitor,
     profiles,
@@ -44,8 +46,10 @@ app.command("logs")(logs.logs)
 app.command("sync")(sync.sync)
 app.command("cancel")(decide.cancel)
 app.command("retry")(decide.retry)
+app.command("evaluate")(evaluate.evaluate)
 app.command("collect")(collect.collect)
 app.command("report")(report.report)
+app.command("compare")(compare.compare)
 app.command("profiles")(profiles.profiles)
 app.command("doctor")(doctor.doctor)
 

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 
-from orchestrator.compare.model import Cell, Combination, KeyComparison
+from orchestrator.compare.model import Cell, Combination, KeyComparison, Overall
 from orchestrator.ratios import Ratio
 from orchestrator.shown import duration, number
 from orchestrator.stats import Estimate
@@ -96,36 +96,23 @@ def _doubts(found: KeyComparison) -> str:
 
 
 def columns(found: KeyComparison) -> list[str]:
-    """Of :func:`table`."""
-    per = f" per {found.per}" if found.per else ""
-    return [
-        "",
-        found.short,
-        "runs",
-        "frames/s",
-        "speed-up",
-        f"efficiency{per}",
-        "final return",
-        "at equal frames",
-        "at equal time",
-        "memory (MiB)",
-    ]
+    """Of the rows of :func:`sections`."""
+    measured = ("runs", "frames/s", "speed-up", "efficiency", "return", "at frames", "at time", "MiB")
+    return [found.short, *measured]
 
 
-def table(found: KeyComparison) -> list[list[str]]:
-    """A row a cell, then one for each value over all combinations."""
-    rows = []
-    for one in found.combinations:
-        rows += [
-            [one.label if number_ == 0 else "", *_row(found, cell)] for number_, cell in enumerate(one.cells)
-        ]
+def sections(found: KeyComparison) -> list[tuple[str, list[list[str]]]]:
+    """A name and a row for each value: of every combination, then over all of them."""
+    told = [(one.label, [_row(found, cell) for cell in one.cells]) for one in found.combinations]
     if len(found.combinations) > 1:
-        for number_, whole in enumerate(found.overall):
-            speed, efficiency = _ratio(whole.speed, whole.value == found.baseline), _percent(whole.efficiency)
-            memory = f"× {whole.memory.value:.2f}" if whole.memory else _NOTHING
-            label = "all (geometric mean)" if number_ == 0 else ""
-            rows.append([label, whole.value, "", "", speed, efficiency, "", "", "", memory])
-    return rows
+        told.append(("all, geometric mean", [_overall_row(found, whole) for whole in found.overall]))
+    return told
+
+
+def _overall_row(found: KeyComparison, whole: Overall) -> list[str]:
+    speed = _ratio(whole.speed, whole.value == found.baseline)
+    memory = f"× {whole.memory.value:.2f}" if whole.memory else _NOTHING
+    return [whole.value, "", "", speed, _percent(whole.efficiency), "", "", "", memory]
 
 
 def _row(found: KeyComparison, cell: Cell) -> list[str]:
@@ -135,7 +122,7 @@ def _row(found: KeyComparison, cell: Cell) -> list[str]:
         number(cell.middle_fps) or _NOTHING,
         _ratio(cell.speed, cell.value == found.baseline),
         _percent(cell.efficiency),
-        *(_estimate(one) for one in (cell.final, cell.at_frames, cell.at_time)),
+        *(_middle(one) for one in (cell.final, cell.at_frames, cell.at_time)),
         number(cell.peak_memory_mb) or _NOTHING,
     ]
 
@@ -161,12 +148,8 @@ def _percent(value: float | None) -> str:
     return _NOTHING if value is None else f"{value:.0%}"
 
 
-def _estimate(one: Estimate | None) -> str:
-    if one is None:
-        return _NOTHING
-    if one.low is None or one.high is None:
-        return f"{one.value:.3g}"
-    return f"{one.value:.3g} [{one.low:.3g}, {one.high:.3g}]"
+def _middle(one: Estimate | None) -> str:
+    return _NOTHING if one is None else f"{one.value:.3g}"
 
 
 def notes(found: KeyComparison) -> list[str]:
@@ -175,10 +158,11 @@ def notes(found: KeyComparison) -> list[str]:
     frames = [one.frames for one in found.combinations if one.frames is not None and len(one.cells) > 1]
     seconds = [one.seconds for one in found.combinations if one.seconds is not None and len(one.cells) > 1]
     if frames and seconds:
-        lines.append(
-            f"equal frames: {_span([f'{value:,.0f}' for value in (min(frames), max(frames))])}; "
-            f"equal time: {_span([duration(value) for value in (min(seconds), max(seconds))])} of training"
-        )
+        most = _span([f"{value:,.0f}" for value in (min(frames), max(frames))])
+        long = _span([duration(value) for value in (min(seconds), max(seconds))])
+        lines.append(f"returns: at the end, at equal frames ({most}) and at equal time ({long} of training)")
+    if found.per:
+        lines.append(f"efficiency: speed-up per {found.per}, over that of {found.named(found.baseline)}")
     if found.together:
         lines.append(f"changes with {found.short}: {', '.join(found.together)}")
     for one in found.combinations:

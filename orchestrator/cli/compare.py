@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.collect import found_sweeps
+from orchestrator.cli.common import RESULTS, Json, Results, print_json
+
+if TYPE_CHECKING:
+    from orchestrator.compare import KeyComparison
+
+
+_MOST_SECTIONS = 30
+_MOST_NOTES = 12
+
+
+def compare(
+    sweeps: Annotated[list[str], typer.Argument(metavar="SWEEP…", help="One sweep, or several.")],
+    by: Annotated[
+        str, typer.Option("--by", metavar="KEY", help="A key of the grid, in full or by its last part.")
+    ],
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline", metavar="VALUE", help="What the others are set against; the grid's first."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Where to; by default compare-KEY/ in the sweep's folder."
+        ),
+    ] = None,
+    results: Results = RESULTS,
+    as_json: Json = False,
+) -> None:
+    """Set the values of one key against each other.
+
+    Runs that differ in nothing but that key and their seed are compared: speed-up and
+    efficiency, returns at equal frames and at equal time, memory. A table here and as CSV, a
+    picture as PNG. Besides the grid's keys: threads, target, device, environments, hardware,
+    sweep.
+
+    [bold]Examples[/bold]
+
+      orchestrate compare speed --by threads
+      orchestrate compare speed --by train_device --baseline cuda
+      orchestrate compare old new --by sweep
+    """
+    from orchestrator.collect import gather
+    from orchestrator.compare import compare_by
+    from orchestrator.report.comparing import write_comparison
+    from orchestrator.report.targets import prices
+    from orchestrator.rundir.tree import comparison_dir
+
+    found = found_sweeps(results, sweeps)
+    collected = gather(found)
+    paid = {(one.name, run_id): price for one in found for run_id, price in prices(one).items()}
+    compared = compare_by(collected, by, baseline=baseline, prices=paid)
+    # Of several sweeps it belongs to none of their folders.
+    home = found[0].path if len(found) == 1 else results
+    folder = output or comparison_dir(home, compared.short)
+    written = write_comparison(compared, folder)
+    if as_json:
+        print_json({**compared.to_json(), "files": [str(path) for path in written]})
+        return
+    _print(compared)
+    for problem in collected.problems:
+        typer.echo(f"problem: {problem}", err=True)
+    typer.echo(f"wrote {', '.join(str(path) for path in written if not path.stem.endswith('-dark'))}")
+
+
+def _print(compared: KeyComparison) -> None:
+    from rich.markup import escape
+
+    from orchestrator.cli import view
+    from orchestrator.compare.words import columns, notes, sections
+    from orchestrator.shown import plain
+
+    console = view.console()
+    told = sections(compared)
+    head = columns(compared)
+    widths = [
+        max(map(len, column)) for column in zip(head, *(row for _, rows in told for row in rows), strict=True)
+    ]
+    console.print(_line(head, widths), style="bold", markup=False, highlight=False, soft_wrap=True)
+    shown = told if len(told) <= _MOST_SECTIONS else [*told[: _MOST_SECTIONS - 1], told[-1]]
+    for label, rows in shown:
+        console.print(plain(label), style="cyan", markup=False, highlight=False, soft_wrap=True)
+        for row in rows:
+            console.print(_line(row, widths), markup=False, highlight=False, soft_wrap=True)
+    if len(shown) < len(told):
+        console.print(f"… {len(told) - len(shown)} more combinations: the CSV file has all", style="dim")
+    for note in notes(compared)[:_MOST_NOTES]:
+        console.print(f"[yellow]note[/yellow] {escape(plain(note))}", soft_wrap=True)
+    console.print(escape(plain(compared.verdict)), soft_wrap=True)
+
+
+def _line(cells: list[str], widths: list[int]) -> str:
+    from orchestrator.shown import plain
+
+    first, *others = map(plain, cells)
+    return "  ".join(
+        [
+            f"  {first:<{widths[0]}}",
+            *(f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True)),
+        ]
+    )
