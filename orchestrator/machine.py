@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 _NVIDIA_DRIVER = Path("/proc/driver/nvidia/gpus")
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
+# Where StarCraft's own library looks without SC2PATH, and what SMACv2 needs of it.
+_STARCRAFT = "~/StarCraftII"
+_GAME, _MAP = "Versions/*/SC2_x64", "Maps/SMAC_Maps/32x32_flat.SC2Map"
+
+
+@dataclass(frozen=True)
+class StarCraft:
+    """StarCraft II as SMACv2 looks for it; what it lacks, if anything, and what to do."""
+
+    folder: str
+    lack: str = ""
+    fix: str = ""
 
 
 def cores() -> int:
     """Cores this process may use: what a scheduler or `taskset` left of the machine's."""
     return len(os.sched_getaffinity(0))
+
+
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """How many cores' time a cgroup allows: containers see all cores. ``None`` without a limit."""
+    limits = [limit for folder in _cgroups(root) if (limit := _quota(folder)) is not None]
+    return min(limits, default=None)
+
+
+def starcraft() -> StarCraft:
+    """What there is of StarCraft II, by ``SC2PATH`` or where it is looked for without."""
+    named = os.environ.get("SC2PATH", "")
+    folder = os.path.expanduser(named or _STARCRAFT)
+    install = "install StarCraft II for Linux and set SC2PATH to its folder"
+    if not os.path.isdir(folder):
+        lack = f"SC2PATH is {named}, which is no folder" if named else f"no SC2PATH, and no {_STARCRAFT}"
+        return StarCraft(folder, lack, install)
+    if not glob.glob(_GAME, root_dir=folder):
+        return StarCraft(folder, f"{folder} has no {_GAME}", install)
+    if not os.path.isfile(os.path.join(folder, _MAP)):
+        maps = os.path.dirname(os.path.join(folder, _MAP))
+        return StarCraft(folder, f"{folder} has no {_MAP}", f"put the maps of SMACv2 into {maps}")
+    return StarCraft(folder)
 
 
 def gpus() -> tuple[str, ...]:
@@ -63,3 +101,32 @@ def _ask_nvidia_smi() -> tuple[str, ...]:
         return ()
     lines = [line for line in answer.stdout.splitlines() if line.startswith("GPU ")]
     return tuple(line.partition(":")[2].partition("(")[0].strip() for line in lines)
+
+
+def _cgroups(root: Path) -> list[Path]:
+    """The folders of this process's cgroup and those around it, of version 2 and of version 1."""
+    found = []
+    for line in _lines(root / "proc/self/cgroup"):
+        controllers, _, inside = line.partition(":")[2].partition(":")
+        if controllers == "" or "cpu" in controllers.split(","):
+            top = root / "sys/fs/cgroup" / controllers
+            own = top / inside.lstrip("/")
+            # In a container its own folder is mounted on top, whatever it is called outside.
+            found += [top, *(one for one in (own, *own.parents) if one.is_relative_to(top) and one != top)]
+    return found
+
+
+def _quota(folder: Path) -> float | None:
+    words = " ".join(_lines(folder / "cpu.max")).split()
+    if not words:
+        words = [*_lines(folder / "cpu.cfs_quota_us"), *_lines(folder / "cpu.cfs_period_us")]
+    if len(words) != 2 or not all(_NUMBER.fullmatch(word) for word in words):
+        return None  # "max", and -1, are no limit
+    return int(words[0]) / int(words[1])
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except (OSError, ValueError):  # not there, not for us, no text, no name
+        return []

@@ -1,19 +1,24 @@
-"""This machine: Python, the trainers' packages, git, and the results folder."""
+"""This machine: Python, the trainers' packages, programs, and the results folder."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from orchestrator import __version__, machine
 from orchestrator.doctor.finding import Finding, not_here, ok, problem, warning
+from orchestrator.doctor.packages import installed
 from orchestrator.trainers import get_trainer, trainer_names
 
 _OLDEST_PYTHON = (3, 11)
+_OLDEST_RSYNC = (3, 2, 5)
+_INSTALL_RSYNC = "apt-get install rsync openssh-client, brew install rsync, or conda install rsync openssh"
+_PATIENCE_S = 10.0
 
 # A sweep of a hundred short runs fits; below the second it cannot even begin.
 _LITTLE_BYTES, _NO_BYTES = 5 << 30, 100 << 20
@@ -29,18 +34,24 @@ def python(_: Path) -> Finding:
 
 def trainers(_: Path) -> Finding:
     """By what is installed: importing it would take seconds, and is the workers' part."""
-    missing: dict[str, list[str]] = {}
+    wrong: list[str] = []
     there: list[str] = []
-    for spec in map(get_trainer, trainer_names()):
-        versions = {package: _version(package) for package in spec.packages}
+    for name in trainer_names():
+        try:
+            spec = get_trainer(name)
+        except Exception as error:  # somebody's package, which raises whatever it likes when it is loaded
+            wrong.append(f"{name} does not load ({type(error).__name__}: {error})")
+            continue
+        versions = {package: installed(package) for package in spec.packages}
         if absent := [package for package, found in versions.items() if found is None]:
-            missing[spec.name] = absent
+            wrong.append(f"{name} lacks {', '.join(absent)}")
         there += [
-            f"{package} {found}" for package, found in versions.items() if package in (spec.name, "torch")
+            f"{package} {found}"
+            for package, found in versions.items()
+            if package in (name, "torch") and found
         ]
-    if missing:
-        lacks = "; ".join(f"{name} lacks {', '.join(packages)}" for name, packages in missing.items())
-        return warning("Trainers", lacks, "pip install 'orchestrate[train]' in this environment")
+    if wrong:
+        return warning("Trainers", "; ".join(wrong), "pip install 'orchestrate[train]' in this environment")
     return ok("Trainers", ", ".join(dict.fromkeys(there)) or "none that needs a package")
 
 
@@ -55,6 +66,38 @@ def git(_: Path) -> Finding:
         return ok("git", program)
     fix = "install git, or `module load git`: sweeps then keep the project's code and name its commit"
     return warning("git", "not on PATH", fix)
+
+
+def rsync(_: Path) -> Finding:
+    """What results come home by. Only other machines need it."""
+    name = "rsync"
+    if missing := [program for program in ("rsync", "ssh") if shutil.which(program) is None]:
+        found = f"{' and '.join(missing)} not on PATH: `orchestrate sync` brings nothing home"
+        return warning(name, found, _INSTALL_RSYNC)
+    try:
+        said = subprocess.run(
+            ["rsync", "--version"], capture_output=True, stdin=subprocess.DEVNULL, timeout=_PATIENCE_S
+        ).stdout.decode(errors="replace")
+    except (OSError, subprocess.SubprocessError) as error:
+        return warning(name, f"{shutil.which('rsync')} does not run: {error}", _INSTALL_RSYNC)
+    match = re.search(r"rsync +version v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", said)
+    oldest = ".".join(map(str, _OLDEST_RSYNC))
+    if match is None:
+        return warning(name, f"{shutil.which('rsync')} is another program of that name", _INSTALL_RSYNC)
+    version = ".".join(match.groups())
+    if tuple(map(int, match.groups())) < _OLDEST_RSYNC:
+        return warning(name, f"{version}, and `orchestrate sync` needs {oldest}", _INSTALL_RSYNC)
+    return ok(name, f"{version}, with {shutil.which('ssh')}")
+
+
+def skypilot(_: Path) -> Finding:
+    """Without a profile nothing of it is started, and no cloud asked."""
+    name, version = "SkyPilot", installed("skypilot")
+    if version is None:
+        return not_here(
+            name, "not installed: nothing can be rented", "pip install 'orchestrate[sky]' to do so"
+        )
+    return ok(name, f"{version}; `sky check` asks your clouds, `orchestrate doctor --on PROFILE` one of them")
 
 
 def results_folder(results: Path) -> Finding:
@@ -96,13 +139,8 @@ def space(results: Path) -> Finding:
 
 
 CHECKS = (python, trainers, hardware, git, results_folder, space)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+# What a profile of SkyPilot's has its own lines for.
+REMOTE = (rsync, skypilot)
 
 
 def _existing(folder: Path) -> Path:

@@ -9,12 +9,13 @@ import pytest
 from orchestrator.backends.skypilot import cloud
 from orchestrator.doctor import Finding, Verdict, diagnose
 from orchestrator.profiles import parse_profile
+from tests.libraries import well
 from tests.sky.bed import Bed
 
 
 def findings(tmp_path: Path, profile: str) -> dict[str, Finding]:
     parsed = parse_profile(f"backend: skypilot\n{profile}", "l4.yaml", "l4")
-    return {finding.name: finding for finding in diagnose(tmp_path / "results", parsed)}
+    return {finding.name: finding for finding in diagnose(tmp_path / "results", parsed, probe=well)}
 
 
 def test_all_is_well(bed: Bed, tmp_path: Path) -> None:

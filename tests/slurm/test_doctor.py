@@ -12,6 +12,7 @@ import pytest
 from orchestrator.doctor import Finding, Verdict, diagnose, site
 from orchestrator.profiles import parse_profile
 from tests.helpers import ROOT
+from tests.libraries import well
 from tests.slurm.cluster import Cluster
 
 ORCHESTRATE = Path(sys.executable).with_name("orchestrate")
@@ -20,7 +21,7 @@ ORCHESTRATE = Path(sys.executable).with_name("orchestrate")
 def findings(folder: Path, profile: str) -> dict[str, Finding]:
     """By name; ``profile`` is the text of one, in lab.yaml."""
     parsed = parse_profile(profile, "lab.yaml", "lab")
-    return {finding.name: finding for finding in diagnose(folder / "results", parsed)}
+    return {finding.name: finding for finding in diagnose(folder / "results", parsed, probe=well)}
 
 
 def problems(found: dict[str, Finding]) -> dict[str, str]:
@@ -41,7 +42,8 @@ def test_the_cluster_is_well_and_a_sweep_proves_it(slurm: Cluster, tmp_path: Pat
     told = run("doctor", "--on", "test-cluster")
     assert told.returncode == 0, told.stdout + told.stderr
     lines = told.stdout.splitlines()
-    other = [line for line in lines if not line.startswith("ok ") and " Space " not in line]
+    cluster = lines[next(number for number, line in enumerate(lines) if "Slurm commands" in line) :]
+    other = [line for line in cluster if not line.startswith("ok ")]
     fix = "orchestrate sweep --grid sweeps/validate.yaml --on test-cluster"
     assert [line.split("  ")[0] for line in other[:-1]] == ["not here"]
     assert other[-1].strip() == f"fix: {fix}"

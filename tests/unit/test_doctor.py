@@ -7,23 +7,27 @@ import json
 import os
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from click.testing import Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from orchestrator.backends.slurm.commands import Answer
 from orchestrator.doctor import Finding, Verdict, cloud, diagnose, site
 from orchestrator.doctor.here import results_folder, space, trainers
 from orchestrator.doctor.site import associations, gpus, node_groups, partitions, qualities
+from orchestrator.doctor.validated import validated
+from orchestrator.errors import ProfileError
 from orchestrator.profiles import Profile, parse_profile
 from tests.helpers import ROOT, count_runs, make_sweep, submit, work
+from tests.libraries import well
 
 PROGRAMS = ("sbatch", "squeue", "scontrol", "scancel", "sacct", "sacctmgr", "sinfo")
 
@@ -94,7 +98,8 @@ def findings(
     parsed = None if profile is None else parse_profile(profile, "lab.yaml", "lab")
     answers = answers or {}
     ask = answering({**answers, **{asked: said for asked, said in WELL.items() if asked not in answers}})
-    return {finding.name: finding for finding in diagnose(tmp_path / "results", parsed, ask)}
+    found = diagnose(tmp_path / "results", parsed, ask, well)
+    return {finding.name: finding for finding in found}
 
 
 def verdicts(found: Mapping[str, Finding], *names: str) -> list[str]:
@@ -106,6 +111,8 @@ def test_all_is_well(login_node: Path, tmp_path: Path) -> None:
     assert {one.name for one in found.values() if one.verdict is not Verdict.OK} <= {
         "Training in jobs",
         "Space",
+        "W&B",
+        "StarCraft II",
     }
     assert found["Partition"].found == "cpu (the default) is up, 12 nodes, jobs of up to 1-00:00:00"
     assert found["Account"].found == "lab, QOS long"
@@ -298,10 +305,10 @@ def test_programs_that_hang_fail_or_print_anything(
     profile = parse_profile(FULL, "lab.yaml", "lab")
     for program in PROGRAMS:
         put_program(login_node, program, script)
-    found = {one.name: one for one in diagnose(tmp_path, profile)}
+    found = {one.name: one for one in diagnose(tmp_path, profile, probe=well)}
     assert verdicts(found, "Slurm controller", "All other checks") == ["problem", "not here"]
     put_program(login_node, "scontrol", f'[ "$1" = ping ] && exec echo ctl is UP\n{script}')
-    found = {one.name: one for one in diagnose(tmp_path, profile)}
+    found = {one.name: one for one in diagnose(tmp_path, profile, probe=well)}
     assert verdicts(found, "Slurm controller", "Limits", "Partition") == ["ok", "not here", "not here"]
     assert found["Script"].verdict is (Verdict.OK if script.endswith("noise") else Verdict.PROBLEM)
     assert all(text.isprintable() for one in found.values() for text in (one.found, one.fix or ""))
@@ -313,7 +320,8 @@ def test_a_program_that_cannot_be_started(
     monkeypatch.setenv("PATH", str(login_node))
     for program in PROGRAMS:
         (login_node / program).write_text("no program")
-    found = {one.name: one for one in diagnose(tmp_path, parse_profile(FULL, "lab.yaml", "lab"))}
+    profile = parse_profile(FULL, "lab.yaml", "lab")
+    found = {one.name: one for one in diagnose(tmp_path, profile, probe=well)}
     assert "cannot be started: Exec format error" in found["Slurm controller"].found
 
 
@@ -396,7 +404,7 @@ def test_trainers_without_their_packages(monkeypatch: pytest.MonkeyPatch) -> Non
     def absent(package: str) -> str:
         raise PackageNotFoundError(package)
 
-    monkeypatch.setattr("orchestrator.doctor.here.version", absent)
+    monkeypatch.setattr("orchestrator.doctor.packages.version", absent)
     finding = trainers(Path())
     assert "benchmarl lacks benchmarl, torchrl" in finding.found
     assert finding.fix == "pip install 'orchestrate[train]' in this environment"
@@ -407,7 +415,8 @@ def test_a_sweep_tells_what_no_look_can(tmp_path: Path) -> None:
     local, results = Profile("local", "built in", backend="local"), tmp_path / "results"
 
     def training() -> Finding:
-        return {one.name: one for one in diagnose(results, local)}["Training in jobs"]
+        found = diagnose(results, local, probe=well)
+        return {one.name: one for one in found}["Training in jobs"]
 
     assert training().verdict is Verdict.NOT_HERE
     sweep = make_sweep(results, count_runs(tmp_path / "audit", 2, steps=3), "validate")
@@ -416,36 +425,42 @@ def test_a_sweep_tells_what_no_look_can(tmp_path: Path) -> None:
     assert training().fix == "orchestrate status validate --watch"
     work(sweep)
     assert training().found.startswith("2 runs of sweep validate were trained")
-    elsewhere = {one.name: one for one in diagnose(results, Profile("local", "x", "local"))}
-    assert elsewhere["Training in jobs"].verdict is Verdict.OK
+    elsewhere = validated(results, Profile("local", "x", "local"))
+    assert elsewhere.verdict is Verdict.OK
     there = Profile("there", "there.yaml", "local")
-    fix = {one.name: one for one in diagnose(results, there)}["Training in jobs"].fix
+    fix = validated(results, there).fix
     assert fix is not None
     assert fix.startswith(f"rm -r {sweep.path} && orchestrate sweep")
 
 
-def orchestrate(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    argv = [Path(sys.executable).with_name("orchestrate"), "doctor", *arguments]
-    env = {**os.environ, **environment}
-    return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
+    """What the command line does with arguments of `orchestrate doctor`, typed in ``tmp_path``."""
+    from orchestrator.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("orchestrator.doctor.Probing", lambda: nullcontext(well))
+    return lambda *arguments: CliRunner().invoke(app, ["doctor", *arguments])
 
 
-def test_the_command_prints_whole_lines_and_exits_by_what_it_found(login_node: Path, tmp_path: Path) -> None:
+def test_the_command_prints_whole_lines_and_exits_by_what_it_found(
+    login_node: Path, tmp_path: Path, told: Callable[..., Result]
+) -> None:
     (tmp_path / "lab.yaml").write_text(FULL)
-    told = orchestrate("--on", "local", folder=tmp_path)
-    assert (told.returncode, told.stderr) == (0, "")
-    assert "ok        Results folder    " in told.stdout
-    told = orchestrate("--on", "lab.yaml", folder=tmp_path)
-    assert told.returncode == 3
-    assert "problem   Slurm controller  exit code 1\n" in told.stdout
-    assert "\x1b" not in told.stdout
-    told = orchestrate("--on", "lab.yaml", "--json", folder=tmp_path)
-    assert told.returncode == 3
-    data = json.loads(told.stdout)
+    said = told("--on", "local")
+    assert said.exit_code == 0
+    assert "ok        Results folder    " in said.stdout
+    said = told("--on", "lab.yaml")
+    assert said.exit_code == 3
+    assert "problem   Slurm controller  exit code 1\n" in said.stdout
+    assert "\x1b" not in said.stdout
+    said = told("--on", "lab.yaml", "--json")
+    assert said.exit_code == 3
+    data = json.loads(said.stdout)
     assert data["problems"] == 1
     assert [one["name"] for one in data["findings"] if one["verdict"] == "problem"] == ["Slurm controller"]
-    told = orchestrate("--on", "nosuch", folder=tmp_path)
-    assert (told.returncode, told.stdout) == (2, "")
+    said = told("--on", "nosuch")
+    assert (type(said.exception), said.stdout) == (ProfileError, "")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lab.yaml", "slurm"]
 
 

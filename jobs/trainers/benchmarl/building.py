@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +17,7 @@ from jobs.trainers.benchmarl.config import Composed, Outline
 from jobs.trainers.benchmarl.hydra_search import first_line
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError
 from jobs.trainers.benchmarl.rules import can_prioritize
+from orchestrator import machine
 
 # Of each environment family, those of plug-ins apart: the package that is imported when one is made.
 _PACKAGES = {
@@ -104,12 +104,9 @@ def _require_environment(task_name: str) -> None:
             f"task: {task_name} needs the Python package {package}, which is not installed here",
             hint=f"install {package} into the environment that runs the workers, or choose another task",
         )
-    if family == "smacv2" and not os.path.isdir(os.environ.get("SC2PATH", "")):
-        raise RefusedKeyError(
-            "task",
-            f"task: {task_name} needs StarCraft II, and SC2PATH names no folder",
-            hint="install StarCraft II and set SC2PATH to its folder",
-        )
+    game = machine.starcraft() if family == "smacv2" else None
+    if game is not None and game.lack:
+        raise RefusedKeyError("task", f"task: {task_name} needs StarCraft II: {game.lack}", hint=game.fix)
 
 
 def _require_pettingzoo(outline: Outline) -> None:

@@ -1,0 +1,78 @@
+"""`python -m jobs.probe`: what only the libraries themselves can tell of this machine, for the doctor.
+
+One JSON object a line on stdout, as soon as it is known: of PyTorch, then of drawing. Whatever libraries
+print goes to stderr. A library that crashes takes the lines after it along, and nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from collections.abc import Callable
+from typing import Any, TextIO
+
+Facts = dict[str, Any]
+
+
+def torch_facts() -> Facts:
+    """``cuda``: what it is built for. ``threads``: how many it would take by itself.
+
+    ``device``, ``memory`` in bytes: of the GPU that it computed on; ``error``: why it could not.
+    """
+    import torch
+
+    facts: Facts = {"version": torch.__version__, "cuda": torch.version.cuda}
+    facts["threads"] = torch.get_num_threads()
+    if torch.version.cuda is None:
+        return facts
+    try:
+        (torch.ones(2, device="cuda") + 1).sum().item()  # an addition needs a kernel that fits the GPU
+        properties = torch.cuda.get_device_properties(0)
+        facts.update(device=properties.name, memory=properties.total_memory)
+    except Exception as error:  # a driver that is too old, a GPU that is too new, one that others hold, …
+        facts["error"] = _one_line(error)
+    return facts
+
+
+def drawing_facts() -> Facts:
+    """``found`` and ``fix`` where nothing can be drawn; ``absent`` where nothing here would draw."""
+    from jobs.drawing import draw_vmas, obstacle
+
+    if importlib.util.find_spec("vmas") is None:
+        return {"absent": "vmas"}
+    try:
+        height, width, _ = draw_vmas()
+    except Exception as error:  # each library fails in its own way
+        return vars(obstacle(error))
+    return {"height": height, "width": width}
+
+
+_PROBES: dict[str, Callable[[], Facts]] = {"torch": torch_facts, "drawing": drawing_facts}
+
+
+def main() -> None:
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for name, probe in _PROBES.items():
+        _tell(answer, name, probe)
+    answer.close()
+    os._exit(0)  # libraries that were only loaded for this have nothing to tidy up that is worth a second
+
+
+def _tell(answer: TextIO, name: str, probe: Callable[[], Facts]) -> None:
+    try:
+        facts = probe()
+    except Exception as error:  # a package that is broken raises anything when it is imported
+        facts = {"broken": _one_line(error)}
+    answer.write(json.dumps({"probe": name, **facts}) + "\n")
+    answer.flush()
+
+
+def _one_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0].strip() if lines else ''}".rstrip(": ")
+
+
+if __name__ == "__main__":
+    main()
