@@ -249,14 +249,18 @@ def _weights(generator: np.random.Generator, n: int) -> Floats:
 
 
 def improvements(finals: Sequence[Final]) -> list[Improvement]:
-    """Per task the best variant, by interquartile mean, against the others; the best of them first."""
+    """Per task the best variant, by interquartile mean, against the others; the best of them first.
+
+    Nothing of a task in which no variant has two seeds.
+    """
     found = []
     best_first = sorted(
         (final for final in finals if final.estimate is not None),
         key=lambda final: -final.estimate.value if final.estimate else 0.0,
     )
     for task, panel in variants(best_first).items():
-        found += [against(panel[0], other, (task,)) for other in panel[1:]]
+        if any(variant.n > 1 for variant in panel):
+            found += [against(panel[0], other, (task,)) for other in panel[1:]]
     order = {task: number for number, task in enumerate(variants(finals))}
     return sorted(found, key=lambda one: order[one.tasks[0]])
 

@@ -31,7 +31,7 @@ _Point = Mapping[str, Any]
 # Below this many seeds an interval says little, and the reader is told so.
 FEW_SEEDS = 5
 # As many can be told apart by colour and dash.
-FEW_VARIANTS = 18
+FEW_VARIANTS = 24
 RESAMPLES = 1000
 _BOOTSTRAP_SEED = 20
 _COLUMNS_AT_ONCE = 2000
