@@ -1,0 +1,145 @@
+"""The picture of where to run: frames/s against the number of environments, CPUs and GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.crossover import CPU, Contest, Line
+from orchestrator.report.drawing import (
+    Draw,
+    Picture,
+    Theme,
+    axes,
+    compact,
+    dash,
+    heading,
+    listed,
+    marker,
+    parts,
+    picture,
+    wrapped,
+)
+from orchestrator.shown import number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PANELS = 2
+_CROSSED = "dotted where CPU and GPU cross, grey how sure that is"
+_NOT_CROSSED = "nothing is drawn beyond what was measured"
+
+
+def crossover_pictures(found: Sequence[Contest]) -> Iterator[Picture]:
+    """Two algorithms beside each other, those with something to choose from."""
+    several = [contest for contest in found if contest.measured > 1]
+    numbers = count(1)
+    for part, title in parts(several, _PANELS, ""):
+        crossings = any(contest.crossings for contest in part)
+        yield picture(
+            f"crossover-{next(numbers)}",
+            title or "Where to run",
+            _panels(part),
+            caption=(
+                "Steady-state frames/s against the number of environments, both logarithmic: median of the "
+                f"runs, bars from the slowest to the fastest; {_CROSSED if crossings else _NOT_CROSSED}."
+            ),
+            alt=f"Frames/s against environments. {listed([_told(contest) for contest in part])}.",
+        )
+
+
+def _told(contest: Contest) -> str:
+    lines = [
+        f"{line.label}: " + ", ".join(f"{spot.environments:,}: {number(spot.middle)}" for spot in line.spots)
+        for line in contest.lines
+    ]
+    return f"{contest.label}: {'; '.join(lines)}"
+
+
+def _panels(part: Sequence[Contest]) -> Draw:
+    def draw(theme: Theme) -> Figure:
+        figure, _ = axes(4.2, columns=len(part))
+        styles = _styles(part, theme)
+        for on, contest in zip(figure.axes, part, strict=True):
+            _panel(on, contest, styles, theme)
+        figure.axes[0].set_ylabel("frames/s")
+        _legend(figure, styles)
+        return figure
+
+    return draw
+
+
+_Style = dict[str, Any]
+
+
+def _styles(part: Sequence[Contest], theme: Theme) -> dict[str, _Style]:
+    """A line of a label looks the same in all panels: colour by device, dash and marker by the rest."""
+    kinds: dict[str, list[str]] = {}
+    for contest in part:
+        for line in contest.lines:
+            own = kinds.setdefault(line.kind, [])
+            if line.label not in own:
+                own.append(line.label)
+    return {
+        label: {
+            "color": theme.line((0 if kind == CPU else 1) + 2 * (number_ // 3)),
+            "linestyle": dash(0, number_),
+            "marker": marker(number_, 0),
+        }
+        for kind, labels in kinds.items()
+        for number_, label in enumerate(labels)
+    }
+
+
+def _panel(on: Axes, contest: Contest, styles: dict[str, _Style], theme: Theme) -> None:
+    for line in contest.lines:
+        _line(on, line, styles[line.label])
+    for crossing in contest.crossings:
+        on.axvline(crossing.at, color=theme.ink, linewidth=0.9, linestyle=":")
+        if crossing.low is not None and crossing.high is not None:
+            on.axvspan(crossing.low, crossing.high, color=theme.ink, alpha=0.07, linewidth=0)
+    heading(on, contest.label, small=True)
+    on.set_xscale("log")
+    on.set_yscale("log")
+    counts = sorted({spot.environments for line in contest.lines for spot in line.spots})
+    if len(counts) <= 8:
+        on.set_xticks(counts, [compact(value) for value in counts])
+    on.minorticks_off()
+    on.set_xlabel("environments")
+    _frames_axis(on, [value for line in contest.lines for spot in line.spots for value in spot.fps])
+
+
+def _frames_axis(on: Axes, values: Sequence[float]) -> None:
+    """Ticks at round numbers: a logarithmic axis over less than a decade would have one, or none."""
+    from matplotlib.ticker import LogLocator
+
+    low, high = min(values), max(values)
+    on.set_ylim(low / 1.25, high * 1.25)
+    steps = (1.0, 2.0, 5.0) if high / low < 100 else (1.0,)
+    on.yaxis.set_major_locator(LogLocator(subs=steps))
+    on.yaxis.set_major_formatter(compact)
+    on.minorticks_off()
+
+
+def _line(on: Axes, line: Line, style: _Style) -> None:
+    x = [spot.environments for spot in line.spots]
+    on.plot(x, [spot.middle for spot in line.spots], **style)
+    several = [spot for spot in line.spots if len(spot.fps) > 1]
+    on.vlines(
+        [spot.environments for spot in several],
+        [spot.low for spot in several],
+        [spot.high for spot in several],
+        color=style["color"],
+        linewidth=4,
+        alpha=0.35,
+    )
+
+
+def _legend(figure: Figure, styles: dict[str, _Style]) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], **style) for style in styles.values()]
+    labels = [wrapped(label, 40) for label in styles]
+    figure.legend(handles, labels, loc="outside lower left", ncols=min(4, len(labels)), columnspacing=1.4)
