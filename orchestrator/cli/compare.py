@@ -50,7 +50,7 @@ def compare(
       orchestrate compare old new --by sweep
     """
     from orchestrator.collect import gather
-    from orchestrator.compare import compare_by
+    from orchestrator.compare import compare_by, words
     from orchestrator.report.comparing import write_comparison
     from orchestrator.report.targets import prices
     from orchestrator.rundir.tree import comparison_dir
@@ -64,7 +64,7 @@ def compare(
     folder = output or comparison_dir(home, compared.short)
     written = write_comparison(compared, folder)
     if as_json:
-        print_json({**compared.to_json(), "files": [str(path) for path in written]})
+        print_json({**words.as_json(compared), "files": [str(path) for path in written]})
         return
     _print(compared)
     for problem in collected.problems:
@@ -76,7 +76,7 @@ def _print(compared: KeyComparison) -> None:
     from rich.markup import escape
 
     from orchestrator.cli import view
-    from orchestrator.compare.words import columns, notes, sections
+    from orchestrator.compare.words import columns, notes, sections, verdict
     from orchestrator.shown import plain
 
     console = view.console()
@@ -95,7 +95,7 @@ def _print(compared: KeyComparison) -> None:
         console.print(f"… {len(told) - len(shown)} more combinations: the CSV file has all", style="dim")
     for note in notes(compared)[:_MOST_NOTES]:
         console.print(f"[yellow]note[/yellow] {escape(plain(note))}", soft_wrap=True)
-    console.print(escape(plain(compared.verdict)), soft_wrap=True)
+    console.print(escape(plain(verdict(compared))), soft_wrap=True)
 
 
 def _line(cells: list[str], widths: list[int]) -> str:

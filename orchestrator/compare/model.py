@@ -1,9 +1,9 @@
-"""What a comparison by a key holds. Frozen values, and what can be said of them in one sentence."""
+"""What a comparison by a key holds. Frozen values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -122,55 +122,3 @@ class KeyComparison:
         """A value as it stands in a sentence: numbers with the key before them."""
         alone = not value[:1].isdigit() and value not in ("true", "false", "null")
         return value if alone else f"{self.short}={value}"
-
-    @property
-    def verdict(self) -> str:
-        from orchestrator.compare.words import verdict
-
-        return verdict(self)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "sweeps": list(self.sweeps),
-            "key": self.key,
-            "values": list(self.values),
-            "baseline": self.baseline,
-            "changes_with_it": list(self.together),
-            "efficiency_per": self.per or None,
-            "combinations": [_combination_json(one) for one in self.combinations],
-            "overall": [
-                {
-                    "value": one.value,
-                    "speed_up": one.speed and asdict(one.speed),
-                    "efficiency": one.efficiency,
-                    "memory": one.memory and asdict(one.memory),
-                }
-                for one in self.overall
-            ],
-            "verdict": self.verdict,
-        }
-
-
-def _combination_json(one: Combination) -> dict[str, Any]:
-    cells = [
-        {
-            "value": cell.value,
-            "n": cell.n,
-            "states": cell.members.states,
-            "fps": cell.middle_fps,
-            "speed_up": cell.speed and asdict(cell.speed),
-            "efficiency": cell.efficiency,
-            "final_return": cell.final and asdict(cell.final),
-            "return_at_equal_frames": cell.at_frames and asdict(cell.at_frames),
-            "return_at_equal_time": cell.at_time and asdict(cell.at_time),
-            "peak_memory_mb": cell.peak_memory_mb,
-            "note": cell.note,
-        }
-        for cell in one.cells
-    ]
-    return {
-        "combination": one.label,
-        "equal_frames": one.frames,
-        "equal_seconds": one.seconds,
-        "cells": cells,
-    }

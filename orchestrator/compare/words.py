@@ -1,10 +1,12 @@
-"""A comparison in words: one sentence, and the rows of its table and of its CSV file."""
+"""A comparison in words: one sentence, the rows of its table, CSV and JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
 
 from orchestrator.compare.model import Cell, Combination, KeyComparison, Overall
 from orchestrator.ratios import Ratio
@@ -245,3 +247,51 @@ def _csv_overall(found: KeyComparison) -> Iterator[list[object]]:
 
 def _speed_columns(speed: Ratio | None) -> tuple[object, ...]:
     return (speed.value, speed.low, speed.high, speed.n) if speed else ("", "", "", "")
+
+
+def as_json(found: KeyComparison) -> dict[str, Any]:
+    """Everything, for programs."""
+    return {
+        "sweeps": list(found.sweeps),
+        "key": found.key,
+        "values": list(found.values),
+        "baseline": found.baseline,
+        "changes_with_it": list(found.together),
+        "efficiency_per": found.per or None,
+        "combinations": [_combination_json(one) for one in found.combinations],
+        "overall": [
+            {
+                "value": one.value,
+                "speed_up": one.speed and asdict(one.speed),
+                "efficiency": one.efficiency,
+                "memory": one.memory and asdict(one.memory),
+            }
+            for one in found.overall
+        ],
+        "verdict": verdict(found),
+    }
+
+
+def _combination_json(one: Combination) -> dict[str, Any]:
+    cells = [
+        {
+            "value": cell.value,
+            "n": cell.n,
+            "states": cell.members.states,
+            "fps": cell.middle_fps,
+            "speed_up": cell.speed and asdict(cell.speed),
+            "efficiency": cell.efficiency,
+            "final_return": cell.final and asdict(cell.final),
+            "return_at_equal_frames": cell.at_frames and asdict(cell.at_frames),
+            "return_at_equal_time": cell.at_time and asdict(cell.at_time),
+            "peak_memory_mb": cell.peak_memory_mb,
+            "note": cell.note,
+        }
+        for cell in one.cells
+    ]
+    return {
+        "combination": one.label,
+        "equal_frames": one.frames,
+        "equal_seconds": one.seconds,
+        "cells": cells,
+    }
