@@ -7,6 +7,7 @@ of later attempts, refer to again. Everything loads with ``weights_only=True``.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 import sys
@@ -23,6 +24,8 @@ from orchestrator.rundir.atomic import fsync_folder, storage_errors, temporary_n
 
 # What reading a file of unknown content can raise.
 _UNREADABLE = (OSError, RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError)
+
+_OTHER_CONTENT = "is truncated or damaged: its content has another checksum than its name"
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,22 @@ class CheckpointStore:
                 attempt.checkpoints.rmdir()
 
 
+def read_payload(checkpoint: CheckpointFile) -> dict[str, Any]:
+    """What was saved, on the CPU, for somebody who only looks: buffers that it refers to are left alone.
+
+    Raises ``FileNotFoundError`` where training has replaced it by a newer one, and :class:`DamagedFileError`.
+    """
+    with open(checkpoint.path, "rb") as file:  # from here on it can be read, whatever becomes of its name
+        if hashlib.file_digest(file, "sha256").hexdigest()[:16] != checkpoint.digest:
+            raise DamagedFileError(checkpoint.path, _OTHER_CONTENT)
+        file.seek(0)
+        try:
+            payload: dict[str, Any] = torch.load(file, weights_only=True, map_location="cpu")["payload"]
+        except _UNREADABLE as error:
+            raise DamagedFileError(checkpoint.path, f"cannot be read ({error})"[:300]) from error
+    return payload
+
+
 def _dump(value: Any, file: Any) -> None:
     try:
         torch.save(value, file)
@@ -160,6 +179,4 @@ def _require_digest(path: Path, digest: str) -> None:
     if not path.is_file():
         raise DamagedFileError(path, "is missing")
     if sha256(path)[:16] != digest:
-        raise DamagedFileError(
-            path, "is truncated or damaged: its content has another checksum than its name"
-        )
+        raise DamagedFileError(path, _OTHER_CONTENT)

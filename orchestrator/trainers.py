@@ -23,7 +23,8 @@ PLUGIN_GROUP = "orchestrate.plugins"
 class TrainerSpec:
     """A trainer, seen from outside.
 
-    ``train`` and ``check`` are "module:function" on the worker's side. ``owned`` keys are set by the
+    ``train`` and ``check`` are "module:function" on the worker's side, and so is ``evaluate``, empty where
+    policies cannot be evaluated. ``owned`` keys are set by the
     program and refused in a grid; ``inert`` keys decide nothing and stay out of the identity; both are
     shell-style patterns. ``packages`` are the distributions whose versions decide a result; ``source`` the
     worker-side modules that do, and packages with their YAML files. ``returns`` are the metrics that mean
@@ -49,6 +50,7 @@ class TrainerSpec:
     frames: tuple[str, ...] = ()
     iterations: tuple[str, ...] = ()
     usual_frames: Mapping[str, int] = field(default_factory=dict, hash=False)
+    evaluate: str = ""
 
     def with_plugins(self, plugins: Iterable[PluginSource]) -> TrainerSpec:
         """The same trainer with these plug-ins, whose code counts as its own."""
@@ -98,6 +100,7 @@ BENCHMARL = TrainerSpec(
     name="benchmarl",
     train="jobs.trainers.benchmarl:train",
     check="jobs.trainers.benchmarl:check",
+    evaluate="jobs.trainers.benchmarl.evaluating:evaluate",
     preload=("jobs.trainers.benchmarl.experiment",),
     owned={
         "experiment.save_folder": _OURS,

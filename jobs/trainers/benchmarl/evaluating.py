@@ -1,0 +1,240 @@
+"""Evaluates a policy out of a checkpoint: BenchMARL's environment, policy and returns, and no training.
+
+Everything is on the CPU, whatever the run was trained on: the same question has the same answer, bit for bit,
+on every machine of the same kind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from benchmarl.experiment import Experiment
+from benchmarl.experiment.logger import Logger
+from benchmarl.utils import seed_everything
+from tensordict import TensorDictBase
+from torchrl.envs import EnvBase
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+
+from jobs.checkpoint import read_payload
+from jobs.context import BadConfigError
+from jobs.drawing import obstacle
+from jobs.evaluate import Answer, Question
+from jobs.film import Film, Frame
+from jobs.trainers.benchmarl.building import require_possible
+from jobs.trainers.benchmarl.config import Composed, compose
+from jobs.trainers.benchmarl.hydra_search import first_line
+from jobs.trainers.benchmarl.hydra_text import bare_key
+from jobs.trainers.benchmarl.spaces import require_same
+from orchestrator.errors import OrchestrateError
+from orchestrator.types import Run
+
+# Environments that play side by side at most: what they play is kept until they are through.
+_AT_ONCE = 500
+
+
+def evaluate(question: Question) -> Answer:
+    """Play the episodes.
+
+    Raises :class:`OrchestrateError`, and ``FileNotFoundError`` if training removed the checkpoint.
+    """
+    torch.set_num_threads(question.run.threads)
+    policy, frames = _policy(question, read_payload(question.checkpoint))
+    own = compose(question.run)
+    played = _compose_task(question) if question.task else own
+    if played is not own:
+        require_same(own, played)
+    episodes = question.episodes or question.times * own.experiment.evaluation_episodes
+    deterministic = own.experiment.evaluation_deterministic_actions
+    if question.deterministic is not None:
+        deterministic = question.deterministic
+    began = time.monotonic()
+    with contextlib.closing(Stage(played, episodes)) as stage:
+        stage.take(policy)
+        with contextlib.nullcontext() if question.film is None else Film(question.film) as film:
+            returns, lengths = stage.play(episodes, question.seed, deterministic, film)
+    seconds = time.monotonic() - began
+    return Answer(frames, played.task_name, deterministic, returns, lengths, seconds)
+
+
+def _policy(question: Question, payload: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """The policy that is meant, and how many frames it was trained for."""
+    if not question.best:
+        return payload["policy"], payload["counters"]["total_frames"]
+    again = "evaluate the newest policy, without --best, or train the run again: orchestrate retry"
+    best = payload.get("best") or {"policy": None, "since": 1}
+    if best["since"]:
+        told = "was trained, at least in part, by a version that did not keep the best policy"
+        raise OrchestrateError(f"{question.run.run_id} {told}", hint=again)
+    if best["policy"] is None:
+        told = "has not been evaluated in training, so that no policy is the best"
+        raise OrchestrateError(f"{question.run.run_id} {told}", hint="evaluate the newest: without --best")
+    return best["policy"], best["frames"]
+
+
+def _compose_task(question: Question) -> Composed:
+    """The run's configuration on another task; of its own task it keeps what is not changed."""
+    run = question.run
+    same = question.task == run.overrides.get("task")
+    kept = {
+        key: value
+        for key, value in run.overrides.items()
+        if bare_key(key) != "task"
+        and not (bare_key(key).startswith("task.") and not same)
+        and bare_key(key) not in question.changes
+    }
+    other = Run(run.run_id, run.trainer, {**kept, "task": question.task, **question.changes}, run.seed)
+    composed = compose(other)
+    require_possible(composed)
+    return composed
+
+
+class Stage(Experiment):
+    """What of BenchMARL's experiment is needed to play: an environment for evaluation, and a policy."""
+
+    test_env: EnvBase
+
+    def __init__(self, composed: Composed, episodes: int) -> None:
+        self._width = math.ceil(episodes / math.ceil(episodes / _AT_ONCE))
+        on_cpu = dict.fromkeys(("sampling_device", "train_device", "buffer_device"), "cpu")
+        config = replace(
+            copy.deepcopy(composed.experiment), **on_cpu, evaluation_episodes=self._width, loggers=[]
+        )
+        config.create_json = False
+        try:
+            super().__init__(
+                task=composed.task,
+                algorithm_config=composed.algorithm,
+                model_config=composed.model,
+                critic_model_config=composed.critic_model,
+                seed=composed.seed,
+                config=config,
+            )
+        except Exception as error:  # whatever a library raises for a task that it cannot make here
+            raise BadConfigError(f"{composed.task_name} cannot be built: {_reason(error)}") from error
+        self._name = composed.task_name
+
+    # BenchMARL's seams
+
+    def _setup_name(self) -> None:
+        """No folder, no files."""
+
+    def _setup_algorithm(self) -> None:
+        self.algorithm = self.algorithm_config.get_algorithm(experiment=self)
+        self.test_env = self.algorithm.process_env_fun(lambda: self.test_env)()
+
+    def _setup_collector(self) -> None:
+        self.policy = self.algorithm.get_policy_for_collection()
+
+    def _setup_logger(self) -> None:
+        self.logger = _Tally(self)
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):  # what cannot be closed ends with this process
+            self.test_env.close()
+
+    # Playing
+
+    def take(self, policy: dict[str, Any]) -> None:
+        """Play this policy from now on."""
+        try:
+            self.policy.load_state_dict(policy)
+        except (RuntimeError, KeyError) as error:
+            raise BadConfigError(
+                f"the policy does not fit the model that is built for {self._name}: {_reason(error)}",
+                hint="was it trained by another version of the code? `orchestrate status` says stale",
+            ) from error
+
+    @torch.no_grad()
+    def play(
+        self, episodes: int, seed: int, deterministic: bool, film: Film | None
+    ) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Returns and lengths of the episodes; the first one is filmed."""
+        seed_everything(seed)
+        with contextlib.suppress(NotImplementedError):  # an environment that takes no seed
+            self.test_env.set_seed(seed)
+        kind = ExplorationType.DETERMINISTIC if deterministic else ExplorationType.RANDOM
+        returns: list[float] = []
+        lengths: list[int] = []
+        with set_exploration_type(kind):
+            while len(returns) < episodes:
+                rollouts = self._rollouts(None if returns else film)
+                self.logger.log_evaluation(rollouts, total_frames=0, step=0)  # cuts them where they end
+                returns += self.logger.returns
+                lengths += [rollout.batch_size[0] for rollout in rollouts]
+        return tuple(returns[:episodes]), tuple(lengths[:episodes])
+
+    def _rollouts(self, film: Film | None) -> list[TensorDictBase]:
+        """One episode, or one of each environment that plays side by side, as BenchMARL's evaluation does."""
+        side_by_side = self.test_env.batch_size != ()
+        begun = self.test_env.reset()
+        with self._filming(film) as callback:
+            rollout = self.test_env.rollout(
+                max_steps=self.max_steps,
+                policy=self.policy,
+                callback=callback,
+                auto_reset=False,
+                tensordict=begun,
+                auto_cast_to_device=True,
+                break_when_any_done=not side_by_side,
+            )
+        return list(rollout.unbind(0)) if side_by_side else [rollout]
+
+    @contextlib.contextmanager
+    def _filming(self, film: Film | None) -> Iterator[Callable[[Any, TensorDictBase], None] | None]:
+        """What draws the first environment, as it begins and after each step, until its episode ends."""
+        if film is None:
+            yield None
+            return
+        over = False
+
+        def draw(_env: Any, step: TensorDictBase) -> None:
+            nonlocal over
+            done = step.get(("next", "done"), None)  # environments side by side have begun anew by now
+            over = over or (done is not None and bool(done.flatten()[0]))
+            if not over:
+                film.add(self._picture())
+
+        film.add(self._picture())
+        yield draw
+        if not over:
+            film.add(self._picture())
+
+    def _picture(self) -> Frame:
+        if not self.task.has_render(self.test_env):
+            raise OrchestrateError(f"{self._name} has no picture")
+        try:
+            picture = self.task.__class__.render_callback(self, self.test_env, None)
+        except Exception as error:  # no display, no OpenGL, no pyglet: each says it in its own way
+            why = obstacle(error)
+            raise OrchestrateError(f"{self._name} cannot be drawn here: {why.found}", hint=why.fix) from error
+        return np.ascontiguousarray(picture, dtype=np.uint8)
+
+
+class _Tally(Logger):
+    """Stands where BenchMARL's loggers and its JSON writer do: keeps the returns of each evaluation."""
+
+    path = ""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__("", "", stage.config, "", "", "", "", stage.group_map, stage.seed, "", {})
+        self.loggers = [self]
+        self.json_writer = self
+        self.returns: list[float] = []
+
+    def write(self, metrics: dict[str, torch.Tensor], **_: Any) -> None:
+        self.returns = metrics["return"].tolist()
+
+    def log(self, dict_to_log: dict[str, Any], step: int | None = None) -> None:
+        """The summaries, of no use here."""
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {first_line(error)}"[:300]

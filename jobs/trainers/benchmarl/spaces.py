@@ -1,0 +1,116 @@
+"""What agents see and do in a task, compared: whether a policy of one task can play another."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from benchmarl.environments import TaskClass, task_config_registry
+from benchmarl.experiment import Experiment
+from torchrl.data import Composite
+from torchrl.envs import Compose, TransformedEnv
+
+from jobs.context import BadConfigError
+from jobs.trainers.benchmarl.config import Composed
+from jobs.trainers.benchmarl.hydra_search import first_line
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """``agents``: group → how many. ``sides``: what one agent of a group sees and does, in words, by key."""
+
+    agents: Mapping[str, int]
+    sides: Mapping[str, str]
+
+    def differences(self, other: Spaces, *, any_number: bool) -> list[str]:
+        """Where ``other`` is not the same, in words; ``any_number``: of agents will do."""
+        if set(self.agents) != set(other.agents):
+            return [f"groups of agents: {_listed(self.agents)} there, {_listed(other.agents)} here"]
+        pairs = [(key, self.sides.get(key), other.sides.get(key)) for key in {**self.sides, **other.sides}]
+        if not any_number:
+            pairs += [(f"agents in {key}", str(n), str(other.agents[key])) for key, n in self.agents.items()]
+        return [
+            f"{key}: {a or 'nothing'} there, {b or 'nothing'} here" for key, a, b in sorted(pairs) if a != b
+        ]
+
+
+def require_same(own: Composed, other: Composed) -> None:
+    """Raise :class:`BadConfigError` unless a policy trained on ``own``'s task fits ``other``'s."""
+    any_number = bool(own.experiment.share_policy_params)
+    wanted = spaces_of(own.task, _continuous(own))
+    found = wanted.differences(spaces_of(other.task, _continuous(other)), any_number=any_number)
+    if found:
+        fitting = _fitting(own, other.task_name.partition("/")[0], wanted, any_number)
+        raise BadConfigError(
+            f"{other.task_name} (here) has other spaces than {own.task_name} (there): " + "; ".join(found),
+            hint=f"of the same spaces: {', '.join(fitting)}" if fitting else None,
+        )
+
+
+def spaces_of(task: TaskClass, continuous: bool) -> Spaces:
+    """Builds one environment of the task. Raises :class:`BadConfigError` if that cannot be done."""
+    try:
+        return _spaces_of(task, continuous)
+    except Exception as error:  # whatever a library raises
+        raise BadConfigError(f"{task.name.lower()} cannot be built: {first_line(error)}") from error
+
+
+def _spaces_of(task: TaskClass, continuous: bool) -> Spaces:
+    plain = task.get_env_fun(num_envs=1, continuous_actions=continuous, seed=0, device="cpu")()
+    env = TransformedEnv(plain, Compose(*task.get_env_transforms(plain)))
+    try:
+        masks = task.action_mask_spec(env)
+        sides = {
+            **_words(task.observation_spec(env), bounds=False),
+            **_words(task.action_spec(env), bounds=True),
+            **(_words(masks, bounds=False) if masks is not None else {}),
+        }
+        return Spaces({group: len(agents) for group, agents in task.group_map(env).items()}, sides)
+    finally:
+        env.close()
+
+
+def _words(spec: Composite, *, bounds: bool) -> dict[str, str]:
+    """What each leaf is for one agent: its shape without that of its group, its type, its limits."""
+    found = {}
+    for key, leaf in spec.items(include_nested=True, leaves_only=True):
+        shape = "×".join(str(size) for size in leaf.shape[1:])
+        kind = str(leaf.dtype).removeprefix("torch.")
+        one_of = getattr(leaf.space, "n", None)
+        if bounds and one_of is not None:
+            found["/".join(key)] = f"one of {one_of}"
+            continue
+        words = f"{shape or 'a number'} ({kind})"
+        if bounds:
+            words += f" from {float(leaf.space.low.min()):g} to {float(leaf.space.high.max()):g}"
+        found["/".join(key)] = words
+    return found
+
+
+def _continuous(composed: Composed) -> bool:
+    """Which of a task's actions BenchMARL takes, where it has both."""
+    asked: Any = SimpleNamespace(
+        task=composed.task, algorithm_config=composed.algorithm, config=composed.experiment
+    )
+    Experiment._set_action_type(asked)
+    return bool(asked.continuous_actions)
+
+
+def _fitting(own: Composed, family: str, wanted: Spaces, any_number: bool) -> list[str]:
+    """The tasks of a family that would do, as they are without any changes."""
+    found = []
+    for name, task in task_config_registry.items():
+        if name.partition("/")[0] != family or name == own.task_name:
+            continue
+        with contextlib.suppress(Exception):  # one that cannot be built here does not fit
+            spaces = _spaces_of(task.get_from_yaml(), _continuous(own))
+            if not wanted.differences(spaces, any_number=any_number):
+                found.append(name)
+    return found
+
+
+def _listed(agents: Mapping[str, int]) -> str:
+    return ", ".join(sorted(agents))
