@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from orchestrator.errors import DamagedFileError
 from orchestrator.fleet import present
+from orchestrator.foreign import Outputs, read_outputs
 from orchestrator.reading import no_garbage_collection, read_all
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
 from orchestrator.rundir.atomic import write_atomic
 from orchestrator.rundir.run import RUN_ID
 from orchestrator.tables import RESULT_COLUMNS, Reading, metrics_table, runs_table
+from orchestrator.trainers import BENCHMARL
 from orchestrator.types import RunState
 
 if TYPE_CHECKING:
@@ -57,7 +59,9 @@ class Collected:
     others: tuple[str, ...] = ()
 
 
-def gather(sweep_dirs: Sequence[SweepDir], checksums: bool = False) -> Collected:
+def gather(
+    sweep_dirs: Sequence[SweepDir], checksums: bool = False, others: Sequence[Outputs] = ()
+) -> Collected:
     """As :func:`collect`, with the states that `status` shows."""
     states, reasons, targets = {}, {}, {}
     for sweep_dir in sweep_dirs:
@@ -65,7 +69,18 @@ def gather(sweep_dirs: Sequence[SweepDir], checksums: bool = False) -> Collected
         states[sweep_dir.name] = {run_id: status.state for run_id, status in seen.statuses.items()}
         reasons[sweep_dir.name] = {run_id: status.why for run_id, status in seen.statuses.items()}
         targets[sweep_dir.name] = {run_id: seen.target(run_id) for run_id in seen.statuses}
-    return collect(sweep_dirs, states=states, reasons=reasons, targets=targets, checksums=checksums)
+    return collect(
+        sweep_dirs, states=states, reasons=reasons, targets=targets, checksums=checksums, others=others
+    )
+
+
+def read_others(folders: Iterable[str], sweep_dirs: Iterable[SweepDir]) -> list[Outputs]:
+    """What others trained, by folder or ``NAME=FOLDER``; each is named unlike any of these sweeps."""
+    found: list[Outputs] = []
+    for folder in folders:
+        taken = {sweep.name for sweep in sweep_dirs} | {one.name for one in found}
+        found.append(read_outputs(folder, taken))
+    return found
 
 
 def collect(
@@ -75,14 +90,16 @@ def collect(
     reasons: Mapping[str, Mapping[str, str]] | None = None,
     targets: Mapping[str, Mapping[str, str | None]] | None = None,
     checksums: bool = False,
+    others: Sequence[Outputs] = (),
 ) -> Collected:
     """Read and verify every run of these sweeps; ``checksums`` also compares contents, not only sizes.
 
     ``states``, ``reasons`` and ``targets`` (sweep → run_id → …) are what is known of runs beside their
-    folders; without them a run's state is what its result or its last end record says.
+    folders; without them a run's state is what its result or its last end record says. ``others`` are runs
+    that were trained without this program, and stand beside the sweeps' as one sweep more each.
     """
     with no_garbage_collection():
-        return _collect(sweep_dirs, states or {}, reasons or {}, targets or {}, checksums)
+        return _collect(sweep_dirs, states or {}, reasons or {}, targets or {}, checksums, others)
 
 
 def _collect(
@@ -91,6 +108,7 @@ def _collect(
     reasons: Mapping[str, Mapping[str, str]],
     targets: Mapping[str, Mapping[str, str | None]],
     checksums: bool,
+    others: Sequence[Outputs],
 ) -> Collected:
     readings: list[Reading] = []
     problems: list[str] = []
@@ -101,7 +119,13 @@ def _collect(
         readings += read_all(reader.read, index)
     for reading in readings:
         problems += [f"{reading.sweep}/{reading.index.run_id}: {text}" for text in reading.problems]
-    runs, keys = runs_table(readings, _trainers(sweep_dirs, readings))
+    trainers = _trainers(sweep_dirs, readings)
+    keys_here = {key for reading in readings for key in reading.index.point}
+    for other in others:
+        readings += other.readings(keys_here)
+        problems += other.problems
+        trainers[other.name] = BENCHMARL.name
+    runs, keys = runs_table(readings, trainers)
     missing = [
         Missing(reading.sweep, reading.index.run_id, reading.index.point, reading.why)
         for reading in readings
@@ -113,16 +137,20 @@ def _collect(
         keys,
         tuple(missing),
         tuple(problems),
-        (*_warnings(runs), *_mixed_codes(readings)),
+        (*_warnings(runs), *_mixed_codes(readings), *(note for other in others for note in other.notes)),
         {(reading.sweep, reading.index.run_id): reading.index.point for reading in readings},
+        tuple(other.name for other in others),
     )
 
 
 def write(collected: Collected, sweep_dir: SweepDir) -> None:
-    """Replace the sweep's results.parquet, results.csv and metrics.parquet by its part of the tables."""
+    """Replace the sweep's results.parquet, results.csv and metrics.parquet by its part of the tables.
+
+    What others trained is part of it.
+    """
     import polars as pl
 
-    own = pl.col("sweep") == sweep_dir.name
+    own = pl.col("sweep").is_in([sweep_dir.name, *collected.others])
     runs, metrics = collected.runs.filter(own), collected.metrics.filter(own)
     if len(runs) < len(collected.runs):
         # Column by column, since polars reads a key named "*" as a pattern.

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Reading:
     """A run as found in its folder. ``facts`` are columns of the table of runs, as far as known.
 
-    ``codes`` are the ids of the codes that trained it, one after the other.
+    ``codes`` are the ids of the codes that trained it, one after the other. A ``foreign`` run was trained
+    without this program, so what it always does is not known of it.
     """
 
     sweep: str
@@ -30,6 +31,7 @@ class Reading:
     history: Sequence[Row] = ()
     problems: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
+    foreign: bool = False
 
     @property
     def why(self) -> str:
@@ -133,7 +135,9 @@ def runs_table(
     for name, dtype in own.items():
         columns[name] = pl.Series([reading.facts.get(name) for reading in readings], dtype=dtype)
     if any("threads" in point for point in points):
-        asked = pl.Series([_whole(point.get("threads", 1)) for point in points], dtype=pl.Int64)
+        usual = (None if reading.foreign else 1 for reading in readings)
+        threads = [_whole(point.get("threads", one)) for point, one in zip(points, usual, strict=True)]
+        asked = pl.Series(threads, dtype=pl.Int64)
         columns["threads"] = columns["threads"].fill_null(asked)
         keys["threads"] = "threads"
     if any("target" in point for point in points):
@@ -194,7 +198,7 @@ def metrics_table(readings: Sequence[Reading]) -> pl.DataFrame:
             "run": pl.Series(runs, dtype=pl.UInt32),
             "iteration": pl.Series([row.iteration for row in rows], dtype=pl.Int64),
             "frames": pl.Series([row.frames for row in rows], dtype=pl.Int64),
-            "wall_time": pl.Series([row.wall_time for row in rows], dtype=pl.Float64),
+            "wall_time": pl.Series([row.wall_time for row in rows], dtype=pl.Float64).fill_nan(None),
         }
     )
     long = (

@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from orchestrator.rundir import SweepDir
 
 Sweeps = Annotated[list[str] | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")]
+Others = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="FOLDER",
+        help="What BenchMARL itself left there stands beside the sweep, as NAME with NAME=FOLDER. "
+        "May be given several times.",
+    ),
+]
 
 # So many of the runs that miss for one reason are named.
 _NAMED = 6
@@ -27,6 +36,7 @@ def collect(
     verify: Annotated[
         bool, typer.Option("--verify", help="Check the content of every file against its checksum.")
     ] = False,
+    others: Others = None,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -41,18 +51,21 @@ def collect(
 
       orchestrate collect speed
       orchestrate collect --verify
+      orchestrate collect speed --with their_runs
     """
     from orchestrator import marl_eval
-    from orchestrator.collect import gather, write
+    from orchestrator.collect import gather, read_others, write
     from orchestrator.fleet import bring_home
     from orchestrator.report.targets import comparisons
     from orchestrator.speeds import take_up
     from orchestrator.summary import summary_table
 
-    for sweep_dir in found_sweeps(results, sweeps):
+    found = found_sweeps(results, sweeps)
+    foreign = read_others(others or [], found)
+    for sweep_dir in found:
         for problem in bring_home(sweep_dir):
             typer.echo(problem, err=True)
-        collected = gather([sweep_dir], verify)
+        collected = gather([sweep_dir], verify, foreign)
         write(collected, sweep_dir)
         exported = marl_eval.write(collected, sweep_dir)
         take_up(sweep_dir)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.collect import Sweeps, found_sweeps
+from orchestrator.cli.collect import Others, Sweeps, found_sweeps
 from orchestrator.cli.common import RESULTS, Json, Results, print_json
 
 
@@ -17,6 +17,7 @@ def report(
             "--output", "-o", metavar="DIR", help="Where to; by default report/ in the sweep's folder."
         ),
     ] = None,
+    others: Others = None,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -26,17 +27,19 @@ def report(
 
       orchestrate report speed
       orchestrate report speed multiwalker --output comparison
+      orchestrate report speed --with their_runs
     """
     from datetime import datetime
 
-    from orchestrator.collect import gather
+    from orchestrator.collect import gather, read_others
     from orchestrator.report import write_report
 
     found = found_sweeps(results, sweeps)
     # Several sweeps in one report belong to none of their folders.
     folder = output or (found[0].report if len(found) == 1 else results / "report")
     generated = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
-    page = write_report(found, gather(found), folder, generated=generated)
+    collected = gather(found, others=read_others(others or [], found))
+    page = write_report(found, collected, folder, generated=generated)
     if as_json:
         print_json({"page": str(page), "pictures": sorted(str(picture) for picture in folder.glob("*.png"))})
     else:

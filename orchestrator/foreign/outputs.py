@@ -1,0 +1,327 @@
+"""A folder of BenchMARL's experiments as runs: one of each, told apart by what differs in them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeVar
+
+from orchestrator.errors import DamagedFileError, NotFoundError, OrchestrateError
+from orchestrator.foreign.files import (
+    Identity,
+    Told,
+    read_hparams,
+    read_hydra,
+    read_json_history,
+    read_scalars,
+)
+from orchestrator.foreign.find import Found, find_experiments
+from orchestrator.rundir import IndexRow, Row, sweeps
+from orchestrator.tables import Reading
+from orchestrator.trainers import BENCHMARL
+from orchestrator.types import RunState
+
+_T = TypeVar("_T")
+
+_EXPECTED = (
+    "expected folders such as mappo_navigation_mlp__0a1b2c3d_26_01_31-12_00_00/ with what BenchMARL's "
+    "csv logger or create_json left in them"
+)
+_ON_POLICY = ("mappo", "ippo")
+_OFF_POLICY = ("iql", "vdn", "qmix", "maddpg", "iddpg", "masac", "isac")
+_COLLECTION, _TRAINING = "timers/collection_time", "timers/training_time"
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """One run. ``config`` is empty where nothing tells it; ``logged``: its history is the CSV logger's."""
+
+    found: Found
+    identity: Identity
+    config: Mapping[str, Any]
+    history: Sequence[Row]
+    logged: bool
+
+    @property
+    def deciding(self) -> dict[str, Any]:
+        """What of its configuration decides its result, as far as that is known."""
+        other = {"on": "off", "off": "on"}.get(self.policy or "")
+        return {
+            key: value
+            for key, value in self.config.items()
+            if BENCHMARL.decides(key)
+            and BENCHMARL.owned_because(key) is None
+            and not key.startswith(f"experiment.{other}_policy_")
+        }
+
+    @property
+    def policy(self) -> str | None:
+        """Which policy its algorithm learns from, "on" or "off"; ``None`` for one that is not known here."""
+        if self.identity.algorithm in _ON_POLICY:
+            return "on"
+        return "off" if self.identity.algorithm in _OFF_POLICY else None
+
+    @property
+    def frames(self) -> int:
+        return self.history[-1].frames
+
+    def state(self) -> tuple[RunState, str]:
+        """Done, unless its configuration asked for more than was logged."""
+        asked = (("max_n_frames", self.frames, "frames"), ("max_n_iters", len(self.history), "iterations"))
+        for key, reached, word in asked:
+            wanted = self.config.get(f"experiment.{key}")
+            if self.logged and isinstance(wanted, int | float) and reached < wanted:
+                text = f"stopped early, or still trains: {reached:,} of {wanted:,} {word}"
+                return RunState.INTERRUPTED, text
+        return RunState.DONE, ""
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """What a folder holds. ``name`` stands where a sweep's does; ``notes`` say what was not counted."""
+
+    name: str
+    experiments: tuple[Experiment, ...]
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def readings(self, keys: Collection[str]) -> list[Reading]:
+        """A reading a run. ``keys`` are the keys of the grids beside it: their values are told too."""
+        return [
+            Reading(
+                self.name,
+                IndexRow(one.found.name, True, point),
+                *one.state(),
+                facts=_facts(one),
+                history=one.history,
+                foreign=True,
+            )
+            for one, point in zip(self.experiments, _points(self.experiments, keys), strict=True)
+        ]
+
+
+def read_outputs(spelled: str, taken: Collection[str] = ()) -> Outputs:
+    """The experiments in the folder ``spelled``, which may be ``NAME=FOLDER``. ``taken`` names are others'.
+
+    Raises :class:`NotFoundError` where there is none. What is damaged is named, and the rest goes on.
+    """
+    name, folder = _named(spelled, taken)
+    problems: list[str] = []
+
+    def unreadable(error: OSError) -> None:
+        problems.append(f"{error.filename}: cannot be read ({error.strerror})")
+
+    found = find_experiments(folder, unreadable)
+    if not found:
+        raise _nothing(folder, problems)
+    experiments = [one for each in found if (one := _read(each, problems.append)) is not None]
+    experiments, notes = _once(experiments)
+    return Outputs(name, tuple(experiments), tuple(f"{name}: {text}" for text in problems), tuple(notes))
+
+
+def _named(spelled: str, taken: Collection[str]) -> tuple[str, Path]:
+    chosen, equals, rest = spelled.partition("=")
+    path = Path(spelled).expanduser()
+    if equals and chosen and not path.exists():
+        if chosen in taken:
+            raise OrchestrateError(f"--with {spelled}: there is a sweep named {chosen} already")
+        path = Path(rest).expanduser()
+        return chosen, _folder(path)
+    name = wanted = _folder(path).resolve().name or "root"
+    number = 2
+    while name in taken:
+        name, number = f"{wanted}-{number}", number + 1
+    return name, path
+
+
+def _folder(path: Path) -> Path:
+    if path.is_dir():
+        return path
+    found = "is a file" if path.exists() else "does not exist"
+    raise NotFoundError(f"{path} {found}: expected a folder with runs of BenchMARL in it")
+
+
+def _nothing(folder: Path, problems: Sequence[str]) -> NotFoundError:
+    folder = folder.resolve()
+    hint = "--with FOLDER takes what BenchMARL itself left, when it was run without this program"
+    if sweeps(folder):
+        hint = f"these are sweeps of this program: orchestrate collect --results {folder}"
+    elif folder in [sweep.path for sweep in sweeps(folder.parent)]:
+        hint = f"this is a sweep of this program: orchestrate collect {folder.name} --results {folder.parent}"
+    unread = f" ({'; '.join(problems)})" if problems else ""
+    return NotFoundError(f"nothing of BenchMARL's in {folder}/{unread}: {_EXPECTED}", hint=hint)
+
+
+# Reading one
+
+
+def _read(found: Found, problem: Callable[[str], None]) -> Experiment | None:
+    def guarded(read: Callable[[Path], _T | None], path: Path | None) -> _T | None:
+        try:
+            return None if path is None else read(path)
+        except DamagedFileError as error:
+            problem(str(error))
+        return None
+
+    noted, composed = guarded(read_hparams, found.texts), guarded(read_hydra, found.hydra)
+    rows = guarded(partial(read_scalars, problem=problem), found.scalars)
+    identity = noted.identity if noted else None
+    logged = bool(rows)
+    if not rows or identity is None:
+        told = guarded(read_json_history, found.json)
+        identity, rows = (identity or told[0], rows or told[1]) if told else (identity, rows)
+    identity = identity or (composed.identity if composed else None)
+    if identity is None or not rows:
+        lacks = "what it trained" if rows else "any value"
+        problem(f"{found.place}: {found.name} is left out, as nothing in it tells {lacks}")
+        return None
+    return Experiment(found, identity, _config(noted, composed, identity), rows, logged)
+
+
+def _config(noted: Told | None, composed: Told | None, identity: Identity) -> Mapping[str, Any]:
+    if noted is not None and noted.config:
+        return noted.config
+    # Hydra's record is of this very experiment only if it says so.
+    return composed.config if composed is not None and composed.identity == identity else {}
+
+
+# One of each
+
+
+def _once(experiments: Iterable[Experiment]) -> tuple[list[Experiment], list[str]]:
+    """Copies of one experiment, and repetitions of one configuration with one seed, count once."""
+    notes = []
+    by_name: dict[str, list[Experiment]] = {}
+    for one in experiments:
+        by_name.setdefault(one.found.name, []).append(one)
+    by_point: dict[str, list[Experiment]] = {}
+    for copies in by_name.values():
+        one = max(copies, key=lambda copy: copy.frames)
+        by_point.setdefault(_fingerprint(one), []).append(one)
+    kept = set()
+    for alike in by_point.values():
+        best = max(alike, key=lambda one: (one.state()[0] is RunState.DONE, one.frames, one.found.when))
+        kept.add(best)
+        if len(alike) > 1:
+            others = ", ".join(one.found.name for one in alike if one is not best)
+            notes.append(f"counted once: {best.found.name} repeats {others}, with the same seed")
+    return [one for alike in by_point.values() for one in alike if one in kept], notes
+
+
+def _fingerprint(one: Experiment) -> str:
+    identity = one.identity
+    # Without its configuration, only the folder may tell it from another.
+    config: Any = one.deciding or str(_above(one))
+    return _comparable([identity.task, identity.algorithm, identity.seed, config])
+
+
+def _above(one: Experiment) -> Path:
+    place = one.found.place
+    return place.parent if place.name == one.found.name else place
+
+
+# What tells them apart
+
+
+def _points(experiments: Sequence[Experiment], keys: Collection[str]) -> list[dict[str, Any]]:
+    shown = {*keys, *_varying(experiments)}
+    points = [
+        {
+            "algorithm": one.identity.algorithm,
+            "task": one.identity.task,
+            **{key: value for key, value in one.deciding.items() if key in shown},
+            "seed": one.identity.seed,
+        }
+        for one in experiments
+    ]
+    alike: dict[str, set[Path]] = {}
+    for one, point in zip(experiments, points, strict=True):
+        alike.setdefault(_comparable(point), set()).add(_above(one))
+    if any(len(folders) > 1 for folders in alike.values()):
+        return [{"folder": _above(one).name, **point} for one, point in zip(experiments, points, strict=True)]
+    return points
+
+
+def _varying(experiments: Sequence[Experiment]) -> set[str]:
+    """The keys in which experiments of one algorithm on one task differ, as far as they are known."""
+    values: dict[tuple[str, str, str], set[str]] = {}
+    configs = [(one.identity, one.deciding) for one in experiments if one.config]
+    every = {key for _, config in configs for key in config}
+    for identity, config in configs:
+        for key in every:
+            of = identity.task, identity.algorithm, key
+            values.setdefault(of, set()).add(_comparable(config[key]) if key in config else "")
+    return {key for (_, _, key), found in values.items() if len(found) > 1}
+
+
+def _comparable(value: Any) -> str:
+    """Text that is the same for 5 and 5.0, which Hydra and Python spell differently."""
+
+    def even(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {key: even(part) for key, part in item.items()}
+        if isinstance(item, list):
+            return [even(part) for part in item]
+        return float(item) if type(item) is int else item
+
+    return json.dumps(even(value), sort_keys=True)
+
+
+# What the table of runs says of one
+
+
+def _facts(one: Experiment) -> dict[str, Any]:
+    rows = one.history
+    wall_time = rows[-1].wall_time
+    timed = math.isfinite(wall_time) and wall_time > 0
+    pairs = list(pairwise(rows))
+    seconds = [after.wall_time - before.wall_time for before, after in pairs]
+    rates = [
+        (after.frames - before.frames) / taken
+        for (before, after), taken in zip(pairs, seconds, strict=True)
+        if taken > 0
+    ]
+    final, best = _returns(rows)
+    return {
+        "device": _device(one.config),
+        "environments": _environments(one),
+        "frames": one.frames,
+        "iterations": len(rows) if one.logged else None,
+        "wall_time": wall_time if timed else None,
+        "fps": one.frames / wall_time if timed else None,
+        "fps_steady": _median(rates),
+        "seconds_per_iteration": _median(seconds),
+        "collection_seconds": _median(row.metrics.get(_COLLECTION, math.nan) for row in rows[1:]),
+        "training_seconds": _median(row.metrics.get(_TRAINING, math.nan) for row in rows[1:]),
+        "final_return": final,
+        "best_return": best,
+    }
+
+
+def _returns(rows: Sequence[Row]) -> tuple[float | None, float | None]:
+    for name in BENCHMARL.returns:
+        values = [row.metrics[name] for row in rows if math.isfinite(row.metrics.get(name, math.nan))]
+        if values:
+            return values[-1], max(values)
+    return None, None
+
+
+def _median(values: Iterable[float]) -> float | None:
+    found = [value for value in values if math.isfinite(value)]
+    return median(found) if found else None
+
+
+def _device(config: Mapping[str, Any]) -> str | None:
+    devices = (config.get(f"experiment.{kind}_device") for kind in ("sampling", "train"))
+    return ", ".join(dict.fromkeys(str(device) for device in devices if device)) or None
+
+
+def _environments(one: Experiment) -> int | None:
+    number = one.config.get(f"experiment.{one.policy}_policy_n_envs_per_worker")
+    return number if type(number) is int else None
