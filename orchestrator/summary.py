@@ -50,8 +50,9 @@ def speeds(found: Sequence[Group]) -> list[Speed]:
 
 def hardware(row: Mapping[str, Any]) -> str:
     """What a run's speed depends on, in a few words."""
-    threads = row["threads"]
-    cpu = f"{row['cpu_model'] or 'unknown CPU'}, {threads} thread{'s' * (threads != 1)}"
+    threads, cpu = row["threads"], row["cpu_model"] or "unknown CPU"
+    if threads is not None:
+        cpu = f"{cpu}, {threads} thread{'s' * (threads != 1)}"
     return f"{row['gpu_model']} + {cpu}" if row["gpu_model"] else cpu
 
 
