@@ -88,10 +88,8 @@ def _returns_said(found: KeyComparison, value: str) -> str:
 def _doubts(found: KeyComparison) -> str:
     if not found.together:
         return ""
-    tails = [
-        key if found.short == tail else tail for key in found.together if (tail := key.rpartition(".")[2])
-    ]
-    return f" ({', '.join(tails)} change{'s' * (len(tails) == 1)} with it, so the difference may be theirs)"
+    names = ", ".join(key.rpartition(".")[2] for key in found.together)
+    return f" ({names} change{'s' * (len(found.together) == 1)} with {found.short})"
 
 
 # Tables
