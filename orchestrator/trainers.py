@@ -32,7 +32,8 @@ class TrainerSpec:
     "module:function" that is given each plug-in, for a trainer that has a use for them; ``plugins`` are those
     of one sweep. ``frames`` are the keys that say how many frames a run is to have, the first that is there;
     ``iterations`` those that say it in iterations, of a length nobody here knows; ``usual_frames`` how many
-    it has without either, by the preset that it chooses with ``experiment``.
+    it has without either, by the preset that it chooses with ``experiment``. ``minutes`` is the key that says
+    how long a run is to train instead, if there is one.
     """
 
     name: str
@@ -50,6 +51,7 @@ class TrainerSpec:
     frames: tuple[str, ...] = ()
     iterations: tuple[str, ...] = ()
     usual_frames: Mapping[str, int] = field(default_factory=dict, hash=False)
+    minutes: str = ""
     evaluate: str = ""
 
     def with_plugins(self, plugins: Iterable[PluginSource]) -> TrainerSpec:
@@ -82,9 +84,14 @@ class TrainerSpec:
             if key in run.overrides:
                 asked = run.overrides[key]
                 return int(asked) if isinstance(asked, int | float) and asked > 0 else None
-        if any(run.overrides.get(key) is not None for key in self.iterations):
+        if any(run.overrides.get(key) is not None for key in self.iterations) or self.minutes_of(run):
             return None
         return self.usual_frames.get(str(run.overrides.get("experiment", "")))
+
+    def minutes_of(self, run: Run) -> float | None:
+        """How many minutes the run is to train, if it has a time instead of a number of frames."""
+        asked = run.overrides.get(self.minutes) if self.minutes else None
+        return float(asked) if isinstance(asked, int | float) and asked > 0 else None
 
     def needs_gpu(self, run: Run) -> bool:
         """Whether the run asks for a GPU, by a device or by a choice such as ``experiment: gpu``."""
@@ -138,6 +145,7 @@ BENCHMARL = TrainerSpec(
         "jobs.trainers.benchmarl.state",
         "jobs.trainers.benchmarl.tasks",
         "jobs.trainers.benchmarl.tensors",
+        "jobs.trainers.benchmarl.time_budget",
     ),
     returns=("eval/reward/episode_reward_mean", "collection/reward/episode_reward_mean"),
     devices=(
@@ -150,6 +158,7 @@ BENCHMARL = TrainerSpec(
     frames=("experiment.max_n_frames",),
     iterations=("experiment.max_n_iters",),
     usual_frames={**dict.fromkeys(("", "gpu", "gpu_offline", "no_log"), 3_000_000), "debug": 400},
+    minutes="minutes",
 )
 
 COMMAND = TrainerSpec(

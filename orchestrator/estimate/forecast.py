@@ -13,13 +13,17 @@ from orchestrator.state import Survey
 from orchestrator.trainers import get_trainer
 from orchestrator.types import Job, Plan, Resources, Run
 
-_HOUR_S = 3600.0
+_MINUTE_S, _HOUR_S = 60.0, 3600.0
+# What evaluations and checkpoints may add to a run whose time for training is set.
+_BESIDE_TRAINING = 1.3
+_BY_THE_GRID = "the minutes that the grid gives them"
 
 
 @dataclass(frozen=True)
 class RunForecast:
     """One run. ``frames`` are those left to train. ``seconds`` and ``dollars`` are its own, without its share
-    of the machine's start and end; ``None`` if ``unknown`` says why not, or the target has no price.
+    of the machine's start and end; ``None`` if ``unknown`` says why not, or the target has no price. A run
+    that trains for so many minutes has no frames and no ``basis``.
     """
 
     run_id: str
@@ -62,8 +66,9 @@ class Forecast:
         """What the figures rest on, in words, and for how many runs."""
         counted: dict[str, int] = {}
         for run in self.runs:
-            if run.basis is not None and run.seconds is not None:
-                counted[run.basis.words] = counted.get(run.basis.words, 0) + 1
+            if run.seconds is not None:
+                words = run.basis.words if run.basis is not None else _BY_THE_GRID
+                counted[words] = counted.get(words, 0) + 1
         return counted
 
     def to_json(self) -> dict[str, Any]:
@@ -153,6 +158,8 @@ def _run(
     kind, status = kind_of(run), seen.statuses.get(run.run_id)
     length = status.total if status is not None and status.total else None
     length = length or get_trainer(run.trainer).frames_of(run) or table.frames_of(kind)
+    if minutes := get_trainer(run.trainer).minutes_of(run):
+        return _timed(run, minutes, status, where, at_once)
     if length is None:
         return RunForecast(run.run_id, unknown=_no_length(run))
     # What it trained already lies in a checkpoint, or nearly.
@@ -168,6 +175,15 @@ def _run(
     if where.price is not None:
         dollars = seconds.times(where.price.per_hour / _HOUR_S / at_once)
     return RunForecast(run.run_id, left, seconds, dollars, basis)
+
+
+def _timed(run: Run, minutes: float, status: Any, where: Where, at_once: int) -> RunForecast:
+    """A run that trains for so many minutes, whatever the machine; how much of it is left its frames tell."""
+    done = (status.frames or 0) / status.total if status is not None and status.total else 0.0
+    left = minutes * _MINUTE_S * max(0.0, 1 - done)
+    seconds = Range(left, left, left * _BESIDE_TRAINING)
+    dollars = seconds.times(where.price.per_hour / _HOUR_S / at_once) if where.price is not None else None
+    return RunForecast(run.run_id, None, seconds, dollars)
 
 
 def _no_length(run: Run) -> str:

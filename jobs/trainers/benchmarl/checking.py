@@ -19,11 +19,18 @@ from omegaconf.errors import OmegaConfBaseException
 
 from jobs.check import Problem, structure
 from jobs.context import BadConfigError
-from jobs.trainers.benchmarl import rules
+from jobs.trainers.benchmarl import rules, time_budget
 from jobs.trainers.benchmarl.building import require_possible, try_build
 from jobs.trainers.benchmarl.config import Outline, compose, compose_config, outline
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
-from jobs.trainers.benchmarl.spelling import group_of, unknown_key, wrong_type
+from jobs.trainers.benchmarl.spelling import (
+    group_of,
+    require_choices,
+    unknown_key,
+    wrong_choices,
+    wrong_type,
+)
+from orchestrator.trainers import BENCHMARL
 from orchestrator.types import Run, Value
 
 # Every distinct set of choices is built once, further values of model, task and algorithm within this time.
@@ -43,6 +50,8 @@ def check(runs: Sequence[Run]) -> list[Problem]:
         _check_combinations(shape, findings)
     _check_builds(shapes, findings)
     _check_twins(shapes, findings)
+    if len(shapes) == len(groups):
+        _check_idle(shapes, findings)
     return findings.problems
 
 
@@ -52,9 +61,10 @@ class _Findings:
     def __init__(self) -> None:
         self._found: dict[tuple[str | None, str], Problem] = {}
 
-    def add(self, run: Run, error: BadConfigError) -> None:
+    def add(self, run: Run, error: BadConfigError, *, whole: bool = False) -> None:
         key = error.key if isinstance(error, RefusedKeyError) else None
-        self._found.setdefault((key, str(error)), Problem(run.run_id, key, str(error), error.hint))
+        problem = Problem(run.run_id, key, str(error), error.hint, whole)
+        self._found.setdefault((key, str(error)), problem)
 
     @property
     def problems(self) -> list[Problem]:
@@ -92,7 +102,7 @@ def _shape(runs: Sequence[Run], bases: dict[str, DictConfig | None], findings: _
     choices = {key: value for key, value in runs[0].overrides.items() if group_of(key) is not None}
     known = json.dumps(choices)
     if known not in bases:
-        bases[known] = _base(replace(runs[0], overrides=choices), findings)
+        bases[known] = _base(runs[0], choices, findings)
     base = bases[known]
     if base is None:
         return None
@@ -107,9 +117,15 @@ def _shape(runs: Sequence[Run], bases: dict[str, DictConfig | None], findings: _
         return None
 
 
-def _base(run: Run, findings: _Findings) -> DictConfig | None:
+def _base(run: Run, choices: Mapping[str, Value], findings: _Findings) -> DictConfig | None:
+    """The configuration of nothing but the choices; ``None``, and why is told, if there is none."""
     try:
-        cfg = compose_config(run)
+        require_choices(run.overrides)
+        if wrong := wrong_choices(choices):
+            for problem in wrong:
+                findings.add(run, problem)
+            return None
+        cfg = compose_config(replace(run, overrides=choices))
         require_possible(outline(cfg))
     except BadConfigError as error:
         findings.add(run, error)
@@ -137,6 +153,8 @@ def _check_values(
 
 def _typed(run: Run, cfg: DictConfig, key: str, value: Value) -> Value:
     """The value as the type of its field makes it. Raises :class:`BadConfigError`."""
+    if key == BENCHMARL.minutes:
+        return time_budget.checked(value)
     override_text(key, value)
     if "${" in json.dumps(value):
         return OmegaConf.select(compose_config(run), bare_key(key))
@@ -222,15 +240,9 @@ def _with_values(run: Run, error: RefusedKeyError) -> RefusedKeyError:
 
 
 def _check_twins(shapes: Sequence[_Shape], findings: _Findings) -> None:
-    """Find runs that train the same thing: they differ only in what their algorithm never reads.
-
-    A key that a reference such as ``${experiment.on_policy_n_envs_per_worker}`` leads to is read by it.
-    """
+    """Find runs that train the same thing: they differ only in what their algorithm never reads."""
     for shape in shapes:
-        idle = rules.never_read(shape.outline.on_policy)
-        unread = [key for key in shape.runs[0].overrides if bare_key(key).startswith(idle)]
-        read = {key: value for key, value in shape.runs[0].overrides.items() if key not in unread}
-        keys = [key for key in unread if f"${{{bare_key(key)}}}" not in json.dumps(read)]
+        keys = _unread(shape)
         if not keys:
             continue
         seen: dict[str, Run] = {}
@@ -242,3 +254,29 @@ def _check_twins(shapes: Sequence[_Shape], findings: _Findings) -> None:
                 key = next(key for key in keys if twin.overrides[key] != run.overrides[key])
                 algorithm = shape.outline.choices["algorithm"]
                 findings.add(run, rules.twin_error(key, algorithm))
+
+
+def _check_idle(shapes: Sequence[_Shape], findings: _Findings) -> None:
+    """Find what no run reads although it was meant: the frames of an iteration for mappo in a grid of iql."""
+    unread = {shape.runs[0].run_id: _unread(shape) for shape in shapes}
+    read = {
+        key for shape in shapes for key in shape.runs[0].overrides if key not in unread[shape.runs[0].run_id]
+    }
+    algorithms = sorted({shape.outline.choices["algorithm"] for shape in shapes})
+    for run in (shape.runs[0] for shape in shapes):
+        names = {bare_key(key) for key in run.overrides}
+        for key in unread[run.run_id]:
+            meant = rules.for_the_other_kind(bare_key(key))
+            if meant is not None and meant not in names and key not in read:
+                findings.add(run, rules.idle_error(key, meant, algorithms), whole=True)
+
+
+def _unread(shape: _Shape) -> list[str]:
+    """The keys that the shape's algorithm never reads.
+
+    A key that a reference such as ``${experiment.on_policy_n_envs_per_worker}`` leads to is read by it.
+    """
+    idle = rules.never_read(shape.outline.on_policy)
+    unread = [key for key in shape.runs[0].overrides if bare_key(key).startswith(idle)]
+    read = {key: value for key, value in shape.runs[0].overrides.items() if key not in unread}
+    return [key for key in unread if f"${{{bare_key(key)}}}" not in json.dumps(read)]

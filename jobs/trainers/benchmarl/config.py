@@ -35,6 +35,7 @@ from jobs.trainers.benchmarl.hydra_search import first_line, hydra_ready, search
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
 from jobs.trainers.benchmarl.registry import RegisteredTask
 from jobs.trainers.benchmarl.spelling import explain, require_choices
+from jobs.trainers.benchmarl.time_budget import minutes_of, without_minutes
 from orchestrator.trainers import BENCHMARL
 from orchestrator.types import Run
 
@@ -88,6 +89,8 @@ def compose(run: Run) -> Composed:
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     assert isinstance(plain, dict)
     described = {"choices": found.choices, **{str(key): value for key, value in plain.items()}}
+    if (minutes := minutes_of(run)) is not None:
+        described[BENCHMARL.minutes] = minutes
     return Composed(
         **vars(found),
         model=_model(cfg, "model", found.choices),
@@ -177,18 +180,19 @@ def _refuse_additions(parts: dict[str, Any]) -> None:
 
 def compose_config(run: Run) -> DictConfig:
     """The composed Hydra config, its ``hydra`` node included."""
-    require_choices(run.overrides)
+    overrides = without_minutes(run)
+    require_choices(overrides)
     lines = override_lines(run)
     try:
         with hydra_ready():
             return hydra_compose("config", overrides=lines, return_hydra_config=True)
     except (HydraException, OmegaConfBaseException) as error:
-        raise explain(run.overrides, error) from error
+        raise explain(overrides, error) from error
 
 
 def override_lines(run: Run) -> list[str]:
     """The run as arguments of Hydra's command line, without our search path."""
-    lines = [override_text(key, value) for key, value in run.overrides.items()]
+    lines = [override_text(key, value) for key, value in without_minutes(run).items()]
     if not any(bare_key(key) == "experiment.render" for key in run.overrides):
         lines.append("experiment.render=false")
     return [f"seed={run.seed}", *lines, search_path()]

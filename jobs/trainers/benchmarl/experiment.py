@@ -7,7 +7,6 @@ the first iteration (to put a saved state back).
 
 from __future__ import annotations
 
-import copy
 import functools
 import gc
 import logging
@@ -33,6 +32,7 @@ from jobs.trainers.benchmarl.config import Composed, compose
 from jobs.trainers.benchmarl.environments import Environments, logged
 from jobs.trainers.benchmarl.iterations import IterationLogger
 from jobs.trainers.benchmarl.state import load_result, load_state, save_result, save_state
+from jobs.trainers.benchmarl.time_budget import TimeBudget, TimeIsUp, minutes_of, unbounded
 from orchestrator.rundir import ResumePoint, Row
 
 # A checkpoint is due when training has run this many times as long as the last one took to write: below 2 %.
@@ -71,6 +71,7 @@ class ResumableExperiment(Experiment):
         self.context, self.store, self.composed = context, store, composed
         self._loaded = loaded
         self._checkpoints = CheckpointClock(composed.experiment.checkpoint_interval)
+        self._time = TimeBudget(minutes_of(context.run), context.rows)
         self.best: BestPolicy = BestPolicy()
         super().__init__(
             task=composed.task,
@@ -102,7 +103,7 @@ class ResumableExperiment(Experiment):
 
     @property
     def finished(self) -> bool:
-        return self.n_iters_performed >= self.config.get_max_n_iters(self.on_policy)
+        return self._time.over or self.n_iters_performed >= self.config.get_max_n_iters(self.on_policy)
 
     def train(self) -> Outcome:
         """Run to the end. The last checkpoint holds no more than what was learned."""
@@ -139,8 +140,11 @@ class ResumableExperiment(Experiment):
 
     def end_iteration(self, row: Row) -> None:
         """An iteration is complete, its evaluation and its logs included."""
+        self._time.spend(row)
         self._tell(row)
         self.best.consider(row, self.policy)
+        if self._time.over:
+            raise TimeIsUp
         if self.finished:
             return
         boundary = self.exactness == EXACT or self.n_iters_performed % RESET_ITERATIONS == 0
@@ -179,7 +183,12 @@ class ResumableExperiment(Experiment):
             self._resume(self._loaded)
         self.logger.start()
         self._checkpoints.start(self.total_frames)
-        super()._collection_loop()
+        try:
+            if self._time.over:  # it was killed between its end and its result
+                raise TimeIsUp
+            super()._collection_loop()
+        except TimeIsUp:
+            self.close()
 
     def close(self) -> None:
         """Close the environments; a failure to do so never hides the one that is the reason to close."""
@@ -195,7 +204,7 @@ class ResumableExperiment(Experiment):
 
     def _own_config(self) -> Any:
         """The run's configuration with what only BenchMARL's own files and checkpoints need switched off."""
-        config = copy.deepcopy(self.composed.experiment)
+        config = unbounded(self.composed.experiment, self.context.run, self.composed.on_policy)
         self.context.attempt.scratch.mkdir(exist_ok=True)
         config.save_folder = str(self.context.attempt.scratch)
         config.restore_file = None
@@ -252,7 +261,8 @@ class ResumableExperiment(Experiment):
         self.rollout_env.rollout = rollout_from_restart
 
     def _tell(self, row: Row) -> None:
-        total = self.config.get_max_n_frames(self.on_policy)
+        bound = self.config.get_max_n_frames(self.on_policy)
+        total = min(bound, self._time.total_frames(row.frames) or bound)
         self.context.progress(row.frames, total, row.metrics.get("speed/fps"), self.mean_return)
 
 

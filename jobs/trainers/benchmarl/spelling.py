@@ -20,6 +20,7 @@ from jobs.context import BadConfigError
 from jobs.trainers.benchmarl.hydra_search import first_line, hydra_ready, search_path
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
 from jobs.trainers.benchmarl.registry import config_folders
+from orchestrator.trainers import BENCHMARL
 from orchestrator.types import Value
 
 _REQUIRED = {"algorithm": "mappo", "task": "vmas/navigation"}
@@ -27,6 +28,8 @@ _GROUPS = ("experiment", "algorithm", "task", "model", "model/layers")
 # People write a model's place in the config; Hydra wants its group.
 _ALIASES = {"critic_model": "model@critic_model"}
 _NEAR = 0.7
+# How BenchMARL's Python classes end: VmasTask.NAVIGATION, IqlConfig.
+_CLASS = re.compile(r"_?(Task|Config)(?=$|\.)", re.IGNORECASE)
 # OmegaConf's names of types, in words.
 _TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "text"}
 
@@ -43,6 +46,13 @@ def require_choices(overrides: Mapping[str, Value]) -> None:
             raise RefusedKeyError(key, f"{key}: found {value!r}, expected one name")
         if key in _ALIASES and isinstance(value, str):
             raise RefusedKeyError(key, f"BenchMARL has no key {key!r}", hint=f"did you mean {_ALIASES[key]}?")
+
+
+def wrong_choices(overrides: Mapping[str, Value]) -> list[BadConfigError]:
+    """Everything that is chosen for a group of configs, and is none of it."""
+    choices = {key: value for key, value in overrides.items() if group_of(key) is not None}
+    found = (_wrong_choice(key, value) for key, value in choices.items() if isinstance(value, str))
+    return [problem for problem in found if problem is not None]
 
 
 def group_of(key: str) -> str | None:
@@ -114,8 +124,15 @@ def _wrong_choice(key: str, value: Value) -> BadConfigError | None:
     return RefusedKeyError(
         key,
         f"{bare_key(key)}: found {value!r}, expected one of: {shown}",
-        hint=f"did you mean {near}?" if near else None,
+        hint=_meant(near, value),
     )
+
+
+def _meant(near: str | None, value: Value) -> str | None:
+    if near is None:
+        return None
+    python = _CLASS.search(str(value)) is not None
+    return f"did you mean {near}?{' A grid has the names of Hydra, not of Python classes' if python else ''}"
 
 
 def unknown_key(cfg: DictConfig, key: str) -> RefusedKeyError | None:
@@ -128,12 +145,21 @@ def unknown_key(cfg: DictConfig, key: str) -> RefusedKeyError | None:
         return None
     if OmegaConf.select(cfg, name.rpartition(".")[0]) == {}:
         return RefusedKeyError(key, f"{name} is not there yet", hint=f"Hydra adds keys with +: write +{name}")
+    if name.rpartition(".")[2] in ("on_policy", "off_policy"):
+        return _not_to_be_set(key)
     head = name.partition(".")[0]
     inside = [other for other in known if other.startswith(f"{head}.")]
-    near = nearest(name, inside or [*_GROUPS, *_ALIASES.values(), *known])
+    near = nearest(name, inside or [*_GROUPS, *_ALIASES.values(), BENCHMARL.minutes, *known])
     hint = f"did you mean {near}?" if near else None
     where = f" with this choice of {head}" if inside else ""
     return RefusedKeyError(key, f"BenchMARL has no key {name!r}{where}", hint=hint)
+
+
+def _not_to_be_set(key: str) -> RefusedKeyError:
+    """For a key that would make an algorithm on-policy, or off-policy."""
+    told = f"{bare_key(key)}: an algorithm is on-policy or off-policy by itself, there is nothing to set"
+    hint = "leave it out: mappo and ippo are on-policy, iql and qmix off-policy"
+    return RefusedKeyError(key, told, hint=hint)
 
 
 def _refused_value(groups: Mapping[str, Value], key: str, value: Value) -> BadConfigError | None:
@@ -190,7 +216,7 @@ def _flatten(node: Mapping[Any, Any], prefix: str) -> Iterable[str]:
 
 def _letters(name: str) -> str:
     """``VmasTask.NAVIGATION``, ``IqlConfig`` and ``vmas/navigation``, ``iql`` compare equal."""
-    name = re.sub(r"(Task|Config)(?=$|\.)", "", name)
+    name = _CLASS.sub("", name)
     return re.sub(r"[^a-z0-9/]", "", name.lower().replace(".", "/"))
 
 
