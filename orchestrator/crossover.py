@@ -317,15 +317,24 @@ def _judged(leads: Sequence[_Lead]) -> tuple[Outcome, tuple[Crossing, ...]]:
         return (Outcome.GPU_ALWAYS if leads[-1].middle >= 0 else Outcome.GPU_NEVER), ()
     if len(zeros) > 1:
         return Outcome.SEVERAL, tuple(map(Crossing, zeros))
-    # By the spread it may be as early as where the fastest on the GPU meet the slowest on the CPU, or as late
-    # as the other way round; where they never meet, anywhere up to the end of what was measured.
     gpu_from = leads[-1].middle > 0
-    ends = [leads[0].count, leads[-1].count]
-    early = min(_zeros(leads, "high" if gpu_from else "low"), default=ends[0])
-    late = max(_zeros(leads, "low" if gpu_from else "high"), default=ends[1])
-    known = early != late
-    crossing = Crossing(zeros[0], early if known else None, late if known else None)
+    low, high = _doubt(leads, zeros[0], gpu_from)
+    crossing = Crossing(zeros[0], *((low, high) if low < high else (None, None)))
     return (Outcome.GPU_FROM if gpu_from else Outcome.GPU_UNTIL), (crossing,)
+
+
+def _doubt(leads: Sequence[_Lead], crossing: float, gpu_from: bool) -> tuple[float, float]:
+    """Between which numbers of environments it may be, by the spread: where the fastest on the one meet the
+    slowest on the other. Where these never meet, it may be anywhere up to that end of what was measured.
+    """
+    first, last = leads[0].count, leads[-1].count
+    lucky, unlucky = list(_zeros(leads, "high")), list(_zeros(leads, "low"))
+    known = [crossing, *lucky, *unlucky]
+    if not lucky:
+        known.append(first if gpu_from else last)
+    if not unlucky:
+        known.append(last if gpu_from else first)
+    return min(known), max(known)
 
 
 def _zeros(leads: Sequence[_Lead], name: str) -> Iterator[float]:
