@@ -135,7 +135,7 @@ def _print_table(sweep_dir: SweepDir, done: Sequence[Done], found: Sequence[Summ
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("run", no_wrap=True)
     table.add_column("", overflow="fold")
-    for column in ("frames", "episodes", "return", "IQM", "95 %", "steps"):
+    for column in ("frames", "return", "IQM", "95 %", "steps"):
         table.add_column(column, justify="right", no_wrap=True)
     for one, summary in zip(done, found, strict=True):
         certain = summary.low is None or summary.low == summary.high
@@ -143,7 +143,6 @@ def _print_table(sweep_dir: SweepDir, done: Sequence[Done], found: Sequence[Summ
             Text(one.evaluation.run_id[:8], style="dim"),
             escape(label(points.get(one.evaluation.run_id, {}))),
             f"{one.evaluation.frames:,}",
-            f"{one.evaluation.episodes:,}",
             number(summary.mean),
             number(summary.iqm),
             "" if certain else f"{number(summary.low)} … {number(summary.high)}",
@@ -156,11 +155,10 @@ def _print_table(sweep_dir: SweepDir, done: Sequence[Done], found: Sequence[Summ
 def _title(found: Sequence[Evaluation]) -> str:
     """What the rows have in common, and how they came about."""
     policy = "the best policy of each training" if found[0].best else "policies"
-    tasks = {one.task for one in found}
-    on = f" on {tasks.pop()}" if len(tasks) == 1 else ""
-    kinds = {one.deterministic for one in found}
-    how = f", {'deterministic' if kinds.pop() else 'random'} actions" if len(kinds) == 1 else ""
-    return f"{policy}{on}{how}, seed {found[0].seed}"
+    tasks = ", ".join(dict.fromkeys(one.task for one in found))
+    episodes = " or ".join(dict.fromkeys(f"{one.episodes:,}" for one in found))
+    kinds = " or ".join(dict.fromkeys("deterministic" if one.deterministic else "random" for one in found))
+    return f"{policy} on {tasks}: {episodes} episodes, {kinds} actions, seed {found[0].seed}"
 
 
 def _as_json(one: Done, summary: Summary) -> dict[str, Any]:

@@ -30,9 +30,8 @@ from jobs.evaluate import Answer, Question
 from jobs.film import Film, Frame
 from jobs.trainers.benchmarl.building import require_possible
 from jobs.trainers.benchmarl.config import Composed, compose
-from jobs.trainers.benchmarl.hydra_search import first_line
-from jobs.trainers.benchmarl.hydra_text import bare_key
-from jobs.trainers.benchmarl.spaces import require_same
+from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key
+from jobs.trainers.benchmarl.spaces import reason, require_same
 from orchestrator.errors import OrchestrateError
 from orchestrator.types import Run
 
@@ -91,8 +90,11 @@ def _compose_task(question: Question) -> Composed:
         and bare_key(key) not in question.changes
     }
     other = Run(run.run_id, run.trainer, {**kept, "task": question.task, **question.changes}, run.seed)
-    composed = compose(other)
-    require_possible(composed)
+    try:
+        composed = compose(other)
+        require_possible(composed)
+    except RefusedKeyError as error:  # of a task; the algorithm that trained the policy is what it is
+        raise BadConfigError(str(error), hint=None if error.key == "algorithm" else error.hint) from error
     return composed
 
 
@@ -118,7 +120,7 @@ class Stage(Experiment):
                 config=config,
             )
         except Exception as error:  # whatever a library raises for a task that it cannot make here
-            raise BadConfigError(f"{composed.task_name} cannot be built: {_reason(error)}") from error
+            raise BadConfigError(f"{composed.task_name} cannot be built: {reason(error)}") from error
         self._name = composed.task_name
 
     # BenchMARL's seams
@@ -148,7 +150,7 @@ class Stage(Experiment):
             self.policy.load_state_dict(policy)
         except (RuntimeError, KeyError) as error:
             raise BadConfigError(
-                f"the policy does not fit the model that is built for {self._name}: {_reason(error)}",
+                f"the policy does not fit the model that is built for {self._name}: {reason(error)}",
                 hint="was it trained by another version of the code? `orchestrate status` says stale",
             ) from error
 
@@ -234,7 +236,3 @@ class _Tally(Logger):
 
     def log(self, dict_to_log: dict[str, Any], step: int | None = None) -> None:
         """The summaries, of no use here."""
-
-
-def _reason(error: BaseException) -> str:
-    return f"{type(error).__name__}: {first_line(error)}"[:300]

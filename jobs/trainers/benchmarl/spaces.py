@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -26,36 +26,36 @@ class Spaces:
     sides: Mapping[str, str]
 
     def differences(self, other: Spaces, *, any_number: bool) -> list[str]:
-        """Where ``other`` is not the same, in words; ``any_number``: of agents will do."""
+        """What is not in ``other`` as it is here, in words; ``any_number``: of agents will do."""
         if set(self.agents) != set(other.agents):
-            return [f"groups of agents: {_listed(self.agents)} there, {_listed(other.agents)} here"]
+            return [f"groups of agents: {_listed(other.agents)} instead of {_listed(self.agents)}"]
         pairs = [(key, self.sides.get(key), other.sides.get(key)) for key in {**self.sides, **other.sides}]
         if not any_number:
             pairs += [(f"agents in {key}", str(n), str(other.agents[key])) for key, n in self.agents.items()]
-        return [
-            f"{key}: {a or 'nothing'} there, {b or 'nothing'} here" for key, a, b in sorted(pairs) if a != b
-        ]
+        return [f"{key}: {b or 'nothing'} instead of {a or 'nothing'}" for key, a, b in pairs if a != b]
 
 
 def require_same(own: Composed, other: Composed) -> None:
     """Raise :class:`BadConfigError` unless a policy trained on ``own``'s task fits ``other``'s."""
     any_number = bool(own.experiment.share_policy_params)
-    wanted = spaces_of(own.task, _continuous(own))
-    found = wanted.differences(spaces_of(other.task, _continuous(other)), any_number=any_number)
+    wanted = _spaces(own)
+    found = wanted.differences(_spaces(other), any_number=any_number)
     if found:
-        fitting = _fitting(own, other.task_name.partition("/")[0], wanted, any_number)
+        families = {outline.task_name.partition("/")[0] for outline in (own, other)}
+        fitting = _fitting(own, families, wanted, any_number)
         raise BadConfigError(
-            f"{other.task_name} (here) has other spaces than {own.task_name} (there): " + "; ".join(found),
+            f"{other.task_name} has other spaces than {own.task_name}, which the policy was trained on: "
+            + "; ".join(found),
             hint=f"of the same spaces: {', '.join(fitting)}" if fitting else None,
         )
 
 
-def spaces_of(task: TaskClass, continuous: bool) -> Spaces:
+def _spaces(composed: Composed) -> Spaces:
     """Builds one environment of the task. Raises :class:`BadConfigError` if that cannot be done."""
     try:
-        return _spaces_of(task, continuous)
+        return _spaces_of(composed.task, _continuous(composed))
     except Exception as error:  # whatever a library raises
-        raise BadConfigError(f"{task.name.lower()} cannot be built: {first_line(error)}") from error
+        raise BadConfigError(f"{composed.task_name} cannot be built: {reason(error)}") from error
 
 
 def _spaces_of(task: TaskClass, continuous: bool) -> Spaces:
@@ -99,11 +99,11 @@ def _continuous(composed: Composed) -> bool:
     return bool(asked.continuous_actions)
 
 
-def _fitting(own: Composed, family: str, wanted: Spaces, any_number: bool) -> list[str]:
-    """The tasks of a family that would do, as they are without any changes."""
+def _fitting(own: Composed, families: Collection[str], wanted: Spaces, any_number: bool) -> list[str]:
+    """The tasks of these families that would do, as they are without any changes."""
     found = []
     for name, task in task_config_registry.items():
-        if name.partition("/")[0] != family or name == own.task_name:
+        if name.partition("/")[0] not in families or name == own.task_name:
             continue
         with contextlib.suppress(Exception):  # one that cannot be built here does not fit
             spaces = _spaces_of(task.get_from_yaml(), _continuous(own))
@@ -114,3 +114,9 @@ def _fitting(own: Composed, family: str, wanted: Spaces, any_number: bool) -> li
 
 def _listed(agents: Mapping[str, int]) -> str:
     return ", ".join(sorted(agents))
+
+
+def reason(error: BaseException) -> str:
+    """What a library's error says, in a line."""
+    kind, text = type(error).__name__, first_line(error)
+    return (kind if text == kind else f"{kind}: {text}")[:300]
