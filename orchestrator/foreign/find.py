@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # <algorithm>_<task>_<model>__<8 hexadecimal digits>_<yy_mm_dd-hh_mm_ss>
-_NAME = re.compile(r"(?P<what>.+)__[0-9a-f]{8}_(?P<when>\d\d_\d\d_\d\d-\d\d_\d\d_\d\d)", re.ASCII)
+_NAME = re.compile(r".+__(?P<run>[0-9a-f]{8}_(?P<when>\d\d_\d\d_\d\d-\d\d_\d\d_\d\d))", re.ASCII)
 _NEVER = {"wandb", "checkpoints", "videos", "texts", "scalars"}
 # Above an experiment's folder, Hydra's record is at most so many folders up.
 _HYDRA_ABOVE = 3
@@ -31,11 +31,19 @@ class Found:
     hydra: Path | None = None
 
     @property
+    def run_id(self) -> str:
+        """The part of its name that no other has: digits of chance, and when it began."""
+        return self._named()["run"]
+
+    @property
     def when(self) -> str:
         """When it began, in a text that sorts by time."""
+        return self._named()["when"]
+
+    def _named(self) -> re.Match[str]:
         match = _NAME.fullmatch(self.name)
         assert match is not None, self.name
-        return match["when"]
+        return match
 
 
 def find_experiments(folder: Path, unreadable: Callable[[OSError], None]) -> list[Found]:

@@ -40,9 +40,13 @@ _COLLECTION, _TRAINING = "timers/collection_time", "timers/training_time"
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """One run. ``config`` is empty where nothing tells it; ``logged``: its history is the CSV logger's."""
+    """One run. ``config`` is empty where nothing tells it; ``logged``: its history is the CSV logger's.
+
+    ``within`` is the folder above its own, from the one that was asked for.
+    """
 
     found: Found
+    within: str
     identity: Identity
     config: Mapping[str, Any]
     history: Sequence[Row]
@@ -96,7 +100,7 @@ class Outputs:
         return [
             Reading(
                 self.name,
-                IndexRow(one.found.name, True, point),
+                IndexRow(one.found.run_id, True, point),
                 *one.state(),
                 facts=_facts(one),
                 history=one.history,
@@ -120,8 +124,8 @@ def read_outputs(spelled: str, taken: Collection[str] = ()) -> Outputs:
     found = find_experiments(folder, unreadable)
     if not found:
         raise _nothing(folder, problems)
-    experiments = [one for each in found if (one := _read(each, problems.append)) is not None]
-    experiments, notes = _once(experiments)
+    read = [_read(each, folder.resolve(), problems.append) for each in found]
+    experiments, notes = _once(one for one in read if one is not None)
     return Outputs(name, tuple(experiments), tuple(f"{name}: {text}" for text in problems), tuple(notes))
 
 
@@ -161,7 +165,7 @@ def _nothing(folder: Path, problems: Sequence[str]) -> NotFoundError:
 # Reading one
 
 
-def _read(found: Found, problem: Callable[[str], None]) -> Experiment | None:
+def _read(found: Found, root: Path, problem: Callable[[str], None]) -> Experiment | None:
     def guarded(read: Callable[[Path], _T | None], path: Path | None) -> _T | None:
         try:
             return None if path is None else read(path)
@@ -181,7 +185,9 @@ def _read(found: Found, problem: Callable[[str], None]) -> Experiment | None:
         lacks = "what it trained" if rows else "any value"
         problem(f"{found.place}: {found.name} is left out, as nothing in it tells {lacks}")
         return None
-    return Experiment(found, identity, _config(noted, composed, identity), rows, logged)
+    above = found.place.parent if found.place.name == found.name else found.place
+    within = above.relative_to(root).as_posix() if above.is_relative_to(root) else "."
+    return Experiment(found, within, identity, _config(noted, composed, identity), rows, logged)
 
 
 def _config(noted: Told | None, composed: Told | None, identity: Identity) -> Mapping[str, Any]:
@@ -199,10 +205,10 @@ def _once(experiments: Iterable[Experiment]) -> tuple[list[Experiment], list[str
     notes = []
     by_name: dict[str, list[Experiment]] = {}
     for one in experiments:
-        by_name.setdefault(one.found.name, []).append(one)
+        by_name.setdefault(one.found.run_id, []).append(one)
     by_point: dict[str, list[Experiment]] = {}
     for copies in by_name.values():
-        one = max(copies, key=lambda copy: copy.frames)
+        one = max(copies, key=lambda copy: (copy.frames, copy.logged))
         by_point.setdefault(_fingerprint(one), []).append(one)
     kept = set()
     for alike in by_point.values():
@@ -217,13 +223,8 @@ def _once(experiments: Iterable[Experiment]) -> tuple[list[Experiment], list[str
 def _fingerprint(one: Experiment) -> str:
     identity = one.identity
     # Without its configuration, only the folder may tell it from another.
-    config: Any = one.deciding or str(_above(one))
+    config: Any = one.deciding or one.within
     return _comparable([identity.task, identity.algorithm, identity.seed, config])
-
-
-def _above(one: Experiment) -> Path:
-    place = one.found.place
-    return place.parent if place.name == one.found.name else place
 
 
 # What tells them apart
@@ -240,11 +241,8 @@ def _points(experiments: Sequence[Experiment], keys: Collection[str]) -> list[di
         }
         for one in experiments
     ]
-    alike: dict[str, set[Path]] = {}
-    for one, point in zip(experiments, points, strict=True):
-        alike.setdefault(_comparable(point), set()).add(_above(one))
-    if any(len(folders) > 1 for folders in alike.values()):
-        return [{"folder": _above(one).name, **point} for one, point in zip(experiments, points, strict=True)]
+    if len({_comparable(point) for point in points}) < len(points):
+        return [{"folder": one.within, **point} for one, point in zip(experiments, points, strict=True)]
     return points
 
 

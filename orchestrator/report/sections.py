@@ -292,7 +292,8 @@ def _missing(matter: Matter) -> Section | None:
 
 def _runs(matter: Matter) -> Section:
     shown = matter.rows[:_MOST_ROWS]
-    table = tables.runs_table(shown, matter.collected.keys, several=len(matter.sweep_dirs) > 1)
+    several = len({row["sweep"] for row in matter.rows}) > 1
+    table = tables.runs_table(shown, matter.collected.keys, several=several)
     blocks: tuple[Block, ...] = (table,)
     if len(matter.rows) > len(shown):
         blocks = (
