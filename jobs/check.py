@@ -24,13 +24,14 @@ class Problem:
     """Something that would make a run fail.
 
     ``run_id`` is one run that has it, of perhaps many; ``key`` the override at fault, ``None`` if no
-    single one is.
+    single one is. ``whole``: it is one only if these are all runs of a grid.
     """
 
     run_id: str
     key: str | None
     message: str
     hint: str | None = None
+    whole: bool = False
 
 
 Structure = tuple[tuple[str, str | None], ...]

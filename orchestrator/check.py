@@ -55,20 +55,25 @@ def problems_of(plan: Plan) -> tuple[CheckProblem, ...]:
     if not todo:
         return ()
     runs = tuple(run for run in plan.sweep.runs if run.run_id in todo)
-    return check_sweep(replace(plan.sweep, runs=runs)).problems
+    return check_sweep(replace(plan.sweep, runs=runs), partial=len(runs) < len(plan.sweep.runs)).problems
 
 
-def check_sweep(sweep: Sweep, python: str = sys.executable) -> CheckReport:
+def check_sweep(sweep: Sweep, python: str = sys.executable, *, partial: bool = False) -> CheckReport:
     """Validate every distinct structure and value of a sweep on the worker's side; trains nothing.
 
-    ``python`` would run the workers. Raises :class:`OrchestrateError` if it cannot check at all.
+    ``python`` would run the workers. ``partial``: the grid has other runs too. Raises
+    :class:`OrchestrateError` if it cannot check at all.
     """
     began = time.monotonic()
     plugins = [asdict(plugin) for plugin in sweep.plugins]
     request = {"trainer": sweep.trainer, "plugins": plugins, "runs": [run.to_json() for run in sweep.runs]}
     answer = _ask(python, json.dumps(request))
     positions = _positions(sweep)
-    problems = [_located(found, positions, sweep.source) for found in answer["problems"]]
+    problems = [
+        _located(found, positions, sweep.source)
+        for found in answer["problems"]
+        if not (partial and found["whole"])
+    ]
     problems.sort(key=lambda problem: (problem.line is None, problem.line, problem.column))
     return CheckReport(tuple(problems), answer["structures"], len(sweep.runs), time.monotonic() - began)
 

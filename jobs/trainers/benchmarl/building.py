@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarl.experiment import Experiment
 
+from jobs.drawing import obstacle
 from jobs.trainers.benchmarl.config import Composed, Outline
 from jobs.trainers.benchmarl.hydra_search import first_line
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError
@@ -153,10 +154,11 @@ def _try_drawing(experiment: Any) -> None:
         environment.reset()
         experiment.task.render_callback(experiment, environment, None)
     except Exception as error:  # no display, no OpenGL, no pyglet: each says it in its own way
+        why = obstacle(error)
         raise RefusedKeyError(
             "experiment.render",
-            f"experiment.render: found true, but this machine cannot draw: {_reason(error)}",
-            hint="leave it out, or install OpenGL with EGL and check where the runs will be",
+            f"experiment.render: found true, but this machine cannot draw: {why.found}",
+            hint=f"leave it out, or: {why.fix}",
         ) from error
 
 

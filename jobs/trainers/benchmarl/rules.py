@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import warnings
+from collections.abc import Sequence
+from dataclasses import fields
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -45,6 +47,7 @@ DECIDE_BUILD = frozenset(
 )
 _DEVICES = ("experiment.sampling_device", "experiment.train_device", "experiment.buffer_device")
 _LOGGERS = (CSV, TENSORBOARD, WANDB)
+_FIELDS = frozenset(field.name for field in fields(ExperimentConfig))
 _COUNTS = (
     "_collected_frames_per_batch",
     "_n_envs_per_worker",
@@ -118,6 +121,28 @@ def twin_error(key: str, algorithm: str) -> RefusedKeyError:
         f"{bare_key(key)}: {algorithm} never reads it, "
         "so runs that differ only in it train the same thing twice",
         hint=f"it is for {kind} algorithms: keep one of its values for {algorithm} and exclude the others",
+    )
+
+
+def for_the_other_kind(name: str) -> str | None:
+    """The same setting for algorithms of the other kind, if they have it."""
+    head, dot, field = name.partition(".")
+    kind, other = (
+        ("off_policy_", "on_policy_") if field.startswith("off_policy_") else ("on_policy_", "off_policy_")
+    )
+    twin = field.replace(kind, other, 1)
+    return f"{head}{dot}{twin}" if twin in _FIELDS else None
+
+
+def idle_error(key: str, meant: str, algorithms: Sequence[str]) -> RefusedKeyError:
+    """For a key that none of these algorithms reads, while they read the one that is ``meant``."""
+    name = bare_key(key)
+    kind = "off-policy" if ".off_policy_" in name else "on-policy"
+    others = "algorithm is" if len(algorithms) == 1 else "algorithms are"
+    return RefusedKeyError(
+        key,
+        f"{name} is for {kind} algorithms, and the grid's {others} {', '.join(algorithms)}: nothing reads it",
+        hint=f"write {meant}",
     )
 
 
