@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from jobs.check import Problem, structure
 from jobs.context import BadConfigError
-from jobs.trainers.benchmarl import rules
+from jobs.trainers.benchmarl import rules, time_budget
 from jobs.trainers.benchmarl.building import require_possible, try_build
 from jobs.trainers.benchmarl.config import Outline, compose, compose_config, outline
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
@@ -30,6 +30,7 @@ from jobs.trainers.benchmarl.spelling import (
     wrong_choices,
     wrong_type,
 )
+from orchestrator.trainers import BENCHMARL
 from orchestrator.types import Run, Value
 
 # Every distinct set of choices is built once, further values of model, task and algorithm within this time.
@@ -152,6 +153,8 @@ def _check_values(
 
 def _typed(run: Run, cfg: DictConfig, key: str, value: Value) -> Value:
     """The value as the type of its field makes it. Raises :class:`BadConfigError`."""
+    if key == BENCHMARL.minutes:
+        return time_budget.checked(value)
     override_text(key, value)
     if "${" in json.dumps(value):
         return OmegaConf.select(compose_config(run), bare_key(key))

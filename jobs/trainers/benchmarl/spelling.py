@@ -20,6 +20,7 @@ from jobs.context import BadConfigError
 from jobs.trainers.benchmarl.hydra_search import first_line, hydra_ready, search_path
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
 from jobs.trainers.benchmarl.registry import config_folders
+from orchestrator.trainers import BENCHMARL
 from orchestrator.types import Value
 
 _REQUIRED = {"algorithm": "mappo", "task": "vmas/navigation"}
@@ -148,7 +149,7 @@ def unknown_key(cfg: DictConfig, key: str) -> RefusedKeyError | None:
         return _not_to_be_set(key)
     head = name.partition(".")[0]
     inside = [other for other in known if other.startswith(f"{head}.")]
-    near = nearest(name, inside or [*_GROUPS, *_ALIASES.values(), *known])
+    near = nearest(name, inside or [*_GROUPS, *_ALIASES.values(), BENCHMARL.minutes, *known])
     hint = f"did you mean {near}?" if near else None
     where = f" with this choice of {head}" if inside else ""
     return RefusedKeyError(key, f"BenchMARL has no key {name!r}{where}", hint=hint)
