@@ -40,6 +40,6 @@ def _prepare(out: Path) -> None:
             out.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise OrchestrateError(f"{out} cannot be a folder: a file is in the way") from error
-        for kind in ("learning", "final", "profile", "improvement", "speed", "targets"):
+        for kind in ("learning", "final", "profile", "improvement", "speed", "crossover", "targets"):
             for path in out.glob(f"{kind}-*.png"):
                 path.unlink(missing_ok=True)

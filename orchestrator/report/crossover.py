@@ -1,12 +1,14 @@
-"""The picture of where to run: frames/s against the number of environments, CPUs and GPUs."""
+"""Where to run: sentences, and frames/s against the number of environments, on CPUs and on GPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.crossover import CPU, Contest, Line
+from orchestrator.collect import Collected
+from orchestrator.crossover import CPU, Contest, Line, contests
+from orchestrator.report.blocks import Gallery, Section, Text
 from orchestrator.report.drawing import (
     Draw,
     Picture,
@@ -30,6 +32,29 @@ if TYPE_CHECKING:
 _PANELS = 2
 _CROSSED = "dotted where CPU and GPU cross, grey how sure that is"
 _NOT_CROSSED = "nothing is drawn beyond what was measured"
+
+
+# More sentences than this answer no question.
+_MOST_SAID = 12
+_MOST_PICTURES = 6
+_NOTE = (
+    "Steady-state frames/s of whole trainings: collection, training, evaluation. A crossing is read off "
+    "straight lines between what was measured, both axes logarithmic; how sure it is, off the slowest and "
+    "the fastest runs. More environments are faster and learn otherwise: with the same frames an iteration "
+    "each plays shorter. orchestrate compare sets returns against time."
+)
+
+
+def where_to_run(collected: Collected) -> Section | None:
+    """The report's section; ``None`` where nothing was measured that one could choose between."""
+    found = [contest for contest in contests(collected) if contest.measured > 1]
+    if not found:
+        return None
+    said = [Text(contest.advice) for contest in found[:_MOST_SAID]]
+    if len(found) > _MOST_SAID:
+        said.append(Text(f"And {len(found) - _MOST_SAID} more settings.", note=True))
+    drawn = tuple(islice(crossover_pictures(found), _MOST_PICTURES))
+    return Section("where", "Where to run", (*said, Gallery(drawn), Text(_NOTE, note=True)))
 
 
 def crossover_pictures(found: Sequence[Contest]) -> Iterator[Picture]:

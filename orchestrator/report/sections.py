@@ -19,6 +19,7 @@ from orchestrator.report.blocks import (
     Text,
     columns,
 )
+from orchestrator.report.crossover import where_to_run
 from orchestrator.report.drawing import Picture
 from orchestrator.report.figures import final_pictures, learning_pictures, speed_pictures, target_pictures
 from orchestrator.report.money import money_of
@@ -216,6 +217,10 @@ def _speed(matter: Matter) -> Section:
     return Section("speed", "Speed", (Gallery(tuple(found)), tables.speed_table(matter.speeds)))
 
 
+def _where(matter: Matter) -> Section | None:
+    return where_to_run(matter.collected)
+
+
 def _money(matter: Matter) -> Section | None:
     money = money_of(matter.sweep_dirs)
     if not money.submissions:
@@ -321,6 +326,7 @@ SECTIONS: tuple[Callable[[Matter], Section | None], ...] = (
     _profiles,
     _improvements,
     _speed,
+    _where,
     _money,
     _targets,
     _missing,
