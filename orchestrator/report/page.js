@@ -74,7 +74,9 @@
     });
   };
 
+  const FEW = 6;  // these are seen at a glance
   const filterable = (block, name, rows) => {
+    if (rows.length < FEW) return;
     const line = document.createElement("div");
     line.className = "filter";
     const input = document.createElement("input");
