@@ -31,8 +31,8 @@ from orchestrator.rundir import Row, RunDir, SweepDir
 from orchestrator.types import Run, RunState
 
 COLUMNS = (
-    "run_id sweep trainer in_grid algorithm task seed state target attempts frames iterations "
-    "wall_time fps fps_steady seconds_per_iteration collection_seconds training_seconds "
+    "run_id sweep trainer in_grid algorithm task seed state target attempts device environments "
+    "frames iterations wall_time fps fps_steady seconds_per_iteration collection_seconds training_seconds "
     "final_return best_return exactness hostname cpu_model cpu_capability cores gpu_model "
     "gpu_capability threads peak_memory_mb versions code_id config_hash started ended reason"
 )
