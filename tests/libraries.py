@@ -1,8 +1,11 @@
-"""What PyTorch and OpenGL tell the doctor of a machine where all is well; loading them takes seconds."""
+"""Libraries as they may be: what a machine tells where all is well, and one where OpenGL's GLU is missing."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from orchestrator.doctor.probe import Facts
+from tests.helpers import unshared
 
 FACTS: dict[str, Facts] = {
     "torch": {"version": "2.13.0", "cuda": None, "threads": 4},
@@ -13,3 +16,17 @@ FACTS: dict[str, Facts] = {
 def well(name: str) -> Facts:
     """Stands in for the process that loads them, which tests/integration/test_doctor.py starts."""
     return FACTS[name]
+
+
+def without_glu(scratch: Path) -> list[str]:
+    """The beginning of a command line that finds no GLU. ``scratch`` is an empty folder.
+
+    Where it was not installed in the first place, GL may not be either.
+    """
+    hide = (
+        'set -e; for folder in /usr/lib/*-linux-gnu /usr/lib64; do [ -e "$folder/libGLU.so.1" ] || continue\n'
+        'mount -t tmpfs none "$1"; mkdir "$1/over" "$1/work"\n'
+        'mount -t overlay none -o "lowerdir=$folder,upperdir=$1/over,workdir=$1/work" "$folder"\n'
+        'rm "$folder"/libGLU.so*; done; shift; exec "$@"'
+    )
+    return [*unshared("--mount"), "sh", "-c", hide, "hide", str(scratch)]

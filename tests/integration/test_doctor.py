@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from orchestrator.doctor import training
 from orchestrator.doctor.probe import Probing
-from tests.helpers import running, unshared, wait_for
+from tests.helpers import running, wait_for
+from tests.libraries import without_glu
 
 # A PyTorch for CUDA in every respect that the doctor looks at, on a machine whose driver is too old for it.
 TOO_NEW = """
@@ -33,7 +35,7 @@ def lines(told: str) -> dict[str, str]:
     return {line[10:28].strip(): line for line in found}
 
 
-def doctor(folder: Path, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def doctor(folder: Path, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     command = [*prefix, str(Path(sys.executable).with_name("orchestrate")), "doctor", "--on", "local"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
 
@@ -54,16 +56,10 @@ def test_this_machine_is_looked_at_and_nothing_is_left_behind(tmp_path: Path) ->
 
 def test_a_machine_without_glu_says_what_to_install(tmp_path: Path) -> None:
     """Where it was not installed in the first place, GL may not be either."""
-    hide = (
-        'set -e; for folder in /usr/lib/*-linux-gnu /usr/lib64; do [ -e "$folder/libGLU.so.1" ] || continue\n'
-        'mount -t tmpfs none "$1"; mkdir "$1/over" "$1/work"\n'
-        'mount -t overlay none -o "lowerdir=$folder,upperdir=$1/over,workdir=$1/work" "$folder"\n'
-        'rm "$folder"/libGLU.so*; done; shift; exec "$@"'
-    )
     scratch, folder = tmp_path / "scratch", tmp_path / "folder"
     scratch.mkdir()
     folder.mkdir()
-    told = doctor(folder, (*unshared("--mount"), "sh", "-c", hide, "hide", str(scratch)))
+    told = doctor(folder, without_glu(scratch))
     assert (told.returncode, told.stderr) == (0, ""), told.stdout
     assert lines(told.stdout)["OpenGL"].startswith(
         "warning   OpenGL            evaluations cannot be rendered here: no library libGL"
