@@ -6,6 +6,7 @@ Runs are only read, also while somebody trains them. What comes out is kept with
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import subprocess
@@ -309,15 +310,15 @@ class _Player:
             pass  # told below
         line = process.stdout.readline()
         if not line:
-            raise self._fallen(process.wait())
+            raise self._fallen()
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _fallen(self, code: int) -> OrchestrateError:
+    def _fallen(self) -> OrchestrateError:
+        code = self._end()
         self._errors.seek(0)
         tail = self._errors.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
         missing = any("No module named" in line for line in tail)
-        self._process = None
         told = "\n  ".join([f"the process that plays ended with exit code {code}", *tail])
         if missing:
             hint = "install what training needs: pip install 'orchestrate[train]'"
@@ -328,8 +329,16 @@ class _Player:
         """End it, in the middle of an episode too."""
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()
+            self._end()
         self._errors.close()
+
+    def _end(self) -> int:
+        """Its exit code, once it has ended."""
+        assert self._process is not None
+        process, self._process = self._process, None
+        with contextlib.suppress(BrokenPipeError):
+            process.communicate()
+        return process.returncode
 
 
 @dataclass(frozen=True)

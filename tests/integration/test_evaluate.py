@@ -1,0 +1,320 @@
+"""Trained policies play: what training logged comes out again, on other tasks too, and a film shows it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from orchestrator.errors import OrchestrateError
+from orchestrator.evaluate import choose_checkpoint
+from orchestrator.rundir import CheckpointFile, RunDir, SweepDir
+from orchestrator.trainers import get_trainer
+from orchestrator.types import Run
+from tests.helpers import ROOT
+from tests.resuming import Attempt, Nursery
+from tests.tiny_benchmarl import FRAMES, KAZ_VECTOR, MULTIWALKER_MAPPO, NAVIGATION_MAPPO
+
+SEED = 1
+# Each evaluation begins from the run's seed, so that it can be played again.
+STATIC = {"experiment.evaluation_static": True}
+NAVIGATION = {**NAVIGATION_MAPPO, **STATIC}
+MULTIWALKER = {**MULTIWALKER_MAPPO, **STATIC}
+EPISODES = 2
+RETURN = "eval/reward/episode_reward_mean"
+
+
+class Theatre:
+    """A folder with a sweep of two finished runs, ``small``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        points = json.dumps([NAVIGATION, MULTIWALKER])
+        (folder / "grid.yaml").write_text(f"name: small\ntrainer: benchmarl\nbase: {{seed: {SEED}}}\n")
+        with open(folder / "grid.yaml", "a") as grid:
+            grid.write(f"include: {points}\n")
+        self.run("sweep", "--grid", "grid.yaml")
+
+    @property
+    def sweep(self) -> SweepDir:
+        return SweepDir.existing(self.folder / "results", "small")
+
+    def found(self, task: str) -> RunDir:
+        [row] = [row for row in self.sweep.read_index() if row.point["task"] == task]
+        return self.sweep.run(row.run_id)
+
+    def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "orchestrator.cli", *arguments],
+            cwd=self.folder,
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(self.folder)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    def evaluate(self, *arguments: str) -> list[dict[str, Any]]:
+        told = json.loads(self.run("evaluate", "small", *arguments, "--json").stdout)
+        found: list[dict[str, Any]] = told["evaluations"]
+        return found
+
+
+@pytest.fixture(scope="module")
+def theatre(tmp_path_factory: pytest.TempPathFactory) -> Theatre:
+    return Theatre(tmp_path_factory.mktemp("theatre"))
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """A run that stopped after three of its six iterations, on its last two checkpoints."""
+    folder = tmp_path_factory.mktemp("interrupted") / "results" / "s" / "runs" / ("0" * 16)
+    folder.parent.mkdir(parents=True)
+    with Nursery() as nursery:
+        attempt = Attempt(str(folder), NAVIGATION, seed=SEED, stop_after=3)
+        assert nursery.run(attempt) == 75  # interrupted
+    return RunDir(folder)
+
+
+def logged(run: RunDir) -> dict[int, float]:
+    """Frames → mean return, of each evaluation in training."""
+    return {row.frames: row.metrics[RETURN] for row in run.history() if RETURN in row.metrics}
+
+
+def mean(returns: Sequence[float]) -> float:
+    """As BenchMARL takes it."""
+    return float(np.mean(np.array(returns, np.float32)))
+
+
+def frames_of(film: Path) -> list[NDArray[np.uint8]]:
+    import av
+    from PIL import Image, ImageSequence
+
+    if film.suffix == ".gif":
+        return [np.array(frame.convert("RGB")) for frame in ImageSequence.Iterator(Image.open(film))]
+    with av.open(str(film)) as container:
+        return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+
+
+def assert_shows_something_that_moves(film: Path, size: tuple[int, int], frames: int) -> None:
+    found = frames_of(film)
+    assert len(found) == frames
+    assert {frame.shape for frame in found} == {(*size, 3)}
+    assert len(np.unique(found[0].reshape(-1, 3), axis=0)) > 10  # not a single colour
+    assert (np.abs(found[0].astype(int) - found[-1]) > 60).sum() > 100
+
+
+def test_the_newest_policies_play_as_training_logged_at_its_end(theatre: Theatre) -> None:
+    found = {one["run_id"]: one for one in theatre.evaluate("--seed", str(SEED))}
+    assert len(found) == 2
+    for task in (NAVIGATION["task"], MULTIWALKER["task"]):
+        run = theatre.found(task)
+        one = found[run.run_id]
+        assert (one["frames"], one["episodes"], one["deterministic"]) == (6 * FRAMES, EPISODES, True)
+        assert mean(one["returns"]) == pytest.approx(logged(run)[6 * FRAMES], rel=1e-6)
+
+
+def test_the_best_policy_is_the_one_that_training_logged_the_highest_return_of(theatre: Theatre) -> None:
+    for one in theatre.evaluate("--best", "--seed", str(SEED), "--episodes", str(EPISODES)):
+        history = logged(theatre.sweep.run(one["run_id"]))
+        assert one["best"]
+        assert one["frames"] == max(history, key=lambda frames: history[frames])
+        assert mean(one["returns"]) == pytest.approx(max(history.values()), rel=1e-6)
+
+
+def test_the_best_of_a_sweep_plays_ten_times_the_episodes_and_only_once(theatre: Theatre) -> None:
+    before = set(theatre.sweep.path.rglob("*"))
+    fresh = theatre.evaluate("--best")
+    assert [one["episodes"] for one in fresh] == [10 * EPISODES] * 2
+    again = theatre.evaluate("--best")
+    assert all(one["known"] for one in again)
+    assert [one["returns"] for one in again] == [one["returns"] for one in fresh]
+    new = set(theatre.sweep.path.rglob("*")) - before - {theatre.sweep.evaluations.path}
+    assert len(new) == 2
+    assert {path.parent for path in new} == {theatre.sweep.evaluations.path}
+    kept = {record.run_id: record for record in theatre.sweep.evaluations.read() if record.episodes == 20}
+    assert {one["run_id"]: tuple(one["returns"]) for one in fresh} == {
+        run_id: record.returns for run_id, record in kept.items()
+    }
+
+
+def test_a_seed_decides_every_return_bit_for_bit_also_in_front_of_a_camera(theatre: Theatre) -> None:
+    run = theatre.found(NAVIGATION["task"])
+    random = ("--no-deterministic", "--seed", "5", "--episodes", "3")
+    [alone] = theatre.evaluate(run.run_id, *random)
+    [filmed] = theatre.evaluate(run.run_id, *random, "--render", "navigation.mp4")
+    [other] = theatre.evaluate(run.run_id, *random[:-3], "6", *random[-2:])
+    assert filmed["returns"] == alone["returns"]
+    assert other["returns"] != alone["returns"]
+    assert len(alone["returns"]) == 3
+    film = theatre.folder / "navigation.mp4"
+    assert_shows_something_that_moves(film, (700, 700), alone["lengths"][0] + 1)
+
+
+def test_a_policy_plays_a_variant_of_its_task_in_front_of_a_camera(theatre: Theatre) -> None:
+    run = theatre.found(MULTIWALKER["task"])
+    how = ("--seed", "3", "--episodes", "1")
+    [own] = theatre.evaluate(run.run_id, *how)
+    [shared] = theatre.evaluate(run.run_id, *how, "--on-task", "multiwalker/shared", "--render", "w.gif")
+    assert shared["task"] == "multiwalker/shared"
+    # The variant's own time limit is longer; what they earn is shared out, not changed.
+    assert shared["lengths"][0] >= own["lengths"][0]
+    if shared["lengths"] == own["lengths"]:
+        assert shared["returns"] == pytest.approx(own["returns"], rel=1e-3)
+    assert_shows_something_that_moves(theatre.folder / "w.gif", (320, 480), shared["lengths"][0] + 1)
+
+
+def test_a_table_for_people_and_one_line_for_what_cannot_be(theatre: Theatre) -> None:
+    run = theatre.found(NAVIGATION["task"])
+    output = theatre.run(
+        "evaluate", "small", run.run_id[:6], "--on-task", "vmas/navigation,n_agents=5"
+    ).stdout
+    assert "vmas/navigation task.n_agents=5" in output
+    assert run.run_id[:8] in output
+    missing = theatre.run("evaluate", "small", run.run_id, "--checkpoint", "7", code=2).stderr
+    assert f"no checkpoint of 7 frames (found: {6 * FRAMES})" in missing
+    for arguments in (
+        ("--render", "film.avi"),
+        ("--render", "nowhere/film.mp4"),
+        ("--on-task", "vmas/navigation,n_agents"),
+    ):
+        theatre.run("evaluate", "small", run.run_id, *arguments, code=2)
+    assert "one file" in theatre.run("evaluate", "small", "--render", "film.mp4", code=2).stderr
+
+
+# In this process, which loads BenchMARL once
+
+
+def ask(run: RunDir, checkpoint: CheckpointFile, **how: Any) -> Any:
+    from jobs.evaluate import Question
+    from jobs.trainers.benchmarl.evaluating import evaluate
+
+    return evaluate(Question(run.description(), checkpoint, **how))
+
+
+def test_a_run_that_is_being_trained_plays_from_each_of_its_checkpoints(interrupted: RunDir) -> None:
+    before = {path: path.stat().st_mtime_ns for path in interrupted.path.rglob("*")}
+    with pytest.raises(OrchestrateError, match=r"no checkpoint of 120 frames \(found: 240, 360\)"):
+        choose_checkpoint(interrupted, 120)
+    assert ask(interrupted, choose_checkpoint(interrupted, None)).frames == 3 * FRAMES
+    early = choose_checkpoint(interrupted, 2 * FRAMES)
+    answer = ask(interrupted, early, seed=SEED)
+    assert mean(answer.returns) == pytest.approx(logged(interrupted)[2 * FRAMES], rel=1e-6)
+    history = {frames: value for frames, value in logged(interrupted).items() if frames <= 2 * FRAMES}
+    best = ask(interrupted, early, seed=SEED, best=True)
+    assert mean(best.returns) == pytest.approx(max(history.values()), rel=1e-6)
+    assert {path: path.stat().st_mtime_ns for path in interrupted.path.rglob("*")} == before
+
+
+def test_other_spaces_are_refused_with_what_differs_and_the_tasks_that_fit(interrupted: RunDir) -> None:
+    newest = choose_checkpoint(interrupted, None)
+    with pytest.raises(OrchestrateError, match=r"observation: 16 .* instead of 18") as refused:
+        ask(interrupted, newest, task="vmas/balance")
+    assert refused.value.hint == "of the same spaces: vmas/flocking"
+    assert ask(interrupted, newest, task="vmas/flocking", changes={"task.max_steps": 5}).lengths == (5, 5)
+    with pytest.raises(OrchestrateError, match=r"groups of agents: archer, knight instead of agents"):
+        ask(interrupted, newest, task="kaz/vector")
+    with pytest.raises(OrchestrateError) as misspelt:
+        ask(interrupted, newest, task="vmas/flokcing")
+    assert misspelt.value.hint == "did you mean vmas/flocking?"
+    with pytest.raises(OrchestrateError, match=r"task\.n_agents: found 'few'"):
+        ask(interrupted, newest, task="vmas/navigation", changes={"task.n_agents": "few"})
+
+
+def test_agents_with_policies_of_their_own_are_as_many_as_were_trained() -> None:
+    from jobs.trainers.benchmarl.config import compose
+    from jobs.trainers.benchmarl.spaces import require_same
+
+    apart = {**NAVIGATION, "experiment.share_policy_params": False}
+    own, more = (compose(identified({**apart, "task.n_agents": agents})) for agents in (3, 4))
+    require_same(own, own)
+    with pytest.raises(OrchestrateError, match="agents in agents: 4 instead of 3"):
+        require_same(own, more)
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_best_policy(interrupted: RunDir, tmp_path: Path) -> None:
+    import torch
+
+    from jobs.trainers.benchmarl.evaluating import _policy
+    from jobs.trainers.benchmarl.state import _item
+
+    newest = choose_checkpoint(interrupted, None)
+    payload = torch.load(newest.path, weights_only=True)["payload"]
+    question = _question(interrupted, newest)
+    assert _policy(question, payload)[1] == payload["best"]["frames"]
+    old = {key: value for key, value in payload.items() if key != "best"} | {"format": 1}
+    with pytest.raises(OrchestrateError, match="did not keep the best policy"):
+        _policy(question, old)
+    resumed = {**payload, "best": _item(old, "best")}
+    with pytest.raises(OrchestrateError, match="did not keep the best policy"):
+        _policy(question, resumed)
+
+
+def test_a_damaged_checkpoint_is_named(interrupted: RunDir, tmp_path: Path) -> None:
+    newest = choose_checkpoint(interrupted, None)
+    torn = tmp_path / newest.path.name
+    torn.write_bytes(newest.path.read_bytes()[:-100])
+    with pytest.raises(OrchestrateError, match="truncated or damaged"):
+        ask(interrupted, replace(newest, path=torn))
+    with pytest.raises(FileNotFoundError):
+        ask(interrupted, replace(newest, path=tmp_path / "gone.pt"))
+
+
+def test_where_nothing_can_be_drawn_what_to_install_is_said_and_no_file_is_left(
+    interrupted: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarl.environments.vmas.common import VmasClass
+
+    def render_callback(*_: Any) -> Any:
+        raise ImportError('Library "GLU" not found.')
+
+    monkeypatch.setattr(VmasClass, "render_callback", render_callback)
+    with pytest.raises(OrchestrateError, match="no library libGLU") as refused:
+        ask(interrupted, choose_checkpoint(interrupted, None), film=tmp_path / "film.mp4")
+    assert "apt-get install libglu1-mesa" in (refused.value.hint or "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_knights_archers_and_zombies_are_filmed(tmp_path: Path) -> None:
+    from jobs.film import Film
+    from jobs.trainers.benchmarl.config import compose
+    from jobs.trainers.benchmarl.evaluating import Stage
+
+    stage = Stage(compose(identified(KAZ_VECTOR)), 1)
+    with Film(tmp_path / "kaz.mp4") as film:
+        _, [length] = stage.play(1, seed=0, deterministic=False, film=film)
+    stage.close()
+    assert_shows_something_that_moves(tmp_path / "kaz.mp4", (720, 1280), length + 1)
+
+
+def test_many_episodes_are_played_in_turns(interrupted: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jobs.trainers.benchmarl import evaluating
+
+    newest = choose_checkpoint(interrupted, None)
+    monkeypatch.setattr(evaluating, "_AT_ONCE", 3)
+    answer = ask(interrupted, newest, episodes=7)
+    assert len(answer.returns) == len(answer.lengths) == 7
+    assert len(set(answer.returns)) == 7
+    monkeypatch.undo()
+    assert ask(interrupted, newest, episodes=3).returns == answer.returns[:3]
+
+
+def identified(overrides: dict[str, Any]) -> Run:
+    return get_trainer("benchmarl").identify(overrides, SEED, 1)
+
+
+def _question(run: RunDir, checkpoint: CheckpointFile) -> Any:
+    from jobs.evaluate import Question
+
+    return Question(run.description(), checkpoint, best=True)
