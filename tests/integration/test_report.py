@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import math
 import re
 from html.parser import HTMLParser
@@ -248,3 +249,110 @@ def test_a_folder_that_cannot_be_written_is_named(results: Path, monkeypatch: py
     monkeypatch.setattr(Path, "mkdir", full)
     with pytest.raises(StorageError, match="report: the disk is full"):
         report(sweep)
+
+
+# Several sweeps
+
+
+def page_of(sweeps: list[SweepDir], out: Path) -> Page:
+    return Page(write_report(sweeps, collect(sweeps), out, generated=GENERATED))
+
+
+def rows_of(page: Page, name: str) -> list[list[str]]:
+    """The rows of the table of this name, its head first, as a browser would show their cells."""
+    _, _, table = page.source.partition(f'aria-label="Table of {name}"')
+    table = table.partition("</table>")[0]
+    return [
+        [html.unescape(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, flags=re.DOTALL)]
+        for row in re.findall(r"<tr>(.*?)</tr>", table, flags=re.DOTALL)
+    ]
+
+
+def two_sweeps(results: Path) -> list[SweepDir]:
+    """Two that share one variant of a task, with three and two seeds, and differ in a setting."""
+    told = {
+        "before": ({"algorithm": ["mappo", "iql"], "seed": range(3)}, {"experiment.gamma": [0.9]}, 1.0),
+        "after": ({"algorithm": ["mappo", "vdn"], "seed": range(2)}, {"experiment.gamma": [0.99]}, 2.5),
+    }
+    sweeps = []
+    for name, (matrix, base, level) in told.items():
+        runs = matrix_runs({"task": ["vmas/balance"], "experiment.lr": [0.5], **base, **matrix})
+        sweeps.append(create_sweep(results, name, runs))
+        for run in runs:
+            speed = {"fps_steady": 100 * level, "seconds_per_iteration": 1.0}
+            final = level + run.seed
+            finish(sweeps[-1].run(run.run_id), run, training_rows(run, 2), final_return=final, speed=speed)
+    return sweeps
+
+
+def test_what_several_sweeps_trained_stands_in_one_row(results: Path) -> None:
+    page = page_of(two_sweeps(results), results / "report")
+    assert rows_of(page, "settings") == [
+        ["setting", "before", "after"],
+        ["runs", "6", "4"],
+        ["algorithm", "mappo, iql", "mappo, vdn"],
+        ["experiment.gamma", "0.9", "0.99"],
+        ["seed", "0, 1, 2", "0, 1"],
+    ]
+    assert "The same in all: experiment.lr: 0.5; task: vmas/balance; trainer: benchmarl" in page.words
+    head, *rows = rows_of(page, "returns by sweep")
+    assert head == [
+        "task",
+        "variant",
+        "before, IQM [95 %]",
+        "after, IQM [95 %]",
+        "P(after > before) [95 %]",
+    ]
+    ((task, variant, before, after, chance),) = rows
+    assert (task, variant) == ("vmas/balance", "mappo")
+    assert re.fullmatch(r"2 \[.*\] \(n=3\)", before)
+    assert re.fullmatch(r"3 \[.*\] \(n=2\)", after)
+    assert chance.startswith("0.83 [")  # 2.5 beats two of 1, 2 and 3, and 3.5 all of them
+    assert rows_of(page, "speeds by sweep")[1:] == [["vmas/balance", "mappo", "100", "250", "2.5 ×"]]
+    assert "P(before" not in page.source
+    (curves,) = {text for text in page.values("alt") if text.startswith("Learning curves")}
+    for name in ("before mappo", "before iql", "after mappo", "after vdn"):
+        assert f"{name} ends at" in curves
+
+
+def test_sweeps_that_share_nothing_say_so(results: Path) -> None:
+    sweeps = [
+        finished_sweep(results, name, {"task": [name], "algorithm": ["mappo"], "seed": [0]}, iterations=1)
+        for name in ("one", "two")
+    ]
+    page = page_of(sweeps, results / "report")
+    assert "No variant of a task is finished in two of these sweeps." in page.words
+    assert rows_of(page, "provenance")[0] == ["fact", "one", "two"]
+
+
+def test_one_sweep_has_no_table_of_sweeps(results: Path) -> None:
+    sweep = finished_sweep(results, "speed", {"algorithm": ["mappo"], "seed": [0]}, iterations=1)
+    page = report(sweep)
+    assert "Sweeps side by side" not in page.words
+    assert "Probability of improvement" not in page.words
+    assert "Performance profiles" not in page.words
+
+
+def test_profiles_and_probabilities_are_told_in_words_too(results: Path) -> None:
+    runs = matrix_runs({"task": ["a", "b"], "algorithm": ["mappo", "iql"], "seed": range(3)})
+    sweep = create_sweep(results, "told", runs)
+    for run in runs:
+        final = run.seed + (10 if run.overrides["algorithm"] == "mappo" else 0)
+        finish(sweep.run(run.run_id), run, training_rows(run, 1), final_return=final)
+    page = report(sweep)
+    certain = ["mappo", "iql", "1.00 [1.00, 1.00]", "yes"]
+    assert rows_of(page, "pairs")[1:] == [
+        ["all 2 tasks", *certain, "6 and 6"],
+        ["a", *certain, "3 and 3"],
+        ["b", *certain, "3 and 3"],
+    ]
+    assert (
+        "0 is the worst and 1 the best final return of all runs on this page: a 0 to 12, b 0 to 12"
+        in page.words
+    )
+    alternatives = " ".join(page.values("alt"))
+    assert (
+        "Performance profiles, a. mappo: half of its runs above 11; iql: half of its runs above 1."
+        in alternatives
+    )
+    assert "Probability that mappo does better on a. than iql: 1.00 [1.00, 1.00]." in alternatives
