@@ -14,6 +14,7 @@ from orchestrator.shown import duration, number
 from orchestrator.stats import Estimate
 
 _NOTHING = "–"
+_MOST_NAMED = 4
 
 
 def verdict(found: KeyComparison) -> str:
@@ -102,9 +103,10 @@ def columns(found: KeyComparison) -> list[str]:
 
 
 def sections(found: KeyComparison) -> list[tuple[str, list[list[str]]]]:
-    """A name and a row for each value: of every combination, then over all of them."""
-    told = [(one.label, [_row(found, cell) for cell in one.cells]) for one in found.combinations]
-    if len(found.combinations) > 1:
+    """A name and a row for each value: of every combination with results, then over all of them."""
+    shown = [one for one in found.combinations if _trained(one)] or found.combinations
+    told = [(one.label, [_row(found, cell) for cell in one.cells]) for one in shown]
+    if len(shown) > 1:
         told.append(("all, geometric mean", [_overall_row(found, whole) for whole in found.overall]))
     return told
 
@@ -165,15 +167,28 @@ def notes(found: KeyComparison) -> list[str]:
         lines.append(f"efficiency: speed-up per {found.per}, over that of {found.named(found.baseline)}")
     if found.together:
         lines.append(f"changes with {found.short}: {', '.join(found.together)}")
-    for one in found.combinations:
+    trained = [one for one in found.combinations if _trained(one)]
+    told: dict[str, list[str]] = {}
+    for one in trained:
         for cell in one.cells:
             if cell.note:
-                lines.append(f"{one.label} {found.named(cell.value)}: {cell.note}")
+                told.setdefault(cell.note, []).append(f"{one.label} {found.named(cell.value)}".strip())
         if len(one.cells) == 1:
-            lines.append(
-                f"{one.label}: only with {found.named(one.cells[0].value)}, so nothing to compare with"
-            )
-    return lines
+            only = f"only {found.named(one.cells[0].value)}, nothing to set against it"
+            told.setdefault(only, []).append(one.label)
+    for one in found.combinations if trained else ():
+        if not _trained(one):
+            told.setdefault("no finished run", []).append(one.label)
+    return [*lines, *(f"{what}: {_some(labels)}" for what, labels in told.items())]
+
+
+def _trained(one: Combination) -> bool:
+    return any(cell.n for cell in one.cells)
+
+
+def _some(labels: list[str]) -> str:
+    left = len(labels) - _MOST_NAMED
+    return ", ".join(labels[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
 
 
 def _span(ends: list[str]) -> str:

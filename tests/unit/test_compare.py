@@ -163,7 +163,7 @@ def test_a_run_that_has_no_return_yet_at_equal_time_is_left_out_and_told(results
     found = compare_by(collect([sweep]), "threads")
     assert cell(found, "mappo", "1").at_time is None
     assert cell(found, "mappo", "2").at_time.value == 3.0  # type: ignore[union-attr]
-    assert "mappo threads=1: 1 of 1 without a return yet at equal time" in notes(found)
+    assert "1 of 1 without a return yet at equal time: mappo threads=1" in notes(found)
 
 
 def test_one_seed_gives_figures_without_intervals(results: Path) -> None:
@@ -214,6 +214,17 @@ def test_runs_that_are_missing_or_failed_stand_in_the_table_and_spoil_nothing(re
     ]
     assert table["iql"][1][1:4] == ["2 failed", "–", "–"]
     assert "threads=2 trains 2.00 times as fast as threads=1 (1 pair" in verdict(found)
+
+
+def test_combinations_that_nothing_has_finished_of_are_a_note_and_no_rows(results: Path) -> None:
+    runs = matrix_runs({DEVICE: ["cpu", "cuda"], "threads": [1, 2], "algorithm": ["mappo"]})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        if run.overrides[DEVICE] == "cpu":
+            train(sweep, run, 1000.0)
+    found = compare_by(collect([sweep]), "threads")
+    assert [label for label, _ in sections(found)] == ["cpu"]
+    assert "no finished run: cuda" in notes(found)
 
 
 def test_a_baseline_without_results_is_told(results: Path) -> None:
