@@ -77,6 +77,12 @@ def theatre(tmp_path_factory: pytest.TempPathFactory) -> Theatre:
 
 
 @pytest.fixture(scope="module")
+def played(theatre: Theatre) -> dict[str, dict[str, Any]]:
+    """What the finished runs' newest policies achieve with the runs' own seed, by run."""
+    return {one["run_id"]: one for one in theatre.evaluate("--seed", str(SEED))}
+
+
+@pytest.fixture(scope="module")
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     """A run that stopped after three of its six iterations, on its last two checkpoints."""
     folder = tmp_path_factory.mktemp("interrupted") / "results" / "s" / "runs" / ("0" * 16)
@@ -98,11 +104,14 @@ def mean(returns: Sequence[float]) -> float:
 
 
 def frames_of(film: Path) -> list[NDArray[np.uint8]]:
+    """One a step; a gif shows a frame for longer where the next is the same."""
     import av
     from PIL import Image, ImageSequence
 
     if film.suffix == ".gif":
-        return [np.array(frame.convert("RGB")) for frame in ImageSequence.Iterator(Image.open(film))]
+        with Image.open(film) as image:
+            shown = [(np.array(frame.convert("RGB")), frame.info) for frame in ImageSequence.Iterator(image)]
+        return [frame for frame, info in shown for _ in range(info["duration"] // 50)]
     with av.open(str(film)) as container:
         return [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
 
@@ -115,14 +124,22 @@ def assert_shows_something_that_moves(film: Path, size: tuple[int, int], frames:
     assert (np.abs(found[0].astype(int) - found[-1]) > 60).sum() > 100
 
 
-def test_the_newest_policies_play_as_training_logged_at_its_end(theatre: Theatre) -> None:
-    found = {one["run_id"]: one for one in theatre.evaluate("--seed", str(SEED))}
-    assert len(found) == 2
-    for task in (NAVIGATION["task"], MULTIWALKER["task"]):
-        run = theatre.found(task)
-        one = found[run.run_id]
+def test_the_newest_policies_play_as_training_logged_at_its_end(
+    theatre: Theatre, played: dict[str, dict[str, Any]]
+) -> None:
+    assert len(played) == 2
+    for run_id, one in played.items():
         assert (one["frames"], one["episodes"], one["deterministic"]) == (6 * FRAMES, EPISODES, True)
-        assert mean(one["returns"]) == pytest.approx(logged(run)[6 * FRAMES], rel=1e-6)
+        history = logged(theatre.sweep.run(run_id))
+        assert mean(one["returns"]) == pytest.approx(history[6 * FRAMES], rel=1e-6)
+
+
+def test_what_is_on_record_does_not_play_again_where_nobody_names_a_run(
+    theatre: Theatre, played: dict[str, dict[str, Any]]
+) -> None:
+    again = theatre.evaluate("--seed", str(SEED))
+    assert all(one["known"] for one in again)
+    assert [one["returns"] for one in again] == [one["returns"] for one in played.values()]
 
 
 def test_the_best_policy_is_the_one_that_training_logged_the_highest_return_of(theatre: Theatre) -> None:
@@ -133,63 +150,50 @@ def test_the_best_policy_is_the_one_that_training_logged_the_highest_return_of(t
         assert mean(one["returns"]) == pytest.approx(max(history.values()), rel=1e-6)
 
 
-def test_the_best_of_a_sweep_plays_ten_times_the_episodes_and_only_once(theatre: Theatre) -> None:
-    before = set(theatre.sweep.path.rglob("*"))
-    fresh = theatre.evaluate("--best")
-    assert [one["episodes"] for one in fresh] == [10 * EPISODES] * 2
-    again = theatre.evaluate("--best")
-    assert all(one["known"] for one in again)
-    assert [one["returns"] for one in again] == [one["returns"] for one in fresh]
-    new = set(theatre.sweep.path.rglob("*")) - before - {theatre.sweep.evaluations.path}
-    assert len(new) == 2
-    assert {path.parent for path in new} == {theatre.sweep.evaluations.path}
-    kept = {record.run_id: record for record in theatre.sweep.evaluations.read() if record.episodes == 20}
-    assert {one["run_id"]: tuple(one["returns"]) for one in fresh} == {
-        run_id: record.returns for run_id, record in kept.items()
-    }
+def test_the_best_policy_plays_ten_times_the_episodes_and_nothing_but_the_record_is_written(
+    theatre: Theatre,
+) -> None:
+    before = set(theatre.sweep.path.rglob("*")) | {theatre.sweep.evaluations.path}
+    [best] = theatre.evaluate(theatre.found(NAVIGATION["task"]).run_id, "--best")
+    assert len(best["returns"]) == 10 * EPISODES
+    [record] = set(theatre.sweep.path.rglob("*")) - before
+    assert record.parent == theatre.sweep.evaluations.path
+    assert record.name in {one.name for one in theatre.sweep.evaluations.read()}
+    assert json.loads(record.read_text())["returns"] == best["returns"]
 
 
-def test_a_seed_decides_every_return_bit_for_bit_also_in_front_of_a_camera(theatre: Theatre) -> None:
+def test_the_same_seed_gives_the_same_returns_bit_for_bit_also_in_front_of_a_camera(
+    theatre: Theatre, played: dict[str, dict[str, Any]]
+) -> None:
     run = theatre.found(NAVIGATION["task"])
-    random = ("--no-deterministic", "--seed", "5", "--episodes", "3")
-    [alone] = theatre.evaluate(run.run_id, *random)
-    [filmed] = theatre.evaluate(run.run_id, *random, "--render", "navigation.mp4")
-    [other] = theatre.evaluate(run.run_id, *random[:-3], "6", *random[-2:])
-    assert filmed["returns"] == alone["returns"]
-    assert other["returns"] != alone["returns"]
-    assert len(alone["returns"]) == 3
+    [filmed] = theatre.evaluate(run.run_id, "--seed", str(SEED), "--render", "navigation.mp4")
+    assert filmed["returns"] == played[run.run_id]["returns"]
     film = theatre.folder / "navigation.mp4"
-    assert_shows_something_that_moves(film, (700, 700), alone["lengths"][0] + 1)
+    assert_shows_something_that_moves(film, (700, 700), filmed["lengths"][0] + 1)
 
 
-def test_a_policy_plays_a_variant_of_its_task_in_front_of_a_camera(theatre: Theatre) -> None:
+def test_a_policy_plays_a_variant_of_its_task_in_front_of_a_camera(
+    theatre: Theatre, played: dict[str, dict[str, Any]]
+) -> None:
     run = theatre.found(MULTIWALKER["task"])
-    how = ("--seed", "3", "--episodes", "1")
-    [own] = theatre.evaluate(run.run_id, *how)
-    [shared] = theatre.evaluate(run.run_id, *how, "--on-task", "multiwalker/shared", "--render", "w.gif")
-    assert shared["task"] == "multiwalker/shared"
-    # The variant's own time limit is longer; what they earn is shared out, not changed.
-    assert shared["lengths"][0] >= own["lengths"][0]
-    if shared["lengths"] == own["lengths"]:
-        assert shared["returns"] == pytest.approx(own["returns"], rel=1e-3)
-    assert_shows_something_that_moves(theatre.folder / "w.gif", (320, 480), shared["lengths"][0] + 1)
+    variant = ("--on-task", "multiwalker/shared,max_cycles=40")
+    [shared] = theatre.evaluate(run.run_id, "--seed", str(SEED), *variant, "--render", "walkers.gif")
+    assert shared["task"] == "multiwalker/shared task.max_cycles=40"
+    own = played[run.run_id]
+    assert shared["lengths"] == own["lengths"]
+    assert shared["returns"] == pytest.approx(own["returns"], rel=1e-3)  # shared out among the same walkers
+    size, frames = (320, 480), shared["lengths"][0] + 1
+    assert_shows_something_that_moves(theatre.folder / "walkers.gif", size, frames)
 
 
 def test_a_table_for_people_and_one_line_for_what_cannot_be(theatre: Theatre) -> None:
     run = theatre.found(NAVIGATION["task"])
-    output = theatre.run(
-        "evaluate", "small", run.run_id[:6], "--on-task", "vmas/navigation,n_agents=5"
-    ).stdout
+    more = ("--on-task", "vmas/navigation,n_agents=5")
+    output = theatre.run("evaluate", "small", run.run_id[:6], *more).stdout
     assert "vmas/navigation task.n_agents=5" in output
     assert run.run_id[:8] in output
     missing = theatre.run("evaluate", "small", run.run_id, "--checkpoint", "7", code=2).stderr
     assert f"no checkpoint of 7 frames (found: {6 * FRAMES})" in missing
-    for arguments in (
-        ("--render", "film.avi"),
-        ("--render", "nowhere/film.mp4"),
-        ("--on-task", "vmas/navigation,n_agents"),
-    ):
-        theatre.run("evaluate", "small", run.run_id, *arguments, code=2)
     assert "one file" in theatre.run("evaluate", "small", "--render", "film.mp4", code=2).stderr
 
 
@@ -215,6 +219,14 @@ def test_a_run_that_is_being_trained_plays_from_each_of_its_checkpoints(interrup
     best = ask(interrupted, early, seed=SEED, best=True)
     assert mean(best.returns) == pytest.approx(max(history.values()), rel=1e-6)
     assert {path: path.stat().st_mtime_ns for path in interrupted.path.rglob("*")} == before
+
+
+def test_a_seed_decides_random_actions_too(interrupted: RunDir) -> None:
+    newest = choose_checkpoint(interrupted, None)
+    one, other, again = (ask(interrupted, newest, seed=seed, deterministic=False) for seed in (5, 6, 5))
+    assert one.returns == again.returns
+    assert one.returns != other.returns
+    assert one.returns != ask(interrupted, newest, seed=5).returns
 
 
 def test_other_spaces_are_refused_with_what_differs_and_the_tasks_that_fit(interrupted: RunDir) -> None:

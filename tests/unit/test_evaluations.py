@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.rundir import Evaluation, SweepDir
+from tests.helpers import ROOT, make_sweep
 
 RUN = "0123456789abcdef"
 ONE = Evaluation(
@@ -91,3 +94,25 @@ def test_a_record_that_cannot_be_read_is_left_out_and_made_again(tmp_path: Path,
 
 def _with(text: str, **changed: Any) -> str:
     return json.dumps({**json.loads(text), **changed})
+
+
+def test_they_come_home_with_their_sweep(tmp_path: Path) -> None:
+    there = make_sweep(tmp_path / "there", [])
+    there.evaluations.add(ONE)
+    here = tmp_path / "here"
+    assert sync_results([str(there.results), str(here)]) == 0
+    assert SweepDir.existing(here, there.name).evaluations.read() == [ONE]
+
+
+def test_they_come_home_beside_those_made_here(tmp_path: Path) -> None:
+    there, here = (make_sweep(tmp_path / name, []) for name in ("there", "here"))
+    there.evaluations.add(ONE)
+    own = replace(ONE, seed=1, time=2000.0)
+    here.evaluations.add(own)
+    assert sync_results([str(there.results), str(here.results)]) == 0
+    assert here.evaluations.read() == [ONE, own]
+
+
+def sync_results(arguments: list[str]) -> int:
+    argv = [sys.executable, "-m", "orchestrator.cli", "sync", *arguments]
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=180).returncode
