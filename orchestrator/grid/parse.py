@@ -26,19 +26,46 @@ from orchestrator.rundir.tree import SWEEP_NAME
 from orchestrator.trainers import TrainerSpec, get_trainer, trainer_names
 from orchestrator.types import Value
 
-SECTIONS = (
-    "name",
-    "trainer",
-    "plugins",
-    "base",
-    "matrix",
-    "zip",
-    "exclude",
-    "include",
-    "targets",
-    "compare",
-    "resources",
-)
+# What each section of a grid is, in Markdown, for the reference and docs/grid.md.
+SECTIONS: Mapping[str, str] = {
+    "name": (
+        "Names the sweep and its folder in the results: up to 100 letters, digits, dots, dashes and "
+        "underscores."
+    ),
+    "trainer": "Who trains: `benchmarl`, `command`, or a trainer of your own.",
+    "plugins": (
+        "Tasks, models and algorithms of your own for `benchmarl`: the folder of a Python package, "
+        "relative to the grid file, or the name of an installed one, or a list of these."
+    ),
+    "base": "Keys that are the same in every run.",
+    "matrix": (
+        "Keys with several values. Every combination is a run. The first key varies slowest and the "
+        "last one fastest, and that is also the order of work."
+    ),
+    "zip": "Keys whose lists advance together, as one more axis after those of `matrix`.",
+    "exclude": (
+        "A list of mappings. Each takes away every point that agrees with all of its keys. It may "
+        "name keys of `matrix` and `zip`, and `target` with `compare: true`. An entry that takes "
+        "nothing away is an error: it is nearly always a slip of the pen."
+    ),
+    "include": (
+        "A list of mappings. Each adds one whole point: `base`, and over it the entry's own keys. "
+        "It must name every key of `matrix` and `zip`, may name further keys of the trainer, and "
+        "never extends or changes other points."
+    ),
+    "targets": (
+        "Where runs may go, `[local]` by default: names of profiles. Several targets share the "
+        "runs; `--on A,B` says others."
+    ),
+    "compare": (
+        "With `true`, every point runs once on *each* target, and the target is a part of what a "
+        "run is. The report compares them."
+    ),
+    "resources": (
+        "What one run needs, in Slurm's names and syntax: `cpus_per_task` (by default the largest "
+        "`threads` of the grid, and never less), `gpus`, `mem`, `time`."
+    ),
+}
 _TARGET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DEFAULT_TARGETS = ("local",)
 

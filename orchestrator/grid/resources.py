@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 
 from orchestrator.grid.nodes import Entries, Entry, Node, Scalar, Source, did_you_mean, kind
 from orchestrator.types import Resources, Value
 from orchestrator.units import MEMORY_SYNTAX, TIME_SYNTAX, megabytes, seconds
 
+# What each of its keys is, in Markdown, for the reference.
+RESOURCES: Mapping[str, str] = {
+    "cpus_per_task": "cores of one run; the largest `threads` of the grid by default, and never less",
+    "gpus": "GPUs of one run: a number. Of which type they are is the profile's",
+    "mem": f"memory of one run: {MEMORY_SYNTAX}",
+    "time": f"how long one run may take: {TIME_SYNTAX}",
+}
 _NAMES = tuple(field.name for field in fields(Resources))
 # What people write, and what Slurm calls it.
 OTHER_NAMES = {

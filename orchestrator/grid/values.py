@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from orchestrator.grid.hydra_sweeps import looks_like_sweep, sweep_values
 from orchestrator.grid.model import MAX_POINTS, Position, bare_key, shown
@@ -14,7 +14,11 @@ from orchestrator.types import Value
 
 _UNUSABLE_KEY = re.compile(r"[\s=,\x00-\x1f\x7f]")
 _MAX_KEY = 200
-_OWN_KEYS = ("seed", "threads")
+# Keys that belong to every trainer, in Markdown, for the reference.
+OWN_KEYS: Mapping[str, str] = {
+    "seed": "what a run's random numbers begin with: a whole number, 0 by default",
+    "threads": "how many threads a run computes with, 1 by default. A part of what a run is",
+}
 _LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
 _MOST_THREADS = 1024
 
@@ -51,7 +55,7 @@ class Keys:
                 f"found the key {shown(key)}, expected at most {_MAX_KEY} characters, no blanks, = or commas",
             )
         name = bare_key(key)
-        if name in _OWN_KEYS and name != key:
+        if name in OWN_KEYS and name != key:
             raise self.source.error(at, f"found {key}, expected {name}: every run has it")
         if name == "target":
             raise self.source.error(at, "found target as a key", "write targets: [...] and compare: true")

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.errors import GridError
 from orchestrator.grid import parse_grid
+from orchestrator.reference import grid_list
 from orchestrator.sweep import expand
 
 DOCS = Path(__file__).parents[2] / "docs" / "grid.md"
@@ -33,6 +34,16 @@ def test_every_error_in_the_docs_is_what_the_program_says(update_golden: bool) -
     assert len(examples) > 60
     for example in examples:
         assert message(example["grid"]) == example["message"]
+
+
+def test_the_sections_are_what_the_code_says(update_golden: bool) -> None:
+    """The reference is made of the same; here they stand for those who read the file as it is."""
+    begin, end = "## The sections\n\n", "\n\n"
+    before, after = DOCS.read_text().split(begin)
+    if update_golden:
+        DOCS.write_text(before + begin + "\n".join(grid_list()) + after[after.index(end) :])
+        after = DOCS.read_text().split(begin)[1]
+    assert after.split(end)[0].splitlines() == grid_list()
 
 
 def test_the_first_example_in_the_docs_is_ten_runs() -> None:

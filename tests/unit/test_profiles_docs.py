@@ -11,9 +11,21 @@ import pytest
 from orchestrator.errors import ProfileError
 from orchestrator.profiles import Profile, parse_profile, profile_names
 from orchestrator.profiles.parse import CLOUD_ONLY
+from orchestrator.reference import profile_table
 
 DOCS = Path(__file__).parents[2] / "docs" / "profiles.md"
 ERROR = re.compile(r"```yaml\n(?P<profile>(?:(?!```).)*)```\n\n```text\n(?P<message>.*?)```", re.DOTALL)
+
+
+def test_the_table_is_what_the_code_says(update_golden: bool) -> None:
+    """The reference is made of the same; here it stands for those who read the file as it is."""
+    begin, end = "| key | default | meaning |\n", "\n\n"
+    before, after = DOCS.read_text().split(begin)
+    if update_golden:
+        rest = after[after.index(end) :]
+        DOCS.write_text(before + "\n".join(profile_table()) + rest)
+        after = DOCS.read_text().split(begin)[1]
+    assert (begin + after.split(end)[0]).splitlines() == profile_table()
 
 
 def told(heading: str) -> list[tuple[str, str]]:

@@ -1,0 +1,108 @@
+"""The documentation as it is built: strictly, with a reference that is made of the code."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import click
+import pytest
+import typer
+
+from orchestrator.cli import app
+from orchestrator.grid.parse import SECTIONS
+from orchestrator.profiles import Profile
+from orchestrator.types import Resources
+from tests.helpers import ROOT
+
+
+class Page(HTMLParser):
+    """A page's anchors, links and code, as a browser would have them."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file, self.ids, self.links, self.code = file, set[str](), list[str](), list[str]()
+        self._in_code = False
+        self.feed(file.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.ids |= {found["id"] or ""} if "id" in found else set()
+        self.links += [found["href"] or ""] if tag == "a" and "href" in found else []
+        self._in_code = tag == "code" or (self._in_code and tag != "p")
+        if tag == "code":
+            self.code.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_code = self._in_code and tag != "code"
+
+    def handle_data(self, data: str) -> None:
+        if self._in_code:
+            self.code[-1] += data
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [Path(sys.executable).with_name("mkdocs"), "build", "--strict", "--site-dir", folder]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert not list((ROOT / "docs").rglob("reference/*.md")), "no copies that could be out of date"
+    return folder
+
+
+def commands() -> dict[str, click.Command]:
+    group = typer.main.get_command(app)
+    assert isinstance(group, click.Group)
+    return dict(group.commands)
+
+
+def test_every_command_has_a_heading_its_words_and_its_options(site: Path) -> None:
+    page = Page(site / "reference/commands/index.html")
+    code = "\n".join(page.code)
+    for name, command in commands().items():
+        assert name in page.ids
+        assert f"orchestrate {name}" in code
+        for option in (one for one in command.params if isinstance(one, click.Option) and not one.hidden):
+            assert any(re.match(rf"{option.opts[0]}\b", spelled) for spelled in page.code), (
+                name,
+                option.opts,
+            )
+    assert "sync-results" in page.ids
+
+
+def test_every_key_of_a_grid_and_of_a_profile_is_there(site: Path) -> None:
+    grid = Page(site / "reference/grid/index.html").code
+    resources = [field.name for field in dataclasses.fields(Resources)]
+    assert {*SECTIONS, *resources, "seed", "threads", "experiment.save_folder"} <= {*grid}
+    profile = Page(site / "reference/profile/index.html").code
+    keys = {field.name for field in dataclasses.fields(Profile)} - {"name", "source", "gpu_type"}
+    assert keys <= {*profile}
+
+
+def test_links_within_the_site_lead_somewhere(site: Path) -> None:
+    """Anchors too, in the pages that are made of code as well."""
+    pages = {file.parent: Page(file) for file in site.rglob("index.html")}
+    assert len(pages) > 20
+    for page in pages.values():
+        for link in page.links:
+            place, _, anchor = link.partition("#")
+            if re.match(r"[a-z]+:|//|/", place):
+                continue
+            there = (page.file.parent / place).resolve() if place else page.file.parent
+            assert there.exists(), (page.file, link)
+            assert not anchor or there not in pages or anchor in pages[there].ids, (page.file, link)
+
+
+def test_every_page_has_its_place(site: Path) -> None:
+    nav = (ROOT / "mkdocs.yml").read_text()
+    tracked = subprocess.run(
+        ["git", "ls-files", "docs"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.split()
+    known = [Path(file).relative_to("docs").as_posix() for file in tracked if file.endswith(".md")]
+    assert [name for name in known if f": {name}" not in nav] == []
+    assert re.findall(r"^  - ([\w-]+):$", nav, re.MULTILINE) == ["How-to", "Reference", "Design"]
