@@ -103,8 +103,8 @@ def test_runs_longer_than_their_time_limit(
 ) -> None:
     """Slurm looks at limits, and warns of them, on every thirtieth second: all goes on side by side."""
     by_own_clock, by_slurm = Lab(tmp_path / "by_own_clock"), Lab(tmp_path / "by_slurm")
-    by_own_clock.profile(time=1, signal=50, cpus_per_task=1, pack=2)  # leaves after 10 s of the 30 it needs
-    by_own_clock.count_grid(runs=2, pace=1.0)
+    by_own_clock.profile(time=1, signal=35, cpus_per_task=1, pack=2)  # leaves after 25 s of the 60 it needs
+    by_own_clock.count_grid(runs=2, pace=2.0)
     by_slurm.profile(signal=5, cpus_per_task=1, pack=2)
     by_slurm.count_grid(runs=2, pace=3.0)
     by_own_clock.sweep()
