@@ -195,6 +195,13 @@ def test_a_training_that_was_restored_goes_on_where_it_was_saved(their: Path) ->
     assert metrics["frames"].max() == 480
 
 
+def test_what_was_logged_after_the_checkpoint_of_a_restored_training_never_happened(their: Path) -> None:
+    folder = experiments(their)[0]
+    with (logger(folder) / "counters_total_frames.csv").open("a") as file:
+        file.write("1,240.0\n")
+    assert read(folder).metrics["frames"].max() == 240
+
+
 @pytest.mark.parametrize("kind", ["max_n_frames", "max_n_iters"])
 def test_a_training_that_stopped_early_is_not_done(their: Path, kind: str) -> None:
     asked = {"max_n_frames": "multirun", "max_n_iters": "script"}[kind]
