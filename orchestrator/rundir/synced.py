@@ -28,7 +28,7 @@ from orchestrator.rundir.absent import MARK
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
 from orchestrator.rundir.journal import read_compacted
 from orchestrator.rundir.run import AttemptDir, RunDir, listdir
-from orchestrator.rundir.tree import SweepDir
+from orchestrator.rundir.tree import COMPARISON, SweepDir
 
 SYNCED, SOURCES, PARTIAL = ".synced", "sources", ".partial"
 
@@ -39,8 +39,8 @@ RUNS, CODE, INDEX, RESULT = "runs", "code", "index.tsv", "result.json"
 JOURNALS, COMPACTED = "journals", "compacted.jsonl"
 RETIRED = re.compile(r"retired-\d+\.json")
 HANDOVER = "handover"
-# Made by `collect` and `report` out of the runs.
-DERIVED = ("results.parquet", "results.csv", "metrics.parquet", "marl_eval.json", "report")
+# Made by `collect`, `report` and `compare` out of the runs.
+_DERIVED = ("results.parquet", "results.csv", "metrics.parquet", "marl_eval.json", "report")
 # Records of what this tree did, or heard.
 _OWN = ("uploads.jsonl", "speeds.json", "heard", HANDOVER, SOURCES, INDEX)
 _CODE_ID = re.compile(r"[0-9a-f]{16}")
@@ -173,6 +173,12 @@ def require_own(sweep: SweepDir) -> None:
             f"{sweep.path} is a copy of {copy.source}: nothing is decided here",
             hint="run the command there; a sweep of this machine's own goes elsewhere: --results DIR",
         )
+
+
+def is_derived(path: PurePosixPath) -> bool:
+    """Whether a file, by its path in the sweep's folder, is made out of the runs, as it can be again."""
+    top = path.as_posix().partition("/")[0]
+    return top in _DERIVED or top.startswith(COMPARISON)
 
 
 def is_brought(path: PurePosixPath) -> bool:

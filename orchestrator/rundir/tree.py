@@ -59,6 +59,8 @@ from orchestrator.rundir.process import Holder
 from orchestrator.rundir.run import RUN_ID, RunDir, listdir
 from orchestrator.rundir.uploads import UploadLog
 
+# How the folders of comparisons begin.
+COMPARISON = "compare-"
 SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 # Kinds of ledger entries that name runs and their newest attempts, and some of them a place.
 _OF_RUNS = ("cancel", "retry", "memory", "assigned", "recalled", "released", "share")
@@ -338,8 +340,8 @@ class SweepDir:
 
 
 def comparison_dir(home: Path, key: str) -> Path:
-    """Where a comparison by ``key`` goes, in a sweep's folder or, of several sweeps, in that of all results."""
-    return home / ("compare-" + re.sub(r"[^A-Za-z0-9._-]+", "-", key).strip("-.")[:80])
+    """Where a comparison by ``key`` goes: in a sweep's folder, or of several sweeps in that of all."""
+    return home / (COMPARISON + re.sub(r"[^A-Za-z0-9._-]+", "-", key).strip("-.")[:80])
 
 
 def sweeps(results: Path) -> list[SweepDir]:

@@ -11,7 +11,7 @@ from orchestrator.errors import DamagedFileError
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.absent import MARK
 from orchestrator.rundir.run import CHECKPOINT
-from orchestrator.rundir.synced import DERIVED, RESULT, RUNS, is_brought, kind_of
+from orchestrator.rundir.synced import RESULT, RUNS, is_brought, is_derived, kind_of
 from orchestrator.sync.transport import Entry, Listing
 from orchestrator.sync.verify import ATTEMPTS, is_as_listed
 from orchestrator.sync.wish import Wish
@@ -111,8 +111,8 @@ def _is_wanted(entry: Entry, inside: PurePosixPath, wish: Wish, of_run: bool) ->
 
 
 def _newer_here(entry: Entry, here: Path) -> bool:
-    """Whether tables or a report were made here after those that are there."""
-    if entry.folder or entry.path.partition("/")[0] not in DERIVED:
+    """Whether tables, a report or a comparison were made here after those that are there."""
+    if entry.folder or not is_derived(PurePosixPath(entry.path)):
         return False
     try:
         return (here / entry.path).stat().st_mtime > entry.time

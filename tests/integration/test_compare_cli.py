@@ -12,10 +12,13 @@ from typer.testing import CliRunner, Result
 from benchmarks.synthetic import create_sweep, finish, matrix_runs, result_of, training_rows
 from orchestrator.cli import app
 from orchestrator.collect import collect
+from orchestrator.crossover import contests
 from orchestrator.report import write_report
 from orchestrator.report.blocks import Text
 from orchestrator.report.crossover import where_to_run
 from orchestrator.rundir import SweepDir
+from orchestrator.trainers import BENCHMARL
+from tests.helpers import make_sweep, work
 
 ENVIRONMENTS = "experiment.on_policy_n_envs_per_worker"
 DEVICE = "experiment.train_device"
@@ -135,3 +138,16 @@ def test_without_a_gpu_the_report_shows_no_crossover_and_says_why(results: Path)
     assert isinstance(said, Text)
     assert said.text.startswith("Run mappo on the CPU (2 threads, 60 environments): 2,121 frames/s")
     assert "no GPU was measured, so there is no crossover to show" in said.text
+
+
+def test_what_benchmarl_trained_tells_its_environments_and_devices(results: Path) -> None:
+    """By a reference from a key that the algorithm reads to one that it does not."""
+    on_policy, off_policy = ENVIRONMENTS, "experiment.off_policy_n_envs_per_worker"
+    overrides = {"experiment": "debug", "task": "vmas/navigation", "algorithm": "iql", on_policy: 3}
+    run = BENCHMARL.identify({**overrides, off_policy: f"${{{on_policy}}}"}, 0, 1)
+    sweep = make_sweep(results, [run])
+    assert work(sweep, timeout=300) == 0
+    [row] = collect([sweep]).runs.iter_rows(named=True)
+    assert (row["environments"], row["device"]) == (3, "cpu")
+    [contest] = contests(collect([sweep]))
+    assert [spot.environments for spot in contest.lines[0].spots] == [3]

@@ -121,6 +121,12 @@ def test_devices_measured_at_different_sizes_are_not_compared_by_guessing() -> N
     assert "where one overtakes the other is not known" in found.advice
 
 
+def test_between_measured_sizes_the_lines_are_straight_in_logarithms() -> None:
+    found = contest({100: 10.0, 10_000: 1000.0}, {1000: 50.0})
+    assert (found.first, found.last) == (1000, 1000)
+    assert found.best_ratio == pytest.approx(50 / 100)
+
+
 def test_threads_as_fast_as_the_best_are_named() -> None:
     lines = [line(CPU, {600: (100.0, 102.0)}), line(CPU, {600: (101.0, 104.0)}, 2)]
     assert "no clear difference to 1 thread" in contest_of("mappo", "", lines).advice
