@@ -16,6 +16,7 @@ from orchestrator.cli import (
     doctor,
     estimate,
     evaluate,
+    init,
     logs,
     monitor,
     profiles,
@@ -36,6 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("init")(init.init)
 app.command("check")(check.check)
 app.command("estimate")(estimate.estimate)
 app.command("sweep")(sweep.sweep)
