@@ -27,6 +27,7 @@ def verdict(found: KeyComparison) -> str:
     said = _speed_said(found, best.speed, len(rated))
     if best.efficiency is not None and best.speed.value >= 1:
         said += f", at {best.efficiency:.0%} efficiency per {found.per}"
+    said += _disagreement(found, best.value)
     return f"{said}; {_returns_said(found, best.value)}{_doubts(found)}."
 
 
@@ -56,6 +57,15 @@ def _speed_said(found: KeyComparison, speed: Ratio, rated: int) -> str:
     if speed.value < 1:
         return f"{base} trains fastest: {best}{others} trains {speed.value:.2f} times as fast ({speed})"
     return f"{best} trains {speed.value:.2f} times as fast as {base} ({speed})"
+
+
+def _disagreement(found: KeyComparison, value: str) -> str:
+    """Where combinations do not agree on who is faster, how far they lie apart."""
+    cells = [cell for one in found.combinations if (cell := one.cell(value)) is not None]
+    times = sorted(cell.speed.value for cell in cells if cell.speed is not None)
+    if not times or times[0] >= 1 or times[-1] <= 1:
+        return ""
+    return f", from {times[0]:.2f} to {times[-1]:.2f} times in single combinations"
 
 
 def _returns_said(found: KeyComparison, value: str) -> str:

@@ -186,6 +186,16 @@ def test_noise_is_not_taken_for_a_difference(results: Path) -> None:
     assert verdict(found).startswith("No clear difference in speed between threads=2 and threads=1")
 
 
+def test_combinations_that_disagree_are_told(results: Path) -> None:
+    times = {"mappo": 0.5, "iql": 3.0}
+
+    def speed(run: Run) -> float:
+        return 1000.0 * (times[str(run.overrides["algorithm"])] if run.threads == 2 else 1)
+
+    found = compare_by(trained(results, {"algorithm": ["mappo", "iql"], "threads": [1, 2]}, speed), "threads")
+    assert "from 0.50 to 3.00 times in single combinations" in verdict(found)
+
+
 def test_the_baseline_may_win(results: Path) -> None:
     speed = {"cpu": 1000.0, "cuda": 670.0}
     matrix = {"algorithm": ["mappo"], DEVICE: ["cpu", "cuda"], "seed": range(5)}
