@@ -84,7 +84,7 @@ def export(collected: Collected, evaluations: Iterable[Evaluation], *, again: st
             point = collected.points[key]
             absolute = _absolute(row, point, best.get(row["run_id"], ()))
             found.append(_Run(named[key], series[key], absolute, foreign=row["sweep"] in collected.others))
-    timed = all(one.seconds is not None for run in found for one in run.steps)
+    timed = all(finite(one.seconds) for run in found for one in run.steps)
     data: dict[str, Any] = {}
     for run in found:
         at = run.names

@@ -65,7 +65,9 @@ def read_scalars(folder: Path, problem: Callable[[str], None]) -> list[Row]:
             series[names[stem]] = _scalar(path)
         except DamagedFileError as error:
             problem(str(error))
-    seconds = series.get(names.get(_SECONDS, ""), {})
+    seconds = {
+        step: value for step, value in series.get(names.get(_SECONDS, ""), {}).items() if math.isfinite(value)
+    }
     return [
         Row(
             step,

@@ -19,6 +19,7 @@ from orchestrator.cli import app
 from orchestrator.collect import Collected, collect
 from orchestrator.errors import NotFoundError, OrchestrateError
 from orchestrator.foreign import read_outputs
+from orchestrator.marl_eval import export
 from orchestrator.rundir import Row, SweepDir
 from tests.foreign_runs import experiments, unpack
 
@@ -213,6 +214,19 @@ def test_a_training_that_stopped_early_is_not_done(their: Path, kind: str) -> No
     assert item.run_id == folder.name.partition("__")[2]
     assert item.why.startswith("interrupted: stopped early, or still trains: ")
     assert len(collected.runs) == 4
+
+
+def test_seconds_that_one_run_lacks_are_in_no_step_for_marl_eval(their: Path) -> None:
+    def times() -> set[float | None]:
+        tasks = export(read(their), [], again="").data["vmas"]
+        steps = [run.values() for seeds in tasks["navigation"].values() for run in seeds.values()]
+        return {step.get("elapsed_time") for run in steps for step in run}
+
+    assert None not in times()
+    one = experiments(their)[3]
+    (logger(one) / "timers_total_time.csv").write_text("0,inf\n1,nan\n2,3.0\n")
+    assert times() == {None}
+    assert read(one).metrics["wall_time"].unique().sort().to_list() == [None, 3.0]
 
 
 # What is damaged or hostile
