@@ -43,9 +43,9 @@ def collect(
     """Merge run folders into tables in the sweep's folder.
 
     What clusters behind ssh have finished is brought home first, without its
-    checkpoints. results.parquet and results.csv have a row a run, metrics.parquet every
-    metric of every run; marl_eval.json is for marl-eval, with each variant under its own
-    name.
+    checkpoints. results.parquet and results.csv have a row a run, metrics.parquet
+    every metric of every run; marl_eval.json is for marl-eval, with each variant
+    under its own name.
 
     [bold]Examples[/bold]
 
