@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 Point = Mapping[str, Any]
+
+# BenchMARL has many keys twice, and an algorithm reads one of the two.
+_KIND = re.compile(r"^(on|off)_policy_(?=.)")
 
 
 def varying_keys(points: Sequence[Point], without: Collection[str] = ()) -> list[str]:
@@ -33,10 +38,19 @@ def shared_keys(points: Sequence[Point]) -> dict[str, Any]:
     }
 
 
+def spellings(key: str) -> tuple[str, ...]:
+    """How a person may write a key, the shortest first: ``n_envs``, ``on_policy_n_envs_per_worker`` and the
+    whole ``experiment.on_policy_n_envs_per_worker``.
+    """
+    last = key.rpartition(".")[2]
+    core = _KIND.sub("", last).removesuffix("_per_worker")
+    return tuple(dict.fromkeys((core, last, key)))
+
+
 def short_keys(keys: Sequence[str]) -> dict[str, str]:
-    """Each key's last part where that is unambiguous: ``experiment.lr`` → ``lr``."""
-    last = [key.rpartition(".")[2] for key in keys]
-    return {key: tail if last.count(tail) == 1 else key for key, tail in zip(keys, last, strict=True)}
+    """Each key's shortest spelling that is no other's: ``experiment.lr`` → ``lr``."""
+    written = Counter(name for key in dict.fromkeys(keys) for name in spellings(key))
+    return {key: next((name for name in spellings(key) if written[name] == 1), key) for key in keys}
 
 
 def labeller(points: Sequence[Point], without: Collection[str] = ()) -> Callable[[Point], str]:

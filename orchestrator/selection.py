@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator.errors import NotFoundError
+from orchestrator.labels import spellings
 from orchestrator.rundir import IndexRow
 
 
 def select_runs(rows: Iterable[IndexRow], selector: str) -> list[IndexRow]:
-    """The runs meant: a prefix of an id, or `key=value,key=value` (a key's last part is enough)."""
+    """The runs meant: a prefix of an id, or `key=value,key=value` (a short spelling of a key is enough)."""
     if "=" not in selector:
         return [row for row in rows if selector and row.run_id.startswith(selector)]
     wanted = [pair.partition("=")[::2] for pair in selector.split(",")]
@@ -33,9 +34,7 @@ def one_run(rows: Iterable[IndexRow], selector: str) -> IndexRow:
 
 
 def _has(point: Mapping[str, Any], key: str, text: str) -> bool:
-    names = [name for name in point if name == key] or [
-        name for name in point if name.rpartition(".")[2] == key
-    ]
+    names = [name for name in point if name == key] or [name for name in point if key in spellings(name)]
     return any(_same(point[name], text.strip()) for name in names)
 
 

@@ -113,7 +113,10 @@ def _print(sweep_dir: SweepDir, collected: Collected, columns: list[str], rows: 
     console = view.console()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for position, column in enumerate(columns):
-        table.add_column(column, justify="left" if position == 0 else "right")
+        # The group gives way to the figures, and loses nothing by it.
+        table.add_column(
+            column, justify="left" if position == 0 else "right", overflow="fold", no_wrap=position > 0
+        )
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
     console.print(table)

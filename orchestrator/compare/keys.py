@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import OrchestrateError
-from orchestrator.labels import short_keys, varying_keys
+from orchestrator.labels import short_keys, spellings, varying_keys
 
 Row = Mapping[str, Any]
 HARDWARE = "hardware"
@@ -43,7 +43,7 @@ def hardware(row: Row) -> str | None:
 
 
 def find_axis(rows: Sequence[Row], keys: Sequence[str], asked: str) -> Axis:
-    """The axis that ``asked`` names, in full or by its last part.
+    """The axis that ``asked`` names, in full or in short.
 
     Raises :class:`OrchestrateError` for a key that is not there, or that has the same value in all runs.
     """
@@ -54,7 +54,8 @@ def find_axis(rows: Sequence[Row], keys: Sequence[str], asked: str) -> Axis:
             hint=f"compare by one of: {_named(varying, keys)}",
         )
     key = _meant(asked, varying, keys)
-    values = tuple(dict.fromkeys(text(row[key]) for row in rows if row[key] is not None or key in keys))
+    known = with_key(rows, keys, key)
+    values = tuple(dict.fromkeys(text(row[key]) for row in known))
     if len(values) < 2:
         only = f"is {values[0]} in all runs" if values else "is known of no run"
         raise OrchestrateError(
@@ -63,10 +64,15 @@ def find_axis(rows: Sequence[Row], keys: Sequence[str], asked: str) -> Axis:
         )
     others = [other for other in (*keys, "sweep") if other not in (key, "seed")]
     together = [
-        other for other in dict.fromkeys(others) if _varies(rows, other) and follows(rows, other, key)
+        other for other in dict.fromkeys(others) if _varies(known, other) and follows(known, other, key)
     ]
     short = short_keys(list(dict.fromkeys((*keys, key))))[key]
     return Axis(key, short, values, tuple(together))
+
+
+def with_key(rows: Sequence[Row], keys: Sequence[str], key: str) -> list[Row]:
+    """The runs that have it: what a grid says of any run is known, what a result says of finished ones."""
+    return [row for row in rows if row[key] is not None or key in keys]
 
 
 def find_baseline(axis: Axis, asked: str | None) -> str:
@@ -96,14 +102,14 @@ def _meant(asked: str, varying: Sequence[str], keys: Sequence[str]) -> str:
     if name in bare:
         return bare[name]
     for some in (varying, known):
-        fitting = [key for key in some if key.rpartition(".")[2] == name]
+        fitting = [key for key in some if name in spellings(key)]
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
             raise OrchestrateError(
                 f"--by {asked}: several keys end so: {', '.join(fitting)}", hint="write the whole key"
             )
-    near = difflib.get_close_matches(name, [*bare, *(key.rpartition(".")[2] for key in known)], 1)
+    near = difflib.get_close_matches(name, [*bare, *(name for key in known for name in spellings(key))], 1)
     raise OrchestrateError(
         f"--by {asked}: no run has that key; keys with several values: {_named(varying, keys)}",
         hint=f"did you mean {near[0]}?" if near else None,

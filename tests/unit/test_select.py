@@ -54,6 +54,18 @@ def test_labels_show_only_what_differs() -> None:
     ]
 
 
+def test_a_key_that_benchmarl_has_twice_is_short_where_one_of_them_varies() -> None:
+    on, off = "experiment.on_policy_n_envs_per_worker", "experiment.off_policy_n_envs_per_worker"
+    one = [{on: number} for number in (60, 600)]
+    assert run_labels(one) == ["n_envs=60", "n_envs=600"]
+    both = [{on: number, off: other} for number in (60, 600) for other in (10, 20)]
+    assert run_labels(both)[0] == "on_policy_n_envs_per_worker=60 off_policy_n_envs_per_worker=10"
+    rows = [IndexRow(f"{number:016x}", True, point) for number, point in enumerate(both)]
+    assert len(select_runs(rows, "on_policy_n_envs_per_worker=60")) == 2
+    assert len(select_runs(rows, "n_envs=60")) == 2
+    assert run_labels([{"on_policy_": 1}, {"on_policy_": 2}]) == ["on_policy_=1", "on_policy_=2"]
+
+
 def test_of_keys_that_advance_together_one_is_enough() -> None:
     points = [
         {"train": device, "sample": device, "seed": seed} for device in ("cpu", "cuda") for seed in (0, 1)
