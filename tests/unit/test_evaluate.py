@@ -115,9 +115,11 @@ def test_a_checkpoint_that_training_replaces_meanwhile_is_followed(
 ) -> None:
     saved(run, 300)
     asked: list[int] = []
+    times: set[int] = set()
 
     class Player:
         def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+            times.add(question["times"])
             asked.append(question["checkpoint"]["frames"])
             if len(asked) == 1:
                 saved(run, 600)
@@ -134,7 +136,10 @@ def test_a_checkpoint_that_training_replaces_meanwhile_is_followed(
     asked.clear()
     [failed] = evaluate(sweep, [run.run_id], Wish(checkpoint=300))
     assert isinstance(failed, Failed)
-    assert asked == [300]
+    assert (asked, times) == ([300], {1})
+    times.clear()
+    list(evaluate(sweep, [run.run_id], Wish(best=True)))
+    assert times == {10}
 
 
 def test_a_player_that_cannot_begin_is_told_once(

@@ -47,6 +47,7 @@ def evaluate(question: Question) -> Answer:
     torch.set_num_threads(question.run.threads)
     policy, frames = _policy(question, read_payload(question.checkpoint))
     own = compose(question.run)
+    require_possible(own)
     played = _compose_task(question) if question.task else own
     if played is not own:
         require_same(own, played)
