@@ -38,10 +38,10 @@ def compare(
 ) -> None:
     """Set the values of one key against each other.
 
-    Runs that differ in nothing but that key and their seed are compared: speed-up and
-    efficiency, returns at equal frames and at equal time, memory. A table here and as CSV, a
-    picture as PNG. Besides the grid's keys: threads, target, device, environments, hardware,
-    sweep.
+    Runs that differ in nothing but that key and their seed are compared:
+    speed-up and efficiency, returns at equal frames and at equal time,
+    memory. A table here and as CSV, a picture as PNG. Besides the grid's keys:
+    threads, target, device, environments, hardware, sweep.
 
     [bold]Examples[/bold]
 

@@ -9,7 +9,16 @@ from statistics import fmean
 from typing import Any
 
 from orchestrator.collect import Collected
-from orchestrator.compare.keys import HARDWARE, Axis, find_axis, find_baseline, follows, hardware, text
+from orchestrator.compare.keys import (
+    HARDWARE,
+    Axis,
+    find_axis,
+    find_baseline,
+    follows,
+    hardware,
+    text,
+    with_key,
+)
 from orchestrator.compare.model import Cell, Combination, KeyComparison, Line, Members, Overall
 from orchestrator.compare.returns import Returns, returns_between, series_of
 from orchestrator.errors import OrchestrateError
@@ -75,9 +84,8 @@ class _Set:
 
 def _sets(rows: Sequence[_Row], keys: Sequence[str], axis: Axis) -> Iterator[_Set]:
     own = [key for key in ("sweep", *keys) if key not in (axis.key, "seed", *axis.together)]
-    known = [row for row in rows if row[axis.key] is not None or axis.key in keys]
     members: dict[tuple[Any, ...], dict[str, list[_Row]]] = {}
-    for row in known:
+    for row in with_key(rows, keys, axis.key):
         of_value = members.setdefault(tuple(row[key] for key in own), {})
         of_value.setdefault(text(row[axis.key]), []).append(row)
     points = [

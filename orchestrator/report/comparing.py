@@ -39,10 +39,10 @@ _MARKED_POINTS = 15
 
 
 def comparison_pictures(found: KeyComparison) -> Iterator[Picture]:
-    """Four panels for a few combinations of one task at a time, those with something to compare first."""
+    """Four panels for a few combinations of one task at a time, those with something to compare."""
     tasks: dict[str, list[Combination]] = {}
-    for one in sorted(found.combinations, key=lambda one: not _comparable(one)):
-        if any(cell.fps for cell in one.cells):
+    for one in found.combinations:
+        if _comparable(one):
             tasks.setdefault(one.task, []).append(one)
     numbers = count(1)
     for task, several in tasks.items():
@@ -130,7 +130,7 @@ def _returns(
             if line is not None:
                 _line(on, line, theme.line(found.values.index(cell.value)), side, held=over_time)
                 drawn = True
-    ends = {one.seconds if over_time else one.frames for one in part if _comparable(one)} - {None}
+    ends = {one.seconds if over_time else one.frames for one in part} - {None}
     if len(ends) == 1:
         on.axvline(max(filter(None, ends)), color=theme.ink, linewidth=0.8, linestyle=":")
     if not drawn:

@@ -300,6 +300,19 @@ def test_hardware_is_a_key_although_no_grid_has_it(results: Path) -> None:
     assert not one.cell("New CPU").speed.paired  # type: ignore[union-attr]
 
 
+def test_what_results_tell_of_themselves_is_a_key_of_those_that_have_one(results: Path) -> None:
+    count = "experiment.on_policy_n_envs_per_worker"
+    runs = matrix_runs({"algorithm": ["mappo"], DEVICE: ["cpu", "cuda"], count: [60, 600]})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        if run.overrides[DEVICE] == "cpu":
+            train(sweep, run, float(str(run.overrides[count])), environments=run.overrides[count])
+    found = compare_by(collect([sweep]), "environments")
+    [one] = found.combinations
+    assert found.together == (count,)
+    assert one.cell("600").speed.value == pytest.approx(10)  # type: ignore[union-attr]
+
+
 def test_with_prices_efficiency_is_per_dollar(results: Path) -> None:
     collected = trained(
         results,
