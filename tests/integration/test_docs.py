@@ -106,3 +106,4 @@ def test_every_page_has_its_place(site: Path) -> None:
     known = [Path(file).relative_to("docs").as_posix() for file in tracked if file.endswith(".md")]
     assert [name for name in known if f": {name}" not in nav] == []
     assert re.findall(r"^  - ([\w-]+):$", nav, re.MULTILINE) == ["How-to", "Reference", "Design"]
+    assert "  - Tutorial: tutorial.md\n" in nav
