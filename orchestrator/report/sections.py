@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from orchestrator.collect import Collected
@@ -62,8 +62,8 @@ class Matter:
 
     @property
     def returning(self) -> list[Final]:
-        """The groups that have a final return, as many as are drawn."""
-        return [final for final in self.finals if final.estimate is not None][:_MOST_DRAWN]
+        """The groups that have a final return."""
+        return [final for final in self.finals if final.estimate is not None]
 
 
 def matter_of(sweep_dirs: Sequence[SweepDir], collected: Collected) -> Matter:
@@ -89,13 +89,23 @@ def pictures(matter: Matter, kind: str) -> list[Picture]:
     if kind == "learning":
         return _first(learning_pictures(curves(matter.collected, found)))
     if kind == "final":
-        return _first(final_pictures(matter.returning))
+        return _first(final_pictures(matter.returning[:_MOST_DRAWN]))
     assert kind == "speed"
     return _first(speed_pictures(matter.speeds[:_MOST_DRAWN]))
 
 
 def _first(found: Iterable[Picture]) -> list[Picture]:
     return list(islice(found, _MOST_PICTURES))
+
+
+def _clipped(table: Table, elsewhere: str = "") -> tuple[Block, ...]:
+    """The table with as many rows as a browser bears, and how many were left out."""
+    left = len(table.rows) - _MOST_ROWS
+    if left <= 0:
+        return (table,)
+    where = f": all runs are in {elsewhere}" if elsewhere else ""
+    note = Text(f"{left:,} more rows are left out{where}.", note=True)
+    return (replace(table, rows=table.rows[:_MOST_ROWS]), note)
 
 
 # One function a section
@@ -135,7 +145,8 @@ _SIDES = (
 def _groups(matter: Matter) -> Section:
     blocks: tuple[Block, ...] = (Text("The sweep has no runs."),)
     if matter.groups:
-        blocks = (tables.group_table(matter.finals, matter.speeds), Text(_GROUPS, note=True))
+        table = tables.group_table(matter.finals, matter.speeds)
+        blocks = (*_clipped(table, "results.csv"), Text(_GROUPS, note=True))
     return Section("groups", "Groups", blocks)
 
 
@@ -174,13 +185,19 @@ _MANY = "There is more than can be drawn here; these are the first. All is in th
 
 
 def _profiles(matter: Matter) -> Section | None:
-    found = _first(profile_pictures(task_profiles(matter.returning), overall_profiles(matter.returning)))
+    shown = matter.returning[:_MOST_DRAWN]
+    # What is said of all tasks holds of all variants, or it is not said.
+    overall = overall_profiles(shown) if len(shown) == len(matter.returning) else None
+    found = _first(profile_pictures(task_profiles(shown), overall))
     if not found:
         return None
     large = tuple(picture for picture in found if not picture.small)
     small = tuple(picture for picture in found if picture.small)
     drawn = [Gallery(some) for some in (large, small) if some]
-    return Section("profiles", "Performance profiles", (*drawn, Text(_PROFILES, note=True)))
+    notes = [Text(_PROFILES, note=True)]
+    if len(shown) < len(matter.returning) or len(found) == _MOST_PICTURES:
+        notes.append(Text(_MANY, note=True))
+    return Section("profiles", "Performance profiles", (*drawn, *notes))
 
 
 _PROFILES = (
@@ -192,19 +209,23 @@ _PROFILES = (
 
 
 def _improvements(matter: Matter) -> Section | None:
-    found, overall = improvements(matter.returning), overall_improvements(matter.returning)
+    found = improvements(matter.returning)
+    few = len(matter.returning) <= _MOST_DRAWN
+    overall = overall_improvements(matter.returning) if few else []
     if not found and not overall:
         return None
     table = tables.improvement_table([*overall, *found])
     drawn = Gallery(tuple(_first(improvement_pictures(found, overall))))
-    return Section("improvement", "Probability of improvement", (drawn, table, Text(_PAIRS, note=True)))
+    blocks = (drawn, *_clipped(table), Text(_PAIRS, note=True))
+    return Section("improvement", "Probability of improvement", blocks)
 
 
 _PAIRS = (
     "P(X > Y) is the chance that a run of X returns more than a run of Y, a tie counting half, with its "
     "95 % interval by bootstrap over seeds; it says how often, not by how much. X is the variant with the"
     " highest interquartile mean in its task, over all tasks the one that beats the others most often, "
-    "and P the mean over tasks. As X was picked by these very runs, it looks somewhat better than it is. "
+    "and P the mean over tasks. Y are the next ones, up to 50 of a task. "
+    "As X was picked by these very runs, it looks somewhat better than it is. "
     "An interval without width means that every run of one is above every run of the other, not that "
     "there is no doubt: few seeds can do that by luck."
 )
@@ -214,7 +235,8 @@ def _speed(matter: Matter) -> Section:
     found = pictures(matter, "speed")
     if not found:
         return Section("speed", "Speed", (Text("No finished run has a measured speed."),))
-    return Section("speed", "Speed", (Gallery(tuple(found)), tables.speed_table(matter.speeds)))
+    table = tables.speed_table(matter.speeds)
+    return Section("speed", "Speed", (Gallery(tuple(found)), *_clipped(table, "results.csv")))
 
 
 def _where(matter: Matter) -> Section | None:

@@ -23,11 +23,13 @@ from orchestrator.report.drawing import (
     short,
     wrapped,
 )
-from orchestrator.standings import MOST_PAIRS, Improvement, Profile, Profiles
+from orchestrator.standings import Improvement, Profile, Profiles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# A picture of more pairs is no longer read.
+_MOST_PAIRS = 12
 # A profile's line rises or falls at its thresholds; half way down it, half of the runs are left.
 _HALF = 0.5
 
@@ -121,11 +123,11 @@ def improvement_pictures(found: Sequence[Improvement], overall: Sequence[Improve
     small = len(by_tasks) > 1
     for number, (tasks, pairs) in enumerate(by_tasks.items(), 1):
         title = tasks[0] if len(tasks) == 1 else f"All {len(tasks)} tasks"
-        shown = pairs[:MOST_PAIRS]
+        shown = pairs[:_MOST_PAIRS]
         best = pairs[0].better.label
         caption = f"Chance that a run of {best} returns more than one of the variant at the left."
         if len(pairs) > len(shown):
-            caption += f" The {len(shown)} that come nearest to it; all {len(pairs)} are in the table."
+            caption += f" The {len(shown)} that come nearest to it; the table has more."
         said = [f"than {one.other.label}: {one}" for one in shown]
         yield picture(
             f"improvement-{number}",
