@@ -129,6 +129,24 @@ def test_metrics_are_named_and_placed_as_ours(unpacked: Path) -> None:
             assert value == pytest.approx(sum(returns) / len(returns))
 
 
+def test_groups_of_agents_are_found_in_the_names_of_files(their: Path) -> None:
+    one = experiments(their)[0]
+    for path in logger(one).glob("*agents*"):
+        path.unlink()
+    expected = {
+        "eval_adversary_reward_episode_reward_mean": "eval/adversary/reward/episode_reward_mean",
+        "eval_adversary_0_reward_episode_reward_mean": "eval/adversary_0/reward/episode_reward_mean",
+        "collection_adversary_0_info_pos_rew": "collection/adversary_0/info/pos_rew",
+        "train_adversary_0_grad_norm_loss": "train/adversary_0/grad_norm_loss",
+        "train_adversary_loss": "train/adversary/loss",
+        "collection_info_done_rate": "collection/info/done_rate",
+        "something_else": "something_else",
+    }
+    for stem in expected:
+        (logger(one) / f"{stem}.csv").write_text("0,1.0\n")
+    assert set(expected.values()) < set(read(one).metrics["name"])
+
+
 def test_without_a_csv_logger_the_file_for_marl_eval_tells_the_evaluations(
     unpacked: Path, their: Path
 ) -> None:
