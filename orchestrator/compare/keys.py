@@ -51,7 +51,7 @@ def find_axis(rows: Sequence[Row], keys: Sequence[str], asked: str) -> Axis:
     if asked.lstrip("+~") == "seed":
         raise OrchestrateError(
             "seeds are not compared: they are what tells a difference from noise",
-            hint=f"compare by one of: {_named(varying, keys)}",
+            hint=f"compare by one of: {_named(varying)}",
         )
     key = _meant(asked, varying, keys)
     known = with_key(rows, keys, key)
@@ -60,13 +60,13 @@ def find_axis(rows: Sequence[Row], keys: Sequence[str], asked: str) -> Axis:
         only = f"is {values[0]} in all runs" if values else "is known of no run"
         raise OrchestrateError(
             f"{key} {only}, so there is nothing to compare by it",
-            hint=f"keys with several values: {_named(varying, keys)}",
+            hint=f"keys with several values: {_named(varying)}",
         )
     others = [other for other in (*keys, "sweep") if other not in (key, "seed")]
     together = [
         other for other in dict.fromkeys(others) if _varies(known, other) and follows(known, other, key)
     ]
-    short = short_keys(list(dict.fromkeys((*keys, key))))[key]
+    short = short_keys(list(dict.fromkeys((*varying, key))))[key]
     return Axis(key, short, values, tuple(together))
 
 
@@ -111,7 +111,7 @@ def _meant(asked: str, varying: Sequence[str], keys: Sequence[str]) -> str:
             )
     near = difflib.get_close_matches(name, [*bare, *(name for key in known for name in spellings(key))], 1)
     raise OrchestrateError(
-        f"--by {asked}: no run has that key; keys with several values: {_named(varying, keys)}",
+        f"--by {asked}: no run has that key; keys with several values: {_named(varying)}",
         hint=f"did you mean {near[0]}?" if near else None,
     )
 
@@ -131,8 +131,8 @@ def _varies(rows: Sequence[Row], key: str) -> bool:
     return len({text(value) for value in known}) > 1
 
 
-def _named(varying: Sequence[str], keys: Sequence[str]) -> str:
-    short = short_keys(list(dict.fromkeys((*keys, *varying))))
+def _named(varying: Sequence[str]) -> str:
+    short = short_keys(varying)
     return ", ".join(short[key] for key in varying) or "none"
 
 

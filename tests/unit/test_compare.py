@@ -93,12 +93,19 @@ def test_a_key_may_be_named_by_its_end_and_another_value_be_the_baseline(results
         assert cell(found, "mappo", "0.1").efficiency is None
 
 
+def test_the_key_for_both_kinds_of_algorithm_is_written_short(results: Path) -> None:
+    on, off = ("experiment.on_policy_n_envs_per_worker", "experiment.off_policy_n_envs_per_worker")
+    collected = trained(results, {on: [60, 600], off: [f"${{{on}}}"]}, lambda run: 1000.0)
+    found = compare_by(collected, "n_envs")
+    assert (found.key, found.short) == (on, "n_envs")
+
+
 @pytest.mark.parametrize(
     ("key", "words"),
     [
         ("seed", "seeds are not compared"),
         ("task", "task is vmas/navigation in all runs"),
-        ("n_envs", "no run has that key; keys with several values: algorithm, lr"),
+        ("gamma", "no run has that key; keys with several values: algorithm, lr"),
         ("fps", "no run has that key"),
         ("sweep", "sweep is lab in all runs"),
         ("", "no run has that key"),
