@@ -20,6 +20,7 @@ _T = TypeVar("_T")
 # Far beyond any real file of its kind, in bytes.
 _LARGEST_TEXT, _LARGEST_JSON = 2_000_000, 300_000_000
 _DEEPEST = 20
+_MOST_FRAMES = 2**53
 _SECTIONS = ("experiment", "algorithm", "task", "model", "critic_model")
 _FRAMES, _SECONDS = "counters_total_frames", "timers_total_time"
 _CLASS = re.compile(r"<class '([\w.]+)'>")
@@ -56,7 +57,7 @@ def read_scalars(folder: Path, problem: Callable[[str], None]) -> list[Row]:
     if _FRAMES not in paths:
         raise DamagedFileError(folder / f"{_FRAMES}.csv", "is missing: nothing tells the frames of a value")
     frames = _scalar(paths[_FRAMES])
-    if not all(math.isfinite(value) for value in frames.values()):
+    if not all(0 <= value < _MOST_FRAMES for value in frames.values()):
         raise DamagedFileError(paths[_FRAMES], "holds a number of frames that is none")
     names = _metric_names(paths)
     series: dict[str, dict[int, float]] = {}
@@ -86,7 +87,7 @@ def _scalar(path: Path) -> dict[int, float]:
     for number, line in enumerate(lines, start=1):
         try:
             first, value = line.split(",")
-            step, parsed = int(first), float(value)
+            step, parsed = _number(first), float(value)
         except ValueError as error:
             if number == len(lines):  # empty after the final newline, or cut by a kill
                 break
@@ -159,9 +160,9 @@ def read_json_history(path: Path) -> tuple[Identity, list[Row]]:
             raise ValueError("it holds several runs")
         identity = _identity(environment, task, algorithm, int(seed.removeprefix("seed_")))
         steps = [step for name, step in run.items() if "absolute" not in name]
-        steps.sort(key=lambda step: int(step["step_count"]))
+        steps.sort(key=lambda step: _number(step["step_count"]))
         rows = [
-            Row(number, int(step["step_count"]), math.nan, dict(_returns(step)))
+            Row(number, _number(step["step_count"]), math.nan, dict(_returns(step)))
             for number, step in enumerate(steps)
         ]
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
@@ -230,6 +231,14 @@ def _yaml(path: Path) -> Any:
 
 
 # Parts
+
+
+def _number(value: Any) -> int:
+    """A number of frames or of an iteration; raises ``ValueError`` for what cannot be one."""
+    number = int(value)
+    if not 0 <= number < _MOST_FRAMES:
+        raise ValueError("a number of frames is too much" if number > 0 else f"{number} is below zero")
+    return number
 
 
 def _identity(environment: Any, task: Any, algorithm: Any, seed: Any) -> Identity | None:

@@ -316,6 +316,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], bool, str]] = {
     "a metric is a pipe": (_pipe(f"{SCALARS}eval_reward_episode_len_mean.csv"), True, "is not a file"),
     "no frames": (_remove(FRAMES), True, "is missing"),
     "frames that are none": (_write(FRAMES, b"0,nan\n1,inf\n"), True, "frames that is none"),
+    "frames beyond counting": (_write(FRAMES, b"0,1e200\n"), True, "frames that is none"),
+    "steps beyond counting": (_write(FRAMES, b"9" * 30 + b",1\n"), True, "line 1"),
     "nothing to go by": (_both(_remove(FRAMES), _remove(JSON)), False, "tells any value"),
     "no values": (_both(_write(FRAMES, b""), _write(JSON, b"{}")), False, "is not BenchMARL's file"),
     "several runs in one": (
@@ -331,6 +333,16 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], bool, str]] = {
         ),
         False,
         "is not BenchMARL's file",
+    ),
+    "evaluations beyond counting": (
+        _both(
+            _remove(FRAMES),
+            _write(
+                JSON, b'{"a": {"b": {"c": {"seed_0": {"step_1": {"step_count": 1e300, "return": [1]}}}}}}'
+            ),
+        ),
+        False,
+        "too much",
     ),
     "a seed that is none": (
         _both(_remove(TEXTS), _write(JSON, b'{"a": {"b": {"c": {"seed_x": {"step_1": {}}}}}}')),
