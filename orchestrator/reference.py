@@ -111,7 +111,7 @@ def _help(command: click.Command) -> Iterator[str]:
 
 def _summary(command: click.Command) -> str:
     first = next(iter(_help(command)), "")
-    return re.split(r"(?<=[a-z])[.:;] ", first)[0].rstrip(".")
+    return re.split(r"(?<=[a-z])[.] ", first)[0].rstrip(".")
 
 
 def _usage(path: str, command: click.Command) -> str:
