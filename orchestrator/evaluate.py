@@ -64,11 +64,15 @@ class Wish:
 
 @dataclass(frozen=True)
 class Done:
-    """A policy that was evaluated, in ``seconds`` of playing. ``known``: it was on record already."""
+    """A policy that was evaluated, in ``seconds`` of playing.
+
+    ``known``: it was on record already. ``unkept``: why it could not be put on record.
+    """
 
     evaluation: Evaluation
     seconds: float
     known: bool = False
+    unkept: StorageError | None = None
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,7 @@ def evaluate(
                     yield Done(known, 0.0, known=True)
                     continue
                 yield _evaluate(sweep_dir, run, checkpoint, wish, plugins, player)
-            except (BackendUnavailableError, StorageError):  # the next would fare no better
+            except BackendUnavailableError:  # the next would fare no better
                 raise
             except OrchestrateError as error:
                 yield Failed(run_id, error)
@@ -262,7 +266,11 @@ def _evaluate(
         lengths=tuple(answer["lengths"]),
         time=time.time(),
     )
-    sweep_dir.evaluations.add(evaluation)
+    try:
+        sweep_dir.evaluations.add(evaluation)
+    except StorageError as error:  # a tree of somebody else's may be evaluated too
+        unkept = StorageError(f"not on record: {error}")
+        return Done(evaluation, answer["seconds"], unkept=unkept)
     return Done(evaluation, answer["seconds"])
 
 

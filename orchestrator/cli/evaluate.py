@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from orchestrator.evaluate import Done, Failed, Summary
     from orchestrator.rundir import Evaluation, SweepDir
 
-_LARGEST_SEED = 2**32 - 1
-
 
 def evaluate(
     sweep: Annotated[str, typer.Argument(metavar="SWEEP")],
@@ -43,9 +41,7 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="S", min=0, max=_LARGEST_SEED, help="Decides every episode.")
-    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", min=0, help="Decides every episode.")] = 0,
     on_task: Annotated[
         str | None,
         typer.Option("--on-task", metavar="TASK", help="Another task of the same spaces: TASK,key=value,…"),
@@ -113,12 +109,13 @@ def _tell(sweep_dir: SweepDir, ended: Sequence[Done | Failed], film: Path | None
     elif done:
         _print_table(sweep_dir, done, found)
         known = sum(one.known for one in done)
-        typer.echo(
-            f"kept in {sweep_dir.evaluations.path}/" + (f"; {known} were there already" if known else "")
-        )
+        if not all(one.unkept for one in done):
+            already = f"; {known} there already" if known else ""
+            typer.echo(f"kept in {sweep_dir.evaluations.path}/{already}")
         if film is not None:
             typer.echo(f"first episode: {film}")
-    print_problems_there([one.error for one in failed])
+    unkept = [one.unkept for one in done if one.unkept is not None]
+    print_problems_there([*(one.error for one in failed), *unkept[:1]])
 
 
 def _print_table(sweep_dir: SweepDir, done: Sequence[Done], found: Sequence[Summary]) -> None:

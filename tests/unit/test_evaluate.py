@@ -10,7 +10,7 @@ import pytest
 
 from jobs.film import Film
 from orchestrator import evaluate as module
-from orchestrator.errors import NotFoundError, OrchestrateError
+from orchestrator.errors import NotFoundError, OrchestrateError, StorageError
 from orchestrator.evaluate import (
     Done,
     Failed,
@@ -140,6 +140,29 @@ def test_a_checkpoint_that_training_replaces_meanwhile_is_followed(
     times.clear()
     list(evaluate(sweep, [run.run_id], Wish(best=True)))
     assert times == {10}
+
+
+def test_what_cannot_be_put_on_record_is_told_all_the_same(
+    sweep: SweepDir, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved(run, 300)
+
+    class Player:
+        def ask(self, _: dict[str, Any]) -> dict[str, Any]:
+            told = {"task": "vmas/navigation", "deterministic": True, "seconds": 1.0}
+            return {**told, "frames": 300, "returns": [1.0], "lengths": [5]}
+
+        def close(self) -> None: ...
+
+    def full(*_: object) -> Path:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(module, "_Player", Player)
+    monkeypatch.setattr(type(sweep.evaluations), "add", full)
+    [done] = evaluate(sweep, [run.run_id], Wish())
+    assert isinstance(done, Done)
+    assert done.evaluation.returns == (1.0,)
+    assert "the disk is full" in str(done.unkept)
 
 
 def test_a_player_that_cannot_begin_is_told_once(
