@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.collect import found_sweeps
+from orchestrator.cli.collect import Others, found_sweeps
 from orchestrator.cli.common import RESULTS, Json, Results, print_json
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def compare(
             "--output", "-o", metavar="DIR", help="Where to; by default compare-KEY/ in the sweep's folder."
         ),
     ] = None,
+    others: Others = None,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -48,15 +49,16 @@ def compare(
       orchestrate compare speed --by threads
       orchestrate compare speed --by train_device --baseline cuda
       orchestrate compare old new --by sweep
+      orchestrate compare speed --with their_runs --by sweep
     """
-    from orchestrator.collect import gather
+    from orchestrator.collect import gather, read_others
     from orchestrator.compare import compare_by, words
     from orchestrator.report.comparing import write_comparison
     from orchestrator.report.targets import prices
     from orchestrator.rundir.tree import comparison_dir
 
     found = found_sweeps(results, sweeps)
-    collected = gather(found)
+    collected = gather(found, others=read_others(others or [], found))
     paid = {(one.name, run_id): price for one in found for run_id, price in prices(one).items()}
     compared = compare_by(collected, by, baseline=baseline, prices=paid)
     # Of several sweeps it belongs to none of their folders.

@@ -231,12 +231,13 @@ def _fingerprint(one: Experiment) -> str:
 
 
 def _points(experiments: Sequence[Experiment], keys: Collection[str]) -> list[dict[str, Any]]:
-    shown = {*keys, *_varying(experiments)}
+    varying = _varying(experiments)
     points = [
         {
             "algorithm": one.identity.algorithm,
             "task": one.identity.task,
-            **{key: value for key, value in one.deciding.items() if key in shown},
+            **{key: value for key, value in one.deciding.items() if key in varying},
+            **{key: value for key, value in one.config.items() if key in keys},
             "seed": one.identity.seed,
         }
         for one in experiments

@@ -129,6 +129,16 @@ def test_metrics_are_named_and_placed_as_ours(unpacked: Path) -> None:
             assert value == pytest.approx(sum(returns) / len(returns))
 
 
+def test_their_value_of_a_key_of_ours_stands_in_its_column(unpacked: Path, results: Path) -> None:
+    ours = {"experiment.gamma": [0.9], "experiment.loggers": [["csv"]], "algorithm": ["mappo"], "mine": [1]}
+    sweep = create_sweep(results, "speed", matrix_runs(ours))
+    runs = collect([sweep], others=[read_outputs(str(unpacked))]).runs.filter(pl.col("sweep") == "benchmarl")
+    assert runs["experiment.gamma"].to_list() == [0.99] * 8
+    assert runs["experiment.loggers"].to_list() == ['["csv"]'] * 8
+    assert runs["mine"].to_list() == [None] * 8
+    assert read(unpacked).keys[:3] == ("algorithm", "task", LR)
+
+
 def test_groups_of_agents_are_found_in_the_names_of_files(their: Path) -> None:
     one = experiments(their)[0]
     for path in logger(one).glob("*agents*"):
@@ -460,6 +470,13 @@ def test_the_report_shows_them_side_by_side(sweep: SweepDir, unpacked: Path) -> 
     page = sweep.report_page.read_text()
     assert "speed lr=0.001" in page
     assert "lab lr=0.001" in page
+
+
+def test_compare_sets_ours_against_theirs(sweep: SweepDir, unpacked: Path) -> None:
+    theirs = f"lab={unpacked / 'multirun'}"
+    output = run("compare", "speed", "--results", sweep.results, "--with", theirs, "--by", "sweep", "--json")
+    compared = json.loads(output)
+    assert {"speed", "lab"} <= set(json.dumps(compared["verdict"]).replace('"', " ").split())
 
 
 def test_a_wrong_folder_is_an_error_before_anything_is_written(sweep: SweepDir, tmp_path: Path) -> None:
