@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_COUNTABLE = 2**63
+
 
 class Missing(NamedTuple):
     """A run of the grid without a usable result, and why."""
@@ -185,7 +187,7 @@ class _Reader:
         facts = _guarded(lambda: self._facts(run_dir), problems)
         last = facts.pop("attempt") if facts else None
         codes = facts.pop("code_ids") if facts else []
-        history = _guarded(lambda: run_dir.history(last), problems) or []
+        history = _guarded(lambda: _countable(run_dir.history(last)), problems) or []
         if facts:
             state, reason = self._finished(index.run_id)
         else:
@@ -235,6 +237,13 @@ def _guarded(read: Callable[[], _T], problems: list[str]) -> _T | None:
     except (OSError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         problems.append(f"cannot be read ({error!r})")
     return None
+
+
+def _countable(history: list[Row]) -> list[Row]:
+    for row in history:
+        if not (-_COUNTABLE <= row.frames < _COUNTABLE and -_COUNTABLE <= row.iteration < _COUNTABLE):
+            raise ValueError(f"{max(row.frames, row.iteration)} frames or iterations are beyond 64 bits")
+    return history
 
 
 def _last_word(attempts: Sequence[AttemptDir]) -> tuple[RunState, str]:

@@ -49,6 +49,12 @@ def _in_turn(values: Any) -> str:
     return ", ".join(map(str, values))
 
 
+def _count(value: Any) -> int:
+    if (number := _whole(int(value))) is None:
+        raise ValueError(f"{value!r} is beyond 64 bits")
+    return number
+
+
 def _seconds(value: Any) -> float:
     """Seconds since the epoch, from a number or an ISO 8601 text."""
     return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else float(value)
@@ -72,12 +78,12 @@ class _Column:
 
 RESULT_COLUMNS = {
     "target": _Column(_in_turn, ("targets",)),
-    "attempt": _Column(int, ("attempt",)),
-    "attempts": _Column(int, ("attempts",)),
+    "attempt": _Column(_count, ("attempt",)),
+    "attempts": _Column(_count, ("attempts",)),
     "device": _Column(_in_turn, ("devices",)),
-    "environments": _Column(int, ("environments",)),
-    "frames": _Column(int, ("frames",)),
-    "iterations": _Column(int, ("iterations",)),
+    "environments": _Column(_count, ("environments",)),
+    "frames": _Column(_count, ("frames",)),
+    "iterations": _Column(_count, ("iterations",)),
     "wall_time": _Column(float, ("wall_time",)),
     "fps": _Column(float, ("speed", "fps")),
     "fps_steady": _Column(float, ("speed", "fps_steady")),
@@ -90,10 +96,10 @@ RESULT_COLUMNS = {
     "hostname": _Column(str, ("host", "hostname")),
     "cpu_model": _Column(str, ("host", "cpu_model")),
     "cpu_capability": _Column(str, ("host", "cpu_capability")),
-    "cores": _Column(int, ("host", "cores")),
+    "cores": _Column(_count, ("host", "cores")),
     "gpu_model": _Column(str, ("host", "gpu_model")),
     "gpu_capability": _Column(_text, ("host", "gpu_capability")),
-    "threads": _Column(int, ("threads",)),
+    "threads": _Column(_count, ("threads",)),
     "peak_memory_mb": _Column(float, ("peak_memory_mb",)),
     "versions": _Column(_text, ("versions",)),
     "code_id": _Column(str, ("code_id",)),
@@ -111,7 +117,7 @@ def runs_table(
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
     import polars as pl
 
-    types = {int: pl.Int64, float: pl.Float64, _seconds: pl.Float64}
+    types = {_count: pl.Int64, float: pl.Float64, _seconds: pl.Float64}
     own = {
         name: types.get(column.convert, pl.String)
         for name, column in RESULT_COLUMNS.items()

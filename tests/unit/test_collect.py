@@ -175,6 +175,7 @@ DAMAGES = {
     "result cut": (_truncate_result, "is not valid JSON"),
     "result of another run": (_change_result(run_id="0" * 16), "is not the result of run"),
     "text for a number": (_change_result(frames="many"), "many"),
+    "a number for no table": (_change_result(frames=10**30), "beyond 64 bits"),
     "no host": (_change_result(host=7), "cannot be read"),
     "no manifest": (_change_result(manifest=None), "has no list of its files"),
     "metrics gone": (lambda folder: folder.attempt(1).metrics.unlink(), "is missing"),
@@ -206,9 +207,14 @@ def test_checksums_find_what_sizes_do_not(sweep: SweepDir, runs: list[Run]) -> N
     assert "other content" in collected.problems[0]
 
 
-def test_damaged_metrics_of_an_unfinished_run_are_named(sweep: SweepDir, runs: list[Run]) -> None:
+@pytest.mark.parametrize(
+    "damage", [b"\xff\n", b'{"iteration": 0, "frames": 1e30}\n', b'{"iteration": 1e30, "frames": 0}\n']
+)
+def test_damaged_metrics_of_an_unfinished_run_are_named(
+    sweep: SweepDir, runs: list[Run], damage: bytes
+) -> None:
     write_attempt(sweep.run(runs[0].run_id).attempt(1), training_rows(runs[0], 2))
-    sweep.run(runs[0].run_id).attempt(1).metrics.write_bytes(b"\xff\n")
+    sweep.run(runs[0].run_id).attempt(1).metrics.write_bytes(damage)
     finish(sweep.run(runs[1].run_id), runs[1], training_rows(runs[1], 2))
     collected = collect([sweep])
     assert len(collected.problems) == 1
