@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,22 @@ def test_faults_between_values_name_the_way_out(update_golden: bool) -> None:
         "  experiment.off_policy_train_batch_size: [64, 128]\n"
     )
     assert_golden(report, "check_combinations.txt", update_golden)
+
+
+def test_what_no_run_reads_is_told_of_a_whole_grid_only() -> None:
+    """Were the runs of mappo done, those of iql that are left would not read it either."""
+    frames = "experiment.on_policy_collected_frames_per_batch"
+    sweep = expand(
+        parse_grid(
+            f"{HEAD}base: {{task: vmas/navigation, {frames}: 6_000}}\nmatrix: {{algorithm: [mappo, iql]}}\n",
+            "g.yaml",
+        )
+    )
+    assert check_sweep(sweep).problems == ()
+    left = replace(sweep, runs=tuple(run for run in sweep.runs if run.point["algorithm"] == "iql"))
+    assert check_sweep(left, partial=True).problems == ()
+    [problem] = check_sweep(left).problems
+    assert (problem.key, problem.hint) == (frames, f"write {frames.replace('on_policy', 'off_policy')}")
 
 
 def test_pairs_that_cannot_be_built_are_found(update_golden: bool) -> None:
