@@ -15,6 +15,8 @@ from orchestrator.errors import OrchestrateError
 from orchestrator.shipped import template
 
 GRID = Path("sweeps", "first.yaml")
+# Finds out what no login node can see; `orchestrate doctor --on PROFILE` tells when it is time for it.
+VALIDATION = Path("sweeps", "validate.yaml")
 # What a profile is written for, and the file that it is.
 PROFILES = {
     "slurm": Path("profiles", "cluster.yaml"),
@@ -47,6 +49,7 @@ def begin(folder: Path, kind: str = "slurm", ask: Ask | None = None) -> Begun:
     profile = PROFILES[kind]
     if profile is not None:
         texts[profile] = _cluster(ask) if kind == "slurm" else _text("cloud.yaml")
+        texts[VALIDATION] = _text(VALIDATION.name)
     new = {place: _write(folder / place, text) for place, text in texts.items()}
     return Begun(
         tuple(folder / place for place, is_new in new.items() if is_new),

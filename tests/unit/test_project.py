@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from orchestrator.backends.slurm.commands import Answer
+from orchestrator.doctor.validated import SWEEP
 from orchestrator.errors import OrchestrateError
 from orchestrator.grid import parse_grid
 from orchestrator.profiles import find_profile, parse_profile
 from orchestrator.profiles.parse import KEYS
 from orchestrator.project import PROFILES, begin
 from orchestrator.sweep import expand, load_sweep
+from tests.helpers import ROOT
 
 PARTITIONS = (
     "PartitionName=debug State=UP Default=NO\nPartitionName=cpu State=UP Default=YES\n"
@@ -43,7 +45,7 @@ def uncommented(text: str) -> str:
 @pytest.mark.parametrize("kind", PROFILES)
 def test_what_is_written_is_right_as_it_is_and_with_its_examples(kind: str, tmp_path: Path) -> None:
     begun = begin(tmp_path / "new" / "project", kind)
-    assert [path.is_file() for path in begun.written] == [True] * (1 if kind == "local" else 2)
+    assert [path.is_file() for path in begun.written] == [True] * (1 if kind == "local" else 3)
     grid = load_sweep(begun.written[0])
     assert len(grid.runs) == 4
     text = begun.written[0].read_text()
@@ -80,9 +82,16 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "sweeps" / "first.yaml").write_text("mine")
     (tmp_path / "profiles" / "cluster.yaml").symlink_to("nowhere")
     begun = begin(tmp_path)
-    assert (begun.written, len(begun.kept)) == ((), 2)
+    assert begun.kept == (tmp_path / "sweeps" / "first.yaml", tmp_path / "profiles" / "cluster.yaml")
+    assert begun.written == (tmp_path / "sweeps" / "validate.yaml",)
     assert (tmp_path / "sweeps" / "first.yaml").read_text() == "mine"
     assert os.readlink(tmp_path / "profiles" / "cluster.yaml") == "nowhere"
+
+
+def test_the_sweep_that_validates_is_the_one_that_the_doctor_names(tmp_path: Path) -> None:
+    file = begin(tmp_path, "skypilot").written[2]
+    assert f"sweeps/{SWEEP}.yaml" == file.relative_to(tmp_path).as_posix()
+    assert file.read_text() == (ROOT / "sweeps" / f"{SWEEP}.yaml").read_text()
 
 
 def test_a_kind_that_there_is_not(tmp_path: Path) -> None:
