@@ -151,6 +151,11 @@ def listed(words: Sequence[str], most: int = 12) -> str:
     return "; ".join(words[:most]) + (f"; and {left} more" if left > 0 else "")
 
 
+def about(title: str) -> str:
+    """For an alternative text: which task a picture is about, if tasks have names."""
+    return f" on {title}" if title else ""
+
+
 def _clean(text: str) -> str:
     """Text that a font can show: control characters and line breaks become spaces."""
     return "".join(letter if letter.isprintable() else " " for letter in text)

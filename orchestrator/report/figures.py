@@ -13,6 +13,7 @@ from orchestrator.report.drawing import (
     Draw,
     Picture,
     Theme,
+    about,
     axes,
     bundles,
     compact,
@@ -82,7 +83,7 @@ def final_pictures(finals: Sequence[Final]) -> Iterator[Picture]:
                     "Final return of each run (dots), their interquartile mean (diamond) and its 95 % "
                     "interval (bar; none for one seed). Raw returns, not normalised."
                 ),
-                alt=f"Final returns on {title}. {listed(means)}.",
+                alt=f"Final returns{about(title)}. {listed(means)}.",
                 small=small,
             )
 
@@ -212,7 +213,7 @@ def _learning_caption(part: Sequence[tuple[Curve, str]], metric: str) -> str:
 
 def _learning_alt(part: Sequence[tuple[Curve, str]], title: str) -> str:
     ends = [f"{label} ends at {curve.value[-1]:.4g}" for curve, label in part]
-    return f"Learning curves on {title}: return over training frames. {listed(ends)}."
+    return f"Learning curves{about(title)}: return over training frames. {listed(ends)}."
 
 
 # Final returns

@@ -11,6 +11,7 @@ from orchestrator.report.drawing import (
     Draw,
     Picture,
     Theme,
+    about,
     axes,
     bundles,
     dash,
@@ -70,7 +71,7 @@ def _profile_picture(
         title,
         _profiles(part, title, scaled=bool(profiles.spans), small=small),
         caption=caption,
-        alt=f"Performance profiles, {title}. {listed(halves)}.",
+        alt=f"Performance profiles{about(title)}. {listed(halves)}.",
         small=small,
     )
 
@@ -134,7 +135,7 @@ def improvement_pictures(found: Sequence[Improvement], overall: Sequence[Improve
             title,
             _improvements(shown, title, small=small),
             caption=caption,
-            alt=f"Probability that {best} does better on {title}. {listed(said)}.",
+            alt=f"Probability that {best} does better{about(title)}. {listed(said)}.",
             small=small,
         )
 

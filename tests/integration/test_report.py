@@ -352,7 +352,7 @@ def test_profiles_and_probabilities_are_told_in_words_too(results: Path) -> None
     )
     alternatives = " ".join(page.values("alt"))
     assert (
-        "Performance profiles, a. mappo: half of its runs above 11; iql: half of its runs above 1."
+        "Performance profiles on a. mappo: half of its runs above 11; iql: half of its runs above 1."
         in alternatives
     )
     assert "Probability that mappo does better on a. than iql: 1.00 [1.00, 1.00]." in alternatives
