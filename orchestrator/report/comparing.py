@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 # Lines of returns that can be told apart in one panel: as many combinations as fit with that many values.
 _LINES = 8
 _MARKED_POINTS = 15
+# Beyond this nobody looks at them; the table holds everything.
+_MOST_PICTURES = 12
 
 
 def comparison_pictures(found: KeyComparison) -> Iterator[Picture]:
@@ -207,7 +209,7 @@ def write_comparison(found: KeyComparison, out: Path) -> list[Path]:
     """
     _prepare(out)
     files = {"comparison.csv": as_csv(found).encode()}
-    for one in comparison_pictures(found):
+    for one in islice(comparison_pictures(found), _MOST_PICTURES):
         files |= {f"{one.name}.png": one.light, f"{one.name}-dark.png": one.dark}
     for name, content in files.items():
         write_atomic(out / name, content)
