@@ -26,7 +26,8 @@ from tests.tiny_benchmarl import FRAMES, KAZ_VECTOR, MULTIWALKER_MAPPO, NAVIGATI
 # BenchMARL and what it imports warn of one another.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-SEED = 1
+# With this seed navigation's first evaluation stays its best.
+SEED = 4
 # Each evaluation begins from the run's seed, so that it can be played again.
 STATIC = {"experiment.evaluation_static": True}
 NAVIGATION = {**NAVIGATION_MAPPO, **STATIC}
@@ -216,6 +217,7 @@ def test_a_run_that_is_being_trained_plays_from_each_of_its_checkpoints(interrup
     history = {frames: value for frames, value in logged(interrupted).items() if frames <= 2 * FRAMES}
     best = ask(interrupted, early, seed=SEED, best=True)
     assert mean(best.returns) == pytest.approx(max(history.values()), rel=1e-6)
+    assert best.frames == FRAMES < early.frames
     assert {path: path.stat().st_mtime_ns for path in interrupted.path.rglob("*")} == before
 
 
