@@ -14,7 +14,7 @@ help:  ## this list
 
 setup: $(VENV)/.dev  ## create .venv with everything to run and to develop; instant when nothing changed
 
-demo: $(VENV)/.train  ## train a small sweep here, end to end, and write its report (about 5 minutes)
+demo: $(VENV)/.train  ## train a small sweep here, end to end, and write its report (about 4 minutes)
 	$(BIN)/orchestrate sweep --grid sweeps/speed.yaml
 	$(BIN)/orchestrate collect speed
 	$(BIN)/orchestrate report speed

@@ -36,7 +36,7 @@ def assert_golden(report: CheckReport, name: str, update: bool) -> None:
 def test_the_demo_grid_is_right() -> None:
     report = check_sweep(load_sweep(ROOT / "sweeps" / "speed.yaml"))
     assert report.problems == ()
-    assert (report.points, report.structures) == (24, 2)
+    assert (report.points, report.structures) == (16, 2)
 
 
 def test_ten_thousand_points_take_seconds() -> None:
