@@ -149,10 +149,10 @@ def over_tasks(finals: Sequence[Final]) -> list[Variant]:
 
 
 def task_profiles(finals: Sequence[Final]) -> list[Profiles]:
-    """One per task in which some variant has two seeds or more, in raw returns."""
+    """One per task of several variants, one of which has two seeds or more; in raw returns."""
     found = []
     for task, panel in variants(finals).items():
-        if any(variant.n > 1 for variant in panel):
+        if len(panel) > 1 and any(variant.n > 1 for variant in panel):
             axis = _thresholds(value for variant in panel for value in variant.scores[task])
             found.append(
                 Profiles((task,), tuple(_profile(variant, (task,), axis, {}) for variant in panel), {})

@@ -126,16 +126,17 @@ def test_the_same_scores_give_the_same_intervals_and_numpys_state_is_left_alone(
 
 
 def test_the_best_of_a_task_stands_against_the_others(results: Path) -> None:
-    found = improvements(
-        finals(
-            results, {("a", "low"): [1, 2], ("a", "high"): [5, 6], ("a", "mid"): [3, 7], ("b", "one"): [0, 0]}
-        )
+    told = finals(
+        results,
+        {("a", "low"): [1, 2], ("a", "high"): [5, 6], ("a", "mid"): [3, 7], ("b", "one"): [0, 0]},
     )
+    found = improvements(told)
     assert [(one.tasks, one.better.label, one.other.label, one.value) for one in found] == [
         (("a",), "high", "mid", 0.5),
         (("a",), "high", "low", 1.0),
     ]
     assert [one.beyond_chance for one in found] == [False, True]
+    assert [profiles.tasks for profiles in task_profiles(told)] == [("a",)]
     assert str(found[1]) == "1.00 [1.00, 1.00]"
 
 
