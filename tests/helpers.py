@@ -44,9 +44,12 @@ def command_run(argv: Sequence[str | Path], seed: int = 0, **overrides: Any) -> 
 def count_runs(
     audit: Path, number: int, steps: int = 20, seconds: float | Path = 0.005, every: int = 3
 ) -> list[Run]:
-    """Runs of tests/commands/count.py that leave their trace in ``audit``; ``seconds`` may be a file."""
+    """Runs of tests/commands/count.py that leave their trace in ``audit``; ``seconds`` may be a file.
+
+    In the order of their ids, in which a worker of one slot does them (see :func:`submit`).
+    """
     argv = [COMMANDS / "count.py", audit, str(steps), str(seconds), str(every)]
-    return [command_run(argv, seed) for seed in range(number)]
+    return sorted((command_run(argv, seed) for seed in range(number)), key=lambda run: run.run_id)
 
 
 def make_sweep(results: Path, runs: Iterable[Run], name: str = "tiny") -> SweepDir:
