@@ -105,9 +105,10 @@ def _host() -> str:
     """The server's name, with its port if it has one."""
     url = os.environ.get("WANDB_BASE_URL") or _setting("base_url") or _SERVER
     try:
-        return urlsplit(url if "//" in url else f"//{url}").netloc or urlsplit(_SERVER).netloc
+        place = urlsplit(url if "//" in url else f"//{url}").netloc or urlsplit(_SERVER).netloc
+        return place.rpartition("@")[2]  # a name and password may stand before it
     except ValueError:  # no address at all
-        return url
+        return url.rpartition("@")[2]
 
 
 def _setting(key: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from orchestrator.estimate.ranges import NOTHING, Range, lay_out, total
 from orchestrator.estimate.where import Where
 from orchestrator.speeds import Basis, Place, Table, kind_of
-from orchestrator.state import Survey
+from orchestrator.state import RunStatus, Survey
 from orchestrator.trainers import get_trainer
 from orchestrator.types import Job, Plan, Resources, Run
 
@@ -153,32 +154,42 @@ def _columns(one: Range) -> tuple[float, float, float]:
 def _run(
     run: Run, seen: Survey, where: Where, table: Table, at_once: int, resources: Resources
 ) -> RunForecast:
-    gpu = bool(resources.gpus) or get_trainer(run.trainer).needs_gpu(run)
+    spec, status = get_trainer(run.trainer), seen.statuses.get(run.run_id)
+    gpu = bool(resources.gpus) or spec.needs_gpu(run)
     place = Place(where.place.target, where.place.cpu, where.place.gpu if gpu else "", at_once)
-    kind, status = kind_of(run), seen.statuses.get(run.run_id)
-    length = status.total if status is not None and status.total else None
-    length = length or get_trainer(run.trainer).frames_of(run) or table.frames_of(kind)
-    if minutes := get_trainer(run.trainer).minutes_of(run):
-        return _timed(run, minutes, status, where, at_once)
+    if (minutes := spec.minutes_of(run)) is None:
+        told = status.total if status is not None and status.total else None
+        length = told or spec.frames_of(run) or table.frames_of(kind_of(run))
+        return _counted(run, length, status, where, table, place)
+    timed = _timed(run, minutes, status, where, at_once)
+    counted = _counted(run, spec.frames_of(run), status, where, table, place)
+    return min((timed, counted), key=lambda one: one.seconds.mid if one.seconds else math.inf)
+
+
+def _counted(
+    run: Run, length: int | None, status: RunStatus | None, where: Where, table: Table, place: Place
+) -> RunForecast:
+    """A run that ends after so many frames."""
+    kind = kind_of(run)
     if length is None:
         return RunForecast(run.run_id, unknown=_no_length(run))
     # What it trained already lies in a checkpoint, or nearly.
     left = max(0, length - (status.frames or 0 if status is not None else 0))
     basis = table.find(kind, place)
     if basis is None:
-        on = "a GPU" if gpu else "a CPU"
+        on = "a CPU" if place.gpu == "" else "a GPU"
         about = f"{kind.algorithm} on {kind.task}" if kind.task else kind.trainer
         return RunForecast(run.run_id, left, unknown=f"nothing is known of the speed of {about} on {on}")
     start = basis.start or 0.0
     seconds = Range(start + left / basis.high, start + left / basis.fps, start + left / basis.low)
     dollars = None
     if where.price is not None:
-        dollars = seconds.times(where.price.per_hour / _HOUR_S / at_once)
+        dollars = seconds.times(where.price.per_hour / _HOUR_S / place.at_once)
     return RunForecast(run.run_id, left, seconds, dollars, basis)
 
 
-def _timed(run: Run, minutes: float, status: Any, where: Where, at_once: int) -> RunForecast:
-    """A run that trains for so many minutes, whatever the machine; how much of it is left its frames tell."""
+def _timed(run: Run, minutes: float, status: RunStatus | None, where: Where, at_once: int) -> RunForecast:
+    """A run that ends after so many minutes, whatever the machine; how much of it is left its frames tell."""
     done = (status.frames or 0) / status.total if status is not None and status.total else 0.0
     left = minutes * _MINUTE_S * max(0.0, 1 - done)
     seconds = Range(left, left, left * _BESIDE_TRAINING)

@@ -13,7 +13,7 @@ import pytest
 from jobs.context import BadConfigError
 from orchestrator.rundir import Row, RunDir
 from orchestrator.trainers import BENCHMARL
-from tests.resuming import Attempt, Kill, Nursery
+from tests.resuming import Attempt, Kill, Nursery, bits, train_plainly
 from tests.tiny_benchmarl import NAVIGATION_IQL
 
 with warnings.catch_warnings():  # what these say of each other at import is theirs to say
@@ -29,6 +29,8 @@ TIMED: dict[str, Any] = {
     **{key: value for key, value in NAVIGATION_IQL.items() if "max_n" not in key},
     "minutes": SECONDS / 60,
 }
+# The same as BenchMARL knows it: exploration is annealed over a third of its default's frames.
+BOUNDED = {**NAVIGATION_IQL, "experiment.exploration_anneal_frames": 1_000_000}
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +59,10 @@ def test_what_was_trained_before_a_kill_counts_and_what_was_lost_does_not(
     run = RunDir(tmp_path / "run")
     assert_ended_in_time(run)
     assert len(run.attempts()) == 2
+    plain = [bits(metrics) for metrics in train_plainly(BOUNDED, 0, tmp_path)]
+    both = min(len(plain), len(run.history()))
+    assert both > 2, "beyond what the first attempt did"
+    assert [bits(row.metrics) for row in run.history()][:both] == plain[:both]
 
 
 def test_a_run_that_was_killed_before_its_result_trains_no_more(nursery: Nursery, tmp_path: Path) -> None:

@@ -144,6 +144,7 @@ def test_wandb_without_a_login() -> None:
         ({"WANDB_API_KEY": KEY, "WANDB_MODE": "online"}, "ok", "runs log to api.wandb.ai"),
         ({"WANDB_API_KEY": KEY, "WANDB_BASE_URL": "http://127.0.0.1:8080"}, "ok", "to 127.0.0.1:8080"),
         ({"WANDB_API_KEY": KEY, "WANDB_BASE_URL": "http://[::1"}, "ok", "to http://[::1"),
+        ({"WANDB_API_KEY": KEY, "WANDB_BASE_URL": f"https://me:{KEY}@w.org:80"}, "ok", "to w.org:80"),
         ({"WANDB_MODE": "online"}, "warning", "WANDB_MODE is online, but there is no login"),
         ({"WANDB_API_KEY": KEY, "WANDB_MODE": "onlin"}, "warning", "WANDB_MODE is 'onlin'"),
         ({"WANDB_API_KEY": KEY[:9]}, "problem", "it has 9 characters, and a key has 40 or more"),

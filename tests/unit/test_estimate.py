@@ -314,3 +314,17 @@ def test_kinds_without_a_task_are_named_by_their_trainer() -> None:
     assert kind_of(get_trainer("command").identify({"command": ["x"]}, 0, 1)) == Kind(
         "command", "", "command", '{"command": ["x"]}'
     )
+
+
+@pytest.mark.parametrize(("frames", "seconds"), [(None, 600.0), (6_000_000, 600.0), (6_000, 62.0)])
+def test_a_run_with_minutes_ends_at_whichever_comes_first(frames: int | None, seconds: float) -> None:
+    own = {"task": "vmas/navigation", "algorithm": "mappo", "minutes": 10}
+    bound = {} if frames is None else {"experiment.max_n_frames": frames}
+    run = get_trainer("benchmarl").identify({**own, **bound}, 0, 1)
+    sweep = Sweep("s", "benchmarl", (run,), "", "grid.yaml", resources=Resources())
+    table = Table([Speed(kind_of(run), PLACE, 100.0, 90.0, 110.0, 2.0, 100, 4)])
+    room = Capacity("here", 1, 0, array_size=1, most=1, apart=True)
+    seen = seen_of(sweep)
+    (found,) = foresee(make_plan(sweep, seen, room, submission=1), seen, where(), table).runs
+    assert found.seconds is not None
+    assert found.seconds.mid == pytest.approx(seconds)
