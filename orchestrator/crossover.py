@@ -122,9 +122,11 @@ class Contest:
 def contests(collected: Collected) -> list[Contest]:
     """Of each algorithm on each task, and of each setting that is not the machine's, in the grid's order.
 
-    Runs count that are finished and know their number of environments.
+    Runs count that are finished and know their number of environments; not what others trained, as nobody
+    knows on what.
     """
-    rows = [row for row in collected.runs.iter_rows(named=True) if row["in_grid"]]
+    ours = (row for row in collected.runs.iter_rows(named=True) if row["sweep"] not in collected.others)
+    rows = [row for row in ours if row["in_grid"]]
     rows = [row for row in rows if _count_of(row) and finite(row["fps_steady"]) and row["fps_steady"] > 0]
     together: dict[tuple[Any, Any], list[_Row]] = {}
     for row in rows:
@@ -310,30 +312,35 @@ def _between(spots: Sequence[Spot], count: float, name: str) -> float | None:
 
 
 def _judged(leads: Sequence[_Lead]) -> tuple[Outcome, tuple[Crossing, ...]]:
-    if not any(lead.clear for lead in leads):
+    """They change places only between two clear leads: in between and around these it may be noise."""
+    clear = [lead for lead in leads if lead.clear]
+    if not clear:
         return Outcome.EVEN, ()
-    zeros = list(_zeros(leads, "middle"))
-    if not zeros:
-        return (Outcome.GPU_ALWAYS if leads[-1].middle >= 0 else Outcome.GPU_NEVER), ()
-    if len(zeros) > 1:
-        return Outcome.SEVERAL, tuple(map(Crossing, zeros))
-    gpu_from = leads[-1].middle > 0
-    low, high = _doubt(leads, zeros[0], gpu_from)
-    crossing = Crossing(zeros[0], *((low, high) if low < high else (None, None)))
-    return (Outcome.GPU_FROM if gpu_from else Outcome.GPU_UNTIL), (crossing,)
+    turns = [(one, other) for one, other in pairwise(clear) if (one.middle > 0) != (other.middle > 0)]
+    gpu_last = clear[-1].middle > 0
+    if not turns:
+        return (Outcome.GPU_ALWAYS if gpu_last else Outcome.GPU_NEVER), ()
+    found = [_crossed(leads, *turn) for turn in turns]
+    if len(found) > 1:
+        return Outcome.SEVERAL, tuple(map(Crossing, found))
+    low, high = _doubt(leads)
+    crossing = Crossing(found[0], *((low, high) if low < high else (None, None)))
+    return (Outcome.GPU_FROM if gpu_last else Outcome.GPU_UNTIL), (crossing,)
 
 
-def _doubt(leads: Sequence[_Lead], crossing: float, gpu_from: bool) -> tuple[float, float]:
-    """Between which numbers of environments it may be, by the spread: where the fastest on the one meet the
-    slowest on the other. Where these never meet, it may be anywhere up to that end of what was measured.
+def _crossed(leads: Sequence[_Lead], before: _Lead, after: _Lead) -> float:
+    """Where the middles cross between two clear leads; where noise makes them do so repeatedly, in the midst
+    of that.
     """
-    first, last = leads[0].count, leads[-1].count
-    lucky, unlucky = list(_zeros(leads, "high")), list(_zeros(leads, "low"))
-    known = [crossing, *lucky, *unlucky]
-    if not lucky:
-        known.append(first if gpu_from else last)
-    if not unlucky:
-        known.append(last if gpu_from else first)
+    zeros = list(_zeros([lead for lead in leads if before.count <= lead.count <= after.count], "middle"))
+    return zeros[len(zeros) // 2]
+
+
+def _doubt(leads: Sequence[_Lead]) -> tuple[float, float]:
+    """Between which numbers of environments the only crossing may be, by the spread: where the fastest on
+    the one meet the slowest on the other.
+    """
+    known = [zero for name in ("low", "middle", "high") for zero in _zeros(leads, name)]
     return min(known), max(known)
 
 

@@ -214,11 +214,11 @@ def estimates_of(samples: Sequence[Sequence[float]], *, intervals: bool = True) 
     """The estimate of each sample of finite numbers, ``None`` of an empty one."""
     import numpy as np
 
-    found = iter(_estimates([np.array(own)[:, None] for own in samples if len(own)], intervals))
+    found = iter(bands_of([np.array(own)[:, None] for own in samples if len(own)], intervals))
     return [_estimate(next(found), len(own)) if len(own) else None for own in samples]
 
 
-def _estimate(band: _Band, n: int) -> Estimate:
+def _estimate(band: Band, n: int) -> Estimate:
     value, low, high = band
     ends = (None if low is None else float(low[0]), None if high is None else float(high[0]))
     return Estimate(float(value[0]), *ends, n)
@@ -230,7 +230,7 @@ def curves(collected: Collected, found: Sequence[Group]) -> list[Curve]:
 
     series = _series(collected, found)
     drafts = [draft for group in found if (draft := _draft(group, series)) is not None]
-    bands = _estimates([draft.scores for draft in drafts])
+    bands = bands_of([draft.scores for draft in drafts])
     return [
         Curve(
             draft.group,
@@ -327,22 +327,27 @@ def returns_of(trainer: str | None) -> tuple[str, ...]:
 
 # The bootstrap
 
-_Band = tuple["Floats", "Floats | None", "Floats | None"]
+# An interquartile mean and both ends of its interval, point by point; no interval of one seed.
+Band = tuple["Floats", "Floats | None", "Floats | None"]
 
 
-def _estimates(scores: Sequence[Floats], intervals: bool = True) -> list[_Band]:
+def bands_of(scores: Sequence[Floats], intervals: bool = True) -> list[Band]:
     """Per matrix (seeds × points): its interquartile mean and interval, point by point.
 
     Matrices of as many seeds share one bootstrap; their columns are strata, resampled independently.
     """
     import numpy as np
 
-    bands: list[_Band | None] = [None] * len(scores)
+    bands: list[Band | None] = [None] * len(scores)
     batches: dict[int, list[list[int]]] = {}
+    filled: dict[int, int] = {}  # columns in the last batch of so many seeds
     for number, matrix in enumerate(scores):
-        alike = batches.setdefault(len(matrix), [[]])
-        if sum(scores[other].shape[1] for other in alike[-1]) + matrix.shape[1] > _COLUMNS_AT_ONCE:
+        seeds, columns = matrix.shape
+        alike = batches.setdefault(seeds, [[]])
+        filled[seeds] = filled.get(seeds, 0) + columns
+        if filled[seeds] > _COLUMNS_AT_ONCE:
             alike.append([])
+            filled[seeds] = columns
         alike[-1].append(number)
     for seeds, alike in batches.items():
         for batch in filter(None, alike):

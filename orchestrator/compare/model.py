@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.ratios import Ratio
 from orchestrator.stats import Estimate, counted_rows, states_of
 
+if TYPE_CHECKING:
+    from orchestrator.stats import Floats
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Line:
-    """A return along ``x``, frames or seconds of training; an estimate for each of its points."""
+    """Returns along ``x``, frames or seconds of wall time, of shape (points,); ``scores``: runs × points.
 
-    x: tuple[float, ...]
-    estimates: tuple[Estimate, ...]
+    Whoever draws it estimates it, as that takes time: see :func:`orchestrator.stats.bands_of`.
+    """
+
+    x: Floats
+    scores: Floats
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ class Cell:
 class Combination:
     """What is compared with each other: runs that differ in nothing but the key and the seed.
 
-    ``frames`` and ``seconds`` are the equal frames and the equal time of its returns.
+    ``frames`` and ``seconds`` are the equal frames and the equal wall time of its returns.
     """
 
     label: str

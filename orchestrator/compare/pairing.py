@@ -79,7 +79,8 @@ class _Set:
             return {}
         rows = self.groups[value].counted()[0]
         figures = {row.get("seed"): row[column] for row in rows if finite(row[column]) and row[column] > 0}
-        return {tuple(map(text, self.point.values())): figures} if figures else {}
+        identity = tuple((key, text(value)) for key, value in self.point.items())
+        return {identity: figures} if figures else {}
 
 
 def _sets(rows: Sequence[_Row], keys: Sequence[str], axis: Axis) -> Iterator[_Set]:
@@ -162,18 +163,18 @@ def _combinations(
 
 @dataclass(frozen=True)
 class _Samples:
-    """What the estimates of a cell are made from, one number a run; and its curves, point by point."""
+    """What the estimates of a cell are made from, one number a run; and its curves."""
 
     final: list[float]
     at_frames: list[float]
     at_time: list[float]
-    over_frames: tuple[tuple[float, ...], list[list[float]]]
-    over_time: tuple[tuple[float, ...], list[list[float]]]
+    over_frames: Line | None
+    over_time: Line | None
     note: str
 
     @property
     def all(self) -> list[list[float]]:
-        return [self.final, self.at_frames, self.at_time, *self.over_frames[1], *self.over_time[1]]
+        return [self.final, self.at_frames, self.at_time]
 
 
 def _samples(group: Members, returns: Returns, number: int) -> _Samples:
@@ -190,17 +191,10 @@ def _samples(group: Members, returns: Returns, number: int) -> _Samples:
         final,
         returns.at_frames(number),
         returns.at_time(number),
-        _points(returns.over_frames(number)),
-        _points(returns.over_time(number)),
+        returns.over_frames(number),
+        returns.over_time(number),
         "; ".join(filter(None, notes)),
     )
-
-
-def _points(curve: tuple[Any, Any] | None) -> tuple[tuple[float, ...], list[list[float]]]:
-    if curve is None:
-        return (), []
-    x, values = curve
-    return tuple(map(float, x)), [list(map(float, column)) for column in values.T]
 
 
 def _cell(
@@ -225,15 +219,10 @@ def _cell(
         final,
         at_frames,
         at_time,
-        _line(samples.over_frames[0], estimates),
-        _line(samples.over_time[0], estimates),
+        samples.over_frames,
+        samples.over_time,
         samples.note,
     )
-
-
-def _line(x: tuple[float, ...], estimates: Iterator[Estimate | None]) -> Line | None:
-    found = [next(estimates) for _ in x]
-    return Line(x, tuple(one for one in found if one is not None)) if x else None
 
 
 def _overall(sets: Sequence[_Set], value: str, base: str, spent: _Spent) -> Overall:

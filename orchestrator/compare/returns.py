@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator.collect import Collected
-from orchestrator.compare.model import Members
+from orchestrator.compare.model import Line, Members
 from orchestrator.stats import finite, on_common_frames, returns_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One run's finite returns: after so many frames and seconds of training. Arrays of one length."""
+    """One run's finite returns: after so many frames, and seconds of wall time, evaluations and checkpoints
+    included. Arrays of one length.
+    """
 
     frames: Floats
     seconds: Floats
@@ -56,11 +58,10 @@ class Returns:
         found = [one.at_seconds(self.seconds) for one in self.groups[number]]
         return [value for value in found if value is not None]
 
-    def over_frames(self, number: int) -> tuple[Floats, Floats] | None:
-        """Points along frames, and the runs' returns there, of shape (runs, points)."""
+    def over_frames(self, number: int) -> Line | None:
         return _on_common([(one.frames, one.values) for one in self.groups[number]])
 
-    def over_time(self, number: int) -> tuple[Floats, Floats] | None:
+    def over_time(self, number: int) -> Line | None:
         return _on_common([(one.seconds, one.values) for one in self.groups[number]])
 
 
@@ -111,8 +112,8 @@ def _held(along: Floats, values: Floats, at: float) -> float | None:
     return float(values[number]) if number >= 0 else None
 
 
-def _on_common(series: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats] | None:
+def _on_common(series: Sequence[tuple[Floats, Floats]]) -> Line | None:
     if not series:
         return None
     points, values = on_common_frames(series)
-    return (points, values) if len(points) else None
+    return Line(points, values) if len(points) else None

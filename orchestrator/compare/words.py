@@ -172,7 +172,10 @@ def notes(found: KeyComparison) -> list[str]:
     if frames and seconds:
         most = _span([f"{value:,.0f}" for value in (min(frames), max(frames))])
         long = _span([duration(value) for value in (min(seconds), max(seconds))])
-        lines.append(f"returns: at the end, at equal frames ({most}) and at equal time ({long} of training)")
+        lines.append(
+            f"returns: at the end, at equal frames ({most}) and at equal wall time "
+            f"({long}, evaluations and checkpoints included)"
+        )
     if found.per:
         lines.append(f"efficiency: speed-up per {found.per}, over that of {found.named(found.baseline)}")
     if found.together:

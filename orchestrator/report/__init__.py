@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from orchestrator.collect import Collected
 
 __all__ = ["write_report"]
+
+_PICTURE = re.compile(r"(learning|final|profile|improvement|speed|crossover|targets)-[0-9]+\.png")
 
 
 def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path, *, generated: str) -> Path:
@@ -40,6 +43,6 @@ def _prepare(out: Path) -> None:
             out.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise OrchestrateError(f"{out} cannot be a folder: a file is in the way") from error
-        for kind in ("learning", "final", "profile", "improvement", "speed", "crossover", "targets"):
-            for path in out.glob(f"{kind}-*.png"):
+        for path in out.glob("*.png"):
+            if _PICTURE.fullmatch(path.name):
                 path.unlink(missing_ok=True)

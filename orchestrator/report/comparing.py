@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from orchestrator.report.drawing import (
 )
 from orchestrator.rundir.atomic import storage_errors, write_atomic
 from orchestrator.shown import number
+from orchestrator.stats import Band, bands_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +40,9 @@ _LINES = 8
 _MARKED_POINTS = 15
 # Beyond this nobody looks at them; the table holds everything.
 _MOST_PICTURES = 12
+
+# By the line's id.
+_Bands = Mapping[int, Band]
 
 
 def comparison_pictures(found: KeyComparison) -> Iterator[Picture]:
@@ -52,7 +57,7 @@ def comparison_pictures(found: KeyComparison) -> Iterator[Picture]:
             yield picture(
                 f"compare-{next(numbers)}",
                 title,
-                _panels(found, part, title),
+                _panels(found, part, title, _bands(part)),
                 caption=(
                     f"By {found.short}, against {found.named(found.baseline)}. Dots are runs; bars 95 % "
                     "intervals, bands too; none for one seed. Returns are interquartile means over seeds; "
@@ -71,7 +76,14 @@ def _told(part: Sequence[Combination]) -> str:
     return listed([f"{label} {cell.value}: {number(cell.middle_fps)} frames/s" for label, cell in cells])
 
 
-def _panels(found: KeyComparison, part: Sequence[Combination], title: str) -> Draw:
+def _bands(part: Sequence[Combination]) -> _Bands:
+    """What is drawn of each line, all in one go: it is the bootstrap that takes time."""
+    cells = [cell for one in part for cell in one.cells]
+    lines = [line for cell in cells for line in (cell.over_frames, cell.over_time) if line is not None]
+    return dict(zip(map(id, lines), bands_of([line.scores for line in lines]), strict=True))
+
+
+def _panels(found: KeyComparison, part: Sequence[Combination], title: str, bands: _Bands) -> Draw:
     def draw(theme: Theme) -> Figure:
         from matplotlib.figure import Figure
 
@@ -82,8 +94,8 @@ def _panels(found: KeyComparison, part: Sequence[Combination], title: str) -> Dr
         figure.suptitle(wrapped(heading, 80), fontsize=12, weight="bold")
         _speed_ups(grid[0][0], found, part, theme)
         _memory(grid[0][1], found, part, theme)
-        _returns(grid[1][0], found, part, theme, over_time=False)
-        _returns(grid[1][1], found, part, theme, over_time=True)
+        _returns(grid[1][0], found, part, theme, bands, over_time=False)
+        _returns(grid[1][1], found, part, theme, bands, over_time=True)
         _legend(figure, found, part, theme)
         return figure
 
@@ -123,14 +135,21 @@ def _memory(on: Axes, found: KeyComparison, part: Sequence[Combination], theme: 
 
 
 def _returns(
-    on: Axes, found: KeyComparison, part: Sequence[Combination], theme: Theme, *, over_time: bool
+    on: Axes,
+    found: KeyComparison,
+    part: Sequence[Combination],
+    theme: Theme,
+    bands: _Bands,
+    *,
+    over_time: bool,
 ) -> None:
     drawn = False
     for side, one in enumerate(part):
         for cell in one.cells:
             line = cell.over_time if over_time else cell.over_frames
             if line is not None:
-                _line(on, line, theme.line(found.values.index(cell.value)), side, held=over_time)
+                colour = theme.line(found.values.index(cell.value))
+                _line(on, line, bands[id(line)], colour, side, held=over_time)
                 drawn = True
     ends = {one.seconds if over_time else one.frames for one in part} - {None}
     if len(ends) == 1:
@@ -140,27 +159,26 @@ def _returns(
         on.set_xticks([])
         on.set_yticks([])
     on.set_title("return over time" if over_time else "return over frames", loc="left")
-    on.set_xlabel("seconds of training" if over_time else "training frames")
+    on.set_xlabel("wall time (s), evaluations and checkpoints included" if over_time else "training frames")
     on.set_xlim(left=0)
     if drawn:
         on.xaxis.set_major_formatter(compact)
 
 
-def _line(on: Axes, line: Line, colour: str, side: int, *, held: bool) -> None:
+def _line(on: Axes, line: Line, band: Band, colour: str, side: int, *, held: bool) -> None:
     """``held``: each value until the next, as seeds are not evaluated at the same times."""
+    value, low, high = band
     on.plot(
         line.x,
-        [one.value for one in line.estimates],
+        value,
         color=colour,
         linestyle=dash(0, side),
         marker=marker(side, 0) if len(line.x) <= _MARKED_POINTS else None,
         drawstyle="steps-post" if held else "default",
     )
-    lows = [one.low for one in line.estimates if one.low is not None]
-    highs = [one.high for one in line.estimates if one.high is not None]
-    if len(lows) == len(highs) == len(line.x):
+    if low is not None and high is not None:
         style: dict[str, Any] = {"step": "post"} if held else {}
-        on.fill_between(line.x, lows, highs, color=colour, alpha=0.15, linewidth=0, **style)
+        on.fill_between(line.x, low, high, color=colour, alpha=0.15, linewidth=0, **style)
 
 
 def _cells(
@@ -224,4 +242,5 @@ def _prepare(out: Path) -> None:
         except (FileExistsError, NotADirectoryError) as error:
             raise OrchestrateError(f"{out} cannot be a folder: a file is in the way") from error
         for path in out.glob("compare-*.png"):
-            path.unlink(missing_ok=True)
+            if re.fullmatch(r"compare-[0-9]+(-dark)?\.png", path.name):
+                path.unlink(missing_ok=True)

@@ -118,7 +118,7 @@ def _warnings(matter: Matter) -> Section | None:
 
 
 def _sweeps(matter: Matter) -> Section | None:
-    if len(matter.sweep_dirs) < 2:
+    if len(matter.by_sweep) < 2:  # others' runs are in the tables, and have no folder of ours
         return None
     told = sides.settings(matter.by_sweep, matter.collected.keys)
     blocks: list[Block] = [told.differing]

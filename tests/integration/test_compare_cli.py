@@ -68,14 +68,16 @@ def test_a_comparison_made_again_leaves_no_old_pictures(results: Path) -> None:
     lab(results)
     folder = results / "made"
     folder.mkdir()
-    (folder / "compare-7.png").write_bytes(PNG)
+    mine = folder / "compare-mine.png"
+    for path in (folder / "compare-7.png", folder / "compare-7-dark.png", mine):
+        path.write_bytes(PNG)
     said = compare(
         results, "lab", "--by", "train_device", "--baseline", "cuda", "--output", str(folder), "--json"
     )
     found = json.loads(said.output)
     assert (found["baseline"], found["key"], found["efficiency_per"]) == ("cuda", DEVICE, None)
-    assert sorted(found["files"]) == sorted(str(path) for path in folder.iterdir())
-    assert not (folder / "compare-7.png").exists()
+    assert sorted([*found["files"], str(mine)]) == sorted(str(path) for path in folder.iterdir())
+    assert not list(folder.glob("compare-7*"))
 
 
 def test_several_sweeps_are_compared_beside_their_folders(results: Path) -> None:

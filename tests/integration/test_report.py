@@ -225,10 +225,12 @@ def test_pictures_of_a_former_report_are_removed_and_other_files_stay(results: P
     sweep = finished_sweep(results, "speed", {"algorithm": ["mappo"], "seed": [0]}, iterations=2)
     sweep.report.mkdir()
     (sweep.report / "learning-7.png").write_bytes(b"old")
-    (sweep.report / "notes.txt").write_text("mine")
+    mine = ("notes.txt", "learning-mine.png", "speed-1-slide.png", "final-.png", "my-speed-1.png")
+    for name in mine:
+        (sweep.report / name).write_text("mine")
     report(sweep)
     assert "learning-7.png" not in pictures(sweep.report)
-    assert (sweep.report / "notes.txt").read_text() == "mine"
+    assert [(sweep.report / name).read_text() for name in mine] == ["mine"] * len(mine)
 
 
 @pytest.mark.parametrize("inside", [".", "deeper"])

@@ -20,11 +20,13 @@ from benchmarks.synthetic import (
     result_of,
     write_attempt,
 )
+from orchestrator import stats
 from orchestrator.collect import Collected, collect
 from orchestrator.compare import Cell, KeyComparison, compare_by
 from orchestrator.compare.words import as_csv, notes, sections, verdict
 from orchestrator.errors import OrchestrateError
 from orchestrator.rundir import Row, SweepDir
+from orchestrator.stats import bands_of
 from orchestrator.types import Run
 
 LR, DEVICE, SAMPLING = "experiment.lr", "experiment.train_device", "experiment.sampling_device"
@@ -158,8 +160,45 @@ def test_returns_at_equal_frames_and_at_equal_time(results: Path) -> None:
     assert (slow.at_frames.value, fast.at_frames.value) == (3.0, 30.5)  # type: ignore[union-attr]
     assert (slow.at_time.value, fast.at_time.value) == (1.0, 30.5)  # type: ignore[union-attr]
     assert fast.over_time is not None
-    assert fast.over_time.x == (2.0, 4.0, 6.0)
-    assert [estimate.value for estimate in fast.over_time.estimates] == [10.0, 20.0, 30.5]
+    assert fast.over_time.x.tolist() == [2.0, 4.0, 6.0]
+    [(value, _, _)] = bands_of([fast.over_time.scores])
+    assert value.tolist() == [10.0, 20.0, 30.5]
+    assert "at equal wall time (0:06, evaluations and checkpoints included)" in notes(found)[0]
+
+
+def test_curves_are_left_to_whoever_draws_them(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resampled: list[int] = []
+    bootstrap = stats.bootstrap_interval
+
+    def counted(scores: Any) -> Any:
+        resampled.append(scores.shape[1])
+        return bootstrap(scores)
+
+    monkeypatch.setattr(stats, "bootstrap_interval", counted)
+    runs = matrix_runs({"algorithm": ["mappo", "iql"], "threads": [1, 2], "seed": range(2)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        train(sweep, run, 1000.0, list(map(float, range(30))))
+    found = compare_by(collect([sweep]), "threads")
+    cells = [cell for one in found.combinations for cell in one.cells]
+    assert all(cell.over_frames is not None and len(cell.over_frames.x) == 30 for cell in cells)
+    assert sum(resampled) == 3 * len(cells)  # at the end, at equal frames and at equal time
+
+
+def test_the_same_value_of_two_keys_is_two_combinations(results: Path) -> None:
+    """Also over all of them, where one must not stand for the other."""
+    runs = [
+        run
+        for key in ("experiment.first", "experiment.second")
+        for run in matrix_runs({"algorithm": ["mappo"], key: [5], "threads": [1, 2]})
+    ]
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        times = 2.0 if "experiment.first" in run.overrides else 8.0
+        train(sweep, run, 1000.0 * (times if run.threads == 2 else 1))
+    whole = compare_by(collect([sweep]), "threads").overall[1].speed
+    assert whole is not None
+    assert (whole.n, whole.value) == (2, pytest.approx(4.0))
 
 
 def test_a_run_that_has_no_return_yet_at_equal_time_is_left_out_and_told(results: Path) -> None:

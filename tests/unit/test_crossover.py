@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,26 @@ def test_two_crossings_are_both_named() -> None:
     found = contest({10: 100.0, 100: 100.0, 1000: 100.0}, {10: 50.0, 100: 200.0, 1000: 50.0})
     assert found.outcome is Outcome.SEVERAL
     assert "CPU and GPU change places at about 32, 320 environments" in found.advice
+
+
+def test_where_spreads_overlap_noise_makes_no_crossing() -> None:
+    cpu = {60: (90.0, 100.0, 110.0), 600: (90.0, 100.0, 110.0), 6000: (99.0, 100.0, 101.0)}
+    gpu = {60: (95.0, 104.0, 112.0), 600: (88.0, 96.0, 108.0), 6000: (400.0, 410.0, 420.0)}
+    found = contest(cpu, gpu)
+    assert (found.outcome, found.crossings) == (Outcome.GPU_ALWAYS, ())
+    assert "the CPU is nowhere clearly faster with 60 to 6,000 environments" in found.advice
+
+
+def test_doubtful_points_between_clear_ones_widen_the_range_of_one_crossing() -> None:
+    doubt = (80.0, 100.0, 125.0)
+    cpu = {10: (100.0,) * 3, 100: doubt, 1000: doubt, 10_000: (100.0,) * 3}
+    gpu = {10: (20.0,) * 3, 100: (85.0, 104.0, 120.0), 1000: (85.0, 96.0, 120.0), 10_000: (500.0,) * 3}
+    found = contest(cpu, gpu)
+    assert found.outcome is Outcome.GPU_FROM
+    [crossing] = found.crossings
+    assert crossing.low is not None
+    assert crossing.high is not None
+    assert 10 < crossing.low < 100 < crossing.at < 1000 < crossing.high < 10_000
 
 
 def test_one_device_has_no_crossover_and_says_so() -> None:
@@ -247,6 +268,15 @@ def test_a_sweep_on_the_cpu_and_one_on_the_gpu_make_one_curve(results: Path) -> 
 def test_results_that_do_not_tell_their_environments_are_left_out(results: Path) -> None:
     runs = matrix_runs({"algorithm": ["mappo"], ENVIRONMENTS: [10, 100]})
     assert contests(collect([lab(results, runs, facts=False)])) == []
+
+
+def test_what_others_trained_is_on_no_line(results: Path) -> None:
+    """Nobody knows their machine, nor their threads."""
+    matrix = {"algorithm": ["mappo"], DEVICE: ["cpu", "cuda"], ENVIRONMENTS: [100, 10_000]}
+    sweeps = [lab(results, matrix_runs(matrix), name=name) for name in ("lab", "theirs")]
+    [found] = contests(replace(collect(sweeps), others=("theirs",)))
+    assert {len(spot.fps) for one in found.lines for spot in one.spots} == {1}
+    assert contests(replace(collect(sweeps), others=("lab", "theirs"))) == []
 
 
 def test_nothing_trained_is_no_contest(results: Path) -> None:

@@ -25,6 +25,7 @@ from orchestrator.collect import Collected, collect
 from orchestrator.rundir import IndexRow, Row, SweepDir
 from orchestrator.stats import (
     Estimate,
+    bands_of,
     bootstrap_interval,
     curves,
     final_returns,
@@ -92,6 +93,28 @@ def test_intervals_hold_the_estimate_and_shrink_with_seeds() -> None:
         assert ((low <= value) & (value <= high)).all()
         widths.append(np.median(high - low))
     assert widths[0] > 2 * widths[1]
+
+
+def test_many_samples_are_shared_out_without_looking_at_each_again_and_again() -> None:
+    class Watched(np.ndarray[Any, Any]):
+        looks = 0
+
+        @property
+        def shape(self) -> Any:
+            Watched.looks += 1
+            return super().shape
+
+    samples = [np.array([[float(number)]]).view(Watched) for number in range(300)]
+    assert [value.tolist() for value, _, _ in bands_of(samples)] == [[float(number)] for number in range(300)]
+    assert Watched.looks < 10 * len(samples)
+
+
+def test_a_batch_that_is_full_begins_another_and_loses_nothing() -> None:
+    widths = [900, 1100, 1, 1999, 2, 2500, 3]
+    matrices = [np.full((1, width), float(number)) for number, width in enumerate(widths)]
+    assert [(len(value), set(value.tolist())) for value, _, _ in bands_of(matrices)] == [
+        (width, {float(number)}) for number, width in enumerate(widths)
+    ]
 
 
 def test_seeds_that_agree_leave_no_doubt() -> None:
