@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orchestrator.errors import (
@@ -29,6 +29,7 @@ from orchestrator.errors import (
 from orchestrator.grid.scalars import resolve
 from orchestrator.rundir import CheckpointFile, Evaluation, RunDir, SweepDir
 from orchestrator.rundir.absent import read_absent
+from orchestrator.rundir.run import CHECKPOINT
 from orchestrator.submitted import submitted_plugins
 from orchestrator.trainers import BENCHMARL, get_trainer
 from orchestrator.types import PluginSource, Run, Value
@@ -196,7 +197,7 @@ def _known(
     run_dir: RunDir, checkpoint: CheckpointFile, wish: Wish, on_record: Iterable[Evaluation]
 ) -> Evaluation | None:
     """The record of just this evaluation, as far as it can be told without asking the trainer."""
-    usual = _usual(run_dir)
+    usual = usual_of(run_dir)
     if usual is None or wish.film is not None:
         return None
     wanted = (
@@ -216,21 +217,38 @@ def _known(
 
 
 @dataclass(frozen=True)
-class _Usual:
+class Usual:
+    """How a finished run was evaluated in training.
+
+    ``checkpoint`` is the digest of its final checkpoint, ``None`` if its result has none.
+    """
+
     task: str
     episodes: int
     deterministic: bool
+    checkpoint: str | None
 
 
-def _usual(run_dir: RunDir) -> _Usual | None:
-    """How a finished run was evaluated in training, by the configuration in its result."""
+def usual_of(run_dir: RunDir) -> Usual | None:
+    """By the configuration and the files in its result; ``None`` without one, or if it does not tell."""
     try:
-        config = (run_dir.result() or {})["config"]
+        result = run_dir.result() or {}
+        config = result["config"]
         told = config["experiment"]
-        task, episodes = config["choices"]["task"], told["evaluation_episodes"]
-        return _Usual(str(task), int(episodes), bool(told["evaluation_deterministic_actions"]))
-    except (DamagedFileError, KeyError, TypeError, ValueError):
+        return Usual(
+            task=str(config["choices"]["task"]),
+            episodes=int(told["evaluation_episodes"]),
+            deterministic=bool(told["evaluation_deterministic_actions"]),
+            checkpoint=_final_checkpoint(item["path"] for item in result["manifest"]),
+        )
+    except (DamagedFileError, KeyError, TypeError, ValueError, OverflowError):
         return None
+
+
+def _final_checkpoint(paths: Iterable[str]) -> str | None:
+    names = (CHECKPOINT.fullmatch(PurePosixPath(path).name) for path in paths)
+    last = max((name for name in names if name), key=lambda name: int(name["frames"]), default=None)
+    return last["digest"] if last else None
 
 
 def _task_text(wish: Wish, task: str) -> str:

@@ -20,15 +20,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.collect import Collected
+from orchestrator.evaluate import TIMES_FOR_BEST, usual_of
 from orchestrator.labels import labeller
-from orchestrator.rundir import Evaluation, SweepDir
+from orchestrator.rundir import Evaluation, RunDir, SweepDir
 from orchestrator.rundir.atomic import write_atomic
 from orchestrator.stats import finite, groups, returns_of
 
 Point = Mapping[str, Any]
 
-# So many times the episodes of an evaluation in training make an absolute metric.
-ABSOLUTE_EPISODES = 10
 _RESERVED = frozenset({"EXTRA"})
 # The key of a point that names its sweep; no grid can have it.
 SWEEP = "@sweep"
@@ -60,30 +59,28 @@ class Export:
 
 def write(collected: Collected, sweep_dir: SweepDir) -> Export:
     """Replace the sweep's marl_eval.json by what was collected of it; what was written."""
-    made = export(
-        collected, sweep_dir.evaluations.read(), again=f"orchestrate evaluate {sweep_dir.name} --best"
-    )
+    again = f"orchestrate evaluate {sweep_dir.name} --best"
+    made = export(collected, absolute_metrics(sweep_dir), again=again)
     # In its order: marl-eval takes steps as they come, and "step_10" sorts before "step_2".
     write_atomic(sweep_dir.marl_eval, json.dumps(made.data, indent=1, allow_nan=False).encode() + b"\n")
     return made
 
 
-def export(collected: Collected, evaluations: Iterable[Evaluation], *, again: str) -> Export:
+def export(collected: Collected, absolute: Mapping[str, Evaluation], *, again: str) -> Export:
     """Every run whose result counts and that was evaluated in training.
 
-    ``again``: the command that evaluates best policies anew.
+    ``absolute``: by run_id, the evaluation that is its absolute metric. ``again``: the command that evaluates
+    best policies anew.
     """
     named = _named(collected)
     rows = [row for group in groups(collected) for row in group.counted()[0]]
     series = _series(collected, rows)
-    best = _best_of(evaluations)
     found = []
     for row in rows:
         key = row["sweep"], row["run_id"]
         if key in series:
-            point = collected.points[key]
-            absolute = _absolute(row, point, best.get(row["run_id"], ()))
-            found.append(_Run(named[key], series[key], absolute, foreign=row["sweep"] in collected.others))
+            foreign, anew = row["sweep"] in collected.others, absolute.get(row["run_id"])
+            found.append(_Run(named[key], series[key], anew, foreign))
     timed = all(finite(one.seconds) for run in found for one in run.steps)
     data: dict[str, Any] = {}
     for run in found:
@@ -248,25 +245,31 @@ def _evaluated(trainer: str | None) -> list[str]:
     return [name for name in returns_of(trainer) if not name.startswith("collection/")]
 
 
-def _best_of(evaluations: Iterable[Evaluation]) -> dict[str, list[Evaluation]]:
-    found: dict[str, list[Evaluation]] = {}
-    for one in evaluations:
+def absolute_metrics(sweep_dir: SweepDir) -> dict[str, Evaluation]:
+    """By run_id, the evaluation on record that is the run's absolute metric, where there is one."""
+    best: dict[str, list[Evaluation]] = {}
+    for one in sweep_dir.evaluations.read():
         if one.best and one.returns and all(map(finite, one.returns)):
-            found.setdefault(one.run_id, []).append(one)
-    return found
+            best.setdefault(one.run_id, []).append(one)
+    chosen = {run_id: _absolute(sweep_dir.run(run_id), found) for run_id, found in best.items()}
+    return {run_id: one for run_id, one in chosen.items() if one is not None}
 
 
-def _absolute(row: Mapping[str, Any], point: Point, evaluations: Iterable[Evaluation]) -> Evaluation | None:
-    """The evaluation of the run's best policy on its own task, the one of most episodes, and newest.
+def _absolute(run_dir: RunDir, evaluations: Iterable[Evaluation]) -> Evaluation | None:
+    """The one of most episodes, and newest, of those made as in training, on the same task.
 
-    One from before the run's end is of an earlier training, or of the best policy so far.
+    What was read from another checkpoint than the final one is of an earlier training, or of the best policy
+    so far.
     """
-    asked = point.get("experiment.evaluation_episodes", 0)
-    enough = ABSOLUTE_EPISODES * asked if isinstance(asked, int) else 0
+    usual = usual_of(run_dir)
+    if usual is None:
+        return None
+    wanted = usual.checkpoint, usual.task, usual.deterministic
     fitting = [
         one
         for one in evaluations
-        if one.task == point.get("task") and one.time >= (row["ended"] or 0) and one.episodes >= enough
+        if (one.checkpoint, one.task, one.deterministic) == wanted
+        and one.episodes >= TIMES_FOR_BEST * usual.episodes
     ]
     return max(fitting, key=lambda one: (one.episodes, one.time), default=None)
 
@@ -282,7 +285,7 @@ def _notes(runs: Sequence[_Run], again: str) -> list[str]:
     hint = f": {again}" if own else ""
     return [
         f"marl_eval.json: absolute metric of {len(lacking)} of {len(runs)} runs is the best evaluation in "
-        f"training, not {ABSOLUTE_EPISODES} times the episodes of that policy{hint}"
+        f"training, not {TIMES_FOR_BEST} times the episodes of that policy{hint}"
     ]
 
 

@@ -57,6 +57,7 @@ def collect(
     from orchestrator.collect import gather, read_others, write
     from orchestrator.fleet import bring_home
     from orchestrator.report.targets import comparisons
+    from orchestrator.shown import plain
     from orchestrator.speeds import take_up
     from orchestrator.summary import summary_table
 
@@ -64,7 +65,7 @@ def collect(
     foreign = read_others(others or [], found)
     for sweep_dir in found:
         for problem in bring_home(sweep_dir):
-            typer.echo(problem, err=True)
+            typer.echo(plain(problem), err=True)
         collected = gather([sweep_dir], verify, foreign)
         write(collected, sweep_dir)
         exported = marl_eval.write(collected, sweep_dir)
@@ -105,7 +106,6 @@ def found_sweeps(results: object, names: list[str] | None) -> list[SweepDir]:
 
 
 def _print(sweep_dir: SweepDir, collected: Collected, columns: list[str], rows: list[list[str]]) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
     from orchestrator.cli import view
@@ -115,29 +115,27 @@ def _print(sweep_dir: SweepDir, collected: Collected, columns: list[str], rows: 
     for position, column in enumerate(columns):
         # The group gives way to the figures, and loses nothing by it.
         table.add_column(
-            column, justify="left" if position == 0 else "right", overflow="fold", no_wrap=position > 0
+            _safe(column), justify="left" if position == 0 else "right", overflow="fold", no_wrap=position > 0
         )
     for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
+        table.add_row(*map(_safe, row))
     console.print(table)
     for why, who in _by_reason(sweep_dir, collected).items():
-        console.print(f"[yellow]missing[/yellow] {len(who)} runs, {escape(why)}", soft_wrap=True)
+        console.print(f"[yellow]missing[/yellow] {len(who)} runs, {_safe(why)}", soft_wrap=True)
         more = f" and {len(who) - _NAMED} more" if len(who) > _NAMED else ""
-        console.print("  " + escape(", ".join(who[:_NAMED])) + more, style="dim", soft_wrap=True)
+        console.print("  " + _safe(", ".join(who[:_NAMED])) + more, style="dim", soft_wrap=True)
     for warning in collected.warnings:
-        console.print(f"[yellow]note[/yellow] {escape(warning)}", soft_wrap=True)
+        console.print(f"[yellow]note[/yellow] {_safe(warning)}", soft_wrap=True)
     for problem in collected.problems:
-        console.print(f"[red]problem[/red] {escape(problem)}", soft_wrap=True)
+        console.print(f"[red]problem[/red] {_safe(problem)}", soft_wrap=True)
 
 
 def _print_written(sweep_dir: SweepDir, notes: Iterable[str]) -> None:
-    from rich.markup import escape
-
     from orchestrator.cli import view
 
     console = view.console()
     for note in notes:
-        console.print(f"[yellow]note[/yellow] {escape(note)}", soft_wrap=True)
+        console.print(f"[yellow]note[/yellow] {_safe(note)}", soft_wrap=True)
     first, *others = _files(sweep_dir)
     console.print(f"wrote {', '.join([str(first), *(path.name for path in others)])}", soft_wrap=True)
 
@@ -147,7 +145,6 @@ def _files(sweep_dir: SweepDir) -> list[Path]:
 
 
 def _print_targets(compared: Comparison) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
     from orchestrator.cli import view
@@ -161,11 +158,20 @@ def _print_targets(compared: Comparison) -> None:
         seconds = f"{bar.seconds.value:.3g}" if bar.seconds else "–"
         money = dollars(bar.dollars.value) if bar.dollars else "–"
         n = str(len(bar.runs))
-        table.add_row(escape(bar.label), escape(bar.target), n, number(bar.fps.value), seconds, money)
+        table.add_row(_safe(bar.label), _safe(bar.target), n, number(bar.fps.value), seconds, money)
     console.print(table)
     if (left := len(compared.bars) - _MOST_BARS) > 0:
         console.print(f"… and {left} more: orchestrate report shows them", style="dim")
-    console.print(escape(compared.verdict), soft_wrap=True)
+    console.print(_safe(compared.verdict), soft_wrap=True)
+
+
+def _safe(text: object) -> str:
+    """Text that neither the terminal nor rich takes for anything else: names may be other people's."""
+    from rich.markup import escape
+
+    from orchestrator.shown import plain
+
+    return escape(plain(str(text)))
 
 
 def _by_reason(sweep_dir: SweepDir, collected: Collected) -> dict[str, list[str]]:

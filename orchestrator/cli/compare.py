@@ -56,6 +56,7 @@ def compare(
     from orchestrator.report.comparing import write_comparison
     from orchestrator.report.targets import prices
     from orchestrator.rundir.tree import comparison_dir
+    from orchestrator.shown import plain
 
     found = found_sweeps(results, sweeps)
     collected = gather(found, others=read_others(others or [], found))
@@ -70,7 +71,7 @@ def compare(
         return
     _print(compared)
     for problem in collected.problems:
-        typer.echo(f"problem: {problem}", err=True)
+        typer.echo(f"problem: {plain(problem)}", err=True)
     typer.echo(f"wrote {', '.join(str(path) for path in written if not path.stem.endswith('-dark'))}")
 
 

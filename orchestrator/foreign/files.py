@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from orchestrator.errors import DamagedFileError
+from orchestrator.foreign.spelling import readable
 from orchestrator.rundir import Row
 
 _T = TypeVar("_T")
@@ -53,7 +54,7 @@ def read_scalars(folder: Path, problem: Callable[[str], None]) -> list[Row]:
 
     An experiment that was restored goes on in the same files: what it had logged after its checkpoint is cut.
     """
-    paths = {path.stem: path for path in sorted(folder.glob("*.csv"))}
+    paths = {readable(path.stem): path for path in sorted(folder.glob("*.csv"))}
     if _FRAMES not in paths:
         raise DamagedFileError(folder / f"{_FRAMES}.csv", "is missing: nothing tells the frames of a value")
     frames = _scalar(paths[_FRAMES])
@@ -176,7 +177,7 @@ def _returns(step: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for name, values in step.items():
         if not name.endswith("return") or not values:
             continue
-        group = name.removesuffix("return").removesuffix("_")
+        group = readable(name).removesuffix("return").removesuffix("_")
         metric = f"eval/{group}/reward/episode_reward" if group else "eval/reward/episode_reward"
         numbers = [float(value) for value in values]
         for kind, of in (("min", min), ("mean", fmean), ("max", max)):
@@ -246,13 +247,13 @@ def _identity(environment: Any, task: Any, algorithm: Any, seed: Any) -> Identit
         return None
     if type(seed) is not int or abs(seed) >= 2**63:
         return None
-    return Identity(f"{environment}/{task}", algorithm, seed)
+    return Identity(readable(f"{environment}/{task}"), readable(algorithm), seed)
 
 
 def _flat(sections: Mapping[str, Any]) -> dict[str, Any]:
     """``experiment.lr`` → value: one level, as a grid's keys mostly are."""
     return {
-        f"{section}.{key}": _plain(value)
+        readable(f"{section}.{key}"): _plain(value)
         for section, values in sections.items()
         if isinstance(values, dict)
         for key, value in values.items()
@@ -263,14 +264,14 @@ def _flat(sections: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(value: Any, depth: int = 0) -> Any:
     """Only what JSON knows; everything else as text, a class of torch by the name that a grid gives it."""
     if isinstance(value, str):
-        return _TORCH.sub(r"torch.nn.\1", value)
+        return readable(_TORCH.sub(r"torch.nn.\1", value))
     if value is None or isinstance(value, bool | float) or (type(value) is int and abs(value) < 2**63):
         return value
     if depth < _DEEPEST and isinstance(value, dict):
-        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+        return {readable(str(key)): _plain(item, depth + 1) for key, item in value.items()}
     if depth < _DEEPEST and isinstance(value, list | tuple):
         return [_plain(item, depth + 1) for item in value]
-    return type(value).__name__ if isinstance(value, dict | list | tuple | int) else str(value)
+    return type(value).__name__ if isinstance(value, dict | list | tuple | int) else readable(str(value))
 
 
 def _text(path: Path) -> str:

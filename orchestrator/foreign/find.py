@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.foreign.spelling import readable
+
 # <algorithm>_<task>_<model>__<8 hexadecimal digits>_<yy_mm_dd-hh_mm_ss>
 _NAME = re.compile(r".+__(?P<run>[0-9a-f]{8}_(?P<when>\d\d_\d\d_\d\d-\d\d_\d\d_\d\d))", re.ASCII)
 _NEVER = {"wandb", "checkpoints", "videos", "texts", "scalars"}
@@ -19,8 +21,8 @@ _HYDRA_ABOVE = 3
 class Found:
     """One experiment: its files as far as there are any.
 
-    ``place`` is the folder that holds them. ``scalars`` and ``texts`` are the CSV logger's folders, ``json``
-    is the file for marl-eval, ``hydra`` the folder of Hydra's record.
+    ``name`` is for people, ``place`` the folder that holds them. ``scalars`` and ``texts`` are the CSV
+    logger's folders, ``json`` is the file for marl-eval, ``hydra`` the folder of Hydra's record.
     """
 
     name: str
@@ -65,7 +67,7 @@ def find_experiments(folder: Path, unreadable: Callable[[OSError], None]) -> lis
         folders[:] = sorted(name for name in folders if name not in _NEVER and not name.startswith("."))
     found = [
         Found(
-            name,
+            readable(name),
             place,
             _folder(loggers.get((name, place)), "scalars"),
             _folder(loggers.get((name, place)), "texts"),

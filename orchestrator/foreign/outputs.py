@@ -22,6 +22,7 @@ from orchestrator.foreign.files import (
     read_scalars,
 )
 from orchestrator.foreign.find import Found, find_experiments
+from orchestrator.foreign.spelling import readable
 from orchestrator.rundir import IndexRow, Row, sweeps
 from orchestrator.tables import Reading
 from orchestrator.trainers import BENCHMARL
@@ -76,14 +77,27 @@ class Experiment:
         return self.history[-1].frames
 
     def state(self) -> tuple[RunState, str]:
-        """Done, unless its configuration asked for more than was logged."""
-        asked = (("max_n_frames", self.frames, "frames"), ("max_n_iters", len(self.history), "iterations"))
-        for key, reached, word in asked:
-            wanted = self.config.get(f"experiment.{key}")
-            if self.logged and isinstance(wanted, int | float) and reached < wanted:
-                text = f"stopped early, or still trains: {reached:,} of {wanted:,} {word}"
-                return RunState.INTERRUPTED, text
-        return RunState.DONE, ""
+        """Done, unless what was logged reaches none of the bounds that its configuration sets."""
+        bounds = self._bounds() if self.logged else []
+        if not bounds or any(reached >= wanted for reached, wanted, _ in bounds):
+            return RunState.DONE, ""
+        reached, wanted, word = max(bounds, key=lambda bound: bound[0] / bound[1])
+        return RunState.INTERRUPTED, f"stopped early, or still trains: {reached:,} of {wanted:,} {word}"
+
+    def _bounds(self) -> list[tuple[int, float, str]]:
+        """Reached, wanted, of what. BenchMARL ends at the first; its default has 3,000,000 frames."""
+        frames, iterations = self._positive("max_n_frames"), self._positive("max_n_iters")
+        found = [(self.frames, frames, "frames"), (len(self.history), iterations, "iterations")]
+        batch = self._positive(f"{self.policy}_policy_collected_frames_per_batch")
+        if iterations and batch:
+            # It counts frames, and a batch may hold more than asked for: the last iterations may not come.
+            found.append((self.frames, iterations * batch, "frames"))
+        return [(reached, wanted, word) for reached, wanted, word in found if wanted]
+
+    def _positive(self, key: str) -> float:
+        """What its configuration says, 0 if nothing that bounds a training."""
+        value = self.config.get(f"experiment.{key}")
+        return value if isinstance(value, int | float) and value > 0 else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +132,16 @@ def read_outputs(spelled: str, taken: Collection[str] = ()) -> Outputs:
     name, folder = _named(spelled, taken)
     problems: list[str] = []
 
+    def problem(text: str) -> None:
+        problems.append(readable(text))
+
     def unreadable(error: OSError) -> None:
-        problems.append(f"{error.filename}: cannot be read ({error.strerror})")
+        problem(f"{error.filename}: cannot be read ({error.strerror})")
 
     found = find_experiments(folder, unreadable)
     if not found:
         raise _nothing(folder, problems)
-    read = [_read(each, folder.resolve(), problems.append) for each in found]
+    read = [_read(each, folder.resolve(), problem) for each in found]
     experiments, notes = _once(one for one in read if one is not None)
     return Outputs(name, tuple(experiments), tuple(f"{name}: {text}" for text in problems), tuple(notes))
 
@@ -133,11 +150,12 @@ def _named(spelled: str, taken: Collection[str]) -> tuple[str, Path]:
     chosen, equals, rest = spelled.partition("=")
     path = Path(spelled).expanduser()
     if equals and chosen and not path.exists():
-        if chosen in taken:
-            raise OrchestrateError(f"--with {spelled}: there is a sweep named {chosen} already")
+        name = readable(chosen)
+        if name in taken:
+            raise OrchestrateError(f"--with {readable(spelled)}: there is a sweep named {name} already")
         path = Path(rest).expanduser()
-        return chosen, _folder(path)
-    name = wanted = _folder(path).resolve().name or "root"
+        return name, _folder(path)
+    name = wanted = readable(_folder(path).resolve().name) or "root"
     number = 2
     while name in taken:
         name, number = f"{wanted}-{number}", number + 1
@@ -148,18 +166,19 @@ def _folder(path: Path) -> Path:
     if path.is_dir():
         return path
     found = "is a file" if path.exists() else "does not exist"
-    raise NotFoundError(f"{path} {found}: expected a folder with runs of BenchMARL in it")
+    raise NotFoundError(f"{readable(path)} {found}: expected a folder with runs of BenchMARL in it")
 
 
 def _nothing(folder: Path, problems: Sequence[str]) -> NotFoundError:
     folder = folder.resolve()
     hint = "--with FOLDER takes what BenchMARL itself left, when it was run without this program"
     if sweeps(folder):
-        hint = f"these are sweeps of this program: orchestrate collect --results {folder}"
+        hint = f"these are sweeps of this program: orchestrate collect --results {readable(folder)}"
     elif folder in [sweep.path for sweep in sweeps(folder.parent)]:
-        hint = f"this is a sweep of this program: orchestrate collect {folder.name} --results {folder.parent}"
+        command = f"orchestrate collect {folder.name} --results {folder.parent}"
+        hint = f"this is a sweep of this program: {readable(command)}"
     unread = f" ({'; '.join(problems)})" if problems else ""
-    return NotFoundError(f"nothing of BenchMARL's in {folder}/{unread}: {_EXPECTED}", hint=hint)
+    return NotFoundError(f"nothing of BenchMARL's in {readable(folder)}/{unread}: {_EXPECTED}", hint=hint)
 
 
 # Reading one
@@ -185,9 +204,9 @@ def _read(found: Found, root: Path, problem: Callable[[str], None]) -> Experimen
         lacks = "what it trained" if rows else "any value"
         problem(f"{found.place}: {found.name} is left out, as nothing in it tells {lacks}")
         return None
-    above = found.place.parent if found.place.name == found.name else found.place
+    above = found.place.parent if readable(found.place.name) == found.name else found.place
     within = above.relative_to(root).as_posix() if above.is_relative_to(root) else "."
-    return Experiment(found, within, identity, _config(noted, composed, identity), rows, logged)
+    return Experiment(found, readable(within), identity, _config(noted, composed, identity), rows, logged)
 
 
 def _config(noted: Told | None, composed: Told | None, identity: Identity) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -130,7 +131,12 @@ def test_metrics_are_named_and_placed_as_ours(unpacked: Path) -> None:
 
 
 def test_their_value_of_a_key_of_ours_stands_in_its_column(unpacked: Path, results: Path) -> None:
-    ours = {"experiment.gamma": [0.9], "experiment.loggers": [["csv"]], "algorithm": ["mappo"], "mine": [1]}
+    ours: dict[str, Sequence[Any]] = {
+        "experiment.gamma": [0.9],
+        "experiment.loggers": [["csv"]],
+        "algorithm": ["mappo"],
+        "mine": [1],
+    }
     sweep = create_sweep(results, "speed", matrix_runs(ours))
     runs = collect([sweep], others=[read_outputs(str(unpacked))]).runs.filter(pl.col("sweep") == "benchmarl")
     assert runs["experiment.gamma"].to_list() == [0.99] * 8
@@ -244,9 +250,42 @@ def test_a_training_that_stopped_early_is_not_done(their: Path, kind: str) -> No
     assert len(collected.runs) == 4
 
 
+@pytest.mark.parametrize(
+    ("frames", "iterations", "batch", "why"),
+    [
+        (3_000_000, 3, 120, ""),  # people give iterations, and leave BenchMARL's default of frames
+        (360, 100, 120, ""),
+        (3_000_000, 4, 90, ""),  # a batch holds more than was asked for
+        (3_000_000, 4, 120, "3 of 4 iterations"),
+        (400, 100, 120, "360 of 400 frames"),
+        (None, 4, 120, "3 of 4 iterations"),
+        (None, None, 120, ""),
+        (-1, "x", 120, ""),
+    ],
+)
+def test_a_training_is_done_at_the_first_of_its_bounds(
+    their: Path, frames: Any, iterations: Any, batch: int, why: str
+) -> None:
+    folder = experiments(their / "script")[0]
+    path = folder / folder.name / "texts" / "hparams0.txt"
+    told = {
+        "max_n_frames": frames,
+        "max_n_iters": iterations,
+        "on_policy_collected_frames_per_batch": batch,
+        "off_policy_collected_frames_per_batch": batch,
+    }
+    text = path.read_text()
+    for key, value in told.items():
+        text, changed = re.subn(rf"'{key}': [^,}}]+", f"'{key}': {value!r}", text)
+        assert changed == 1, key
+    path.write_text(text)
+    found = [item.why for item in read(folder).missing]
+    assert found == ([f"interrupted: stopped early, or still trains: {why}"] if why else [])
+
+
 def test_seconds_that_one_run_lacks_are_in_no_step_for_marl_eval(their: Path) -> None:
     def times() -> set[float | None]:
-        tasks = export(read(their), [], again="").data["vmas"]
+        tasks = export(read(their), {}, again="").data["vmas"]
         steps = [run.values() for seeds in tasks["navigation"].values() for run in seeds.values()]
         return {step.get("elapsed_time") for run in steps for step in run}
 
@@ -419,6 +458,41 @@ def test_a_hostile_record_of_hydra_does_no_harm(
     assert not (tmp_path / "harm").exists()
 
 
+def test_names_that_are_not_utf8_are_spelled_out(sweep: SweepDir, their: Path) -> None:
+    odd = os.fsdecode(b"\xff-")
+    root = their.rename(their.with_name(f"{odd}their")) / "script"
+    first, second, third, fourth = experiments(root)
+    moved = first.rename(root / f"{odd}{first.name}")
+    (moved / first.name).rename(moved / moved.name)
+    (moved / f"{first.name}.json").rename(moved / f"{moved.name}.json")
+    (logger(moved) / f"eval_{odd}.csv").write_text("0,1.0\n")
+    (logger(moved) / f"{odd}.csv").write_text("x\n\n")
+    # A folder alone tells these two apart, and half a character is a task's name.
+    for number, folder in enumerate((third, fourth)):
+        shutil.rmtree(folder / folder.name)
+        path = folder / f"{folder.name}.json"
+        path.write_text(path.read_text().replace("seed_1", "seed_0").replace("navigation", "\\ud800"))
+        place = root / f"{odd}{number}"
+        place.mkdir()
+        folder.rename(place / folder.name)
+    again = second.name[:-17] + "27_01_01-00_00_00"
+    shutil.copytree(second, root / f"{odd}{again}")
+    (root / f"{odd}{again}" / second.name).rename(root / f"{odd}{again}" / f"{odd}{again}")
+
+    output = run("collect", "speed", "--results", sweep.results, "--with", root.parent)
+    assert "problem" in output
+    runs = pl.read_parquet(sweep.table_parquet).filter(pl.col("sweep") != "speed")
+    assert runs["sweep"].unique().to_list() == [r"\xff-their"]
+    assert r"eval/\xff-" in set(pl.read_parquet(sweep.metrics_parquet)["name"])
+    assert r"vmas/\ud800" in set(runs["task"])
+    collected = read(root.parent)
+    for text in (*collected.problems, *collected.warnings, *map(str, runs["folder"])):
+        assert text.encode()
+    assert any(r"\xff-" in text for text in collected.warnings)
+    with pytest.raises(NotFoundError, match=r"\\xff"):
+        read(their.with_name(f"{odd}absent"))
+
+
 def test_a_link_that_leads_up_is_not_followed(their: Path) -> None:
     (their / "script" / "up").symlink_to(their, target_is_directory=True)
     assert len(read(their).runs) == 8
@@ -480,6 +554,28 @@ def test_compare_sets_ours_against_theirs(sweep: SweepDir, unpacked: Path) -> No
     output = run("compare", "speed", "--results", sweep.results, "--with", theirs, "--by", "sweep", "--json")
     compared = json.loads(output)
     assert {"speed", "lab"} <= set(json.dumps(compared["verdict"]).replace('"', " ").split())
+
+
+def test_names_of_others_reach_no_terminal_as_commands(
+    sweep: SweepDir, their: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    escape = "\x1b]0;owned\x07"
+    script = their / "script"
+    stopped, damaged, repeated = experiments(script)[:3]
+    for path in logger(stopped).glob("*.csv"):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
+    path = stopped / stopped.name / "texts" / "hparams0.txt"
+    path.write_text(path.read_text().replace("mappo", f"ma{escape}ppo").replace("iql", f"i{escape}ql"))
+    (logger(damaged) / f"{escape}.csv").write_text("x\n\n")
+    again = f"{escape}{repeated.name[:-17]}27_01_01-00_00_00"
+    shutil.copytree(repeated, script / again)
+    (script / again / repeated.name).rename(script / again / again)
+    theirs = f"{escape}lab={script}"
+    for command in (["collect", "speed"], ["compare", "speed", "--by", "sweep"]):
+        output = run(*command, "--results", sweep.results, "--with", theirs)
+        assert "\x1b]" not in output
+        assert "problem" in output
+        assert r"\x1b]0;owned" in output
 
 
 def test_a_wrong_folder_is_an_error_before_anything_is_written(sweep: SweepDir, tmp_path: Path) -> None:

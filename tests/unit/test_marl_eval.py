@@ -20,6 +20,7 @@ from benchmarks.synthetic import (
     finish,
     finished_sweep,
     matrix_runs,
+    publish,
     training_rows,
 )
 from orchestrator.collect import collect
@@ -45,6 +46,36 @@ def variants(*points: dict[str, Any]) -> list[str]:
 def written(sweep: SweepDir, **told: Any) -> tuple[dict[str, Any], Sequence[str]]:
     export = write(collect([sweep], **told), sweep)
     return json.loads(sweep.marl_eval.read_text()), export.notes
+
+
+def evaluable(results: Path, seeds: int = 1, episodes: int = 1) -> tuple[SweepDir, list[Evaluation]]:
+    """A sweep whose results tell how it was evaluated and name their checkpoints, and what fits each run."""
+    sweep = finished_sweep(
+        results, "speed", {**NAVIGATION, "algorithm": ["mappo"], "seed": range(seeds)}, iterations=4
+    )
+    config = {
+        "choices": {"task": "vmas/navigation"},
+        "experiment": {"evaluation_episodes": episodes, "evaluation_deterministic_actions": True},
+    }
+    fitting = []
+    for row in sweep.read_index():
+        run = sweep.run(row.run_id)
+        files = [run.attempt(1).metrics]
+        for frames, digest in ((24_000, "f" * 16), (12_000, "e" * 16)):
+            files.append(run.attempt(1).checkpoint_name(frames, digest))
+            files[-1].parent.mkdir(exist_ok=True)
+            files[-1].write_text("weights")
+        publish(run, {**(run.result() or {}), "config": config}, files)
+        returns = tuple(float(number) for number in range(10 * episodes))
+        told = ("vmas/navigation", len(returns), 0, True, returns, (9,) * len(returns))
+        # By another machine's clock than the one that trained.
+        fitting.append(Evaluation(row.run_id, 18_000, True, "f" * 16, *told, EPOCH - 90))
+    return sweep, fitting
+
+
+def of_episodes(one: Evaluation, number: int, **changes: Any) -> Evaluation:
+    changed = {"returns": (70.0,) * number, "lengths": (9,) * number, "time": EPOCH + 99}
+    return replace(one, episodes=number, **{**changed, **changes})
 
 
 # Names
@@ -180,43 +211,65 @@ def test_without_an_evaluation_anew_the_best_in_training_stands_in_and_a_note_sa
 
 
 def test_the_best_policy_evaluated_anew_is_the_absolute_metric(results: Path) -> None:
-    sweep = finished_sweep(results, "speed", {**NAVIGATION, "algorithm": ["mappo"]}, iterations=4)
-    first, second = (row.run_id for row in sweep.read_index())
-    one = Evaluation(
-        first, 18_000, True, "0" * 16, "vmas/navigation", 3, 0, True, (1.0, 2.0, 6.0), (9, 9, 9), EPOCH + 90
-    )
+    sweep, (one, second) = evaluable(results, seeds=2, episodes=3)
     others = [
-        replace(one, best=False, returns=(70.0,) * 3),
-        replace(one, task="vmas/navigation task.n_agents=8", returns=(71.0,) * 3),
-        # From before the run's end, though of more episodes.
-        replace(one, time=EPOCH, episodes=4, returns=(72.0,) * 4, lengths=(9,) * 4),
-        replace(one, episodes=2, returns=(73.0,) * 2, lengths=(9, 9), time=EPOCH + 99),  # fewer episodes
-        replace(one, seed=2, returns=(74.0, 75.0, math.inf)),
-        replace(one, run_id=second, best=False),
+        of_episodes(one, 40, best=False),
+        of_episodes(one, 40, task="vmas/navigation task.n_agents=8"),
+        of_episodes(one, 40, returns=(*(74.0,) * 39, math.inf)),
+        of_episodes(second, 40, best=False),
     ]
     for evaluation in (one, *others):
         sweep.evaluations.add(evaluation)
     data, notes = written(sweep)
     seeds = data["vmas"]["navigation"]["mappo"]
-    assert seeds["seed_0"]["absolute_metrics"]["return"] == [1.0, 2.0, 6.0]
+    assert seeds["seed_0"]["absolute_metrics"]["return"] == list(one.returns)
     assert len(seeds["seed_1"]["absolute_metrics"]["return"]) == 1
     assert "1 of 2 runs" in notes[0]
-    sweep.evaluations.add(replace(one, run_id=second))
+    sweep.evaluations.add(second)
     assert written(sweep)[1] == ()
+    sweep.evaluations.add(of_episodes(one, 40))
+    data, _ = written(sweep)
+    assert data["vmas"]["navigation"]["mappo"]["seed_0"]["absolute_metrics"]["return"] == [70.0] * 40
 
 
-def test_fewer_than_ten_times_the_episodes_is_no_absolute_metric(results: Path) -> None:
-    matrix: dict[str, Sequence[Any]] = {**NAVIGATION, "algorithm": ["mappo"], "seed": [0]}
-    matrix["experiment.evaluation_episodes"] = [1]
-    sweep = finished_sweep(results, "speed", matrix, iterations=4)
-    (row,) = sweep.read_index()
-    few = Evaluation(
-        row.run_id, 100, True, "0" * 16, "vmas/navigation", 9, 0, True, (1.0,) * 9, (9,) * 9, EPOCH + 90
-    )
-    sweep.evaluations.add(few)
+def test_an_absolute_metric_has_ten_times_the_episodes_that_training_evaluated(results: Path) -> None:
+    """By the result: that number is no key of this grid."""
+    sweep, (one,) = evaluable(results, episodes=3)
+    sweep.evaluations.add(of_episodes(one, 29))
     assert "1 of 1 runs" in written(sweep)[1][0]
-    sweep.evaluations.add(replace(few, episodes=10, returns=(1.0,) * 10, lengths=(9,) * 10))
+    sweep.evaluations.add(of_episodes(one, 30))
     assert written(sweep)[1] == ()
+
+
+def test_an_absolute_metric_has_actions_chosen_as_in_training(results: Path) -> None:
+    sweep, (one,) = evaluable(results)
+    sweep.evaluations.add(replace(one, deterministic=False))
+    assert "1 of 1 runs" in written(sweep)[1][0]
+
+
+@pytest.mark.parametrize("digest", ["e" * 16, "0" * 16])
+def test_an_absolute_metric_is_of_the_final_checkpoint_whatever_the_clocks_say(
+    results: Path, digest: str
+) -> None:
+    """Of the best policy so far, or of an earlier training, it is none, however late."""
+    sweep, (one,) = evaluable(results)
+    sweep.evaluations.add(replace(one, checkpoint=digest, time=EPOCH + 1e6))
+    assert "1 of 1 runs" in written(sweep)[1][0]
+    sweep.evaluations.add(one)
+    assert written(sweep)[1] == ()
+
+
+@pytest.mark.parametrize("episodes", ["x", None, math.inf])
+def test_a_result_that_does_not_tell_how_it_was_evaluated_has_no_absolute_metric(
+    results: Path, episodes: Any
+) -> None:
+    sweep, (one,) = evaluable(results)
+    sweep.evaluations.add(one)
+    run = sweep.run(one.run_id)
+    result = run.result() or {}
+    result["config"]["experiment"]["evaluation_episodes"] = episodes
+    run.result_path.write_text(json.dumps(result))
+    assert "1 of 1 runs" in written(sweep)[1][0]
 
 
 def test_only_results_that_count_are_in_the_file(results: Path) -> None:
