@@ -556,16 +556,14 @@ def test_compare_sets_ours_against_theirs(sweep: SweepDir, unpacked: Path) -> No
     assert {"speed", "lab"} <= set(json.dumps(compared["verdict"]).replace('"', " ").split())
 
 
-def test_names_of_others_reach_no_terminal_as_commands(
-    sweep: SweepDir, their: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_of_others_reach_no_terminal_as_commands(sweep: SweepDir, their: Path) -> None:
     escape = "\x1b]0;owned\x07"
     script = their / "script"
     stopped, damaged, repeated = experiments(script)[:3]
     for path in logger(stopped).glob("*.csv"):
         path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
     path = stopped / stopped.name / "texts" / "hparams0.txt"
-    path.write_text(path.read_text().replace("mappo", f"ma{escape}ppo").replace("iql", f"i{escape}ql"))
+    path.write_text(re.sub(r"'lr': [^,}]+", lambda _: f"'lr': '{escape}fast'", path.read_text()))
     (logger(damaged) / f"{escape}.csv").write_text("x\n\n")
     again = f"{escape}{repeated.name[:-17]}27_01_01-00_00_00"
     shutil.copytree(repeated, script / again)
@@ -576,6 +574,8 @@ def test_names_of_others_reach_no_terminal_as_commands(
         assert "\x1b]" not in output
         assert "problem" in output
         assert r"\x1b]0;owned" in output
+        # As labels spell it.
+        assert command[0] == "compare" or r"\u001b]0;owned\u0007fast" in output
 
 
 def test_a_wrong_folder_is_an_error_before_anything_is_written(sweep: SweepDir, tmp_path: Path) -> None:
