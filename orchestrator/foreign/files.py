@@ -219,11 +219,10 @@ def _yaml(path: Path) -> Any:
     import yaml
 
     def load(text: str) -> Any:
-        # libyaml where there is one. An alias may make a small file large; Hydra writes none.
-        loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, loader)):
+        # An alias may make a small file large; Hydra writes none.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise ValueError("it has aliases")
-        return yaml.load(text, loader)  # noqa: S506 (a safe one)
+        return yaml.safe_load(text)
 
     try:
         return _read(path, _LARGEST_TEXT, load)

@@ -5,9 +5,9 @@ JSON lines. The first says where the attempt began: ``{"resumed_from": null}`` o
 
     {"iteration": 3, "frames": 24000, "wall_time": 41.2, "metrics": {"collection/reward/reward_mean": 0.1}}
 
-``frames`` counts from the start of the run and grows; ``wall_time`` is seconds of training, attempts added
-up, waiting not counted. Numbers that JSON lacks are the texts "nan", "inf" and "-inf". A last line without
-its newline was cut by a kill and is not there.
+``frames`` counts from the start of the run and grows; ``wall_time`` is seconds at work, evaluations and
+checkpoints included, attempts added up, waiting not counted. Numbers that JSON lacks are the texts "nan",
+"inf" and "-inf". A last line without its newline was cut by a kill and is not there.
 """
 
 from __future__ import annotations
