@@ -19,7 +19,7 @@ _MOST_NOTES = 12
 def compare(
     sweeps: Annotated[list[str], typer.Argument(metavar="SWEEP…", help="One sweep, or several.")],
     by: Annotated[
-        str, typer.Option("--by", metavar="KEY", help="A key of the grid, in full or by its last part.")
+        str, typer.Option("--by", metavar="KEY", help="A key of the grid, in full or short: n_envs.")
     ],
     baseline: Annotated[
         str | None,

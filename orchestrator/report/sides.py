@@ -75,46 +75,53 @@ class _Place:
 
 def returns_table(sweeps: Sequence[str], finals: Sequence[Final], measured: Sequence[Speed]) -> Table | None:
     """Final returns, a row for what several sweeps trained, and how each does against the first that did."""
-    found = [place for place in _places(finals, measured) if len(place.finals) > 1]
-    if not found:
-        return None
-    first, *others = sweeps
-    rows = [
-        (
-            *_named(place),
-            *(_estimate(place.finals.get(sweep)) for sweep in sweeps),
-            *(_improvement(place.finals.get(sweep), place.finals.get(first)) for sweep in others),
-        )
-        for place in found
-    ]
-    heads = (
-        *columns("task", "variant"),
-        *(Column(f"{sweep}, IQM [95 %]", numeric=True) for sweep in sweeps),
-        *(Column(f"P({sweep} > {first}) [95 %]", numeric=True) for sweep in others),
+    return _by_sweep(
+        "returns by sweep",
+        sweeps,
+        [(place, place.finals) for place in _places(finals, measured)],
+        (_estimate, _improvement),
+        ("{}, IQM [95 %]", "P({} > {}) [95 %]"),
     )
-    return Table("returns by sweep", heads, tuple(rows))
 
 
 def speeds_table(sweeps: Sequence[str], finals: Sequence[Final], measured: Sequence[Speed]) -> Table | None:
     """Frames/s, a row for what several sweeps trained, and each as a multiple of the first."""
-    found = [place for place in _places(finals, measured) if len(place.fps) > 1]
-    if not found:
-        return None
+    return _by_sweep(
+        "speeds by sweep",
+        sweeps,
+        [(place, place.fps) for place in _places(finals, measured)],
+        (number, _ratio),
+        ("{}, frames/s", "{} / {}"),
+    )
+
+
+def _by_sweep(
+    name: str,
+    sweeps: Sequence[str],
+    known: Sequence[tuple[_Place, Mapping[str, _T]]],
+    cells: tuple[Callable[[_T | None], Cell], Callable[[_T | None, _T | None], Cell]],
+    heads: tuple[str, str],
+) -> Table | None:
+    """A row for each place of which several sweeps know something: what each knows, then each against the
+    first. ``cells`` and ``heads`` are for the one and the other; ``None`` if there is no such place.
+    """
     first, *others = sweeps
-    rows = [
+    own, against_first = cells
+    rows = tuple(
         (
             *_named(place),
-            *(number(place.fps.get(sweep)) for sweep in sweeps),
-            *(_ratio(place.fps.get(sweep), place.fps.get(first)) for sweep in others),
+            *(own(values.get(sweep)) for sweep in sweeps),
+            *(against_first(values.get(sweep), values.get(first)) for sweep in others),
         )
-        for place in found
-    ]
-    heads = (
-        *columns("task", "variant"),
-        *(Column(f"{sweep}, frames/s", numeric=True) for sweep in sweeps),
-        *(Column(f"{sweep} / {first}", numeric=True) for sweep in others),
+        for place, values in known
+        if len(values) > 1
     )
-    return Table("speeds by sweep", heads, tuple(rows))
+    columns_of = (
+        *columns("task", "variant"),
+        *(Column(heads[0].format(sweep), numeric=True) for sweep in sweeps),
+        *(Column(heads[1].format(sweep, first), numeric=True) for sweep in others),
+    )
+    return Table(name, columns_of, rows) if rows else None
 
 
 def _places(finals: Sequence[Final], measured: Sequence[Speed]) -> list[_Place]:
