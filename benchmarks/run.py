@@ -68,6 +68,17 @@ def call(arguments: Sequence[str], folder: Path) -> tuple[float, float]:
 def help_time(folder: Path) -> Iterator[Measured]:
     times = [call(["--help"], folder)[0] for _ in range(10)]
     yield Measured("orchestrate --help (median of 10)", median(times), 0.25, "s")
+    bare = [sys.executable, "-c", "pass"]
+    ratios = [cpu_seconds([ORCHESTRATE, "--help"]) / cpu_seconds(bare) for _ in range(20)]
+    yield Measured("  its CPU time by that of `python -c pass` (20 pairs)", median(ratios), 6, "times")
+
+
+def cpu_seconds(command: Sequence[str]) -> float:
+    """User and system time of a command, which other work on the machine changes less than its duration."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_utime + usage.ru_stime
 
 
 def plan_time(folder: Path) -> Iterator[Measured]:
@@ -76,6 +87,18 @@ def plan_time(folder: Path) -> Iterator[Measured]:
     seconds = median(one for one, _ in calls)
     yield Measured(f"expand and plan {POINTS:,} points (sweep --dry-run)", seconds, 2, "s")
     yield Measured("  its peak memory", max(c[1] for c in calls), 300, "MiB")
+
+
+def submit_time(folder: Path) -> Iterator[Measured]:
+    """A submission of runs that wait: the program that the first ones start does nothing for a minute."""
+    grid = folder / "waiting.yaml"
+    seeds = f"matrix: {{seed: range({POINTS})}}\n"
+    grid.write_text(f'name: waiting\ntrainer: command\nbase: {{command: [sleep, "60"]}}\n{seeds}')
+    seconds, _ = call(["sweep", "--grid", str(grid), "--detach", "--slots", "1"], folder)
+    files = sum(1 for _ in (folder / "results").rglob("*"))
+    call(["cancel", "waiting"], folder)
+    yield Measured(f"submit {POINTS:,} runs (sweep --detach)", seconds, 10, "s")
+    yield Measured("  files and folders that this makes", files, 500, "")
 
 
 def many_points(folder: Path) -> Path:
@@ -142,6 +165,7 @@ def against_benchmarl(folder: Path) -> Iterator[Measured]:
 
 BENCHMARKS: dict[str, Callable[[Path], Iterator[Measured]]] = {
     "help": help_time,
+    "submit": submit_time,
     "plan": plan_time,
     "finished": finished_times,
     "start": start_time,

@@ -72,7 +72,7 @@ def training_rows(run: Run, iterations: int, *, evaluation: bool = True, extra: 
             COLLECTION: value if iteration % 3 else math.nan,
             "timers/collection_time": 1.2 + generator.random() / 10,
             "timers/training_time": 3.4 / speed + generator.random() / 10,
-            "speed/fps": FRAMES_PER_ITERATION / (4.6 / speed),
+            "speed/end_to_end_fps": FRAMES_PER_ITERATION / (4.6 / speed),
             **{f"train/agents/loss_{number}": generator.gauss(0, 1) for number in range(extra)},
         }
         if evaluation and iteration % 2 == 0:
@@ -126,11 +126,12 @@ def result_of(run: Run, rows: Sequence[Row], attempts: int = 1) -> dict[str, Any
         "threads": run.threads,
         "peak_memory_mb": 612.5,
         "speed": {
-            "fps": fps * 0.95,
-            "fps_steady": fps,
+            "training_fps": fps / 0.94,
+            "end_to_end_fps": fps,
+            "steady_iterations": max(0, len(rows) - 1),
             "seconds_per_iteration": seconds,
             "collection_seconds": 0.28 * seconds,
-            "training_seconds": 0.66 * seconds,
+            "learning_seconds": 0.66 * seconds,
         },
         "final_return": finite[-1] if finite else math.nan,
         "best_return": max(finite, default=math.nan),
@@ -181,8 +182,11 @@ def write_journal(sweep: SweepDir, told: int = 5) -> None:
     for run_id in run_ids:
         journal.append(Event(CLAIMED, EPOCH, run_id, 1))
         for number in range(told):
-            data = {"frames": number * FRAMES_PER_ITERATION, "total": 60_000, "fps": 1300.0, "return": 0.5}
+            speed = {"end_to_end_fps": 1300.0, "iteration_fps": 1300.0}
+            data = {"frames": number * FRAMES_PER_ITERATION, "total": 60_000, **speed, "return": 0.5}
             journal.append(Event(PROGRESS, EPOCH + number, run_id, 1, data))
         ended = {"outcome": "done", "reason": None, "message": "", "frames": 60_000, "checkpointed": 60_000}
-        journal.append(Event(ENDED, EPOCH + told, run_id, 1, {**ended, "summary": {"fps_steady": 1300.0}}))
+        journal.append(
+            Event(ENDED, EPOCH + told, run_id, 1, {**ended, "summary": {"end_to_end_fps": 1300.0}})
+        )
     journal.append(Event(EXITED, EPOCH + told, data={"why": "nothing is left to do"}))

@@ -52,7 +52,12 @@ def write_fleet(results: Path) -> SweepDir:
         for number, run_id in enumerate(job.run_ids):
             lines.append(Event(CLAIMED, now - 8000, run_id, 1))
             for step in range(5):
-                told = {"frames": step * 6000, "total": 60_000, "fps": 1000.0 + step}
+                told = {
+                    "frames": step * 6000,
+                    "total": 60_000,
+                    "end_to_end_fps": 1000.0 + step,
+                    "iteration_fps": 1000.0 + step,
+                }
                 lines.append(Event(PROGRESS, now - 10 + step, run_id, 1, told))
             if number >= AT_WORK:
                 lines.append(Event(ENDED, now, run_id, 1, {"outcome": "done", "frames": 60_000}))

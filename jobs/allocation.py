@@ -7,10 +7,12 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.errors import DamagedFileError
+from orchestrator.rundir.plain import read_plain
 from orchestrator.rundir.process import JOB_VARIABLE
 from orchestrator.types import Reason, index_of
 
@@ -69,8 +71,8 @@ class Allocation:
         if self.mailbox is None:
             return []
         try:
-            names = self.mailbox.read_text(encoding="ascii", errors="replace").split("\n")[:-1]
-        except OSError:
+            names = read_plain(self.mailbox).decode("ascii", errors="replace").split("\n")[:-1]
+        except (DamagedFileError, OSError):
             return []
         known = {one.name.removeprefix("SIG"): one.value for one in signal.Signals}
         return [known[name] for name in names if name in known]
@@ -96,13 +98,32 @@ class Allocation:
     def _as_known(self) -> str:
         return _ask(["scontrol", "--oneliner", "show", "job", self.job_id]) if self.job_id else ""
 
-    def dismiss(self, tokens: Sequence[str]) -> None:
-        """Take elements of this array that have not begun out of the queue: nothing is left for them."""
+    def requeued(self) -> list[str]:
+        """Ids of array elements of this user that wait in the queue by themselves, as requeued ones do.
+
+        Elements that never began are listed as a range, ``123_[4-7]``, and left out.
+        """
+        if self.job_id is None:
+            return []
+        mine = f"--user={os.getuid()}"
+        listed = _ask(["squeue", "--noheader", mine, "--states=PENDING", "--format=%i"])
+        return [line for line in listed.split() if re.fullmatch(r"\d+_\d+", line)]
+
+    def mates(self, tokens: Iterable[str]) -> list[str]:
+        """The ids of elements of this array."""
         array = (self.job_id or "").partition("_")[0]
-        if array and tokens:
-            indices = ",".join(str(index_of(token)) for token in tokens)
+        return [f"{array}_{index_of(token)}" for token in tokens] if array else []
+
+    def dismiss(self, job_ids: Iterable[str]) -> None:
+        """Take elements of arrays that only wait out of the queue: nothing is left for them."""
+        arrays: dict[str, set[str]] = {}
+        for job_id in job_ids:
+            array, _, index = job_id.partition("_")
+            arrays.setdefault(array, set()).add(index)
+        if self.job_id is not None and arrays:
+            named = [f"{array}_[{','.join(sorted(indices, key=int))}]" for array, indices in arrays.items()]
             # Where it cannot be said they begin, find nothing, and end.
-            _ask(["scancel", "--quiet", "--state=PENDING", f"{array}_[{indices}]"])
+            _ask(["scancel", "--quiet", "--state=PENDING", *named])
 
 
 def _ask(argv: Sequence[str]) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from jobs.failures import End, deaths_in_vain, in_vain
-from orchestrator.errors import OrchestrateError
+from orchestrator.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import DAMAGED, LedgerEntry, RunDir, SweepDir, attempt_ended, tidy_finished
 from orchestrator.types import Job, Reason, RunState, array_of
 
@@ -18,6 +18,9 @@ from orchestrator.types import Job, Reason, RunState, array_of
 # a moment ago seems to hold its runs until the kernel has ended them all.
 _HELD_INTERVAL_S = 0.5
 _HELD_PATIENCE_S = 3.0
+
+# How ids of Slurm's jobs begin in the ledger.
+_SLURM = "slurm:"
 
 
 class Verdict(Enum):
@@ -115,6 +118,19 @@ class Assignment:
         run_dir.description()
         return self._look_at_attempts(run_dir)
 
+    def is_over(self, run_id: str) -> bool:
+        """Whether no worker is to take the run again: it is done, failed or cancelled. Only reads."""
+        run_dir = self._sweep.run(run_id)
+        if run_id in self._decisions.cancelled or run_dir.result_path.exists():
+            return True
+        attempts = run_dir.attempts()
+        try:
+            end = attempts[-1].end() if attempts else None
+        except DamagedFileError:
+            return False
+        failed = end is not None and end.get("outcome") == RunState.FAILED.value
+        return failed and attempts[-1].number > self.since(run_id)
+
     def since(self, run_id: str) -> int:
         """The last attempt that a retry made forgotten."""
         return self._decisions.retried.get(run_id, 0)
@@ -178,6 +194,30 @@ def pool_of(sweep: SweepDir, job: Job) -> list[str]:
     place = [one.token for one in alike].index(job.token)
     in_turn = [*alike[place:], *alike[:place]]
     return list(dict.fromkeys(run_id for one in in_turn for run_id in one.run_ids))
+
+
+def without_work(sweep: SweepDir, job: Job, waiting: Container[str]) -> list[str]:
+    """Scheduler ids of jobs whose own runs are all over, and that would begin all the same.
+
+    Those are the later jobs of this one's chain, and jobs that went back to the queue and whose runs others
+    did meanwhile; this one too, if its scheduler lost sight of it. ``waiting``: scheduler ids of elements
+    that wait in the queue by themselves.
+    """
+    submission = submission_of(sweep, job)
+    decisions = Decisions(sweep, submission.number)
+    decisions.refresh()
+    assignment = Assignment(sweep, (), decisions)
+    found = []
+    for entry in sweep.read_ledger():
+        for data in entry.data["jobs"] if entry.kind == "submission" else ():
+            job_id = entry.data["job_ids"].get(data["token"], "").removeprefix(_SLURM)
+            alike = entry.number == submission.number and tuple(data["run_ids"]) == job.run_ids
+            follows = alike and data["token"] != job.token
+            if not job_id or not (follows or job_id in waiting):
+                continue
+            if all(map(assignment.is_over, data["run_ids"])):
+                found.append(job_id)
+    return found
 
 
 def array_mates(sweep: SweepDir, job: Job) -> list[str]:

@@ -22,6 +22,8 @@ class Bucket:
         self._address = address
         self._made: Any = None
         self._stopped = threading.Event()
+        # What went up of a put that failed, so that the next one goes on.
+        self._up: dict[str, tuple[int, int]] = {}
 
     @property
     def _client(self) -> Any:
@@ -37,18 +39,26 @@ class Bucket:
                 raise StorageError("the delivery was ended")
             path = results / name
             try:
-                # Read by whoever brings the file back.
-                about = {"Metadata": {"mtime": f"{path.stat().st_mtime:.6f}"}}
+                stat = path.stat()
+                version = (stat.st_size, stat.st_mtime_ns)
+                if self._up.get(name) == version:
+                    return
+                # A sync gives the file this time when it brings it back.
+                about = {"Metadata": {"mtime": f"{stat.st_mtime:.6f}"}}
                 client.upload_file(str(path), self._address.bucket, self._key(name), ExtraArgs=about)
             except FileNotFoundError:
-                pass
+                return
             except Exception as error:
                 raise refusal(error) from error
+            self._up[name] = version
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(put_one, names))
+        self._up.clear()
 
     def remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._up.pop(name, None)
         for start in range(0, len(names), _MOST_KEYS):
             keys = [{"Key": self._key(name)} for name in names[start : start + _MOST_KEYS]]
             wanted = {"Objects": keys, "Quiet": True}

@@ -37,8 +37,8 @@ def put_on_record(
     with sweep.lock():
         _refuse_other_trainer(sweep, spec)
         grid = _list(sweep, spec, named)
-        for run in runs:
-            sweep.run(run.run_id).describe(run)
+        for problem in sweep.describe(runs).values():
+            raise OrchestrateError(problem)
         ledger = sweep.read_ledger()
         number = ledger[-1].number + 1 if ledger else 1
         # The lock is only an aid, so two may take one number: the rest of the token tells them apart.
@@ -78,7 +78,8 @@ def _job(token: str, sweep: SweepDir, spec: TrainerSpec, runs: Sequence[Run], sl
 def _cores() -> int:
     """Cores of this job; some sites leave it to the job to keep to them."""
     granted = os.environ.get("SLURM_CPUS_PER_TASK", "")
-    return min(int(granted), machine.cores()) if granted.isdigit() else machine.cores()
+    there = machine.whole_cores()
+    return min(int(granted), there) if granted.isdigit() else there
 
 
 def _entry(job: Job, spec: TrainerSpec, grid: int) -> dict[str, object]:
@@ -91,6 +92,7 @@ def _entry(job: Job, spec: TrainerSpec, grid: int) -> dict[str, object]:
         "target": job.target,
         "on": "local",
         "trainer": spec.name,
+        "folder": os.getcwd(),
         "jobs": [job.to_json()],
         "job_ids": {} if job_id is None else {job.token: f"slurm:{job_id}"},
         "skipped": {},

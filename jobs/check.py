@@ -1,7 +1,7 @@
 """`python -m jobs.check`: has a trainer look at the runs of a sweep before any of them costs anything.
 
-JSON in on stdin: ``{"trainer": name, "plugins": [...], "runs": [...]}``. JSON out on stdout: ``{"problems":
-[...], "structures": n}``. Whatever libraries print goes to stderr.
+JSON in on stdin: ``{"trainer": name, "plugins": [...], "runs": [...], "elsewhere": bool}``. JSON out on
+stdout: ``{"problems": [...], "structures": n}``. Whatever libraries print goes to stderr.
 """
 
 from __future__ import annotations
@@ -18,13 +18,17 @@ from jobs.plugins import load_plugins
 from orchestrator.trainers import TrainerSpec, get_trainer
 from orchestrator.types import PluginSource, Run
 
+# Set where runs are to start on other machines: what is missing on this one may be there.
+ELSEWHERE = "ORCHESTRATE_CHECK_ELSEWHERE"
+
 
 @dataclass(frozen=True)
 class Problem:
     """Something that would make a run fail.
 
     ``run_id`` is one run that has it, of perhaps many; ``key`` the override at fault, ``None`` if no
-    single one is. ``whole``: it is one only if these are all runs of a grid.
+    single one is. ``whole``: it is one only if these are all runs of a grid. ``early``: found at a first
+    look, after which nothing else was looked at.
     """
 
     run_id: str
@@ -32,6 +36,7 @@ class Problem:
     message: str
     hint: str | None = None
     whole: bool = False
+    early: bool = False
 
 
 Structure = tuple[tuple[str, str | None], ...]
@@ -54,6 +59,8 @@ def main() -> None:
     request = json.load(sys.stdin)
     runs = [Run.from_json(data) for data in request["runs"]]
     plugins = [PluginSource(**plugin) for plugin in request["plugins"]]
+    if request.get("elsewhere"):
+        os.environ[ELSEWHERE] = "1"
     problems = _check_with(get_trainer(request["trainer"]).with_plugins(plugins), runs)
     report = {"problems": [asdict(p) for p in problems], "structures": len({structure(run) for run in runs})}
     json.dump(report, answer)

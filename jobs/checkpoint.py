@@ -21,9 +21,19 @@ import torch
 from orchestrator.errors import DamagedFileError
 from orchestrator.rundir import AttemptDir, CheckpointFile, RunDir, sha256
 from orchestrator.rundir.atomic import fsync_folder, storage_errors, temporary_name
+from orchestrator.rundir.plain import open_plain
 
 # What reading a file of unknown content can raise.
-_UNREADABLE = (OSError, RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError)
+_UNREADABLE = (
+    OSError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    pickle.UnpicklingError,
+)
 
 _OTHER_CONTENT = "is truncated or damaged: its content has another checksum than its name"
 
@@ -52,6 +62,11 @@ class Loaded:
     segments: tuple[Segment, ...]
 
 
+def pass_over(why: str) -> None:
+    """Say in the run's log that a checkpoint is left aside."""
+    sys.stderr.write(f"warning: checkpoint passed over: {why}\n")
+
+
 class CheckpointStore:
     """Writes one attempt's checkpoints, and reads those of the attempts before it.
 
@@ -70,8 +85,11 @@ class CheckpointStore:
         for file in candidates:
             try:
                 loaded = self._load(file)
-            except (*_UNREADABLE, DamagedFileError) as error:
-                sys.stderr.write(f"warning: checkpoint passed over: {error}\n")
+            except DamagedFileError as error:
+                pass_over(str(error))
+                continue
+            except _UNREADABLE as error:
+                pass_over(f"{file.path}: is no checkpoint of this program ({type(error).__name__}: {error})")
                 continue
             self._newest = {file.path, *(self._path(segment) for segment in loaded.segments)}
             return loaded
@@ -105,6 +123,8 @@ class CheckpointStore:
     def _load(self, file: CheckpointFile) -> Loaded:
         _require_digest(file.path, file.digest)
         content = torch.load(file.path, weights_only=True)
+        if not isinstance(content, dict) or not isinstance(content.get("payload"), dict):
+            raise DamagedFileError(file.path, "is no checkpoint of this program: it holds no payload")
         segments = tuple(Segment(**segment) for segment in content["segments"])
         for segment in segments:
             _require_digest(self._path(segment), segment.digest)
@@ -154,7 +174,7 @@ def read_payload(checkpoint: CheckpointFile) -> dict[str, Any]:
 
     Raises ``FileNotFoundError`` where training has replaced it by a newer one, and :class:`DamagedFileError`.
     """
-    with open(checkpoint.path, "rb") as file:  # from here on it can be read, whatever becomes of its name
+    with open_plain(checkpoint.path) as file:  # from here on it can be read, whatever becomes of its name
         if hashlib.file_digest(file, "sha256").hexdigest()[:16] != checkpoint.digest:
             raise DamagedFileError(checkpoint.path, _OTHER_CONTENT)
         file.seek(0)

@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,7 +41,9 @@ from orchestrator.rundir import (
     check_writable,
     tidy_finished,
 )
-from orchestrator.trainers import TrainerSpec, code_id, get_trainer
+from orchestrator.rundir.plain import open_descriptor
+from orchestrator.throughput import throughput
+from orchestrator.trainers import TrainerSpec, get_trainer
 from orchestrator.types import PluginSource, Reason, RunState
 
 _PR_SET_PDEATHSIG = 1
@@ -65,7 +67,8 @@ class Launch:
     """All that a run's process needs to know. ``relay`` is the pipe on which it tells the worker.
 
     ``since``: attempts up to this one are forgotten. ``told``: the ledger as far as the worker read it.
-    ``target``: what the worker's job was submitted to.
+    ``target``: what the worker's job was submitted to. ``code_id`` is found
+    out by the run's own process as it begins.
     """
 
     sweep: SweepDir
@@ -78,6 +81,7 @@ class Launch:
     since: int = 0
     told: int = 0
     target: str | None = None
+    code_id: str | None = None
 
 
 def fork_run(launch: Launch) -> int:
@@ -122,7 +126,8 @@ def _run(launch: Launch) -> int:
     run = run_dir.description()
     spec = get_trainer(run.trainer).with_plugins(map(as_submitted, launch.plugins))
     since = Lease.clock()
-    claim = Claim.fresh(launch.worker, code_id=code_id(spec), target=launch.target)
+    launch = replace(launch, code_id=provenance.code_of(spec, run, launch.sweep.results))
+    claim = Claim.fresh(launch.worker, code_id=launch.code_id, target=launch.target)
     attempt = run_dir.take(claim)
     if attempt is None:
         return NOT_MINE_EXIT
@@ -243,11 +248,12 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "iterations": outcome.iterations,
         "wall_time": context.rows[-1].wall_time if context.rows else 0.0,
         "started": _began(attempts[0]),
-        "ended": time.time(),
+        "ended": max(time.time(), *(_began(attempt) or 0.0 for attempt in attempts)),
+        "seconds": _seconds(context.attempt),
         "exactness": outcome.exactness,
         "config": dict(outcome.config),
         "config_hash": _config_hash(outcome.config),
-        "code_id": code_id(spec),
+        "code_id": launch.code_id,
         "code_ids": _each_once(claim.code_id for claim in claims),
         "targets": _each_once(claim.target for claim in claims),
         "commit": launch.commit,
@@ -255,7 +261,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "host": provenance.host(),
         "threads": context.run.threads,
         "peak_memory_mb": metering.peak_memory_mb(),
-        "speed": metering.speed(context.rows, [piece.rows for piece in chain]),
+        "speed": throughput(piece.rows for piece in chain).to_json(),
         "final_return": final,
         "best_return": best,
         **outcome.extra,
@@ -265,6 +271,12 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
 def _began(attempt: AttemptDir) -> float | None:
     claim = _claim(attempt)
     return claim.created if claim else None
+
+
+def _seconds(attempt: AttemptDir) -> float | None:
+    """How long the attempt took, by the clock that never jumps."""
+    claim = _claim(attempt)
+    return None if claim is None or claim.up is None else Lease.clock() - claim.up
 
 
 def _claim(attempt: AttemptDir) -> Claim | None:
@@ -298,7 +310,7 @@ def _stop_listening() -> None:
 
 def _redirect_output(attempt: AttemptDir) -> None:
     _flush()
-    log = os.open(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    log = open_descriptor(attempt.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     for descriptor in (1, 2):

@@ -22,6 +22,7 @@ from orchestrator.rundir import (
     Row,
     RunDir,
 )
+from orchestrator.throughput import Window, rate
 from orchestrator.types import Run
 
 # An iteration is finished after a stop signal only if this share of the grace covers what is left of it.
@@ -76,6 +77,8 @@ class RunContext:
         self.sweep, self.run, self.run_dir, self.attempt = sweep, run, run_dir, attempt
         self.rows: list[Row] = []
         self.checkpointed_frames: int | None = None
+        self._window = Window()
+        self._iteration_fps: float | None = None
         self._lease, self._relay = lease, relay
         self._metrics: MetricsWriter | None = None
         self._stop_deadline: float | None = None
@@ -96,6 +99,8 @@ class RunContext:
         so that a history which lost its end is found out: :class:`DamagedFileError`.
         """
         self.guard()
+        if self._metrics is not None:  # of a checkpoint that turned out not to fit
+            self._metrics.close()
         self._metrics = MetricsWriter(self.attempt.metrics, resumed_from)
         self.rows = self.run_dir.history(last=self.attempt.number)
         if resumed_from is not None and row_at_checkpoint:
@@ -120,11 +125,25 @@ class RunContext:
         assert self._metrics is not None, "begin() comes first"
         self.guard()
         self._metrics.append(row)
+        self._iteration_fps = rate(self.rows[-1] if self.rows else None, row)
+        self._window.add(row)
         self.rows.append(row)
 
-    def progress(self, frames: int, total: int | None, fps: float | None, value: float | None) -> None:
-        """Tell the worker how far the run is: frames, of how many, frames/s, the latest return."""
-        self._tell({"frames": frames, "total": total, "fps": fps, "return": value})
+    def progress(self, frames: int, total: int | None, value: float | None) -> None:
+        """Tell the worker how far the run is: frames, of how many, the latest return; and how fast it is.
+
+        The end-to-end throughput is that of the attempt so far; after its first iteration, that iteration's.
+        """
+        so_far = self._window.figures.end_to_end_fps
+        self._tell(
+            {
+                "frames": frames,
+                "total": total,
+                "end_to_end_fps": self._iteration_fps if so_far is None else so_far,
+                "iteration_fps": self._iteration_fps,
+                "return": value,
+            }
+        )
 
     def _tell(self, message: Mapping[str, Any]) -> None:
         try:

@@ -16,11 +16,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from glob import glob
 from pathlib import Path
 from typing import Protocol
 
+from jobs import provenance
 from jobs.allocation import MAILBOX_VARIABLE
 from jobs.assignment import find_job, pool_of
 from jobs.child import die_with_parent
@@ -31,8 +33,10 @@ from orchestrator.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.rundir import Event, SweepDir
 from orchestrator.rundir.handover import Ended, Handover, Luggage
 from orchestrator.rundir.journal import CLAIMED, ENDED
+from orchestrator.rundir.plain import open_to_write, read_plain
 from orchestrator.rundir.process import JOB_VARIABLE
 from orchestrator.rundir.synced import require_own
+from orchestrator.secrecy import looks_secret
 from orchestrator.types import Job
 
 _POLL_S = 0.2
@@ -44,6 +48,9 @@ _INTERRUPTED, _KILLED = 130, 128 + signal.SIGKILL
 # A machine may be lent by Slurm, to SkyPilot: that is not this job's, and ends or asks for nothing of it.
 _FOREIGN = ("SLURM_", JOB_VARIABLE)
 _TAIL_LINES = 5
+# Where SkyPilot leaves scripts on an instance, with the secrets of the job's environment in them.
+_SCRIPTS = ("/tmp/sky_app_*", "/tmp/sky_setup_*", "~/.sky/sky_app/*")  # noqa: S108 (others' names)
+_LEAST_SECRET = 8
 
 
 class Work(Protocol):
@@ -63,8 +70,9 @@ class OwnWorker:
         self._mailbox = sweep.mailbox(token)  # home may have left a letter already
         self._asked = 0
         env = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+        env[provenance.ON_INSTANCE] = "1"
         parent = os.getpid()
-        with open(sweep.worker_output(token), "ab") as output:
+        with open_to_write(sweep.worker_output(token), "ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "jobs.worker", str(sweep.results), sweep.name, token],
                 stdin=subprocess.DEVNULL,
@@ -87,7 +95,7 @@ class OwnWorker:
         """By letter: whoever ends a job may signal all its processes, and twice is *at once* to a worker."""
         self._asked += 1
         try:
-            with open(self._mailbox, "a", encoding="ascii") as letters:
+            with open_to_write(self._mailbox, "a", encoding="ascii") as letters:
                 letters.write(signal.Signals(number).name.removeprefix("SIG") + "\n")
         except OSError:  # a full disk
             self._asked += 1
@@ -131,6 +139,7 @@ class Instance:
     def run(self) -> int:
         """Work and hold; the worker's exit code."""
         ended = self._ended_before() or Ended(exit_code=self._work(), time=time.time())
+        remove_scripts(_SCRIPTS, os.environ)
         # By the time of the end: one that is begun again holds no longer for it.
         self._hold_on(ended, min(self._hold, max(0.0, ended.time + self._hold - time.time())))
         return ended.exit_code
@@ -230,11 +239,28 @@ class Instance:
 
     def _tell_output(self) -> None:
         try:
-            lines = self._sweep.worker_output(self._job.token).read_text(errors="replace").splitlines()
-        except OSError:
+            output = read_plain(self._sweep.worker_output(self._job.token)).decode(errors="replace")
+        except (DamagedFileError, OSError):
             return
-        for line in lines[-_TAIL_LINES:]:
+        for line in output.splitlines()[-_TAIL_LINES:]:
             say(f"  {line}")
+
+
+def remove_scripts(patterns: Iterable[str], environment: Mapping[str, str]) -> None:
+    """Remove files of this user that hold a secret of the environment: nothing reads them any more.
+
+    An instance that is stopped, and not taken down, keeps its disk.
+    """
+    found = (value for name, value in environment.items() if looks_secret(name))
+    secrets = [value.encode(errors="surrogateescape") for value in found if len(value) >= _LEAST_SECRET]
+    if not secrets:
+        return
+    for path in (Path(name) for pattern in patterns for name in glob(os.path.expanduser(pattern))):
+        with suppress(OSError, DamagedFileError):
+            if path.lstat().st_uid == os.getuid():
+                text = read_plain(path)
+                if any(secret in text for secret in secrets):
+                    path.unlink()
 
 
 def _in_words(event: Event) -> str:

@@ -6,16 +6,19 @@ They mean what they mean in a grid, so that the same point has the same id howev
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterable
 from typing import Any
 
 from orchestrator.errors import OrchestrateError
+from orchestrator.secrecy import WHERE_THEY_GO, secret_in
 from orchestrator.trainers import TrainerSpec
 from orchestrator.types import Run, Value
 
 _EXPONENT = re.compile(r"\d[eE][-+]?\d")
 _MOST_RUNS = 10_000
+_LONGEST = 200  # characters of a text that are shown
 _LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
 _MOST_THREADS = 1024
 
@@ -57,7 +60,12 @@ def _read(spec: TrainerSpec, text: str) -> tuple[str, list[Value]]:
 
 
 def _check(key: str, value: Value) -> None:
-    """Seeds and thread counts are the program's own, whatever the trainer."""
+    """Seeds and thread counts are the program's own, whatever the trainer; secrets stay off the disk."""
+    if found := secret_in(key, value):
+        raise OrchestrateError(
+            f"found {found}, which looks like a secret: overrides and results stay on disk",
+            hint=WHERE_THEY_GO,
+        )
     limits = {"seed": (0, _LARGEST_SEED), "threads": (1, _MOST_THREADS)}
     if key in limits:
         low, high = limits[key]
@@ -72,10 +80,14 @@ def _values(text: str) -> list[Value]:
 
     try:
         found = OverridesParser.create().parse_override(text).value()
-    except HydraException as error:
+    except (
+        HydraException,
+        ValueError,
+        RecursionError,
+    ) as error:  # more digits than int() takes; deep nesting
         why = str(error).splitlines()[0]
         raise OrchestrateError(
-            f"Hydra cannot read {text!r}: {why}",
+            f"Hydra cannot read {text[:_LONGEST]!r}: {why[:_LONGEST]}",
             hint="text with anything special in it takes quotes: \"key='…'\"",
         ) from None
     if not isinstance(found, Sweep | Glob):
@@ -84,12 +96,21 @@ def _values(text: str) -> list[Value]:
         raise OrchestrateError(
             f"found {text!r}, expected one value, or several as in seed=0,1 or seed=range(3)"
         )
-    several = list(found.range() if isinstance(found, RangeSweep) else found.list)
+    several = _range(found, text) if isinstance(found, RangeSweep) else list(found.list)
     if not several:
         raise OrchestrateError(
             f"found {text!r}, which has no values", hint="range(start, stop) leaves stop out"
         )
     return [_plain(item, text) for item in several]
+
+
+def _range(found: Any, text: str) -> list[Value]:
+    start, stop, step = found.start, found.stop, found.step
+    if any(math.isnan(number) for number in (start, stop, step)):
+        raise OrchestrateError(f"found {text!r}, expected numbers in range(start, stop, step)")
+    if step and (stop - start) / step > _MOST_RUNS:
+        raise OrchestrateError(f"found {text!r}, expected at most {_MOST_RUNS:,} values")
+    return list(found.range()) if step else []
 
 
 def _plain(item: Any, text: str) -> Value:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+from pathlib import Path
 
 from jobs import provenance
 from orchestrator.trainers import code_id, get_trainer
+from orchestrator.types import Run
 
 # Set before a trainer's modules are imported: with more than one thread such an import starts threads, and a
 # process forked beside threads can hang; and counting GPUs must not initialise them.
@@ -29,3 +31,8 @@ def preload(trainer: str) -> None:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()  # a forked run's collections do not copy the memory it shares
+
+
+def remember_code(run: Run, results: Path) -> None:
+    """Read the files of the run's program here, once, and not in the process of every run."""
+    provenance.code_of(get_trainer(run.trainer), run, results)

@@ -12,11 +12,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from orchestrator import machine
+from orchestrator import __version__, machine
+from orchestrator.errors import OrchestrateError
+from orchestrator.program import project_files
+from orchestrator.program_files import is_source
 from orchestrator.rundir import CodeDir
-from orchestrator.trainers import TrainerSpec
-
-_THIS_PROJECT = "orchestrate"
+from orchestrator.trainers import TrainerSpec, code_id
+from orchestrator.types import Run
 
 
 def host() -> dict[str, Any]:
@@ -40,8 +42,28 @@ def host() -> dict[str, Any]:
 
 def versions(spec: TrainerSpec) -> dict[str, str]:
     """Of Python, of this program and of the packages that decide a result; absent ones are left out."""
-    found = {package: _version(package) for package in (_THIS_PROJECT, *spec.packages)}
-    return {"python": platform.python_version(), **{name: text for name, text in found.items() if text}}
+    found = {package: _version(package) for package in spec.packages}
+    return {
+        "python": platform.python_version(),
+        "orchestrate": __version__,
+        **{name: text for name, text in found.items() if text},
+    }
+
+
+# Set for a worker on a cloud instance: files of the project are there only as a copy that was kept.
+ON_INSTANCE = "ORCHESTRATE_ON_INSTANCE"
+
+
+def code_of(spec: TrainerSpec, run: Run, results: Path) -> str | None:
+    """The id of the code that trains the run: the trainer's, or of the program that it starts from here."""
+    if not spec.runs_program:
+        return code_id(spec)
+    if ON_INSTANCE in os.environ and CodeDir.holding(Path.cwd() / "here") is None:
+        return None  # no copy of the project was kept, and what lies beside the program stayed at home
+    try:
+        return project_files(Path.cwd(), [results.resolve()]).program(run.point).id
+    except OrchestrateError:
+        return None  # a key that cannot be used, which the trainer refuses
 
 
 @cache
@@ -54,7 +76,7 @@ def _version(package: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The git commit of the current folder, with ``+changes`` if tracked files differ from it.
+    """The git commit of the current folder, with ``+changes`` if its code differs from that commit.
 
     Where code runs that was kept with its sweep, the commit it was kept at, with the changes' place in it.
     """
@@ -64,14 +86,17 @@ def commit() -> str | None:
     head = _git("rev-parse", "HEAD")
     if not head:
         return None
-    return head + ("+changes" if _git("status", "--porcelain", "--untracked-files=no") else "")
+    changed = _git("status", "--porcelain", "--untracked-files=no")
+    new = (_git("ls-files", "--others", "--exclude-standard") or "").splitlines()
+    return head + ("+changes" if changed or any(map(is_source, new)) else "")
 
 
 def _kept_commit(code: CodeDir) -> str | None:
     project = code.facts()["project"]
     if project is None or project["commit"] is None:
         return None
-    return f"{project['commit']}+changes-{code.code_id}" if project["changed"] else str(project["commit"])
+    changed = project["changed"] or project.get("untracked")
+    return f"{project['commit']}+changes-{code.code_id}" if changed else str(project["commit"])
 
 
 def _git(*arguments: str) -> str | None:

@@ -25,6 +25,7 @@ from typing import Any
 
 from jobs.offline import join, write
 from jobs.reaching import unreachable
+from orchestrator.distribution import install_package
 from orchestrator.errors import OrchestrateError, UploadError
 
 # What of W&B's variables is about the server and the key. The others say how a run is to be, as WANDB_NAME
@@ -118,7 +119,7 @@ def _upload(task: dict[str, Any], place: Path) -> str:
     try:
         import wandb
     except ImportError as error:
-        raise UploadError("W&B is not installed here", hint="pip install wandb") from error
+        raise UploadError("W&B is not installed here", hint=install_package("wandb")) from error
     server = wandb.setup().settings.base_url
     if why := unreachable(server):
         raise UploadError(f"W&B's server does not answer: {why}", hint="set another with WANDB_BASE_URL")
@@ -168,7 +169,7 @@ def _sync(log: Path, server: str) -> str:
         raise UploadError(f"no key for {server}: {error}", hint=_LOGIN) from error
     except click.ClickException as error:
         raise UploadError(
-            f"this version of W&B's client: {error.message}", hint="pip install -U wandb"
+            f"this version of W&B's client: {error.message}", hint=install_package("wandb")
         ) from error
     except TimeoutError as error:
         raise OrchestrateError(f"{server} takes too long to answer", hint=_AGAIN) from error

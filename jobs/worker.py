@@ -27,6 +27,7 @@ from jobs.assignment import (
     find_job,
     pool_of,
     submission_of,
+    without_work,
 )
 from jobs.attending import Child
 from jobs.child import Launch, fork_run
@@ -34,11 +35,11 @@ from jobs.context import FENCED_EXIT, NOT_MINE_EXIT
 from jobs.failures import End, end_of, in_vain, is_storage_error
 from jobs.feeding import feed
 from jobs.leaving import Leaving
-from jobs.preload import preload
+from jobs.preload import preload, remember_code
 from jobs.signals import STOP_SIGNALS, grace_seconds
 from jobs.slots import CoreReservations, lay_out, own_cores
 from orchestrator.errors import DamagedFileError, OrchestrateError, StorageError
-from orchestrator.rundir import Event, Holder, Journal, SweepDir
+from orchestrator.rundir import Event, Holder, Journal, Lease, SweepDir, tidy_finished
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
 from orchestrator.rundir.synced import require_own
 from orchestrator.types import Job, Reason, RunState
@@ -127,10 +128,11 @@ class Worker:
                 self._cannot_start(run_id, error)
 
     def _start(self, run_id: str) -> None:
-        trainer = self._sweep.run(run_id).description().trainer
-        if trainer not in self._preloaded:
-            preload(trainer)
-            self._preloaded.add(trainer)
+        run = self._sweep.run(run_id).description()
+        if run.trainer not in self._preloaded:
+            preload(run.trainer)
+            self._preloaded.add(run.trainer)
+        remember_code(run, self._sweep.results)
         slot = self._free[-1]
         reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -251,6 +253,7 @@ class Worker:
         attempt = run_dir.attempt(child.attempt)
         result = run_dir.result()
         if result is not None and result.get("attempt") == child.attempt:
+            tidy_finished(run_dir, result)  # its process may have died before it did
             end = End(RunState.DONE, frames=child.frames)  # whatever went wrong after it was published
         elif child.exit_code == FENCED_EXIT:
             return End(RunState.INTERRUPTED, None, "lost its claim to another worker and left", child.frames)
@@ -316,7 +319,7 @@ class Worker:
     ) -> None:
         """Write to the journal. While the disk takes nothing, all but progress is kept for later."""
         if kind != PROGRESS or not self._unwritten:
-            self._unwritten.append(Event(kind, time.time(), run_id, attempt, data or {}))
+            self._unwritten.append(Event(kind, time.time(), run_id, attempt, data or {}, Lease.clock()))
         try:
             while self._unwritten:
                 self._journal.append(self._unwritten[0])
@@ -396,6 +399,7 @@ def work(results: Path, name: str, token: str) -> int:
         STARTED,
         time.time(),
         data={"holder": Holder.current().to_json(), "slots": job.slots, "host": provenance.host()},
+        up=Lease.clock(),
     )
     journal = sweep.take_token(token, started)
     if journal is None:
@@ -403,11 +407,15 @@ def work(results: Path, name: str, token: str) -> int:
         return 0
     worker = Worker(sweep, job, journal, allocation)
     code = worker.run()
-    if job.steals and worker.found_nothing_more:
-        allocation.dismiss([one for one in array_mates(sweep, job) if not sweep.has_begun(one)])
+    if worker.found_nothing_more and allocation.job_id is not None:
+        mates = array_mates(sweep, job)
+        unbegun = [one for one in mates if not sweep.has_begun(one)] if job.steals else []
+        shared = job.steals or len(mates) == 1  # else there may be thousands that end, each for itself
+        useless = without_work(sweep, job, allocation.requeued() if shared else ())
+        allocation.dismiss([*allocation.mates(unbegun), *useless])
     if worker.may_feed:
         feed(sweep, token, allocation, wanted=worker.wants_more)
-    if code == 0:
+    if code != _AGAIN:  # else its script may have to say that it could not give the job back to the queue
         _remove_if_empty(sweep.worker_output(token))
     return code
 

@@ -28,13 +28,14 @@ from rich.text import Text
 
 from orchestrator import control, fleet, marl_eval, sending
 from orchestrator.backends.base import Backend
-from orchestrator.check import check_sweep, problems_of
+from orchestrator.check import check_sweep, problems_of, said_before
 from orchestrator.cli import view
 from orchestrator.collect import Collected, gather, write
 from orchestrator.control import Wish
 from orchestrator.errors import NotFoundError, OrchestrateError
 from orchestrator.follow import follow
 from orchestrator.labels import labeller
+from orchestrator.observe import leave_queue
 from orchestrator.rundir import SweepDir
 from orchestrator.sharing import Matter, Party, Table, parties_of, submit_all
 from orchestrator.state import Survey
@@ -86,12 +87,14 @@ def launch(
     backend = target_of(sweep, on, options)
     prospect = control.plan_sweep(sweep, folder, backend.capacity(ask=False), wish)
     if control.is_settled(sweep, folder, prospect):
-        return Launched(sweep, folder, backend, wish, ("nothing new to submit",))
+        notes = leave_queue(folder, prospect.seen)
+        return Launched(sweep, folder, backend, wish, ("nothing new to submit", *notes))
     if problems := problems_of(prospect.plan):
         raise OrchestrateError("\n".join(map(str, problems)))
+    said = said_before(backend, prospect.plan)
     with _without_the_kernel():
         submitted = control.submit_sweep(sweep, folder, backend, wish)
-    return Launched(sweep, folder, backend, wish, (*_left_out(submitted.plan), *submitted.notes))
+    return Launched(sweep, folder, backend, wish, (*said, *_left_out(submitted.plan), *submitted.notes))
 
 
 def _launch_on_several(matter: Matter, parties: Sequence[Party]) -> Launched:
@@ -155,7 +158,7 @@ class Launched:
             "state": pl.Series([status.state.value for status in statuses], dtype=pl.String),
             "frames": pl.Series([status.frames for status in statuses], dtype=pl.Int64),
             "total": pl.Series([status.total for status in statuses], dtype=pl.Int64),
-            "fps": pl.Series([status.fps for status in statuses], dtype=pl.Float64),
+            "end_to_end_fps": pl.Series([status.end_to_end_fps for status in statuses], dtype=pl.Float64),
             "return": pl.Series([status.value for status in statuses], dtype=pl.Float64),
             "eta": pl.Series([status.eta for status in statuses], dtype=pl.Float64),
             "attempt": pl.Series([status.attempt for status in statuses], dtype=pl.Int64),

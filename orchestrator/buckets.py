@@ -16,14 +16,38 @@ _ADDRESS = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P
 _CONNECT_S, _READ_S = 20, 60
 # A transfer with all the connections that it has.
 AT_ONCE = 8
+# Ways of S3, and of servers that speak like it, to ask for patience.
+_BUSY = (
+    *("SlowDown", "503", "ServiceUnavailable", "Throttling", "ThrottlingException", "429"),
+    *("RequestLimitExceeded", "TooManyRequests", "TooManyRequestsException", "BandwidthLimitExceeded"),
+)
+_FAULTY = ("InternalError", "500", "502", "504", "RequestTimeout", "OperationAborted")
+_ATTEMPTS = 5
 # What a refusal means, by S3's names.
 _REASONS = {
     "AccessDenied": "access denied",
+    "BadDigest": "what arrived there is not what was sent",
+    "InvalidObjectState": "it is archived: have it restored first",
+    "PermanentRedirect": "it is in another region: set AWS_DEFAULT_REGION",
+    "RequestTimeTooSkewed": "this machine's clock is wrong",
     "ExpiredToken": "its key is expired",
     "InvalidAccessKeyId": "its key is not known",
     "NoSuchBucket": "there is no such bucket",
     "QuotaExceeded": "it is full",
     "SignatureDoesNotMatch": "its key is refused",
+    **dict.fromkeys(_BUSY, "it asks for fewer requests"),
+    **dict.fromkeys(_FAULTY, "it has a fault of its own"),
+}
+# The same of errors that are no answer of the bucket's, by the client's names.
+_ON_THE_WAY = {
+    "FlexibleChecksumError": "what came is not what it has",
+    "IncompleteReadError": "the connection was cut",
+    "ResponseStreamingError": "the connection was cut",
+    "ProtocolError": "the connection was cut",
+    "ConnectionClosedError": "the connection was cut",
+    "ReadTimeoutError": "it does not answer",
+    "ConnectTimeoutError": "it does not answer",
+    "SSLError": "its certificate is not accepted",
 }
 _NO_KEY = ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError")
 _GONE = ("404", "NoSuchKey")
@@ -39,6 +63,20 @@ class Address:
     @property
     def text(self) -> str:
         return f"{_SCHEME}{self.bucket}/{self.prefix}".rstrip("/")
+
+
+class BucketError(StorageError):
+    """A bucket did not do what it was asked. ``busy``: it asks for patience, which helps.
+
+    ``passing``: the same request may succeed in a moment, busy or not. ``of_object``: what is wrong is wrong
+    with one object.
+    """
+
+    def __init__(
+        self, message: str, *, busy: bool = False, passing: bool = False, of_object: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.busy, self.passing, self.of_object = busy, passing or busy, of_object
 
 
 def is_bucket(text: str) -> bool:
@@ -69,7 +107,7 @@ def connect() -> Any:
     config = Config(
         connect_timeout=_CONNECT_S,
         read_timeout=_READ_S,
-        retries={"total_max_attempts": 3},
+        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
         max_pool_connections=2 * AT_ONCE,
     )
     try:
@@ -83,14 +121,16 @@ def is_gone(error: Exception) -> bool:
     return _code(error) in _GONE
 
 
-def refusal(error: Exception) -> StorageError:
+def refusal(error: Exception) -> BucketError:
     """What a client's error means, in a line that repeats nothing of a key."""
     code, name = _code(error), type(error).__name__
     if code:
-        return StorageError(f"{_REASONS.get(code, 'it refused')} ({code})")
+        busy, text = code in _BUSY, f"{_REASONS.get(code, 'it refused')} ({code})"
+        return BucketError(text, busy=busy, passing=code in _FAULTY)
     if name in _NO_KEY:
-        return StorageError(f"this machine has no key for it ({name})")
-    return StorageError(f"it cannot be reached ({name})")
+        return BucketError(f"this machine has no key for it ({name})")
+    text = f"{_ON_THE_WAY.get(name, 'it cannot be reached')} ({name})"
+    return BucketError(text, passing=name != "SSLError")
 
 
 def _code(error: Exception) -> str:

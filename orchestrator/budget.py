@@ -83,14 +83,25 @@ def reckon(
             notes += _cautions(found, budget, left, spending)
         plan = _with_shares(plan, found, price, left * _part(plan, seen), budget)
     kept = None if budget is None or math.isinf(budget) else budget
-    entry = {"budget": kept, "price_per_hour": price and price.per_hour, "prediction": _told(found)}
+    entry = {
+        "budget": kept,
+        "price_per_hour": price and price.per_hour,
+        "prediction": _told(found),
+        "machine": found and found.where.place.machine,
+    }
     return Reckoning(plan, entry, notes)
 
 
 def remembered(ledger: Iterable[LedgerEntry]) -> float | None:
     """The budget that holds for the sweep, in US dollars."""
     said = [entry.data["budget"] for entry in ledger if entry.kind == "submission" and "budget" in entry.data]
-    return None if not said or said[-1] is None else float(said[-1])
+    if not said or said[-1] is None:
+        return None
+    budget = float(said[-1])
+    if not budget >= 0:
+        hint = "name one: --budget 20, or --budget inf for no limit"
+        raise OrchestrateError(f"the ledger has a budget of {budget}, which is no amount of money", hint=hint)
+    return budget
 
 
 def worth_going_on(sweep_dir: SweepDir, seen: Survey, asked: float | None) -> bool:

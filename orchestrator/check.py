@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
+from orchestrator.backends.base import Backend
+from orchestrator.distribution import install_here
 from orchestrator.errors import GridError, OrchestrateError
 from orchestrator.grid import Position, parse_grid
 from orchestrator.grid.model import bare_key
 from orchestrator.types import Plan, Sweep, Value
 
+LOCAL = "local"
 _TAIL_LINES = 15
+_MISSING = re.compile(r"No module named '?([\w]+)")
 _PATIENCE_SECONDS = 600
 
 
@@ -41,33 +47,61 @@ class CheckProblem:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a check found. ``structures`` is how many kinds of configuration the ``points`` runs have."""
+    """What a check found. ``structures`` is how many kinds of configuration the ``points`` runs have.
+
+    ``early``: the problems were found at a first look, and nothing else was looked at.
+    """
 
     problems: tuple[CheckProblem, ...]
     structures: int
     points: int
     seconds: float
+    early: bool = False
 
 
-def problems_of(plan: Plan) -> tuple[CheckProblem, ...]:
-    """What is wrong with the runs that are about to be submitted, now or when the queue has room."""
+def problems_of(plan: Plan, folder: Path | None = None) -> tuple[CheckProblem, ...]:
+    """What is wrong with the runs that are about to be submitted, now or when the queue has room.
+
+    ``folder`` is where they start, the current one by default.
+    """
     todo = {*plan.run_ids, *plan.waiting}
     if not todo:
         return ()
     runs = tuple(run for run in plan.sweep.runs if run.run_id in todo)
-    return check_sweep(replace(plan.sweep, runs=runs), partial=len(runs) < len(plan.sweep.runs)).problems
+    partial = len(runs) < len(plan.sweep.runs)
+    sweep = replace(plan.sweep, runs=runs, targets=(plan.target,))
+    return check_sweep(sweep, partial=partial, folder=folder).problems
 
 
-def check_sweep(sweep: Sweep, python: str = sys.executable, *, partial: bool = False) -> CheckReport:
+def said_before(backend: Backend, plan: Plan) -> tuple[str, ...]:
+    """What a person is to know of the plan's jobs before they are queued.
+
+    Raises :class:`OrchestrateError` where they are not to be.
+    """
+    found = backend.concerns(plan) if plan.jobs else ()
+    if blocking := next((one for one in found if one.blocks), None):
+        raise OrchestrateError(blocking.text, hint=blocking.hint)
+    return tuple(map(str, found))
+
+
+def check_sweep(
+    sweep: Sweep, python: str = sys.executable, *, partial: bool = False, folder: Path | None = None
+) -> CheckReport:
     """Validate every distinct structure and value of a sweep on the worker's side; trains nothing.
 
-    ``python`` would run the workers. ``partial``: the grid has other runs too. Raises
-    :class:`OrchestrateError` if it cannot check at all.
+    ``python`` would run the workers. ``partial``: the grid has other runs too. ``folder``: where runs
+    start, if it is not the current one. Raises :class:`OrchestrateError` if it cannot check at all.
     """
     began = time.monotonic()
     plugins = [asdict(plugin) for plugin in sweep.plugins]
-    request = {"trainer": sweep.trainer, "plugins": plugins, "runs": [run.to_json() for run in sweep.runs]}
-    answer = _ask(python, json.dumps(request))
+    request = {
+        "trainer": sweep.trainer,
+        "plugins": plugins,
+        "runs": [run.to_json() for run in sweep.runs],
+        # Other machines have files and packages that cannot be seen from here.
+        "elsewhere": any(target != LOCAL for target in sweep.targets),
+    }
+    answer = _ask(python, json.dumps(request), folder)
     positions = _positions(sweep)
     problems = [
         _located(found, positions, sweep.source)
@@ -75,29 +109,42 @@ def check_sweep(sweep: Sweep, python: str = sys.executable, *, partial: bool = F
         if not (partial and found["whole"])
     ]
     problems.sort(key=lambda problem: (problem.line is None, problem.line, problem.column))
-    return CheckReport(tuple(problems), answer["structures"], len(sweep.runs), time.monotonic() - began)
+    early = any(found["early"] for found in answer["problems"])
+    seconds = time.monotonic() - began
+    return CheckReport(tuple(problems), answer["structures"], len(sweep.runs), seconds, early)
 
 
-def _ask(python: str, request: str) -> dict[str, Value]:
+def _ask(python: str, request: str, folder: Path | None) -> dict[str, Value]:
     # -P: a folder named jobs where the command was typed is not ours.
     argv = [python, "-P", "-m", "jobs.check"]
     try:
         done = subprocess.run(
-            argv, input=request, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=False
+            argv,
+            cwd=folder,
+            input=request,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_SECONDS,
+            check=False,
         )
     except OSError as error:
         raise OrchestrateError(f"cannot start {python}: {error.strerror}") from None
     except subprocess.TimeoutExpired:
         raise OrchestrateError(f"the check took more than {_PATIENCE_SECONDS} s and was ended") from None
     if done.returncode != 0:
-        tail = "\n".join(done.stderr.strip().splitlines()[-_TAIL_LINES:])
-        missing = "No module named" in tail
-        raise OrchestrateError(
-            f"the check ended with exit code {done.returncode}:\n{tail}",
-            hint="install what training needs: pip install 'orchestrate[train]'" if missing else None,
-        )
+        raise _ended(python, done.returncode, done.stderr.strip().splitlines()[-_TAIL_LINES:])
     answer: dict[str, Value] = json.loads(done.stdout)
     return answer
+
+
+def _ended(python: str, code: int, tail: Sequence[str]) -> OrchestrateError:
+    missing = _MISSING.search(tail[-1]) if tail else None
+    if missing is None:
+        return OrchestrateError("\n".join([f"the check ended with exit code {code}:", *tail]))
+    return OrchestrateError(
+        f"the trainer needs the Python package {missing[1]}, which {python} does not have",
+        hint=f"install what training needs: {install_here('train')}",
+    )
 
 
 def _positions(sweep: Sweep) -> Mapping[str, Position]:

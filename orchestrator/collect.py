@@ -19,8 +19,9 @@ from orchestrator.foreign import Outputs, read_outputs
 from orchestrator.reading import no_garbage_collection, read_all
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
 from orchestrator.rundir.atomic import write_atomic
-from orchestrator.rundir.run import RUN_ID
+from orchestrator.spreadsheet import cells
 from orchestrator.tables import RESULT_COLUMNS, Reading, metrics_table, runs_table
+from orchestrator.throughput import measured
 from orchestrator.trainers import BENCHMARL
 from orchestrator.types import RunState
 
@@ -160,7 +161,7 @@ def write(collected: Collected, sweep_dir: SweepDir) -> None:
         runs = pl.DataFrame([column for column in runs.get_columns() if column.name not in foreign])
     for path, store in (
         (sweep_dir.table_parquet, runs.write_parquet),
-        (sweep_dir.table_csv, runs.write_csv),
+        (sweep_dir.table_csv, cells(runs).write_csv),
         (sweep_dir.metrics_parquet, metrics.write_parquet),
     ):
         buffer = io.BytesIO()
@@ -204,6 +205,7 @@ class _Reader:
         if result is None:
             return None
         run_dir.verify(result, checksums=self.checksums)
+        result = {**result, "speed": measured(result)}
         facts = {name: column.extract(result) for name, column in RESULT_COLUMNS.items()}
         return facts | {"code_ids": list(result.get("code_ids", []))}
 
@@ -274,12 +276,7 @@ def _progress(attempts: Sequence[AttemptDir], history: Sequence[Row]) -> dict[st
 
 def _index(sweep: SweepDir, problems: list[str]) -> list[IndexRow]:
     """The sweep's runs: as indexed, then those that only have a folder."""
-    indexed: list[IndexRow] = []
-    for row in _guarded(sweep.read_index, problems) or []:
-        if RUN_ID.fullmatch(row.run_id) and isinstance(row.point, dict):
-            indexed.append(row)
-        else:
-            problems.append(f"{sweep.index_path}: {row.run_id!r} is not a run")
+    indexed = _guarded(sweep.read_index, problems) or []
     known = {row.run_id for row in indexed}
     for run_id in sweep.run_ids():
         if run_id not in known:

@@ -22,18 +22,20 @@ from orchestrator.observe import (
     idle_jobs,
     job_ids,
     jobs_of,
+    leave_queue,
     look,
     settle_submissions,
 )
 from orchestrator.plan import Capacity, Deal, make_plan
 from orchestrator.render import Script, Setting
 from orchestrator.rundir import DAMAGED, IndexRow, LedgerEntry, RunDir, SweepDir
-from orchestrator.rundir.synced import copy_of, require_own
-from orchestrator.state import Survey, mark_stale
+from orchestrator.rundir.parcel import condemn, unpacked
+from orchestrator.rundir.synced import require_own
+from orchestrator.staleness import with_stale
+from orchestrator.state import Survey
 from orchestrator.submitted import submitted_code, submitted_plugins
 from orchestrator.sweep import load_sweep
 from orchestrator.targets import Everywhere
-from orchestrator.trainers import TrainerSpec, code_id, get_trainer, is_installed
 from orchestrator.types import Array, Plan, Run, RunState, Sweep, array_of, number_of
 
 
@@ -59,10 +61,9 @@ def record(sweep: Sweep, sweep_dir: SweepDir) -> int:
 
 def rows_of(sweep: Sweep, sweep_dir: SweepDir) -> list[IndexRow]:
     """The index as it is once this sweep is recorded: its own runs in the grid, all others outside."""
-    current = {run.run_id for run in sweep.runs}
-    rows = [IndexRow(run.run_id, True, run.point) for run in sweep.runs]
+    rows = [IndexRow(run_id, True, point) for run_id, point in sweep.points.items()]
     known = _known_rows(sweep_dir)
-    return rows + [IndexRow(row.run_id, False, row.point) for row in known if row.run_id not in current]
+    return rows + [IndexRow(row.run_id, False, row.point) for row in known if row.run_id not in sweep.points]
 
 
 def _known_rows(sweep_dir: SweepDir) -> list[IndexRow]:
@@ -101,6 +102,10 @@ class Wish:
     slots: int | None = None
     canary: bool = False
     budget: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.budget is not None and not self.budget >= 0:  # nor is what is not a number
+            raise OrchestrateError(f"budget: found {self.budget}, expected US dollars, 0 or more")
 
 
 AS_USUAL = Wish()
@@ -182,6 +187,7 @@ def submit_sweep(
         seen = look(sweep_dir, rows_of(sweep, sweep_dir))
         compact(sweep_dir, seen)
         close_attempts(sweep_dir, seen)
+        notes = leave_queue(sweep_dir, seen)
         found = inspect(sweep_dir, seen.statuses)
         put_on_record(seen, found, sweep_dir)
         room = (capacity or backend.capacity)()
@@ -189,14 +195,13 @@ def submit_sweep(
         number = _next_submission(sweep_dir.read_ledger())
         plan = _plan(sweep, number, seen, room, wish, deal)
         plan = _describe_runs(plan, sweep_dir)
-        notes: tuple[str, ...] = ()
         ids: Mapping[str, str] = {}
         if plan.jobs or _new_skips(plan, seen):
             # A worker that is replaced is replaced by its like, whatever became of the checkout meanwhile.
             code = code or (None if define else submitted_code(sweep_dir)) or freeze(sweep_dir, Path.cwd())
             money = reckon(plan, seen, sweep_dir, backend, wish.budget, launch=define)
             plan, ids, full = _submit(money, sweep_dir, backend, wish, grid, code, deal)
-            notes = code.notes + money.notes + full
+            notes += code.notes + money.notes + full
     return Submitted(plan, seen.live, ids, notes)
 
 
@@ -211,12 +216,7 @@ def _give_second_chances(sweep: Sweep, sweep_dir: SweepDir, seen: Survey, capaci
 def _describe_runs(plan: Plan, sweep_dir: SweepDir) -> Plan:
     """Write the run descriptions. A run whose folder takes none is left out, and the others go on."""
     runs = {run.run_id: run for run in plan.sweep.runs}
-    problems = {}
-    for run_id in plan.run_ids:
-        try:
-            sweep_dir.run(run_id).describe(runs[run_id])
-        except (DamagedFileError, FileExistsError, IsADirectoryError, NotADirectoryError) as error:
-            problems[run_id] = str(error)
+    problems = sweep_dir.describe(runs[run_id] for run_id in plan.run_ids)
     if not problems:
         return plan
     arrays = []
@@ -237,22 +237,6 @@ def render_plan(
     """What would be submitted, by array, to the byte; ``code`` as for :func:`submit_sweep`."""
     code = code or freeze(sweep_dir, Path.cwd(), dry=True)
     return {array.token: _script(array, sweep_dir, backend, code).text for array in plan.arrays}
-
-
-def planned(plan: Plan, scripts: Mapping[str, str]) -> dict[str, Any]:
-    """A plan and its scripts (by array) as another machine can be told them."""
-    arrays = [
-        {
-            "token": array.token,
-            "jobs": [job.to_json() for job in array.jobs],
-            "run_ids": list(array.run_ids),
-            "slots": array.jobs[0].slots,
-            "script": scripts[array.token],
-        }
-        for array in plan.arrays
-    ]
-    skipped, waiting = dict(plan.skipped), len(plan.waiting)
-    return {"target": plan.target, "arrays": arrays, "skipped": skipped, "waiting": waiting}
 
 
 def _script(array: Array, sweep_dir: SweepDir, backend: Backend, code: FrozenCode) -> Script:
@@ -362,8 +346,33 @@ def cancel_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
         if concerned:
             runs = {run_id: _last_attempt(sweep_dir, run_id) for run_id in concerned}
             sweep_dir.add_to_ledger("cancel", {"time": time.time(), "runs": runs})
-            Everywhere().cancel(idle_jobs(sweep_dir))
     return concerned
+
+
+def withdraw(sweep_dir: SweepDir, *, rented: bool = False) -> list[OrchestrateError]:
+    """Cancel jobs that have not begun and have nothing left to do; what was in the way.
+
+    A machine that was rented for one is put on record as to be taken down, which an exchange with it does: a
+    cloud may not answer now. ``rented``: only those.
+    """
+    require_own(sweep_dir)
+    problems: list[OrchestrateError] = []
+    with sweep_dir.lock():
+        sent = set(unpacked(sweep_dir))
+        try:
+            if sent - job_ids(sweep_dir.read_ledger()).keys():
+                settle_submissions(sweep_dir)  # one whose id was lost is found by its name
+        except OrchestrateError as error:
+            problems.append(error)
+        idle = idle_jobs(sweep_dir) if sent or not rented else {}
+        for token in sent & idle.keys():
+            condemn(sweep_dir, token)
+        try:
+            if not rented:
+                Everywhere().cancel([job_id for token, job_id in idle.items() if token not in sent])
+        except OrchestrateError as error:
+            problems.append(error)
+    return problems
 
 
 def retry_runs(sweep_dir: SweepDir, run_ids: Sequence[str]) -> list[str]:
@@ -394,18 +403,6 @@ def present(sweep_dir: SweepDir) -> Survey:
     return with_stale(look(sweep_dir), sweep_dir)
 
 
-def with_stale(seen: Survey, sweep_dir: SweepDir) -> Survey:
-    """The survey with runs that other code than today's trained as stale.
-
-    Without the trainer's packages, as on a laptop that only looks, there is no code of today. A copy shows
-    what was done elsewhere.
-    """
-    if copy_of(sweep_dir) is not None:
-        return seen
-    spec = _trainer_of(sweep_dir)
-    return mark_stale(seen, code_id(spec)) if spec and is_installed(spec) else seen
-
-
 def latest_sweep(sweep_dir: SweepDir) -> Sweep:
     """The sweep as its latest grid defines it: the runs that are this tree's to do."""
     sweep = load_sweep(sweep_dir.latest_grid_path())
@@ -413,16 +410,6 @@ def latest_sweep(sweep_dir: SweepDir) -> Sweep:
     if own is None:
         return sweep
     return replace(sweep, runs=tuple(run for run in sweep.runs if run.run_id in own.run_ids))
-
-
-def _trainer_of(sweep_dir: SweepDir) -> TrainerSpec | None:
-    for entry in reversed(sweep_dir.read_ledger()):
-        if entry.kind == "submission":
-            try:
-                return get_trainer(entry.data["trainer"]).with_plugins(submitted_plugins(sweep_dir))
-            except OrchestrateError:
-                return None
-    return None
 
 
 def _new_skips(plan: Plan, seen: Survey) -> bool:

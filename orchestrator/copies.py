@@ -7,11 +7,13 @@ processes, its job ids those of this machine's jobs: nothing here follows them.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from orchestrator.rundir import IndexRow, SweepDir, lease_seconds
-from orchestrator.rundir.synced import Copy, further_copies
-from orchestrator.state import RunStatus, Survey, survey
+from orchestrator.rundir.copied import Copy
+from orchestrator.rundir.synced import CopyDir, further_copies
+from orchestrator.state import DAMAGED_RESULT, RunStatus, Survey, survey
 from orchestrator.types import RunState
 
 
@@ -30,7 +32,7 @@ def look_at_copy(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | Non
 
 
 def _as_told(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | None) -> Survey:
-    return survey(
+    seen = survey(
         sweep_dir.read_index() if rows is None else rows,
         sweep_dir.read_ledger(),
         sweep_dir.read_journals(),
@@ -38,6 +40,19 @@ def _as_told(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | None) -
         now=time.time() if copy.time is None else copy.time,
         lease=lease_seconds(),
     )
+    refused = CopyDir(sweep_dir.path).refused()
+    return replace(seen, statuses=dict(_without(seen.statuses, refused))) if refused else seen
+
+
+def _without(
+    statuses: Mapping[str, RunStatus], refused: Mapping[str, str]
+) -> Iterator[tuple[str, RunStatus]]:
+    """The states, where runs are not done whose results a sync did not take."""
+    for run_id, status in statuses.items():
+        why = refused.get(run_id)
+        if why is not None and status.state is RunState.DONE:
+            status = replace(status, state=RunState.FAILED, reason=DAMAGED_RESULT, message=why)
+        yield run_id, status
 
 
 def _is_further(one: RunStatus, other: RunStatus) -> bool:

@@ -1,4 +1,4 @@
-"""Frames/s against the number of environments, on CPUs and on GPUs: from where on which one wins.
+"""Training throughput against the number of environments, on CPUs and on GPUs: from where on which one wins.
 
 Lines are straight between what was measured, both axes logarithmic, and end where it ends: nothing is
 extrapolated. What several runs of one kind differ by is their spread, from the slowest to the fastest.
@@ -16,7 +16,9 @@ from typing import Any
 
 from orchestrator.collect import Collected
 from orchestrator.labels import run_labels
+from orchestrator.significance import FEW_SEEDS
 from orchestrator.stats import counted_rows, finite
+from orchestrator.throughput import END_TO_END, SHORT, TRAINING, comparable
 
 _Row = Mapping[str, Any]
 CPU, GPU = "CPU", "GPU"
@@ -24,10 +26,15 @@ CPU, GPU = "CPU", "GPU"
 
 @dataclass(frozen=True)
 class Spot:
-    """Steady-state frames/s of runs with so many environments, from the slowest run to the fastest."""
+    """Frames/s of runs with so many environments, from the slowest run to the fastest.
+
+    ``fps`` is the throughput that devices are compared by; ``end_to_end``: that with evaluations and
+    checkpoints.
+    """
 
     environments: int
     fps: tuple[float, ...]
+    end_to_end: tuple[float, ...] = ()
 
     @property
     def middle(self) -> float:
@@ -83,6 +90,7 @@ class Crossing:
 class Contest:
     """CPU and GPU at the same training. ``first`` and ``last``: the environments that both were measured
     with; ``best_ratio`` and ``worst_ratio``: GPU over CPU there. ``clear``: the spread leaves no doubt there.
+    ``figure``: the throughput that is compared, as a column of the table of runs.
     """
 
     label: str
@@ -95,6 +103,7 @@ class Contest:
     best_ratio: float = math.nan
     worst_ratio: float = math.nan
     clear: bool = True
+    figure: str = TRAINING
 
     @property
     def measured(self) -> int:
@@ -114,9 +123,14 @@ class Contest:
         line, spot = self.best
         rest = f"{_threads(line.threads)}, {_environments(spot.environments)}"
         where = f"the {line.kind} ({', '.join(filter(None, (_apart(line, self.lines), rest)))})"
-        return (
-            f"Run {self.label} on {where}: {spot.middle:,.0f} frames/s{_against(self, line)}{_hedge(self)}."
-        )
+        return f"Run {self.label} on {where}: {self.speed_of(spot)}{_against(self, line)}{_hedge(self)}."
+
+    def speed_of(self, spot: Spot) -> str:
+        """The throughput that was compared, and what is left of it with evaluations and checkpoints."""
+        said = f"{spot.middle:,.0f} frames/s {SHORT[self.figure]}"
+        if self.figure == TRAINING and spot.end_to_end:
+            said += f", {median(spot.end_to_end):,.0f} {SHORT[END_TO_END]}"
+        return said
 
 
 def contests(collected: Collected) -> list[Contest]:
@@ -127,7 +141,7 @@ def contests(collected: Collected) -> list[Contest]:
     """
     ours = (row for row in collected.runs.iter_rows(named=True) if row["sweep"] not in collected.others)
     rows = [row for row in ours if row["in_grid"]]
-    rows = [row for row in rows if _count_of(row) and finite(row["fps_steady"]) and row["fps_steady"] > 0]
+    rows = [row for row in rows if _count_of(row) and finite(row[END_TO_END]) and row[END_TO_END] > 0]
     together: dict[tuple[Any, Any], list[_Row]] = {}
     for row in rows:
         together.setdefault((row.get("task"), row.get("algorithm")), []).append(row)
@@ -139,20 +153,20 @@ def contests(collected: Collected) -> list[Contest]:
             members.append(own)
     labels = _labels(points)
     return [
-        contest_of(label, str(point.get("task") or ""), _lines(own))
+        contest_of(label, str(point.get("task") or ""), _lines(own, comparable(own)), comparable(own))
         for label, point, own in zip(labels, points, members, strict=True)
     ]
 
 
-def contest_of(label: str, task: str, lines: Sequence[Line]) -> Contest:
+def contest_of(label: str, task: str, lines: Sequence[Line], figure: str = TRAINING) -> Contest:
     """Who wins where among these lines."""
     sides = {kind: [line for line in lines if line.kind == kind] for kind in (CPU, GPU)}
     named = tuple(_named(lines))
     if not sides[CPU] or not sides[GPU]:
-        return Contest(label, task, named, Outcome.ONE_DEVICE)
+        return Contest(label, task, named, Outcome.ONE_DEVICE, figure=figure)
     grid = _shared(sides[CPU], sides[GPU])
     if not grid:
-        return Contest(label, task, named, Outcome.APART)
+        return Contest(label, task, named, Outcome.APART, figure=figure)
     leads = [_Lead.at(count, sides) for count in grid]
     outcome, crossings = _judged(leads)
     ratios = [math.exp(lead.middle) for lead in leads]
@@ -167,6 +181,7 @@ def contest_of(label: str, task: str, lines: Sequence[Line]) -> Contest:
         best_ratio=max(ratios),
         worst_ratio=min(ratios),
         clear=all(lead.clear for lead in leads),
+        figure=figure,
     )
 
 
@@ -207,17 +222,22 @@ def _count_of(row: _Row) -> int | None:
     return count if isinstance(count, int) and count > 0 else None
 
 
-def _lines(rows: Iterable[_Row]) -> list[Line]:
-    found: dict[tuple[str, str, int, str], dict[int, list[float]]] = {}
+def _lines(rows: Iterable[_Row], figure: str) -> list[Line]:
+    found: dict[tuple[str, str, int, str], dict[int, list[_Row]]] = {}
     for row in rows:
         count = _count_of(row)
         assert count is not None
-        found.setdefault(_machine(row), {}).setdefault(count, []).append(row["fps_steady"])
+        found.setdefault(_machine(row), {}).setdefault(count, []).append(row)
     lines = [
-        Line(*machine, tuple(Spot(count, tuple(sorted(fps))) for count, fps in sorted(by_count.items())))
+        Line(*machine, tuple(_spot(count, own, figure) for count, own in sorted(by_count.items())))
         for machine, by_count in found.items()
     ]
     return sorted(lines, key=lambda line: line.kind != CPU)
+
+
+def _spot(count: int, rows: Sequence[_Row], figure: str) -> Spot:
+    compared, end_to_end = (tuple(sorted(row[column] for row in rows)) for column in (figure, END_TO_END))
+    return Spot(count, compared, end_to_end)
 
 
 def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -388,7 +408,7 @@ def _against(contest: Contest, best: Line) -> str:
 
 
 def _hedge(contest: Contest) -> str:
-    """What keeps the sentence from being sure: lines as fast as the best, and single runs."""
+    """What keeps the sentence from being sure: lines as fast as the best, and few runs."""
     line, spot = contest.best
     rivals = {
         one.label.partition(", ")[2] or one.label: other
@@ -399,11 +419,12 @@ def _hedge(contest: Contest) -> str:
     close = [
         name for name, other in rivals.items() if several and len(other.fps) > 1 and other.high >= spot.low
     ]
-    alone = all(len(one.fps) == 1 for each in contest.lines for one in each.spots)
     said = f"; no clear difference to {' or '.join(close)}" if close else ""
-    return said + (
-        " (one run each: small differences may be noise)" if alone and contest.measured > 1 else ""
-    )
+    counts = [len(one.fps) for each in contest.lines for one in each.spots]
+    if contest.measured < 2 or min(counts) >= FEW_SEEDS:
+        return said
+    few = "one run each" if max(counts) == 1 else f"fewer than {FEW_SEEDS} runs each"
+    return f"{said} ({few}: small differences may be noise)"
 
 
 def _threads(threads: int) -> str:

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from orchestrator.distribution import install_here
 from orchestrator.errors import (
     BackendUnavailableError,
     DamagedFileError,
@@ -123,6 +124,20 @@ def finished_runs(sweep_dir: SweepDir) -> list[str]:
     return [run_id for run_id in rows if sweep_dir.run(run_id).result_path.exists()]
 
 
+def require_policies(sweep_dir: SweepDir) -> None:
+    """Raise :class:`OrchestrateError` if no run of the latest grid can be evaluated, whatever its state.
+
+    A grid has one trainer, so its first run tells.
+    """
+    first = next((row.run_id for row in sweep_dir.read_index() if row.in_grid), None)
+    try:
+        trainer = sweep_dir.run(first).description().trainer if first is not None else None
+    except (FileNotFoundError, DamagedFileError):
+        return
+    if trainer is not None and not get_trainer(trainer).evaluate:
+        raise _other_trainer(f"the runs of {sweep_dir.name} are", trainer)
+
+
 def evaluate(
     sweep_dir: SweepDir, run_ids: Sequence[str], wish: Wish, *, again: bool = True
 ) -> Iterator[Done | Failed]:
@@ -186,11 +201,15 @@ def _described(run_dir: RunDir) -> Run:
     except FileNotFoundError:
         raise NotFoundError(f"run {run_dir.run_id} has not begun yet") from None
     if not get_trainer(run.trainer).evaluate:
-        raise OrchestrateError(
-            f"run {run.run_id} is of the trainer {run.trainer!r}: only its own program can play its policies",
-            hint=f"runs of the trainer {BENCHMARL.name!r} can be evaluated",
-        )
+        raise _other_trainer(f"run {run.run_id} is", run.trainer)
     return run
+
+
+def _other_trainer(which: str, trainer: str) -> OrchestrateError:
+    return OrchestrateError(
+        f"{which} of the trainer {trainer!r}: only its own program can play its policies",
+        hint=f"runs of the trainer {BENCHMARL.name!r} can be evaluated",
+    )
 
 
 def _known(
@@ -347,7 +366,7 @@ class _Player:
         missing = any("No module named" in line for line in tail)
         told = "\n  ".join([f"the process that plays ended with exit code {code}", *tail])
         if missing:
-            hint = "install what training needs: pip install 'orchestrate[train]'"
+            hint = f"install what training needs: {install_here('train')}"
             return BackendUnavailableError(told, hint=hint)
         return OrchestrateError(told)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.errors import DamagedFileError
 from orchestrator.reading import read_all
-from orchestrator.rundir import RunDir, SweepDir
+from orchestrator.rundir import RunDir, SweepDir, tidy_finished
 from orchestrator.state import DAMAGED_RESULT, RunStatus, Survey, ended
 from orchestrator.types import RunState
 
@@ -102,6 +102,10 @@ def put_on_record(seen: Survey, found: Mapping[str, Evidence], sweep_dir: SweepD
     for kind, runs in (("found", there), ("lost", gone), ("ended", failed)):
         if runs:
             sweep_dir.add_to_ledger(kind, {"time": time.time(), "runs": runs})
+    for run_id in there:
+        run, result = sweep_dir.run(run_id), found[run_id].result
+        if result is not None and proved_ended(run):
+            tidy_finished(run, result)  # its process may have died before it did
 
 
 def _told(evidence: Evidence) -> dict[str, Any]:

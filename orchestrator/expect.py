@@ -1,4 +1,4 @@
-"""How long runs will take, from what was measured so far. Pure."""
+"""How long runs will take, from what was measured so far, and in which order they begin. Pure."""
 
 from __future__ import annotations
 
@@ -6,25 +6,42 @@ import json
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
+from orchestrator.interleave import interleaved
 from orchestrator.state import Survey
 from orchestrator.types import Run, RunState
 
+# Runs that are expected to take more than so many times the mean begin before all others.
+_LONG = 2.0
 
-def longest_first(runs: Sequence[Run], known: Iterable[Run], survey: Survey) -> list[Run]:
-    """The runs in the order in which they are best begun: the longest first, so that none is left alone last.
 
-    A run is expected to take as long as those of ``known`` that differ from it in nothing but the seed. One
-    of which nothing is known counts as the mean of all; equals stay in their order.
+def in_turns(runs: Sequence[Run], known: Iterable[Run], survey: Survey, lanes: int = 1) -> list[Run]:
+    """The runs in the order in which they are best begun: seed by seed, and in each configurations in turns.
+
+    So an hour in which the machine is busy slows all of them alike. Only what takes far longer than the
+    others comes before them, so that it is not left alone last. A run is expected to take as long as those of
+    ``known`` that differ from it in nothing but the seed; one of which nothing is known counts as the mean of
+    all. ``lanes``: over how many jobs or slots the runs are dealt out, one after the other.
     """
+    long = _long(runs, known, survey)
+    first, others = ([run for run in runs if (run.run_id in long) is sort] for sort in (True, False))
+    return [some[number] for some in (first, others) for number in _turns(some, lanes)]
+
+
+def _turns(runs: Sequence[Run], lanes: int) -> list[int]:
+    return interleaved([run.point for run in runs], lanes)
+
+
+def _long(runs: Sequence[Run], known: Iterable[Run], survey: Survey) -> frozenset[str]:
+    """Those of the runs that are expected to take far longer than the mean configuration."""
     measured: dict[str, list[float]] = {}
     for run in known:
         if seconds := _measured(run, survey):
             measured.setdefault(_configuration(run), []).append(seconds)
     if not measured:
-        return list(runs)
+        return frozenset()
     means = {configuration: fmean(seconds) for configuration, seconds in measured.items()}
     usual = fmean(means.values())
-    return sorted(runs, key=lambda run: -means.get(_configuration(run), usual))
+    return frozenset(run.run_id for run in runs if means.get(_configuration(run), usual) > _LONG * usual)
 
 
 def canaries(todo: Iterable[Run], known: Iterable[Run], survey: Survey) -> tuple[list[Run], list[Run]]:
@@ -54,9 +71,9 @@ def canaries(todo: Iterable[Run], known: Iterable[Run], survey: Survey) -> tuple
 
 def _measured(run: Run, survey: Survey) -> float | None:
     status = survey.statuses.get(run.run_id)
-    if status is None or not status.fps or not (status.total or status.frames):
+    if status is None or not status.end_to_end_fps or not (status.total or status.frames):
         return None
-    return (status.total or status.frames or 0) / status.fps
+    return (status.total or status.frames or 0) / status.end_to_end_fps
 
 
 def _configuration(run: Run) -> str:
@@ -70,7 +87,7 @@ def sweep_eta(seen: Survey) -> float | None:
     one.
     """
     statuses = [seen.statuses[row.run_id] for row in seen.rows if row.in_grid]
-    speed = sum(status.fps or 0.0 for status in statuses if status.state is RunState.RUNNING)
+    speed = sum(status.end_to_end_fps or 0.0 for status in statuses if status.state is RunState.RUNNING)
     totals = [status.total for status in statuses if status.total]
     if not speed or not totals:
         return None

@@ -15,7 +15,7 @@ from typing import Any
 
 from orchestrator import control, follow
 from orchestrator.assignments import Assigned, Place
-from orchestrator.errors import OrchestrateError
+from orchestrator.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.remote.ask import stream
 from orchestrator.remote.hearing import hear, note, overlaid, recall
 from orchestrator.remote.questions import assigned_of, profile_of, question, standing
@@ -23,12 +23,13 @@ from orchestrator.rundir import SweepDir
 from orchestrator.state import Survey
 from orchestrator.sync.home import sync
 from orchestrator.sync.source import find_source
-from orchestrator.sync.wish import Wish
+from orchestrator.sync.wish import Silent, Wish
 from orchestrator.types import RunState
 
 _REFRESH_S = 2.0
 # A look is repeated; what waits long for an answer shows an old state as if it were today's.
 _LOOK_PATIENCE_S = 60.0
+_AGAIN = "the runs are cancelled; `status`, `sweep` and `cancel` of the sweep try again until it is gone"
 
 
 def present(sweep_dir: SweepDir, here: Survey | None = None) -> Survey:
@@ -66,21 +67,11 @@ def bring_home(sweep_dir: SweepDir) -> list[str]:
     for place in places(sweep_dir):
         try:
             source = find_source(f"{place.ssh}:{place.folder}/results")
-            for brought in sync(source, sweep_dir.results, wish, _Nobody()):
+            for brought in sync(source, sweep_dir.results, wish, Silent()):
                 problems += [f"{place.name}: {problem}" for problem in brought.problems]
         except OrchestrateError as error:
             problems.append(f"without what is new on {place.name}: {error}")
     return problems
-
-
-class _Nobody:
-    """Who is told how far it is, where nobody asked."""
-
-    def expect(self, sweep: str, files: int, size: int) -> None:
-        pass
-
-    def came(self, size: int) -> None:
-        pass
 
 
 def places(sweep_dir: SweepDir) -> list[Place]:
@@ -109,9 +100,13 @@ def cancel(sweep_dir: SweepDir, run_ids: Sequence[str]) -> Decided:
     """Take runs out of the sweep, wherever they are."""
     here, elsewhere = _parted(sweep_dir, run_ids)
     concerned = control.cancel_runs(sweep_dir, here) if here else []
-    follow.bring_home(sweep_dir, not_within=0)  # instances hear of it at once
-    there, problems = _tell(sweep_dir, "cancel", "cancelled", elsewhere)
-    return Decided(tuple(concerned), there, problems)
+    # Also where nothing is concerned: an earlier one may not have been able to take an instance down.
+    problems = control.withdraw(sweep_dir, rented=not concerned)
+    amiss: list[str] = []
+    follow.bring_home(sweep_dir, amiss.append, not_within=0, orphans=True)  # instances hear of it at once
+    problems += [BackendUnavailableError(text, hint=_AGAIN) for text in amiss]
+    there, unheard = _tell(sweep_dir, "cancel", "cancelled", elsewhere)
+    return Decided(tuple(concerned), there, (*problems, *unheard))
 
 
 def retry(sweep_dir: SweepDir, run_ids: Sequence[str]) -> Decided:

@@ -10,13 +10,14 @@ from orchestrator.backends.base import Backend
 from orchestrator.budget import worth_going_on
 from orchestrator.chances import second_chances
 from orchestrator.control import AS_USUAL, Wish
-from orchestrator.errors import BudgetError
+from orchestrator.errors import BudgetError, StorageError
 from orchestrator.evidence import proved_ended
 from orchestrator.expect import canaries
-from orchestrator.observe import look
+from orchestrator.observe import leave_queue, look
 from orchestrator.rundir import SweepDir
+from orchestrator.rundir.atomic import CANNOT_WRITE
 from orchestrator.state import Survey
-from orchestrator.types import BUDGET_REACHED, Reason, RunState, Sweep
+from orchestrator.types import BUDGET_REACHED, JobState, Reason, RunState, Sweep
 
 # How often a lost worker is replaced without any run having advanced in between.
 _REPLACEMENTS = 3
@@ -25,8 +26,10 @@ _REFRESH_S = 0.5
 _PATIENCE_S = 5.0
 # Workers kill what does not leave within its grace, half a minute; then something holds them up.
 _STOP_PATIENCE_S = 60.0
-# Following is to cost the training nothing: after a look, rest this many times as long.
-_REST = 20
+# Following is to cost the training nothing: after a look, rest this many times as long, up to a limit.
+_REST, _LONGEST_REST_S = 40, 30.0
+# Workers that are watched in a rest, so that the end of the last one is seen soon.
+_WATCHED = 16
 # How long machines that are done may take to hand over what they have, and to go.
 _SEE_OFF_S = 1800.0
 
@@ -48,6 +51,8 @@ def follow(
     given lines about instances that are not as they should be.
     """
     yield from _work_off(sweep, sweep_dir, backend, wish, tell)
+    for note in leave_queue(sweep_dir, look(sweep_dir, control.rows_of(sweep, sweep_dir))):
+        tell(note)
     for _ in see_off(sweep_dir, tell):
         yield look(sweep_dir, control.rows_of(sweep, sweep_dir))
 
@@ -57,12 +62,12 @@ def _work_off(
 ) -> Iterator[Survey]:
     tries, before = 0, (-1, -1)
     while True:
-        bring_home(sweep_dir, tell)
+        bring_home(sweep_dir, tell, orphans=True)
         began = time.monotonic()
         seen = look(sweep_dir, control.rows_of(sweep, sweep_dir))
         yield seen
         if seen.active:
-            rest(sweep_dir, began)
+            rest(sweep_dir, time.monotonic() - began, seen)
             continue
         if seen.unknown and not any(proved_ended(sweep_dir.run(run_id)) for run_id in seen.unknown):
             time.sleep(_PATIENCE_S)  # a worker elsewhere has them, until its claims run out
@@ -104,11 +109,38 @@ def see_off(sweep_dir: SweepDir, tell: Callable[[str], None]) -> Iterator[None]:
             yield
 
 
-def rest(sweep_dir: SweepDir, began: float) -> None:
-    """Rest after a look that began then. A cloud takes its time to answer, which costs nobody anything."""
-    looked = time.monotonic() - began
-    time.sleep(
-        instances.EXCHANGE_S / 4 if instances.sent_jobs(sweep_dir) else max(_REFRESH_S, _REST * looked)
+def rest(sweep_dir: SweepDir, took: float, seen: Survey) -> None:
+    """Rest after the look ``seen``, which took so many seconds: a slow scheduler is asked less often.
+
+    A cloud is asked at the pace of its exchange. Ends early when a worker begins or leaves.
+    """
+    if instances.sent_jobs(sweep_dir):
+        time.sleep(instances.EXCHANGE_S / 4)
+        return
+    until = time.monotonic() + min(_LONGEST_REST_S, _REST * took)
+    to_begin, to_leave = _watched(sweep_dir, seen)
+    while True:
+        time.sleep(_REFRESH_S)
+        if any(map(sweep_dir.has_begun, to_begin)) or any(map(sweep_dir.has_left, to_leave)):
+            return
+        if time.monotonic() >= until:
+            return
+
+
+def _watched(sweep_dir: SweepDir, seen: Survey) -> tuple[list[str], list[str]]:
+    """Some jobs whose workers are about to begin, and some whose workers are at work, by token.
+
+    That a worker has left is no news where its job waits in the queue again, or its backend does not answer.
+    """
+    statuses = seen.statuses.values()
+    at_work = {status.token or "" for status in statuses if status.state is RunState.RUNNING}
+    waiting = {status.token or "" for status in statuses if status.state is RunState.QUEUED}
+    some = [token for token in (*sorted(at_work), *sorted(waiting - at_work)) if token in seen.live]
+    begun = {token: sweep_dir.has_begun(token) for token in some[:_WATCHED]}
+    no_news = {token for token, job in seen.jobs.items() if job.state in (JobState.QUEUED, JobState.UNKNOWN)}
+    return (
+        [token for token, has_begun in begun.items() if not has_begun],
+        [token for token, has_begun in begun.items() if has_begun and token not in no_news],
     )
 
 
@@ -116,12 +148,15 @@ def bring_home(
     sweep_dir: SweepDir,
     tell: Callable[[str], None] = _quietly,
     not_within: float = instances.EXCHANGE_S,
+    *,
+    orphans: bool = False,
 ) -> None:
     """Exchange with the sweep's instances, if it has any; what is in the way is told, and stops nothing.
 
-    ``not_within``: seconds in which an exchange is not repeated.
+    ``not_within``: seconds in which an exchange is not repeated. ``orphans``: instances whose launch died are
+    taken down.
     """
-    for problem in instances.exchange(sweep_dir, not_within).problems:
+    for problem in instances.exchange(sweep_dir, not_within, orphans=orphans).problems:
         tell(problem)
 
 
@@ -132,7 +167,7 @@ def follow_canaries(sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: W
     """
     known = -1
     while True:
-        bring_home(sweep_dir)
+        bring_home(sweep_dir, orphans=True)
         began = time.monotonic()
         seen = look(sweep_dir, control.rows_of(sweep, sweep_dir))
         yield seen
@@ -143,7 +178,7 @@ def follow_canaries(sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: W
             control.submit_sweep(sweep, sweep_dir, backend, wish, define=False)
         elif not held_back or not seen.active:
             return
-        rest(sweep_dir, began)
+        rest(sweep_dir, time.monotonic() - began, seen)
 
 
 def stop(sweep_dir: SweepDir) -> bool:
@@ -170,6 +205,19 @@ def out_of_budget(sweep_dir: SweepDir, seen: Survey) -> bool:
     return (why_left(sweep_dir, seen) or "").startswith(BUDGET_REACHED)
 
 
+def out_of_storage(sweep_dir: SweepDir, seen: Survey) -> bool:
+    """Whether runs are left because the results tree takes no writes, or took none."""
+    full = any(seen.statuses[run_id].reason == Reason.DISK_FULL.value for run_id in seen.left)
+    return full or (why_left(sweep_dir, seen) or "").startswith(CANNOT_WRITE)
+
+
+def exit_code_of(sweep_dir: SweepDir, seen: Survey) -> int | None:
+    """With what a command leaves whose runs are left for want of money, or of room on the disk."""
+    if out_of_budget(sweep_dir, seen):
+        return BudgetError.exit_code
+    return StorageError.exit_code if out_of_storage(sweep_dir, seen) else None
+
+
 def why_left(sweep_dir: SweepDir, seen: Survey) -> str | None:
     """Why runs are left, in the words of a worker that had to do them and was asked, or forced, to leave.
 
@@ -187,6 +235,6 @@ def why_left(sweep_dir: SweepDir, seen: Survey) -> str | None:
         taken_away = token in seen.jobs and seen.jobs[token].reason is Reason.PREEMPTED
         if log is None and said and not taken_away:
             return f"{said}; `orchestrate logs {sweep_dir.name} {run_id[:8]}` shows what it printed"
-        if log is not None and log.exited and log.events[-1].data.get("asked", True):
+        if log is not None and log.exited and log.events and log.events[-1].data.get("asked", True):
             return str(log.events[-1].data.get("why", "its submission was given up"))
     return None

@@ -21,6 +21,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from orchestrator import __version__
 from orchestrator.errors import DamagedFileError, OrchestrateError
+from orchestrator.program_files import is_source
 from orchestrator.rundir import CodeDir, SweepDir, sweeps
 from orchestrator.rundir.atomic import dump_json, storage_errors
 from orchestrator.worktree import TOO_LARGE_HINT, NoWorkTree, WorkTree, read_worktree
@@ -277,7 +278,14 @@ def _store(source: _Source, code: CodeDir) -> bool:
 def _facts(source: _Source, has_changes: bool) -> dict[str, Any]:
     tree = source.tree
     files = [quote(os.fsencode(entry.name)) for entry in source.entries]
-    facts: dict[str, Any] = {"time": time.time(), "version": __version__, "project": None, "files": files}
+    outside = [entry for entry in source.entries if entry.target is not None and os.path.isabs(entry.target)]
+    facts: dict[str, Any] = {
+        "time": time.time(),
+        "version": __version__,
+        "project": None,
+        "files": files,
+        "links": [quote(os.fsencode(entry.name)) for entry in outside],
+    }
     if tree is not None:
         left_out = {**tree.left_out} if has_changes else {**tree.left_out, "changes.diff": "too large"}
         facts["project"] = {
@@ -285,6 +293,7 @@ def _facts(source: _Source, has_changes: bool) -> dict[str, Any]:
             "commit": tree.commit,
             "branch": tree.branch,
             "changed": tree.changed,
+            "untracked": [_shown(path) for path in tree.untracked if is_source(path)],
             "linked": {_shown(path): why for path, why in tree.linked.items()},
             "left_out": {_shown(path): why for path, why in left_out.items()},
         }

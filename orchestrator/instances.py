@@ -23,7 +23,15 @@ from orchestrator.observe import jobs_of
 from orchestrator.rundir import Event, RunDir, SweepDir, tidy_finished
 from orchestrator.rundir.handover import Handover
 from orchestrator.rundir.journal import REVOKED
-from orchestrator.rundir.parcel import arrivals, discard, ledger_names, of_job, store_of, unpacked
+from orchestrator.rundir.parcel import (
+    arrivals,
+    discard,
+    is_condemned,
+    ledger_names,
+    of_job,
+    store_of,
+    unpacked,
+)
 from orchestrator.rundir.synced import RESULT, RUNS, copy_of
 from orchestrator.shown import moment
 from orchestrator.ssh import failure
@@ -42,6 +50,8 @@ _SEE_OFF_S = 5.0
 _LAST_WORDS_S = 60.0
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
 _LEAST_SECRET = 8
+# A launch takes minutes, and as long as its files are on their way.
+_LONG_LAUNCH_S = 3600.0
 _ALL = Wish()
 
 
@@ -99,11 +109,12 @@ def sent_jobs(sweep: SweepDir) -> list[Sent]:
     return found
 
 
-def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S) -> Exchanged:
+def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S, *, orphans: bool = False) -> Exchanged:
     """Bring home what instances have, tell them what was decided, and take down those that are done.
 
     Not with those where this was done within so many seconds, or is being done by another command. What does
-    not answer changes nothing, and is told.
+    not answer changes nothing, and is told. ``orphans``: take down instances whose launch died, too; those
+    whose runs were cancelled go in any case.
     """
     done = Exchanged()
     jobs = [job for job in sent_jobs(sweep) if _age(job) > not_within]
@@ -116,7 +127,7 @@ def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S) -> Exchanged:
         with _turn(job) as mine:
             if mine:
                 try:
-                    _settle(job, standing[job.job_id], done)
+                    _settle(job, standing[job.job_id], done, orphans)
                 except OrchestrateError as error:
                     skypilot.doubt(job.job_id)
                     done.add(job, str(error))
@@ -130,13 +141,33 @@ def costs(sweep: SweepDir) -> list[str]:
     """
     known = {job.token: job.job_id for job in sent_jobs(sweep)}
     left = () if copy_of(sweep) is not None else unpacked(sweep)
-    ids = [known.get(token) or skypilot.unrecorded_id(sweep, token) for token in left]
+    ids = {token: known.get(token) or skypilot.unrecorded_id(sweep, token) for token in left}
     try:
-        up = skypilot.up(ids) if ids else {}
+        up = skypilot.up(list(ids.values())) if ids else {}
+        said = {
+            name: f"{_cost(up[name])}{_warning(sweep, token, job_id, up[name])}"
+            for token, job_id in ids.items()
+            if (name := skypilot.instance_of(job_id)) in up
+        }
     except OrchestrateError as error:
-        names = ", ".join(map(skypilot.instance_of, ids))
+        names = ", ".join(map(skypilot.instance_of, ids.values()))
         return [f"whether an instance is up nobody can say ({error}): {names}"]
-    return [_cost(cluster) for _, cluster in sorted(up.items())]
+    return [said[name] for name in sorted(said)]
+
+
+def _warning(sweep: SweepDir, token: str, job_id: str, cluster: Cluster) -> str:
+    """What to do about an instance that no one stops; empty where SkyPilot takes it down."""
+    stop = f"`orchestrate cancel {sweep.name}` takes it down"
+    if is_condemned(sweep, token):
+        return f". WARNING: its runs were cancelled; it could not be taken down yet: {stop}, as looks try to"
+    if skypilot.is_orphan(job_id, cluster):
+        return (
+            f". WARNING: nothing stops it, its launch died before its job began: {stop}, the sweep command "
+            f"starts another in its place"
+        )
+    if not cluster.autodown and cluster.since and time.time() - cluster.since > _LONG_LAUNCH_S:
+        return f". WARNING: its launch takes very long, and nothing stops it before that is over: {stop}"
+    return ""
 
 
 def _cost(cluster: Cluster) -> str:
@@ -151,15 +182,20 @@ def see_off(sweep: SweepDir, patience: float) -> Iterator[Exchanged]:
     """Exchange until every instance of the sweep has gone, for so many seconds at most."""
     deadline = time.monotonic() + patience
     while sent_jobs(sweep):
-        yield exchange(sweep, _SEE_OFF_S)
+        yield exchange(sweep, _SEE_OFF_S, orphans=True)
         if time.monotonic() > deadline:
             return
         time.sleep(1)
 
 
-def _settle(job: Sent, standing: Standing, done: Exchanged) -> None:
+def _settle(job: Sent, standing: Standing, done: Exchanged, orphans: bool) -> None:
     """Take the job as far as it goes now; the order lets nothing be lost, whatever ends it in between."""
-    if standing is Standing.STARTING:
+    condemned = is_condemned(job.sweep, job.token)
+    if standing is Standing.ORPHAN:
+        standing = Standing.ORPHAN if _never_began(job, condemned) else Standing.UP
+    if standing in (Standing.STARTING, Standing.ORPHAN):
+        if condemned or (orphans and standing is Standing.ORPHAN):
+            _give_back(job, done)
         return
     if standing is Standing.STOPPED:
         done.add(
@@ -181,6 +217,25 @@ def _settle(job: Sent, standing: Standing, done: Exchanged) -> None:
     skypilot.take_down(job.job_id, said)
     if not whole and not _from_store(job, done):
         return
+    _close(job, said)
+    discard(job.sweep, job.token)
+    done.settled.append(job.token)
+
+
+def _never_began(job: Sent, condemned: bool) -> bool:
+    """Whether an orphan has nothing worth keeping. One that does not answer is kept unless condemned.
+
+    A job that was condemned had not begun then, and is sent to no orphan afterwards.
+    """
+    if condemned:
+        return True
+    return not job.sweep.has_begun(job.token) and skypilot.never_sent(job.job_id)
+
+
+def _give_back(job: Sent, done: Exchanged) -> None:
+    """Take down an instance that never got its job."""
+    said = skypilot.launch_failure(job.job_id)
+    skypilot.take_down(job.job_id, said)
     _close(job, said)
     discard(job.sweep, job.token)
     done.settled.append(job.token)
@@ -237,9 +292,10 @@ def _from_store(job: Sent, done: Exchanged) -> bool:
         return True
     source = store_source(store, job.sweep.results, job.sweep.name)
     if source.host is None and not Path(source.root).is_dir():
-        text = f"its store {store} is not to be seen here: mount it, or name another way to it in the profile"
-        raise OrchestrateError(text)
-    return not _has_sweep(source, job.sweep.name) or _bring(job, source, done)
+        raise OrchestrateError(f"its store {store} is not seen here: mount it, or mend the profile's `store`")
+    whole = not _has_sweep(source, job.sweep.name) or _bring(job, source, done)
+    source.leave()
+    return whole
 
 
 def _has_sweep(source: Source, name: str) -> bool:
@@ -257,7 +313,8 @@ def _close(job: Sent, said: str | None) -> None:
     why = said or "its instance is gone"
     if not job.sweep.has_begun(job.token):
         if said is not None:  # another one like it would not begin either
-            why = f"{why}: see {job.sweep.worker_output(job.token)}"
+            output = job.sweep.worker_output(job.token)
+            why = f"{why}: see {output}" if output.exists() else why
             job.sweep.take_token(job.token, Event(REVOKED, time.time(), data={"why": why}))
         return
     reason = Reason.PREEMPTED if said is None else Reason.KILLED

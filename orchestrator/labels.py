@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 Point = Mapping[str, Any]
@@ -15,17 +15,36 @@ _KIND = re.compile(r"^(on|off)_policy_(?=.)")
 
 
 def varying_keys(points: Sequence[Point], without: Collection[str] = ()) -> list[str]:
-    """The keys that tell points apart, in the points' own order; of keys that advance together, the first."""
+    """The keys that tell points apart, in the points' own order.
+
+    All of those that vary together, as any of them may be the cause of a difference. But what is the same
+    within each sweep is said by the sweep's name, and of a key that BenchMARL has twice one is enough while
+    both have the same values.
+    """
     keys = list(dict.fromkeys(key for point in points for key in point if key not in without))
     if len(points) < 2:
         return keys
-    found: dict[tuple[int, ...], str] = {}
+    together: dict[tuple[int, ...], dict[tuple[str, ...], list[str]]] = {}
     for key in keys:
-        values = [_text(point.get(key)) for point in points]
+        values = tuple(_text(point.get(key)) for point in points)
         order = {value: number for number, value in enumerate(dict.fromkeys(values))}
         if len(order) > 1:
-            found.setdefault(tuple(order[value] for value in values), key)
-    return list(found.values())
+            alike = together.setdefault(tuple(order[value] for value in values), {})
+            alike.setdefault(values, []).append(key)
+    found = {key for alike in together.values() for several in alike.values() for key in _told(several)}
+    by_sweep = next((alike for alike in together.values() if ["sweep"] in alike.values()), {})
+    found -= {key for several in by_sweep.values() for key in several if key != "sweep"}
+    return [key for key in keys if key in found]
+
+
+def _told(alike: Sequence[str]) -> Iterator[str]:
+    """Of keys with the same values those that are to be named: one of a pair that BenchMARL has twice."""
+    named: set[str] = set()
+    for key in alike:
+        core = spellings(key)[0] if _KIND.match(key.rpartition(".")[2]) else key
+        if core not in named:
+            yield key
+        named.add(core)
 
 
 def shared_keys(points: Sequence[Point]) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from orchestrator.errors import NotFoundError
 from orchestrator.rundir import RunDir, SweepDir
+from orchestrator.rundir.plain import open_plain
 from orchestrator.selection import one_run
 
 _POLL_S = 0.3
+_PIECE = 1 << 20
 
 
 def log_pieces(
@@ -25,23 +27,24 @@ def log_pieces(
     run_dir = sweep_dir.run(row.run_id)
     if attempt is None and not run_dir.attempts() and (output := _job_output(sweep_dir, row.run_id)):
         yield f"run {row.run_id} has not begun; its job wrote:\n".encode()
-        yield _read(output, 0)
+        yield from _read(output, 0)
         return
-    path = _log_path(run_dir, attempt)
-    yield (data := _read(path, 0))
-    position = len(data)
+    path, position = _log_path(run_dir, attempt), 0
+    for data in _read(path, position):
+        position += len(data)
+        yield data
     over = not follow
     while not over:
         time.sleep(_POLL_S)
         over = _over(run_dir)  # before the last look, which then shows all there is
         newest = _log_path(run_dir, attempt)
         if newest != path:
-            yield _read(path, position)
+            yield from _read(path, position)
             yield f"--- attempt {newest.parent.name}\n".encode()
             path, position = newest, 0
-        data = _read(path, position)
-        position += len(data)
-        yield data
+        for data in _read(path, position):
+            position += len(data)
+            yield data
 
 
 def _log_path(run_dir: RunDir, attempt: int | None) -> Path:
@@ -68,13 +71,13 @@ def _job_output(sweep_dir: SweepDir, run_id: str) -> Path | None:
     return None
 
 
-def _read(path: Path, position: int) -> bytes:
+def _read(path: Path, position: int) -> Iterator[bytes]:
     try:
-        with open(path, "rb") as file:
+        with open_plain(path) as file:
             file.seek(position)
-            return file.read()
+            yield from iter(lambda: file.read(_PIECE), b"")
     except FileNotFoundError:
-        return b""
+        return
 
 
 def _over(run_dir: RunDir) -> bool:

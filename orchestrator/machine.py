@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import math
 import os
 import re
 import shutil
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _NVIDIA_DRIVER = Path("/proc/driver/nvidia/gpus")
-_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
+_NUMBER = re.compile(r"[1-9][0-9]{0,18}")
+_NO_LIMIT = 1 << 60
 # Where StarCraft's own library looks without SC2PATH, and what SMACv2 needs of it.
 _STARCRAFT = "~/StarCraftII"
 _GAME, _MAP = "Versions/*/SC2_x64", "Maps/SMAC_Maps/32x32_flat.SC2Map"
@@ -35,6 +37,25 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     """How many cores' time a cgroup allows: containers see all cores. ``None`` without a limit."""
     limits = [limit for folder in _cgroups(root) if (limit := _quota(folder)) is not None]
     return min(limits, default=None)
+
+
+def whole_cores(root: Path = Path("/")) -> int:
+    """Cores that runs here can keep busy: those of this process, or fewer where a cgroup allows less time."""
+    quota = cpu_quota(root)
+    return cores() if quota is None else max(1, min(cores(), int(quota)))
+
+
+def memory_mb(root: Path = Path("/")) -> int | None:
+    """Megabytes that processes here can have together; ``None`` if nothing says so.
+
+    The kernel keeps some of the machine's for itself: whole gigabytes are meant. A cgroup's limit is taken as
+    it is.
+    """
+    limits = [limit for folder in _cgroups(root, "memory") if (limit := _memory_limit(folder)) is not None]
+    total = _total_memory(root)
+    if total is not None:
+        limits.append(math.ceil(total / (1 << 30)) << 30)
+    return min(limits) >> 20 if limits else None
 
 
 def starcraft() -> StarCraft:
@@ -103,12 +124,12 @@ def _ask_nvidia_smi() -> tuple[str, ...]:
     return tuple(line.partition(":")[2].partition("(")[0].strip() for line in lines)
 
 
-def _cgroups(root: Path) -> list[Path]:
+def _cgroups(root: Path, wanted: str = "cpu") -> list[Path]:
     """The folders of this process's cgroup and those around it, of version 2 and of version 1."""
     found = []
     for line in _lines(root / "proc/self/cgroup"):
         controllers, _, inside = line.partition(":")[2].partition(":")
-        if controllers == "" or "cpu" in controllers.split(","):
+        if controllers == "" or wanted in controllers.split(","):
             top = root / "sys/fs/cgroup" / controllers
             own = top / inside.lstrip("/")
             # In a container its own folder is mounted on top, whatever it is called outside.
@@ -123,6 +144,22 @@ def _quota(folder: Path) -> float | None:
     if len(words) != 2 or not all(_NUMBER.fullmatch(word) for word in words):
         return None  # "max", and -1, are no limit
     return int(words[0]) / int(words[1])
+
+
+def _memory_limit(folder: Path) -> int | None:
+    """In bytes; version 1 says a huge number where there is none."""
+    words = " ".join([*_lines(folder / "memory.max"), *_lines(folder / "memory.limit_in_bytes")]).split()
+    limits = [int(word) for word in words if _NUMBER.fullmatch(word)]
+    return min((limit for limit in limits if limit < _NO_LIMIT), default=None)
+
+
+def _total_memory(root: Path) -> int | None:
+    for line in _lines(root / "proc/meminfo"):
+        name, _, value = line.partition(":")
+        kilobytes = value.split()
+        if name == "MemTotal" and kilobytes and _NUMBER.fullmatch(kilobytes[0]):
+            return int(kilobytes[0]) << 10
+    return None
 
 
 def _lines(file: Path) -> list[str]:

@@ -24,7 +24,8 @@ from orchestrator.evaluate import TIMES_FOR_BEST, usual_of
 from orchestrator.labels import labeller
 from orchestrator.rundir import Evaluation, RunDir, SweepDir
 from orchestrator.rundir.atomic import write_atomic
-from orchestrator.stats import finite, groups, returns_of
+from orchestrator.stats import finite, groups
+from orchestrator.trainers import can_evaluate, returns_of
 
 Point = Mapping[str, Any]
 
@@ -79,8 +80,8 @@ def export(collected: Collected, absolute: Mapping[str, Evaluation], *, again: s
     for row in rows:
         key = row["sweep"], row["run_id"]
         if key in series:
-            foreign, anew = row["sweep"] in collected.others, absolute.get(row["run_id"])
-            found.append(_Run(named[key], series[key], anew, foreign))
+            again_here = row["sweep"] not in collected.others and can_evaluate(row["trainer"])
+            found.append(_Run(named[key], series[key], absolute.get(row["run_id"]), again_here))
     timed = all(finite(one.seconds) for run in found for one in run.steps)
     data: dict[str, Any] = {}
     for run in found:
@@ -199,12 +200,12 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Run:
-    """``absolute``: its best policy evaluated anew, if it was. A ``foreign`` run's cannot be, here."""
+    """``absolute``: its best policy evaluated anew, if it was; ``evaluable``: whether it can be, here."""
 
     names: Names
     steps: Sequence[_Step]
     absolute: Evaluation | None
-    foreign: bool
+    evaluable: bool
 
     def to_json(self, *, timed: bool) -> dict[str, Any]:
         data = {
@@ -281,8 +282,7 @@ def _notes(runs: Sequence[_Run], again: str) -> list[str]:
     lacking = [run for run in runs if run.absolute is None]
     if not lacking:
         return []
-    own = sum(not run.foreign for run in lacking)
-    hint = f": {again}" if own else ""
+    hint = f": {again}" if any(run.evaluable for run in lacking) else ""
     return [
         f"marl_eval.json: absolute metric of {len(lacking)} of {len(runs)} runs is the best evaluation in "
         f"training, not {TIMES_FOR_BEST} times the episodes of that policy{hint}"

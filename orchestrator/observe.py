@@ -11,10 +11,14 @@ from typing import Any
 
 from orchestrator.assignments import assigned
 from orchestrator.backends.local import LocalBackend
+from orchestrator.backends.slurm import SlurmBackend
 from orchestrator.copies import look_at_copy
+from orchestrator.errors import BackendUnavailableError, DamagedFileError
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog, lease_seconds
+from orchestrator.rundir.finish import clear_leftovers
 from orchestrator.rundir.journal import REVOKED
 from orchestrator.rundir.parcel import unpacked
+from orchestrator.rundir.plain import open_plain
 from orchestrator.rundir.synced import copy_of
 from orchestrator.state import RunStatus, Survey, survey
 from orchestrator.targets import Everywhere
@@ -22,32 +26,32 @@ from orchestrator.types import Array, Job, JobState, JobStatus, Reason, RunState
 
 # A local process takes its token within a second; a submission this old without one never started.
 _START_GRACE_S = 60.0
+# When the answer of a backend took longer, what was read before is old.
+_LONG_S = 2.0
 
 # What Slurm's daemons, and the kernel through them, write where a job wanted too much memory.
 _NO_MEMORY = ("exceeded job memory limit", "exceeded memory limit", "oom-kill", "oom_kill")
 _TAIL = 4096
 
 
-def look(sweep_dir: SweepDir, rows: Sequence[IndexRow] | None = None) -> Survey:
+def look(sweep_dir: SweepDir, rows: Sequence[IndexRow] | None = None, *, ask: bool = True) -> Survey:
     """The sweep's present state, from index, ledger, journals, and what backends say about its open jobs.
 
-    ``rows`` stand in for the index. Of a copy it is the state at its source when it was made.
+    ``rows`` stand in for the index. Without ``ask`` no backend is asked. Of a copy it is the state at its
+    source when it was made.
     """
     if (copy := copy_of(sweep_dir)) is not None:
         return look_at_copy(sweep_dir, copy, rows)
     ledger, logs = sweep_dir.read_ledger(), sweep_dir.read_journals()
-    fold = partial(
-        survey,
-        sweep_dir.read_index() if rows is None else rows,
-        ledger,
-        logs,
-        alive=Holder.alive,
-        now=time.time(),
-        lease=lease_seconds(),
-    )
-    seen = fold()
-    jobs = _not_over_yet(_ask(_open_jobs(ledger, logs, seen)), sweep_dir)
-    return _without_given(_with_endings(sweep_dir, fold(jobs=jobs), logs) if jobs else seen, ledger)
+    rows = sweep_dir.read_index() if rows is None else rows
+    fold = partial(survey, rows, ledger, alive=Holder.alive, lease=lease_seconds())
+    seen, began = fold(logs, now=time.time()), time.monotonic()
+    jobs = _not_over_yet(_ask(_open_jobs(ledger, logs, seen)), sweep_dir) if ask else {}
+    if not jobs:
+        return _without_given(seen, ledger)
+    if time.monotonic() - began > _LONG_S:
+        logs = sweep_dir.read_journals()  # what was written while a backend was waited for
+    return _without_given(_with_endings(sweep_dir, fold(logs, now=time.time(), jobs=jobs), logs), ledger)
 
 
 def _without_given(seen: Survey, ledger: Sequence[LedgerEntry]) -> Survey:
@@ -65,13 +69,18 @@ def _without_given(seen: Survey, ledger: Sequence[LedgerEntry]) -> Survey:
 
 
 def _open_jobs(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog], seen: Survey) -> dict[str, str]:
-    """Ids, by token, of jobs that still have, or may have, something to do."""
+    """Ids, by token, of jobs that still have, or may have, something to do, or may be in a queue again."""
     at_work = {log.token for log in logs if not log.exited}
+    requeued = {log.token for log in logs if log.may_return}
     return {
         token: entry.data["job_ids"][token]
         for entry, job in jobs_of(ledger)
         if (token := job["token"]) in entry.data["job_ids"]
-        and (token in at_work or any(_is_open(seen, run_id) for run_id in job["run_ids"]))
+        and (
+            token in at_work
+            or (token in requeued and entry.data.get("backend") == SlurmBackend.kind)
+            or any(_is_open(seen, run_id) for run_id in job["run_ids"])
+        )
     }
 
 
@@ -116,18 +125,48 @@ def job_ids(ledger: Iterable[LedgerEntry]) -> dict[str, str]:
     return ids
 
 
-def idle_jobs(sweep_dir: SweepDir) -> list[str]:
-    """Ids of jobs that have not begun, and would find nothing to do. A worker at work sees it by itself."""
-    seen = look(sweep_dir)
-    ledger, begun = sweep_dir.read_ledger(), {log.token for log in sweep_dir.read_journals()}
+def idle_jobs(sweep_dir: SweepDir) -> dict[str, str]:
+    """Ids, by token, of jobs that would find nothing to do: they have not begun, or wait to begin again.
+
+    A worker at work sees it by itself.
+    """
+    return _idle(sweep_dir, look(sweep_dir))
+
+
+def _idle(sweep_dir: SweepDir, seen: Survey) -> dict[str, str]:
+    ledger, logs = sweep_dir.read_ledger(), {log.token: log for log in sweep_dir.read_journals()}
     ids = job_ids(ledger)
-    return [
-        ids[job["token"]]
+
+    def waits(token: str) -> bool:
+        again = token in seen.jobs and seen.jobs[token].state is JobState.QUEUED
+        return token not in logs or (again and not logs[token].revoked)
+
+    return {
+        job["token"]: ids[job["token"]]
         for _, job in jobs_of(ledger)
         if job["token"] in ids
-        and job["token"] not in begun
+        and waits(job["token"])
         and not any(_is_open(seen, run_id) for run_id in job["run_ids"])
-    ]
+    }
+
+
+def leave_queue(sweep_dir: SweepDir, seen: Survey) -> tuple[str, ...]:
+    """Take jobs that only wait out of Slurm's queue if nothing is left for them; what a person is to know.
+
+    The last worker to leave does so too. It may have been killed, or the job requeued after it.
+    """
+    kind = f"{SlurmBackend.kind}:"  # rented machines are condemned, and taken down by an exchange
+    idle = [job_id for job_id in _idle(sweep_dir, seen).values() if job_id.startswith(kind)]
+    answers = Everywhere().poll(idle) if idle else {}
+    waiting = [job_id for job_id in idle if answers[job_id].state is JobState.QUEUED]
+    if not waiting:
+        return ()
+    jobs = "1 job" if len(waiting) == 1 else f"{len(waiting)} jobs"
+    try:
+        Everywhere().cancel(waiting)
+    except BackendUnavailableError as error:
+        return (f"{jobs} in the queue with nothing left to do: cannot be withdrawn now ({error})",)
+    return (f"withdrew {jobs} from the queue: nothing is left to do for them",)
 
 
 def give_up(sweep_dir: SweepDir, tokens: Sequence[str], why: str) -> list[str]:
@@ -205,7 +244,10 @@ def _should_have_begun(entry: LedgerEntry) -> bool:
 
 
 def compact(sweep_dir: SweepDir, seen: Survey) -> None:
-    """Fold the journals of workers that are gone for good into one file. Call under the lock."""
+    """Fold the journals of workers that are gone for good into one file, and clear up after killed writers.
+
+    Call under the lock.
+    """
     at_work = {status.token for status in seen.statuses.values() if not status.state.final}
 
     def gone(log: WorkerLog) -> bool:
@@ -217,6 +259,8 @@ def compact(sweep_dir: SweepDir, seen: Survey) -> None:
         return log.exited and log.token not in at_work
 
     sweep_dir.compact_journals([log for log in sweep_dir.read_journals() if gone(log)])
+    sweep_dir.clear_empty_outputs()
+    clear_leftovers(sweep_dir)
 
 
 def close_attempts(sweep_dir: SweepDir, seen: Survey) -> None:
@@ -268,9 +312,9 @@ def _with_endings(sweep_dir: SweepDir, seen: Survey, logs: Iterable[WorkerLog]) 
 def _reason_in(output: Path) -> Reason | None:
     """Why a job was killed, by what its output ends with: accounting may call it just failed."""
     try:
-        with open(output, "rb") as file:
+        with open_plain(output) as file:
             file.seek(max(0, output.stat().st_size - _TAIL))
             tail = file.read().decode(errors="replace").lower()
-    except OSError:
+    except (DamagedFileError, OSError):
         return None
     return Reason.OUT_OF_MEMORY if any(words in tail for words in _NO_MEMORY) else None

@@ -6,8 +6,10 @@ import enum
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
 
-from orchestrator.expect import canaries, longest_first
+from orchestrator.expect import canaries, in_turns
 from orchestrator.state import DAMAGED_RESULT, RunStatus, Survey
 from orchestrator.trainers import get_trainer
 from orchestrator.types import Array, Job, Plan, Reason, Resources, Run, RunState, Sweep
@@ -68,7 +70,7 @@ def make_plan(
     canary: bool = False,
     deal: Deal | None = None,
 ) -> Plan:
-    """Assign every run that is to do, and that the target can run, to a job; the longest runs first.
+    """Assign every run that is to do, and that the target can run, to a job; configurations take turns.
 
     ``slots``: runs at once in a job; by default as many as fit, on one machine those of live jobs taken off.
     With ``canary`` only one run of each configuration is planned until one has trained; the others wait.
@@ -84,11 +86,11 @@ def make_plan(
     skipped |= cannot
     todo = [run for run in todo if run.run_id not in cannot]
     avoid = tuple(survey.bad_machines) if capacity.can_avoid else ()
-    builder = _Builder(sweep, capacity, _room(capacity, survey), submission, avoid, share=deal is None)
+    order = partial(in_turns, known=sweep.runs, survey=survey)
+    builder = _Builder(sweep, capacity, _room(capacity, survey), submission, avoid, order, share=deal is None)
     if canary:
         todo, held_back = canaries(todo, sweep.runs, survey)
         builder.waiting += [run.run_id for run in held_back]
-    todo = longest_first(todo, sweep.runs, survey)
     if todo and capacity.array_size is None:
         builder.one_job(todo, min(len(todo), slots or _free_slots(sweep, capacity, survey)))
     elif capacity.apart:
@@ -119,6 +121,12 @@ def to_do(sweep: Sweep, survey: Survey) -> list[Run]:
     return [run for run in sweep.runs if survey.statuses[run.run_id].state in _TO_DO]
 
 
+class _Order(Protocol):
+    """Puts runs into the order in which they begin, when they are dealt out over so many lanes."""
+
+    def __call__(self, runs: Sequence[Run], *, lanes: int) -> list[Run]: ...
+
+
 class _Builder:
     """The arrays of one submission, as they come to be."""
 
@@ -129,9 +137,11 @@ class _Builder:
         room: float,
         submission: int,
         avoid: tuple[str, ...],
+        order: _Order,
         *,
         share: bool,
     ) -> None:
+        self._order = order
         self._sweep, self._capacity, self._submission = sweep, capacity, submission
         self._avoid, self._share = avoid, share
         self._room = room
@@ -139,6 +149,9 @@ class _Builder:
         self.waiting: list[str] = []
 
     def one_job(self, runs: Sequence[Run], slots: int) -> None:
+        self._one_job(self._order(runs, lanes=slots), slots)
+
+    def _one_job(self, runs: Sequence[Run], slots: int) -> None:
         token, needs = self._next_token(), self._sweep.resources
         job = self._job(token, runs, slots, needs)
         self.made.append(Array(token, (job,), needs))
@@ -148,9 +161,10 @@ class _Builder:
         needs = {_needs(run, self._sweep) for run in runs}
         slots = asked or min((_slots(one, self._capacity) for one in needs), default=1)
         count = int(min(math.ceil(len(runs) / slots), self._room))
+        runs = self._order(runs, lanes=max(1, count))
         for start in range(count):
             share = runs[start::count]
-            self.one_job(share, min(slots, len(share)))
+            self._one_job(share, min(slots, len(share)))
         if not count:
             self.waiting += [run.run_id for run in runs]
 
@@ -177,6 +191,7 @@ class _Builder:
     ) -> None:
         capacity = self._capacity
         count = min(math.ceil(len(runs) / slots), self._room // capacity.chain)
+        runs = self._order(runs, lanes=1 if alone else max(1, int(count)))
         if alone:
             runs, left = runs[: int(count)], runs[int(count) :]
             self.waiting += [run.run_id for run in left]
@@ -309,10 +324,19 @@ def cannot_place(run: Run, sweep: Sweep, capacity: Capacity) -> str | None:
     needs = _needs(run, sweep)
     if capacity.gpus is not None and needs.gpus > capacity.gpus:
         return capacity.no_gpu if not capacity.gpus else f"needs {needs.gpus} GPUs, found {capacity.gpus}"
-    if capacity.array_size is None:
-        return None
-    if capacity.cores is not None and needs.cpus_per_task > capacity.cores:
-        return f"needs {needs.cpus_per_task} cores, a job of {capacity.target} has {capacity.cores}"
+    here = capacity.array_size is None
+    has = "this machine has" if here else f"a job of {capacity.target} has"
+    # A grid that names no cores gives all its runs as many as its most threads: those with fewer need fewer.
+    for_threads = here and needs.cpus_per_task == sweep.most_threads
+    cores = min(needs.cpus_per_task, run.threads) if for_threads else needs.cpus_per_task
+    if capacity.cores is not None and cores > capacity.cores:
+        return f"needs {cores} cores, {has} {capacity.cores}"
     if capacity.mem and needs.mem and megabytes(needs.mem) > megabytes(capacity.mem):
-        return f"needs {needs.mem} of memory, a job of {capacity.target} has {capacity.mem}"
+        return f"needs {needs.mem} of memory, {has} {_memory(capacity.mem) if here else capacity.mem}"
     return None
+
+
+def _memory(mem: str) -> str:
+    """A machine's memory as people say it."""
+    whole, rest = divmod(megabytes(mem), 1 << 10)
+    return mem if rest or not whole else f"{whole}G"

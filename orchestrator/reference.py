@@ -143,6 +143,8 @@ def _default_of(option: click.Option) -> Any:
 
 def _trainer(spec: TrainerSpec) -> Iterator[str]:
     yield from ("", f"## The trainer {spec.name}", "")
+    if spec.keys:
+        yield from (*_table(["key", "meaning"], _rows(spec.keys.items())), "")
     if spec.owned:
         yield from ("The program sets these itself, and a grid may not:", "")
         yield from (*_table(["key", "why"], _rows(spec.owned.items())), "")

@@ -31,6 +31,7 @@ from orchestrator.freeze import FrozenCode, freeze
 from orchestrator.observe import look
 from orchestrator.plan import Capacity
 from orchestrator.profiles import Profile, parse_profile, text_for_there
+from orchestrator.rehearsal import UNASKED, planned
 from orchestrator.remote import CODE_DAMAGED
 from orchestrator.remote.ask import ask
 from orchestrator.remote.hearing import note
@@ -199,7 +200,7 @@ def rehearse(
     options: Sequence[str] = (),
     only: Collection[str] | None = None,
 ) -> Mapping[str, Any]:
-    """What :func:`send` would submit, to the byte, as :func:`control.planned` tells it; writes nothing.
+    """What :func:`send` would submit, to the byte, as :func:`rehearsal.planned` tells it; writes nothing.
 
     A tree that knows the sweep is asked; of one that does not, all is known here.
     """
@@ -238,7 +239,9 @@ def _first_plan(
         empty = SweepDir(Path(nothing), sweep.name)
         plan = control.plan_sweep(share, empty, backend.capacity(ask=False), wish).plan
     scripts = control.render_plan(plan, SweepDir(folder / "results", sweep.name), backend, moved)
-    return control.planned(plan, scripts)
+    concerns = backend.concerns(plan, ask=False)
+    unasked = f"{UNASKED}: {there.place.ssh} has nothing of this sweep yet"
+    return planned(plan, scripts, (unasked, *map(str, concerns)))
 
 
 def _request(

@@ -54,6 +54,16 @@ def sparkline(values: Sequence[float], width: int) -> str:
     return "".join(_BARS[min(len(_BARS) - 1, int(value / highest * len(_BARS)))] for value in last)
 
 
+def amount(size: int) -> str:
+    """Bytes as people read them."""
+    value, unit = float(size), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{size} B" if unit == "B" else f"{value:.3g} {unit}"
+
+
 def plain(text: str) -> str:
     """Text as one line that no terminal takes for anything but text: what cannot be seen is spelled out."""
     if text.isprintable():

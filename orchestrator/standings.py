@@ -1,9 +1,9 @@
-"""How variants stand against each other: performance profiles, and the probability that one beats another.
+"""Variants beside each other, in a task and over all of them; performance profiles.
 
-Both are of final returns, as rliable defines them, and are made here so that seeds may differ in number from
-task to task. A task at a time they need no scale; across tasks a profile needs scores on one scale, which is
-then named. Intervals are 95 % percentile intervals of a bootstrap over the seeds of each task, by always the
-same draws.
+Profiles are of final returns, as rliable defines them, and are made here so that seeds may differ in number
+from task to task. A task at a time they need no scale; across tasks a profile needs scores on one scale,
+which is then named. Intervals are 95 % percentile intervals of a bootstrap over the seeds of each task, by
+always the same draws.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.alike import Terms
 from orchestrator.labels import labeller
 from orchestrator.stats import RESAMPLES, Final
 
@@ -21,24 +22,30 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_SEED = 20
+SEED = 20
 _THRESHOLDS = 100
-# Of the variants that come nearest to the best of their task.
-_MOST_PAIRS = 50
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One variant over tasks: in each, its final returns, one per seed. ``side`` is a group's."""
+    """One variant over tasks: in each, its final returns, one per seed, and how these came about. ``side`` is
+    a group's.
+    """
 
     label: str
     number: int
     side: int
     scores: Mapping[str, tuple[float, ...]]
+    terms: Mapping[str, Terms]
 
     @property
     def n(self) -> int:
         return sum(map(len, self.scores.values()))
+
+    @property
+    def fewest(self) -> int:
+        """Its seeds in the task in which it has the fewest."""
+        return min(map(len, self.scores.values()), default=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,30 +75,6 @@ class Profiles:
     left_out: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Improvement:
-    """The chance that a run of ``better`` returns more than one of ``other``, a tie counting half.
-
-    Over several ``tasks`` it is the mean of theirs. No interval where a task has one seed of either.
-    """
-
-    tasks: tuple[str, ...]
-    better: Variant
-    other: Variant
-    value: float
-    low: float | None
-    high: float | None
-
-    @property
-    def beyond_chance(self) -> bool | None:
-        """Whether the interval leaves one half out; ``None`` without one."""
-        return None if self.low is None or self.high is None else self.low > 0.5 or self.high < 0.5
-
-    def __str__(self) -> str:
-        interval = "" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]"
-        return f"{self.value:.2f}{interval}"
-
-
 # What stands against what
 
 
@@ -107,7 +90,8 @@ def variants(finals: Sequence[Final]) -> dict[str, list[Variant]]:
 def _named(task: str, panel: Sequence[Final]) -> Iterator[Variant]:
     points = [final.group.point for final in panel]
     for final, label in zip(panel, names(points), strict=True):
-        yield Variant(label, final.group.number, final.group.side, {task: final.values})
+        group = final.group
+        yield Variant(label, group.number, group.side, {task: final.values}, {task: final.terms})
 
 
 def names(points: Sequence[Mapping[str, Any]], without: Sequence[str] = ("task",)) -> list[str]:
@@ -140,6 +124,7 @@ def over_tasks(finals: Sequence[Final]) -> list[Variant]:
             own[0].group.number,
             own[0].group.side if several else 0,
             {final.group.task: final.values for final in own if final.values},
+            {final.group.task: final.terms for final in own if final.values},
         )
         for label, own in zip(names(points), members.values(), strict=True)
     ]
@@ -169,7 +154,7 @@ def overall_profiles(finals: Sequence[Final]) -> Profiles | None:
     every = over_tasks(finals)
     spans = {
         task: (min(values), max(values))
-        for task, values in _values_by_task(every).items()
+        for task, values in values_by_task(every).items()
         if max(values) > min(values)
     }
     tasks = tuple(spans)
@@ -183,7 +168,7 @@ def overall_profiles(finals: Sequence[Final]) -> Profiles | None:
     return Profiles(tasks, tuple(_profile(variant, tasks, axis, spans) for variant in whole), spans, left_out)
 
 
-def _values_by_task(every: Iterable[Variant]) -> dict[str, list[float]]:
+def values_by_task(every: Iterable[Variant]) -> dict[str, list[float]]:
     values: dict[str, list[float]] = {}
     for variant in every:
         for task, own in variant.scores.items():
@@ -233,103 +218,13 @@ def performance_profile(
     value = np.mean([matrix.mean(axis=0) for matrix in above], axis=0)
     if any(len(own) < 2 for own in scores):
         return value, None, None
-    generator = np.random.default_rng(_SEED)
-    draws = np.mean([_weights(generator, len(matrix)) @ matrix for matrix in above], axis=0)
+    generator = np.random.default_rng(SEED)
+    draws = np.mean([weights(generator, len(matrix)) @ matrix for matrix in above], axis=0)
     low, high = np.quantile(draws, (0.025, 0.975), axis=0)
     return value, low, high
 
 
-def _weights(generator: np.random.Generator, n: int) -> Floats:
+def weights(generator: np.random.Generator, n: int) -> Floats:
     """(resamples, n): how much of each resample every run is."""
     weights: Floats = generator.multinomial(n, [1 / n] * n, size=RESAMPLES) / n
     return weights
-
-
-# Probability of improvement
-
-
-def improvements(finals: Sequence[Final]) -> list[Improvement]:
-    """Per task the best variant, by interquartile mean, against the next ones; the best of them first.
-
-    Nothing of a task in which no variant has two seeds.
-    """
-    found = []
-    best_first = sorted(
-        (final for final in finals if final.estimate is not None),
-        key=lambda final: -final.estimate.value if final.estimate else 0.0,
-    )
-    for task, panel in variants(best_first).items():
-        if any(variant.n > 1 for variant in panel):
-            found += [against(panel[0], other, (task,)) for other in panel[1 : _MOST_PAIRS + 1]]
-    order = {task: number for number, task in enumerate(variants(finals))}
-    return sorted(found, key=lambda one: order[one.tasks[0]])
-
-
-def overall_improvements(finals: Sequence[Final]) -> list[Improvement]:
-    """Over all tasks, of variants that have them all: the one that beats the others most, against each.
-
-    Nothing without two tasks and two such variants.
-    """
-    every = over_tasks(finals)
-    tasks = tuple(_values_by_task(every))
-    whole = [variant for variant in every if variant.scores.keys() >= set(tasks)]
-    if len(tasks) < 2 or len(whole) < 2:
-        return []
-    chances = {
-        id(one): sum(_chance(one, other, tasks) for other in whole if other is not one) for one in whole
-    }
-    best = max(whole, key=lambda one: chances[id(one)])
-    others = sorted((one for one in whole if one is not best), key=lambda one: -chances[id(one)])
-    return [against(best, other, tasks) for other in others]
-
-
-def against(better: Variant, other: Variant, tasks: tuple[str, ...]) -> Improvement:
-    """How one variant does against another in tasks that both have."""
-    import numpy as np
-
-    mine = [np.array(better.scores[task]) for task in tasks]
-    theirs = [np.array(other.scores[task]) for task in tasks]
-    return Improvement(tasks, better, other, *probability_of_improvement(mine, theirs))
-
-
-def probability_of_improvement(
-    mine: Sequence[Floats], theirs: Sequence[Floats]
-) -> tuple[float, float | None, float | None]:
-    """P(mine > theirs), ties counting half, meaned over tasks, and its interval.
-
-    Both hold one number a run, per task; runs are resampled task by task and independently of each other. No
-    interval where a task has one run of either.
-    """
-    import numpy as np
-
-    wins = [_wins(*pair) for pair in zip(mine, theirs, strict=True)]
-    value = float(np.mean([matrix.mean() for matrix in wins]))
-    if any(min(matrix.shape) < 2 for matrix in wins):
-        return value, None, None
-    generator = np.random.default_rng(_SEED)
-    draws = np.mean(
-        [
-            ((_weights(generator, matrix.shape[0]) @ matrix) * _weights(generator, matrix.shape[1])).sum(
-                axis=1
-            )
-            for matrix in wins
-        ],
-        axis=0,
-    )
-    # What adds up to a half by rounding is a half, and nothing is less than impossible or more than certain.
-    low, high = np.clip(np.round(np.quantile(draws, (0.025, 0.975)), 12), 0, 1)
-    return value, float(low), float(high)
-
-
-def _wins(mine: Floats, theirs: Floats) -> Floats:
-    """(mine, theirs): 1 for every pair that is won, a half for a tie."""
-    wins: Floats = (mine[:, None] > theirs) + 0.5 * (mine[:, None] == theirs)
-    return wins
-
-
-def _chance(one: Variant, other: Variant, tasks: Sequence[str]) -> float:
-    import numpy as np
-
-    return float(
-        np.mean([_wins(np.array(one.scores[task]), np.array(other.scores[task])).mean() for task in tasks])
-    )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, Self
 
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
+from orchestrator.silence import is_heard, is_stalled
 from orchestrator.suspects import failing_machines
 from orchestrator.types import BUDGET_REACHED, JobState, JobStatus, RunState
 
@@ -17,9 +17,6 @@ Alive = Callable[[Holder], bool | None]
 
 # The reason of a run whose result is on disk and not whole.
 DAMAGED_RESULT = "damaged result"
-
-# A run is shown as stalled after this many of its own longest silences (and never before a lease is over).
-_SILENCES = 5
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class RunStatus:
     message: str | None = None
     frames: int | None = None
     total: int | None = None
-    fps: float | None = None
+    end_to_end_fps: float | None = None
     value: float | None = None
     since: float | None = None
     code_id: str | None = None
@@ -58,9 +55,10 @@ class RunStatus:
     @property
     def eta(self) -> float | None:
         """Seconds until the run is done at its present speed."""
-        if self.state is not RunState.RUNNING or not self.fps or self.total is None or self.frames is None:
+        speed = self.end_to_end_fps
+        if self.state is not RunState.RUNNING or not speed or self.total is None or self.frames is None:
             return None
-        return max(0.0, (self.total - self.frames) / self.fps)
+        return max(0.0, (self.total - self.frames) / speed)
 
     def to_json(self) -> dict[str, Any]:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -68,7 +66,7 @@ class RunStatus:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        fields = {name: data[name] for name in cls.__dataclass_fields__}
+        fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
         return cls(**{**fields, "state": RunState(data["state"])})
 
 
@@ -296,11 +294,20 @@ def _apply_journals(
             if status.state is not RunState.RUNNING or status.token != log.token:
                 continue
             if lives is None:
-                statuses[run_id] = replace(status, state=RunState.UNKNOWN)
+                said = job.text if job and job.state is JobState.UNKNOWN else status.message
+                statuses[run_id] = replace(status, state=RunState.UNKNOWN, message=said)
+            elif not lives and _outlived(log, job) and is_heard(times, now, lease):
+                said = f"its worker still writes, and its job is back in the queue: {job.text if job else ''}"
+                statuses[run_id] = replace(status, message=said)
             elif not lives:
                 statuses[run_id] = _interrupted(status, job)
-            elif now - times[-1] > max(lease, _SILENCES * _longest_gap(times)):
+            elif is_stalled(times, now, lease):
                 statuses[run_id] = replace(status, state=RunState.STALLED)
+
+
+def _outlived(log: WorkerLog, job: JobStatus | None) -> bool:
+    """Whether its worker may be at work in a job that waits again: a node's daemon died, and not the node."""
+    return not log.exited and job is not None and job.state is JobState.QUEUED
 
 
 def _interrupted(status: RunStatus, job: JobStatus | None) -> RunStatus:
@@ -311,24 +318,30 @@ def _interrupted(status: RunStatus, job: JobStatus | None) -> RunStatus:
 
 
 def _replay(statuses: dict[str, RunStatus], log: WorkerLog) -> dict[str, list[float]]:
-    """Apply a worker's events as it wrote them; when it spoke of each run."""
+    """Apply a worker's events as it wrote them; when it spoke of each run. Each status is made once."""
     heard: dict[str, list[float]] = {}
     told: dict[str, Event] = {}
+    drafts: dict[str, dict[str, Any]] = {}
     for event in log.events:
         run_id = event.run_id
         if run_id not in statuses or event.attempt is None:
             continue
-        if event.attempt and event.attempt < statuses[run_id].attempt:
+        draft = drafts.get(run_id)
+        if event.attempt and event.attempt < (draft["attempt"] if draft else statuses[run_id].attempt):
             continue
+        if draft is None:
+            draft = drafts[run_id] = dict(vars(statuses[run_id]))
         heard.setdefault(run_id, []).append(event.time)
         if event.kind == PROGRESS:  # by far the most: kept aside until something else happens
             told[run_id] = event
         else:
             if run_id in told:
-                statuses[run_id] = replace(statuses[run_id], **_progress(told.pop(run_id)))
-            statuses[run_id] = _after(statuses[run_id], event, log.token)
+                draft.update(_progress(told.pop(run_id)))
+            draft.update(_after(draft, event, log.token))
     for run_id, event in told.items():
-        statuses[run_id] = replace(statuses[run_id], **_progress(event))
+        drafts[run_id].update(_progress(event))
+    for run_id, draft in drafts.items():
+        statuses[run_id] = RunStatus(**draft)
     return heard
 
 
@@ -338,44 +351,35 @@ def _progress(event: Event) -> dict[str, Any]:
     said = {
         "frames": data.get("frames"),
         "total": data.get("total"),
-        "fps": data.get("fps"),
+        "end_to_end_fps": data.get("end_to_end_fps", data.get("fps")),
         "value": data.get("return"),
         "since": event.time,
     }
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _after(before: RunStatus, event: Event, token: str) -> RunStatus:
-    """The status after an attempt began or ended."""
-    assert event.attempt is not None
+def _after(before: Mapping[str, Any], event: Event, token: str) -> dict[str, Any]:
+    """What changes in a status, given by its fields, when an attempt begins or ends."""
     data, summary = event.data, event.data.get("summary") or {}
     if event.kind == CLAIMED:
-        return replace(
-            before,
-            state=RunState.RUNNING,
-            attempt=event.attempt,
-            token=token,
-            reason=None,
-            message=None,
-            since=event.time,
-        )
-    if event.kind == ENDED and event.attempt == 0 and before.attempt:
-        return before  # of a worker that never had the run; another one's word is better
+        running = {"state": RunState.RUNNING, "reason": None, "message": None}
+        return {**running, "attempt": event.attempt, "token": token, "since": event.time}
+    if event.kind == ENDED and event.attempt == 0 and before["attempt"]:
+        return {}  # of a worker that never had the run; another one's word is better
     if event.kind == ENDED:
-        return replace(
-            before,
-            state=RunState(data["outcome"]),
-            attempt=event.attempt,
-            token=token,
-            reason=data.get("reason"),
-            message=data.get("message"),
-            frames=data["frames"] if data.get("frames") is not None else before.frames,
-            fps=summary.get("fps_steady", before.fps),
-            value=summary.get("final_return", before.value),
-            since=event.time,
-            code_id=data.get("code_id"),
-        )
-    return before
+        return {
+            "state": RunState(data["outcome"]),
+            "attempt": event.attempt,
+            "token": token,
+            "reason": data.get("reason"),
+            "message": data.get("message"),
+            "frames": data["frames"] if data.get("frames") is not None else before["frames"],
+            "end_to_end_fps": summary.get("end_to_end_fps", before["end_to_end_fps"]),
+            "value": summary.get("final_return", before["value"]),
+            "since": event.time,
+            "code_id": data.get("code_id"),
+        }
+    return {}
 
 
 def _apply_decisions(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
@@ -440,7 +444,3 @@ def _retried(status: RunStatus, attempt: int) -> RunStatus:
 
 def _given_more_memory(status: RunStatus, attempt: int) -> RunStatus:
     return replace(_retried(status, attempt), more_memory=True)
-
-
-def _longest_gap(times: Sequence[float]) -> float:
-    return max((after - before for before, after in pairwise(times)), default=0.0)

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.alike import Terms, terms_of
 from orchestrator.collect import Collected
-from orchestrator.errors import OrchestrateError
 from orchestrator.labels import run_labels
-from orchestrator.trainers import get_trainer, trainer_names
+from orchestrator.trainers import returns_of
 from orchestrator.types import RunState
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _Point = Mapping[str, Any]
 
-# Below this many seeds an interval says little, and the reader is told so.
-FEW_SEEDS = 5
 # As many can be told apart by colour and dash.
 FEW_VARIANTS = 24
 RESAMPLES = 1000
@@ -105,6 +103,7 @@ class Final:
     values: tuple[float, ...]
     estimate: Estimate | None
     note: str
+    terms: Terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +205,7 @@ def final_returns(found: Sequence[Group], *, intervals: bool = True) -> list[Fin
     for group, own, estimate, (rows, note) in zip(found, values, estimates, counted, strict=True):
         lost = len(rows) - len(own)
         notes = [note, f"{lost} of {len(rows)} without a finite return" if lost else ""]
-        finals.append(Final(group, own, estimate, _joined(notes)))
+        finals.append(Final(group, own, estimate, _joined(notes), terms_of(rows)))
     return finals
 
 
@@ -315,14 +314,6 @@ def on_common_frames(series: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, F
         grid = grid[np.unique(np.linspace(0, len(grid) - 1, _CURVE_POINTS).round().astype(int))]
     rows = [values[np.searchsorted(frames, grid, side="right") - 1] for frames, values in series]
     return grid, np.array(rows, dtype=np.float64).reshape(len(series), len(grid))
-
-
-def returns_of(trainer: str | None) -> tuple[str, ...]:
-    """The metrics that mean "return" to this trainer, best first; to any trainer if it is not known here."""
-    try:
-        return get_trainer(trainer or "").returns
-    except OrchestrateError:
-        return tuple(dict.fromkeys(name for known in trainer_names() for name in get_trainer(known).returns))
 
 
 # The bootstrap

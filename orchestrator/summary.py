@@ -7,31 +7,45 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from orchestrator.alike import UNRANKED, Terms, differences, mixed_code
 from orchestrator.collect import Collected
-from orchestrator.stats import FEW_SEEDS, Final, Group, final_returns, finite, groups
+from orchestrator.significance import FEW_SEEDS
+from orchestrator.stats import Final, Group, final_returns, finite, groups
+from orchestrator.throughput import END_TO_END, TRAINING
 
-_TIMES = ("seconds_per_iteration", "collection_seconds", "training_seconds")
+_TIMES = ("seconds_per_iteration", "collection_seconds", "learning_seconds")
 _MOST_NAMED = 8
-SUMMARY_COLUMNS = ("group", "n", "states", "final return (IQM)", "frames/s", "s/iteration")
+SUMMARY_COLUMNS = (
+    "group",
+    "n",
+    "states",
+    "final return (IQM)",
+    "training frames/s",
+    "end-to-end frames/s",
+    "s/iteration",
+)
 
 
 @dataclass(frozen=True)
 class Speed:
-    """A group's speed on one kind of hardware. ``fps``: steady-state frames/s of each run."""
+    """A group's speed on one kind of hardware: both throughputs of each run that has them, and the medians
+    over runs of the seconds per iteration and of two parts of these.
+    """
 
     group: Group
     hardware: str
-    fps: tuple[float, ...]
+    training_fps: tuple[float, ...]
+    end_to_end_fps: tuple[float, ...]
     seconds_per_iteration: float | None
     collection_seconds: float | None
-    training_seconds: float | None
+    learning_seconds: float | None
 
     def split(self) -> tuple[float, float, float]:
-        """Seconds per iteration of collection, of training, and of all else."""
+        """Seconds per iteration of collection, of learning, and of all else."""
         whole = self.seconds_per_iteration or 0.0
         collection = min(self.collection_seconds or 0.0, whole)
-        training = min(self.training_seconds or 0.0, whole - collection)
-        return collection, training, whole - collection - training
+        learning = min(self.learning_seconds or 0.0, whole - collection)
+        return collection, learning, whole - collection - learning
 
 
 def speeds(found: Sequence[Group]) -> list[Speed]:
@@ -42,9 +56,9 @@ def speeds(found: Sequence[Group]) -> list[Speed]:
         for row in group.counted()[0]:
             by_hardware.setdefault(hardware(row), []).append(row)
         for name, alike in sorted(by_hardware.items()):
-            fps = tuple(_column(alike, "fps_steady"))
+            training, end_to_end = (tuple(_column(alike, column)) for column in (TRAINING, END_TO_END))
             seconds = (_median(_column(alike, column)) for column in _TIMES)
-            rows.append(Speed(group, name, fps, *seconds))
+            rows.append(Speed(group, name, training, end_to_end, *seconds))
     return rows
 
 
@@ -62,7 +76,7 @@ def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 
 def warnings(finals: Sequence[Final]) -> list[str]:
     """What a reader must know before believing an interval: a line per kind, with its groups."""
-    few = f"fewer than {FEW_SEEDS} seeds, so intervals are rough and one seed has none"
+    few = f"fewer than {FEW_SEEDS} seeds, so there is no verdict, intervals are rough and one seed has none"
     about: dict[str, list[str]] = {}
     for final in finals:
         if 0 < len(final.values) < FEW_SEEDS:
@@ -70,7 +84,26 @@ def warnings(finals: Sequence[Final]) -> list[str]:
     for final in finals:
         if final.note:
             about.setdefault(final.note, []).append(final.group.label)
-    return [f"{what}: {_some(labels)}" for what, labels in about.items()]
+    return [*unranked(finals), *(f"{what}: {_some(labels)}" for what, labels in about.items())]
+
+
+def unranked(finals: Sequence[Final]) -> list[str]:
+    """Task by task how the final returns came about differently, so that they are not ranked.
+
+    Before that, which groups put results of different code together.
+    """
+    panels: dict[str, list[tuple[str, Terms]]] = {}
+    for final in finals:
+        if final.estimate is not None:
+            panels.setdefault(final.group.task, []).append((final.group.label, final.terms))
+    return [
+        *mixed_code([named for panel in panels.values() for named in panel]),
+        *(
+            f"{UNRANKED}, {task or 'all runs'}: {text}"
+            for task, panel in panels.items()
+            for text in differences(panel)
+        ),
+    ]
 
 
 def _some(labels: Sequence[str]) -> str:
@@ -93,7 +126,8 @@ def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
                 str(len(final.values)),
                 ", ".join(f"{count} {state}" for state, count in group.states.items()),
                 "" if final.estimate is None else f"{final.estimate.value:.4g}",
-                _each(own, lambda speed: _median(speed.fps), "{:,.0f}"),
+                _each(own, lambda speed: _median(speed.training_fps), "{:,.0f}"),
+                _each(own, lambda speed: _median(speed.end_to_end_fps), "{:,.0f}"),
                 _each(own, lambda speed: speed.seconds_per_iteration, "{:.3g}"),
             ]
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.rundir import IndexRow, Row
+from orchestrator.trainers import returns_of
 from orchestrator.types import RunState
 
 if TYPE_CHECKING:
@@ -55,21 +57,40 @@ def _count(value: Any) -> int:
     return number
 
 
+def _count_if_any(value: Any) -> int | None:
+    return None if isinstance(value, bool) else _whole(value)
+
+
 def _seconds(value: Any) -> float:
     """Seconds since the epoch, from a number or an ISO 8601 text."""
     return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else float(value)
 
 
+def _commit(value: str) -> str:
+    """The commit alone: what stands behind it says that the code differed, and where it is."""
+    return value.partition("+")[0]
+
+
+def _dirty(value: str) -> bool:
+    """Whether the code differed from its commit."""
+    return "+" in value
+
+
 @dataclass(frozen=True)
 class _Column:
-    """Where a result holds a column. A missing value is null; one of another kind raises."""
+    """Where a result holds a column. A missing value is null; one of another kind raises, unless ``free``: in
+    a configuration a program may say anything.
+    """
 
     convert: Callable[[Any], Any]
     path: tuple[str, ...]
+    free: bool = False
 
     def extract(self, result: Mapping[str, Any]) -> Any:
         value: Any = result
         for name in self.path:
+            if self.free and not isinstance(value, Mapping):
+                return None
             value = value.get(name)
             if value is None:
                 return None
@@ -85,13 +106,15 @@ RESULT_COLUMNS = {
     "frames": _Column(_count, ("frames",)),
     "iterations": _Column(_count, ("iterations",)),
     "wall_time": _Column(float, ("wall_time",)),
-    "fps": _Column(float, ("speed", "fps")),
-    "fps_steady": _Column(float, ("speed", "fps_steady")),
+    "training_fps": _Column(float, ("speed", "training_fps")),
+    "end_to_end_fps": _Column(float, ("speed", "end_to_end_fps")),
+    "steady_iterations": _Column(_count, ("speed", "steady_iterations")),
     "seconds_per_iteration": _Column(float, ("speed", "seconds_per_iteration")),
     "collection_seconds": _Column(float, ("speed", "collection_seconds")),
-    "training_seconds": _Column(float, ("speed", "training_seconds")),
+    "learning_seconds": _Column(float, ("speed", "learning_seconds")),
     "final_return": _Column(float, ("final_return",)),
     "best_return": _Column(float, ("best_return",)),
+    "evaluation_episodes": _Column(_count_if_any, ("config", "experiment", "evaluation_episodes"), free=True),
     "exactness": _Column(str, ("exactness",)),
     "hostname": _Column(str, ("host", "hostname")),
     "cpu_model": _Column(str, ("host", "cpu_model")),
@@ -103,6 +126,8 @@ RESULT_COLUMNS = {
     "peak_memory_mb": _Column(float, ("peak_memory_mb",)),
     "versions": _Column(_text, ("versions",)),
     "code_id": _Column(str, ("code_id",)),
+    "commit": _Column(_commit, ("commit",)),
+    "dirty": _Column(_dirty, ("commit",)),
     "config_hash": _Column(str, ("config_hash",)),
     "started": _Column(_seconds, ("started",)),
     "ended": _Column(_seconds, ("ended",)),
@@ -117,7 +142,13 @@ def runs_table(
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
     import polars as pl
 
-    types = {_count: pl.Int64, float: pl.Float64, _seconds: pl.Float64}
+    types = {
+        _count: pl.Int64,
+        _count_if_any: pl.Int64,
+        _dirty: pl.Boolean,
+        float: pl.Float64,
+        _seconds: pl.Float64,
+    }
     own = {
         name: types.get(column.convert, pl.String)
         for name, column in RESULT_COLUMNS.items()
@@ -133,13 +164,16 @@ def runs_table(
     # These are keys of the grid and facts of every result: one column, the fact's.
     keys = _key_columns(
         (key for point in points for key in point if key not in ("threads", "target")),
-        {*columns, *own, "state", "reason"},
+        {*columns, *own, "return_metric", "state", "reason"},
     )
     for key, name in keys.items():
         columns[name] = _key_series([point.get(key) for point in points])
     columns["state"] = pl.Series([reading.state.value for reading in readings], dtype=pl.String)
     for name, dtype in own.items():
         columns[name] = pl.Series([reading.facts.get(name) for reading in readings], dtype=dtype)
+        if name == "best_return":
+            metrics = [_return_metric(reading, trainers.get(reading.sweep)) for reading in readings]
+            columns["return_metric"] = pl.Series(metrics, dtype=pl.String)
     if any("threads" in point for point in points):
         usual = (None if reading.foreign else 1 for reading in readings)
         threads = [_whole(point.get("threads", one)) for point, one in zip(points, usual, strict=True)]
@@ -152,6 +186,16 @@ def runs_table(
         keys["target"] = "target"
     columns["reason"] = pl.Series([reading.reason or None for reading in readings], dtype=pl.String)
     return pl.DataFrame(columns), tuple(keys.values())
+
+
+def _return_metric(reading: Reading, trainer: str | None) -> str | None:
+    """What its final return is a value of: the first of the trainer's metrics that the run ever recorded."""
+    if reading.facts.get("final_return") is None:
+        return None
+    for name in returns_of(trainer):
+        if any(math.isfinite(row.metrics.get(name, math.nan)) for row in reading.history):
+            return name
+    return None
 
 
 def _whole(value: Any) -> int | None:

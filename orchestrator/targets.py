@@ -83,8 +83,15 @@ class Everywhere:
         return answers
 
     def cancel(self, ids: Sequence[str]) -> None:
+        """Every backend is asked before the first error is raised."""
+        problems: list[OrchestrateError] = []
         for kind, own in _by_kind(ids).items():
-            _any(kind).cancel(own)
+            try:
+                _any(kind).cancel(own)
+            except OrchestrateError as error:
+                problems.append(error)
+        if problems:
+            raise problems[0]
 
     def find(self, kind: str, array: Array, sweep_dir: SweepDir) -> Mapping[str, str]:
         """As :meth:`Backend.find`, with the backend of that kind."""

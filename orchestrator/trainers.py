@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import importlib.util
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,8 @@ from orchestrator.types import PluginSource, Run, Value, run_identity
 
 ENTRY_POINT_GROUP = "orchestrate.trainers"
 PLUGIN_GROUP = "orchestrate.plugins"
+# Minutes that no training takes.
+_FOREVER = 1e9
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,9 @@ class TrainerSpec:
     of one sweep. ``frames`` are the keys that say how many frames a run is to have, the first that is there;
     ``iterations`` those that say it in iterations, of a length nobody here knows; ``usual_frames`` how many
     it has without either, by the preset that it chooses with ``experiment``. ``minutes`` is the key that says
-    how long a run is to train instead, if there is one.
+    how long a run is to train instead, if there is one. ``runs_program``: what trains is a program of the
+    user's, whose own files :mod:`orchestrator.program` finds. ``keys`` are those that mean something beside
+    the user's own, in Markdown, for the reference.
     """
 
     name: str
@@ -53,6 +58,8 @@ class TrainerSpec:
     usual_frames: Mapping[str, int] = field(default_factory=dict, hash=False)
     minutes: str = ""
     evaluate: str = ""
+    runs_program: bool = False
+    keys: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def with_plugins(self, plugins: Iterable[PluginSource]) -> TrainerSpec:
         """The same trainer with these plug-ins, whose code counts as its own."""
@@ -83,7 +90,7 @@ class TrainerSpec:
         for key in self.frames:
             if key in run.overrides:
                 asked = run.overrides[key]
-                return int(asked) if isinstance(asked, int | float) and asked > 0 else None
+                return int(asked) if isinstance(asked, int | float) and 0 < asked < math.inf else None
         if any(run.overrides.get(key) is not None for key in self.iterations) or self.minutes_of(run):
             return None
         return self.usual_frames.get(str(run.overrides.get("experiment", "")))
@@ -91,7 +98,7 @@ class TrainerSpec:
     def minutes_of(self, run: Run) -> float | None:
         """How many minutes the run is to train, if it has a time instead of a number of frames."""
         asked = run.overrides.get(self.minutes) if self.minutes else None
-        return float(asked) if isinstance(asked, int | float) and asked > 0 else None
+        return float(asked) if isinstance(asked, int | float) and 0 < asked < _FOREVER else None
 
     def needs_gpu(self, run: Run) -> bool:
         """Whether the run asks for a GPU, by a device or by a choice such as ``experiment: gpu``."""
@@ -166,7 +173,18 @@ COMMAND = TrainerSpec(
     train="jobs.trainers.command:train",
     check="jobs.trainers.command:check",
     preload=("jobs.trainers.command",),
-    source=("jobs.trainers.command",),
+    inert=("code",),
+    runs_program=True,
+    keys={
+        "command": (
+            "the program and its arguments, a list; `{key}` in an item becomes the run's value of that key"
+        ),
+        "code": (
+            "files, folders and patterns that count as the program, relative to the folder in which it "
+            "starts, in place of the project's sources and settings; with `+` beside them, with `-` without. "
+            "Runs that were trained by other content of these files are shown as stale"
+        ),
+    },
     frames=("frames", "steps", "total_frames", "total_steps", "total_timesteps"),
 )
 
@@ -253,6 +271,14 @@ def trainer_names() -> list[str]:
     return sorted({*_BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))})
 
 
+def can_evaluate(name: str | None) -> bool:
+    """Whether policies of the trainer of that name can be evaluated once they are trained."""
+    try:
+        return name is not None and bool(get_trainer(name).evaluate)
+    except OrchestrateError:
+        return False
+
+
 def get_trainer(name: str) -> TrainerSpec:
     """The trainer of that name: built in, or a :class:`TrainerSpec` behind an entry point."""
     if name in _BUILT_IN:
@@ -263,3 +289,11 @@ def get_trainer(name: str) -> TrainerSpec:
             raise OrchestrateError(f"the entry point {point.value} is not a TrainerSpec")
         return spec
     raise OrchestrateError(f"no trainer named {name!r} (there are: {', '.join(trainer_names())})")
+
+
+def returns_of(trainer: str | None) -> tuple[str, ...]:
+    """The metrics that mean "return" to this trainer, best first; to any trainer if it is not known here."""
+    try:
+        return get_trainer(trainer or "").returns
+    except OrchestrateError:
+        return tuple(dict.fromkeys(name for known in trainer_names() for name in get_trainer(known).returns))

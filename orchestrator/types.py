@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Self
 
 # How a job says that the money that it was given is spent.
@@ -178,6 +179,16 @@ class Sweep:
     resources: Resources = field(default_factory=Resources)
     plugins: tuple[PluginSource, ...] = ()
 
+    @cached_property
+    def most_threads(self) -> int:
+        """Of any of its runs."""
+        return max((run.threads for run in self.runs), default=1)
+
+    @cached_property
+    def points(self) -> Mapping[str, dict[str, Value]]:
+        """Each run's point, by its id; made once."""
+        return {run.run_id: run.point for run in self.runs}
+
 
 @dataclass(frozen=True)
 class Job:
@@ -305,3 +316,15 @@ class Plan:
     def run_ids(self) -> tuple[str, ...]:
         """Each run once, also if several jobs of a chain have it."""
         return tuple(dict.fromkeys(run_id for job in self.jobs for run_id in job.run_ids))
+
+
+@dataclass(frozen=True)
+class Concern:
+    """What a submitted plan would waste, or wait for in vain; ``blocks``: it is not to be submitted."""
+
+    text: str
+    hint: str
+    blocks: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.text}: {self.hint}"

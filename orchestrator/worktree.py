@@ -52,6 +52,7 @@ class WorkTree:
     """A work tree at ``root``: ``items`` by path, none below another.
 
     ``linked`` names files that a copy reaches by a link only, ``left_out`` those it does not have, and why.
+    ``untracked`` are those of the items that are in no commit.
     """
 
     root: Path
@@ -61,6 +62,7 @@ class WorkTree:
     items: tuple[Item, ...]
     linked: Mapping[str, str]
     left_out: Mapping[str, str]
+    untracked: tuple[str, ...] = ()
 
     def changes(self) -> bytes | None:
         """Tracked files against the commit, as text for ``git apply``; ``None`` if that is too much."""
@@ -87,7 +89,8 @@ def read_worktree(folder: Path, without: Sequence[Path] = ()) -> WorkTree:
     found.take_all(_list(root, ["-o", "--exclude-standard", *hidden]), tracked=False)
     found.take_ignored(_list(root, ["-o", "-i", "--exclude-standard", "--directory"]))
     items = _without_nested(found.items.values())
-    return WorkTree(root, *_head(root), items, found.linked, found.left_out)
+    new = tuple(item.path for item in items if item.path in found.untracked)
+    return WorkTree(root, *_head(root), items, found.linked, found.left_out, new)
 
 
 @dataclass
@@ -100,6 +103,7 @@ class _Sorting:
     linked: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     repositories: int = 0
+    untracked: set[str] = field(default_factory=set)
 
     def take_all(self, paths: Iterable[str], *, tracked: bool) -> None:
         for path in paths:
@@ -126,6 +130,8 @@ class _Sorting:
             self.left_out[path] = "cannot be read"
         else:
             self.items[path] = Item(path)
+            if not tracked:
+                self.untracked.add(path)
 
     def take_ignored(self, paths: Iterable[str]) -> None:
         """Link to what git ignores: data, environments and built modules that runs may need."""

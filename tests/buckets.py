@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
 import subprocess
 import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from urllib.parse import unquote
 
 from tests.helpers import wait_for
 from tests.ssh.server import free_port
@@ -74,3 +80,93 @@ class BucketServer:
         except OSError:
             return False
         return True
+
+
+class Faults:
+    """A way to a bucket that is not always good: it stands between a client and the server.
+
+    ``judge`` is asked about each request that reads an object, by its name and how often that was asked for;
+    what it returns becomes of the answer: an HTTP status with S3's name for it, ``cut`` (after half of the
+    bytes), ``corrupt`` (a byte is another), ``hang`` (until it is closed), or nothing.
+    """
+
+    def __init__(self, server: BucketServer, judge: Callable[[str, int], object]) -> None:
+        self._judge, self._lock = judge, threading.Lock()
+        self.asked: Counter[str] = Counter()
+        self.sent = 0
+        self.over = threading.Event()
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler(server.port))
+        self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    def verdict(self, path: str) -> object:
+        name = unquote(path.partition("?")[0]).removeprefix(f"/{BUCKET}/")
+        if name == path or not name or "list-type" in path:
+            return self._judge("", 0)
+        with self._lock:
+            self.asked[name] += 1
+            number = self.asked[name]
+        return self._judge(name, number)
+
+    def _handler(self, port: int) -> type[BaseHTTPRequestHandler]:
+        return type("Handler", (_Way,), {"faults": self, "port": port})
+
+
+class _Way(BaseHTTPRequestHandler):
+    """One request on that way."""
+
+    protocol_version = "HTTP/1.1"
+    faults: Faults
+    port: int
+
+    def do_GET(self) -> None:
+        verdict = self.faults.verdict(self.path)
+        if isinstance(verdict, tuple):
+            status, code = verdict
+            body = f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+            self._send(status, [("Content-Type", "application/xml")], len(body), body)
+            return
+        status, headers, body = self._ask()
+        sent = body[: len(body) // 2] if verdict in ("cut", "hang") else body
+        if verdict == "corrupt":
+            sent = body[:-1] + bytes([body[-1] ^ self.faults.asked.total() % 255 + 1])
+        self._send(status, headers, len(body), sent)
+        if verdict == "hang":
+            self.faults.over.wait(60)
+        if len(sent) < len(body):
+            self.close_connection = True
+
+    def _ask(self) -> tuple[int, list[tuple[str, str]], bytes]:
+        way = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        way.request(self.command, self.path, headers=dict(self.headers.items()))
+        answer = way.getresponse()
+        body = answer.read()
+        way.close()
+        return answer.status, answer.getheaders(), body
+
+    def _send(self, status: int, headers: list[tuple[str, str]], length: int, sent: bytes) -> None:
+        self.send_response(status)
+        for name, value in headers:
+            if name.lower() not in ("content-length", "connection", "date", "server"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+        self.wfile.write(sent)
+        self.wfile.flush()
+        self.faults.sent += len(sent)
+
+    def log_message(self, *_: object) -> None:
+        pass

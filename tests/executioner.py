@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchestrator.rundir import journal, run, tree
+from orchestrator.rundir import descriptions, journal, run, tree
 
 
 class Executioner:
@@ -41,15 +41,16 @@ class Executioner:
         return watched
 
     def watch_writes(self) -> None:
-        for module in (tree, run, journal):
-            for name in ("write_atomic", "write_exclusive"):
+        for module in (tree, descriptions, run, journal):
+            for name in {"write_atomic", "write_exclusive"} & set(vars(module)):
                 setattr(module, name, self.watch(getattr(module, name), what))
 
 
 def what(arguments: tuple[Any, ...]) -> str:
     """The kind of file that is written."""
     path: Path = arguments[0]
-    names = {"grids": "grid", "ledger": "ledger", "journals": "journal", "scripts": "script"}
+    names = {"grids": "grid", "journals": "journal", "scripts": "script"}
+    names |= {name: name for name in ("ledger", "descriptions")}
     return names.get(path.parent.name) or {"index.tsv": "index", "run.json": "description"}[path.name]
 
 

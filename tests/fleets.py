@@ -109,6 +109,9 @@ class StagedFleet:
     def present(self, sweep_dir: SweepDir) -> Survey:
         return self.stages[sweep_dir.name].seen(self.now)
 
+    def recorded(self, sweep_dir: SweepDir) -> Survey:
+        return self.stages[sweep_dir.name].seen(self.now)
+
     def history(self, sweep_dir: SweepDir) -> History:
         stage = self.stages[sweep_dir.name]
         return History(list(stage.ledger), list(stage.logs.values()))

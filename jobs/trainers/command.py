@@ -1,7 +1,8 @@
 """Trainer `command`: any program that follows the run protocol (docs/run-protocol.md).
 
 Overrides: ``command``, an argument list, never a shell; ``{key}`` in an item stands for the run's value of
-that key, ``{seed}`` and ``{threads}`` among them. All other keys are the program's own.
+that key, ``{seed}`` and ``{threads}`` among them. ``code`` says which files count as the program
+(:mod:`orchestrator.program`). All other keys are the program's own.
 
 The program runs as a child of this process. It writes metrics and checkpoints into an inbox; this process
 takes them over, in order, so that no checkpoint is ever ahead of the metrics and a fenced attempt changes
@@ -19,15 +20,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jobs.check import Problem
+from jobs import program_hook, provenance
+from jobs.check import ELSEWHERE, Problem
 from jobs.child import die_with_parent
 from jobs.context import BadConfigError, InterruptedRun, Outcome, RunContext
 from jobs.failures import ProgramFailed, is_storage_error
-from orchestrator.errors import StorageError
+from jobs.trainers.declared import PROGRAM_KEY, Declared, imported_packages
+from orchestrator.command import COMMAND_KEY, filled, module_of, script_of
+from orchestrator.errors import OrchestrateError, StorageError
+from orchestrator.program import CODE_KEY, Patterns, project_files
 from orchestrator.rundir import CheckpointFile, CodeDir, ResumePoint, Row, sha256
+from orchestrator.trainers import COMMAND
 from orchestrator.types import Run, Value
 
 # Nothing a program does by mistake ends it with one of these.
@@ -36,9 +43,9 @@ _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # Exit codes of a program, from sysexits.h: 64 wrong usage, 75 try again later, 78 wrong configuration.
 DONE, INTERRUPTED, BAD_CONFIG = 0, 75, (64, 78)
 
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_./+~-]*)\}")
 _CHECKPOINT = re.compile(r"(\d{1,12})(\.[A-Za-z0-9]+)?")
 _ROW_KEYS = {"iteration", "frames", "metrics", "total"}
+_HOOK = str(Path(program_hook.__file__).parent)
 _POLL_S = 0.05
 _KEPT_CHECKPOINTS = 2
 _TAIL_BYTES = 4096
@@ -49,16 +56,47 @@ def check(runs: Sequence[Run]) -> list[Problem]:
     problems: dict[str, Problem] = {}
     for run in runs:
         try:
-            command_line(run)
+            argv = command_line(run)
+            if ELSEWHERE not in os.environ:
+                require_program(argv)
+                _require_module(argv)
+            elif not os.path.isabs(script_of(argv) or ""):
+                require_program(argv)  # relative to the copy of this folder that runs start in
         except BadConfigError as error:
-            problems.setdefault(str(error), Problem(run.run_id, "command", str(error), error.hint))
+            problems.setdefault(str(error), Problem(run.run_id, COMMAND_KEY, str(error), error.hint))
+        try:
+            _require_code(run)
+        except OrchestrateError as error:
+            problems.setdefault(str(error), Problem(run.run_id, CODE_KEY, str(error), error.hint))
     return list(problems.values())
+
+
+def _patterns(run: Run) -> Value:
+    """What the key `code` holds, if that can be used. Raises :class:`BadConfigError`."""
+    value = run.overrides.get(CODE_KEY)
+    try:
+        Patterns.of(value)
+    except OrchestrateError as error:
+        raise BadConfigError(str(error), hint=error.hint) from None
+    return value
+
+
+def _require_code(run: Run) -> None:
+    """Raise unless every entry of the key `code` fits a file."""
+    value = _patterns(run)
+    if value is not None and (missing := project_files(Path.cwd()).unmatched(value)):
+        raise BadConfigError(
+            f"`{CODE_KEY}`: found no file {missing[0]!r} in {Path.cwd()}, where runs start",
+            hint="name files, folders or patterns relative to that folder",
+        )
 
 
 def train(context: RunContext) -> Outcome:
     """Run the program to its end; its stop is this run's stop."""
     context.polls_stopping = True
     argv = command_line(context.run)
+    require_program(argv)
+    _patterns(context.run)
     checkpoint = _newest_whole(context.candidates())
     inbox = Inbox(context, checkpoint)
     environment = _environment(context, checkpoint)
@@ -71,12 +109,18 @@ def train(context: RunContext) -> Outcome:
             program.wait()
     _judge(code, context)
     rows = context.rows
+    if not rows:
+        raise ProgramFailed(
+            "the program left with exit code 0 and wrote no metrics: it has to append at least one line to "
+            'the file that ORCHESTRATE_METRICS names, such as {"frames": 1}'
+        )
     return Outcome(
-        frames=rows[-1].frames if rows else 0,
-        iterations=rows[-1].iteration if rows else 0,
-        exactness="exact",
+        frames=rows[-1].frames,
+        iterations=rows[-1].iteration,
+        exactness=inbox.declared.exactness,
         config={**context.run.overrides, "command": argv},
         files=tuple((path, True) for path in inbox.kept[-1:]),
+        extra={"versions": _versions(context, inbox.declared)},
     )
 
 
@@ -95,18 +139,45 @@ def command_line(run: Run) -> list[str]:
     return argv
 
 
+def require_program(argv: Sequence[str]) -> None:
+    """Raise :class:`BadConfigError` unless the file that the command runs is there."""
+    script = script_of(argv)
+    if script is not None and not os.path.exists(script):
+        raise BadConfigError(
+            f"`command`: found no file {script!r} in {Path.cwd()}, where runs start",
+            hint="write the program's path relative to that folder, or an absolute one",
+        )
+
+
+def _require_module(argv: Sequence[str]) -> None:
+    """Raise :class:`BadConfigError` where the command's Python has no module that it is to run."""
+    name = module_of(argv)
+    if name is not None and not _has_module(argv[0], name.partition(".")[0]):
+        raise BadConfigError(
+            f"`command`: found no module {name!r}: {argv[0]} has none, and {Path.cwd()}, where runs start, "
+            "holds none",
+            hint="install it in that Python's environment, or put its folder on PYTHONPATH",
+        )
+
+
+@cache
+def _has_module(python: str, name: str) -> bool:
+    code = "import importlib.util, sys; sys.exit(3 if importlib.util.find_spec(sys.argv[1]) is None else 0)"
+    try:
+        argv = [python, "-c", code, name]
+        return subprocess.run(argv, capture_output=True, timeout=60, check=False).returncode != 3
+    except (OSError, subprocess.SubprocessError):
+        return True  # nothing is known
+
+
 def _fill(item: Value, values: Mapping[str, Value]) -> str:
-    def value_of(match: re.Match[str]) -> str:
-        if match[1] not in values:
-            known = ", ".join(sorted(set(values) - {"command"}))
-            raise BadConfigError(f"`command`: {item!r} asks for {match[1]!r}, and the run has: {known}")
-        return _text(values[match[1]])
-
-    return _PLACEHOLDER.sub(value_of, _text(item))
-
-
-def _text(value: Value) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    try:
+        return filled(item, values)
+    except KeyError as error:
+        known = ", ".join(sorted(set(values) - {COMMAND_KEY, CODE_KEY}))
+        raise BadConfigError(
+            f"`command`: {item!r} asks for {error.args[0]!r}, and the run has: {known}"
+        ) from None
 
 
 def _newest_whole(candidates: Iterable[CheckpointFile]) -> CheckpointFile | None:
@@ -130,11 +201,14 @@ def _environment(context: RunContext, checkpoint: CheckpointFile | None) -> dict
     environment.pop("ORCHESTRATE_RESUME", None)
     if checkpoint is not None:
         environment["ORCHESTRATE_RESUME"] = str(checkpoint.path)
+    environment["ORCHESTRATE_IMPORTS"] = str(attempt.inbox_imports)
     code = CodeDir.holding(Path(__file__))
     if code is not None:
         # This program's packages are on the worker's path; a `jobs` of the user's own is to be found instead.
         folders = environment.get("PYTHONPATH", "").split(os.pathsep)
         environment["PYTHONPATH"] = os.pathsep.join(name for name in folders if name != str(code.ours))
+    before = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = f"{_HOOK}{os.pathsep}{before}" if before else _HOOK
     return environment
 
 
@@ -164,11 +238,15 @@ class Inbox:
         self._clock = time.monotonic()
         self._total: int | None = None
         self.kept: list[Path] = [checkpoint.path] if checkpoint else []
+        self.declared = Declared()
 
-    def empty(self) -> None:
-        """Take over all there is now: metrics up to each checkpoint, then the checkpoint."""
+    def empty(self, *, ended: bool = False) -> None:
+        """Take over all there is now: metrics up to each checkpoint, then the checkpoint.
+
+        ``ended``: the program ended well, so that a last line without a newline is whole, too.
+        """
         ready = self._ready()
-        self._take_metrics()
+        self._take_metrics(ended)
         for frames, path in ready:
             self._adopt(frames, path)
 
@@ -195,10 +273,10 @@ class Inbox:
             if file.path not in self.kept:
                 file.path.unlink(missing_ok=True)
 
-    def _take_metrics(self) -> None:
+    def _take_metrics(self, ended: bool) -> None:
         if self._attempt.inbox_metrics.stat().st_size < self._file.tell():
             raise ProgramFailed("the program wrote its metrics file anew: open it for appending")
-        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+        *lines, self._rest = (self._rest + self._file.read() + b"\n" * ended).split(b"\n")
         lines = [line for line in lines if line.strip()]
         now = time.monotonic()
         for position, line in enumerate(lines, start=1):
@@ -211,10 +289,15 @@ class Inbox:
     def _record(self, line: bytes, wall_time: float) -> None:
         try:
             data = json.loads(line)
+            if PROGRAM_KEY in data:
+                self.declared = self.declared.told(data)
+                return
             if unknown := set(data) - _ROW_KEYS:
                 raise ValueError(f"unknown key {min(unknown)!r}; known are {sorted(_ROW_KEYS)}")
             row = self._row(data, wall_time)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if max(row.frames, row.iteration) >= 1 << 63:
+                raise ValueError("frames or iterations are beyond 64 bits")
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ProgramFailed(
                 f"the program wrote metrics that cannot be used: {error!r} in {line[:200]!r}"
             ) from error
@@ -247,8 +330,7 @@ class Inbox:
 
     def _tell(self, row: Row, total: int | None) -> None:
         self._total = total or self._total
-        fps = row.frames / row.wall_time if row.wall_time > 0 else None
-        self._context.progress(row.frames, self._total, fps, row.metrics.get("return"))
+        self._context.progress(row.frames, self._total, row.metrics.get("return"))
 
 
 def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunContext) -> int:
@@ -260,13 +342,23 @@ def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunConte
         except subprocess.TimeoutExpired:
             inbox.empty()
         else:
-            inbox.empty()
+            inbox.empty(ended=code == DONE)
             return code
         if context.stopping and not asked:
             asked = True
             program.send_signal(signal.SIGTERM)
         if asked and context.grace_left == 0:
             program.kill()
+
+
+def _versions(context: RunContext, declared: Declared) -> dict[str, str]:
+    """Of this program, of what the user's imported, and of what that says of itself."""
+    ours = provenance.versions(COMMAND)
+    ours.pop("python")  # the worker's, which may be another than the program's
+    program = project_files(Path.cwd(), [context.run_dir.path.parents[2].resolve()]).program(
+        context.run.point
+    )
+    return {**ours, **imported_packages(context.attempt.inbox_imports, program), **declared.versions}
 
 
 def _judge(code: int, context: RunContext) -> None:

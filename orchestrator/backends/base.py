@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
 
 from orchestrator.plan import Capacity
 from orchestrator.render import Script, Setting
 from orchestrator.rundir import SweepDir
-from orchestrator.types import Array, JobStatus
+from orchestrator.types import Array, Concern, JobStatus, Plan
 
 
 class Backend(Protocol):
@@ -25,16 +25,19 @@ class Backend(Protocol):
     queues: ClassVar[bool]
     leaves: ClassVar[bool]
 
-    def capacity(self, ask: bool = True, leaving: Container[str] = ()) -> Capacity:
+    def capacity(self, ask: bool = True) -> Capacity:
         """What one job can have here, and how many the queue still takes.
 
-        Without ``ask`` no cluster is asked, and its limits are those that Slurm has by default. Jobs that
-        are ``leaving`` (ids) count as gone.
+        Without ``ask`` no cluster is asked, and its limits are those that Slurm has by default.
         """
         ...
 
     def render(self, array: Array, setting: Setting) -> str:
         """The exact text that :meth:`submit` is given: what a dry run prints."""
+        ...
+
+    def concerns(self, plan: Plan, ask: bool = True) -> tuple[Concern, ...]:
+        """What jobs of the plan would ask for in vain; with ``ask`` also what only the cluster knows."""
         ...
 
     def submit(self, script: Script, after: Sequence[str] = ()) -> Mapping[str, str]:

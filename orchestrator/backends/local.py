@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import signal
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from orchestrator import machine
@@ -16,7 +16,8 @@ from orchestrator.profiles import Profile
 from orchestrator.render import Script, Setting, local_command
 from orchestrator.rundir import Holder, SweepDir
 from orchestrator.rundir.atomic import storage_errors
-from orchestrator.types import Array, JobState, JobStatus
+from orchestrator.rundir.plain import open_to_write
+from orchestrator.types import Array, Concern, JobState, JobStatus, Plan
 
 # Boot, pid namespace, pid, start time in ticks: no other process ever has the same four.
 _ID = re.compile(r"local:(?P<boot>[0-9a-f]{8}):(?P<namespace>\d+):(?P<pid>\d+):(?P<started>\d+)")
@@ -43,8 +44,18 @@ class LocalBackend:
         named._children = self._children
         return named
 
-    def capacity(self, ask: bool = True, leaving: Container[str] = ()) -> Capacity:
-        return Capacity(self._name, machine.cores(), len(machine.gpus()), pack=self._pack)
+    def capacity(self, ask: bool = True) -> Capacity:
+        memory = machine.memory_mb()
+        return Capacity(
+            self._name,
+            machine.whole_cores(),
+            len(machine.gpus()),
+            mem=f"{memory}M" if memory else None,
+            pack=self._pack,
+        )
+
+    def concerns(self, plan: Plan, ask: bool = True) -> tuple[Concern, ...]:
+        return ()
 
     def render(self, array: Array, setting: Setting) -> str:
         (job,) = array.jobs
@@ -53,7 +64,7 @@ class LocalBackend:
     def submit(self, script: Script, after: Sequence[str] = ()) -> Mapping[str, str]:
         token, argv = script.array.token, shlex.split(script.text)
         output = script.setting.sweep_dir.worker_output(token)
-        with storage_errors(output), open(output, "ab") as stream:
+        with storage_errors(output), open_to_write(output, "ab") as stream:
             try:
                 pid = _spawn_detached(argv, stream.fileno())
             except OSError as error:

@@ -26,11 +26,13 @@ from orchestrator.cli import (
     sync,
     top,
 )
+from orchestrator.cli.overview import Program
 from orchestrator.errors import OrchestrateError
 
 app = typer.Typer(
+    cls=Program,
     help="Turn a benchmark matrix into trained runs that survive being killed, and those into a report.",
-    epilog="Begin with:  orchestrate sweep --grid sweeps/speed.yaml",
+    epilog="Begin with:  orchestrate init",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.common import RESULTS, Json, Results, print_json, print_problems
+from orchestrator.cli.common import (
+    RESULTS,
+    Json,
+    Results,
+    count,
+    print_json,
+    print_problems,
+    print_warnings,
+)
 
 if TYPE_CHECKING:
+    from orchestrator.check import CheckReport
     from orchestrator.types import Plan
 
 
@@ -28,14 +39,17 @@ def check(
     """
     from orchestrator.check import check_sweep
     from orchestrator.control import plan_sweep
+    from orchestrator.rehearsal import capacity_now
     from orchestrator.rundir import SweepDir
     from orchestrator.sweep import load_sweep
     from orchestrator.targets import target_of
 
     sweep = load_sweep(grid)
-    capacity = target_of(sweep, on).capacity()
+    backend = target_of(sweep, on)
+    capacity, notes = capacity_now(backend)
     plan = plan_sweep(sweep, SweepDir(results, sweep.name), capacity).plan
-    report = check_sweep(sweep)
+    concerns = [*notes, *map(str, backend.concerns(plan, ask=not notes))]
+    report = check_sweep(replace(sweep, targets=(on,)) if on else sweep)
     if as_json:
         print_json(
             {
@@ -45,22 +59,35 @@ def check(
                 "seconds": round(report.seconds, 2),
                 "to_do": list(plan.run_ids),
                 "skipped": dict(plan.skipped),
+                "warnings": concerns,
                 "problems": [problem.to_json() for problem in report.problems],
             }
         )
     else:
-        print_problems(report.problems)
-        verdict = "" if report.problems else "all good: "
-        counted = f"{report.points} runs in {report.structures} structures"
-        typer.echo(f"{verdict}{counted}, checked in {report.seconds:.1f} s")
-        _say_what_is_to_do(plan)
+        _say_what_was_found(report, plan, concerns)
     if report.problems:
         raise typer.Exit(2)
 
 
+def _say_what_was_found(report: CheckReport, plan: Plan, concerns: Sequence[str]) -> None:
+    counted = f"{count(report.points, 'run')} in {count(report.structures, 'structure')}"
+    print_warnings(concerns)
+    if not report.problems:
+        nothing = len(plan.skipped) == len(plan.sweep.runs)
+        good = "" if concerns else "all good: "
+        verdict = f"the grid is right, and {plan.target} can do none of it: " if nothing else good
+        typer.echo(f"{verdict}{counted}, checked in {report.seconds:.1f} s")
+        _say_what_is_to_do(plan)
+        return
+    print_problems(report.problems)
+    rest = "; the rest is checked when this is mended" if report.early else ""
+    told = f"{count(len(report.problems), 'problem')} in {counted}, found in {report.seconds:.1f} s{rest}"
+    typer.echo(f"{told}. Nothing of this grid would be submitted", err=True)
+
+
 def _say_what_is_to_do(plan: Plan) -> None:
     left = len(plan.sweep.runs) - len(plan.run_ids) - len(plan.skipped)
-    done = f", {left} done or at work" if left else ""
+    done = f", {left} done, at work or failed" if left else ""
     typer.echo(f"{len(plan.run_ids)} to do{done}")
-    for why, count in Counter(plan.skipped.values()).items():
-        typer.echo(f"{count} skipped: {why}")
+    for why, number in Counter(plan.skipped.values()).items():
+        typer.echo(f"{number} skipped: {why}")

@@ -55,11 +55,13 @@ def collect(
     """
     from orchestrator import marl_eval
     from orchestrator.collect import gather, read_others, write
+    from orchestrator.drift import drift_of
     from orchestrator.fleet import bring_home
     from orchestrator.report.targets import comparisons
     from orchestrator.shown import plain
     from orchestrator.speeds import take_up
-    from orchestrator.summary import summary_table
+    from orchestrator.stats import final_returns, groups
+    from orchestrator.summary import summary_table, unranked
 
     found = found_sweeps(results, sweeps)
     foreign = read_others(others or [], found)
@@ -72,6 +74,10 @@ def collect(
         take_up(sweep_dir)
         columns, rows = summary_table(collected)
         compared = comparisons([sweep_dir], collected, intervals=False)
+        compared_groups = groups(collected)
+        limits = [*unranked(final_returns(compared_groups, intervals=False)), *collected.warnings]
+        if (drift := drift_of(compared_groups)) is not None:
+            limits.append(str(drift))
         if as_json:
             print_json(
                 {
@@ -80,6 +86,7 @@ def collect(
                     "targets": [one.to_json() for one in compared],
                     "missing": [item._asdict() for item in collected.missing],
                     "problems": list(collected.problems),
+                    "notes": limits,
                     "marl_eval": {
                         "runs": exported.runs,
                         "absolute_metrics": exported.measured,
@@ -89,7 +96,7 @@ def collect(
                 }
             )
         else:
-            _print(sweep_dir, collected, columns, rows)
+            _print(sweep_dir, collected, columns, rows, limits)
             _print_written(sweep_dir, exported.notes)
             for one in compared:
                 _print_targets(one)
@@ -105,7 +112,13 @@ def found_sweeps(results: object, names: list[str] | None) -> list[SweepDir]:
     return found
 
 
-def _print(sweep_dir: SweepDir, collected: Collected, columns: list[str], rows: list[list[str]]) -> None:
+def _print(
+    sweep_dir: SweepDir,
+    collected: Collected,
+    columns: list[str],
+    rows: list[list[str]],
+    limits: Iterable[str],
+) -> None:
     from rich.table import Table
 
     from orchestrator.cli import view
@@ -115,7 +128,7 @@ def _print(sweep_dir: SweepDir, collected: Collected, columns: list[str], rows: 
     for position, column in enumerate(columns):
         # The group gives way to the figures, and loses nothing by it.
         table.add_column(
-            _safe(column), justify="left" if position == 0 else "right", overflow="fold", no_wrap=position > 0
+            _head(column), justify="left" if position == 0 else "right", overflow="fold", no_wrap=position > 0
         )
     for row in rows:
         table.add_row(*map(_safe, row))
@@ -124,7 +137,7 @@ def _print(sweep_dir: SweepDir, collected: Collected, columns: list[str], rows: 
         console.print(f"[yellow]missing[/yellow] {len(who)} runs, {_safe(why)}", soft_wrap=True)
         more = f" and {len(who) - _NAMED} more" if len(who) > _NAMED else ""
         console.print("  " + _safe(", ".join(who[:_NAMED])) + more, style="dim", soft_wrap=True)
-    for warning in collected.warnings:
+    for warning in limits:
         console.print(f"[yellow]note[/yellow] {_safe(warning)}", soft_wrap=True)
     for problem in collected.problems:
         console.print(f"[red]problem[/red] {_safe(problem)}", soft_wrap=True)
@@ -152,17 +165,32 @@ def _print_targets(compared: Comparison) -> None:
 
     console = view.console()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("", "target", "n", "frames/s", "s/iteration", "$ per million frames"):
-        table.add_column(column, justify="left" if column in ("", "target") else "right")
+    for column in (
+        "",
+        "target",
+        "n",
+        "training frames/s",
+        "end-to-end frames/s",
+        "s/iteration",
+        "$ per million frames",
+    ):
+        table.add_column(_head(column), justify="left" if column in ("", "target") else "right")
     for bar in compared.bars[:_MOST_BARS]:
         seconds = f"{bar.seconds.value:.3g}" if bar.seconds else "–"
         money = dollars(bar.dollars.value) if bar.dollars else "–"
         n = str(len(bar.runs))
-        table.add_row(_safe(bar.label), _safe(bar.target), n, number(bar.fps.value), seconds, money)
+        training = number(bar.training_fps.value) if bar.training_fps else "–"
+        end_to_end = number(bar.end_to_end_fps.value)
+        table.add_row(_safe(bar.label), _safe(bar.target), n, training, end_to_end, seconds, money)
     console.print(table)
     if (left := len(compared.bars) - _MOST_BARS) > 0:
         console.print(f"… and {left} more: orchestrate report shows them", style="dim")
     console.print(_safe(compared.verdict), soft_wrap=True)
+
+
+def _head(column: str) -> str:
+    """A column's name as a heading; the long ones take two lines."""
+    return _safe(column).replace(" frames/s", "\nframes/s").replace(" (IQM)", "\n(IQM)")
 
 
 def _safe(text: object) -> str:

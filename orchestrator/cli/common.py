@@ -6,18 +6,35 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestrator.errors import OrchestrateError
-from orchestrator.rundir import IndexRow, SweepDir, sweeps
+
+if TYPE_CHECKING:  # `--help` is to load none of it
+    from orchestrator.rundir import IndexRow, SweepDir
 
 Results = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Where results are kept.", show_default=True)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 RESULTS = Path("results")
+
+
+def amount(unit: str, example: str, *, unlimited: bool = False) -> Any:
+    """A callback of an option that takes a number: one that is no amount of anything is refused.
+
+    ``unlimited``: infinity is an amount, too. What is too little is for the option's own ``min``.
+    """
+
+    def checked(param: typer.CallbackParam, value: float | None) -> float | None:
+        if value is None or math.isfinite(value) or (unlimited and value == math.inf):
+            return value
+        hint = f"for example: {example}"
+        raise OrchestrateError(f"{param.opts[0]}: found {value}, expected {unit}", hint=hint)
+
+    return checked
 
 
 def print_json(value: Any) -> None:
@@ -33,6 +50,11 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return value
+
+
+def print_warnings(warnings: Iterable[object]) -> None:
+    for warning in warnings:
+        typer.echo(f"warning: {warning}", err=True)
 
 
 def print_problems(problems: Iterable[object]) -> None:
@@ -69,6 +91,8 @@ def print_kept(kept: Mapping[str, str]) -> None:
 
 def chosen(results: Path, names: Iterable[str]) -> list[SweepDir]:
     """The sweeps named; all there are if none is."""
+    from orchestrator.rundir import SweepDir, sweeps
+
     return [SweepDir.existing(results, name) for name in names] or sweeps(results)
 
 

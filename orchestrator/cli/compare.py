@@ -85,10 +85,14 @@ def _print(compared: KeyComparison) -> None:
     console = view.console()
     told = sections(compared)
     head = columns(compared)
+    heads = [list(line) for line in zip(*(name.rpartition("\n")[::2] for name in head), strict=True)]
     widths = [
-        max(map(len, column)) for column in zip(head, *(row for _, rows in told for row in rows), strict=True)
+        max(map(len, column))
+        for column in zip(*heads, *(row for _, rows in told for row in rows), strict=True)
     ]
-    console.print(_line(head, widths), style="bold", markup=False, highlight=False, soft_wrap=True)
+    for line in heads:
+        if any(line):
+            console.print(_line(line, widths), style="bold", markup=False, highlight=False, soft_wrap=True)
     shown = told if len(told) <= _MOST_SECTIONS else [*told[: _MOST_SECTIONS - 1], told[-1]]
     for label, rows in shown:
         console.print(plain(label), style="cyan", markup=False, highlight=False, soft_wrap=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.common import RESULTS, Json, Results, count, print_json
+from orchestrator.cli.common import RESULTS, Json, Results, amount, count, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,7 +27,14 @@ def estimate(
         str | None, typer.Option("--deadline", metavar="TIME", help="To be done within: 6h, 90min, 2d.")
     ] = None,
     budget: Annotated[
-        float | None, typer.Option("--budget", min=0, metavar="USD", help="To cost no more than.")
+        float | None,
+        typer.Option(
+            "--budget",
+            min=0,
+            metavar="USD",
+            help="To cost no more than.",
+            callback=amount("US dollars", "--budget 20; without it there is no limit"),
+        ),
     ] = None,
     slots: Annotated[
         int | None, typer.Option("--slots", min=1, metavar="N", help="Runs at once in a job.")
@@ -38,7 +45,8 @@ def estimate(
     """Predict time and dollars of what is left of a grid, before anything is launched.
 
     A range is what four cases of five stay within. What a prediction rests on
-    is said; where nothing is known, it says so and how to find out.
+    is said; where nothing is known, it says so and how to find out. Exit code
+    1: no target is known to meet the deadline and the budget.
 
     [bold]Examples[/bold]
 
@@ -66,6 +74,10 @@ def estimate(
         print_json({"sweep": sweep.name, **answer})
     else:
         _print(sweep, found, advice if len(found) > 1 or limit is not None or budget is not None else None)
+    # Where nothing is left to do, that costs nothing and is done within any time.
+    asked = limit is not None or budget is not None
+    if asked and advice.target is None and any(one.runs or one.skipped for one in found):
+        raise typer.Exit(1)
 
 
 def _print(sweep: Sweep, found: list[Forecast], advice: Advice | None) -> None:
@@ -75,7 +87,7 @@ def _print(sweep: Sweep, found: list[Forecast], advice: Advice | None) -> None:
     todo = {run_id for one in found for run_id in (*(run.run_id for run in one.runs), *one.skipped)}
     names = (None, *(one.where.name for one in found))
     left = sum(run.target in names and run.run_id not in todo for run in sweep.runs)
-    already = f", {left} done or at work" if left else ""
+    already = f", {left} done, at work or failed" if left else ""
     console.print(f"{sweep.name}: {count(len(todo), 'run')} to do{already}", soft_wrap=True)
     for one in found:
         console.print()
@@ -142,7 +154,7 @@ def _runs(sweep: Sweep, one: Forecast) -> Table:
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), header_style="bold")
     table.add_column("run", overflow="fold")
-    for column in ("frames", "frames/s", "time", "dollars"):
+    for column in ("frames", "end-to-end\nframes/s", "time", "dollars"):
         table.add_column(column, justify="right", no_wrap=True)
     lengths = get_trainer(sweep.trainer).frames  # which a column of their own tells
     points = {
@@ -154,7 +166,7 @@ def _runs(sweep: Sweep, one: Forecast) -> Table:
         table.add_row(
             escape(label(points[run.run_id])),
             "" if run.frames is None else f"{run.frames:,}",
-            number(run.basis.fps if run.basis else None),
+            number(run.basis.end_to_end_fps if run.basis else None),
             "unknown" if run.seconds is None else duration(run.seconds.mid),
             "" if run.dollars is None else dollars(run.dollars.mid),
         )

@@ -63,11 +63,13 @@ def evaluate(
       orchestrate evaluate speed 3fa9 --render 3fa9.mp4
       orchestrate evaluate speed --best
     """
-    from orchestrator.evaluate import Wish, finished_runs, parse_task, require_film
+    from orchestrator.evaluate import Wish, finished_runs, parse_task, require_film, require_policies
     from orchestrator.evaluate import evaluate as play
     from orchestrator.rundir import SweepDir
 
     sweep_dir = SweepDir.existing(results, sweep)
+    if not runs:
+        require_policies(sweep_dir)
     run_ids = [row.run_id for row in chosen_runs(sweep_dir, runs)] if runs else finished_runs(sweep_dir)
     if not run_ids:
         hint = f"name one that has a checkpoint; `orchestrate status {sweep}` lists them"

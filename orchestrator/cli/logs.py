@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.common import RESULTS, Results
-from orchestrator.rundir import SweepDir
 
 _PIECE = 1 << 16
 
@@ -33,6 +32,7 @@ def logs(
     """
     from orchestrator.fleet import log_from
     from orchestrator.logs import log_pieces
+    from orchestrator.rundir import SweepDir
     from orchestrator.selection import one_run
 
     sweep_dir = SweepDir.existing(results, sweep)

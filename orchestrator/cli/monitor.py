@@ -192,7 +192,7 @@ def _runs(runs: tuple[Run, ...], look: Look, *, wide: bool) -> Table:
     table.add_column("run", no_wrap=True)
     table.add_column("")  # the one that gives way where columns are few
     table.add_column("state", no_wrap=True)
-    for column in ("frames", "frames/s", "ETA", *(("return",) if wide else ()), "checkpoint"):
+    for column in ("frames", "e2e fps", "ETA", *(("return",) if wide else ()), "checkpoint"):
         table.add_column(column, justify="right", no_wrap=True)
     if wide:
         table.add_column("memory", justify="right", no_wrap=True)
@@ -205,7 +205,7 @@ def _runs(runs: tuple[Run, ...], look: Look, *, wide: bool) -> Table:
             Text(label, no_wrap=True, overflow="ellipsis"),
             Text(run.state.value, style=STYLE[run.state]),
             words.frames(run, short=not wide),
-            number(run.fps),
+            number(run.end_to_end_fps),
             duration(run.eta),
             *((number(run.value),) if wide else ()),
             words.checkpoint(run, look.time, short=not wide),

@@ -34,9 +34,9 @@ def send(
     """Submit there what is missing, follow it if asked, and leave with the exit code the runs deserve."""
     from orchestrator import fleet, sending
     from orchestrator.cli import view
-    from orchestrator.errors import BudgetError
+    from orchestrator.errors import BudgetError, StorageError
     from orchestrator.rundir import SweepDir
-    from orchestrator.types import RunState
+    from orchestrator.types import Reason, RunState
 
     sweep_dir = SweepDir(results, loaded.name)
     done = sending.send(loaded, sweep_dir, profile, wish, options, only=only, adopt=adopt)
@@ -59,6 +59,8 @@ def send(
         _conclude(loaded.name, profile, seen)
     if not detach and any(seen.statuses[run_id].unpaid for run_id in seen.left):
         raise typer.Exit(BudgetError.exit_code)
+    if not detach and any(seen.statuses[run_id].reason == Reason.DISK_FULL.value for run_id in seen.left):
+        raise typer.Exit(StorageError.exit_code)
     failed = seen.counts().get(RunState.FAILED)
     if failed or done.kept or done.answer.get("cannot") or (not detach and (seen.left or seen.unknown)):
         raise typer.Exit(1)
@@ -81,8 +83,8 @@ def _announce(sweep_dir: SweepDir, done: Sent) -> None:
             typer.echo(
                 f"  {count(answer['waiting'], 'run')} wait for room in the queue: jobs that end submit them"
             )
-        for note in (*done.notes, *answer["notes"]):
-            typer.echo(f"  {note}")
+    for note in (*done.notes, *answer.get("notes", ())):
+        typer.echo(f"  {note}")
     print_kept(done.kept)
     for run_id, problem in answer.get("cannot", {}).items():
         typer.echo(f"{run_id}: {problem}", err=True)
@@ -95,7 +97,7 @@ def _conclude(name: str, profile: Profile, seen: Survey) -> None:
     counts = seen.counts()
     if counts.get(RunState.FAILED):
         typer.echo(f"next: orchestrate logs {name} RUN, then orchestrate retry {name}")
-    elif counts.get(RunState.DONE):
+    elif counts.get(RunState.DONE) and not seen.left:
         typer.echo(f"next: orchestrate sync {as_typed(profile)} brings results home")
 
 

@@ -22,7 +22,7 @@ def several(matter: Matter, parties: Sequence[Party], *, detach: bool, as_json: 
     """Work through a sweep that these targets share, and leave with the exit code that its runs deserve."""
     from orchestrator.cli import view
     from orchestrator.cli.money import settle_up
-    from orchestrator.follow import out_of_budget
+    from orchestrator.follow import exit_code_of
     from orchestrator.sharing import Table, submit_all, take_from_others
     from orchestrator.types import RunState
 
@@ -53,8 +53,10 @@ def several(matter: Matter, parties: Sequence[Party], *, detach: bool, as_json: 
         if not detach:
             settle_up(matter.sweep_dir, began, quiet=False)
     left = (seen.left or seen.unknown) and not detach
-    if seen.left and (table.refused or out_of_budget(matter.sweep_dir, seen)):
-        raise typer.Exit(BudgetError.exit_code)
+    if seen.left and (
+        code := BudgetError.exit_code if table.refused else exit_code_of(matter.sweep_dir, seen)
+    ):
+        raise typer.Exit(code)
     if seen.counts().get(RunState.FAILED) or left or kept:
         raise typer.Exit(1)
 
@@ -107,7 +109,7 @@ def _follow(matter: Matter, parties: Sequence[Party], table: Table, screen: view
 
 def _conclude(matter: Matter, seen: Survey, *, detach: bool) -> None:
     from orchestrator.cli import view
-    from orchestrator.follow import out_of_budget
+    from orchestrator.follow import out_of_budget, why_left
     from orchestrator.types import RunState
 
     name, counts = matter.sweep.name, seen.counts()
@@ -117,8 +119,11 @@ def _conclude(matter: Matter, seen: Survey, *, detach: bool) -> None:
     view.console().print(view.sweep_view(name, seen, view.ROWS))
     if seen.left:
         how = " and a larger --budget" if out_of_budget(matter.sweep_dir, seen) else ""
-        typer.echo(f"{count(len(seen.left), 'run')} left; the same command{how} goes on with them", err=True)
+        why = f" ({said})" if (said := why_left(matter.sweep_dir, seen)) else ""
+        typer.echo(
+            f"{count(len(seen.left), 'run')} left{why}; the same command{how} goes on with them", err=True
+        )
     if counts.get(RunState.FAILED):
         typer.echo(f"next: orchestrate logs {name} RUN, then orchestrate retry {name}")
-    elif counts.get(RunState.DONE):
+    elif counts.get(RunState.DONE) and not seen.left:
         typer.echo(f"next: orchestrate collect {name} && orchestrate report {name}")

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +17,8 @@ if TYPE_CHECKING:
 
 _REFRESH_S = 1.0
 _ROWS = 100
+# What takes longer is waited for, with what is on disk on the screen.
+_AT_ONCE_S = 1.2
 
 
 def status(
@@ -50,18 +56,43 @@ def status(
         _print(found, detailed=sweep is not None)
 
 
-def _look(sweep_dir: SweepDir) -> Survey:
+def _look(sweep_dir: SweepDir, meanwhile: Callable[[Survey], None] | None = None) -> Survey:
+    """The sweep's state. Where answers take long, ``meanwhile`` is given what is on disk."""
     from orchestrator.fleet import present
 
-    return present(sweep_dir)
+    if meanwhile is None:
+        return present(sweep_dir)
+    answer: Future[Survey] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(present(sweep_dir))
+        except BaseException as error:  # it is the caller's, who waits for it
+            answer.set_exception(error)
+
+    # Ctrl-C is to end the command, whatever the answer waits for.
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        return answer.result(timeout=_AT_ONCE_S)
+    except TimeoutError:
+        if not answer.done():
+            from orchestrator.observe import look
+
+            meanwhile(look(sweep_dir, ask=False))
+        return answer.result()
 
 
 def _print(found: list[SweepDir], detailed: bool) -> None:
     from orchestrator.cli import view
 
     console = view.console()
+
+    def on_disk(seen: Survey) -> None:
+        console.print(f"{sweep_dir.name}: on disk, until all have answered:", style="yellow", highlight=False)
+        console.print(view.sweep_view(sweep_dir.name, seen, limit=view.ROWS))
+
     for sweep_dir in found:
-        seen = _look(sweep_dir)
+        seen = _look(sweep_dir, on_disk)
         if detailed:
             console.print(view.sweep_view(sweep_dir.name, seen, limit=_ROWS))
         else:
@@ -90,8 +121,14 @@ def _watch(found: list[SweepDir]) -> None:
     from orchestrator.instances import sent_jobs
 
     with Live(console=view.console(), auto_refresh=False) as live:
+
+        def show(sweep_dir: SweepDir, seen: Survey) -> None:
+            live.update(view.sweep_view(sweep_dir.name, seen, view.ROWS), refresh=True)
+
+        first = True
         while True:
-            seen = [(sweep_dir.name, _look(sweep_dir)) for sweep_dir in found]
+            seen = [(one.name, _look(one, partial(show, one) if first else None)) for one in found]
+            first = False
             views = [view.sweep_view(name, one, view.ROWS) for name, one in seen]
             up = [Text(line, style="yellow") for sweep_dir in found for line in _costs(sweep_dir)]
             live.update(Group(*views, *up), refresh=True)

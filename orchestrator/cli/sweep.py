@@ -1,13 +1,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.common import RESULTS, Json, Results, count, print_json, print_kept, print_problems
+from orchestrator.cli.common import (
+    RESULTS,
+    Json,
+    Results,
+    amount,
+    count,
+    print_json,
+    print_kept,
+    print_problems,
+    print_warnings,
+)
 
 if TYPE_CHECKING:
     from orchestrator.backends.base import Backend
@@ -46,7 +56,11 @@ def sweep(
     budget: Annotated[
         float | None,
         typer.Option(
-            "--budget", min=0, metavar="USD", help="What all of the sweep may cost; inf: no limit any more."
+            "--budget",
+            min=0,
+            metavar="USD",
+            help="What all of the sweep may cost; inf: no limit any more.",
+            callback=amount("US dollars, or inf for no limit", "--budget 20", unlimited=True),
         ),
     ] = None,
     adopt: Annotated[
@@ -106,9 +120,9 @@ def sweep(
     backend = target_of(loaded, on, options or ())
     kept = _take_back(loaded, sweep_dir) if on is not None and not dry_run else {}
     if dry_run:
-        plan = control.plan_sweep(loaded, sweep_dir, backend.capacity(ask=False), wish).plan
-        scripts = control.render_plan(plan, sweep_dir, backend)
-        _print_plan(control.planned(plan, scripts), loaded, as_json)
+        from orchestrator.rehearsal import rehearse as rehearse_here
+
+        _print_plan(rehearse_here(loaded, sweep_dir, backend, wish), loaded, as_json)
     else:
         work_through(loaded, results, backend, wish, detach=detach, as_json=as_json)
     if kept:
@@ -135,34 +149,35 @@ def work_through(
 ) -> None:
     """Submit what is missing, follow it unless detached, and leave with the exit code the runs deserve."""
     from orchestrator import control
-    from orchestrator.check import problems_of
+    from orchestrator.check import problems_of, said_before
     from orchestrator.cli.money import settle_up
-    from orchestrator.errors import BudgetError
     from orchestrator.fleet import present
-    from orchestrator.follow import bring_home, out_of_budget
+    from orchestrator.follow import bring_home, exit_code_of
     from orchestrator.instances import costs
-    from orchestrator.observe import look
+    from orchestrator.observe import leave_queue, look
     from orchestrator.reading import no_garbage_collection
     from orchestrator.rundir import SweepDir
+    from orchestrator.staleness import with_stale
     from orchestrator.types import RunState
 
     detach = backend.leaves if detach is None else detach
     sweep_dir = SweepDir(results, loaded.name)
-    bring_home(sweep_dir)
+    bring_home(sweep_dir, not_within=0, orphans=True)
     with no_garbage_collection():
         prospect = control.plan_sweep(loaded, sweep_dir, backend.capacity(ask=False), wish)
     plan, seen = prospect.plan, prospect.seen
     if control.is_settled(loaded, sweep_dir, prospect):
         jobs: list[Job] = []
-        seen = control.with_stale(seen, sweep_dir)
+        notes, seen = leave_queue(sweep_dir, seen), with_stale(seen, sweep_dir)
         if not as_json:
-            typer.echo(f"{loaded.name}: nothing new to submit ({sweep_dir.path}/)")
+            _echo_notes(f"{loaded.name}: nothing new to submit ({sweep_dir.path}/)", notes)
         to_go = bool(not detach and costs(sweep_dir))  # instances, though nothing is left to do
         _follow(loaded, sweep_dir, backend, control.AS_USUAL, to_the_end=to_go, quiet=as_json)
     else:
         if problems := problems_of(plan):
             print_problems(problems)
             raise typer.Exit(2)
+        print_warnings(said_before(backend, plan))
         began = time.time()
         submitted = control.submit_sweep(loaded, sweep_dir, backend, wish)
         plan, jobs = submitted.plan, list(submitted.plan.jobs)
@@ -171,7 +186,7 @@ def work_through(
         if wish.canary or not detach:
             _follow(loaded, sweep_dir, backend, wish, to_the_end=not detach, quiet=as_json)
         seen = look(sweep_dir, control.rows_of(loaded, sweep_dir))
-        seen = present(sweep_dir, control.with_stale(seen, sweep_dir))
+        seen = present(sweep_dir, with_stale(seen, sweep_dir))
         if not detach:
             settle_up(sweep_dir, began, quiet=as_json)
     if as_json:
@@ -180,8 +195,8 @@ def work_through(
     else:
         _conclude(sweep_dir, seen, plan, wish, detach)
     left = (seen.left or seen.unknown) and not detach
-    if left and out_of_budget(sweep_dir, seen):
-        raise typer.Exit(BudgetError.exit_code)
+    if left and (code := exit_code_of(sweep_dir, seen)):
+        raise typer.Exit(code)
     if seen.counts().get(RunState.FAILED) or plan.problems or left:
         raise typer.Exit(1)
 
@@ -189,8 +204,10 @@ def work_through(
 def _print_plan(planned: Mapping[str, Any], sweep: Sweep, as_json: bool) -> None:
     if as_json:
         jobs = [{**job, "script": array["script"]} for array in planned["arrays"] for job in array["jobs"]]
-        print_json({"sweep": sweep.name, "jobs": jobs, "skipped": planned["skipped"]})
+        about = {"skipped": planned["skipped"], "notes": planned.get("notes", [])}
+        print_json({"sweep": sweep.name, "jobs": jobs, **about})
         return
+    print_warnings(planned.get("notes", []))
     points = {run.run_id: run.point for run in sweep.runs}
     for array in planned["arrays"]:
         target = array.get("target", planned["target"])
@@ -224,6 +241,10 @@ def _arrays(submitted: Submitted) -> list[str]:
             name, runs = job_id.partition("/")[0], count(len(job.run_ids), "run")
             lines.append(f"instance {name}: {runs}, {job.slots} at once")
     return lines
+
+
+def _echo_notes(text: str, notes: Iterable[str]) -> None:
+    typer.echo("\n  ".join([text, *notes]))
 
 
 def _echo_runs(points: dict[str, dict[str, object]]) -> None:
@@ -317,5 +338,5 @@ def _conclude(sweep_dir: SweepDir, seen: Survey, plan: Plan, wish: Wish, detach:
         typer.echo(f"next: orchestrate logs {sweep_dir.name} RUN, then orchestrate retry {sweep_dir.name}")
     elif counts.get(RunState.STALE):
         typer.echo(f"next: orchestrate retry {sweep_dir.name} trains the stale runs anew")
-    elif counts.get(RunState.DONE):
+    elif counts.get(RunState.DONE) and not seen.left:
         typer.echo(f"next: orchestrate collect {sweep_dir.name} && orchestrate report {sweep_dir.name}")

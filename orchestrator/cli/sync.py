@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.common import RESULTS
+from orchestrator.cli.common import RESULTS, amount
 from orchestrator.errors import NotFoundError, OrchestrateError, UnreachableError
 from orchestrator.shown import plain
 
@@ -28,7 +27,7 @@ def sync(
         str | None,
         typer.Argument(
             metavar="SOURCE",
-            help="user@host:path, an ssh alias, a profile, a folder, s3://bucket/folder; with --wandb, none.",
+            help="user@host:path, an ssh alias, a profile, ./folder, s3://bucket/folder; with --wandb, none.",
             show_default=False,
         ),
     ] = None,
@@ -48,6 +47,10 @@ def sync(
     latest_checkpoint: Annotated[
         bool, typer.Option("--latest-checkpoint", help="Of checkpoints only each run's most advanced.")
     ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Read again what finished runs have here; fetch what is damaged."),
+    ] = False,
     watch: Annotated[
         float | None,
         typer.Option(
@@ -56,6 +59,7 @@ def sync(
             max=_LONGEST_WATCH,
             metavar="SECONDS",
             help="Again and again, while jobs there go on.",
+            callback=amount("seconds", "--watch 60"),
         ),
     ] = None,
     dry_run: Annotated[
@@ -81,22 +85,33 @@ def sync(
       orchestrate sync my-sky-cluster --watch 60
       orchestrate sync gpu --sweep speed --only metrics,logs
       orchestrate sync --wandb
+      orchestrate sync --wandb other-results
     """
     from orchestrator.cli.upload import upload
     from orchestrator.sync.source import find_source
     from orchestrator.sync.wish import Wish, kinds
 
-    if watch is not None and math.isnan(watch):
-        raise OrchestrateError("--watch: found nan, expected seconds", hint="for example: --watch 60")
     if dest.is_symlink() or dest.exists():
         _check_folder(dest)
     wish = Wish(
-        tuple(sweep or ()), tuple(run or ()), kinds(only) if only is not None else None, latest_checkpoint
+        tuple(sweep or ()),
+        tuple(run or ()),
+        kinds(only) if only is not None else None,
+        latest_checkpoint,
+        verify,
     )
     if source is None:
         if not wandb or prune_remote or watch is not None:
             raise NotFoundError("no SOURCE is given to bring results from", hint=_NO_SOURCE)
         raise typer.Exit(0 if upload(dest, wish.sweeps, wish.runs, dry_run=dry_run) else 1)
+    if wandb and source is not None and dest == RESULTS and _is_folder_here(source, dest):
+        if prune_remote or watch is not None:
+            raise OrchestrateError(
+                f"{source}: a folder of this machine, whose W&B runs are uploaded; found --prune-remote or "
+                "--watch, which need a SOURCE elsewhere",
+                hint=f"without them: orchestrate sync --wandb {source}",
+            )
+        raise typer.Exit(0 if upload(Path(source), wish.sweeps, wish.runs, dry_run=dry_run) else 1)
     if watch is not None and not dry_run:
         whole = _watch(source, dest, wish, watch)
     else:
@@ -106,6 +121,15 @@ def sync(
     if prune_remote and not dry_run:
         _prune(find_source(source, dest), dest, wish, yes)
     raise typer.Exit(0 if whole else 1)
+
+
+def _is_folder_here(source: str, dest: Path) -> bool:
+    """Whether it is the results folder itself, or a bare name of one of this machine, and so no host."""
+    from orchestrator.rundir import sweeps
+
+    if ":" not in source and dest.is_dir() and Path(source).resolve() == dest.resolve():
+        return True
+    return "/" not in source and ":" not in source and bool(sweeps(Path(source)))
 
 
 def _check_folder(dest: Path) -> None:
@@ -125,6 +149,8 @@ def _once(source: Source, dest: Path, wish: Wish, dry_run: bool) -> list[Brought
         brought = sync(source, dest, wish, screen, dry=dry_run)
     for one in brought:
         report(one, dry_run)
+    if (lack := next((one.lack for one in brought if one.lack is not None), None)) is not None:
+        raise lack
     fitting = {selector for one in brought for selector in one.fitting}
     if strange := [selector for selector in wish.runs if selector not in fitting]:
         sweeps = ", ".join(one.sweep for one in brought)
@@ -162,7 +188,7 @@ def _watch(source: str, dest: Path, wish: Wish, seconds: float) -> bool:
 
 
 def _prune(source: Source, dest: Path, wish: Wish, yes: bool) -> None:
-    from orchestrator.cli.transfer import amount
+    from orchestrator.shown import amount
     from orchestrator.sync.prune import Dispensable, prune
 
     def agreed(found: Dispensable) -> bool:

@@ -7,20 +7,23 @@ from typing import TYPE_CHECKING, Self
 
 import typer
 
-from orchestrator.shown import plain
+from orchestrator.cli.pulse import Pulse
+from orchestrator.shown import amount, plain
 
 if TYPE_CHECKING:
     from orchestrator.sync.wish import Brought
 
 
+# Seconds between two lines where there is no terminal.
+_BEAT_S = 20.0
 # So many lines of a kind are printed about a sweep.
 _LINES = 20
 
 
 class Screen:
-    """Progress of one sweep after the other."""
+    """Progress of one sweep after the other: a bar in a terminal, elsewhere a line every ``beat`` seconds."""
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, beat: float = _BEAT_S) -> None:
         from rich.progress import (
             BarColumn,
             DownloadColumn,
@@ -44,23 +47,40 @@ class Screen:
             disable=not self._live,
             transient=True,
         )
+        self._pulse = Pulse(beat)
 
     def __enter__(self) -> Self:
         self._bar.start()
+        if not self._live:
+            self._pulse.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._pulse.stop()
         self._bar.stop()
 
     def expect(self, sweep: str, files: int, size: int) -> None:
         if files and not self._live and not self._quiet:
             typer.echo(f"{sweep}: {files} files, {amount(size)} to come")
         if files:
-            self._task = self._bar.add_task(sweep, total=size)
+            self._pulse.expect(sweep, size)
+            self._task = self._bar.add_task(plain(sweep), total=size)
 
     def came(self, size: int) -> None:
+        self._pulse.came(size)
         if self._bar.tasks:
             self._bar.update(self._task, completed=size)
+
+    def begin(self, what: str) -> None:
+        self._pulse.begin(what)
+        if self._live and not self._bar.tasks:
+            self._task = self._bar.add_task(plain(what), total=None)
+
+    def say(self, text: str) -> None:
+        if self._live:
+            self._bar.console.print(plain(text), markup=False)
+        else:
+            typer.echo(plain(text))
 
 
 def report(brought: Brought, dry_run: bool) -> None:
@@ -84,13 +104,3 @@ def report(brought: Brought, dry_run: bool) -> None:
 def _some(lines: list[str]) -> list[str]:
     more = len(lines) - _LINES
     return lines if more <= 0 else [*lines[:_LINES], f"and {more} more like these"]
-
-
-def amount(size: int) -> str:
-    """Bytes as people read them."""
-    value, unit = float(size), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 1000 or unit == "TB":
-            break
-        value /= 1000
-    return f"{size} B" if unit == "B" else f"{value:.3g} {unit}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Self
 
 from rich.console import Console, Group
@@ -79,7 +80,7 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
     if several:
         table.add_column("target", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    for column in ("frames", "frames/s", "return", "ETA"):
+    for column in ("frames", "end-to-end\nframes/s", "return", "ETA"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in shown:
         status = survey.statuses[row.run_id]
@@ -89,14 +90,14 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
             *([Text(survey.target(row.run_id) or "")] if several else []),
             Text(status.state.value, style=STYLE[status.state]),
             frames(status),
-            number(status.fps),
+            number(status.end_to_end_fps),
             number(status.value),
             duration(status.eta),
         )
     parts: list[Any] = [sweep_line(name, survey), table]
     if len(shown) < len(rows):
         parts.append(Text(f"… and {len(rows) - len(shown)} more", style="dim"))
-    parts += _reasons(shown, survey.statuses)
+    parts += _reasons(_by_urgency(rows, survey.statuses), survey.statuses, limit)
     outside = len(survey.rows) - len(rows)
     if outside:
         parts.append(Text(f"{outside} runs of earlier grids are outside this grid", style="dim"))
@@ -131,23 +132,31 @@ def console() -> Console:
     return Console(highlight=False)
 
 
+def _by_urgency(rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus]) -> list[IndexRow]:
+    return sorted(rows, key=lambda row: URGENT_FIRST.index(statuses[row.run_id].state))
+
+
 def _most_urgent(
     rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus], limit: int | None
 ) -> list[IndexRow]:
     if limit is None or len(rows) <= limit:
         return list(rows)
-    return sorted(rows, key=lambda row: URGENT_FIRST.index(statuses[row.run_id].state))[:limit]
+    return _by_urgency(rows, statuses)[:limit]
 
 
-def _reasons(rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus]) -> list[Text]:
-    """One line per distinct reason, with how many runs it concerns."""
+def _reasons(
+    rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus], limit: int | None = None
+) -> list[Text]:
+    """One line per distinct reason, with how many runs it concerns; at most ``limit`` lines."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         status = statuses[row.run_id]
         if status.why and status.state is not RunState.DONE:
             by_reason.setdefault((status.state.value, status.why), []).append(row.run_id)
     lines = []
-    for (state, why), run_ids in by_reason.items():
+    for (state, why), run_ids in islice(by_reason.items(), limit):
         who = run_ids[0][:8] if len(run_ids) == 1 else f"{len(run_ids)} runs"
         lines.append(Text.assemble((f"{state} ", STYLE[RunState(state)]), f"{who}: {why}"))
+    if more := len(by_reason) - len(lines):
+        lines.append(Text(f"… and {more} more reasons", style="dim"))
     return lines

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.alike import Terms
 from orchestrator.ratios import Ratio
 from orchestrator.stats import Estimate, counted_rows, states_of
+from orchestrator.throughput import TRAINING
 
 if TYPE_CHECKING:
     from orchestrator.stats import Floats
@@ -44,16 +46,20 @@ class Members:
 class Cell:
     """One combination with one value of the key.
 
-    ``fps`` are steady-state frames/s of each run, ``memory`` its peak in MiB. ``speed`` is the ratio to the
-    baseline's cell, ``efficiency`` that over the ratio of what was spent. ``at_frames`` and ``at_time`` are
-    returns where all cells of the combination still train; ``None``: nothing is known.
+    ``training_fps`` and ``end_to_end_fps`` are each run's throughputs, ``memory`` its peak in MiB. ``speed``
+    is the ratio to the baseline's cell by the comparison's ``figure``, ``end_to_end`` that of the end-to-end
+    throughput; ``efficiency`` is a ratio over that of what was spent. ``at_frames`` and ``at_time`` are
+    returns where all cells of the combination still train; ``None``: nothing is known. ``returns`` are the
+    final returns of its runs and ``terms`` how they came about.
     """
 
     value: str
     members: Members
-    fps: tuple[float, ...]
+    training_fps: tuple[float, ...]
+    end_to_end_fps: tuple[float, ...]
     memory: tuple[float, ...]
     speed: Ratio | None
+    end_to_end: Ratio | None
     efficiency: float | None
     final: Estimate | None
     at_frames: Estimate | None
@@ -61,14 +67,20 @@ class Cell:
     over_frames: Line | None
     over_time: Line | None
     note: str
+    returns: tuple[float, ...]
+    terms: Terms
 
     @property
     def n(self) -> int:
         return len(self.members.counted()[0])
 
     @property
-    def middle_fps(self) -> float | None:
-        return median(self.fps) if self.fps else None
+    def middle_training_fps(self) -> float | None:
+        return median(self.training_fps) if self.training_fps else None
+
+    @property
+    def middle_end_to_end_fps(self) -> float | None:
+        return median(self.end_to_end_fps) if self.end_to_end_fps else None
 
     @property
     def peak_memory_mb(self) -> float | None:
@@ -102,6 +114,7 @@ class Overall:
 
     value: str
     speed: Ratio | None
+    end_to_end: Ratio | None
     efficiency: float | None
     memory: Ratio | None
 
@@ -111,7 +124,9 @@ class KeyComparison:
     """Values of ``key`` against the ``baseline``, one of them.
 
     ``short`` is the key as people write it; ``together`` are keys that change with it, so that what differs
-    may be their doing; ``per`` is what efficiency divides by: "thread", "dollar", or nothing.
+    may be their doing; ``per`` is what efficiency divides by: "thread", "dollar", or nothing. ``figure`` is
+    the throughput by which speeds are compared, a column of the table of runs. Efficiency per dollar is by
+    end-to-end throughput all the same: evaluations are paid for.
     """
 
     sweeps: tuple[str, ...]
@@ -123,6 +138,7 @@ class KeyComparison:
     per: str
     combinations: tuple[Combination, ...]
     overall: tuple[Overall, ...]
+    figure: str = TRAINING
 
     def named(self, value: str) -> str:
         """A value as it stands in a sentence: numbers with the key before them."""

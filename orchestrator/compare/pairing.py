@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from orchestrator.alike import terms_of
 from orchestrator.collect import Collected
 from orchestrator.compare.keys import (
     HARDWARE,
@@ -24,6 +25,7 @@ from orchestrator.compare.returns import Returns, returns_between, series_of
 from orchestrator.errors import OrchestrateError
 from orchestrator.ratios import Ratio, Side, ratio
 from orchestrator.stats import Estimate, estimates_of, finite, group_labels
+from orchestrator.throughput import END_TO_END, TRAINING, comparable
 
 # (sweep, run id) → US dollars for an hour of that run.
 Prices = Mapping[tuple[str, str], float]
@@ -48,7 +50,8 @@ def compare_by(
     axis = find_axis(rows, collected.keys, key)
     base = find_baseline(axis, baseline)
     sets = list(_sets(rows, collected.keys, axis))
-    spent = _Spent(_per(sets, axis, prices or {}), prices or {})
+    counted = [row for one in sets for group in one.groups.values() for row in group.counted()[0]]
+    spent = _Spent(_per(sets, axis, prices or {}), prices or {}, comparable(counted))
     return KeyComparison(
         tuple(dict.fromkeys(row["sweep"] for row in rows)),
         axis.key,
@@ -58,7 +61,8 @@ def compare_by(
         axis.together,
         spent.per,
         tuple(_combinations(collected, sets, base, spent)),
-        tuple(_overall(sets, value, base, spent) for value in axis.values),
+        tuple(_overall(sets, value, base, spent, len(axis.values) - 1) for value in axis.values),
+        spent.figure,
     )
 
 
@@ -104,15 +108,22 @@ def _sets(rows: Sequence[_Row], keys: Sequence[str], axis: Axis) -> Iterator[_Se
 
 @dataclass(frozen=True)
 class _Spent:
-    """What efficiency divides by: threads, dollars an hour, or nothing (``per`` is empty)."""
+    """What efficiency divides by: threads, dollars an hour, or nothing (``per`` is empty); and by which
+    throughput speeds are compared.
+    """
 
     per: str
     prices: Prices
+    figure: str
 
     def over(self, group: Members, other: Members) -> float | None:
         """How many times as much as the other group's runs these spend; ``None`` where that is not known."""
         mine, theirs = self._of(group), self._of(other)
         return mine / theirs if mine and theirs else None
+
+    def gain(self, speed: Ratio | None, end_to_end: Ratio | None) -> Ratio | None:
+        """What efficiency is about: money pays for evaluations too."""
+        return end_to_end if self.per == PER_DOLLAR else speed
 
     def _of(self, group: Members) -> float | None:
         rows = group.counted()[0]
@@ -207,37 +218,50 @@ def _cell(
 ) -> Cell:
     group = one.groups[value]
     rows = group.counted()[0]
-    speed = ratio(value, base, one.side(value, "fps_steady"), one.side(base, "fps_steady"))
+    speed, end_to_end = (
+        ratio(value, base, one.side(value, column), one.side(base, column), among=max(1, len(one.groups) - 1))
+        for column in (spent.figure, END_TO_END)
+    )
     final, at_frames, at_time = next(estimates), next(estimates), next(estimates)
     return Cell(
         value,
         group,
-        tuple(row["fps_steady"] for row in rows if finite(row["fps_steady"])),
+        tuple(row[TRAINING] for row in rows if finite(row[TRAINING])),
+        tuple(row[END_TO_END] for row in rows if finite(row[END_TO_END])),
         tuple(row["peak_memory_mb"] for row in rows if finite(row["peak_memory_mb"])),
         speed,
-        _efficiency(speed, spent.over(group, one.groups[base]) if base in one.groups else None),
+        end_to_end,
+        _efficiency(
+            spent.gain(speed, end_to_end),
+            spent.over(group, one.groups[base]) if base in one.groups else None,
+        ),
         final,
         at_frames,
         at_time,
         samples.over_frames,
         samples.over_time,
         samples.note,
+        tuple(samples.final),
+        terms_of(rows),
     )
 
 
-def _overall(sets: Sequence[_Set], value: str, base: str, spent: _Spent) -> Overall:
-    speed = _between(sets, value, base, "fps_steady")
-    both = [one for one in sets if one.side(value, "fps_steady") and one.side(base, "fps_steady")]
+def _overall(sets: Sequence[_Set], value: str, base: str, spent: _Spent, among: int) -> Overall:
+    speed, end_to_end = (_between(sets, value, base, column, among) for column in (spent.figure, END_TO_END))
+    both = [one for one in sets if one.side(value, spent.figure) and one.side(base, spent.figure)]
     over = [spent.over(one.groups[value], one.groups[base]) for one in both]
     known = [math.log(times) for times in over if times]
     times = math.exp(fmean(known)) if known and len(known) == len(over) else None
-    return Overall(value, speed, _efficiency(speed, times), _between(sets, value, base, "peak_memory_mb"))
+    efficiency = _efficiency(spent.gain(speed, end_to_end), times)
+    memory = _between(sets, value, base, "peak_memory_mb", among)
+    return Overall(value, speed, end_to_end, efficiency, memory)
 
 
-def _between(sets: Sequence[_Set], value: str, base: str, column: str) -> Ratio | None:
+def _between(sets: Sequence[_Set], value: str, base: str, column: str, among: int) -> Ratio | None:
+    """``among``: how many values are held against the baseline."""
     mine: Side = {point: own for one in sets for point, own in one.side(value, column).items()}
     theirs: Side = {point: own for one in sets for point, own in one.side(base, column).items()}
-    return ratio(value, base, mine, theirs)
+    return ratio(value, base, mine, theirs, among=among)
 
 
 def _efficiency(speed: Ratio | None, times: float | None) -> float | None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from orchestrator.collect import Collected
 from orchestrator.compare.model import Line, Members
-from orchestrator.stats import finite, on_common_frames, returns_of
+from orchestrator.stats import finite, on_common_frames
+from orchestrator.trainers import returns_of
 
 if TYPE_CHECKING:
     import numpy as np

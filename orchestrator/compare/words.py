@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from orchestrator import spreadsheet
+from orchestrator.alike import UNRANKED, classes, differences, mixed_code
 from orchestrator.compare.model import Cell, Combination, KeyComparison, Overall
 from orchestrator.ratios import Ratio
 from orchestrator.shown import duration, number
+from orchestrator.significance import FEW_SEEDS, LEVEL, chance_of_wins, holm, least_chance, wins
 from orchestrator.stats import Estimate
+from orchestrator.throughput import END_TO_END, NAMES, TRAINING
 
 _NOTHING = "–"
+_SPEEDS = {
+    TRAINING: "speed-up: by training throughput, that is collecting and learning; end-to-end: by wall time, "
+    "with evaluations and checkpoints",
+    END_TO_END: "speed-up: by end-to-end throughput, that is wall time with evaluations and checkpoints, as "
+    "not every run reports how long collecting and learning took",
+}
 _MOST_NAMED = 4
 
 
 def verdict(found: KeyComparison) -> str:
-    """Which value is the fastest, by how much, whether that is noise, and what it did to returns."""
+    """How the fastest value compares with the baseline, whether that is noise, and what it did to returns."""
     rated = [one for one in found.overall if one.speed is not None and one.value != found.baseline]
     if not rated:
         return f"{_nothing_to_compare(found)}."
@@ -27,7 +38,7 @@ def verdict(found: KeyComparison) -> str:
     said = _speed_said(found, best.speed, len(rated))
     if best.efficiency is not None and best.speed.value >= 1:
         said += f", at {best.efficiency:.0%} efficiency per {found.per}"
-    said += _disagreement(found, best.value)
+    said += _disagreement(found, best.value) + _end_to_end_said(found, best)
     return f"{said}; {_returns_said(found, best.value)}{_doubts(found)}."
 
 
@@ -35,7 +46,7 @@ def _nothing_to_compare(found: KeyComparison) -> str:
     trained = [
         value
         for value in found.values
-        if any(cell.fps for one in found.combinations if (cell := one.cell(value)))
+        if any(cell.end_to_end_fps for one in found.combinations if (cell := one.cell(value)))
     ]
     if not trained:
         return "No run has finished yet, so nothing can be compared"
@@ -51,12 +62,21 @@ def _nothing_to_compare(found: KeyComparison) -> str:
 def _speed_said(found: KeyComparison, speed: Ratio, rated: int) -> str:
     best, base = found.named(speed.better), found.named(speed.other)
     others = ", the next best," if rated > 1 else ""
-    if speed.beyond_noise is False:
+    if speed.beyond_noise is False or speed.even:
         times = f"{speed.value:.2f} times as fast ({speed})"
         return f"No clear difference in speed between {best} and {base}: {times}"
+    if speed.beyond_noise is None:
+        return f"{best} trained {speed.value:.2f} times as fast as {base} ({speed})"
     if speed.value < 1:
         return f"{base} trains fastest: {best}{others} trains {speed.value:.2f} times as fast ({speed})"
     return f"{best} trains {speed.value:.2f} times as fast as {base} ({speed})"
+
+
+def _end_to_end_said(found: KeyComparison, best: Overall) -> str:
+    """What is left of it with evaluations and checkpoints; or that speed is nothing else."""
+    if found.figure == END_TO_END:
+        return ", by end-to-end throughput"
+    return f"; end-to-end {best.end_to_end.value:.2f} times" if best.end_to_end is not None else ""
 
 
 def _disagreement(found: KeyComparison, value: str) -> str:
@@ -69,31 +89,56 @@ def _disagreement(found: KeyComparison, value: str) -> str:
 
 
 def _returns_said(found: KeyComparison, value: str) -> str:
-    """How final returns compare, combination by combination; intervals that overlap tell nothing."""
-    higher = lower = alike = unknown = 0
-    for one in found.combinations:
-        mine, base = one.cell(value), one.cell(found.baseline)
-        if mine is None or base is None or mine.final is None or base.final is None:
-            continue
-        mine_low, mine_high, low, high = mine.final.low, mine.final.high, base.final.low, base.final.high
-        if mine_low is None or mine_high is None or low is None or high is None:
-            unknown += 1
-        elif mine_low > high:
-            higher += 1
-        elif mine_high < low:
-            lower += 1
-        else:
-            alike += 1
-    all_ = higher + lower + alike + unknown
-    if not all_:
+    """How final returns compare, combination by combination, each tested and corrected for their number."""
+    pairs = [
+        (mine, base)
+        for one in found.combinations
+        if (mine := one.cell(value)) is not None and (base := one.cell(found.baseline)) is not None
+        if mine.returns and base.returns
+    ]
+    if not pairs:
         return "no returns to compare"
-    if not higher + lower + alike:
-        return "one seed says nothing about returns"
-    if alike == all_:
+    fair = [pair for pair in pairs if len(classes((cell, cell.terms) for cell in pair)) == 1]
+    if not fair:
+        return "final returns came about differently, so they are not ranked"
+    told = Counter(_higher([pair for pair in fair if _least_seeds(pair) >= FEW_SEEDS]))
+    few, apart = len(fair) - told.total() + told["few"], told["higher"] + told["lower"]
+    if few == len(pairs):
+        seeds = min(map(_least_seeds, fair))
+        able = f"{seeds} a side, {FEW_SEEDS} can" if seeds < FEW_SEEDS else f"for {few} combinations"
+        return f"too few seeds to tell final returns apart ({able})"
+    if not apart and not few and len(fair) == len(pairs):
         return "final returns cannot be told apart"
-    parts = [(higher, "higher"), (lower, "lower"), (alike, "not told apart"), (unknown, "of one seed")]
-    told = ", ".join(f"{what} in {count}" for count, what in parts if count)
-    return f"final returns with {found.named(value)} are {told} of {all_} combinations"
+    parts = (
+        (told["higher"], "higher"),
+        (told["lower"], "lower"),
+        (told["alike"], "not told apart"),
+        (few, "of too few seeds"),
+        (len(pairs) - len(fair), "not ranked"),
+    )
+    listed = ", ".join(f"{what} in {count}" for count, what in parts if count)
+    return f"final returns with {found.named(value)} are {listed} of {len(pairs)} combinations"
+
+
+_Pair = tuple[Cell, Cell]
+
+
+def _least_seeds(pair: _Pair) -> int:
+    return min(len(cell.returns) for cell in pair)
+
+
+def _higher(pairs: Sequence[_Pair]) -> Iterator[str]:
+    """Of each pair whether the first returns more: "higher", "lower", "alike", or "few" that cannot tell."""
+    import numpy as np
+
+    samples = [(np.array(mine.returns), np.array(base.returns)) for mine, base in pairs]
+    chances = holm([chance_of_wins([mine], [base]) for mine, base in samples], len(pairs))
+    for (mine, base), chance in zip(samples, chances, strict=True):
+        if chance <= LEVEL:
+            yield "higher" if wins(mine, base).mean() > 1 / 2 else "lower"
+        else:
+            least = least_chance([(len(mine), len(base))]) * len(pairs)
+            yield "few" if least > LEVEL else "alike"
 
 
 def _doubts(found: KeyComparison) -> str:
@@ -107,9 +152,11 @@ def _doubts(found: KeyComparison) -> str:
 
 
 def columns(found: KeyComparison) -> list[str]:
-    """Of the rows of :func:`sections`."""
-    measured = ("runs", "frames/s", "speed-up", "efficiency", "return", "at frames", "at time", "MiB")
-    return [found.short, *measured]
+    """Of the rows of :func:`sections`; some have two lines."""
+    speeds = [f"{NAMES[found.figure].partition(' ')[0]}\nframes/s", "speed-up"]
+    if found.figure == TRAINING:
+        speeds.append("end-to-end\nspeed-up")
+    return [found.short, "runs", *speeds, "efficiency", "return", "at\nframes", "at\ntime", "MiB"]
 
 
 def sections(found: KeyComparison) -> list[tuple[str, list[list[str]]]]:
@@ -122,17 +169,26 @@ def sections(found: KeyComparison) -> list[tuple[str, list[list[str]]]]:
 
 
 def _overall_row(found: KeyComparison, whole: Overall) -> list[str]:
-    speed = _ratio(whole.speed, whole.value == found.baseline)
     memory = f"× {whole.memory.value:.2f}" if whole.memory else _NOTHING
-    return [whole.value, "", "", speed, _percent(whole.efficiency), "", "", "", memory]
+    return [whole.value, "", "", *_ratios(found, whole), _percent(whole.efficiency), "", "", "", memory]
+
+
+def _ratios(found: KeyComparison, one: Cell | Overall) -> list[str]:
+    """The speed-up with its interval and, where that is one of training throughput, the end-to-end one."""
+    is_baseline = one.value == found.baseline
+    told = [_ratio(one.speed, is_baseline)]
+    if found.figure == TRAINING:
+        told.append(_ratio(one.end_to_end, is_baseline).partition(" ")[0])
+    return told
 
 
 def _row(found: KeyComparison, cell: Cell) -> list[str]:
     return [
         cell.value,
         _runs(cell),
-        number(cell.middle_fps) or _NOTHING,
-        _ratio(cell.speed, cell.value == found.baseline),
+        number(cell.middle_training_fps if found.figure == TRAINING else cell.middle_end_to_end_fps)
+        or _NOTHING,
+        *_ratios(found, cell),
         _percent(cell.efficiency),
         *(_middle(one) for one in (cell.final, cell.at_frames, cell.at_time)),
         number(cell.peak_memory_mb) or _NOTHING,
@@ -166,7 +222,12 @@ def _middle(one: Estimate | None) -> str:
 
 def notes(found: KeyComparison) -> list[str]:
     """What a reader of the table must know, a line each."""
-    lines = []
+    cells = [
+        (f"{one.label} {found.named(cell.value)}".strip(), cell.terms)
+        for one in found.combinations
+        for cell in one.cells
+    ]
+    lines = [*mixed_code(cells), *(f"{UNRANKED}, {text}" for text in _unranked(found))]
     frames = [one.frames for one in found.combinations if one.frames is not None and len(one.cells) > 1]
     seconds = [one.seconds for one in found.combinations if one.seconds is not None and len(one.cells) > 1]
     if frames and seconds:
@@ -176,8 +237,10 @@ def notes(found: KeyComparison) -> list[str]:
             f"returns: at the end, at equal frames ({most}) and at equal wall time "
             f"({long}, evaluations and checkpoints included)"
         )
+    lines.append(_SPEEDS[found.figure])
     if found.per:
-        lines.append(f"efficiency: speed-up per {found.per}, over that of {found.named(found.baseline)}")
+        gain = "end-to-end speed-up" if found.per == "dollar" else "speed-up"
+        lines.append(f"efficiency: {gain} per {found.per}, over that of {found.named(found.baseline)}")
     if found.together:
         lines.append(f"changes with {found.short}: {', '.join(found.together)}")
     trained = [one for one in found.combinations if _trained(one)]
@@ -193,6 +256,16 @@ def notes(found: KeyComparison) -> list[str]:
         if not _trained(one):
             told.setdefault("no finished run", []).append(one.label)
     return [*lines, *(f"{what}: {_some(labels)}" for what, labels in told.items())]
+
+
+def _unranked(found: KeyComparison) -> list[str]:
+    """In which combinations final returns came about differently, and how."""
+    told: dict[str, list[str]] = {}
+    for one in found.combinations:
+        cells = [(found.named(cell.value), cell.terms) for cell in one.cells if cell.returns]
+        for text in differences(cells):
+            told.setdefault(text, []).append(one.label)
+    return [f"{_some(labels)}: {text}" for text, labels in told.items()]
 
 
 def _trained(one: Combination) -> bool:
@@ -214,11 +287,14 @@ _CSV = (
     "value",
     "baseline",
     "n",
-    "fps",
+    "training_fps",
+    "end_to_end_fps",
+    "speed_up_by",
     "speed_up",
     "speed_up_low",
     "speed_up_high",
     "pairs",
+    "end_to_end_speed_up",
     "efficiency",
     "efficiency_per",
     "final_return",
@@ -237,9 +313,8 @@ def as_csv(found: KeyComparison) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_CSV)
-    for one in found.combinations:
-        writer.writerows(_csv_row(found, one, cell) for cell in one.cells)
-    writer.writerows(_csv_overall(found))
+    rows = [_csv_row(found, one, cell) for one in found.combinations for cell in one.cells]
+    writer.writerows([spreadsheet.cell(value) for value in row] for row in [*rows, *_csv_overall(found)])
     return text.getvalue()
 
 
@@ -251,8 +326,11 @@ def _csv_row(found: KeyComparison, one: Combination, cell: Cell) -> list[object]
         cell.value,
         found.baseline,
         cell.n,
-        cell.middle_fps,
+        cell.middle_training_fps,
+        cell.middle_end_to_end_fps,
+        NAMES[found.figure],
         *_speed_columns(speed),
+        cell.end_to_end.value if cell.end_to_end else "",
         cell.efficiency,
         found.per if cell.efficiency is not None else "",
         *((final.value, final.low, final.high) if final else ("", "", "")),
@@ -266,9 +344,11 @@ def _csv_row(found: KeyComparison, one: Combination, cell: Cell) -> list[object]
 
 def _csv_overall(found: KeyComparison) -> Iterator[list[object]]:
     for whole in found.overall:
-        start = ["all (geometric mean)", found.key, whole.value, found.baseline, "", ""]
+        start = ["all (geometric mean)", found.key, whole.value, found.baseline, "", "", ""]
         per = found.per if whole.efficiency is not None else ""
-        yield [*start, *_speed_columns(whole.speed), whole.efficiency, per, *[""] * 8]
+        end_to_end = whole.end_to_end.value if whole.end_to_end else ""
+        speed = (NAMES[found.figure], *_speed_columns(whole.speed), end_to_end)
+        yield [*start, *speed, whole.efficiency, per, *[""] * 8]
 
 
 def _speed_columns(speed: Ratio | None) -> tuple[object, ...]:
@@ -284,16 +364,19 @@ def as_json(found: KeyComparison) -> dict[str, Any]:
         "baseline": found.baseline,
         "changes_with_it": list(found.together),
         "efficiency_per": found.per or None,
+        "speed_up_by": NAMES[found.figure],
         "combinations": [_combination_json(one) for one in found.combinations],
         "overall": [
             {
                 "value": one.value,
                 "speed_up": one.speed and asdict(one.speed),
+                "end_to_end_speed_up": one.end_to_end and asdict(one.end_to_end),
                 "efficiency": one.efficiency,
                 "memory": one.memory and asdict(one.memory),
             }
             for one in found.overall
         ],
+        "notes": notes(found),
         "verdict": verdict(found),
     }
 
@@ -304,8 +387,10 @@ def _combination_json(one: Combination) -> dict[str, Any]:
             "value": cell.value,
             "n": cell.n,
             "states": cell.members.states,
-            "fps": cell.middle_fps,
+            "training_fps": cell.middle_training_fps,
+            "end_to_end_fps": cell.middle_end_to_end_fps,
             "speed_up": cell.speed and asdict(cell.speed),
+            "end_to_end_speed_up": cell.end_to_end and asdict(cell.end_to_end),
             "efficiency": cell.efficiency,
             "final_return": cell.final and asdict(cell.final),
             "return_at_equal_frames": cell.at_frames and asdict(cell.at_frames),

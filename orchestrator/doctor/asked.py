@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from orchestrator.backends.slurm.commands import Answer
+from orchestrator.backends.slurm.concerns import is_exclusive, missing
 from orchestrator.doctor.finding import Finding, not_here, ok, problem, warning
 from orchestrator.doctor.site import (
     Association,
@@ -94,7 +95,31 @@ def nodes(site: Site) -> Finding:
     return ok(name, found)
 
 
-CHECKS = (partition, account, nodes)
+def filled_in(site: Site) -> Finding:
+    """What the profile itself says its jobs need."""
+    name, profile = "Filled in", site.asking
+    if empty := list(missing(profile, ())):
+        return problem(name, "; ".join(one.text for one in empty), f"fill them in, in {place_of(profile)}")
+    if not profile.require:
+        return ok(name, "the profile names no key that jobs cannot do without (`require`)")
+    return ok(name, ", ".join(profile.require))
+
+
+def whole_nodes(site: Site) -> Finding:
+    """Whether jobs that have nodes to themselves use them."""
+    name, profile = "Whole nodes", site.asking
+    if not is_exclusive(profile, ()):
+        return ok(name, "not asked for: jobs share nodes")
+    wanted = {one.name for one in site.wanted}
+    cores = min((group.cpus for group in site.nodes if group.partition in wanted), default=0)
+    used = profile.cpus_per_task or 1
+    if 2 * used <= cores:
+        fix = f"leave `exclusive` out of {place_of(profile)}, or set `cpus_per_task: {cores}`"
+        return warning(name, f"a job has {cores} cores to itself (`exclusive`), and works on {used}", fix)
+    return ok(name, f"a job has a node to itself, and works on {used} of its {cores or '?'} cores")
+
+
+CHECKS = (filled_in, partition, account, nodes, whole_nodes)
 
 
 def _set(profile: Profile, key: str, value: str) -> str:

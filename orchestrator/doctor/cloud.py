@@ -10,6 +10,7 @@ from pathlib import Path
 from orchestrator.backends.skypilot import cloud
 from orchestrator.backends.skypilot.task import is_ours, machine_text
 from orchestrator.buckets import connect, is_bucket, parse_bucket, refusal
+from orchestrator.distribution import install_here
 from orchestrator.doctor.finding import Finding, Verdict, not_here, ok, problem, warning
 from orchestrator.doctor.site import place_of
 from orchestrator.doctor.validated import validated
@@ -39,7 +40,7 @@ def installed(_: Profile) -> Finding:
     try:
         return ok(name, version("skypilot"))
     except PackageNotFoundError:
-        return problem(name, "not installed here", "pip install 'orchestrate[sky]' in this environment")
+        return problem(name, "not installed here", install_here("sky"))
 
 
 def programs(_: Profile) -> Finding:
@@ -101,12 +102,17 @@ def instances(_: Profile) -> Finding:
     name = "Instances"
     try:
         ours = [one for one in cloud.clusters(None, refresh=True).values() if is_ours(one.name)]
+        stray = [one.name for one in ours if not one.autodown and cloud.launching(one.name) is None]
     except OrchestrateError as error:
         return warning(name, str(error), error.hint or "sky status --refresh")
     if not ours:
         return ok(name, "none is up")
     hourly = sum(one.price_per_hour or 0.0 for one in ours)
     names = ", ".join(one.name for one in ours)
+    if stray:
+        found = f"{names}: {hourly:.4g} $/h together; nothing stops {', '.join(stray)}: the launch died"
+        fix = f"orchestrate cancel SWEEP in the folder of its sweep, or: sky down {' '.join(stray)}"
+        return problem(name, found, fix)
     fix = f"orchestrate status tells whose they are; to end one and what is on it: sky down {ours[0].name}"
     return warning(name, f"{names}: {hourly:.4g} $/h together", fix)
 

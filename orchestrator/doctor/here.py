@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from orchestrator import __version__, machine
+from orchestrator.distribution import install_here
 from orchestrator.doctor.finding import Finding, not_here, ok, problem, warning
 from orchestrator.doctor.packages import installed
 from orchestrator.trainers import get_trainer, trainer_names
@@ -51,7 +52,7 @@ def trainers(_: Path) -> Finding:
             if package in (name, "torch") and found
         ]
     if wrong:
-        return warning("Trainers", "; ".join(wrong), "pip install 'orchestrate[train]' in this environment")
+        return warning("Trainers", "; ".join(wrong), install_here("train"))
     return ok("Trainers", ", ".join(dict.fromkeys(there)) or "none that needs a package")
 
 
@@ -94,9 +95,7 @@ def skypilot(_: Path) -> Finding:
     """Without a profile nothing of it is started, and no cloud asked."""
     name, version = "SkyPilot", installed("skypilot")
     if version is None:
-        return not_here(
-            name, "not installed: nothing can be rented", "pip install 'orchestrate[sky]' to do so"
-        )
+        return not_here(name, "not installed: nothing can be rented", f"to do so: {install_here('sky')}")
     return ok(name, f"{version}; `sky check` asks your clouds, `orchestrate doctor --on PROFILE` one of them")
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from orchestrator.distribution import install_package
 from orchestrator.doctor.finding import Finding, not_here, ok, problem, warning
 from orchestrator.doctor.packages import installed
 
@@ -34,7 +35,7 @@ class _Login:
 def wandb(_: Path) -> Finding:
     name, version = "W&B", installed("wandb")
     if version is None:
-        return not_here(name, "not installed: runs cannot have the logger wandb", "pip install wandb")
+        return not_here(name, "not installed: runs cannot have the logger wandb", install_package("wandb"))
     host, mode = _host(), os.environ.get("WANDB_MODE", "")
     login = _login(host)
     if login is not None and login.wrong:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 
-from orchestrator.backends.slurm.parse import least
+from orchestrator.backends.slurm.parse import array_size, least
 from orchestrator.doctor.finding import Finding, not_here, ok, problem, warning
 from orchestrator.doctor.site import Association, Qos, Site, number
 from orchestrator.profiles import Profile
@@ -18,8 +18,6 @@ _HELPFUL = {
 }
 _SLOW_S = 5.0
 _SHORT_KILL_WAIT_S = 5
-# Where a site says nothing else.
-_ARRAY_SIZE = 1001
 
 
 def commands(_: Site) -> Finding:
@@ -86,11 +84,11 @@ def limits(site: Site) -> Finding:
     own = str(site.profile.max_jobs) if site.profile else ""
     submit = least([own, *(one.max_submit for one in allowed)])
     at_once = least(one.max_jobs for one in allowed)
-    size = number(config.get("MaxArraySize", "")) or _ARRAY_SIZE
-    found = f"arrays of up to {size - 1:,} jobs; {_queue(config.get('MaxJobCount', ''), submit, at_once)}"
+    size = array_size(config)
+    found = f"arrays of up to {size:,} jobs; {_queue(config.get('MaxJobCount', ''), submit, at_once)}"
     if submit == 0 or at_once == 0:
         return problem(name, found, "this account or QOS may run nothing: name another in the profile")
-    if submit is not None and submit < size - 1:
+    if submit is not None and submit < size:
         found += f". {_what_if_more(site.profile, submit)}"
     return ok(name, found)
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from orchestrator.backends.slurm.commands import Answer
+from orchestrator.distribution import install_there
 from orchestrator.doctor import asked, script, slurm
 from orchestrator.doctor.finding import Finding, Verdict, not_here, ok, problem, warning
 from orchestrator.doctor.site import PATIENCE_S, Site, place_of
@@ -119,7 +120,7 @@ class _LoginNode:
         shown = f"{command} is Python {'.'.join(map(str, version))}"
         if version < _OLDEST_PYTHON:
             return problem(name, shown, f"name a Python 3.11 or newer in {place_of(profile)}: `python:`")
-        fix = "with that Python: pip install 'orchestrate[train]'"
+        fix = f"with that Python, {install_there('train')}"
         if set(missing) & set(_PACKAGES):
             return problem(name, f"{shown}, without {', '.join(missing)}", fix)
         if missing:

@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 
 from orchestrator import machine
+from orchestrator.distribution import install_here
 from orchestrator.doctor.finding import Finding, not_here, ok, problem, warning
 from orchestrator.doctor.packages import installed
 from orchestrator.doctor.probe import Probe
 
-_TRAIN = "pip install 'orchestrate[train]' in this environment"
 # A worker sets these for each of its runs, whatever they were.
 _COUNTING = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # By these OpenMP ties threads to cores, as soon as PyTorch is loaded.
@@ -31,11 +31,13 @@ def pytorch(probe: Probe) -> Finding:
     name, version = "PyTorch", installed("torch")
     if version is None:
         return not_here(
-            name, "not installed: this machine can submit, and train nothing of BenchMARL's", _TRAIN
+            name,
+            "not installed: this machine can submit, and train nothing of BenchMARL's",
+            install_here("train"),
         )
     facts, gpus = probe("torch"), machine.gpus()
     if "broken" in facts:
-        fix = f"python -c 'import torch' says more; often a fresh environment helps: {_TRAIN}"
+        fix = f"python -c 'import torch' says more; often a fresh environment helps: {install_here('train')}"
         return problem(name, f"{version} does not load: {facts['broken']}", fix)
     version, cuda = facts["version"], facts["cuda"]
     if cuda is None:
@@ -57,11 +59,9 @@ def threads(probe: Probe) -> Finding:
     """Runs are given cores; whatever else lays hands on threads is in their way."""
     name, cores, quota = "Threads", machine.cores(), machine.cpu_quota()
     if quota is not None and quota < cores:
-        slots = max(1, int(quota))
-        found = f"{cores} cores are seen, but a limit (cgroup) allows the time of {quota:g}"
-        return warning(
-            name, found, f"orchestrate sweep --slots {slots}, so that runs do not wait for each other"
-        )
+        runs = machine.whole_cores()
+        found = f"{cores} cores are seen, and a limit (cgroup) allows the time of {quota:g}: "
+        return ok(name, f"{found}sweeps here keep {runs} {'core' if runs == 1 else 'cores'} busy")
     if pinning := [variable for variable in _PINNING if os.environ.get(variable)]:
         found = f"{', '.join(pinning)} pins threads, and those of several runs to the same cores"
         return warning(name, found, f"unset {' '.join(pinning)}: each run has cores of its own anyway")
@@ -79,7 +79,9 @@ def drawing(probe: Probe) -> Finding:
     """Whether a picture of an environment can be made without a screen: it is."""
     name, facts = "OpenGL", probe("drawing")
     if "absent" in facts:
-        return not_here(name, f"{facts['absent']} is not installed: nothing here draws", _TRAIN)
+        return not_here(
+            name, f"{facts['absent']} is not installed: nothing here draws", install_here("train")
+        )
     if "found" in facts:
         return warning(name, f"evaluations cannot be rendered here: {facts['found']}", facts["fix"])
     if "broken" in facts:

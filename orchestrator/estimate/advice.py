@@ -30,6 +30,8 @@ def recommend(
 
     A target counts if it can run everything and its time is known; what it costs, if it has a price.
     """
+    if not any(one.runs or one.skipped for one in forecasts):
+        return Advice(None, ("none: nothing is left to do",))
     able = [one for one in forecasts if not one.skipped and one.runs and one.wall is not None]
     left = [one.where.name for one in forecasts if one not in able]
     lines = [f"left out: {', '.join(left)}"] if left and able else []

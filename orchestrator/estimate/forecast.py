@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.estimate.ranges import NOTHING, Range, lay_out, total
 from orchestrator.estimate.where import Where
-from orchestrator.speeds import Basis, Place, Table, kind_of
+from orchestrator.speeds import Basis, Place, Table, kind_of, length_of
 from orchestrator.state import RunStatus, Survey
 from orchestrator.trainers import get_trainer
 from orchestrator.types import Job, Plan, Resources, Run
 
 _MINUTE_S, _HOUR_S = 60.0, 3600.0
-# What evaluations and checkpoints may add to a run whose time for training is set.
+# What evaluations and checkpoints may add to a run whose time for training is set, where none was measured.
 _BESIDE_TRAINING = 1.3
+# How far that differs between runs, where it was.
+_UNEVEN = 1.15
 _BY_THE_GRID = "the minutes that the grid gives them"
 
 
@@ -156,12 +158,12 @@ def _run(
 ) -> RunForecast:
     spec, status = get_trainer(run.trainer), seen.statuses.get(run.run_id)
     gpu = bool(resources.gpus) or spec.needs_gpu(run)
-    place = Place(where.place.target, where.place.cpu, where.place.gpu if gpu else "", at_once)
+    place = replace(where.place, gpu=where.place.gpu if gpu else "", at_once=at_once)
     if (minutes := spec.minutes_of(run)) is None:
         told = status.total if status is not None and status.total else None
-        length = told or spec.frames_of(run) or table.frames_of(kind_of(run))
+        length = told or spec.frames_of(run) or table.frames_of(kind_of(run), length_of(run))
         return _counted(run, length, status, where, table, place)
-    timed = _timed(run, minutes, status, where, at_once)
+    timed = _timed(run, minutes, status, where, table.find(kind_of(run), place), at_once)
     counted = _counted(run, spec.frames_of(run), status, where, table, place)
     return min((timed, counted), key=lambda one: one.seconds.mid if one.seconds else math.inf)
 
@@ -181,18 +183,27 @@ def _counted(
         about = f"{kind.algorithm} on {kind.task}" if kind.task else kind.trainer
         return RunForecast(run.run_id, left, unknown=f"nothing is known of the speed of {about} on {on}")
     start = basis.start or 0.0
-    seconds = Range(start + left / basis.high, start + left / basis.fps, start + left / basis.low)
+    seconds = Range(start + left / basis.high, start + left / basis.end_to_end_fps, start + left / basis.low)
     dollars = None
     if where.price is not None:
         dollars = seconds.times(where.price.per_hour / _HOUR_S / place.at_once)
     return RunForecast(run.run_id, left, seconds, dollars, basis)
 
 
-def _timed(run: Run, minutes: float, status: RunStatus | None, where: Where, at_once: int) -> RunForecast:
-    """A run that ends after so many minutes, whatever the machine; how much of it is left its frames tell."""
+def _timed(
+    run: Run, minutes: float, status: RunStatus | None, where: Where, basis: Basis | None, at_once: int
+) -> RunForecast:
+    """A run that ends after so many minutes of collecting and learning, whatever the machine.
+
+    How much of it is left its frames tell; what evaluations and checkpoints add, the throughputs of finished
+    runs.
+    """
     done = (status.frames or 0) / status.total if status is not None and status.total else 0.0
     left = minutes * _MINUTE_S * max(0.0, 1 - done)
     seconds = Range(left, left, left * _BESIDE_TRAINING)
+    if basis is not None and basis.wall_per_training is not None:
+        beside = max(1.0, basis.wall_per_training)
+        seconds = Range(left * max(1.0, beside / _UNEVEN), left * beside, left * beside * _UNEVEN)
     dollars = seconds.times(where.price.per_hour / _HOUR_S / at_once) if where.price is not None else None
     return RunForecast(run.run_id, None, seconds, dollars)
 
@@ -207,7 +218,7 @@ def _run_json(run: RunForecast) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "frames": run.frames,
-        "fps": run.basis and run.basis.fps,
+        "end_to_end_fps": run.basis and run.basis.end_to_end_fps,
         "seconds": run.seconds and run.seconds.to_json(),
         "dollars": run.dollars and run.dollars.to_json(),
         "rests_on": run.basis.words if run.basis else None,

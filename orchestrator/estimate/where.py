@@ -11,12 +11,14 @@ from orchestrator.errors import OrchestrateError
 from orchestrator.estimate.ranges import NOTHING, Range
 from orchestrator.profiles import Profile
 from orchestrator.speeds import Place, Table
-from orchestrator.units import seconds
+from orchestrator.units import megabytes, seconds
 
 # From a job's beginning to its first run, where none was measured: Python and the training libraries load.
 _BEGIN = Range(1.0, 6.0, 30.0)
 # From asking a cloud for an instance to its worker's start, with what setup installs; where none was seen.
 _PROVISION = Range(120.0, 240.0, 600.0)
+# SkyPilot's names for what is not a cloud.
+_CLUSTERS = ("k8s", "kubernetes", "slurm", "ssh")
 # What one measurement of such a time leaves open.
 _SHORTER, _LONGER = 0.6, 1.8
 
@@ -63,12 +65,31 @@ def where_of(profile: Profile, table: Table, catalog: Catalog) -> Where:
         gpus = machine.gpus()
         place = Place(profile.name, machine.cpu_model(), gpus[0] if gpus else None)
     elif profile.backend == "skypilot":
-        place = Place(profile.name, None, (profile.accelerators or "").partition(":")[0] or None)
+        gpu = (profile.accelerators or "").partition(":")[0] or None
+        place = Place(profile.name, None, gpu, machine=_asked(profile))
         waited = table.waits.get(profile.name)
         begin += _PROVISION if waited is None else _around(waited)
         limit, end = profile.instances, _end(profile)
         notes += _cloud_notes(profile, waited)
     return Where(profile.name, profile.backend, place, price, limit, begin, end, notes)
+
+
+def _asked(profile: Profile) -> str:
+    """The machine that a cloud is asked for, in words; its region, and whether it is spot, play no part.
+
+    What stands after a cluster is no region but which one it is.
+    """
+    infra = profile.infra or "any cloud"
+    kind = infra.partition("/")[0]
+    cloud = infra if kind.lower() in _CLUSTERS else kind
+    if profile.instance_type is not None:
+        return f"{cloud} {profile.instance_type}"
+    parts = (
+        profile.accelerators,
+        profile.cpus_per_task and f"{profile.cpus_per_task} cores",
+        profile.mem and f"{megabytes(profile.mem)} MB",
+    )
+    return " ".join([cloud, *map(str, filter(None, parts))])
 
 
 def _around(measured: float) -> Range:

@@ -7,9 +7,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any, TypeVar
 
 from orchestrator.errors import DamagedFileError, NotFoundError, OrchestrateError
@@ -25,6 +23,7 @@ from orchestrator.foreign.find import Found, find_experiments
 from orchestrator.foreign.spelling import readable
 from orchestrator.rundir import IndexRow, Row, sweeps
 from orchestrator.tables import Reading
+from orchestrator.throughput import throughput
 from orchestrator.trainers import BENCHMARL
 from orchestrator.types import RunState
 
@@ -36,7 +35,6 @@ _EXPECTED = (
 )
 _ON_POLICY = ("mappo", "ippo")
 _OFF_POLICY = ("iql", "vdn", "qmix", "maddpg", "iddpg", "masac", "isac")
-_COLLECTION, _TRAINING = "timers/collection_time", "timers/training_time"
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,13 +296,6 @@ def _facts(one: Experiment) -> dict[str, Any]:
     rows = one.history
     wall_time = rows[-1].wall_time
     timed = math.isfinite(wall_time) and wall_time > 0
-    pairs = list(pairwise(rows))
-    seconds = [after.wall_time - before.wall_time for before, after in pairs]
-    rates = [
-        (after.frames - before.frames) / taken
-        for (before, after), taken in zip(pairs, seconds, strict=True)
-        if taken > 0
-    ]
     final, best = _returns(rows)
     return {
         "device": _device(one.config),
@@ -312,13 +303,10 @@ def _facts(one: Experiment) -> dict[str, Any]:
         "frames": one.frames,
         "iterations": len(rows) if one.logged else None,
         "wall_time": wall_time if timed else None,
-        "fps": one.frames / wall_time if timed else None,
-        "fps_steady": _median(rates),
-        "seconds_per_iteration": _median(seconds),
-        "collection_seconds": _median(row.metrics.get(_COLLECTION, math.nan) for row in rows[1:]),
-        "training_seconds": _median(row.metrics.get(_TRAINING, math.nan) for row in rows[1:]),
+        **throughput([rows]).to_json(),
         "final_return": final,
         "best_return": best,
+        "evaluation_episodes": _evaluation_episodes(one.config),
     }
 
 
@@ -330,11 +318,6 @@ def _returns(rows: Sequence[Row]) -> tuple[float | None, float | None]:
     return None, None
 
 
-def _median(values: Iterable[float]) -> float | None:
-    found = [value for value in values if math.isfinite(value)]
-    return median(found) if found else None
-
-
 def _device(config: Mapping[str, Any]) -> str | None:
     devices = (config.get(f"experiment.{kind}_device") for kind in ("sampling", "train"))
     return ", ".join(dict.fromkeys(str(device) for device in devices if device)) or None
@@ -342,4 +325,9 @@ def _device(config: Mapping[str, Any]) -> str | None:
 
 def _environments(one: Experiment) -> int | None:
     number = one.config.get(f"experiment.{one.policy}_policy_n_envs_per_worker")
+    return number if type(number) is int else None
+
+
+def _evaluation_episodes(config: Mapping[str, Any]) -> int | None:
+    number = config.get("experiment.evaluation_episodes")
     return number if type(number) is int else None

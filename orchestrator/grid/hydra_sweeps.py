@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
 import random
 import re
 from typing import Any
 
 from orchestrator.grid.model import MAX_POINTS
+from orchestrator.grid.scalars import LARGEST
 from orchestrator.types import Value
 
 FUNCTIONS = ("choice", "range", "shuffle", "sort")
@@ -17,6 +19,8 @@ _UNSUPPORTED = {
 }
 _CALL = re.compile(r"\s*([A-Za-z_]+)\s*\(.*", re.DOTALL)
 _QUOTES = ("'", '"')
+# Characters of a text, or of a parser's message, that are shown.
+_LONGEST = 200
 
 
 class SweepTextError(ValueError):
@@ -69,10 +73,12 @@ def _parsed(text: str) -> Any:
 
     try:
         return OverridesParser.create().parse_override(f"key={text}")
-    except HydraException as error:
-        why = str(error).splitlines()[0]
+    except RecursionError:
+        raise SweepTextError(f"found {_short(text)}, which is nested too deeply") from None
+    except (HydraException, ValueError) as error:  # ValueError: more digits than int() takes
+        why = _cut(str(error).splitlines()[0])
         raise SweepTextError(
-            f"found {text!r}, which Hydra cannot read as several values: {why}",
+            f"found {_short(text)}, which Hydra cannot read as several values: {why}",
             _unreadable_hint(text),
         ) from None
 
@@ -97,7 +103,9 @@ def _values(sweep: Any, text: str) -> list[Value]:
     elif isinstance(sweep, ChoiceSweep):
         raw = list(sweep.list)
     else:
-        raise SweepTextError(f"found {text!r}, which is not a list of points", "write a list or a range()")
+        raise SweepTextError(
+            f"found {_short(text)}, which is not a list of points", "write a list or a range()"
+        )
     values = [_plain(item, text) for item in raw]
     if sweep.shuffle:
         random.Random(text).shuffle(values)
@@ -106,12 +114,14 @@ def _values(sweep: Any, text: str) -> list[Value]:
 
 def _range(sweep: Any, text: str) -> list[Value]:
     start, stop, step = sweep.start, sweep.stop, sweep.step
+    if any(math.isnan(number) for number in (start, stop, step)):
+        raise SweepTextError(f"found {_short(text)}, expected numbers in range(start, stop, step)")
     if not step or (stop - start) / step <= 0:
         raise SweepTextError(
-            f"found {text!r}, which has no values", "range(start, stop, step) leaves stop out"
+            f"found {_short(text)}, which has no values", "range(start, stop, step) leaves stop out"
         )
     if (stop - start) / step > MAX_POINTS:
-        raise SweepTextError(f"found {text!r}, expected at most {MAX_POINTS:,} values")
+        raise SweepTextError(f"found {_short(text)}, expected at most {MAX_POINTS:,} values")
     return list(sweep.range())
 
 
@@ -125,5 +135,15 @@ def _plain(item: Any, text: str) -> Value:
     if isinstance(item, dict):
         return {str(_plain(key, text)): _plain(part, text) for key, part in item.items()}
     if isinstance(item, float) and item.is_integer() and "." not in text:
-        return int(item)  # 6e4 is an integer everywhere in a grid
+        item = int(item)  # 6e4 is an integer everywhere in a grid
+    if isinstance(item, int) and not -LARGEST <= item < LARGEST:
+        raise SweepTextError(f"found {_short(text)}, with an integer beyond 64 bits")
     return item
+
+
+def _short(text: str) -> str:
+    return _cut(repr(text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

@@ -59,7 +59,7 @@ class Source:
 
     name: str
     noun: str = "grid"
-    example: str = "sweeps/speed.yaml"
+    example: str = "the one that `orchestrate init` writes"
     failure: type[PlacedError] = GridError
 
     def error(self, at: Position | None, message: str, hint: str | None = None) -> PlacedError:

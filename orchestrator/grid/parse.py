@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from orchestrator.grid.hydra_sweeps import SweepTextError
 from orchestrator.grid.model import Axis, Grid, Position, shown
@@ -20,7 +20,7 @@ from orchestrator.grid.nodes import (
 )
 from orchestrator.grid.plugins import read_plugins
 from orchestrator.grid.points import read_exclude, read_include, refuse_empty
-from orchestrator.grid.resources import read_resources
+from orchestrator.grid.resources import OTHER_NAMES, RESOURCES, read_resources
 from orchestrator.grid.values import Keys, one_value, several_values
 from orchestrator.rundir.tree import SWEEP_NAME
 from orchestrator.trainers import TrainerSpec, get_trainer, trainer_names
@@ -40,7 +40,8 @@ SECTIONS: Mapping[str, str] = {
     "base": "Keys that are the same in every run.",
     "matrix": (
         "Keys with several values. Every combination is a run. The first key varies slowest and the "
-        "last one fastest, and that is also the order of work."
+        "last one fastest: the order in which `status` lists runs. They are begun in turns, "
+        "seed by seed, so that a busy hour slows all alike."
     ),
     "zip": "Keys whose lists advance together, as one more axis after those of `matrix`.",
     "exclude": (
@@ -63,8 +64,37 @@ SECTIONS: Mapping[str, str] = {
     ),
     "resources": (
         "What one run needs, in Slurm's names and syntax: `cpus_per_task` (by default the largest "
-        "`threads` of the grid, and never less), `gpus`, `mem`, `time`."
+        "`threads` of the grid, and never less), `gpus`, `mem`, `time`. A run that needs more than "
+        "the target has is skipped there, with the reason."
     ),
+}
+# What other programs call a section.
+_OTHER_SECTIONS: Mapping[str, str] = {
+    "seeds": "matrix: {seed: range(5)}",
+    "seed": "base: {seed: 0}, or matrix: {seed: range(5)}",
+    "n_seeds": "matrix: {seed: range(5)}",
+    "num_seeds": "matrix: {seed: range(5)}",
+    "grid": "matrix",
+    "params": "matrix",
+    "parameters": "matrix",
+    "sweep": "matrix",
+    "sweeps": "matrix",
+    "strategy": "matrix",
+    "defaults": "base",
+    "common": "base",
+    "config": "base",
+    "overrides": "base",
+    "fixed": "base",
+    "command": "trainer: command, and base: {command: [python, train.py]}",
+    "program": "trainer: command, and base: {command: [python, train.py]}",
+    "method": "matrix: every combination is a run",
+    "backend": "targets: [local]",
+    "cluster": "targets: [local]",
+    "profile": "targets: [local]",
+    "partition": "a profile: docs/profiles.md",
+    "account": "a profile: docs/profiles.md",
+    "environment": "a profile: docs/profiles.md",
+    "env": "base: {task: vmas/navigation}",
 }
 _TARGET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DEFAULT_TARGETS = ("local",)
@@ -120,9 +150,19 @@ def _sections(root: Node, source: Source) -> dict[str, Entry]:
             raise source.error(
                 entry.at,
                 f"found {shown(entry.key)}, expected one of: {', '.join(SECTIONS)}",
-                did_you_mean(entry.key, SECTIONS, None, "the trainer's own keys go into base or matrix"),
+                _section_meant(entry.key),
             )
     return {entry.key: entry for entry in root.entries}
+
+
+def _section_meant(key: str) -> str:
+    """Where what stands at the top of a grid belongs."""
+    if key in RESOURCES or key in OTHER_NAMES:
+        return f"did you mean resources: {{{OTHER_NAMES.get(key, key)}: …}}?"
+    if key in _OTHER_SECTIONS:
+        return f"did you mean {_OTHER_SECTIONS[key]}?"
+    near = did_you_mean(key, SECTIONS)
+    return near or "the trainer's own keys go into base or matrix"
 
 
 def _node(sections: Mapping[str, Entry], name: str) -> Node | None:
@@ -155,9 +195,18 @@ def _trainer(sections: Mapping[str, Entry], source: Source) -> TrainerSpec:
         raise source.error(
             node.at,
             f"trainer: found {kind(node)}, expected one of: {', '.join(names)}",
-            did_you_mean(kind(node).lower(), names),
+            _trainer_meant(kind(node).lower(), names),
         )
     return get_trainer(str(node.value))
+
+
+def _trainer_meant(found: str, names: Sequence[str]) -> str | None:
+    if near := did_you_mean(found, names):
+        return near
+    # An algorithm, where the trainer is asked for.
+    if found.endswith(("ppo", "sac", "ddpg", "dqn", "iql", "qmix", "vdn")):
+        return "algorithms are keys of base or matrix: trainer: benchmarl, and base: {algorithm: mappo}"
+    return "any program of your own is trainer: command (docs/run-protocol.md)"
 
 
 def _mapping(entry: Entry | None, source: Source) -> tuple[Entry, ...]:

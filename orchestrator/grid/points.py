@@ -74,7 +74,7 @@ def refuse_empty(
                 "a sweep of one run has no matrix at all" if base else None,
             )
         if not base:
-            raise source.error(None, "the grid has neither base nor matrix", "start from sweeps/speed.yaml")
+            raise source.error(None, "the grid has neither base nor matrix", f"start from {source.example}")
     count = math.prod(len(axis.steps) for axis in axes)
     if count > MAX_POINTS:
         at = sections["matrix"].at if "matrix" in sections else None

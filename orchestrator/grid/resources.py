@@ -16,16 +16,35 @@ RESOURCES: Mapping[str, str] = {
     "mem": f"memory of one run: {MEMORY_SYNTAX}",
     "time": f"how long one run may take: {TIME_SYNTAX}",
 }
+# More than there is of anything; sums and products of it are numbers still.
+_MOST = 999_999_999
 _NAMES = tuple(field.name for field in fields(Resources))
 # What people write, and what Slurm calls it.
 OTHER_NAMES = {
+    "cpu": "cpus_per_task",
     "cpus": "cpus_per_task",
+    "ncpus": "cpus_per_task",
+    "n_cpus": "cpus_per_task",
+    "num_cpus": "cpus_per_task",
     "cores": "cpus_per_task",
+    "core": "cpus_per_task",
+    "threads": "cpus_per_task",
+    "workers": "cpus_per_task",
     "gpu": "gpus",
+    "ngpus": "gpus",
+    "n_gpus": "gpus",
+    "num_gpus": "gpus",
+    "gres": "gpus",
+    "accelerators": "gpus",
     "memory": "mem",
+    "mem_gb": "mem",
+    "mem_per_cpu": "mem",
     "ram": "mem",
     "timeout": "time",
+    "time_limit": "time",
     "walltime": "time",
+    "hours": "time",
+    "minutes": "time",
 }
 
 
@@ -91,6 +110,9 @@ def _resource(entry: Entry, max_threads: int, source: Source) -> Value:
 def read_count(key: str, node: Node, least: int, source: Source, hint: str | None = None) -> int:
     """A whole number, ``least`` or more."""
     value = node.value if isinstance(node, Scalar) else None
-    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST:
         return value
-    raise source.error(node.at, f"{key}: found {kind(node)}, expected a whole number from {least}", hint)
+    expected = f"a whole number from {least}"
+    if isinstance(value, int) and value > _MOST:
+        expected += f" to {_MOST:,}"
+    raise source.error(node.at, f"{key}: found {kind(node)}, expected {expected}", hint)

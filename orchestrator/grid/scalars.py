@@ -23,7 +23,7 @@ _INTEGER = re.compile(rf"[-+]?{_DIGITS}")
 _OCTAL = re.compile(r"0o[0-7]+(?:_[0-7]+)*")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*")
 _FLOAT = re.compile(rf"[-+]?(?:\.{_DIGITS}|{_DIGITS}(?:\.(?:{_DIGITS})?)?)(?P<exponent>[eE][-+]?[0-9]+)?")
-_LARGEST = 2**63
+LARGEST = 2**63
 
 
 def resolve(text: str) -> Value:
@@ -43,8 +43,8 @@ def resolve(text: str) -> Value:
 def _integer(text: str, base: int) -> int:
     digits = text.replace("_", "")
     # int() of thousands of digits is slow, and refuses with a message about the interpreter.
-    value = int(digits, base) if len(digits) <= 100 else _LARGEST
-    if not -_LARGEST <= value < _LARGEST:
+    value = int(digits, base) if len(digits) <= 100 else LARGEST
+    if not -LARGEST <= value < LARGEST:
         raise ValueError("an integer beyond 64 bits")
     return value
 
@@ -53,6 +53,6 @@ def _real(text: str, *, exponent: bool) -> float | int:
     value = float(text.replace("_", ""))
     if math.isinf(value):
         raise ValueError("a number too large for a float (infinity is .inf)")
-    if exponent and value.is_integer() and abs(value) < _LARGEST:
+    if exponent and value.is_integer() and abs(value) < LARGEST:
         return int(value)
     return value

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from orchestrator.grid.hydra_sweeps import looks_like_sweep, sweep_values
 from orchestrator.grid.model import MAX_POINTS, Position, bare_key, shown
 from orchestrator.grid.nodes import Entries, Entry, Node, Scalar, Source, plain_value, scalars
+from orchestrator.secrecy import WHERE_THEY_GO, secret_in
 from orchestrator.trainers import TrainerSpec
 from orchestrator.types import Value
 
@@ -64,7 +65,14 @@ class Keys:
             raise self.source.error(at, f"found {key}, which a grid may not set: {why}", "remove the line")
 
     def check_value(self, key: str, value: Value, at: Position) -> None:
-        """Seeds and thread counts are the program's own, whatever the trainer."""
+        """Seeds and thread counts are the program's own, whatever the trainer; secrets go into no grid."""
+        if found := secret_in(key, value):
+            raise self.source.error(
+                at,
+                f"found {found}{'' if found == key else f' in {key}'}, which looks like a secret: grids, "
+                "results and reports stay on disk",
+                WHERE_THEY_GO,
+            )
         if key == "seed" and not _whole(value, 0, _LARGEST_SEED):
             raise self.source.error(
                 at, f"seed: found {shown(value)}, expected a whole number from 0 to {_LARGEST_SEED}"

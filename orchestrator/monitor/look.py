@@ -85,14 +85,14 @@ class Sweep:
 
     name: str
     counts: Mapping[RunState, int]
-    fps: float
+    end_to_end_fps: float
     left: float | None
     since: float
     damaged: int
 
     @property
     def eta(self) -> float | None:
-        return self.left / self.fps if self.left is not None and self.fps > 0 else None
+        return self.left / self.end_to_end_fps if self.left is not None and self.end_to_end_fps > 0 else None
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Run:
     state: RunState
     frames: float | None
     total: float | None
-    fps: float | None
+    end_to_end_fps: float | None
     value: float | None
     since: float
     why: str
@@ -116,9 +116,10 @@ class Run:
 
     @property
     def eta(self) -> float | None:
-        if self.state is not RunState.RUNNING or not self.fps or self.total is None or self.frames is None:
+        speed = self.end_to_end_fps
+        if self.state is not RunState.RUNNING or not speed or self.total is None or self.frames is None:
             return None
-        return max(0.0, (self.total - self.frames) / self.fps)
+        return max(0.0, (self.total - self.frames) / speed)
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ def _run(row: Mapping[str, Any], label: str) -> Run:
         state=RunState(row["state"]),
         frames=_maybe(row["frames"]),
         total=_maybe(row["total"]),
-        fps=_maybe(row["fps"]),
+        end_to_end_fps=_maybe(row["end_to_end_fps"]),
         value=_maybe(row["value"]),
         since=_number(row["since"]),
         why=_text(row["why"] or ""),
@@ -224,7 +225,7 @@ def _sweep(sweep: Mapping[str, Any]) -> Sweep:
     return Sweep(
         name=_text(sweep["name"]),
         counts={state: counts[state] for state in RunState if state in counts},
-        fps=_number(sweep["fps"]),
+        end_to_end_fps=_number(sweep["end_to_end_fps"]),
         left=_maybe(sweep["left"]),
         since=_number(sweep["since"]),
         damaged=int(_number(sweep["damaged"])),

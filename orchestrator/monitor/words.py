@@ -100,8 +100,8 @@ def sweep_line(sweep: Sweep) -> str:
             parts.append(f"{count} {names.get(state, state.value)}")
     if sweep.eta is not None and RunState.RUNNING in sweep.counts:
         parts.append(f"ETA {duration(sweep.eta)}")
-    if sweep.fps:
-        parts.append(f"{number(sweep.fps)} frames/s")
+    if sweep.end_to_end_fps:
+        parts.append(f"{number(sweep.end_to_end_fps)} e2e fps")
     return "  ".join(parts)
 
 

@@ -19,6 +19,8 @@ OWNED_OPTIONS = frozenset(
         "dependency",
         "error",
         "export",
+        "export-file",
+        "help",
         "job-name",
         "kill-on-invalid-dep",
         "no-requeue",
@@ -28,6 +30,8 @@ OWNED_OPTIONS = frozenset(
         "requeue",
         "signal",
         "test-only",
+        "usage",
+        "version",
         "wait",
         "wrap",
     }
@@ -102,6 +106,11 @@ class Profile:
         "options that the site refuses, as in `[mem]`: none is put into a script. `cpus_per_task`, "
         "`gpus`, `mem`, `mem_per_cpu` and `time` may be given all the same, to say what a job has "
         "without asking",
+    )
+    require: tuple[str, ...] = _key(
+        (),
+        "keys that jobs there cannot do without, as in `[account, setup or modules]`: while one is empty "
+        "nothing is submitted. For profiles that are to be filled in",
     )
     modules: tuple[str, ...] | None = _key(
         None,

@@ -9,6 +9,7 @@ from orchestrator.grid.model import Position, shown
 from orchestrator.grid.nodes import Entries, Entry, Node, Scalar, Source, did_you_mean, kind, read_nodes
 from orchestrator.grid.resources import OTHER_NAMES, read_memory, read_time
 from orchestrator.profiles.model import KEY_OPTIONS, Profile, option_name
+from orchestrator.profiles.options import is_several_tasks
 from orchestrator.profiles.readers import (
     Reader,
     count_from,
@@ -53,7 +54,6 @@ _OTHER_NAMES = {
     "num_nodes": "instances",
     "max_time": "time",
     "module": "modules",
-    "nodes": "options",
     "queue": "partition",
     "time_limit": "time",
     "venv": "setup",
@@ -118,6 +118,12 @@ def _entries(root: Node, source: Source) -> dict[str, Entry]:
     if not isinstance(root, Entries):
         raise source.error(root.at, f"found {kind(root)}, expected keys such as partition: cpu")
     for entry in root.entries:
+        if is_several_tasks(option_name(entry.key)):
+            raise source.error(
+                entry.at,
+                f"found {shown(entry.key)}: a job is one task on one node",
+                f"leave {entry.key} away: jobs on several nodes are not supported yet",
+            )
         if entry.key not in _READERS:
             raise source.error(
                 entry.at,
@@ -189,6 +195,19 @@ def _check_amounts(profile: Profile, keys: Mapping[str, Position], source: Sourc
         )
 
 
+def _read_required(key: str, node: Node, source: Source) -> tuple[str, ...]:
+    """Keys, or several of which one is enough: ``setup or modules``."""
+    found = read_texts(key, node, source)
+    for name in (name for one in found for name in one.split(" or ")):
+        if name not in _READERS:
+            raise source.error(
+                node.at,
+                f"{key}: found {shown(name)}, expected keys of a profile such as account",
+                did_you_mean(name, _READERS, _OTHER_NAMES),
+            )
+    return found
+
+
 _READERS: Mapping[str, Reader] = {
     "backend": read_backend,
     "description": read_text,
@@ -210,6 +229,7 @@ _READERS: Mapping[str, Reader] = {
     "mail_user": read_text,
     "options": read_options,
     "forbid": read_forbidden,
+    "require": _read_required,
     "modules": read_texts,
     "setup": read_setup,
     "python": read_python,

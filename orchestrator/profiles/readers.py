@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
 
-from orchestrator.errors import HostError
+from orchestrator.errors import HostError, PlacedError
 from orchestrator.grid.model import shown
 from orchestrator.grid.nodes import Entries, Entry, Items, Node, Scalar, Source, did_you_mean, kind
 from orchestrator.grid.resources import OTHER_NAMES, read_count
 from orchestrator.profiles.model import KEY_OPTIONS, OWNED_OPTIONS, option_name
+from orchestrator.profiles.options import contradiction, key_for
+from orchestrator.secrecy import looks_secret, secret_in_text
 from orchestrator.ssh import Host
 from orchestrator.types import Value
 
@@ -33,11 +34,9 @@ _GPUS = re.compile(r"(?:(?P<type>[A-Za-z0-9][A-Za-z0-9._-]*):)?(?P<count>[0-9]{1
 _ACCELERATOR = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _OPTION = re.compile(r"[a-z][a-z0-9-]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Nothing that can be rented costs that much; sums of it are numbers still.
+_MOST_PER_HOUR = 1_000_000
 _VARIABLE = re.compile(r"\$[A-Za-z_{]")
-# WANDB_API_KEY and HF_TOKEN are secrets; TOKENIZERS_PARALLELISM and SSL_CERT_FILE are none.
-_SECRET = re.compile(
-    r"(?:.*_)?(?:API_?KEY|KEY|KEY_ID|TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET)S?", re.IGNORECASE
-)
 # A value that comes from elsewhere, such as NAME=$(cat file), is no secret itself.
 _ASSIGNED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)=(?![\"']?\$)(?=[^\s;&|])")
 
@@ -145,8 +144,9 @@ def read_file_mounts(key: str, node: Node, source: Source) -> Mapping[str, str]:
 
 def read_price(key: str, node: Node, source: Source) -> float:
     value = node.value if isinstance(node, Scalar) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise source.error(node.at, f"{key}: found {kind(node)}, expected US dollars for one job and hour")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_PER_HOUR:
+        most = f"expected US dollars for one job and hour, {_MOST_PER_HOUR:,} at most"
+        raise source.error(node.at, f"{key}: found {kind(node)}, {most}")
     return float(value)
 
 
@@ -191,6 +191,12 @@ def read_setup(key: str, node: Node, source: Source) -> tuple[str, ...]:
                     item.at, f"{key}: found {shown(line)}, expected a line without control characters"
                 )
             _refuse_assigned_secrets(key, line, item, source)
+            if line.lstrip().startswith("#SBATCH"):
+                raise source.error(
+                    item.at,
+                    f"{key}: found {shown(line.strip())}, an option of sbatch, which stands elsewhere",
+                    "write it as a key of its own, or into options: {name: value}",
+                )
             lines.append(line)
     return tuple(lines)
 
@@ -205,11 +211,13 @@ def read_environment(key: str, node: Node, source: Source) -> Mapping[str, str]:
                 entry.at,
                 f"{key}: found {shown(entry.key)}, expected a name of letters, digits and underscores",
             )
-        _refuse_secret(key, entry.key, entry, source)
+        if looks_secret(entry.key):
+            raise _secret(key, entry.key, entry, source)
         value = entry.node
         if not isinstance(value, Scalar) or not value.text.isprintable():
             raise source.error(value.at, f"{key}.{entry.key}: found {kind(value)}, expected text on one line")
         _refuse_variable(f"{key}.{entry.key}", value.text, value, source)
+        _refuse_assigned_secrets(f"{key}.{entry.key}", value.text, value, source)
         variables[entry.key] = value.text
     return variables
 
@@ -226,22 +234,25 @@ def _refuse_variable(key: str, text: str, node: Node, source: Source) -> None:
 
 def _refuse_assigned_secrets(key: str, text: str, node: Node, source: Source) -> None:
     for name in _ASSIGNED.findall(text):
-        _refuse_secret(key, name, node, source)
+        if looks_secret(name):
+            raise _secret(key, name, node, source)
+    if found := secret_in_text(text):
+        raise _secret(key, found, node, source)
 
 
-def _refuse_secret(key: str, name: str, node: Node | Entry, source: Source) -> None:
-    if _SECRET.fullmatch(name):
-        raise source.error(
-            node.at,
-            f"{key}: found {name}, which looks like a secret: profiles and scripts stay on disk",
-            f"export {name} in the shell that submits: jobs inherit its environment",
-        )
+def _secret(key: str, found: str, node: Node | Entry, source: Source) -> PlacedError:
+    name = found if _NAME.fullmatch(found) else "it"
+    return source.error(
+        node.at,
+        f"{key}: found {found}, which looks like a secret: profiles and scripts stay on disk",
+        f"export {name} in the shell that submits: jobs inherit its environment",
+    )
 
 
 def read_options(key: str, node: Node, source: Source) -> tuple[tuple[str, str | None], ...]:
     if not isinstance(node, Entries):
         raise source.error(
-            node.at, f"{key}: found {kind(node)}, expected a mapping such as {{exclusive: true, nodes: 1}}"
+            node.at, f"{key}: found {kind(node)}, expected a mapping such as {{exclusive: true, nice: 10}}"
         )
     options: dict[str, str | None] = {}
     for entry in node.entries:
@@ -249,7 +260,10 @@ def read_options(key: str, node: Node, source: Source) -> tuple[tuple[str, str |
         refusal = "for the second time" if name in options else _why_not(name)
         if refusal:
             raise source.error(entry.at, f"{key}: found {shown(entry.key)}, {refusal}")
-        options[name] = _option_value(f"{key}.{entry.key}", entry.node, source)
+        value = _option_value(f"{key}.{entry.key}", entry.node, source)
+        if problem := contradiction(name, value):
+            raise source.error(entry.at, f"{key}: found {shown(entry.key)}: {problem[0]}", problem[1])
+        options[name] = value
     return tuple(options.items())
 
 
@@ -258,7 +272,7 @@ def _why_not(name: str) -> str | None:
         return "expected the long name of an option of sbatch, without dashes before it"
     if name in OWNED_OPTIONS:
         return "which the program sets itself"
-    if name in map(option_name, KEY_OPTIONS):
+    if key_for(name) is not None:
         return "which is a key of its own: write it beside options, not in them"
     return None
 

@@ -12,6 +12,7 @@ from io import BufferedReader
 from typing import Any
 
 from orchestrator.assignments import Place, SentCode
+from orchestrator.distribution import install_there
 from orchestrator.errors import HostError, OrchestrateError, UnreachableError
 from orchestrator.profiles import Profile, preparation
 from orchestrator.profiles.travel import THEIR_PYTHON
@@ -141,8 +142,8 @@ def _did_not_start(place: Place, profile: Profile, code: int | None, errors: str
     hint = f"see what `ssh {place.ssh}` does by hand; `setup:` in {profile.source} may be what fails"
     if "No module named" in said:
         hint = (
-            f"install the program's packages for it there (pip install 'orchestrate[train]'), and name that "
-            f"Python in {profile.source}: `python:`, or an activation in `setup:`"
+            f"install the program's packages for it ({install_there('train')}), and name that Python in "
+            f"{profile.source}: `python:`, or an activation in `setup:`"
         )
     elif "not found" in said or "unknown option" in said.lower():
         hint = f"name a Python 3.11 or newer of that machine in {profile.source}: `python:` or `setup:`"

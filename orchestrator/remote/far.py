@@ -31,15 +31,25 @@ from orchestrator.assignments import (
 )
 from orchestrator.backends.base import Backend
 from orchestrator.backends.slurm import SlurmBackend
-from orchestrator.check import problems_of
+from orchestrator.check import problems_of, said_before
 from orchestrator.control import Wish
 from orchestrator.errors import DamagedFileError, OrchestrateError
 from orchestrator.evidence import correct, inspect, proved_ended
 from orchestrator.freeze import FrozenCode, received
 from orchestrator.grid import parse_grid
 from orchestrator.logs import log_pieces
-from orchestrator.observe import close_attempts, give_up, idle_jobs, job_ids, jobs_of, look, only_waiting
+from orchestrator.observe import (
+    close_attempts,
+    give_up,
+    idle_jobs,
+    job_ids,
+    jobs_of,
+    leave_queue,
+    look,
+    only_waiting,
+)
 from orchestrator.profiles import parse_profile
+from orchestrator.rehearsal import rehearse
 from orchestrator.remote import CODE_DAMAGED
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.atomic import write_atomic
@@ -58,9 +68,11 @@ def submit(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
     _take_share(request, sweep_dir)
     prospect = control.plan_sweep(sweep, sweep_dir, backend.capacity(ask=False), wish)
     if control.is_settled(sweep, sweep_dir, prospect):
-        return {"settled": True, "problems": [], **status(request, sweep_dir)}
-    if problems := problems_of(prospect.plan):
+        notes = leave_queue(sweep_dir, prospect.seen)
+        return {"settled": True, "problems": [], "notes": list(notes), **status(request, sweep_dir)}
+    if problems := problems_of(prospect.plan, code.cwd):
         return {"problems": [str(problem) for problem in problems]}
+    said = said_before(backend, prospect.plan)
     done = control.submit_sweep(sweep, sweep_dir, backend, wish, code=code)
     arrays = [
         {"id": done.job_ids.get(array.jobs[0].token), "jobs": len(array.jobs), "slots": array.jobs[0].slots}
@@ -74,16 +86,15 @@ def submit(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
         "arrays": arrays,
         "waiting": len(done.plan.waiting),
         "cannot": dict(done.plan.problems),
-        "notes": list(done.notes),
+        "notes": [*said, *done.notes],
         **status(request, sweep_dir),
     }
 
 
 def plan(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
-    """What would be submitted, to the byte, as :func:`control.planned` tells it; writes nothing."""
+    """What would be submitted, to the byte, as :func:`rehearsal.planned` tells it; writes nothing."""
     sweep, backend, wish, code = _asked(request, sweep_dir, dry=True)
-    prospect = control.plan_sweep(sweep, sweep_dir, backend.capacity(ask=False), wish)
-    return control.planned(prospect.plan, control.render_plan(prospect.plan, sweep_dir, backend, code))
+    return dict(rehearse(sweep, sweep_dir, backend, wish, code=code))
 
 
 def status(_: Request, sweep_dir: SweepDir) -> dict[str, Any]:
@@ -121,6 +132,9 @@ def _jobs(sweep_dir: SweepDir, seen: Survey) -> dict[str, Any]:
 def cancel(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
     _require_home(request, share(sweep_dir.read_ledger()), sweep_dir)
     cancelled = control.cancel_runs(sweep_dir, request["runs"])
+    # Also where nothing is cancelled now: an earlier one may not have been able to take an instance down.
+    for problem in control.withdraw(sweep_dir, rented=not cancelled):
+        raise problem
     return {"cancelled": cancelled, **status(request, sweep_dir)}
 
 
@@ -167,7 +181,7 @@ def release(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
         if new:
             entry = {"time": time.time(), "runs": dict.fromkeys(new, 0), "why": RELEASED}
             sweep_dir.add_to_ledger("cancel", entry)
-            Everywhere().cancel(idle_jobs(sweep_dir))
+            Everywhere().cancel(list(idle_jobs(sweep_dir).values()))
         # From here on no worker takes one of them. Whoever was faster has it.
         late = [run_id for run_id in new if not _is_free(sweep_dir, run_id)]
         if late:

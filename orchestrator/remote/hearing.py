@@ -84,8 +84,11 @@ def overlaid(seen: Survey, one: Assigned, heard: Heard) -> Survey:
         if here is None:
             continue
         if here.state is RunState.DONE:
+            if there is not None and there.state is RunState.STALE and there.attempt == here.attempt:
+                statuses[run_id] = replace(here, state=RunState.STALE, message=there.message)
             if there is not None and there.state is RunState.DONE:
-                statuses[run_id] = replace(here, fps=here.fps or there.fps, total=here.total or there.total)
+                speed = here.end_to_end_fps or there.end_to_end_fps
+                statuses[run_id] = replace(here, end_to_end_fps=speed, total=here.total or there.total)
             continue
         if there is None:
             waits = f"given to {name}, which has not taken it up yet: the same sweep command sends it"

@@ -30,6 +30,7 @@ from orchestrator.report.drawing import (
 from orchestrator.rundir.atomic import storage_errors, write_atomic
 from orchestrator.shown import number
 from orchestrator.stats import Band, bands_of
+from orchestrator.throughput import NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,12 +69,17 @@ def comparison_pictures(found: KeyComparison) -> Iterator[Picture]:
 
 
 def _comparable(one: Combination) -> bool:
-    return sum(bool(cell.fps) for cell in one.cells) > 1
+    return sum(bool(cell.end_to_end_fps) for cell in one.cells) > 1
 
 
 def _told(part: Sequence[Combination]) -> str:
-    cells = [(one.label, cell) for one in part for cell in one.cells if cell.fps]
-    return listed([f"{label} {cell.value}: {number(cell.middle_fps)} frames/s" for label, cell in cells])
+    cells = [(one.label, cell) for one in part for cell in one.cells if cell.end_to_end_fps]
+    return listed([f"{label} {cell.value}: {_speeds(cell)}" for label, cell in cells])
+
+
+def _speeds(cell: Cell) -> str:
+    training = f"{number(cell.middle_training_fps)} frames/s training, " if cell.training_fps else ""
+    return f"{training}{number(cell.middle_end_to_end_fps)} frames/s end-to-end"
 
 
 def _bands(part: Sequence[Combination]) -> _Bands:
@@ -116,7 +122,7 @@ def _speed_ups(on: Axes, found: KeyComparison, part: Sequence[Combination], them
     on.set_xlim(0, 1.1 * max(ends))
     rows(on, [short(one.label) for one in part])
     on.set_title(f"speed-up against {wrapped(found.named(found.baseline))}", loc="left")
-    on.set_xlabel("times as many frames/s")
+    on.set_xlabel(f"times the {NAMES[found.figure]}")
 
 
 def _memory(on: Axes, found: KeyComparison, part: Sequence[Combination], theme: Theme) -> None:
@@ -197,7 +203,7 @@ def _step(found: KeyComparison) -> float:
 
 def _without(cell: Cell) -> str:
     """Why there is no bar."""
-    if cell.fps:
+    if cell.end_to_end_fps:
         return "nothing to set against it"
     return ", ".join(f"{number_} {state}" for state, number_ in cell.members.states.items())
 

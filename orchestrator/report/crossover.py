@@ -1,4 +1,4 @@
-"""Where to run: sentences, and frames/s against the number of environments, on CPUs and on GPUs."""
+"""Where to run: sentences, and throughput against the number of environments, on CPUs and on GPUs."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from orchestrator.report.drawing import (
     wrapped,
 )
 from orchestrator.shown import number
+from orchestrator.throughput import NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,10 +39,11 @@ _NOT_CROSSED = "nothing is drawn beyond what was measured"
 _MOST_SAID = 12
 _MOST_PICTURES = 6
 _NOTE = (
-    "Steady-state frames/s of whole trainings: collection, training, evaluation. A crossing is read off "
-    "straight lines between what was measured, both axes logarithmic; how sure it is, off the slowest and "
-    "the fastest runs. More environments are faster and learn otherwise: with the same frames an iteration "
-    "each plays shorter. orchestrate compare sets returns against time."
+    "Frames/s of training are those of collecting and learning, by which devices are compared; end-to-end "
+    "they are those of wall time, with evaluations and checkpoints. A crossing is read off straight lines "
+    "between what was measured, both axes logarithmic; how sure it is, off the slowest and the fastest "
+    "runs. More environments are faster and learn otherwise: with the same frames an iteration each plays "
+    "shorter. orchestrate compare sets returns against time."
 )
 
 
@@ -68,11 +70,15 @@ def crossover_pictures(found: Sequence[Contest]) -> Iterator[Picture]:
             title or "Where to run",
             _panels(part),
             caption=(
-                "Steady-state frames/s against the number of environments, both logarithmic: median of the "
+                f"{_figures(part)} against the number of environments, both logarithmic: median of the "
                 f"runs, bars from the slowest to the fastest; {_CROSSED if crossings else _NOT_CROSSED}."
             ),
-            alt=f"Frames/s against environments. {listed([_told(contest) for contest in part])}.",
+            alt=f"{_figures(part)} against environments. {listed([_told(contest) for contest in part])}.",
         )
+
+
+def _figures(part: Sequence[Contest]) -> str:
+    return " or ".join(dict.fromkeys(NAMES[contest.figure] for contest in part)).capitalize()
 
 
 def _told(contest: Contest) -> str:
@@ -89,7 +95,7 @@ def _panels(part: Sequence[Contest]) -> Draw:
         styles = _styles(part, theme)
         for on, contest in zip(figure.axes, part, strict=True):
             _panel(on, contest, styles, theme)
-        figure.axes[0].set_ylabel("frames/s")
+        figure.axes[0].set_ylabel(f"{_figures(part)} (frames/s)")
         _legend(figure, styles)
         return figure
 

@@ -34,6 +34,7 @@ from orchestrator.report.drawing import (
 from orchestrator.report.targets import Bar, Comparison
 from orchestrator.stats import Curve, Estimate, Final, group_labels
 from orchestrator.summary import Speed
+from orchestrator.throughput import NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,26 +90,26 @@ def final_pictures(finals: Sequence[Final]) -> Iterator[Picture]:
 
 
 def speed_pictures(speeds: Sequence[Speed]) -> Iterator[Picture]:
-    """Frames/s and where an iteration's time goes, by group and hardware."""
-    shown = [speed for speed in speeds if speed.fps]
+    """Both throughputs and where an iteration's time goes, by group and hardware."""
+    shown = [speed for speed in speeds if speed.end_to_end_fps]
     labels = [short(label) for label in group_labels([speed.group.point for speed in shown])]
     kinds = {name: number for number, name in enumerate(dict.fromkeys(speed.hardware for speed in shown))}
     numbers = count(1)
     for part, title in parts(list(zip(shown, labels, strict=True)), BARS, "Speed"):
         caption = (
-            "Left: steady-state frames/s of each run (dots) and their median (line). "
-            "Right: median seconds per iteration and what they went to (other: evaluation, logging, "
-            "checkpoints)."
+            "Left: training throughput of each run (dots; line: their median) and end-to-end throughput "
+            "(rings; thin line: their median). Right: seconds per iteration and what they went to (other: "
+            "evaluation, logging, checkpoints)."
         )
         if len(kinds) == 1:
             caption += f" All on {next(iter(kinds))}."
-        medians = [f"{name} on {speed.hardware}: {median(speed.fps):,.0f}" for speed, name in part]
+        medians = [f"{name} on {speed.hardware}: {_medians(speed)}" for speed, name in part]
         yield picture(
             f"speed-{next(numbers)}",
             title,
             _speeds(part, title, kinds),
             caption=caption,
-            alt=f"{title}, median frames per second. {listed(medians)}.",
+            alt=f"{title}, median throughputs in frames per second. {listed(medians)}.",
         )
 
 
@@ -117,24 +118,27 @@ def target_pictures(found: Sequence[Comparison]) -> Iterator[Picture]:
     numbers = count(1)
     for comparison in found:
         by_label: dict[str, list[Bar]] = {}
+        name = NAMES[comparison.figure].capitalize()
         for bar in comparison.bars:
             by_label.setdefault(bar.label, []).append(bar)
         for part, title in parts(
             list(by_label.items()), BARS // len(comparison.targets) or 1, comparison.sweep
         ):
             caption = (
-                "Steady-state frames/s of each run (dots), their interquartile mean (line) and its 95 % "
-                "interval (bar; none for one run)."
+                f"{name} of each run (dots), their interquartile mean (line) and its 95 % interval (bar; "
+                "none for one run)."
             )
             if any(bar.dollars for _, bars in part for bar in bars):
-                caption += " Right: what a million frames cost at that speed, in a job that is full."
+                caption += (
+                    " Right: what a million frames cost at the end-to-end throughput, in a job that is full."
+                )
             means = [f"{bar.label} on {bar.target}: {bar.fps}" for _, bars in part for bar in bars]
             yield picture(
                 f"targets-{next(numbers)}",
                 title,
-                _targets(part, title, comparison.targets),
+                _targets(part, title, comparison.targets, comparison.figure),
                 caption=caption,
-                alt=f"Frames per second by target, {title}. {listed(means)}.",
+                alt=f"{name} by target, frames per second, {title}. {listed(means)}.",
             )
 
 
@@ -247,13 +251,14 @@ def _speeds(part: Sequence[tuple[Speed, str]], title: str, kinds: Mapping[str, i
         right = figure.axes[1]
         for row, (speed, _) in enumerate(part):
             colour = _hardware_colour(kinds[speed.hardware], theme)
-            left.plot(speed.fps, [row] * len(speed.fps), "o", color=colour, markersize=5, alpha=0.7)
-            left.vlines(median(speed.fps), row - 0.3, row + 0.3, color=colour, linewidth=2)
+            _throughputs(left, row, speed, colour)
             _iteration(right, row, speed, theme)
         heading(left, title)
         rows(left, [label for _, label in part])
-        from_zero_or_log(left, [value for speed, _ in part for value in speed.fps])
-        left.set_xlabel("frames/s, steady state")
+        from_zero_or_log(
+            left, [value for speed, _ in part for value in (*speed.training_fps, *speed.end_to_end_fps)]
+        )
+        left.set_xlabel("frames/s: dots training, rings end-to-end")
         right.set_xlabel("seconds per iteration")
         rows(right, [""] * len(part))
         _name_parts(right, theme)
@@ -264,7 +269,24 @@ def _speeds(part: Sequence[tuple[Speed, str]], title: str, kinds: Mapping[str, i
     return draw
 
 
-def _targets(part: Sequence[tuple[str, list[Bar]]], title: str, names: Sequence[str]) -> Draw:
+def _throughputs(on: Axes, row: int, speed: Speed, colour: str) -> None:
+    """Each run's two figures, the end-to-end one as a ring below the other."""
+    training, end_to_end = speed.training_fps, speed.end_to_end_fps
+    on.plot(training, [row - 0.12] * len(training), "o", color=colour, markersize=5, alpha=0.7)
+    on.plot(end_to_end, [row + 0.16] * len(end_to_end), "o", color=colour, markersize=5, fillstyle="none")
+    if training:
+        on.vlines(median(training), row - 0.35, row + 0.05, color=colour, linewidth=2)
+    on.vlines(median(end_to_end), row - 0.05, row + 0.35, color=colour, linewidth=0.9)
+
+
+def _medians(speed: Speed) -> str:
+    training = f"training {median(speed.training_fps):,.0f}, " if speed.training_fps else ""
+    return f"{training}end-to-end {median(speed.end_to_end_fps):,.0f}"
+
+
+def _targets(
+    part: Sequence[tuple[str, list[Bar]]], title: str, names: Sequence[str], figure_name: str
+) -> Draw:
     priced = any(bar.dollars for _, bars in part for bar in bars)
     step = 0.8 / len(names)
 
@@ -285,7 +307,7 @@ def _targets(part: Sequence[tuple[str, list[Bar]]], title: str, names: Sequence[
         runs = [run for _, bars in part for bar in bars for run in bar.runs]
         rows(left, [short(label) for label, _ in part])
         from_zero_or_log(left, [run.fps for run in runs])
-        left.set_xlabel("frames/s, steady state")
+        left.set_xlabel(f"{NAMES[figure_name]} (frames/s)")
         if priced:
             rows(panels[1], [""] * len(part))
             from_zero_or_log(panels[1], [run.dollars for run in runs if run.dollars is not None])
@@ -307,7 +329,7 @@ def _estimate(on: Axes, row: float, values: Sequence[float], estimate: Estimate,
     on.plot(values, [row + 0.17] * len(values), "o", color=colour, markersize=3, alpha=0.6)
 
 
-_PARTS = ("collection", "training", "other")
+_PARTS = ("collection", "learning", "other")
 
 
 def _iteration(on: Axes, row: int, speed: Speed, theme: Theme) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from orchestrator.collect import Collected
+from orchestrator.drift import drift_of
+from orchestrator.improvement import standing
 from orchestrator.report import sides, tables
 from orchestrator.report.blocks import (
     Block,
@@ -26,9 +28,11 @@ from orchestrator.report.money import money_of
 from orchestrator.report.standing_figures import improvement_pictures, profile_pictures
 from orchestrator.report.targets import comparisons
 from orchestrator.rundir import SweepDir
-from orchestrator.standings import improvements, overall_improvements, overall_profiles, task_profiles
+from orchestrator.significance import FEW_SEEDS
+from orchestrator.standings import overall_profiles, task_profiles
 from orchestrator.stats import Final, Group, curves, final_returns, groups
-from orchestrator.summary import Speed, speeds, warnings
+from orchestrator.summary import Speed, speeds, unranked, warnings
+from orchestrator.throughput import NAMES
 
 # A browser sorts and filters this many rows at once without a pause; the rest is in results.csv.
 _MOST_ROWS = 2000
@@ -113,6 +117,8 @@ def _clipped(table: Table, elsewhere: str = "") -> tuple[Block, ...]:
 
 def _warnings(matter: Matter) -> Section | None:
     found = [("", text) for text in (*warnings(matter.finals), *matter.collected.warnings)]
+    if (drift := drift_of(matter.groups)) is not None:
+        found.append(("", str(drift)))
     found += [("damaged:", text) for text in matter.collected.problems]
     return Section("warnings", "Before you read on", (Points(tuple(found)),)) if found else None
 
@@ -125,12 +131,16 @@ def _sweeps(matter: Matter) -> Section | None:
     if told.alike:
         blocks.append(Text(f"The same in all: {told.alike}.", note=True))
     returns = sides.returns_table(matter.sweeps, matter.finals, matter.speeds)
-    fps = sides.speeds_table(matter.sweeps, matter.finals, matter.speeds)
+    fps = {
+        name: sides.speeds_table(matter.sweeps, matter.finals, matter.speeds, figure)
+        for figure, name in NAMES.items()
+    }
     if returns is not None:
         blocks += [Text("Final returns", title=True), returns, Text(_SIDES, note=True)]
-    if fps is not None:
-        blocks += [Text("Frames/s", title=True), fps]
-    if returns is None and fps is None:
+    for name, table in fps.items():
+        if table is not None:
+            blocks += [Text(name.capitalize(), title=True), table]
+    if returns is None and not any(fps.values()):
         blocks.append(Text("No variant of a task is finished in two of these sweeps."))
     return Section("sweeps", "Sweeps side by side", tuple(blocks))
 
@@ -138,7 +148,8 @@ def _sweeps(matter: Matter) -> Section | None:
 _SIDES = (
     "A row is a task and a variant: the algorithm, and what a sweep varies within a task beside the seed."
     " What else sets the sweeps apart is in the table above. P(B > A): the chance that a run of sweep B "
-    "returns more than one of sweep A, a tie counting half; ½ means that neither does better."
+    "returns more than one of sweep A, a tie counting half; ½ means that neither does better. It is not "
+    f"given below {FEW_SEEDS} seeds of either, nor where returns came about differently."
 )
 
 
@@ -153,7 +164,8 @@ def _groups(matter: Matter) -> Section:
 _GROUPS = (
     "A group is all runs that differ only in their seed; n counts the seeds with a finite final return. "
     "Returns are raw. IQM: interquartile mean over seeds (up to three seeds, their mean), with a 95 % "
-    "interval by stratified bootstrap; one seed gives none. frames/s: median of the runs' steady states."
+    "interval by stratified bootstrap; one seed gives none. frames/s: medians over runs; training: "
+    "collecting and learning; end-to-end: wall time, with evaluations and checkpoints."
 )
 
 
@@ -193,7 +205,9 @@ def _profiles(matter: Matter) -> Section | None:
         return None
     large = tuple(picture for picture in found if not picture.small)
     small = tuple(picture for picture in found if picture.small)
-    drawn = [Gallery(some) for some in (large, small) if some]
+    drawn: list[Block] = [Gallery(some) for some in (large, small) if some]
+    if flags := unranked(matter.finals):
+        drawn.insert(0, Points(tuple(("", text) for text in flags)))
     notes = [Text(_PROFILES, note=True)]
     if len(shown) < len(matter.returning) or len(found) == _MOST_PICTURES:
         notes.append(Text(_MANY, note=True))
@@ -201,33 +215,44 @@ def _profiles(matter: Matter) -> Section | None:
 
 
 _PROFILES = (
-    "The higher a line, the more of the variant's runs are at least as good; a line that is above another"
-    " everywhere is better whatever one asks for. Intervals by bootstrap over the seeds of each task; "
+    "The higher a line, the more of the variant's runs return at least that much. Lines of few runs lie "
+    "apart by luck: whether two variants differ by more is said under probability of improvement, and of "
+    f"fewer than {FEW_SEEDS} seeds it is not said. Intervals by bootstrap over the seeds of each task; "
     "where a task has one seed there are none. Returns of one task are raw. All tasks together need one "
     "scale, and the one above depends on which runs are on this page."
 )
 
 
 def _improvements(matter: Matter) -> Section | None:
-    found = improvements(matter.returning)
-    few = len(matter.returning) <= _MOST_DRAWN
-    overall = overall_improvements(matter.returning) if few else []
-    if not found and not overall:
+    found = standing(matter.returning, overall=len(matter.returning) <= _MOST_DRAWN)
+    if not found.pairs and not found.left_out:
         return None
-    table = tables.improvement_table([*overall, *found])
-    drawn = Gallery(tuple(_first(improvement_pictures(found, overall))))
-    blocks = (drawn, *_clipped(table), Text(_PAIRS, note=True))
-    return Section("improvement", "Probability of improvement", blocks)
+    left_out = [("left out:", text) for text in found.left_out]
+    flags = [("", text) for text in unranked(matter.finals)]
+    blocks: list[Block] = [Points((*flags, *left_out))] if flags or left_out else []
+    if found.pairs:
+        drawn = Gallery(tuple(_first(improvement_pictures(found.pairs))))
+        blocks += [drawn, *_clipped(tables.improvement_table(found.pairs)), Text(_PAIRS, note=True)]
+    else:
+        blocks.insert(0, Text(_NO_PAIR))
+    return Section("improvement", "Probability of improvement", tuple(blocks))
+
+
+_NO_PAIR = (
+    f"No verdict: that takes two variants of a task with {FEW_SEEDS} seeds each, and final returns of the "
+    "same metric, after as many frames, in as many evaluation episodes."
+)
 
 
 _PAIRS = (
     "P(X > Y) is the chance that a run of X returns more than a run of Y, a tie counting half, with its "
-    "95 % interval by bootstrap over seeds; it says how often, not by how much. X is the variant with the"
-    " highest interquartile mean in its task, over all tasks the one that beats the others most often, "
-    "and P the mean over tasks. Y are the next ones, up to 50 of a task. "
-    "As X was picked by these very runs, it looks somewhat better than it is. "
-    "An interval without width means that every run of one is above every run of the other, not that "
-    "there is no doubt: few seeds can do that by luck."
+    "95 % interval by bootstrap over seeds, of that pair by itself; it says how often, not by how much. X "
+    "has the highest interquartile mean of the variants with the most seeds in its task, over all tasks it "
+    "is the one that beats the others most often, and P the mean over tasks. Y are the next ones, up to 50 "
+    "of a task. More than luck: p is the chance of so many wins or losses between variants that are alike, "
+    "by a permutation test of the ranks, corrected by Holm's method for all pairs that could be made of the "
+    "variants of each task here, as X was picked among them; at most one page in twenty has a yes by luck. "
+    f"Variants with fewer than {FEW_SEEDS} seeds are left out."
 )
 
 
@@ -236,7 +261,17 @@ def _speed(matter: Matter) -> Section:
     if not found:
         return Section("speed", "Speed", (Text("No finished run has a measured speed."),))
     table = tables.speed_table(matter.speeds)
-    return Section("speed", "Speed", (Gallery(tuple(found)), *_clipped(table, "results.csv")))
+    drawn = (Gallery(tuple(found)), *_clipped(table, "results.csv"), Text(_SPEEDS, note=True))
+    return Section("speed", "Speed", drawn)
+
+
+_SPEEDS = (
+    "Training throughput: frames per second of collecting and learning; it compares devices. End-to-end "
+    "throughput: frames per second of wall time, with evaluations, logs and checkpoints; it tells time "
+    "and money. Both are sums over each run's steady window: without the first iteration of every "
+    "attempt, and from one evaluation to another, so that they do not depend on where a run ended. A "
+    "program that reports no timers has no training throughput; then min – max are of the other."
+)
 
 
 def _where(matter: Matter) -> Section | None:
@@ -299,9 +334,9 @@ def _targets(matter: Matter) -> Section | None:
 _TARGETS = (
     "Interquartile means over the runs that one target finished by itself, with 95 % intervals by "
     "bootstrap. The ratio of two targets is the geometric mean over pairs of runs that differ in nothing "
-    "but the target, or where there are none over configurations; its interval resamples those. $ per "
-    "million frames: the price of a job and hour, by what all its places train at that speed; waiting, "
-    "starting and places that are empty come on top."
+    "but the target, or where there are none over configurations; its interval is by Student's t. $ per "
+    "million frames: the price of a job and hour, by what all its places train at their end-to-end "
+    "throughput; waiting, starting and places that are empty come on top."
 )
 
 

@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from orchestrator.alike import UNRANKED, classes, differences
+from orchestrator.improvement import against
 from orchestrator.report.blocks import MISSING, Cell, Column, Table, columns, number, shown, word
 from orchestrator.report.tables import Row
-from orchestrator.standings import Variant, against, names
+from orchestrator.significance import FEW_SEEDS
+from orchestrator.standings import Variant, names
 from orchestrator.stats import Final, Group
 from orchestrator.summary import Speed, hardware
+from orchestrator.throughput import END_TO_END, NAMES, TRAINING
 
 _T = TypeVar("_T")
 _MOST_VALUES = 6
@@ -65,12 +69,14 @@ def _values(values: Any) -> str:
 
 @dataclass(frozen=True)
 class _Place:
-    """One task and variant, with what each sweep that trained it has of it."""
+    """One task and variant, with what each sweep that trained it has of it; ``fps`` by the throughput's
+    column.
+    """
 
     task: str
     label: str
     finals: Mapping[str, Final]
-    fps: Mapping[str, float]
+    fps: Mapping[str, Mapping[str, float]]
 
 
 def returns_table(sweeps: Sequence[str], finals: Sequence[Final], measured: Sequence[Speed]) -> Table | None:
@@ -84,12 +90,14 @@ def returns_table(sweeps: Sequence[str], finals: Sequence[Final], measured: Sequ
     )
 
 
-def speeds_table(sweeps: Sequence[str], finals: Sequence[Final], measured: Sequence[Speed]) -> Table | None:
-    """Frames/s, a row for what several sweeps trained, and each as a multiple of the first."""
+def speeds_table(
+    sweeps: Sequence[str], finals: Sequence[Final], measured: Sequence[Speed], figure: str
+) -> Table | None:
+    """One throughput, a row for what several sweeps trained, and each as a multiple of the first."""
     return _by_sweep(
-        "speeds by sweep",
+        f"{NAMES[figure]} by sweep",
         sweeps,
-        [(place, place.fps) for place in _places(finals, measured)],
+        [(place, place.fps[figure]) for place in _places(finals, measured)],
         (number, _ratio),
         ("{}, frames/s", "{} / {}"),
     )
@@ -125,9 +133,10 @@ def _by_sweep(
 
 
 def _places(finals: Sequence[Final], measured: Sequence[Speed]) -> list[_Place]:
-    fps: dict[int, list[float]] = {}
+    fps: dict[tuple[str, int], list[float]] = {}
     for speed in measured:
-        fps.setdefault(id(speed.group), []).extend(speed.fps)
+        fps.setdefault((TRAINING, id(speed.group)), []).extend(speed.training_fps)
+        fps.setdefault((END_TO_END, id(speed.group)), []).extend(speed.end_to_end_fps)
     members: dict[Any, dict[str, Final]] = {}
     for final in finals:
         identity = (final.group.task, *final.group.variant.items())
@@ -138,7 +147,14 @@ def _places(finals: Sequence[Final], measured: Sequence[Speed]) -> list[_Place]:
             group.task,
             label,
             {sweep: final for sweep, final in own.items() if final.estimate is not None},
-            {sweep: middle for sweep, final in own.items() if (middle := _middle(fps.get(id(final.group))))},
+            {
+                figure: {
+                    sweep: middle
+                    for sweep, final in own.items()
+                    if (middle := _middle(fps.get((figure, id(final.group)))))
+                }
+                for figure in NAMES
+            },
         )
         for group, label, own in zip(
             groups, names([group.variant for group in groups]), members.values(), strict=True
@@ -165,13 +181,20 @@ def _estimate(final: Final | None) -> Cell:
 def _improvement(final: Final | None, first: Final | None) -> Cell:
     if final is None or first is None:
         return Cell(MISSING)
+    if min(len(final.values), len(first.values)) < FEW_SEEDS:
+        return Cell("too few seeds")
+    if len(classes((one, one.terms) for one in (first, final))) > 1:
+        told = differences([(one.group.sweep, one.terms) for one in (first, final)])
+        return Cell(UNRANKED, title="; ".join(told))
     found = against(_alone(final), _alone(first), (final.group.task,))
     return Cell(str(found), found.value)
 
 
 def _alone(final: Final) -> Variant:
     group = final.group
-    return Variant(group.label, group.number, group.side, {group.task: final.values})
+    return Variant(
+        group.label, group.number, group.side, {group.task: final.values}, {group.task: final.terms}
+    )
 
 
 def _ratio(value: float | None, first: float | None) -> Cell:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
+from orchestrator.improvement import Improvement
 from orchestrator.report.drawing import (
     LINES,
     Draw,
@@ -24,7 +25,7 @@ from orchestrator.report.drawing import (
     short,
     wrapped,
 )
-from orchestrator.standings import Improvement, Profile, Profiles
+from orchestrator.standings import Profile, Profiles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -116,17 +117,20 @@ def _profiles(part: Sequence[Profile], title: str, *, scaled: bool, small: bool)
     return draw
 
 
-def improvement_pictures(found: Sequence[Improvement], overall: Sequence[Improvement]) -> Iterator[Picture]:
-    """The best variant against the others: over all tasks first, then one picture per task."""
-    by_tasks: dict[tuple[str, ...], list[Improvement]] = {}
-    for one in (*overall, *found):
-        by_tasks.setdefault(one.tasks, []).append(one)
-    small = len(by_tasks) > 1
-    for number, (tasks, pairs) in enumerate(by_tasks.items(), 1):
+def improvement_pictures(found: Sequence[Improvement]) -> Iterator[Picture]:
+    """One variant against the others, a picture for each that others are held against."""
+    by_first: dict[tuple[tuple[str, ...], int], list[Improvement]] = {}
+    for one in found:
+        by_first.setdefault((one.tasks, id(one.better)), []).append(one)
+    small = len(by_first) > 1
+    for number, ((tasks, _), pairs) in enumerate(by_first.items(), 1):
         title = tasks[0] if len(tasks) == 1 else f"All {len(tasks)} tasks"
         shown = pairs[:_MOST_PAIRS]
-        best = pairs[0].better.label
-        caption = f"Chance that a run of {best} returns more than one of the variant at the left."
+        first = pairs[0].better.label
+        caption = (
+            f"Chance that a run of {first} returns more than one of the variant at the left, and the 95 % "
+            f"interval of each by itself. {_told_apart(pairs)}"
+        )
         if len(pairs) > len(shown):
             caption += f" The {len(shown)} that come nearest to it; the table has more."
         said = [f"than {one.other.label}: {one}" for one in shown]
@@ -135,16 +139,22 @@ def improvement_pictures(found: Sequence[Improvement], overall: Sequence[Improve
             title,
             _improvements(shown, title, small=small),
             caption=caption,
-            alt=f"Probability that {best} does better{about(title)}. {listed(said)}.",
+            alt=f"Probability that a run of {first} returns more{about(title)}. {listed(said)}.",
             small=small,
         )
 
 
+def _told_apart(pairs: Sequence[Improvement]) -> str:
+    """Which of these differ by more than luck."""
+    apart = [one.other.label for one in pairs if one.beyond_chance]
+    return f"More than luck: {listed(apart)}." if apart else "None of these differences is more than luck."
+
+
 def _improvements(pairs: Sequence[Improvement], title: str, *, small: bool) -> Draw:
-    best = short(pairs[0].better.label)
+    first = short(pairs[0].better.label)
 
     def draw(theme: Theme) -> Figure:
-        lines = wrapped(f"P({best} > …)", 40).count("\n")
+        lines = wrapped(f"P({first} > …)", 40).count("\n")
         figure, on = axes(1.3 + 0.36 * len(pairs) + 0.2 * lines, small=small)
         on.axvline(_HALF, color=theme.ink, linewidth=1, linestyle=":")
         for row, one in enumerate(pairs):
@@ -155,7 +165,7 @@ def _improvements(pairs: Sequence[Improvement], title: str, *, small: bool) -> D
         heading(on, title, small=small)
         rows(on, [short(one.other.label) for one in pairs], 22 if small else 30)
         on.set_xlim(-0.02, 1.02)
-        on.set_xlabel(wrapped(f"P({best} > …)", 40))
+        on.set_xlabel(wrapped(f"P({first} > …)", 40))
         return figure
 
     return draw

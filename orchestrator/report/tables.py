@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import median
 from typing import Any
 
 from orchestrator.collect import Missing
+from orchestrator.improvement import Improvement
 from orchestrator.labels import shared_keys, short_keys, varying_keys
 from orchestrator.report.blocks import (
     MISSING,
@@ -23,9 +23,10 @@ from orchestrator.report.blocks import (
     shown,
 )
 from orchestrator.report.targets import Comparison
-from orchestrator.standings import Improvement, names
+from orchestrator.standings import names
 from orchestrator.stats import Final, Group
 from orchestrator.summary import Speed
+from orchestrator.throughput import END_TO_END, TRAINING
 from orchestrator.types import RunState
 
 Row = Mapping[str, Any]
@@ -55,9 +56,11 @@ def places(found: Sequence[Group]) -> tuple[tuple[Column, ...], list[tuple[Cell,
 
 def group_table(finals: Sequence[Final], measured: Sequence[Speed]) -> Table:
     heads, named = places([final.group for final in finals])
-    fps: dict[int, list[float]] = {}
+    training: dict[int, list[float]] = {}
+    end_to_end: dict[int, list[float]] = {}
     for speed in measured:
-        fps.setdefault(id(speed.group), []).extend(speed.fps)
+        training.setdefault(id(speed.group), []).extend(speed.training_fps)
+        end_to_end.setdefault(id(speed.group), []).extend(speed.end_to_end_fps)
     rows = []
     for final, name in zip(finals, named, strict=True):
         states = ", ".join(f"{count} {state}" for state, count in final.group.states.items())
@@ -67,12 +70,16 @@ def group_table(finals: Sequence[Final], measured: Sequence[Speed]) -> Table:
                 number(len(final.values)),
                 Cell(states),
                 _estimate(final),
-                number(middle(fps.get(id(final.group), []))),
+                number(middle(training.get(id(final.group), []))),
+                number(middle(end_to_end.get(id(final.group), []))),
                 Cell(final.note),
             )
         )
-    told = columns("#n", "states", "#final return, IQM [95 %]", "#frames/s", "note")
+    told = columns("#n", "states", "#final return, IQM [95 %]", *_THROUGHPUTS, "note")
     return Table("groups", (*heads, *told), tuple(rows))
+
+
+_THROUGHPUTS = ("#training frames/s", "#end-to-end frames/s")
 
 
 def _estimate(final: Final) -> Cell:
@@ -80,42 +87,44 @@ def _estimate(final: Final) -> Cell:
 
 
 def improvement_table(found: Sequence[Improvement]) -> Table:
-    verdict = {True: "yes", False: "no", None: "one seed cannot tell"}
     rows = [
         (
             Cell(one.tasks[0] or MISSING if len(one.tasks) == 1 else f"all {len(one.tasks)} tasks"),
             Cell(one.better.label),
             Cell(one.other.label),
             Cell(str(one), one.value),
-            Cell(verdict[one.beyond_chance]),
+            _verdict(one),
             Cell(f"{one.better.n} and {one.other.n}"),
         )
         for one in found
     ]
-    heads = columns(
-        "task", "X, the best", "Y", "#P(X > Y) [95 %]", "interval leaves out ½", "runs of X and Y"
-    )
+    heads = columns("task", "X", "Y", "#P(X > Y) [95 %]", "more than luck", "runs of X and Y")
     return Table("pairs", heads, tuple(rows))
+
+
+def _verdict(one: Improvement) -> Cell:
+    if one.chance is None or one.beyond_chance is None:
+        return Cell(f"too few seeds for {one.among} pairs" if one.among > 1 else "too few seeds")
+    return Cell(f"{'yes' if one.beyond_chance else 'no'}, p = {one.chance:.2g}", one.chance)
 
 
 # Speed and targets
 
 
 def speed_table(measured: Sequence[Speed]) -> Table:
-    measured = [speed for speed in measured if speed.fps]
+    measured = [speed for speed in measured if speed.end_to_end_fps]
     heads, named = places([speed.group for speed in measured])
     rows = []
     for speed, name in zip(measured, named, strict=True):
-        low, high = min(speed.fps), max(speed.fps)
-        spread = f"{shown(low)} – {shown(high)}" if len(speed.fps) > 1 else MISSING
         whole = speed.seconds_per_iteration
         rows.append(
             (
                 *name,
                 Cell(speed.hardware),
-                number(len(speed.fps)),
-                number(median(speed.fps)),
-                Cell(spread, low if len(speed.fps) > 1 else None),
+                number(len(speed.end_to_end_fps)),
+                number(middle(speed.training_fps)),
+                number(middle(speed.end_to_end_fps)),
+                _spread(speed.training_fps or speed.end_to_end_fps),
                 number(whole),
                 *(
                     Cell(f"{part / whole:.0%}", part / whole) if whole else Cell(MISSING)
@@ -123,10 +132,14 @@ def speed_table(measured: Sequence[Speed]) -> Table:
                 ),
             )
         )
-    told = columns(
-        "hardware", "#n", "#frames/s", "#min – max", "#s/iteration", "#collection", "#training", "#other"
-    )
+    times = ("#s/iteration", "#collection", "#learning", "#other")
+    told = columns("hardware", "#n", *_THROUGHPUTS, "#min – max", *times)
     return Table("speeds", (*heads, *told), tuple(rows))
+
+
+def _spread(values: Sequence[float]) -> Cell:
+    low, high = min(values), max(values)
+    return Cell(f"{shown(low)} – {shown(high)}", low) if len(values) > 1 else Cell(MISSING)
 
 
 def _share(part: float, whole: float | None) -> Cell:
@@ -141,7 +154,7 @@ def target_table(compared: Sequence[Comparison]) -> Table:
             number(len(bar.runs)),
             *(
                 Cell(MISSING) if one is None else Cell(str(one), one.value)
-                for one in (bar.fps, bar.seconds, bar.dollars)
+                for one in (bar.training_fps, bar.end_to_end_fps, bar.seconds, bar.dollars)
             ),
         )
         for comparison in compared
@@ -151,7 +164,8 @@ def target_table(compared: Sequence[Comparison]) -> Table:
         "configuration",
         "target",
         "#n",
-        "#frames/s [95 %]",
+        "#training frames/s [95 %]",
+        "#end-to-end frames/s [95 %]",
         "#s/iteration [95 %]",
         "#$ per million frames [95 %]",
     )
@@ -236,7 +250,8 @@ _RUN_NUMBERS = (
     ("frames", "frames"),
     ("final return", "final_return"),
     ("best return", "best_return"),
-    ("frames/s", "fps_steady"),
+    ("training frames/s", TRAINING),
+    ("end-to-end frames/s", END_TO_END),
     ("s/iteration", "seconds_per_iteration"),
     ("wall time (s)", "wall_time"),
     ("peak memory (MiB)", "peak_memory_mb"),
@@ -270,13 +285,19 @@ def _facts(rows: Sequence[Row]) -> dict[str, Counter[str]]:
     for row in finished:
         for name, column in _FACTS:
             if row[column] is not None:
-                facts[name][str(row[column])] += 1
+                facts[name][_said(row[column])] += 1
         for package, version in json.loads(row["versions"] or "{}").items():
             facts.setdefault(package, Counter())[str(version)] += 1
     hashes = facts["configurations"]
     if len(hashes) > 1:
         facts["configurations"] = Counter({f"{len(hashes)} different ones, see the runs": len(finished)})
     return facts
+
+
+def _said(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
 
 
 def _counted(values: Counter[str]) -> str:
@@ -297,5 +318,7 @@ _FACTS = (
     ("exactness", "exactness"),
     ("trainer", "trainer"),
     ("code", "code_id"),
+    ("commit", "commit"),
+    ("differs from its commit", "dirty"),
     ("configurations", "config_hash"),
 )

@@ -2,11 +2,12 @@
 
 Only finished runs that one target trained from beginning to end count. With `compare: true` a point's runs
 on two targets are a pair; else a configuration is compared by its seeds on each. What is between two targets
-is a ratio of speeds, the same for slow and for fast configurations, with its interval by bootstrap.
+is a ratio of speeds, the same for slow and for fast configurations, with an interval by Student's t.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import permutations
@@ -21,6 +22,7 @@ from orchestrator.ratios import Ratio, ratio
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.journal import CLAIMED
 from orchestrator.stats import Estimate, estimates_of, finite, group_labels
+from orchestrator.throughput import END_TO_END, NAMES, TRAINING, comparable
 from orchestrator.types import RunState
 
 _MILLION = 1e6
@@ -29,12 +31,16 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished run on one target. ``dollars``: for a million frames, ``None`` without a price."""
+    """A finished run on one target. ``fps`` is the throughput that targets are compared by; ``dollars``: for
+    a million frames at the end-to-end throughput, ``None`` without a price.
+    """
 
     target: str
     point: tuple[Any, ...]
     seed: Any
     fps: float
+    training_fps: float | None
+    end_to_end_fps: float
     seconds: float | None
     dollars: float | None
 
@@ -47,13 +53,19 @@ class Bar:
     target: str
     runs: tuple[Measured, ...]
     fps: Estimate
+    training_fps: Estimate | None
+    end_to_end_fps: Estimate
     seconds: Estimate | None
     dollars: Estimate | None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A sweep's targets. ``speed`` and ``money`` are the winner's ratios; ``left_out``: runs that moved."""
+    """A sweep's targets. ``speed`` and ``money`` are ratios of the best one to the next one. ``left_out``:
+    runs that moved.
+
+    ``figure``: the throughput that ``speed`` compares, as a column of the table of runs.
+    """
 
     sweep: str
     targets: tuple[str, ...]
@@ -61,6 +73,7 @@ class Comparison:
     speed: Ratio | None
     money: Ratio | None
     left_out: int
+    figure: str = TRAINING
 
     def to_json(self) -> dict[str, Any]:
         bars = [
@@ -68,28 +81,46 @@ class Comparison:
                 "configuration": bar.label,
                 "target": bar.target,
                 "n": len(bar.runs),
-                "fps": bar.fps.value,
+                "training_fps": bar.training_fps and bar.training_fps.value,
+                "end_to_end_fps": bar.end_to_end_fps.value,
                 "seconds_per_iteration": bar.seconds and bar.seconds.value,
                 "dollars_per_million_frames": bar.dollars and bar.dollars.value,
             }
             for bar in self.bars
         ]
         ratios = {"speed": self.speed and asdict(self.speed), "money": self.money and asdict(self.money)}
-        return {"targets": list(self.targets), "bars": bars, **ratios, "verdict": self.verdict}
+        figure = {"speed_is": NAMES[self.figure]}
+        return {"targets": list(self.targets), "bars": bars, **ratios, **figure, "verdict": self.verdict}
 
     @property
     def verdict(self) -> str:
-        """One sentence: who won, by how much, and whether that is more than noise."""
+        """One sentence: how two targets differ in speed and in money, and whether that is more than noise."""
         if self.speed is None:
             return f"{' and '.join(self.targets)} did not train the same things, so nothing can be compared."
-        speed = self.speed
-        said = f"{speed.better} trains {speed.value:.2f} times as fast as {speed.other} ({speed})"
+        said = _speed_said(self.speed)
+        if self.figure != TRAINING:
+            said += f", by {NAMES[self.figure]}"
         if self.money is not None:
-            said += (
-                f"; a million frames cost {self.money.value:.2f} times as much on {self.money.other} "
-                f"as on {self.money.better} ({self.money})"
-            )
+            said += f"; {_money_said(self.money)}"
         return f"{said}."
+
+
+def _speed_said(speed: Ratio) -> str:
+    if speed.beyond_noise is False or speed.even:
+        between = f"{speed.better} and {speed.other}"
+        return f"No clear difference in speed between {between}: {speed.value:.2f} times as fast ({speed})"
+    verb = "trains" if speed.beyond_noise else "trained"
+    return f"{speed.better} {verb} {speed.value:.2f} times as fast as {speed.other} ({speed})"
+
+
+def _money_said(money: Ratio) -> str:
+    if money.beyond_noise is False or money.even:
+        return (
+            f"no clear difference in what a million frames cost on {money.other} and on {money.better}: "
+            f"{money.value:.2f} times as much ({money})"
+        )
+    times = f"{money.value:.2f} times as much"
+    return f"a million frames cost {times} on {money.other} as on {money.better} ({money})"
 
 
 def comparisons(
@@ -115,10 +146,10 @@ def _compare(
     paid = prices(sweep_dir)
     own = [key for key in keys if key not in ("target", "seed")]
     moved = [row for row in done if "," in row["target"]]
+    timed = [row for row in done if row not in moved and finite(row[END_TO_END]) and row[END_TO_END] > 0]
+    figure = comparable(timed)
     measured = [
-        _measured(row, tuple(row[key] for key in own), paid.get(row["run_id"]))
-        for row in done
-        if row not in moved and finite(row["fps_steady"]) and row["fps_steady"] > 0
+        _measured(row, figure, tuple(row[key] for key in own), paid.get(row["run_id"])) for row in timed
     ]
     names = dict.fromkeys(name for row in done for name in row["target"].split(", "))
     targets = tuple(name for name in names if name in {one.target for one in measured})
@@ -129,13 +160,23 @@ def _compare(
         _winner(targets, measured, lambda one: one.fps),
         _winner(targets, measured, lambda one: 1 / one.dollars if one.dollars else None),
         len(moved),
+        figure,
     )
 
 
-def _measured(row: Mapping[str, Any], point: tuple[Any, ...], price: float | None) -> Measured:
-    fps = row["fps_steady"]
-    cost = None if price is None else price / _HOUR_S / fps * _MILLION
-    return Measured(row["target"], point, row.get("seed"), fps, row["seconds_per_iteration"], cost)
+def _measured(row: Mapping[str, Any], figure: str, point: tuple[Any, ...], price: float | None) -> Measured:
+    cost = None if price is None else price / _HOUR_S / row[END_TO_END] * _MILLION
+    training = row[TRAINING] if figure == TRAINING else None
+    return Measured(
+        row["target"],
+        point,
+        row.get("seed"),
+        row[figure],
+        training,
+        row[END_TO_END],
+        row["seconds_per_iteration"],
+        cost,
+    )
 
 
 def prices(sweep_dir: SweepDir) -> dict[str, float]:
@@ -183,27 +224,31 @@ def _bars(
     ]
     cells = [cell for cell in cells if cell[2]]
     columns: list[list[float]] = [[run.fps for run in runs] for _, _, runs in cells]
+    columns += [[run.end_to_end_fps for run in runs] for _, _, runs in cells]
     columns += [[run.seconds for run in runs if run.seconds is not None] for _, _, runs in cells]
     columns += [[run.dollars for run in runs if run.dollars is not None] for _, _, runs in cells]
     estimates = estimates_of(columns, intervals=intervals)  # in one go: it is the bootstrap that takes time
     for at, (label, target, runs) in enumerate(cells):
-        speed, time, money = estimates[at :: len(cells)]
+        speed, end_to_end, time, money = estimates[at :: len(cells)]
         assert speed is not None, "a run counts by its speed"
-        yield Bar(label, target, runs, speed, time, money)
+        assert end_to_end is not None, "a run counts by its speed"
+        training = None if runs[0].training_fps is None else speed
+        yield Bar(label, target, runs, speed, training, end_to_end, time, money)
 
 
-# Who won
+# Which target comes first
 
 
 _Figure = Callable[[Measured], float | None]
 
 
 def _winner(targets: Sequence[str], measured: Sequence[Measured], figure: _Figure) -> Ratio | None:
-    """The target that beats all others at ``figure``, the higher the better, and the one that comes next."""
+    """The target that is ahead of all others at ``figure``, the higher the better, and the next one."""
+    among = math.comb(len(targets), 2)
     ratios = {
         (one, other): found
         for one, other in permutations(targets, 2)
-        if (found := _ratio(one, other, measured, figure)) is not None
+        if (found := _ratio(one, other, measured, figure, among)) is not None
     }
     for one in targets:
         own = [found for (better, _), found in ratios.items() if better == one]
@@ -212,10 +257,10 @@ def _winner(targets: Sequence[str], measured: Sequence[Measured], figure: _Figur
     return None
 
 
-def _ratio(one: str, other: str, measured: Sequence[Measured], figure: _Figure) -> Ratio | None:
+def _ratio(one: str, other: str, measured: Sequence[Measured], figure: _Figure, among: int) -> Ratio | None:
     """How many times better one target is; over pairs if there are any, else over configurations."""
     sides: dict[str, dict[tuple[Any, ...], dict[Any, float]]] = {one: {}, other: {}}
     for run in measured:
         if run.target in sides and (value := figure(run)) is not None:
             sides[run.target].setdefault(run.point, {})[run.seed] = value
-    return ratio(one, other, sides[one], sides[other])
+    return ratio(one, other, sides[one], sides[other], among=among)

@@ -5,6 +5,7 @@ from orchestrator.rundir.claims import Claim, Lease, lease_seconds
 from orchestrator.rundir.code import CodeDir
 from orchestrator.rundir.evaluations import Evaluation, EvaluationLog
 from orchestrator.rundir.finish import tidy_finished
+from orchestrator.rundir.index import IndexRow, results_among
 from orchestrator.rundir.journal import Event, Journal, WorkerLog
 from orchestrator.rundir.metrics import (
     Executed,
@@ -17,7 +18,7 @@ from orchestrator.rundir.metrics import (
 )
 from orchestrator.rundir.process import Holder
 from orchestrator.rundir.run import AttemptDir, CheckpointFile, RunDir, attempt_ended, sha256
-from orchestrator.rundir.tree import DAMAGED, IndexRow, LedgerEntry, SweepDir, sweeps
+from orchestrator.rundir.tree import DAMAGED, LedgerEntry, SweepDir, sweeps
 from orchestrator.rundir.uploads import Uploaded, UploadLog
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "depends_on_time",
     "lease_seconds",
     "read_metrics",
+    "results_among",
     "sha256",
     "standing",
     "sweeps",

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from orchestrator.errors import DamagedFileError, StorageError
+from orchestrator.rundir.plain import LARGEST_JSON, read_plain
 
 _STORAGE_ERRNOS = {
     errno.ENOSPC: "the disk is full",
@@ -22,6 +23,10 @@ _STORAGE_ERRNOS = {
     errno.EACCES: "permission denied",
     errno.EPERM: "operation not permitted",
 }
+
+
+# How an error begins that says so, also where a worker gives it as its reason to leave.
+CANNOT_WRITE = "cannot write"
 
 
 @contextmanager
@@ -34,7 +39,7 @@ def storage_errors(path: Path) -> Iterator[None]:
         if reason is None:
             raise
         raise StorageError(
-            f"cannot write {path}: {reason}",
+            f"{CANNOT_WRITE} {path}: {reason}",
             hint="free space or choose another folder with --results DIR, then run the same command again",
         ) from error
 
@@ -66,11 +71,18 @@ def write_exclusive(path: Path, data: bytes, guard: Callable[[], None] = lambda:
             guard()
             os.link(temporary, path)
         except FileExistsError:
-            return path.read_bytes() == data
+            return _holds(path, data)
         finally:
             temporary.unlink(missing_ok=True)
         fsync_folder(path.parent)
     return True
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return read_plain(path, LARGEST_JSON) == data
+    except FileNotFoundError:  # taken away a moment ago
+        return False
 
 
 def check_writable(folder: Path, size: int = 1 << 20) -> None:
@@ -110,11 +122,9 @@ def parse_json(data: bytes) -> Any:
 def read_json(path: Path) -> Any:
     """The JSON value in ``path``. Raises ``FileNotFoundError`` and :class:`DamagedFileError`."""
     try:
-        return _loads(path.read_bytes())
+        return _loads(read_plain(path, LARGEST_JSON))
     except ValueError as error:
         raise DamagedFileError(path, f"is not valid JSON ({error})") from error
-    except IsADirectoryError:
-        raise DamagedFileError(path, "is a folder, not a file") from None
 
 
 def _loads(data: bytes) -> Any:

@@ -39,7 +39,8 @@ class Claim:
     """Who works on an attempt, for which target, and with what code (its id).
 
     ``created`` is seconds since the epoch by the holder's clock, for display; ``lease`` is the holder's lease
-    in seconds, by which everybody else judges its silence.
+    in seconds, by which everybody else judges its silence. ``up`` is the moment by :meth:`Lease.clock`, for
+    durations: other clocks jump.
     """
 
     nonce: str
@@ -49,6 +50,7 @@ class Claim:
     lease: float = DEFAULT_LEASE_S
     code_id: str | None = None
     target: str | None = None
+    up: float | None = None
 
     @classmethod
     def fresh(
@@ -59,7 +61,8 @@ class Claim:
         target: str | None = None,
     ) -> Self:
         holder = Holder.current(job_id)
-        return cls(secrets.token_hex(8), holder, time.time(), worker, lease_seconds(), code_id, target)
+        nonce, lease = secrets.token_hex(8), lease_seconds()
+        return cls(nonce, holder, time.time(), worker, lease, code_id, target, Lease.clock())
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -70,6 +73,7 @@ class Claim:
             "lease": self.lease,
             "code_id": self.code_id,
             "target": self.target,
+            "up": self.up,
         }
 
     @classmethod
@@ -77,11 +81,12 @@ class Claim:
         return cls(
             nonce=data["nonce"],
             holder=Holder.from_json(data["holder"]),
-            created=data["created"],
+            created=float(data["created"]),
             worker=data["worker"],
             lease=float(data.get("lease", DEFAULT_LEASE_S)),
             code_id=data.get("code_id"),
             target=data.get("target"),
+            up=None if data.get("up") is None else float(data["up"]),
         )
 
 

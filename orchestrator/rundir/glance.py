@@ -7,6 +7,7 @@ that does not come with Python, from 3.6 on. A look costs what is new since the 
 import json
 import os
 import re
+import stat
 from typing import Any
 
 _SWEEP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -22,6 +23,8 @@ _SILENCES = 5
 # The end of a metrics file that is read for its last line.
 _TAIL = 1 << 16
 _LONGEST_VALUE = 60
+# Bytes read at a time, for what is no file of ours.
+_MOST = 1 << 30
 _FAILURES = 3
 # Ledger entries that say how runs stand: decided by people, found out. Others say who may train them.
 _DECIDED = ("submission", "cancel", "retry", "memory")
@@ -72,7 +75,7 @@ class Run:
 
     def __init__(self, run_id: str) -> None:
         self.run_id, self.state, self.token, self.attempt = run_id, "pending", "", 0
-        self.frames = self.total = self.fps = self.value = self.why = None  # type: Any
+        self.frames = self.total = self.end_to_end_fps = self.value = self.why = None  # type: Any
         self.since = self.gap = 0.0
         self.cancelled = False
 
@@ -80,11 +83,11 @@ class Run:
         self.gap = max(self.gap, time - self.since) if self.state == "running" else 0.0
         self.since = time
 
-    def learn(self, frames: Any, total: Any, fps: Any, value: Any) -> None:
+    def learn(self, frames: Any, total: Any, end_to_end_fps: Any, value: Any) -> None:
         """Take what is told; what is left open stays as it was."""
         self.frames = self.frames if frames is None else frames
         self.total = self.total if total is None else total
-        self.fps = self.fps if fps is None else fps
+        self.end_to_end_fps = self.end_to_end_fps if end_to_end_fps is None else end_to_end_fps
         self.value = self.value if value is None else value
 
     def decided(self, kind: str, said: Any) -> None:
@@ -201,7 +204,8 @@ class Sweep:
             run.gap = 0.0
         elif kind == "progress":
             run.heard(time)
-            run.learn(data.get("frames"), data.get("total"), data.get("fps"), data.get("return"))
+            fps = data.get("end_to_end_fps", data.get("fps"))
+            run.learn(data.get("frames"), data.get("total"), fps, data.get("return"))
         elif kind == "ended":
             summary = data.get("summary") or {}
             run.attempt, run.token, run.state, run.since = attempt, token, str(data["outcome"]), time
@@ -210,7 +214,7 @@ class Sweep:
             run.learn(
                 data.get("frames"),
                 None,
-                summary.get("fps_steady"),
+                summary.get("end_to_end_fps"),
                 summary.get("final_return"),
             )
 
@@ -260,12 +264,14 @@ class Sweep:
             if states[run.run_id] not in ("done", "failed", "cancelled", "skipped")
         ]
         speeds = [
-            run.fps for run in runs if states[run.run_id] == "running" and isinstance(run.fps, (int, float))
+            run.end_to_end_fps
+            for run in runs
+            if states[run.run_id] == "running" and isinstance(run.end_to_end_fps, (int, float))
         ]
         return {
             "name": self.name,
             "counts": counts,
-            "fps": sum(speeds),
+            "end_to_end_fps": sum(speeds),
             "left": sum(one for one in left if one > 0) if totals else None,
             "since": max([run.since for run in runs] or [0.0]),
             "damaged": self.damaged,
@@ -282,7 +288,7 @@ class Sweep:
             "attempt": run.attempt,
             "frames": run.frames,
             "total": run.total,
-            "fps": run.fps,
+            "end_to_end_fps": run.end_to_end_fps,
             "value": run.value,
             "since": run.since,
             "why": run.why,
@@ -393,10 +399,13 @@ def _version(path: str) -> "tuple[int, int, float] | None":
 def _bytes(path: str, start: int = 0) -> bytes:
     """A file from ``start`` on, or its last ``-start`` bytes; empty if it is not there."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a FIFO would wait for ever
+            return b""
         with open(path, "rb") as file:
             if start < 0:
                 start = max(0, file.seek(0, os.SEEK_END) + start)
             file.seek(start)
-            return file.read()
+            size = os.fstat(file.fileno()).st_size - start
+            return file.read(min(size, _MOST)) if size > 0 else b""  # Python takes that much memory first
     except OSError:
         return b""

@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 
 from orchestrator.errors import DamagedFileError
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
+from orchestrator.rundir.plain import read_plain
 from orchestrator.rundir.run import CHECKPOINT, AttemptDir, RunDir, listdir
 from orchestrator.rundir.synced import HANDOVER, RETIRED, RUNS
 from orchestrator.rundir.tree import SweepDir
@@ -129,13 +130,13 @@ class Luggage:
     def is_result(self, run_id: str, data: bytes) -> bool:
         """Whether this is what the run's result holds here."""
         path = self._run(run_id).result_path
-        return path.exists() and path.read_bytes() == data
+        return path.exists() and read_plain(path) == data
 
     def was_put_aside(self, run_id: str, data: bytes) -> bool:
         """Whether this is a result that the run had, and that a retry put aside."""
         folder = self._run(run_id).path
         aside = [folder / name for name in listdir(folder) if RETIRED.fullmatch(name)]
-        return any(path.read_bytes() == data for path in aside)
+        return any(read_plain(path) == data for path in aside)
 
     def files(self, run_id: str) -> dict[str, Stamp]:
         """All files of a run but its result, scratch, and what is not finished."""

@@ -10,12 +10,14 @@ nothing about attempts that others made, and counts only where nothing better is
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, Self
 
+from orchestrator.errors import DamagedFileError
 from orchestrator.rundir.atomic import (
     dump_json,
     parse_json,
@@ -23,6 +25,7 @@ from orchestrator.rundir.atomic import (
     write_atomic,
     write_exclusive,
 )
+from orchestrator.rundir.plain import Version, open_plain, open_to_write, read_plain, read_rest, version_of
 from orchestrator.rundir.process import Holder
 from orchestrator.types import RunState
 
@@ -30,23 +33,32 @@ from orchestrator.types import RunState
 STARTED = "started"  # the worker: holder, slots, host facts
 REVOKED = "revoked"  # the token was given up before any worker took it
 CLAIMED = "claimed"  # a run's attempt began
-PROGRESS = "progress"  # frames, total, fps, return
+PROGRESS = "progress"  # frames, total, end_to_end_fps, iteration_fps, return
 ENDED = "ended"  # the attempt ended: outcome, reason, message
 EXITED = "exited"  # the worker left
+
+# The end of a journal that holds the last line of a worker that left, in bytes.
+_LAST_WORDS = 1 << 14
 
 
 @dataclass(frozen=True)
 class Event:
-    """One line of a journal. ``time`` is seconds since the epoch by the worker's clock."""
+    """One line of a journal. ``time`` is seconds since the epoch by the worker's clock.
+
+    ``up`` is the moment by its machine's clock of seconds since boot, for durations: the other one can jump.
+    """
 
     kind: str
     time: float
     run_id: str | None = None
     attempt: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+    up: float | None = None
 
     def to_line(self) -> bytes:
         record: dict[str, Any] = {"kind": self.kind, "time": round(self.time, 3)}
+        if self.up is not None:
+            record["up"] = round(self.up, 3)
         if self.run_id is not None:
             record |= {"run": self.run_id, "attempt": self.attempt}
         return dump_json(record | ({"data": dict(self.data)} if self.data else {}))
@@ -60,7 +72,10 @@ class Event:
             record.get("run"),
             record.get("attempt"),
             record.get("data", {}),
+            record.get("up"),
         )
+        if type(event.up) not in (int, float, NoneType):
+            raise TypeError("the seconds since boot are a number")
         if type(event.time) not in (int, float) or not isinstance(event.data, dict):
             raise TypeError("an event has a time, and its data are by name")
         if not isinstance(event.run_id, str | None) or type(event.attempt) not in (int, NoneType):
@@ -76,11 +91,15 @@ class Event:
 
 @dataclass(frozen=True)
 class WorkerLog:
-    """A worker as its journal tells it. ``damaged`` counts lines that could not be read."""
+    """A worker as its journal tells it. ``damaged`` counts lines that could not be read.
+
+    ``compacted``: its journal was folded away, so that no job begins with its token again.
+    """
 
     token: str
     events: tuple[Event, ...]
     damaged: int = 0
+    compacted: bool = False
 
     @property
     def holder(self) -> Holder | None:
@@ -103,24 +122,40 @@ class WorkerLog:
 
         A job that was given back to the queue counts each of its times, and not the waiting between.
         """
-        total, began, last = 0.0, None, 0.0
+        total, began, last, longest = 0.0, None, None, 0.0
         for event in self.events:
             if event.kind == STARTED:
-                if began is not None:
-                    total += max(0.0, last - began)
-                began = last = event.time
-            elif began is not None:
-                last = max(last, event.time)
+                total, longest, began = total + longest, 0.0, event
+            if began is not None:
+                if (span := _between(began, event)) >= longest:  # else a clock was set back
+                    longest, last = span, event
                 if event.kind == EXITED:
-                    total, began = total + last - began, None
-        if began is None:
-            return total
-        return total + max(0.0, max(until or last, last) - began)
+                    total, longest, began = total + longest, 0.0, None
+        since = max(0.0, until - last.time) if until and began and last else 0.0
+        return total + longest + since
 
     @property
     def returning(self) -> bool:
         """Whether the worker left to come back: its job was given back to the queue and is not over."""
-        return self.exited and bool(self.events) and bool(self.events[-1].data.get("again"))
+        again = bool(self.events) and bool(self.events[-1].data.get("again"))
+        return self.exited and again and not self.compacted
+
+    @property
+    def may_return(self) -> bool:
+        """Whether its job may be in a queue again: it did not leave for want of work.
+
+        A scheduler gives preempted jobs, and those of dead nodes, back to the queue by itself.
+        """
+        if self.compacted or self.revoked:
+            return False
+        return not self.exited or bool(self.events and self.events[-1].data.get("asked", True))
+
+
+def _between(one: Event, other: Event) -> float:
+    """Seconds from one event of a worker to a later one; by the clock that never jumps if both tell it."""
+    if one.up is not None and other.up is not None:
+        return max(0.0, other.up - one.up)
+    return max(0.0, other.time - one.time)
 
 
 class Journal:
@@ -141,26 +176,70 @@ class Journal:
 
     def append(self, event: Event) -> None:
         line = event.to_line()
-        with storage_errors(self._path), open(self._path, "ab", buffering=0) as file:
+        with storage_errors(self._path), open_to_write(self._path, "ab", buffering=0) as file:
             prefix = b"\n" if self._torn else b""
             self._torn = True
             if file.write(prefix + line) == len(prefix + line):
                 self._torn = False
 
 
+class JournalReader:
+    """Reads journals again and again, each only from where it was read to. They only grow."""
+
+    def __init__(self) -> None:
+        # By path: the version read, how far whole lines went, those, and these with a last one under way.
+        self._known: dict[Path, tuple[Version, int, WorkerLog, WorkerLog]] = {}
+
+    def read(self, path: Path) -> WorkerLog:
+        """Raises ``FileNotFoundError`` if compaction took the file meanwhile: read the folder again."""
+        try:
+            with open_plain(path) as file:
+                version = version_of(os.fstat(file.fileno()))
+                nothing = WorkerLog(path.stem, ())
+                before, start, known, seen = self._known.get(path, (None, 0, nothing, nothing))
+                if version == before:
+                    return seen
+                if before is None or before.inode != version.inode or version.size <= before.size:
+                    start, known = 0, nothing
+                file.seek(start)
+                data = read_rest(file, path)
+        except DamagedFileError:
+            return WorkerLog(path.stem, (), damaged=1)
+        whole, end, rest = data.rpartition(b"\n")  # a line under way is read again once it is there
+        log = _after(known, _parse(path.stem, whole.split(b"\n")))
+        seen = _after(log, _parse(path.stem, [rest])) if rest else log
+        self._known[path] = version, start + len(whole) + len(end), log, seen
+        return seen
+
+
+def _after(log: WorkerLog, more: WorkerLog) -> WorkerLog:
+    return WorkerLog(log.token, log.events + more.events, log.damaged + more.damaged)
+
+
 def read_journal(path: Path) -> WorkerLog:
-    """Raises ``FileNotFoundError`` if compaction took the file meanwhile: read the folder again."""
-    return _parse(path.stem, path.read_bytes().split(b"\n"))
+    """As :meth:`JournalReader.read`, once."""
+    return JournalReader().read(path)
+
+
+def ends_with_exit(path: Path) -> bool:
+    """Whether a worker's last word is that it left. Reads the end of its journal only."""
+    try:
+        with open_plain(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_WORDS))
+            last = file.read().rstrip(b"\n").rpartition(b"\n")[2]
+        return bool(Event.from_json(parse_json(last)).kind == EXITED)
+    except (DamagedFileError, ValueError, KeyError, TypeError):
+        return False
 
 
 def read_compacted(path: Path) -> list[WorkerLog]:
     """The workers in a compacted file: each event with its worker's token."""
     by_token: dict[str, list[bytes]] = {}
-    for line in path.read_bytes().split(b"\n"):
+    for line in read_plain(path).split(b"\n"):
         token, _, record = line.partition(b"\t")
         if record:
             by_token.setdefault(token.decode(errors="replace"), []).append(record)
-    return [_parse(token, lines) for token, lines in by_token.items()]
+    return [replace(_parse(token, lines), compacted=True) for token, lines in by_token.items()]
 
 
 def write_compacted(path: Path, logs: Iterable[WorkerLog]) -> None:

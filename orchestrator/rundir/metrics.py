@@ -22,6 +22,7 @@ from typing import Any
 
 from orchestrator.errors import DamagedFileError
 from orchestrator.rundir.atomic import parse_json, storage_errors
+from orchestrator.rundir.plain import open_to_write, read_plain
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class MetricsWriter:
         self._path = path
         with storage_errors(path):
             # An attempt has one writer and begins once, so an older file can only be its own torn start.
-            self._file = open(path, "wb", buffering=0)  # noqa: SIM115 (lives as long as the attempt)
+            self._file = open_to_write(path, "wb", buffering=0)
         header = resumed_from and {"attempt": resumed_from.attempt, "frames": resumed_from.frames}
         self._write((json.dumps({"resumed_from": header}) + "\n").encode())
 
@@ -83,7 +84,7 @@ class MetricsWriter:
 def read_metrics(path: Path) -> tuple[ResumePoint | None, list[Row]]:
     """An attempt's metrics. A missing file is an attempt that wrote none."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_plain(path).split(b"\n")
     except FileNotFoundError:
         return None, []
     del lines[-1]  # empty after the final newline, or a line cut by a kill

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from orchestrator.rundir.atomic import storage_errors, temporary_name, write_atomic
 from orchestrator.rundir.code import CodeDir
+from orchestrator.rundir.plain import read_plain
 from orchestrator.rundir.run import AttemptDir, RunDir, listdir
 from orchestrator.rundir.tree import SweepDir
 from orchestrator.types import Job
@@ -45,9 +46,13 @@ def pack(sweep: SweepDir, job: Job, code: CodeDir) -> Path:
         (inside / _JOURNALS).mkdir()
         for path in _of_sweep(sweep, code):
             _link(path, inside / path.relative_to(sweep.path))
-        for run_id in job.run_ids:
-            run = sweep.run(run_id)
-            _link(run.description_path, inside / _RUNS / run_id / run.description_path.name)
+        runs = [sweep.run(run_id) for run_id in job.run_ids]
+        SweepDir(draft / RESULTS, sweep.name).describe(
+            run.description() for run in runs if not run.description_path.exists()
+        )
+        for run in runs:
+            if run.description_path.exists():
+                _link(run.description_path, inside / run.description_path.relative_to(sweep.path))
             for path in _to_go_on_from(run):
                 _link(path, inside / path.relative_to(sweep.path))
         shutil.rmtree(whole, ignore_errors=True)
@@ -91,13 +96,29 @@ def keep_store(sweep: SweepDir, token: str, store: str) -> None:
 def store_of(sweep: SweepDir, token: str) -> str | None:
     """Where a job has its results kept; ``None`` if only on its machine."""
     try:
-        return _store(sweep, token).read_text()
+        return read_plain(_store(sweep, token)).decode()
     except FileNotFoundError:
         return None
 
 
 def _store(sweep: SweepDir, token: str) -> Path:
     return arrivals(sweep, token) / "store"
+
+
+def condemn(sweep: SweepDir, token: str) -> None:
+    """Put on record that a job's machine is to go whatever is on it; until the parcel is discarded."""
+    path = _condemned(sweep, token)
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, b"")
+
+
+def is_condemned(sweep: SweepDir, token: str) -> bool:
+    return _condemned(sweep, token).exists()
+
+
+def _condemned(sweep: SweepDir, token: str) -> Path:
+    return arrivals(sweep, token) / "condemned"
 
 
 def ledger_names(sweep: SweepDir) -> list[str]:

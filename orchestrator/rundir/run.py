@@ -29,10 +29,12 @@ from orchestrator.rundir.claims import (
     create_claim,
     read_claim,
 )
+from orchestrator.rundir.copied import bring_again
+from orchestrator.rundir.descriptions import Descriptions
 from orchestrator.rundir.metrics import Executed, ResumePoint, Row, merge, read_metrics, walk_back
+from orchestrator.rundir.plain import open_plain, read_plain
 from orchestrator.types import Reason, Run, RunState
 
-RUN_ID = re.compile(r"[0-9a-f]{16}")
 _RETIRED = re.compile(r"retired-(\d+)\.json")
 _OUTCOMES = [state.value for state in RunState]
 _REASONS = [None, *(reason.value for reason in Reason)]
@@ -87,6 +89,11 @@ class AttemptDir:
         return self.scratch / "metrics.jsonl"
 
     @property
+    def inbox_imports(self) -> Path:
+        """Where a training program's Python notes which packages it imported."""
+        return self.scratch / "imports.txt"
+
+    @property
     def inbox_checkpoints(self) -> Path:
         """Where a training program puts its checkpoints for the trainer to take over."""
         return self.scratch / "checkpoints"
@@ -94,7 +101,7 @@ class AttemptDir:
     def adopt_checkpoint(self, source: Path, frames: int) -> Path:
         """Move a finished checkpoint from the inbox to its place; durable on return."""
         with storage_errors(self.checkpoints):
-            with open(source, "rb") as file:
+            with open_plain(source) as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
                 os.fsync(file.fileno())
             self.checkpoints.mkdir(exist_ok=True)
@@ -116,7 +123,7 @@ class AttemptDir:
         return self.checkpoints / f"segment-{group}-{start:012d}-{count}-{digest}.pt"
 
     def event_files(self) -> list[Path]:
-        return sorted(self.path.glob("events.out.tfevents.*"))
+        return sorted(path for path in self.path.glob("events.out.tfevents.*") if path.is_file())
 
     def offline_wandb(self) -> Path | None:
         """The archive or the folder in which W&B logged offline; ``None`` if there is no such thing."""
@@ -153,31 +160,37 @@ class AttemptDir:
 class RunDir:
     """One run's folder."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, descriptions: Descriptions | None = None) -> None:
         self.path = path
         self.run_id = path.name
+        self._submitted = descriptions or Descriptions(path.parent.parent)
         self.description_path = path / "run.json"
         self.result_path = path / "result.json"
         self._attempts = path / "attempts"
 
     def describe(self, run: Run) -> None:
-        """Store the run description. From the first attempt on it never changes.
-
-        Not forced to the disk, for a sweep has thousands: one lost to a power cut is written again here.
-        """
-        data = dump_json(run.to_json(), indent=1)
+        """Store the description in the run's folder. From the first attempt on it never changes."""
+        data = _as_file(run)
         with storage_errors(self._attempts):
             self._attempts.mkdir(parents=True, exist_ok=True)
         try:
-            if self.description_path.read_bytes() == data or (self.attempts() and self.description()):
+            if read_plain(self.description_path) == data or (self.attempts() and self.description()):
                 return
         except (FileNotFoundError, DamagedFileError):
             pass
-        write_atomic(self.description_path, data, durable=False)
+        write_atomic(self.description_path, data)
 
     def description(self) -> Run:
+        """The run's own description, or the submission's while it has no folder.
+
+        Raises ``FileNotFoundError`` and :class:`DamagedFileError`.
+        """
         try:
             return Run.from_json(read_json(self.description_path))
+        except FileNotFoundError:
+            if (submitted := self._submitted.find(self.run_id)) is None:
+                raise
+            return submitted
         except (TypeError, KeyError) as error:
             raise DamagedFileError(
                 self.description_path,
@@ -219,10 +232,17 @@ class RunDir:
         own = bool(attempts) and attempts[-1].number > foreign_attempts(self.path)
         if own and not _end_leftovers(attempts[-1]):
             return None
-        attempt = self.attempt(attempts[-1].number + 1 if attempts else 1)
+        before = attempts[-1].number if attempts else 0
+        attempt = self.attempt(max(before, self.retired) + 1)
         with storage_errors(attempt.path):
             attempt.path.mkdir(parents=True, exist_ok=True)
+        self._keep_description()
         return attempt if create_claim(attempt.claim_path, claim) else None
+
+    def _keep_description(self) -> None:
+        """Put the submission's description into the folder, before anybody works on the run."""
+        if not self.description_path.exists() and (run := self._submitted.find(self.run_id)) is not None:
+            write_exclusive(self.description_path, _as_file(run))
 
     def superseded(self, attempt: AttemptDir) -> bool:
         """Whether a later attempt exists, so that this one must not publish."""
@@ -235,7 +255,8 @@ class RunDir:
             if below is not None and attempt.number >= below:
                 continue
             for name in listdir(attempt.checkpoints):
-                if match := CHECKPOINT.fullmatch(name):
+                match = CHECKPOINT.fullmatch(name)
+                if match and (attempt.checkpoints / name).is_file():
                     found.append(
                         CheckpointFile(
                             attempt.number,
@@ -356,6 +377,8 @@ class RunDir:
     def _damaged(self, path: Path, problem: str) -> DamagedFileError:
         sweep = self.path.parent.parent.name
         hint = f"restore the file, or train the run again: orchestrate retry {sweep} {self.run_id}"
+        if again := bring_again(self.path):
+            hint = f"fetch it again: {again}"
         return DamagedFileError(path, problem, hint=hint)
 
 
@@ -369,6 +392,11 @@ def attempt_ended(attempt: AttemptDir) -> bool:
     if alive is None:
         return age_by_file_server(attempt.claim_path) > 2 * claim.lease
     return not alive
+
+
+def _as_file(run: Run) -> bytes:
+    """What a run's own description holds."""
+    return dump_json(run.to_json(), indent=1)
 
 
 def _is_end(record: Any) -> bool:
@@ -398,7 +426,7 @@ def _end_leftovers(attempt: AttemptDir) -> bool:
 
 
 def sha256(path: Path) -> str:
-    with open(path, "rb") as file:
+    with open_plain(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

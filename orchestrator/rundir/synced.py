@@ -6,6 +6,7 @@
       .synced/
         lock                         held by a sync at work
         copy.json                    only in a copy: of what, and as of when
+        refused.json                 runs that are done there and were not taken, and why
         state.json                   what need not be looked at again, and which runs lie in the main tree
         index.tsv                    the source's own
         incoming/  results/          while a sync is at work
@@ -23,14 +24,18 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from orchestrator.errors import OrchestrateError
+from orchestrator.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir.absent import MARK
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
+from orchestrator.rundir.copied import SOURCES, SYNCED, Copy, read_copy
+from orchestrator.rundir.fingerprint import fingerprint, is_unchanged
 from orchestrator.rundir.journal import read_compacted
+from orchestrator.rundir.plain import open_to_write
 from orchestrator.rundir.run import AttemptDir, RunDir, listdir
 from orchestrator.rundir.tree import COMPARISON, SweepDir
 
-SYNCED, SOURCES, PARTIAL = ".synced", "sources", ".partial"
+# In a results folder: what is on its way from buckets.
+PARTIAL, BUCKETS = ".partial", ".buckets"
 
 # What of a run `--only` can name; the small records of a run come always.
 KINDS = ("metrics", "checkpoints", "tensorboard", "wandb", "logs")
@@ -47,30 +52,36 @@ _CODE_ID = re.compile(r"[0-9a-f]{16}")
 _TEMPORARY = re.compile(r"\..*\.tmp")
 
 
-@dataclass(frozen=True)
-class Copy:
-    """``source`` as people write it, ``name`` as folders have it, ``time`` of the last whole look at it.
-
-    ``time`` is in epoch seconds, by this machine's clock; ``None`` before the first look was complete.
-    """
-
-    source: str
-    name: str
-    time: float | None = None
-
-
 @dataclass
 class State:
     """What a sync remembers of a source's sweep.
 
-    ``settled``: runs that are verified here and did not change there, each with a stamp of how it is there.
-    ``placed``: runs of a further source that lie in the main tree. ``codes``: frozen codes that are here.
+    ``settled``: runs that are verified here and did not change there, each with a stamp of how it is there;
+    ``files``: a fingerprint of how each of them is here. ``placed``: runs of a further source that lie in the
+    main tree; ``adopted``: runs that lie there from elsewhere, with the very result that this source has.
+    ``codes``: frozen codes that are here.
     """
 
     settled: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
     placed: set[str] = field(default_factory=set)
+    adopted: set[str] = field(default_factory=set)
     codes: set[str] = field(default_factory=set)
     index: str = ""
+
+    def settle(self, run_id: str, token: str, folder: str) -> None:
+        """Remember that a run is here as it is there, and how it lies in its folder."""
+        self.settled[run_id] = token
+        self.files[run_id] = fingerprint(folder)
+
+    def unsettle(self, run_id: str) -> None:
+        self.settled.pop(run_id, None)
+        self.files.pop(run_id, None)
+
+    def is_as_left(self, run_id: str, folder: str) -> bool:
+        """Whether the files of a settled run are still here, by their sizes and times."""
+        known = self.files.get(run_id)
+        return known is not None and is_unchanged(folder, known)
 
 
 class CopyDir:
@@ -82,14 +93,11 @@ class CopyDir:
         self.index = self._own / INDEX
         self.incoming = self._own / "incoming"
         self.staged = self._own / "results"
+        self._refused = self._own / "refused.json"
 
     def copy(self) -> Copy | None:
         """Of what this is a copy; ``None`` if it is none."""
-        try:
-            data = read_json(self._own / "copy.json")
-            return Copy(str(data["source"]), str(data["name"]), data["time"])
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        return read_copy(self.path)
 
     def mark(self, copy: Copy) -> None:
         with storage_errors(self._own):
@@ -101,18 +109,40 @@ class CopyDir:
         """What was remembered; nothing, should it be lost: then all is looked at again."""
         try:
             data = read_json(self._own / "state.json")
-            return State(dict(data["settled"]), set(data["placed"]), set(data["codes"]), data["index"])
-        except (FileNotFoundError, OrchestrateError, KeyError, TypeError, ValueError):
+            return State(
+                dict(data["settled"]),
+                {run_id: str(known) for run_id, known in data["files"].items()},
+                set(data["placed"]),
+                set(data["adopted"]),
+                set(data["codes"]),
+                data["index"],
+            )
+        except (FileNotFoundError, OrchestrateError, AttributeError, KeyError, TypeError, ValueError):
             return State()
 
     def remember(self, state: State) -> None:
         data: Mapping[str, Any] = {
             "settled": state.settled,
+            "files": state.files,
             "placed": sorted(state.placed),
+            "adopted": sorted(state.adopted),
             "codes": sorted(state.codes),
             "index": state.index,
         }
         write_atomic(self._own / "state.json", dump_json(data), durable=False)
+
+    def refused(self) -> dict[str, str]:
+        """Runs with a result there that the latest sync did not take, and why."""
+        try:
+            return {str(run_id): str(why) for run_id, why in read_json(self._refused).items()}
+        except (FileNotFoundError, NotADirectoryError, DamagedFileError, AttributeError):
+            return {}
+
+    def refuse(self, why: Mapping[str, str]) -> None:
+        if why:
+            write_atomic(self._refused, dump_json(why), durable=False)
+        else:
+            self._refused.unlink(missing_ok=True)
 
     @contextmanager
     def work(self) -> Iterator[None]:
@@ -144,7 +174,7 @@ def sync_lock(sweep: SweepDir) -> Iterator[int]:
     folder = sweep.path / SYNCED
     with storage_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / "lock", "w")  # noqa: SIM115 (closed below)
+        file = open_to_write(folder / "lock", "w")
     with file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file.fileno()

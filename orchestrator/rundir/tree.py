@@ -11,8 +11,9 @@
       heard/<place>.json           what trees behind ssh last said of runs that they were given
       handover/<token>…            marks between a job on a cloud instance and home
       index.tsv                    run_id ↔ overrides
+      descriptions/0001.tsv …      the runs of a submission, until each has its folder
       runs/<run_id>/
-        run.json                   the immutable run description
+        run.json                   the immutable run description, as the run was first claimed
         attempts/<n>/claim         who works on it; its modification time is the lease
                      log.txt  metrics.jsonl  checkpoints/  scratch/  wandb/ or wandb.tar  events.out.tfevents…
                      end.json      why the attempt ended
@@ -28,14 +29,14 @@
 from __future__ import annotations
 
 import fcntl
-import json
+import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from orchestrator.errors import DamagedFileError, NotFoundError, OrchestrateError
 from orchestrator.rundir.atomic import (
@@ -46,18 +47,24 @@ from orchestrator.rundir.atomic import (
     write_atomic,
     write_exclusive,
 )
+from orchestrator.rundir.descriptions import Descriptions
 from orchestrator.rundir.evaluations import EvaluationLog
+from orchestrator.rundir.index import RUN_ID, IndexRow, index_text, parse_index
 from orchestrator.rundir.journal import (
     Event,
     Journal,
+    JournalReader,
     WorkerLog,
+    ends_with_exit,
     read_compacted,
     read_journal,
     write_compacted,
 )
+from orchestrator.rundir.plain import Version, open_to_write, read_plain, version_of
 from orchestrator.rundir.process import Holder
-from orchestrator.rundir.run import RUN_ID, RunDir, listdir
+from orchestrator.rundir.run import RunDir, listdir
 from orchestrator.rundir.uploads import UploadLog
+from orchestrator.types import Run
 
 # How the folders of comparisons begin.
 COMPARISON = "compare-"
@@ -69,14 +76,6 @@ _FOUND = {"attempt", "frames", "value", "code_id"}
 _INDEX_HINT = "run `orchestrate sweep` with the grid again: it writes the index anew"
 _COPIED_INDEX_HINT = "sync again once it is repaired at its source"
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
-
-
-class IndexRow(NamedTuple):
-    """A run as `index.tsv` lists it. ``in_grid``: part of the latest grid."""
-
-    run_id: str
-    in_grid: bool
-    point: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -112,6 +111,9 @@ class SweepDir:
         self.speeds = self.path / "speeds.json"
         self.uploads = UploadLog(self.path / "uploads.jsonl")
         self.evaluations = EvaluationLog(self.path, "evaluations", "sources")
+        self._descriptions = Descriptions(self.path)
+        self._reader = JournalReader()
+        self._index: tuple[Version, list[IndexRow]] | None = None
         self._grids, self._ledger = self.path / "grids", self.path / "ledger"
         self._journals, self._runs = self.path / "journals", self.path / "runs"
         self._compacted = self._journals / "compacted.jsonl"
@@ -132,14 +134,14 @@ class SweepDir:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """One command line at a time decides. An aid for order only: claims keep runs safe without it."""
-        with storage_errors(self.path), open(self.path / ".lock", "w") as file:
+        with storage_errors(self.path), open_to_write(self.path / ".lock", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     @contextmanager
     def lock_if_free(self) -> Iterator[bool]:
         """As :meth:`lock`, but ``False`` at once where somebody else decides just now."""
-        with storage_errors(self.path), open(self.path / ".lock", "w") as file:
+        with storage_errors(self.path), open_to_write(self.path / ".lock", "w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -172,30 +174,19 @@ class SweepDir:
         return self._grids / f"{_numbered(self._grids, '.yaml')[-1]:04d}.yaml"
 
     def write_index(self, rows: Sequence[IndexRow]) -> None:
-        lines = ["run_id\tin_grid\tpoint\n"]
-        for row in rows:
-            point = dump_json(row.point).decode()
-            lines.append(f"{row.run_id}\t{int(row.in_grid)}\t{point}")
-        write_atomic(self.index_path, "".join(lines).encode())
+        write_atomic(self.index_path, index_text(rows).encode())
 
     def read_index(self) -> list[IndexRow]:
         copy = (self.path / ".synced" / "copy.json").exists()
         hint = _COPIED_INDEX_HINT if copy else _INDEX_HINT
         try:
-            lines = _text(self.index_path, hint=hint).split("\n")
+            version = version_of(os.stat(self.index_path))
+            if self._index is None or self._index[0] != version:
+                text = _text(self.index_path, hint=hint)
+                self._index = version, parse_index(self.index_path, text, hint)
         except FileNotFoundError:
             return []
-        rows = []
-        for number, line in enumerate(lines[1:], start=2):
-            if not line:
-                continue
-            try:
-                run_id, in_grid, point = line.split("\t", 2)
-                rows.append(IndexRow(run_id, in_grid == "1", json.loads(point)))
-            except (ValueError, RecursionError) as error:
-                problem = f"line {number} is not a run ({error})"
-                raise DamagedFileError(self.index_path, problem, hint=hint) from error
-        return rows
+        return list(self._index[1])
 
     # The ledger
 
@@ -254,6 +245,13 @@ class SweepDir:
         """Whether a worker ever took that token, or it was used up."""
         return (self._journals / f"{token}.jsonl").exists() or self._compacted_token(token)
 
+    def has_left(self, token: str) -> bool:
+        """Whether the worker with that token says last that it left, or its journal is folded away."""
+        try:
+            return ends_with_exit(self._journals / f"{token}.jsonl")
+        except FileNotFoundError:
+            return True
+
     def worker_log(self, token: str) -> WorkerLog | None:
         """What the worker with that token told so far; ``None`` if nobody took it, or it is told no more."""
         try:
@@ -280,7 +278,7 @@ class SweepDir:
         for name in sorted(listdir(self._journals)):
             if name.endswith(".jsonl") and name != self._compacted.name:
                 try:
-                    log = read_journal(self._journals / name)
+                    log = self._reader.read(self._journals / name)
                 except FileNotFoundError:  # compacted a moment ago: below
                     continue
                 logs[log.token] = log
@@ -297,6 +295,14 @@ class SweepDir:
         write_compacted(self._compacted, [*kept.values(), *(log for log in ended if log.token not in kept)])
         for log in ended:
             (self._journals / f"{log.token}.jsonl").unlink(missing_ok=True)
+
+    def clear_empty_outputs(self) -> None:
+        """Remove empty outputs of workers that are gone for good, which are those with a folded journal."""
+        empty = [path for path in self._journals.glob("*.log") if path.is_file() and not path.stat().st_size]
+        folded = {log.token for log in self._read_compacted()} if empty else set()
+        for path in empty:
+            if path.stem in folded:
+                path.unlink(missing_ok=True)
 
     def worker_output(self, token: str) -> Path:
         """Where a worker's own output goes; a file of the job, removed when it stayed empty."""
@@ -333,10 +339,36 @@ class SweepDir:
 
     def run(self, run_id: str) -> RunDir:
         assert RUN_ID.fullmatch(run_id), run_id
-        return RunDir(self._runs / run_id)
+        return RunDir(self._runs / run_id, self._descriptions)
 
     def run_ids(self) -> list[str]:
-        return sorted(name for name in listdir(self._runs) if RUN_ID.fullmatch(name))
+        """Every run that has a folder or is described."""
+        return sorted(filter(RUN_ID.fullmatch, {*listdir(self._runs), *self._descriptions.run_ids()}))
+
+    def describe(self, runs: Iterable[Run]) -> dict[str, str]:
+        """Store the descriptions of runs that are to be trained; those whose folders take none, and why.
+
+        All runs without a folder share one file. From its first attempt on a run's description never changes.
+        Call under :meth:`lock`.
+        """
+        folders, new, problems = set(listdir(self._runs)), [], {}
+        for run in runs:
+            try:
+                if run.run_id in folders:
+                    self.run(run.run_id).describe(run)
+                elif not self._is_described(run):
+                    new.append(run)
+            except (DamagedFileError, FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+                problems[run.run_id] = str(error)
+        self._descriptions.add(new)
+        return problems
+
+    def _is_described(self, run: Run) -> bool:
+        try:
+            found = self._descriptions.find(run.run_id)
+            return found is not None and dump_json(found.to_json()) == dump_json(run.to_json())
+        except DamagedFileError:
+            return False
 
 
 def comparison_dir(home: Path, key: str) -> Path:
@@ -396,9 +428,12 @@ def _require(value: Any, of: type) -> None:
 
 def _text(path: Path, hint: str | None = None) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_plain(path).decode()
     except UnicodeDecodeError as error:
         raise DamagedFileError(path, f"is not text ({error})", hint=hint) from error
+    except DamagedFileError as error:
+        error.hint = hint
+        raise
 
 
 def _numbered(folder: Path, suffix: str) -> list[int]:

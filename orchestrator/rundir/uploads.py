@@ -14,6 +14,7 @@ from pathlib import Path
 
 from orchestrator.errors import OrchestrateError
 from orchestrator.rundir.atomic import dump_json, parse_json, storage_errors
+from orchestrator.rundir.plain import open_to_write, read_plain
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class UploadLog:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Keep others from uploading the same sweep meanwhile; :class:`OrchestrateError` if one does."""
-        with storage_errors(self._path), open(self._path, "ab") as file:
+        with storage_errors(self._path), open_to_write(self._path, "ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -49,7 +50,7 @@ class UploadLog:
     def read(self) -> list[Uploaded]:
         """Every upload on record, oldest first; lines that cannot be read are left out."""
         try:
-            lines = self._path.read_bytes().split(b"\n")
+            lines = read_plain(self._path).split(b"\n")
         except FileNotFoundError:
             return []
         found = []
@@ -61,7 +62,7 @@ class UploadLog:
         return found
 
     def add(self, uploaded: Uploaded) -> None:
-        with storage_errors(self._path), open(self._path, "r+b") as file:
+        with storage_errors(self._path), open_to_write(self._path, "r+b") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(0, end - 1))
             torn = end > 0 and file.read(1) != b"\n"

@@ -31,7 +31,7 @@ def submit_all(matter: Matter, parties: Sequence[Party], tell: Tell) -> None:
 
 
 def rehearse(matter: Matter, parties: Sequence[Party], *, detach: bool) -> Mapping[str, Any]:
-    """What would be submitted first, or with ``detach`` at all, as :func:`control.planned` tells it.
+    """What would be submitted first, or with ``detach`` at all, as :func:`rehearsal.planned` tells it.
 
     Each array says its target. What would be dealt later counts as waiting. Writes nothing.
     """
@@ -40,14 +40,16 @@ def rehearse(matter: Matter, parties: Sequence[Party], *, detach: bool) -> Mappi
     todo, seats = table.todo(sight), table.seats(sight)
     hands = split(todo, seats, _speeds(matter, parties)) if detach else deal(todo, seats)
     arrays: list[Mapping[str, Any]] = []
+    notes: list[str] = []
     waiting, later = len(todo), 0
     for seat, party in zip(seats, parties, strict=True):
         if run_ids := hands.get(seat.name):
             plan = party.rehearse(Deal(frozenset(run_ids)), seat.free, later)
             arrays += [{**array, "target": party.name} for array in plan["arrays"]]
+            notes += [f"{party.name}: {note}" for note in plan.get("notes", ())]
             waiting, later = waiting - len(run_ids) + plan["waiting"], later + 1
     names = ", ".join(party.name for party in parties)
-    return {"target": names, "arrays": arrays, "skipped": table.skipped, "waiting": waiting}
+    return {"target": names, "arrays": arrays, "skipped": table.skipped, "waiting": waiting, "notes": notes}
 
 
 def _speeds(matter: Matter, parties: Sequence[Party]) -> dict[str, float] | None:

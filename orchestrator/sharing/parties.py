@@ -16,6 +16,7 @@ from orchestrator.errors import GridError, OrchestrateError, ProfileError
 from orchestrator.observe import give_up, job_ids, look
 from orchestrator.plan import Capacity, Deal, at_once, cannot_place
 from orchestrator.profiles import Profile
+from orchestrator.rehearsal import rehearse
 from orchestrator.remote.questions import assigned_of
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
 from orchestrator.state import Survey
@@ -106,7 +107,7 @@ class Party(Protocol):
         ...
 
     def rehearse(self, deal: Deal, places: int, later: int) -> Mapping[str, Any]:
-        """What would be submitted after so many others (``later``), as :func:`control.planned` tells it."""
+        """What would be submitted after so many others (``later``), as :func:`rehearsal.planned` tells it."""
         ...
 
     def take(self, one: Held) -> None:
@@ -197,7 +198,7 @@ class Here:
             job, log = sight.seen.jobs.get(token), sight.logs.get(token)
             if job is None or job.state is not JobState.QUEUED or (log is not None and not log.returning):
                 return None
-            since.append(log.events[-1].time if log is not None else at)
+            since.append(log.events[-1].time if log is not None and log.events else at)
         return max(0.0, sight.now - max(since))
 
     def again(self, sight: Sight) -> list[str]:
@@ -213,8 +214,7 @@ class Here:
 
     def rehearse(self, deal: Deal, places: int, later: int) -> Mapping[str, Any]:
         sweep, sweep_dir, wish = self._matter.sweep, self._matter.sweep_dir, self._wish(deal, places)
-        plan = control.plan_sweep(sweep, sweep_dir, self.capacity, wish, deal, later).plan
-        return control.planned(plan, control.render_plan(plan, sweep_dir, self.backend))
+        return rehearse(sweep, sweep_dir, self.backend, wish, deal=deal, later=later)
 
     def _wish(self, deal: Deal, places: int) -> Wish:
         """As a person wishes it; no job on this machine has more slots than there are places left."""

@@ -13,9 +13,9 @@ from orchestrator.budget import worth_going_on
 from orchestrator.dealing import Hands, Seat, deal, take
 from orchestrator.errors import BudgetError, OrchestrateError
 from orchestrator.evidence import proved_ended
-from orchestrator.expect import canaries, longest_first
+from orchestrator.expect import canaries, in_turns
 from orchestrator.follow import bring_home, out_of_budget, rest, see_off
-from orchestrator.observe import job_ids, look, settle_submissions
+from orchestrator.observe import job_ids, leave_queue, look, settle_submissions
 from orchestrator.plan import Deal, can_have_more_memory, to_do
 from orchestrator.rundir.journal import EXITED
 from orchestrator.sharing.parties import Matter, Party, Sight, abilities, elsewhere
@@ -49,13 +49,15 @@ class Table:
         self.open()
         sweep_dir, more = self._matter.sweep_dir, True
         while more:
-            bring_home(sweep_dir, self._tell)
+            bring_home(sweep_dir, self._tell, orphans=True)
             began = time.process_time()
             sight = self.look()
             took = time.process_time() - began  # here: trees behind ssh take their own time to answer
             yield sight.seen
             if more := self.turn(sight):
-                rest(sweep_dir, time.monotonic() - took)
+                rest(sweep_dir, took, sight.seen)
+        for note in leave_queue(sweep_dir, sight.seen):
+            self._tell(note)
         for _ in see_off(sweep_dir, self._tell):
             yield self.look().seen
 
@@ -104,13 +106,13 @@ class Table:
         return spent and not worth_going_on(sweep_dir, seen, self._matter.wish.budget)
 
     def todo(self, sight: Sight) -> list[str]:
-        """Runs that nobody has, the most urgent first: those that were begun, then the longest."""
+        """Runs that nobody has, the most urgent first: those that were begun, then the others in turns."""
         sweep, seen = self._matter.sweep, sight.seen
         runs = [*self._lost(sight), *to_do(sweep, seen)]
         if self._matter.wish.canary:
             runs, _ = canaries(runs, sweep.runs, seen)
         given = elsewhere(self._matter.sweep_dir)
-        runs = [run for run in longest_first(runs, sweep.runs, seen) if run.run_id not in given]
+        runs = [run for run in in_turns(runs, sweep.runs, seen) if run.run_id not in given]
         runs.sort(key=lambda run: seen.statuses[run.run_id].attempt == 0)
         return [run.run_id for run in runs if run.run_id not in self.skipped]
 

@@ -23,13 +23,14 @@ _REPORTED = 1.3
 
 @dataclass(frozen=True)
 class Basis:
-    """What a prediction rests on. ``fps`` in 80 % of cases lies between ``low`` and ``high``.
+    """What a prediction rests on. ``end_to_end_fps`` in 80 % of cases lies between ``low`` and ``high``.
 
     ``start``: seconds of a run beside its frames; ``frames``: how long such runs were. ``words`` say what it
-    is, ``runs`` how many were measured, none of them if ``reported`` by others.
+    is, ``runs`` how many were measured, none of them if ``reported`` by others. ``wall_per_training``: as in
+    :class:`~orchestrator.speeds.model.Speed`.
     """
 
-    fps: float
+    end_to_end_fps: float
     low: float
     high: float
     start: float | None
@@ -37,11 +38,13 @@ class Basis:
     runs: int
     words: str
     reported: bool = False
+    wall_per_training: float | None = None
 
 
 class Table:
     """All speeds that are known. ``starts``: seconds from a worker's start to its first run, by target;
-    ``waits``: from a job's submission to its worker's start.
+    ``waits``: from a job's submission to its worker's start. ``lengths``: frames of the runs of a kind that
+    were to be so long, by :func:`~orchestrator.speeds.model.length_of`.
     """
 
     def __init__(
@@ -49,9 +52,11 @@ class Table:
         speeds: Sequence[Speed],
         starts: Mapping[str, float] | None = None,
         waits: Mapping[str, float] | None = None,
+        lengths: Mapping[tuple[Kind, str], Sequence[int]] | None = None,
     ) -> None:
         self.speeds = tuple(speeds)
         self.starts, self.waits = dict(starts or {}), dict(waits or {})
+        self._lengths = dict(lengths or {})
         self._exact: dict[Kind, list[Speed]] = {}
         self._alike: dict[tuple[str, str], list[Speed]] = {}
         self._trainers: dict[str, list[Speed]] = {}
@@ -77,9 +82,9 @@ class Table:
             self._known[key] = self._find(kind, place)
         return self._known[key]
 
-    def frames_of(self, kind: Kind) -> int | None:
-        """How long runs of the very same kind were, wherever they were trained."""
-        found = [one.frames for one in self._exact.get(kind, ()) if one.frames]
+    def frames_of(self, kind: Kind, length: str) -> int | None:
+        """How many frames runs of the very same kind and length had, wherever they were trained."""
+        found = self._lengths.get((kind, length))
         return int(median(found)) if found else None
 
     def _find(self, kind: Kind, place: Place) -> Basis | None:
@@ -105,7 +110,9 @@ class Table:
 
 def same_hardware(one: Place, other: Place) -> bool:
     """Whether two places are as fast as each other, as far as one can tell from their names."""
-    there = one.target is not None and one.target == other.target
+    # Two targets can be one machine: a cloud's, on demand and as spot.
+    asked = one.machine is not None and one.machine == other.machine
+    there = asked or (one.target is not None and one.target == other.target)
     if one.gpu or other.gpu:
         return there or (bool(one.gpu and other.gpu) and same_model(one.gpu or "", other.gpu or ""))
     # A target of that name can be another machine than it was: `local` is, in a tree that was copied.
@@ -120,7 +127,7 @@ def _nearest(found: Sequence[Speed], kind: Kind, place: Place) -> Basis:
     widths = [(_width(one, kind, place), one) for one in found]
     best = min(width for width, _ in widths)
     used = [one for width, one in widths if width == best]
-    fps = _weighted_median([(one.fps, max(1, one.runs)) for one in used])
+    fps = _weighted_median([(one.end_to_end_fps, max(1, one.runs)) for one in used])
     runs = sum(one.runs for one in used)
     reported = all(one.source for one in used)
     always = _ALWAYS if runs > 1 or reported else _ONE_RUN
@@ -128,6 +135,7 @@ def _nearest(found: Sequence[Speed], kind: Kind, place: Place) -> Basis:
     above = _combined(best, always, max(one.high for one in used) / fps)
     starts = [one.start for one in used if one.start is not None]
     lengths = [one.frames for one in used if one.frames]
+    shares = [one.wall_per_training for one in used if one.wall_per_training is not None]
     return Basis(
         fps,
         fps / below,
@@ -137,6 +145,7 @@ def _nearest(found: Sequence[Speed], kind: Kind, place: Place) -> Basis:
         runs,
         _words(used, kind, place),
         reported,
+        median(shares) if shares else None,
     )
 
 

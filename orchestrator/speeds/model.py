@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from orchestrator.trainers import get_trainer
+from orchestrator.trainers import TrainerSpec, get_trainer
 from orchestrator.types import Run
 
 # What stands in names of processors and GPUs and tells nothing about their speed.
@@ -32,39 +32,43 @@ class Kind:
 class Place:
     """Where a run is trained: models of the processor and of the GPU that it uses, the target's name, and how
     many runs share the machine. ``None`` is not known; a run that uses no GPU has an empty ``gpu``.
+    ``machine``: what a cloud is asked for, whether or not it may be taken away.
     """
 
     target: str | None = None
     cpu: str | None = None
     gpu: str | None = ""
     at_once: int = 1
+    machine: str | None = None
 
 
 @dataclass(frozen=True)
 class Speed:
     """How fast runs of a kind were at a place.
 
-    ``fps`` are frames/s once a run is under way, evaluation and checkpoints included; ``low`` and ``high``
-    what is known of their spread. ``start``: seconds of a run beside that, such as its start-up. ``frames``:
-    how long the runs were. ``runs``: how many the entry rests on. ``source`` says who reported it, and is
-    empty for what was measured here; then ``kind.task`` may be a shell-style pattern.
+    ``end_to_end_fps`` is the end-to-end throughput of :mod:`orchestrator.throughput`, as time and money are
+    predicted with it; ``low`` and ``high`` what is known of its spread. ``start``: seconds of a run beside
+    that, such as its start-up. ``frames``: how long the runs were. ``runs``: how many the entry rests on.
+    ``source`` says who reported it, and is empty for what was measured here; then ``kind.task`` may be a
+    shell-style pattern. ``wall_per_training``: seconds of wall time for a second of collecting and learning.
     """
 
     kind: Kind
     place: Place
-    fps: float
+    end_to_end_fps: float
     low: float
     high: float
     start: float | None = None
     frames: int | None = None
     runs: int = 1
     source: str = ""
+    wall_per_training: float | None = None
 
 
 def kind_of(run: Run) -> Kind:
     """The kind of a planned run. A run without the key ``algorithm`` has its trainer's name there."""
     spec = get_trainer(run.trainer)
-    apart = ("task", "algorithm", *spec.frames, *spec.iterations)
+    apart = ("task", "algorithm", *_length_keys(spec))
     settings = {key: value for key, value in run.overrides.items() if key not in apart and spec.decides(key)}
     return Kind(
         run.trainer,
@@ -73,6 +77,18 @@ def kind_of(run: Run) -> Kind:
         json.dumps(settings, sort_keys=True, default=str),
         run.threads,
     )
+
+
+def length_of(run: Run) -> str:
+    """How long the run is to be, in the grid's own words, as JSON text: frames, iterations or minutes."""
+    keys = _length_keys(get_trainer(run.trainer))
+    said = {key: run.overrides[key] for key in keys if key in run.overrides}
+    return json.dumps(said, sort_keys=True, default=str)
+
+
+def _length_keys(spec: TrainerSpec) -> tuple[str, ...]:
+    """The keys that say how long a run is, and nothing about its speed."""
+    return (*spec.frames, *spec.iterations, *((spec.minutes,) if spec.minutes else ()))
 
 
 def same_model(one: str, other: str) -> bool:

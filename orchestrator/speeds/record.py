@@ -14,26 +14,32 @@ from orchestrator.reading import no_garbage_collection, read_all
 from orchestrator.rundir import IndexRow, SweepDir
 from orchestrator.rundir.atomic import dump_json, parse_json, write_atomic
 from orchestrator.rundir.journal import CLAIMED, STARTED, WorkerLog
+from orchestrator.rundir.plain import read_plain
 from orchestrator.shown import plain
-from orchestrator.speeds.model import Kind, Place, kind_of
+from orchestrator.speeds.model import Kind, Place, kind_of, length_of
+from orchestrator.throughput import measured
 from orchestrator.trainers import get_trainer
 from orchestrator.types import Job, Run
 
-_VERSION = 1
+_VERSION = 2
 # The GPU of a run whose program did not say which it used.
 _SOME_GPU = "a GPU"
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One finished run. ``changed`` tells its result from a later one's (nanoseconds)."""
+    """One finished run. ``changed`` tells its result from a later one's (nanoseconds); ``length`` is how long
+    it was to be, in the grid's words. The rest is as in :class:`~orchestrator.speeds.model.Speed`.
+    """
 
     changed: int
     kind: Kind
     place: Place
-    fps: float
+    end_to_end_fps: float
     start: float | None
     frames: int
+    wall_per_training: float | None
+    length: str
 
 
 @dataclass(frozen=True)
@@ -105,13 +111,24 @@ def _changed(sweep_dir: SweepDir, run_id: str) -> int | None:
         return None
 
 
-def _jobs(sweep_dir: SweepDir) -> dict[str, tuple[Job, float]]:
-    """Every job that was submitted, with when, by token."""
+@dataclass(frozen=True)
+class _Submitted:
+    """A job, when it was submitted, and the machine that was asked for it."""
+
+    job: Job
+    time: float
+    machine: str | None
+
+
+def _jobs(sweep_dir: SweepDir) -> dict[str, _Submitted]:
+    """Every job that was submitted, by token."""
     found = {}
     for entry in sweep_dir.read_ledger():
         for job in entry.data["jobs"] if entry.kind == "submission" else ():
             try:
-                found[job["token"]] = (Job.from_json(job), float(entry.data["time"]))
+                machine = entry.data.get("machine")
+                machine = plain(str(machine)) if machine else None
+                found[job["token"]] = _Submitted(Job.from_json(job), float(entry.data["time"]), machine)
             except (KeyError, TypeError, ValueError):
                 continue  # another version's, or nobody's: its runs count without their target
     return found
@@ -130,7 +147,7 @@ def _measure(
     sweep_dir: SweepDir,
     trainer: str | None,
     tokens: Mapping[tuple[str | None, int | None], str],
-    jobs: Mapping[str, tuple[Job, float]],
+    jobs: Mapping[str, _Submitted],
     row: IndexRow,
 ) -> Measured | None:
     """The run's speed by its result; ``None`` if that tells none."""
@@ -139,21 +156,26 @@ def _measure(
         result = sweep_dir.run(row.run_id).result()
         if result is None or changed is None or trainer is None:
             return None
-        job, _ = jobs.get(tokens.get((row.run_id, result["attempt"]), ""), (None, 0.0))
-        measured, frames = result["speed"], int(result["frames"])
-        fps = measured.get("fps_lasting") or measured["fps_steady"] or measured["fps"]
-        fps, start = float(fps or 0.0), None
+        job = jobs.get(tokens.get((row.run_id, result["attempt"]), ""))
+        speed, frames = measured(result), int(result["frames"])
+        # A run of one iteration has no steady window: all of it counts.
+        fps, start = float(speed["end_to_end_fps"] or frames / float(result["wall_time"])), None
+        training = float(speed.get("training_fps") or 0.0)
         if result["attempts"] == 1 and result["started"] is not None:
-            start = max(0.0, float(result["ended"]) - float(result["started"]) - frames / fps)
-        kind = kind_of(_run_of(trainer, row))
-        return _checked(Measured(changed, kind, _place(result["host"], job), fps, start, frames))
+            took = result.get("seconds")
+            took = float(result["ended"]) - float(result["started"]) if took is None else float(took)
+            start = max(0.0, took - frames / fps)
+        run = _run_of(trainer, row)
+        place, share = _place(result["host"], job), training / fps if training > 0 else None
+        return _checked(Measured(changed, kind_of(run), place, fps, start, frames, share, length_of(run)))
     except (OrchestrateError, OSError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
         return None
 
 
 def _checked(one: Measured) -> Measured:
     """The same; raises ``ValueError`` for what no run does. Results can be those of another machine."""
-    if not (0 < one.fps < math.inf and one.frames > 0 and 0 <= (one.start or 0.0) < math.inf):
+    sound = 0 < one.end_to_end_fps < math.inf and 0 < (one.wall_per_training or 1.0) < math.inf
+    if not (sound and one.frames > 0 and 0 <= (one.start or 0.0) < math.inf):
         raise ValueError(f"no speed of a run: {one}")
     return one
 
@@ -165,32 +187,45 @@ def _run_of(trainer: str, row: IndexRow) -> Run:
     return Run(row.run_id, get_trainer(trainer).name, point, seed, threads, target)
 
 
-def _place(host: Mapping[str, Any], job: Job | None) -> Place:
+def _place(host: Mapping[str, Any], submitted: _Submitted | None) -> Place:
     cpu = plain(str(host["cpu_model"])) if host["cpu_model"] else None
     gpu = plain(str(host["gpu_model"])) if host["gpu_model"] else ""
-    if job is None:
+    if submitted is None:
         return Place(None, cpu, gpu)
+    job = submitted.job
     gpu = gpu or (_SOME_GPU if job.resources.gpus else "")
-    return Place(job.target, cpu, gpu, min(job.slots, len(job.run_ids)))
+    return Place(job.target, cpu, gpu, min(job.slots, len(job.run_ids)), submitted.machine)
 
 
-def _begun(logs: Iterable[WorkerLog], jobs: Mapping[str, tuple[Job, float]]) -> Iterable[tuple[str, Begun]]:
+def _begun(logs: Iterable[WorkerLog], jobs: Mapping[str, _Submitted]) -> Iterable[tuple[str, Begun]]:
     for log in logs:
         started = next((event.time for event in log.events if event.kind == STARTED), None)
         first = next((event.time for event in log.events if event.kind == CLAIMED), None)
         if log.token in jobs and started is not None and first is not None:
-            job, submitted = jobs[log.token]
-            yield log.token, Begun(job.target, max(0.0, first - started), max(0.0, started - submitted))
+            one = jobs[log.token]
+            yield log.token, Begun(one.job.target, max(0.0, first - started), max(0.0, started - one.time))
 
 
-# The file: kinds and places once each, and rows that name them by their number.
+# The file: kinds, places and lengths once each, and rows that name them by their number.
 
 
 def _dumped(record: Record) -> bytes:
     kinds = {kind: number for number, kind in enumerate({one.kind: 0 for one in record.runs.values()})}
     places = {place: number for number, place in enumerate({one.place: 0 for one in record.runs.values()})}
+    lengths = {
+        length: number for number, length in enumerate({one.length: 0 for one in record.runs.values()})
+    }
     runs = {
-        run_id: [one.changed, kinds[one.kind], places[one.place], one.fps, one.start, one.frames]
+        run_id: {
+            "changed": one.changed,
+            "kind": kinds[one.kind],
+            "place": places[one.place],
+            "length": lengths[one.length],
+            "end_to_end_fps": one.end_to_end_fps,
+            "wall_per_training": one.wall_per_training,
+            "start": one.start,
+            "frames": one.frames,
+        }
         for run_id, one in record.runs.items()
     }
     return dump_json(
@@ -198,6 +233,7 @@ def _dumped(record: Record) -> bytes:
             "version": _VERSION,
             "kinds": [astuple(kind) for kind in kinds],
             "places": [astuple(place) for place in places],
+            "lengths": list(lengths),
             "runs": runs,
             "jobs": {token: astuple(one) for token, one in record.jobs.items()},
         }
@@ -207,18 +243,27 @@ def _dumped(record: Record) -> bytes:
 def _read(sweep_dir: SweepDir) -> Record:
     """The file; nothing if it is not there, not whole, or of another version."""
     try:
-        data = parse_json(sweep_dir.speeds.read_bytes())
+        data = parse_json(read_plain(sweep_dir.speeds))
         if data["version"] != _VERSION:
             return _EMPTY
         kinds = [Kind(*values) for values in data["kinds"]]
         places = [Place(*values) for values in data["places"]]
         runs = {
             run_id: _checked(
-                Measured(int(changed), kinds[kind], places[place], float(fps), start, int(frames))
+                Measured(
+                    int(row["changed"]),
+                    kinds[row["kind"]],
+                    places[row["place"]],
+                    float(row["end_to_end_fps"]),
+                    row["start"],
+                    int(row["frames"]),
+                    row["wall_per_training"],
+                    str(data["lengths"][row["length"]]),
+                )
             )
-            for run_id, (changed, kind, place, fps, start, frames) in data["runs"].items()
+            for run_id, row in data["runs"].items()
         }
         jobs = {token: Begun(*values) for token, values in data["jobs"].items()}
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+    except (DamagedFileError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
         return _EMPTY
     return Record(runs, jobs)

@@ -24,19 +24,21 @@ def load_table(results: Path) -> Table:
     measured: dict[tuple[Kind, Place], list[Measured]] = {}
     starts: dict[str, list[float]] = {}
     waits: dict[str, list[float]] = {}
+    lengths: dict[tuple[Kind, str], list[int]] = {}
     for sweep_dir in sweeps(results):
         record = take_up(sweep_dir)
         for one in record.runs.values():
             measured.setdefault((one.kind, one.place), []).append(one)
+            lengths.setdefault((one.kind, one.length), []).append(one.frames)
         for job in record.jobs.values():
             starts.setdefault(job.target, []).append(job.start)
             waits.setdefault(job.target, []).append(job.waited)
     entries = [_entry(kind, place, found) for (kind, place), found in measured.items()]
-    return Table([*entries, *reported()], _medians(starts), _medians(waits))
+    return Table([*entries, *reported()], _medians(starts), _medians(waits), lengths)
 
 
 def _entry(kind: Kind, place: Place, found: list[Measured]) -> Speed:
-    fps = sorted(one.fps for one in found)
+    fps = sorted(one.end_to_end_fps for one in found)
     low, high = fps[0], fps[-1]
     if len(fps) >= _ENOUGH:
         tenths = quantiles(fps, n=10, method="inclusive")
@@ -45,7 +47,18 @@ def _entry(kind: Kind, place: Place, found: list[Measured]) -> Speed:
     frames = int(median(one.frames for one in found))
     middle = median(fps)
     start = median(starts) if starts else None
-    return Speed(kind, place, middle, min(low, middle), max(high, middle), start, frames, len(found))
+    shares = [one.wall_per_training for one in found if one.wall_per_training is not None]
+    return Speed(
+        kind,
+        place,
+        middle,
+        min(low, middle),
+        max(high, middle),
+        start,
+        frames,
+        len(found),
+        wall_per_training=median(shares) if shares else None,
+    )
 
 
 def _medians(values: Mapping[str, Iterable[float]]) -> dict[str, float]:
@@ -60,9 +73,9 @@ def reported() -> tuple[Speed, ...]:
         Speed(
             Kind(row.get("trainer", ""), row["task"], row["algorithm"], ""),
             Place(None, row.get("cpu"), row.get("gpu", "")),
-            float(row["fps"]),
-            float(row.get("low", row["fps"])),
-            float(row.get("high", row["fps"])),
+            float(row["end_to_end_fps"]),
+            float(row.get("low", row["end_to_end_fps"])),
+            float(row.get("high", row["end_to_end_fps"])),
             runs=0,
             source=row["source"],
         )

@@ -11,45 +11,39 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 from orchestrator.errors import DamagedFileError
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.rundir.atomic import storage_errors
+from orchestrator.rundir.copied import Copy
+from orchestrator.rundir.plain import same_content
 from orchestrator.rundir.synced import (
     CODE,
     INDEX,
     RESULT,
     RUNS,
-    Copy,
     copy_of,
     kind_of,
+    plain_size,
     sync_lock,
 )
 from orchestrator.selection import select_runs
 from orchestrator.sync import merge
+from orchestrator.sync.alike import acquit, find_alike, link, redate
 from orchestrator.sync.choose import Chosen, choose, run_of
-from orchestrator.sync.finish import finish, follow_retries
-from orchestrator.sync.places import promote, settle_places
+from orchestrator.sync.finish import finish, follow_retries, refused
+from orchestrator.sync.need import lack_for
+from orchestrator.sync.places import came_from, promote, settle_places
 from orchestrator.sync.task import Task, task_of
 from orchestrator.sync.transport import Listing, brief, size_of, stamp_of
-from orchestrator.sync.wish import Brought
+from orchestrator.sync.wish import Brought, Screen
 
 # Results are checked and published after so many bytes, or runs: what is here by then stays whatever happens.
 _BATCH_BYTES, _BATCH_RUNS = 256 << 20, 2000
 _NAMED = 5
 # All runs are listed where one in so many is to be looked at.
 _MANY = 7
-
-
-class Screen(Protocol):
-    """Who is told how far it is."""
-
-    def expect(self, sweep: str, files: int, size: int) -> None:
-        """A sweep begins, of which so many files and bytes come."""
-
-    def came(self, size: int) -> None:
-        """So many bytes of it are here."""
 
 
 def bring(task: Task, screen: Screen, *, dry: bool = False) -> Brought:
@@ -60,7 +54,9 @@ def bring(task: Task, screen: Screen, *, dry: bool = False) -> Brought:
             visited = _visited(task, _index(task, Path(temporary)))
             aside = dict(_retried(task, visited))
             task.brought.put_aside = len(aside)
-            _count(task, _plan(task, visited, aside))
+            chosen = _plan(task, visited, Path(temporary), aside)
+            _count(task, chosen)
+            task.brought.lack = lack_for(task, chosen)
         return task.brought
     with storage_errors(task.sweep.path), sync_lock(task.sweep) as keep:
         # Another sync may have been at work until now.
@@ -68,6 +64,7 @@ def bring(task: Task, screen: Screen, *, dry: bool = False) -> Brought:
         task = task_of(rsync, task.there, task.began, task.sweep.results, task.wish)
         with task.folder.work():
             _bring_as_copy(task, screen)
+    task.brought.summarise()
     return task.brought
 
 
@@ -86,8 +83,12 @@ def _bring(task: Task, screen: Screen) -> None:
     visited = _visited(task, _index(task, task.folder.index.parent))
     visited = settle_places(task, visited)
     follow_retries(task, visited)
-    chosen = _plan(task, visited)
+    screen.begin(f"{task.there.name}: comparing {len(visited)} runs with what is here")
+    chosen = _plan(task, visited, task.folder.staged)
+    redate(chosen)
     _count(task, chosen)
+    if (lack := lack_for(task, chosen)) is not None:
+        raise lack
     screen.expect(task.there.name, task.brought.files, task.brought.size)
     done = 0
     for batch in _batches(chosen):
@@ -95,10 +96,12 @@ def _bring(task: Task, screen: Screen) -> None:
         task.brought.problems += [line for line in problems if line not in task.brought.problems]
         done += sum(one.size for one in batch)
         screen.came(done)
+        screen.begin(f"{task.there.name}: checking {len(batch)} runs")
         finish(task, batch, clean=not problems)
         task.folder.remember(task.state)
     promote(task)
     task.folder.remember(task.state)
+    task.folder.refuse(refused(task))
     merge.write_index(task.sweep, task.folder)
 
 
@@ -119,22 +122,22 @@ def _adopt(task: Task, staged: Path) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     if task.main:
         return found
+    known = task.state.placed | task.state.adopted
     alike = [
         run_id
         for run_id, run in task.there.runs.items()
-        if run.result and run_id not in task.state.placed
-        if stamp_of(task.sweep.run(run_id).result_path) == run.result
+        if run.result
+        and run_id not in known
+        and plain_size(task.sweep.path, f"{RUNS}/{run_id}/{RESULT}") == size_of(run.result)
         and not task.folder.run(run_id).result_path.exists()
     ]
     if alike:
         task.rsync.fetch(task.there.name, staged, [f"{RUNS}/{run_id}/{RESULT}" for run_id in alike], staged)
     for run_id in alike:
         theirs, ours = RunDir(staged / RUNS / run_id), task.sweep.run(run_id)
-        same = (
-            theirs.result_path.exists() and theirs.result_path.read_bytes() == ours.result_path.read_bytes()
-        )
+        same = theirs.result_path.exists() and same_content(theirs.result_path, ours.result_path)
         if same and (result := ours.result()) is not None:
-            task.state.placed.add(run_id)
+            (task.state.placed if came_from(task, run_id) else task.state.adopted).add(run_id)
             found[run_id] = result
     return found
 
@@ -182,16 +185,25 @@ def _visited(task: Task, index: Path) -> list[str]:
         there = task.there.runs[run_id]
         if there.result is None or settled.get(run_id) not in (there.token, task.token(run_id)):
             return False
-        # As text: among 10,000 runs a path object for each would take the most of the time.
-        return stamp_of(f"{task.where(run_id)}/{RUNS}/{run_id}/{RESULT}") == there.result
+        if task.state.is_as_left(run_id, f"{task.where(run_id)}/{RUNS}/{run_id}"):
+            return True
+        task.suspect.add(run_id)
+        return False
 
-    return [run_id for run_id in selected(task, index) if not is_settled(run_id)]
+    wanted = selected(task, index)
+    if task.wish.verify:
+        task.suspect.update(run_id for run_id in wanted if task.there.runs[run_id].result)
+        return wanted
+    return [run_id for run_id in wanted if not is_settled(run_id)]
 
 
-def _plan(task: Task, visited: Sequence[str], aside: Mapping[str, str] | None = None) -> list[Chosen]:
+def _plan(
+    task: Task, visited: Sequence[str], staged: Path, aside: Mapping[str, str] | None = None
+) -> list[Chosen]:
     """All that is to come, in the order it comes: what describes the sweep, then its runs.
 
-    ``aside``: runs whose result here is first to get the name that it has there.
+    ``staged`` is a folder for results that nobody is to see yet. ``aside``: runs whose result here is first
+    to get the name that it has there.
     """
     folders: dict[Path, list[str]] = {task.folder.path: []}
     for run_id in visited:
@@ -199,11 +211,14 @@ def _plan(task: Task, visited: Sequence[str], aside: Mapping[str, str] | None = 
     chosen: list[Chosen] = []
     for here, runs in folders.items():
         listing = _list(task, here, runs)
-        chosen += choose(listing, here, task.wish)
+        found = choose(listing, here, task.wish, task.adopted)
+        acquit(task, here, found)
+        chosen += found
         task.brought.problems += listing.problems
         _note(task, "no plain file", "left there", [name for name in listing.special if not _of_wandb(name)])
     for one in chosen:
         _expect_result(task, one, (aside or {}).get(one.run_id))
+    find_alike(task, chosen, staged)
     return chosen
 
 
@@ -252,7 +267,8 @@ def _count(task: Task, chosen: Iterable[Chosen]) -> None:
             task.brought.problems.append(f"run {one.run_id}: {brief(name)} {text}")
         if one.kept:
             text = "other than what was verified here before, which stays"
-            task.brought.problems.append(f"{', '.join(map(brief, one.kept[:_NAMED]))}: {text}")
+            names = [brief(entry.path) for entry in one.kept[:_NAMED]]
+            task.brought.problems.append(f"{', '.join(names)}: {text}")
 
 
 def _note(task: Task, what: str, done: str, names: Sequence[str]) -> None:
@@ -284,11 +300,13 @@ def _batches(chosen: Iterable[Chosen]) -> Iterator[list[Chosen]]:
 
 def _fetch(task: Task, batch: Sequence[Chosen], progress: Callable[[int], None]) -> tuple[str, ...]:
     """Bring what a batch lacks; what could not be read there."""
+    here = batch[0].here
+    here.mkdir(parents=True, exist_ok=True)
+    for one in batch:
+        link(one)
     names = [name for one in batch for name in one.names]
     if not names:
         return ()
-    here = batch[0].here
-    here.mkdir(parents=True, exist_ok=True)
     return task.rsync.fetch(task.there.name, here, names, task.folder.incoming, progress)
 
 

@@ -1,8 +1,18 @@
-"""A bucket's results tree, brought to a folder of this machine, from where a sync goes on as from any."""
+"""A bucket's results tree, brought to a folder of this machine, from where a sync goes on as from any.
+
+::
+
+    results/.buckets/<source>/
+      etags                  which files here are which objects
+      1/  2/ …               a mirror for each process that is at it
+        lock                 held by that process
+        tree/                laid out like a results tree; gone when all of it is in the results folder
+        parts/               objects that are not whole yet
+"""
 
 from __future__ import annotations
 
-import hashlib
+import fcntl
 import os
 import shutil
 import tempfile
@@ -10,71 +20,140 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from itertools import chain
+from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from orchestrator.buckets import AT_ONCE, Address, connect, is_gone, refusal
+from orchestrator.buckets import AT_ONCE, Address, BucketError, connect, refusal
 from orchestrator.errors import BackendUnavailableError, NotFoundError, StorageError, UnreachableError
 from orchestrator.rundir.atomic import storage_errors
-from orchestrator.rundir.synced import RESULT, RUNS, SOURCES
+from orchestrator.rundir.copied import SOURCES
+from orchestrator.rundir.synced import BUCKETS, INDEX, RESULT, RUNS
 from orchestrator.rundir.tree import SWEEP_NAME
+from orchestrator.sync.download import Downloads, Patience
+from orchestrator.sync.etags import Etags, Item
 from orchestrator.sync.names import is_plain
+from orchestrator.sync.room import lack_of_room
+from orchestrator.sync.wish import Screen, Silent, Wish
 
 # Bytes of a path that S3 can name, and of a name in it that file systems can.
 _LONGEST_PATH, _LONGEST_NAME = 1024, 255
-_BLOCK = 1 << 20
+# So many objects are refused, and not a single one came, until the rest is not asked for.
+_HOPELESS = 16
+# What makes less come of a bucket: its runs, and each run's checkpoints, come all or none.
+_LESS = "--sweep, --only metrics,logs"
+# The time of a file that only stands for an object: none that was fetched has it.
+_NEVER_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class Item:
-    """An object. ``name`` is its path in the results tree; ``time``, in epoch seconds, when it was put."""
+class Look:
+    """How a bucket is looked at. ``dry``: objects that are not here are not fetched, only stood for."""
 
-    name: str
-    size: int
-    digest: str
-    time: float
+    wish: Wish = field(default_factory=Wish)
+    dry: bool = False
+    screen: Screen = field(default_factory=Silent)
 
 
 class Mirror:
-    """A folder that has what a bucket has, as of the latest :meth:`refresh`; gone with this object.
+    """A folder that has what a bucket has, as of the latest :meth:`refresh`, until :meth:`clear`.
 
-    ``known`` is a results folder here: what it has already is not brought again.
+    ``known`` is a results folder here: what it has already is not brought again. What came before a cut or a
+    kill is there for the next mirror of the same bucket. ``failed``: objects that could not be read, and why.
+    ``lack``: that there is no room here for what is new.
     """
 
     def __init__(self, address: Address, known: Path) -> None:
         self.address, self._known = address, known.absolute()
-        # Beside what is known, so that links can be made.
-        near = next(path for path in self._known.parents if path.is_dir())
-        with storage_errors(near):
-            self.path = Path(tempfile.mkdtemp(prefix=".orchestrate-bucket-", dir=near.resolve()))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        self.failed: dict[str, str] = {}
+        self.lack: StorageError | None = None
+        self._lock: weakref.finalize[..., Mirror] | None = None
+        self._base: Path | None = None
+        self._dry: Path | None = None
 
-    def refresh(self, source_name: str, sweeps: Sequence[str] = ()) -> list[str]:
-        """Have the folder as the bucket is now, all of it or these sweeps; names that no results tree has.
+    @property
+    def path(self) -> Path:
+        """The results tree, once there is one."""
+        base = self._dry or self._base
+        assert base is not None, "a bucket is looked at before its tree is"
+        return base / "tree"
+
+    def refresh(self, source_name: str, look: Look) -> list[str]:
+        """Have the folder as the bucket is now, all of it or some sweeps; names that no results tree has.
 
         ``source_name`` is the folder of ``sources`` that has this bucket's copies. Raises
-        :class:`NotFoundError`, and :class:`UnreachableError` where nobody answers.
+        :class:`NotFoundError`, :class:`StorageError` where there is no room, and
+        :class:`UnreachableError` where nobody answers.
         """
-        prefixes = [f"{self.address.prefix}{name}/" for name in sweeps] or [self.address.prefix]
+        patience = Patience(look.screen.say)
         try:
             client = connect()
-            refused, items = self._list(client, prefixes)
-            self._clear(items)
-            with ThreadPoolExecutor(AT_ONCE) as pool:
-                list(pool.map(partial(self._bring, client, source_name), items))
-        except StorageError as error:
+            refused, items = self._list(client, look.wish.sweeps, patience)
+            self._open(source_name, dry=look.dry)
+            record = self._folder(source_name) / "etags"
+            etags = Etags(record, trusting=not look.wish.verify, dry=look.dry)
+            self._clear(items, look.wish.sweeps)
+            missing = self._missing(source_name, items, etags, look)
+            downloads = Downloads(client, self.address, self.path.parent / "parts", etags, patience)
+            self.lack = self._lack_of_room(missing, downloads)
+            if self.lack is not None and not look.dry:
+                raise self.lack
+            if look.dry:
+                missing = [item for item in missing if not self._stand_for(item)]
+            self._download(missing, downloads, look)
+            if not look.dry:
+                etags.compact()
+        except BucketError as error:
             raise _unavailable(self.address, error) from error
+        self._withhold()
         self._date_folders(items)
         return refused
 
-    def _list(self, client: Any, prefixes: Sequence[str]) -> tuple[list[str], list[Item]]:
+    def clear(self) -> None:
+        """Remove the tree: all of it is where it was to come to."""
+        if self._base is None or self._lock is None:
+            return
+        for name in ("tree", "parts"):
+            shutil.rmtree(self._base / name, ignore_errors=True)
+        for other in self._base.parent.iterdir():
+            if other.is_dir() and other != self._base:
+                _remove_left(other)
+        (self._base / "lock").unlink(missing_ok=True)
+        with suppress(OSError):
+            self._base.rmdir()
+        self._lock()
+        self._lock = self._base = None
+
+    def _folder(self, source_name: str) -> Path:
+        return self._known / BUCKETS / source_name
+
+    def _open(self, source_name: str, *, dry: bool) -> None:
+        """Have a folder that no other process has: the first one that is free."""
+        if dry:
+            if self._dry is None:
+                self._dry = Path(tempfile.mkdtemp(prefix="orchestrate-bucket-"))
+                weakref.finalize(self, shutil.rmtree, self._dry, ignore_errors=True)
+        elif self._lock is None:
+            with storage_errors(self._known):
+                for number in count(1):
+                    base = self._folder(source_name) / str(number)
+                    if (lock := _locked(base)) is not None:
+                        self._lock, self._base = weakref.finalize(self, os.close, lock), base
+                        break
+        with storage_errors(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+
+    def _list(self, client: Any, sweeps: Sequence[str], patience: Patience) -> tuple[list[str], list[Item]]:
         """Results are seen before all else: of those that are taken, every file is in the list."""
-        early = {item.name for item in self._objects(client, prefixes) if _is_result(item.name)}
+        prefixes = [f"{self.address.prefix}{name}/" for name in sweeps] or [self.address.prefix]
+
+        def listed() -> list[Item]:
+            return list(self._objects(client, prefixes))
+
+        early = {item.name for item in patience.ask(listed, busy=True) if _is_result(item.name)}
         refused, items = [], []
-        for item in self._objects(client, prefixes):
+        for item in patience.ask(listed, busy=True):
             if item.name.endswith("/"):  # what some tools put for a folder
                 continue
             if not _is_of_tree(item.name):
@@ -97,49 +176,100 @@ class Mirror:
         except Exception as error:
             raise refusal(error) from error
 
-    def _clear(self, items: Iterable[Item]) -> None:
-        """Remove what the bucket has no more."""
-        wanted = {self.path / item.name for item in items}
-        for path in sorted(self.path.rglob("*"), reverse=True):
-            if path not in wanted and not path.is_dir():
-                path.unlink()
+    def _clear(self, items: Iterable[Item], sweeps: Sequence[str]) -> None:
+        """Remove what the bucket has no more, of these sweeps."""
+        wanted = {f"{self.path}/{item.name}" for item in items}
+        for top in (self.path / name for name in sweeps) if sweeps else (self.path,):
+            for folder, _, names in os.walk(top):
+                for name in names:
+                    if f"{folder}/{name}" not in wanted:
+                        os.unlink(f"{folder}/{name}")
 
-    def _bring(self, client: Any, source_name: str, item: Item) -> None:
-        path = self.path / item.name
-        if _is_same(path, item):
-            return
-        with storage_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.unlink(missing_ok=True)
-            if not self._take_known(source_name, item, path):
-                self._download(client, item, path)
+    def _missing(self, source_name: str, items: Sequence[Item], etags: Etags, look: Look) -> list[Item]:
+        """Objects that are to be fetched: the others are in the tree afterwards, or stood for there."""
 
-    def _take_known(self, source_name: str, item: Item, path: Path) -> bool:
+        def is_missing(item: Item) -> bool:
+            path = self.path / item.name
+            if etags.is_same(path, item):
+                return False
+            with storage_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.unlink(missing_ok=True)
+                if self._take_known(source_name, item, path, etags):
+                    return False
+                return _is_wanted(item.name, look.wish) or not self._stand_for(item)
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return [item for item, missing in zip(items, pool.map(is_missing, items), strict=True) if missing]
+
+    def _take_known(self, source_name: str, item: Item, path: Path, etags: Etags) -> bool:
         """Whether the results folder here had it."""
         sweep, _, rest = item.name.partition("/")
-        for known in (self._known / sweep / rest, self._known / sweep / SOURCES / source_name / rest):
-            if _is_same(known, item):
-                try:
-                    os.link(known, path)
-                except OSError:  # another file system
-                    shutil.copy2(known, path)
+        places = [self._known / sweep / rest, self._known / sweep / SOURCES / source_name / rest]
+        if self._dry:  # beside what came before a cut
+            places.append(self._folder(source_name) / "1" / "tree" / item.name)
+        for known in places:
+            if etags.is_same(known, item):
+                self._have(known, item, path)
                 return True
         return False
 
-    def _download(self, client: Any, item: Item, path: Path) -> None:
+    def _have(self, known: Path, item: Item, path: Path) -> None:
+        """Have a file of the results folder in the tree."""
+        if self._dry and self._stand_for(item, known.stat().st_mtime_ns):
+            return
         try:
-            answer = client.get_object(Bucket=self.address.bucket, Key=self.address.prefix + item.name)
-            with open(path, "xb") as file:
-                for block in answer["Body"].iter_chunks(_BLOCK):
-                    file.write(block)
-        except OSError:
-            raise
-        except Exception as error:
-            path.unlink(missing_ok=True)
-            if is_gone(error):
-                return
-            raise refusal(error) from error
-        os.utime(path, times=(item.time, _time_of(answer, item)))
+            os.link(known, path)
+        except OSError:  # another file system
+            shutil.copy2(known, path)
+
+    def _stand_for(self, item: Item, time_ns: int = _NEVER_NS) -> bool:
+        """Have an empty file of its size, which needs no room, for an object that is only to be counted.
+
+        ``False`` for one that is read also then.
+        """
+        if item.name.endswith((f"/{INDEX}", f"/{RESULT}")) and (
+            time_ns != _NEVER_NS or item.name.count("/") == 1
+        ):
+            return False
+        path = self.path / item.name
+        with open(path, "wb") as file:
+            file.truncate(item.size)
+        os.utime(path, ns=(time_ns, time_ns))
+        return True
+
+    def _lack_of_room(self, missing: Sequence[Item], downloads: Downloads) -> StorageError | None:
+        size = sum(max(0, item.size - downloads.begun(item)) for item in missing)
+        what = f"what is new in {self.address.text}"
+        return lack_of_room(self._known, size, len(missing), what, _LESS)
+
+    def _download(self, missing: Sequence[Item], downloads: Downloads, look: Look) -> None:
+        """Fetch these; an object that cannot be read is no reason to go without the others."""
+        self.failed = {}
+        if not missing:
+            return
+        if not look.dry:
+            size = sum(item.size - downloads.begun(item) for item in missing)
+            look.screen.expect(self.address.text, len(missing), size)
+        fetching = _Fetching(self.path, downloads, look.screen)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            try:
+                list(pool.map(fetching.fetch, missing))
+            except BaseException as error:  # as an interrupt from the keyboard
+                fetching.ends.append(error)
+                raise
+        self.failed = fetching.failed
+        if fetching.ends:
+            raise fetching.ends[0]
+        if self.failed and not fetching.came:
+            raise BucketError(next(iter(self.failed.values())))
+
+    def _withhold(self) -> None:
+        """Have no result in the tree of a run of which an object could not be read."""
+        for name in self.failed:
+            parts = name.split("/")
+            if len(parts) > 3 and parts[1] == RUNS:
+                (self.path.joinpath(*parts[:3]) / RESULT).unlink(missing_ok=True)
 
     def _date_folders(self, items: Iterable[Item]) -> None:
         """A run's folder has the time of its newest object: so it is seen whether anything changed."""
@@ -154,27 +284,63 @@ class Mirror:
                 os.utime(self.path / run, times=(moment, moment))
 
 
-def _time_of(answer: Any, item: Item) -> float:
-    """When the file was written where it was made, if whoever put it there said so; in epoch seconds."""
-    try:
-        said = float(answer["Metadata"]["mtime"])
-    except (KeyError, TypeError, ValueError):
-        return item.time
-    return said if 0 < said <= item.time + 1 else item.time
+class _Fetching:
+    """Objects on their way, several at once. ``ends``: what makes it useless to ask for more."""
+
+    def __init__(self, tree: Path, downloads: Downloads, screen: Screen) -> None:
+        self._tree, self._downloads, self._screen = tree, downloads, screen
+        self.came: list[str] = []
+        self.failed: dict[str, str] = {}
+        self.ends: list[BaseException] = []
+
+    def fetch(self, item: Item) -> None:
+        hopeless = len(self.failed) >= _HOPELESS and not self.came
+        if self.ends or hopeless:
+            return
+        path = self._tree / item.name
+        try:
+            with storage_errors(path):
+                self._downloads.fetch(item, path)
+        except BucketError as error:
+            if error.passing and not error.of_object:
+                self.ends.append(error)
+            else:
+                self.failed[item.name] = str(error)
+        except BaseException as error:  # for the thread that waits for all of them
+            self.ends.append(error)
+        else:
+            self.came.append(item.name)
+            self._screen.came(self._downloads.came)
 
 
-def _is_same(path: Path, item: Item) -> bool:
-    """Whether a file here holds what the object does, by S3's checksum; not known of big ones in parts."""
+def _is_wanted(name: str, wish: Wish) -> bool:
+    """Whether an object is of a kind that is to come."""
+    _, top, *rest = name.split("/")
+    return top != RUNS or len(rest) < 2 or rest[1] == RESULT or wish.wants(PurePosixPath(*rest[1:]))
+
+
+def _locked(base: Path) -> int | None:
+    """The lock of a mirror's folder, which is made: a descriptor; ``None`` if another process has it."""
+    base.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(base / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        if path.is_symlink() or not path.is_file() or path.stat().st_size != item.size:
-            return False
-        with open(path, "rb") as file:
-            return (
-                hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
-                == item.digest
-            )
-    except OSError:
-        return False
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError as error:  # a file system without locks: no other folder has one either
+        os.close(descriptor)
+        reason = os.strerror(error.errno or 0)
+        hint = "name a DEST on a file system that has locks: orchestrate sync SOURCE DEST"
+        raise StorageError(f"cannot lock {base}: {reason}", hint=hint) from error
+    return descriptor
+
+
+def _remove_left(base: Path) -> None:
+    """Remove a mirror that a kill left behind."""
+    if (lock := _locked(base)) is not None:
+        shutil.rmtree(base, ignore_errors=True)
+        os.close(lock)
 
 
 def _is_result(name: str) -> bool:
@@ -192,11 +358,15 @@ def _is_of_tree(name: str) -> bool:
     return short and is_plain(name) and bool(slash) and SWEEP_NAME.fullmatch(sweep) is not None
 
 
-def _unavailable(address: Address, error: StorageError) -> BackendUnavailableError | NotFoundError:
+def _unavailable(address: Address, error: BucketError) -> BackendUnavailableError | NotFoundError:
     text = str(error)
     if "NoSuchBucket" in text:
         return NotFoundError(f"{address.text}: there is no such bucket", hint="list yours: aws s3 ls")
-    if "cannot be reached" in text:
-        return UnreachableError(f"{address.text}: {text}", hint="try again when the connection is back")
+    if error.busy:
+        hint = "what came is kept: the same command goes on; wait some minutes, or have fewer use it at once"
+        return UnreachableError(f"{address.text}: {text}", hint=hint)
+    if error.passing:
+        hint = "try again when the connection is back: what came is kept, and the same command goes on"
+        return UnreachableError(f"{address.text}: {text}", hint=hint)
     hint = error.hint or f"see whether this works: aws s3 ls {address.text}/"
     return BackendUnavailableError(f"{address.text}: {text}", hint=hint)

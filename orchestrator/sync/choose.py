@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -11,7 +11,7 @@ from orchestrator.errors import DamagedFileError
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.absent import MARK
 from orchestrator.rundir.run import CHECKPOINT
-from orchestrator.rundir.synced import RESULT, RUNS, is_brought, is_derived, kind_of
+from orchestrator.rundir.synced import RESULT, RUNS, is_brought, is_derived, kind_of, plain_size
 from orchestrator.sync.transport import Entry, Listing
 from orchestrator.sync.verify import ATTEMPTS, is_as_listed
 from orchestrator.sync.wish import Wish
@@ -21,11 +21,13 @@ from orchestrator.sync.wish import Wish
 class Chosen:
     """What comes of one run, or of the sweep beside its runs (``run_id`` is empty), into the folder ``here``.
 
-    ``names`` are relative to the sweep's folder, there and here. ``there``: all that there is, relative to
-    the run's folder or the sweep's. ``refused``: names that are not used. ``kept``: files that are verified
-    here, and other ones there. ``whole``: nothing there was kept from the list. ``fresh``: nothing of it was
-    here before. ``repaired``: files come that a result here lists. ``misplaced``: folders where a run has a
-    file, or the other way round; they stay there.
+    ``names`` are relative to the sweep's folder, there and here; ``sizes``: of files. ``there``: all that
+    there is, relative to the run's folder or the sweep's. ``refused``: names that are not used. ``kept``:
+    files that are verified here and have another size or time there; ``same``: of those, once compared, the
+    ones with the same content. ``links``: files that need not come, and what here has their content.
+    ``whole``: nothing there was kept from the list. ``fresh``: nothing of it was here before. ``repaired``:
+    files come that a result here lists. ``misplaced``: folders where a run has a file, or the other way
+    round; they stay there.
     """
 
     here: Path
@@ -38,7 +40,10 @@ class Chosen:
     size: int = 0
     there: set[str] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
+    kept: list[Entry] = field(default_factory=list)
+    same: list[Entry] = field(default_factory=list)
+    links: dict[str, Path] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
     misplaced: list[str] = field(default_factory=list)
 
     def take(self, entry: Entry) -> None:
@@ -46,15 +51,33 @@ class Chosen:
         if not entry.folder:
             self.files += 1
             self.size += entry.size
+            self.sizes[entry.path] = entry.size
+
+    def leave(self, name: str, size: int) -> None:
+        """Have a file not come after all."""
+        self.names.remove(name)
+        self.sizes.pop(name, None)
+        self.files -= 1
+        self.size -= size
 
 
-def choose(listing: Listing, here: Path, wish: Wish) -> list[Chosen]:
-    """Of a list against the folder ``here``, what is to come: first of the sweep, then of each run."""
+def choose(
+    listing: Listing, here: Path, wish: Wish, adopted: Callable[[str], bool] = lambda _: False
+) -> list[Chosen]:
+    """Of a list against the folder ``here``, what is to come: first of the sweep, then of each run.
+
+    ``adopted``: whether the run here is another source's, with the very same result: only what that lists and
+    is not here comes.
+    """
     whole = not listing.problems
     groups: dict[str, list[Entry]] = {"": []}
     for entry in listing.entries:
         groups.setdefault(run_of(entry.path), []).append(entry)
-    return [_choose(Chosen(here, run_id, whole), group, wish) for run_id, group in groups.items() if group]
+    return [
+        _choose(Chosen(here, run_id, whole), group, wish, bool(run_id) and adopted(run_id))
+        for run_id, group in groups.items()
+        if group
+    ]
 
 
 def run_of(path: str) -> str:
@@ -63,7 +86,7 @@ def run_of(path: str) -> str:
     return rest[0] if top == RUNS and rest else ""
 
 
-def _choose(chosen: Chosen, entries: Sequence[Entry], wish: Wish) -> Chosen:
+def _choose(chosen: Chosen, entries: Sequence[Entry], wish: Wish, adopted: bool) -> Chosen:
     here, run_id = chosen.here, chosen.run_id
     chosen.fresh = all(entry.new for entry in entries)
     base = here / RUNS / run_id if run_id else here
@@ -86,8 +109,10 @@ def _choose(chosen: Chosen, entries: Sequence[Entry], wish: Wish) -> Chosen:
         if not entry.new or entry.path in outdated or not _is_wanted(entry, inside, wish, bool(run_id)):
             continue
         listed = inside.as_posix() in verified
+        if adopted and (not listed or plain_size(base, inside.as_posix()) == entry.size):
+            continue
         if listed and is_as_listed(base, verified[inside.as_posix()]):
-            chosen.kept.append(entry.path)
+            chosen.kept.append(entry)
         elif run_id or not _newer_here(entry, here):
             chosen.take(entry)
             chosen.repaired = chosen.repaired or listed

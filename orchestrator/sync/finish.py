@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.errors import DamagedFileError
 from orchestrator.rundir import RunDir, tidy_finished
 from orchestrator.rundir.absent import MARK, mark_absent, read_absent
+from orchestrator.rundir.plain import same_content
 from orchestrator.rundir.synced import CODE, RESULT, RUNS, copy_of, is_tidy, kind_of, leave_journals
 from orchestrator.sync import merge
 from orchestrator.sync.choose import Chosen
@@ -39,21 +40,44 @@ def finish(task: Task, batch: Sequence[Chosen], *, clean: bool) -> None:
             _finish_sweep(task, one, clean=clean)
     runs = [one for one in batch if one.run_id]
     waiting = [one for one in runs if _is_waiting(task, one)]
+    again = {one.run_id for one in waiting if task.run(one.run_id).result_path.exists()}
     new = _publish(task, _candidates(task, waiting))
+    amiss = {one.run_id for one in waiting} - new
     for one in runs:
         if one.run_id not in task.there.runs:
             continue
         run = task.run(one.run_id)
         if run.result_path.exists():
-            _settle(task, one, run, just_now=one.run_id in new, clean=clean)
+            sound = clean and one.run_id not in amiss
+            _settle(task, one, run, just_now=one.run_id in new - again, clean=sound)
         elif one.whole:
             merge.drop_pruned(run, one.there)
+
+
+def refused(task: Task) -> dict[str, str]:
+    """Runs that are done there and were not taken, now or by an earlier sync that looked at them, and why."""
+    found = task.folder.refused()
+    for problem in task.brought.problems:
+        run, _, why = problem.partition(": ")
+        if run.startswith("run "):
+            found[run.removeprefix("run ")] = why
+    return {
+        run_id: why
+        for run_id, why in found.items()
+        if (there := task.there.runs.get(run_id)) is not None
+        and there.result is not None
+        and not task.run(run_id).result_path.exists()
+    }
 
 
 def follow_retries(task: Task, visited: Iterable[str]) -> None:
     """Put aside here the results that were put aside there, under the same names."""
     others = []
+    visited = list(visited)
+    _review_adopted(task, [run_id for run_id in visited if task.adopted(run_id)])
     for run_id in visited:
+        if task.adopted(run_id):
+            continue
         there, run = task.there.runs[run_id], task.run(run_id)
         stamp = stamp_of(run.result_path)
         if stamp is not None and not _is_sound(task, run):
@@ -67,6 +91,15 @@ def follow_retries(task: Task, visited: Iterable[str]) -> None:
         elif there.result is not None:
             others.append(run)
     _compare_results(task, others)
+
+
+def _review_adopted(task: Task, run_ids: Sequence[str]) -> None:
+    """Have runs adopted no longer whose result in the main tree is not the one that this source has now."""
+    _stage(task, [f"{RUNS}/{run_id}/{RESULT}" for run_id in run_ids])
+    for run_id in run_ids:
+        theirs, ours = _staged(task, run_id).result_path, task.sweep.run(run_id).result_path
+        if not (theirs.exists() and ours.exists() and same_content(theirs, ours)):
+            forget(task, run_id)
 
 
 def _is_sound(task: Task, run: RunDir) -> bool:
@@ -83,12 +116,12 @@ def _is_sound(task: Task, run: RunDir) -> bool:
 def _retire(task: Task, run: RunDir, name: str) -> None:
     attempt = max((attempt.number for attempt in run.attempts()), default=0)
     os.replace(run.result_path, run.path / name)
-    task.state.settled.pop(run.run_id, None)
+    task.state.unsettle(run.run_id)
     if run.run_id in task.state.placed:
         with task.sweep.lock():
             merge.take_back(task.sweep, task.folder, run, attempt)
         task.state.placed.discard(run.run_id)
-    task.brought.notes.append(f"run {run.run_id}: done again there; its old result is {name}")
+    task.brought.tell(run.run_id, f"done again there; its old result is {name}")
 
 
 def _compare_results(task: Task, runs: Sequence[RunDir]) -> None:
@@ -98,7 +131,7 @@ def _compare_results(task: Task, runs: Sequence[RunDir]) -> None:
         theirs = _staged(task, run.run_id).result_path
         if not theirs.exists():
             continue
-        if theirs.read_bytes() == run.result_path.read_bytes():
+        if same_content(theirs, run.result_path):
             found = theirs.stat()
             os.utime(run.result_path, ns=(found.st_atime_ns, found.st_mtime_ns))
         elif is_done_again_here(task, run):
@@ -131,7 +164,8 @@ def _is_waiting(task: Task, one: Chosen) -> bool:
         return False
     run = task.run(one.run_id)
     try:
-        return one.repaired or not run.result_path.exists() or bool(read_absent(run.path).files)
+        again = one.repaired or one.run_id in task.suspect or not run.result_path.exists()
+        return again or bool(read_absent(run.path).files)
     except DamagedFileError as error:
         if (run.path / MARK).is_dir():
             task.brought.problems.append(f"run {one.run_id}: {error}; left as it is")
@@ -237,22 +271,23 @@ def _accept(task: Task, one: _Candidate, found: Checked, placed: dict[str, Mappi
         return
     merge.publish(one.staged, run)
     if main.path != run.path:
-        where = run.path.relative_to(task.sweep.results)
+        where = run.path.parent.relative_to(task.sweep.results)
         if main.result_path.exists():
             text = f"done in two places; {task.source}'s is kept in {where} ({merge.compare(main, run)})"
         else:
             text = f"finished at {task.source}; kept in {where}, because this tree has begun it"
-        task.brought.notes.append(f"run {run_id}: {text}")
+        task.brought.tell(run_id, text)
 
 
 def _settle(task: Task, one: Chosen, run: RunDir, *, just_now: bool, clean: bool) -> None:
     """Remove what is of no use any more, and remember that the run need not be looked at again."""
     result = run.result()
     assert result is not None, run.path
-    if one.whole and not one.fresh and one.run_id not in task.state.settled:
+    tidy = one.whole and not one.fresh and not task.adopted(one.run_id)
+    if tidy and one.run_id not in task.state.settled:
         tidy_finished(run, result, also=one.there)
     quiet = not one.names and not just_now
     # Times are in whole seconds: what changed just before the list may have changed again just after it.
     changed = time_of(task.there.runs[one.run_id].stamp)
     if clean and one.whole and task.began - changed > _RACE_S and (quiet or is_tidy(result, one.there)):
-        task.state.settled[one.run_id] = task.token(one.run_id)
+        task.state.settle(one.run_id, task.token(one.run_id), str(run.path))

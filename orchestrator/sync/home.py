@@ -9,12 +9,13 @@ from pathlib import Path
 from orchestrator.observe import look
 from orchestrator.rundir import SweepDir
 from orchestrator.shown import plain
-from orchestrator.sync.bring import Screen, bring
+from orchestrator.sync.bring import bring
+from orchestrator.sync.bucket import Look
 from orchestrator.sync.source import Source, refuse_own
 from orchestrator.sync.task import folder_of, task_of
 from orchestrator.sync.there import look_there
-from orchestrator.sync.transport import Rsync
-from orchestrator.sync.wish import Brought, Wish
+from orchestrator.sync.transport import Rsync, brief
+from orchestrator.sync.wish import Brought, Screen, Wish
 
 
 def sync(source: Source, results: Path, wish: Wish, screen: Screen, *, dry: bool = False) -> list[Brought]:
@@ -23,11 +24,12 @@ def sync(source: Source, results: Path, wish: Wish, screen: Screen, *, dry: bool
     Raises :class:`OrchestrateError`; :class:`UnreachableError` where the connection ended: what came is kept,
     and the same call goes on from there.
     """
-    refused = source.connect(wish.sweeps)
+    refused = source.connect(Look(wish, dry, screen))
     if not dry or source.host is None:
         refuse_own(source, results)
     rsync = Rsync(source)
     began = time.time()
+    screen.begin(f"listing {source.text}")
     tree = look_there(rsync, wish.sweeps)
     here = results.absolute()
     tasks = (task_of(rsync, there, began, here, wish) for there in tree.sweeps.values())
@@ -35,7 +37,22 @@ def sync(source: Source, results: Path, wish: Wish, screen: Screen, *, dry: bool
     if refused := [*refused, *tree.refused]:
         names = ", ".join(map(plain, sorted(refused)[:5]))
         brought[0].notes.append(f"left there (no sweep, run or plain file): {names}")
+    _name_failed(source, brought)
+    if source.mirror is not None and dry:
+        brought[0].lack = source.mirror.lack
+    if not dry:
+        source.leave()
     return brought
+
+
+def _name_failed(source: Source, brought: Iterable[Brought]) -> None:
+    """Say which objects of a bucket could not be read, and what that means."""
+    failed = source.mirror.failed if source.mirror is not None else {}
+    for one in brought:
+        for name, why in failed.items():
+            sweep, _, path = name.partition("/")
+            if sweep == one.sweep:
+                one.problems.append(f"{brief(path)} in the bucket: {why}; its run stays as it is here")
 
 
 def works(source: Source, results: Path, names: Iterable[str]) -> bool:

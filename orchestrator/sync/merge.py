@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import IndexRow, RunDir, SweepDir, depends_on_time
 from orchestrator.rundir.absent import forget_origin, mark_origin, origin_of
+from orchestrator.rundir.plain import same_content
 from orchestrator.rundir.run import attempt_ended, listdir
 from orchestrator.rundir.synced import CopyDir, copy_of, further_copies, further_copy
 
@@ -24,7 +25,7 @@ def publish(staged: RunDir, run: RunDir) -> bool:
     try:
         os.link(staged.result_path, run.result_path)
     except FileExistsError:
-        return staged.result_path.read_bytes() == run.result_path.read_bytes()
+        return same_content(staged.result_path, run.result_path)
     return True
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from orchestrator.errors import DamagedFileError
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.absent import Origin, forget_origin, origin_of
+from orchestrator.rundir.plain import same_content
 from orchestrator.rundir.run import listdir
 from orchestrator.rundir.synced import RETIRED, RUNS, CopyDir, copy_of, further_copies, further_copy
 from orchestrator.sync import merge
@@ -65,7 +66,7 @@ def _without_result(task: Task, main: RunDir, origin: Origin | None) -> None:
 def _is_other(main: RunDir, own: RunDir) -> bool:
     """Whether a run's attempts in the main tree are none that are also beside it."""
     pairs = [(one.claim_path, own.attempt(one.number).claim_path) for one in main.attempts()[:1]]
-    return all(theirs.exists() and ours.read_bytes() != theirs.read_bytes() for ours, theirs in pairs)
+    return all(theirs.exists() and not same_content(ours, theirs) for ours, theirs in pairs)
 
 
 def _of_another(task: Task, main: RunDir, origin: Origin) -> None:
@@ -80,10 +81,20 @@ def _of_another(task: Task, main: RunDir, origin: Origin) -> None:
             merge.take_back(task.sweep, folder, main, origin.attempts)
 
 
+def came_from(task: Task, run_id: str) -> bool:
+    """Whether the version in the main tree is marked as this source's."""
+    try:
+        origin = origin_of(task.sweep.run(run_id).path)
+    except DamagedFileError:  # which is named when places are settled
+        return False
+    return origin is not None and origin.source == task.source
+
+
 def forget(task: Task, run_id: str) -> None:
     """Have it known that this source's version is not in the main tree."""
     task.state.placed.discard(run_id)
-    task.state.settled.pop(run_id, None)
+    task.state.adopted.discard(run_id)
+    task.state.unsettle(run_id)
     task.folder.remember(task.state)
 
 
@@ -131,7 +142,7 @@ def _promote(task: Task, folder: CopyDir, source: str, run_id: str) -> None:
         return
     if folder.copy() is not None:  # else it is the main tree's own source, whose runs lie there anyway
         _remember(task, folder, run_id)
-    task.brought.notes.append(f"run {run_id}: {source}'s version has its place now")
+    task.brought.tell(run_id, f"{source}'s version has its place now")
 
 
 def _remember(task: Task, folder: CopyDir, run_id: str) -> None:

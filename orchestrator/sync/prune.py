@@ -17,6 +17,7 @@ from pathlib import Path
 from orchestrator.errors import HostError, OrchestrateError
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.absent import MARK, mark_absent, read_absent
+from orchestrator.rundir.plain import same_content
 from orchestrator.rundir.synced import RESULT, RUNS
 from orchestrator.shown import plain
 from orchestrator.ssh import Answer
@@ -128,7 +129,7 @@ def _same_results(task: Task) -> list[RunDir]:
         return [
             run
             for run, path in zip(runs, theirs, strict=True)
-            if path.exists() and path.read_bytes() == run.result_path.read_bytes()
+            if path.exists() and same_content(path, run.result_path)
         ]
 
 

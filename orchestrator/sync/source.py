@@ -5,30 +5,36 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.buckets import is_bucket, parse_bucket
-from orchestrator.errors import NotFoundError, OrchestrateError
+from orchestrator.errors import HostError, NotFoundError, OrchestrateError
 from orchestrator.places import LOCAL, parse_place, tree_there
 from orchestrator.rundir.atomic import storage_errors
 from orchestrator.ssh import Host
-from orchestrator.sync.bucket import Mirror
+from orchestrator.sync.bucket import Look, Mirror
+from orchestrator.sync.wish import Wish
 
+_ALL = Look()
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A results tree. ``root`` is its absolute path on ``host``, or here where that is None.
+    """A results tree. ``path`` is its absolute path on ``host``, or here where that is None.
 
     A bucket's is in ``mirror``, a folder here, once :meth:`connect` has brought it.
     """
 
-    root: str
+    path: str
     host: Host | None = None
     mirror: Mirror | None = None
+
+    @property
+    def root(self) -> str:
+        """The path of the tree, as programs are given it."""
+        return self.path if self.mirror is None else str(self.mirror.path)
 
     @property
     def text(self) -> str:
@@ -47,16 +53,21 @@ class Source:
         digest = hashlib.sha256(self.text.encode(errors="surrogateescape")).hexdigest()[:8]
         return f"{_NOT_IN_NAMES.sub('-', words).strip('.-_')[:60] or 'source'}-{digest}"
 
-    def connect(self, sweeps: Sequence[str] = ()) -> list[str]:
-        """Make sure of the way there; of a bucket, bring what is new, of all sweeps or these.
+    def connect(self, look: Look = _ALL) -> list[str]:
+        """Make sure of the way there; of a bucket, bring what is new of what is looked for.
 
         Names there that no tree has.
         """
         if self.mirror is not None:
-            return self.mirror.refresh(self.name, sweeps)
+            return self.mirror.refresh(self.name, look)
         if self.host is not None:
             self.host.connect()
         return []
+
+    def leave(self) -> None:
+        """Keep nothing of a bucket but what came to the results folder."""
+        if self.mirror is not None:
+            self.mirror.clear()
 
 
 def find_source(text: str, known: Path | None = None) -> Source:
@@ -66,8 +77,7 @@ def find_source(text: str, known: Path | None = None) -> Source:
     :class:`OrchestrateError`, and what :class:`Host` raises.
     """
     if is_bucket(text):
-        mirror = Mirror(parse_bucket(text), known or Path("results"))
-        return Source(str(mirror.path), mirror=mirror)
+        return Source("", mirror=Mirror(parse_bucket(text), known or Path("results")))
     if _is_path(text):
         path = Path(text).expanduser()
         if not path.is_dir():
@@ -90,7 +100,12 @@ def find_source(text: str, known: Path | None = None) -> Source:
             hint="name a machine behind ssh, a profile with ssh: HOST, or a folder",
         )
     host = Host(place.host)
-    return Source(tree_there(host, place), host)
+    try:
+        return Source(tree_there(host, place), host)
+    except HostError as error:
+        if Path(text).is_dir():
+            error.hint = f"the folder of this machine is written ./{text}"
+        raise
 
 
 def store_source(store: str, known: Path, sweep: str) -> Source:
@@ -101,7 +116,7 @@ def store_source(store: str, known: Path, sweep: str) -> Source:
     """
     if is_bucket(store):
         source = find_source(store, known)
-        source.connect([sweep])
+        source.connect(Look(Wish(sweeps=(sweep,))))
         return source
     host, colon, folder = store.partition(":")
     return Source(folder.removeprefix("~/"), Host(host)) if colon else Source(store)
@@ -138,5 +153,6 @@ def refuse_own(source: Source, results: Path) -> None:
 def _own(source: Source, here: Path) -> OrchestrateError:
     return OrchestrateError(
         f"{source.text} and {here} are the same folder, or one is in the other: nothing is to be brought",
-        hint="name another folder to bring results to: sync-results SOURCE DEST",
+        hint="name another folder to bring results to: sync-results SOURCE DEST; "
+        "to upload what is here already: orchestrate sync --wandb (of one sweep: --sweep NAME)",
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.errors import OrchestrateError
 from orchestrator.rundir import RunDir, SweepDir
+from orchestrator.rundir.copied import SOURCES, SYNCED
 from orchestrator.rundir.synced import (
     RUNS,
-    SOURCES,
-    SYNCED,
     CopyDir,
     State,
     copy_of,
@@ -28,7 +27,7 @@ class Task:
     """A sweep at a source, and where it comes to. ``sweep`` is the main tree's, ``folder`` the source's copy.
 
     ``taken``: runs of which the main tree has another source's version. ``began``: when the list of what is
-    there was made, in epoch seconds.
+    there was made, in epoch seconds. ``suspect``: finished runs whose files here are to be read again.
     """
 
     rsync: Rsync
@@ -40,6 +39,7 @@ class Task:
     taken: set[str]
     brought: Brought
     began: float
+    suspect: set[str] = field(default_factory=set)
 
     @property
     def main(self) -> bool:
@@ -54,10 +54,15 @@ class Task:
         """The folder, laid out like a sweep, that has this source's version of a run."""
         if self.main and run_id in self.taken:
             return further_copy(self.sweep, self.rsync.source.name).path
-        return self.sweep.path if self.main or run_id in self.state.placed else self.folder.path
+        here = self.main or run_id in self.state.placed or run_id in self.state.adopted
+        return self.sweep.path if here else self.folder.path
 
     def run(self, run_id: str) -> RunDir:
         return RunDir(self.where(run_id) / RUNS / run_id)
+
+    def adopted(self, run_id: str) -> bool:
+        """Whether the main tree has the run from elsewhere, with the very result that this source has."""
+        return not self.main and run_id in self.state.adopted
 
     def token(self, run_id: str) -> str:
         """What is remembered of a run that need not be looked at again, with what was left out of it."""

@@ -9,12 +9,14 @@ from pathlib import Path
 
 from orchestrator.errors import NotFoundError
 from orchestrator.rundir.absent import MARK
-from orchestrator.rundir.run import RUN_ID
-from orchestrator.rundir.synced import CODE, INDEX, JOURNALS, RESULT, RETIRED, RUNS, SOURCES
+from orchestrator.rundir.copied import SOURCES
+from orchestrator.rundir.descriptions import FOLDER as DESCRIPTIONS
+from orchestrator.rundir.index import RUN_ID
+from orchestrator.rundir.synced import BUCKETS, CODE, INDEX, JOURNALS, RESULT, RETIRED, RUNS
 from orchestrator.rundir.tree import SWEEP_NAME
 from orchestrator.sync.transport import Entry, Rsync
 
-_FOLDERS = (RUNS, CODE, JOURNALS, "grids", "ledger")
+_FOLDERS = (RUNS, CODE, JOURNALS, DESCRIPTIONS, "grids", "ledger")
 
 
 @dataclass
@@ -76,6 +78,7 @@ def _rules(only: Sequence[str]) -> list[str]:
     tops = [f"+ /{name}/" for name in only if SWEEP_NAME.fullmatch(name)] or ["+ /*/"]
     runs = [f"+ /*/{RUNS}/*/{name}" for name in (RESULT, "retired-*.json", MARK)]
     return [
+        f"- /{BUCKETS}/",
         *tops,
         "- /*",
         "- /*/.*",

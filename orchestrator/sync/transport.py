@@ -96,6 +96,14 @@ class Rsync:
         listing.problems = self._run([*argv, f"--out-format={_FORMAT}"], folder, here, names, listing.take)
         return listing
 
+    def alike(self, folder: str, here: Path, names: Iterable[str]) -> set[str]:
+        """Those of these files that have the same content there and here, whatever their times say."""
+        listing = Listing()
+        argv = ["--checksum", "--no-recursive", "--dry-run", "--itemize-changes", "--itemize-changes"]
+        argv += ["--ignore-missing-args", f"--out-format={_FORMAT}"]
+        self._run(argv, folder, here, names, listing.take)
+        return {entry.path for entry in listing.entries if not entry.new}
+
     def fetch(
         self,
         folder: str,
@@ -117,8 +125,10 @@ class Rsync:
             "--ignore-missing-args",
             "--no-recursive",
         ]
-        argv += ["--chmod=Du+rwx,Fu+rw", "--info=progress2", "--outbuf=L"]
+        argv += ["--sparse", "--chmod=Du+rwx,Fu+rw", "--info=progress2", "--outbuf=L"]
         argv += ["--ignore-times"] if by_content else []
+        if self.source.mirror is not None:  # files of a bucket that lie here already are not doubled
+            argv.append(f"--link-dest={self._remote(folder)}")
 
         def take(line: bytes) -> None:
             if match := _PROGRESS.match(line):

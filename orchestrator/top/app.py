@@ -126,7 +126,9 @@ class Top(App[None]):
 
     def _look(self) -> Picture:
         """In the watching thread."""
-        return look_around(self._fleet, self.picture, self._clock())
+        return look_around(
+            self._fleet, self.picture, self._clock(), lambda picture: self._hand_over(Seen(picture))
+        )
 
     def _hand_over(self, message: Message) -> None:
         """From another thread."""

@@ -6,16 +6,17 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator import fleet
-from orchestrator.errors import OrchestrateError, ProfileError
-from orchestrator.observe import jobs_of
+from orchestrator.errors import DamagedFileError, OrchestrateError, ProfileError
+from orchestrator.observe import jobs_of, look
 from orchestrator.reading import no_garbage_collection
 from orchestrator.rundir import SweepDir, sweeps
+from orchestrator.rundir.plain import open_plain
 from orchestrator.state import Survey
 from orchestrator.top.model import History, Picture, Sight, following, out_of_date, sight
 
@@ -32,6 +33,10 @@ class Fleet(Protocol):
 
     def present(self, sweep_dir: SweepDir) -> Survey:
         """Where a sweep's runs stand."""
+        ...
+
+    def recorded(self, sweep_dir: SweepDir) -> Survey:
+        """Where a sweep's runs stand by what is on this disk; no machine is asked."""
         ...
 
     def history(self, sweep_dir: SweepDir) -> History:
@@ -69,16 +74,22 @@ class Tree:
         with self._asking:
             return fleet.present(sweep_dir)
 
+    def recorded(self, sweep_dir: SweepDir) -> Survey:
+        return look(sweep_dir, ask=False)
+
     def history(self, sweep_dir: SweepDir) -> History:
         return History(sweep_dir.read_ledger(), sweep_dir.read_journals())
 
     def price(self, submission: Mapping[str, Any]) -> float | None:
-        return _price(str(submission.get("on", "local")))
+        """What it was submitted at; of another tree's job, what the profile says."""
+        kept = submission.get("price_per_hour")
+        return float(kept) if kept is not None else _price(str(submission.get("on", "local")))
 
     def cancel(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
         with self._asking:
-            concerned = fleet.cancel(sweep_dir, run_ids).run_ids
-        return f"{sweep_dir.name}: {len(concerned)} of {len(run_ids)} runs cancelled"
+            decided = fleet.cancel(sweep_dir, run_ids)
+        problems = "".join(f"; {told(problem)}" for problem in decided.problems)
+        return f"{sweep_dir.name}: {len(decided.run_ids)} of {len(run_ids)} runs cancelled{problems}"
 
     def retry(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
         """As `orchestrate retry` does it, in a process of its own: it ends its work if the screen is left."""
@@ -120,11 +131,13 @@ def _price(profile: str) -> float | None:
 
 def _tail(path: Path) -> str:
     try:
-        with open(path, "rb") as file:
+        with open_plain(path) as file:
             file.seek(max(0, path.stat().st_size - _TAIL))
             return _whole_lines(file.read())
     except FileNotFoundError:
         return ""
+    except DamagedFileError as error:
+        return str(error)
 
 
 def _whole_lines(printed: bytes) -> str:
@@ -133,19 +146,33 @@ def _whole_lines(printed: bytes) -> str:
     return text.partition("\n")[2] if len(printed) >= _TAIL else text
 
 
-def look_around(looker: Fleet, before: Picture, now: float) -> Picture:
-    """The fleet as it is ``now``. Where looking fails, what was seen before stays, with what went wrong."""
+def look_around(
+    looker: Fleet, before: Picture, now: float, at_first: Callable[[Picture], object] | None = None
+) -> Picture:
+    """The fleet as it is ``now``. Where looking fails, what was seen before stays, with what went wrong.
+
+    Machines may take a minute to answer. ``at_first`` is given what is on disk, where nothing was seen yet.
+    """
     try:
         found = looker.sweeps()
     except Exception as error:
         return following(before, before.sights, now, told(error))
     with no_garbage_collection():
-        return following(before, [_look(looker, one, before.sight(one.name), now) for one in found], now)
+        if at_first is not None and before.at is None:
+            at_first(Picture(None, tuple(_look(looker, looker.recorded, one, None, now) for one in found)))
+        sights = [_look(looker, looker.present, one, before.sight(one.name), now) for one in found]
+        return following(before, sights, now)
 
 
-def _look(looker: Fleet, sweep_dir: SweepDir, before: Sight | None, now: float) -> Sight:
+def _look(
+    looker: Fleet,
+    ask: Callable[[SweepDir], Survey],
+    sweep_dir: SweepDir,
+    before: Sight | None,
+    now: float,
+) -> Sight:
     try:
-        seen, history = looker.present(sweep_dir), looker.history(sweep_dir)
+        seen, history = ask(sweep_dir), looker.history(sweep_dir)
         return sight(sweep_dir, seen, history, looker.price, now, before)
     except Exception as error:
         return out_of_date(sweep_dir, before, told(error))

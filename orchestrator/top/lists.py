@@ -108,7 +108,7 @@ _SPEEDS = Column(
     " speed",
     _SPEED + 1,
     lambda row, _: (f" {sparkline(row.speeds, _SPEED)}", "cyan"),
-    lambda row: -(row.status.fps or 0.0),
+    lambda row: -(row.status.end_to_end_fps or 0.0),
     room=120,
 )
 
@@ -123,7 +123,9 @@ RUNS = View(
         _state(11, lambda row: row.status.state),
         _TRY,
         _count("frames", 7, _progress, _frames),
-        _count("frames/s", 8, lambda row: row.status.fps, lambda row: number(row.status.fps)),
+        _count(
+            "e2e fps", 8, lambda row: row.status.end_to_end_fps, lambda row: number(row.status.end_to_end_fps)
+        ),
         _SPEEDS,
         _count("return", 8, lambda row: row.status.value, lambda row: number(row.status.value), room=110),
         _eta(8, lambda row: row.status.eta),
@@ -216,7 +218,7 @@ SWEEPS = View(
         _in_state(RunState.RUNNING),
         _in_state(RunState.QUEUED, room=90),
         _in_state(RunState.FAILED),
-        _count("frames/s", 8, lambda row: row.fps, lambda row: number(row.fps or None)),
+        _count("e2e fps", 8, lambda row: row.end_to_end_fps, lambda row: number(row.end_to_end_fps or None)),
         _eta(9, lambda row: row.eta),
         _COST,
         _time("as of", lambda row: row.seen, room=100),

@@ -40,7 +40,8 @@ class History:
 
 
 class RunRow(NamedTuple):
-    """A run. ``speeds``: its last frames/s, while it runs; ``unanswered``: since when its job is unknown.
+    """A run. ``speeds``: frames/s of its last iterations, while it runs; ``unanswered``: since when its job
+    is unknown.
 
     ``target``: where its job has it, or had it last.
     """
@@ -85,7 +86,7 @@ class Sight:
     runs: tuple[RunRow, ...] = ()
     jobs: tuple[JobRow, ...] = ()
     counts: Mapping[RunState, int] = field(default_factory=dict)
-    fps: float = 0.0
+    end_to_end_fps: float = 0.0
     eta: float | None = None
     cost: Cost = field(default_factory=Cost)
     problem: str | None = None
@@ -97,7 +98,9 @@ class Sight:
 
 @dataclass(frozen=True)
 class Picture:
-    """The fleet at one moment. ``throughput``: frames/s of all at each look so far, the latest last."""
+    """The fleet at one moment. ``throughput``: end-to-end frames/s of all at each look so far, the latest
+    last.
+    """
 
     at: float | None = None
     sights: tuple[Sight, ...] = ()
@@ -127,7 +130,7 @@ class Picture:
 
 def following(before: Picture, sights: Sequence[Sight], now: float, problem: str | None = None) -> Picture:
     """The next picture. What could not be looked at now adds nothing to the throughput."""
-    fps = sum(one.fps for one in sights if one.seen == now)
+    fps = sum(one.end_to_end_fps for one in sights if one.seen == now)
     return Picture(now, tuple(sights), (*before.throughput, fps)[-_SAMPLES:], problem)
 
 
@@ -162,7 +165,7 @@ def sight(
         since = unanswered.get(status.token or "")
         told, target = speeds.get(row.run_id, ()), seen.target(row.run_id) or ""
         runs.append(RunRow(name, row.run_id, label(row.point), status, told, since, target))
-    running = (row.status.fps or 0.0 for row in runs if row.status.state is RunState.RUNNING)
+    running = (row.status.end_to_end_fps or 0.0 for row in runs if row.status.state is RunState.RUNNING)
     cost = sum((job.cost for job in jobs), Cost())
     return Sight(sweep_dir, now, tuple(runs), jobs, seen.counts(), sum(running), sweep_eta(seen), cost)
 
@@ -248,7 +251,7 @@ def _began(log: WorkerLog | None) -> float | None:
 
 
 def _speeds(seen: Survey, logs: Iterable[WorkerLog]) -> dict[str, tuple[float, ...]]:
-    """The last speeds, in frames/s, that running runs told of their present attempt."""
+    """Frames/s of single iterations, the last ones that running runs told of their present attempt."""
     running = {
         run_id: status.attempt for run_id, status in seen.statuses.items() if status.state in _TRAINING
     }
@@ -257,14 +260,18 @@ def _speeds(seen: Survey, logs: Iterable[WorkerLog]) -> dict[str, tuple[float, .
         for event in log.events:
             run_id = event.run_id
             if event.kind == PROGRESS and run_id in running and running[run_id] == event.attempt:
-                fps = event.data.get("fps")
+                fps = event.data.get("iteration_fps", event.data.get("fps"))
                 told[run_id].append(fps if _is_sound(fps) and fps is not None else 0.0)
     return {run_id: tuple(speeds) for run_id, speeds in told.items()}
 
 
 def _sound(status: RunStatus) -> RunStatus:
     """The status without what only looks like numbers: journals hold what some program reported."""
-    unsound = [name for name in ("frames", "total", "fps", "value") if not _is_sound(getattr(status, name))]
+    unsound = [
+        name
+        for name in ("frames", "total", "end_to_end_fps", "value")
+        if not _is_sound(getattr(status, name))
+    ]
     nothing: dict[str, Any] = dict.fromkeys(unsound)
     return replace(status, **nothing) if unsound else status
 

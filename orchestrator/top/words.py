@@ -22,7 +22,7 @@ def totals(picture: Picture, width: int) -> Text:
         counts.append("  ")
     jobs = ", ".join(f"{count:,} {state.value}" for state, count in picture.jobs.items())
     left = max((one.eta for one in picture.sights if one.eta is not None), default=None)
-    speed = Text(f" {number(picture.throughput[-1]) if picture.throughput else 0} frames/s ")
+    speed = Text(f" {number(picture.throughput[-1]) if picture.throughput else 0} e2e fps ")
     speed.append(sparkline(picture.throughput, max(10, width // 4)), style="cyan")
     speed.append(f"  cost {picture.cost}")
     if left is not None:

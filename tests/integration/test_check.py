@@ -49,19 +49,32 @@ def test_ten_thousand_points_take_seconds() -> None:
     assert report.seconds < 60  # 4.8 s on two idle cores, most of it importing torch
 
 
-def test_every_kind_of_fault_is_found_in_one_go_and_told_once_with_its_line(update_golden: bool) -> None:
+def test_every_typing_error_is_told_at_once_and_soon() -> None:
     report = check(
-        "base: {experiment.checkpoint_interval: 7000, experiment.loggers: [csv, tensorbord]}\n"
+        "base: {experiment.loggers: [csv, tensorbord]}\n"
         "matrix:\n"
-        "  task: [vmas/navigation, vmas/navigaton, meltingpot/coins, smacv2/protoss_5_vs_5]\n"
+        "  task: [vmas/navigation, vmas/navigaton]\n"
         "  algorithm: [mappo, iql]\n"
         "  experiment.train_device: [cpu, cudda]\n"
-        "  experiment.on_policy_minibatch_size: [200, 400]\n"
         "  experiment.lr: [fast, 1e-4]\n"
         "  experiment.gama: [0.9]\n"
         "  experiment.evaluation_episodes: [0, 5]\n"
         "  seed: range(3)\n"
     )
+    assert report.early
+    assert [problem.line for problem in report.problems] == [3, 5, 7, 8, 9, 10]
+
+
+def test_every_kind_of_fault_is_found_in_one_go_and_told_once_with_its_line(update_golden: bool) -> None:
+    report = check(
+        "base: {experiment.checkpoint_interval: 7000}\n"
+        "matrix:\n"
+        "  task: [vmas/navigation, meltingpot/coins, smacv2/protoss_5_vs_5]\n"
+        "  algorithm: [mappo, iql]\n"
+        "  experiment.on_policy_minibatch_size: [200, 400]\n"
+        "  seed: range(3)\n"
+    )
+    assert not report.early
     assert_golden(report, "check_faults.txt", update_golden)
 
 

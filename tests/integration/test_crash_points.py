@@ -26,7 +26,7 @@ CAPACITY = Capacity("local", 2, 0)
 STEPS, RUNS = 20, 2
 
 # Writes of `submit_sweep` for this grid in their order; a test below says when this is not so any more.
-WRITES = ["grid", "index", "description", "description", "ledger", "script", "submission", "ledger"]
+WRITES = ["grid", "index", "descriptions", "ledger", "script", "submission", "ledger"]
 
 
 def submit_and_die(grid: Path, results: Path, number: int, moment: str, told: Any = None) -> None:

@@ -5,6 +5,7 @@ Mounts its own small file systems: as root, or under `unshare --user --map-root-
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -101,6 +102,45 @@ def test_a_disk_that_fills_meanwhile_stops_the_worker(small_disk: Path, tmp_path
     _, words = worker.communicate(timeout=180)
     assert worker.returncode == 3, words
     assert "cannot write" in words
+
+
+def test_a_sweep_whose_disk_fills_meanwhile_leaves_with_3_and_the_same_command_goes_on(
+    tmp_path: Path,
+) -> None:
+    """Some runs are done, and yet there is nothing to be collected: what is left comes first."""
+    with mounted(tmp_path / "disk", "16m") as disk:
+        _fill_in_mid_sweep(disk, tmp_path)
+
+
+def _fill_in_mid_sweep(disk: Path, tmp_path: Path) -> None:
+    program, filler = tmp_path / "program.py", disk / "filler"
+    program.write_text(
+        "import json, os, pathlib\n"
+        "if os.environ['ORCHESTRATE_SEED'] == '1' and not pathlib.Path('filled').exists():\n"
+        "    pathlib.Path('filled').touch()\n"
+        "    with open('disk/filler', 'wb') as file:\n"
+        "        while True: file.write(bytes(1000)) and file.flush()\n"
+        "row = {'iteration': 1, 'frames': 1, 'total': 1, 'metrics': {'return': 1.0}}\n"
+        "open(os.environ['ORCHESTRATE_METRICS'], 'a').write(json.dumps(row) + '\\n')\n"
+    )
+    results, grid = disk / "results", tmp_path / "full.yaml"
+    argv = json.dumps([sys.executable, str(program)])
+    grid.write_text(f"name: full\ntrainer: command\nbase: {{command: {argv}}}\nmatrix: {{seed: range(4)}}\n")
+
+    def sweep() -> subprocess.CompletedProcess[str]:
+        argv = ["sweep", "--grid", grid.name, "--results", str(results), "--slots", "1"]
+        command = [sys.executable, "-m", "orchestrator.cli", *argv]
+        env = {**os.environ, "PYTHONPATH": str(helpers.ROOT)}
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=180)
+
+    full = sweep()
+    assert full.returncode == 3, full.stdout + full.stderr
+    assert "the disk is full" in full.stdout + full.stderr
+    assert "orchestrate collect" not in full.stdout
+    filler.unlink()
+    done = sweep()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "next: orchestrate collect full" in done.stdout
 
 
 def test_a_clock_that_jumps_moves_no_claim(results: Path, tmp_path: Path) -> None:

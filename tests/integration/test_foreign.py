@@ -101,7 +101,13 @@ def test_every_experiment_is_a_run_told_apart_by_what_differs(unpacked: Path) ->
         "versions": None,
     }.items():
         assert collected.runs[name].unique().to_list() == [value], name
-    for name in ("wall_time", "fps", "fps_steady", "seconds_per_iteration", "collection_seconds"):
+    for name in (
+        "wall_time",
+        "training_fps",
+        "end_to_end_fps",
+        "seconds_per_iteration",
+        "collection_seconds",
+    ):
         assert (collected.runs[name] > 0).all(), name
 
 

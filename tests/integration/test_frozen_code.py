@@ -67,6 +67,7 @@ def checkout(tmp_path: Path) -> Path:
     for name in OURS:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, root / name, symlinks=True, ignore=ignore)
+    shutil.copy(ROOT / "constraints.txt", root)
     (root / "mine.py").write_text("")
     git(tmp_path, "init", "--quiet", str(root))
     git(root, "add", "--all")

@@ -382,3 +382,21 @@ def test_what_it_handed_over_goes_on_elsewhere(
     runs = [there.run(run_id).description() for run_id in there.run_ids()]
     assert helpers.work(there, slots=2) == 0
     check_finished(there, runs, tmp_path / "audit", steps=1000)
+
+
+def test_scripts_with_secrets_are_gone_once_the_worker_ended(
+    quick: tuple[SweepDir, Job], start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SkyPilot writes them, in the home of the instance's user; the other files there stay."""
+    scripts = tmp_path / "home" / ".sky" / "sky_app"
+    scripts.mkdir(parents=True)
+    (scripts / "sky_job_1").write_text("export WANDB_API_KEY=never-to-be-shown\n")
+    (scripts / "sky_job_2").write_text("echo of another job\n")
+    os.mkfifo(scripts / "pipe")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("WANDB_API_KEY", "never-to-be-shown")
+    instance = start(*quick, hold=120)
+    instance.says("the instance is held")
+    assert sorted(path.name for path in scripts.iterdir()) == ["pipe", "sky_job_2"]
+    instance.handover.mark_safe()
+    assert instance.finish() == 0

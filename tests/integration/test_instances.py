@@ -6,6 +6,7 @@ Workers, results trees and rsync are real.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -15,11 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from orchestrator import control, instances
 from orchestrator.backends import skypilot
 from orchestrator.backends.skypilot import cloud
 from orchestrator.backends.skypilot.cloud import Cluster, ClusterState, Request, RequestState
+from orchestrator.cli import app
+from orchestrator.errors import BackendUnavailableError, RefusedError
 from orchestrator.observe import look
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.handover import Ended, Handover
@@ -42,15 +46,24 @@ class Rented:
     up: bool = True
     launch: RequestState = RequestState.SUCCEEDED
     task: cloud.Task | None = None
+    state: ClusterState = ClusterState.UP
+    autodown: str = "goes down after 5 idle minutes"
+    refuses: str = ""
     on_the_way_down: Callable[[], None] = lambda: None
     taken_down: list[str] = field(default_factory=list)
 
     def clusters(self, names: Collection[str] | None, refresh: bool) -> dict[str, Cluster]:
         if not self.up or (names is not None and self.name not in names):
             return {}
-        return {self.name: Cluster(self.name, ClusterState.UP, 0.0, None, "", "", False, "")}
+        return {self.name: Cluster(self.name, self.state, 0.0, None, "", "", False, self.autodown)}
+
+    def dies_in_mid_launch(self) -> None:
+        """With SkyPilot's server: no request is known any more, and no timer was set."""
+        self.launch, self.state, self.autodown = RequestState.UNKNOWN, ClusterState.STARTING, ""
 
     def down(self, name: str) -> None:
+        if self.refuses:
+            raise BackendUnavailableError(self.refuses)
         self.on_the_way_down()
         self.taken_down.append(name)
         self.lose()
@@ -70,6 +83,7 @@ def rented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rented:
     one = Rented(tmp_path / "instance")
     monkeypatch.setattr(cloud, "clusters", one.clusters)
     monkeypatch.setattr(cloud, "down", one.down)
+    monkeypatch.setattr(cloud, "launching", lambda _: None)
     monkeypatch.setattr(cloud, "request_state", lambda _: Request(one.launch, "no capacity", "elsewhere"))
     monkeypatch.setattr(cloud, "tasks", lambda _: {"0001-0001": one.task} if one.task else {})
     monkeypatch.setattr(skypilot, "reach", lambda _: None)
@@ -276,7 +290,7 @@ def test_what_somebody_stopped_is_told_and_left(
     rented: Rented, sent: tuple[SweepDir, Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep, _ = sent
-    stopped = Cluster(rented.name, ClusterState.STOPPED, 0.0, None, "", "", False, "")
+    stopped = Cluster(rented.name, ClusterState.STOPPED, 0.0, None, "", "", False, rented.autodown)
     monkeypatch.setattr(cloud, "clusters", lambda names, refresh: {rented.name: stopped})
     done = exchange(sweep)
     assert "sky start" in done.problems[0]
@@ -306,3 +320,130 @@ def test_two_commands_at_once_do_not_meet(rented: Rented, sent: tuple[SweepDir, 
         assert mine
         assert exchange(sweep).settled == []
     assert exchange(sweep).settled == [job.token]
+
+
+def cli(sweep: SweepDir, *arguments: str) -> Result:
+    command, *rest = arguments
+    return CliRunner().invoke(app, [command, sweep.name, *rest, "--results", str(sweep.results)])
+
+
+def test_an_orphan_is_told_by_looks_and_replaced_by_a_sweep(
+    rented: Rented, sent: tuple[SweepDir, Job]
+) -> None:
+    sweep, job = sent
+    rented.dies_in_mid_launch()
+    said = cli(sweep, "status")
+    assert said.exit_code == 0
+    assert "WARNING: nothing stops it" in said.output
+    assert f"orchestrate cancel {sweep.name}" in said.output
+    assert (rented.taken_down, unpacked(sweep)) == ([], [job.token])
+    assert states(sweep) == {RunState.QUEUED}
+    assert instances.exchange(sweep, not_within=0, orphans=True).settled == [job.token]
+    assert rented.taken_down == [rented.name]
+    assert states(sweep) == {RunState.PENDING}
+
+
+@pytest.mark.parametrize("state", [ClusterState.STARTING, ClusterState.UP, ClusterState.STOPPED])
+def test_cancel_takes_an_orphan_down_however_far_it_came(
+    rented: Rented, sent: tuple[SweepDir, Job], state: ClusterState
+) -> None:
+    sweep, _ = sent
+    rented.dies_in_mid_launch()
+    rented.state = state
+    said = cli(sweep, "cancel")
+    assert said.exit_code == 0, said.output
+    assert rented.taken_down == [rented.name]
+    assert unpacked(sweep) == []
+    assert states(sweep) == {RunState.CANCELLED}
+
+
+@pytest.mark.parametrize("by", ["status", "cancel"])
+def test_an_instance_that_cannot_be_taken_down_stays_on_record_until_it_is(
+    rented: Rented, sent: tuple[SweepDir, Job], by: str
+) -> None:
+    sweep, job = sent
+    rented.dies_in_mid_launch()
+    rented.refuses = "the cloud does not answer"
+    said = cli(sweep, "cancel")
+    assert said.exit_code == BackendUnavailableError.exit_code
+    assert "2 runs cancelled" in said.output
+    assert f"{rented.name}: the cloud does not answer" in said.output
+    assert "try again until it is gone" in said.output
+    assert unpacked(sweep) == [job.token]
+    assert "it could not be taken down yet" in cli(sweep, "status").output
+    rented.refuses = ""
+    for lock in sweep.path.glob("parcels/.*/lock"):  # an exchange is not repeated at once
+        os.utime(lock, (0, 0))
+    said = cli(sweep, by)
+    assert said.exit_code == 0, said.output
+    assert rented.taken_down == [rented.name]
+    assert unpacked(sweep) == []
+    assert instances.costs(sweep) == []
+
+
+def test_cancel_takes_down_what_is_being_launched(rented: Rented, sent: tuple[SweepDir, Job]) -> None:
+    sweep, _ = sent
+    rented.launch, rented.state, rented.autodown = RequestState.RUNNING, ClusterState.STARTING, ""
+    assert instances.exchange(sweep, not_within=0, orphans=True).settled == []
+    assert rented.taken_down == []
+    assert "WARNING" not in instances.costs(sweep)[0]
+    assert cli(sweep, "cancel").exit_code == 0
+    assert rented.taken_down == [rented.name]
+
+
+def test_cancel_finds_an_instance_whose_launch_is_on_no_record(
+    rented: Rented, sent: tuple[SweepDir, Job]
+) -> None:
+    sweep, _ = sent
+    (entry,) = sweep.read_ledger()
+    sweep.amend_ledger(entry.number, entry.kind, {**entry.data, "job_ids": {}})
+    rented.dies_in_mid_launch()
+    assert cli(sweep, "cancel").exit_code == 0
+    assert rented.taken_down == [rented.name]
+    assert unpacked(sweep) == []
+
+
+def test_one_whose_timer_a_person_lifted_is_no_orphan(
+    rented: Rented, sent: tuple[SweepDir, Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SkyPilot's server ended since, and nothing came home yet; one that does not answer is kept, too."""
+    sweep, _ = sent
+    rented.launch, rented.autodown = RequestState.UNKNOWN, ""
+    rented.task = cloud.Task(JobState.RUNNING, "running")
+    assert instances.exchange(sweep, not_within=0, orphans=True).problems == []
+
+    def silent(_: str) -> None:
+        raise BackendUnavailableError("it does not answer")
+
+    monkeypatch.setattr(cloud, "tasks", silent)
+    (problem,) = instances.exchange(sweep, not_within=0, orphans=True).problems
+    assert "it does not answer" in problem
+    assert rented.taken_down == []
+
+
+def test_an_orphan_that_is_up_on_record_alone_is_one(
+    rented: Rented, sent: tuple[SweepDir, Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its launch died when the record was written and nothing was set up: SkyPilot refuses to ask it."""
+
+    def refused(_: str) -> None:
+        raise RefusedError("it has been stopped or was not properly set up")
+
+    sweep, job = sent
+    rented.launch, rented.autodown = RequestState.UNKNOWN, ""
+    monkeypatch.setattr(cloud, "tasks", refused)
+    assert instances.exchange(sweep, not_within=0, orphans=True).settled == [job.token]
+    assert rented.taken_down == [rented.name]
+
+
+def test_a_launch_that_failed_at_the_end_leaves_nothing_up(
+    rented: Rented, sent: tuple[SweepDir, Job]
+) -> None:
+    """As when its files could not be sent: the instance is up, and another would fare no better."""
+    sweep, job = sent
+    rented.launch, rented.autodown = RequestState.FAILED, ""
+    assert instances.exchange(sweep, not_within=0, orphans=True).settled == [job.token]
+    assert rented.taken_down == [rented.name]
+    (log,) = sweep.read_journals()
+    assert log.revoked
+    assert log.events[-1].data["why"] == "no capacity"

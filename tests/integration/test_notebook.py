@@ -60,7 +60,7 @@ def test_it_launches_follows_collects_and_plots(own_world: Path, tmp_path: Path)
     assert "background" not in drawn
     (status,) = shown(cells["status"])
     assert len(re.findall(r" done ", status)) == 4
-    for name, axis in (("returns", "interquartile mean"), ("speed", "frames/s")):
+    for name, axis in (("returns", "interquartile mean"), ("speed", "end-to-end throughput")):
         (picture,) = shown(cells[name], "image/png")
         assert picture.startswith(PNG)
         assert axis in shown(cells[name])[-1]

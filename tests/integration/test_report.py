@@ -87,7 +87,7 @@ def pictures(folder: Path) -> list[str]:
 
 
 def test_one_file_holds_everything_and_pictures_lie_beside_it(results: Path) -> None:
-    matrix = {"task": ["vmas/navigation", "vmas/balance"], "algorithm": ["mappo", "iql"], "seed": range(2)}
+    matrix = {"task": ["vmas/navigation", "vmas/balance"], "algorithm": ["mappo", "iql"], "seed": range(5)}
     sweep = finished_sweep(results, "speed", matrix, iterations=3)
     page = report(sweep)
     assert pictures(sweep.report) == [
@@ -281,7 +281,7 @@ def two_sweeps(results: Path) -> list[SweepDir]:
         runs = matrix_runs({"task": ["vmas/balance"], "experiment.lr": [0.5], **base, **matrix})
         sweeps.append(create_sweep(results, name, runs))
         for run in runs:
-            speed = {"fps_steady": 100 * level, "seconds_per_iteration": 1.0}
+            speed = {"training_fps": 100 * level, "end_to_end_fps": 80 * level, "seconds_per_iteration": 1.0}
             final = level + run.seed
             finish(sweeps[-1].run(run.run_id), run, training_rows(run, 2), final_return=final, speed=speed)
     return sweeps
@@ -309,12 +309,36 @@ def test_what_several_sweeps_trained_stands_in_one_row(results: Path) -> None:
     assert (task, variant) == ("vmas/balance", "mappo")
     assert re.fullmatch(r"2 \[.*\] \(n=3\)", before)
     assert re.fullmatch(r"3 \[.*\] \(n=2\)", after)
-    assert chance.startswith("0.83 [")  # 2.5 beats two of 1, 2 and 3, and 3.5 all of them
-    assert rows_of(page, "speeds by sweep")[1:] == [["vmas/balance", "mappo", "100", "250", "2.5 ×"]]
+    assert chance == "too few seeds"
+    assert rows_of(page, "training throughput by sweep")[1:] == [
+        ["vmas/balance", "mappo", "100", "250", "2.5 ×"]
+    ]
+    assert rows_of(page, "end-to-end throughput by sweep")[1:] == [
+        ["vmas/balance", "mappo", "80", "200", "2.5 ×"]
+    ]
     assert "P(before" not in page.source
     (curves,) = {text for text in page.values("alt") if text.startswith("Learning curves")}
     for name in ("before mappo", "before iql", "after mappo", "after vdn"):
         assert f"{name} ends at" in curves
+
+
+def test_a_sweep_against_another_from_five_seeds_on_and_only_where_returns_came_about_alike(
+    results: Path,
+) -> None:
+    sweeps = []
+    for name, level, lengths in (("before", 0, (2, 2)), ("after", 2, (2, 9))):
+        runs = matrix_runs({"task": ["t"], "algorithm": ["mappo", "iql"], "seed": range(5)})
+        sweeps.append(create_sweep(results, name, runs))
+        for run in runs:
+            rows = training_rows(run, lengths[run.overrides["algorithm"] == "iql"])
+            finish(sweeps[-1].run(run.run_id), run, rows, final_return=level + run.seed)
+    page = page_of(sweeps, results / "report")
+    assert [row[1] for row in rows_of(page, "returns by sweep")] == ["variant", "mappo", "iql"]
+    _, mappo, iql = [row[-1] for row in rows_of(page, "returns by sweep")]
+    assert mappo.startswith("0.82 [")
+    assert iql == "not ranked against each other"
+    flag = "not ranked against each other, t: trained for different lengths: 12,000 frames (before mappo, "
+    assert page.words.index(flag) < page.words.index("P(after > before)")
 
 
 def test_sweeps_that_share_nothing_say_so(results: Path) -> None:
@@ -336,25 +360,68 @@ def test_one_sweep_has_no_table_of_sweeps(results: Path) -> None:
 
 
 def test_profiles_and_probabilities_are_told_in_words_too(results: Path) -> None:
-    runs = matrix_runs({"task": ["a", "b"], "algorithm": ["mappo", "iql"], "seed": range(3)})
+    runs = matrix_runs({"task": ["a", "b"], "algorithm": ["mappo", "iql"], "seed": range(6)})
     sweep = create_sweep(results, "told", runs)
     for run in runs:
         final = run.seed + (10 if run.overrides["algorithm"] == "mappo" else 0)
         finish(sweep.run(run.run_id), run, training_rows(run, 1), final_return=final)
     page = report(sweep)
-    certain = ["mappo", "iql", "1.00 [1.00, 1.00]", "yes"]
+    certain = ["mappo", "iql", "1.00 [1.00, 1.00]"]
     assert rows_of(page, "pairs")[1:] == [
-        ["all 2 tasks", *certain, "6 and 6"],
-        ["a", *certain, "3 and 3"],
-        ["b", *certain, "3 and 3"],
+        ["all 2 tasks", *certain, "yes, p = 0.00014", "12 and 12"],
+        ["a", *certain, "yes, p = 0.0043", "6 and 6"],
+        ["b", *certain, "yes, p = 0.0043", "6 and 6"],
     ]
     assert (
-        "0 is the worst and 1 the best final return of all runs on this page: a 0 to 12, b 0 to 12"
+        "0 is the worst and 1 the best final return of all runs on this page: a 0 to 15, b 0 to 15"
         in page.words
     )
     alternatives = " ".join(page.values("alt"))
     assert (
-        "Performance profiles on a. mappo: half of its runs above 11; iql: half of its runs above 1."
+        "Performance profiles on a. mappo: half of its runs above 12; iql: half of its runs above 2."
         in alternatives
     )
-    assert "Probability that mappo does better on a. than iql: 1.00 [1.00, 1.00]." in alternatives
+    assert "Probability that a run of mappo returns more on a. than iql: 1.00 [1.00, 1.00]." in alternatives
+
+
+def test_few_seeds_are_told_and_get_no_verdict(results: Path) -> None:
+    """One seed above all others is neither the best nor in the way of those that can be compared."""
+    seeds = {"lucky": 1, "mappo": 5, "iql": 5}
+    runs = [run for name, n in seeds.items() for run in matrix_runs({"algorithm": [name], "seed": range(n)})]
+    sweep = create_sweep(results, "few", runs)
+    level = {"lucky": 1000, "mappo": 10, "iql": 0}
+    for run in runs:
+        final = level[str(run.overrides["algorithm"])] + run.seed
+        finish(sweep.run(run.run_id), run, training_rows(run, 1), final_return=final)
+    page = report(sweep)
+    assert rows_of(page, "pairs")[1:] == [
+        ["–", "mappo", "iql", "1.00 [1.00, 1.00]", "yes, p = 0.0079", "5 and 5"]
+    ]
+    assert "left out: fewer than 5 seeds, which cannot tell a difference from luck: lucky (n=1)" in page.words
+    three = matrix_runs({"algorithm": ["mappo", "iql"], "seed": range(3)})
+    small = create_sweep(results, "three", three)
+    for run in three:
+        finish(small.run(run.run_id), run, training_rows(run, 1))
+    words = report(small).words
+    assert "No verdict: that takes two variants of a task with 5 seeds each" in words
+    assert "P(X > Y)" not in words
+
+
+def test_others_that_were_evaluated_in_two_episodes_and_trained_for_less_are_flagged_first(
+    results: Path,
+) -> None:
+    sweeps = []
+    for name, episodes, iterations, level in (("ours", 10, 10, 0), ("theirs", 2, 1, 99)):
+        runs = matrix_runs({"algorithm": ["mappo", "iql"], "seed": range(5)})
+        sweeps.append(create_sweep(results, name, runs))
+        for run in runs:
+            config = {"experiment": {"evaluation_episodes": episodes}}
+            rows = training_rows(run, iterations)
+            final = level + run.seed + (20 if run.overrides["algorithm"] == "iql" else 0)
+            finish(sweeps[-1].run(run.run_id), run, rows, final_return=final, config=config)
+    page = page_of(sweeps, results / "report")
+    pairs = [tuple(row[1:3]) for row in rows_of(page, "pairs")[1:]]
+    assert pairs == [("ours iql", "ours mappo"), ("theirs iql", "theirs mappo")]
+    told = page.words.partition("P(theirs > ours)")[0]
+    assert "60,000 frames (ours mappo, ours iql); 6,000 frames (theirs mappo, theirs iql)" in told
+    assert "10 episodes (ours mappo, ours iql); 2 episodes (theirs mappo, theirs iql)" in told

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from orchestrator.rundir import RunDir
+from orchestrator.rundir import RunDir, sha256
 from tests.resuming import Attempt, Kill, Nursery, bits
 from tests.tiny_benchmarl import FRAMES, NAVIGATION_IQL, NAVIGATION_MAPPO
 
@@ -52,6 +52,42 @@ def test_a_damaged_checkpoint_or_segment_gives_way_to_the_one_before(
     assert nursery.run(Attempt(str(folder), NAVIGATION_IQL)) == 0
 
     assert _rows(folder) == alone
+
+
+def reshape(path: Path) -> Path:
+    """The same checkpoint with networks of another width, under a name with its own checksum."""
+    content = torch.load(path, weights_only=True)
+    content["payload"]["policy"] = {
+        name: torch.cat([value, value]) if torch.is_tensor(value) and value.ndim else value
+        for name, value in content["payload"]["policy"].items()
+    }
+    torch.save(content, path)
+    return path.rename(path.with_name(f"{path.name.split('-')[0]}-{sha256(path)[:16]}.pt"))
+
+
+def test_a_checkpoint_of_another_shape_gives_way_to_the_one_before(
+    nursery: Nursery, alone: Rows, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    assert nursery.run(Attempt(str(folder), NAVIGATION_IQL, kill=Kill("training", 3 * 6 + 2))) == -9
+    newest, before = reshape(_checkpoints(folder)[-1]), _checkpoints(folder)[-2]
+    assert nursery.run(Attempt(str(folder), NAVIGATION_IQL)) == 0
+    second = RunDir(folder).attempt(2)
+    point = json.loads(second.metrics.read_text().splitlines()[0])["resumed_from"]
+    assert point == {"attempt": 1, "frames": int(before.name.split("-")[0])}
+    log = second.log.read_text()
+    assert f"warning: checkpoint passed over: {newest}: does not fit this run (" in log
+    assert _rows(folder) == alone
+
+
+def test_where_no_checkpoint_fits_nothing_is_begun_anew_unasked(nursery: Nursery, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert nursery.run(Attempt(str(folder), NAVIGATION_IQL, kill=Kill("training", 3 * 6 + 2))) == -9
+    found = [reshape(path) for path in _checkpoints(folder)]
+    assert nursery.run(Attempt(str(folder), NAVIGATION_IQL)) != 0
+    log = RunDir(folder).attempt(2).log.read_text()
+    assert "does not fit the run as it is configured and coded now, and none before it does" in log
+    assert sorted(_checkpoints(folder)) == sorted(found)
 
 
 def test_asked_to_stop_it_saves_at_the_end_of_the_iteration(

@@ -206,7 +206,7 @@ def test_every_pair_of_algorithm_and_view_can_be_built() -> None:
 
 
 def test_a_model_that_cannot_read_a_task_is_told_with_those_that_can() -> None:
-    with pytest.raises(BadConfigError, match="ippo with layers/mlp on kaz/vector cannot be built") as caught:
+    with pytest.raises(BadConfigError, match="model: layers/mlp takes one row of numbers") as caught:
         try_build(composed(task="kaz/vector"), render=False)
     assert caught.value.hint is not None
     assert "layers/extra_mlp" in caught.value.hint

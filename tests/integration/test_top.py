@@ -142,7 +142,7 @@ def test_a_run_is_watched_cancelled_and_retried(
     sweep: SweepDir, open_terminal: Callable[..., Terminal], tmp_path: Path
 ) -> None:
     terminal = open_terminal()
-    terminal.wait_for("1 running", "2 queued", "seed=0", "frames/s", "cost –")
+    terminal.wait_for("1 running", "2 queued", "seed=0", "e2e fps", "cost –")
 
     terminal.press("?")
     terminal.wait_for("a run's log; of a sweep or job, its runs")

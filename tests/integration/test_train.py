@@ -123,7 +123,9 @@ def test_a_signal_saves_and_the_same_call_goes_on(hand: Hand, number: int, chain
 
 
 def test_a_run_that_fails_is_told_and_waits_for_a_retry(hand: Hand) -> None:
-    (hand.folder / "try").write_text("#!/bin/sh\ncat hope\n")
+    (hand.folder / "try").write_text(
+        "#!/bin/sh\ncat hope && echo '{\"frames\": 1}' >> $ORCHESTRATE_METRICS\n"
+    )
     arguments = ["command", "command=[/bin/sh,try]", "seed=0"]
     for _ in range(2):
         said = hand.train(*arguments, code=1)
@@ -164,7 +166,7 @@ def test_somebodys_grid_goes_on_to_say_what_is_in_the_sweep(hand: Hand) -> None:
 
 
 def test_what_cannot_be_trained_is_refused(hand: Hand) -> None:
-    hand.train("command", "command=[/bin/true]")
+    hand.train("command", "command=[/bin/true]", code=1)  # it writes no metrics
     said = hand.train("benchmarl", "algorithm=ippo", code=2)
     assert "is one of trainer command, not benchmarl" in said
     assert "name another: --sweep NAME" in said

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.cli.upload import upload
+from orchestrator.distribution import install_package
 from orchestrator.errors import OrchestrateError, UploadError
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.types import wandb_id
@@ -207,7 +208,7 @@ def test_an_upload_that_was_killed_is_done_again_and_nothing_is_double(
         ({"WANDB_API_KEY": ""}, "no key for http://127.0.0.1", "wandb login"),
         ({"WANDB_API_KEY": "short"}, "no key for http://127.0.0.1", "wandb login"),
         ({"WANDB_BASE_URL": "http://127.0.0.1:9"}, "127.0.0.1 cannot be reached", "WANDB_BASE_URL"),
-        ({"PYTHONPATH": "without"}, "W&B is not installed here", "pip install wandb"),
+        ({"PYTHONPATH": "without"}, "W&B is not installed here", install_package("wandb")),
     ],
     ids=["no key", "no key at all", "no server", "not installed"],
 )

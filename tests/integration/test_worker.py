@@ -18,6 +18,9 @@ from orchestrator.types import Resources, Run
 from tests import helpers
 
 SHELL = ["/bin/sh", "-c"]
+# What a program has to do to be done.
+METRIC = """echo '{"frames": 1}' >> $ORCHESTRATE_METRICS"""
+PYTHON_METRIC = """open(os.environ['ORCHESTRATE_METRICS'], 'a').write('{"frames": 1}\\n')"""
 ANEW = ("failed", "code error", "open it for appending")
 
 
@@ -47,7 +50,7 @@ def test_runs_become_results(results: Path, tmp_path: Path) -> None:
         run.verify(result, checksums=True)
         assert (result["frames"], result["iterations"], result["attempts"]) == (2000, 20, 1)
         assert result["final_return"] == run.history()[-1].metrics["return"]
-        assert result["speed"]["fps_steady"] > 0
+        assert result["speed"]["end_to_end_fps"] > 0
         assert result["peak_memory_mb"] > 5
         assert end_of(run)["outcome"] == "done"
     assert not sweep.worker_output("0001-0001").exists()
@@ -61,7 +64,13 @@ def test_the_journal_tells_a_run_from_claim_to_summary(results: Path, tmp_path: 
     ended = next(data for kind, _, data in told if kind == "ended")
     assert ended["outcome"] == "done"
     assert ended["frames"] == 2000
-    assert set(ended["summary"]) == {"fps_steady", "final_return", "seconds_per_iteration", "wall_time"}
+    assert set(ended["summary"]) == {
+        "training_fps",
+        "end_to_end_fps",
+        "final_return",
+        "seconds_per_iteration",
+        "wall_time",
+    }
 
 
 def test_a_finished_run_keeps_few_files(results: Path, tmp_path: Path) -> None:
@@ -116,7 +125,7 @@ def test_gpus_are_dealt_out_by_slot(results: Path, tmp_path: Path) -> None:
     text = (
         f"touch {tmp_path}/$$; while [ $(ls {tmp_path} | grep -c '^[0-9]*$') -lt 2 ]; do sleep 0.01; done; "
     )
-    runs = [shell_run(text + "echo devices $CUDA_VISIBLE_DEVICES", seed) for seed in range(2)]
+    runs = [shell_run(text + "echo devices $CUDA_VISIBLE_DEVICES; " + METRIC, seed) for seed in range(2)]
     sweep = helpers.make_sweep(results, runs)
     job = helpers.submit(sweep, slots=2, resources=Resources(gpus=2))
     helpers.finish(helpers.start_worker(sweep, job, env={"CUDA_VISIBLE_DEVICES": "4,5,6,7"}))
@@ -281,7 +290,7 @@ def test_cancelled_runs_are_left_and_the_others_go_on(results: Path, tmp_path: P
 
 
 def test_a_failed_run_waits_for_retry(results: Path, tmp_path: Path) -> None:
-    sweep = helpers.make_sweep(results, [shell_run(f"[ -e {tmp_path}/good ]")])
+    sweep = helpers.make_sweep(results, [shell_run(f"[ -e {tmp_path}/good ] && {METRIC}")])
     assert helpers.work(sweep) == 1
     (tmp_path / "good").touch()
     assert helpers.work(sweep) == 0
@@ -337,7 +346,7 @@ def test_a_run_that_advances_is_never_given_up(results: Path, tmp_path: Path) ->
 
 
 def test_what_a_program_leaves_behind_is_killed(results: Path, tmp_path: Path) -> None:
-    sweep = helpers.make_sweep(results, [shell_run(f"sleep 300 & echo $! > {tmp_path}/left; exit 0")])
+    sweep = helpers.make_sweep(results, [shell_run(f"sleep 300 & echo $! > {tmp_path}/left; {METRIC}")])
     assert helpers.work(sweep) == 0
     left = int((tmp_path / "left").read_text())
     helpers.wait_for(lambda: not Path(f"/proc/{left}").exists())
@@ -345,7 +354,8 @@ def test_what_a_program_leaves_behind_is_killed(results: Path, tmp_path: Path) -
 
 def test_hostile_values_reach_the_program_as_they_are(results: Path) -> None:
     hostile = 'a b\'; rm -rf /\n$(id) `id` "ü" {x} ../' + "z" * 300
-    argv = ["-c", "import sys; print(ascii(sys.argv[1:]))", "{evil}", "x{seed}-{list}"]
+    program = f"import os, sys; print(ascii(sys.argv[1:])); {PYTHON_METRIC}"
+    argv = ["-c", program, "{evil}", "x{seed}-{list}"]
     run = helpers.command_run(argv, seed=7, evil=hostile, list=[1, "b"])
     sweep = helpers.make_sweep(results, [run])
     assert helpers.work(sweep) == 0
@@ -385,7 +395,7 @@ def test_the_page_on_the_run_protocol_holds(results: Path, tmp_path: Path) -> No
 
 
 def test_the_description_reaches_the_program(results: Path) -> None:
-    argv = ["-c", "import os; print(open(os.environ['ORCHESTRATE_RUN']).read())"]
+    argv = ["-c", f"import os; print(open(os.environ['ORCHESTRATE_RUN']).read()); {PYTHON_METRIC}"]
     sweep = helpers.make_sweep(results, [helpers.command_run(argv, seed=3)])
     assert helpers.work(sweep) == 0
     assert json.loads(only(sweep).attempt(1).log.read_text())["seed"] == 3

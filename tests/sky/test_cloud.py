@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.backends.skypilot import cloud
 from orchestrator.backends.skypilot.cloud import ClusterState, Request, RequestState
+from orchestrator.distribution import install_here
 from orchestrator.errors import BackendUnavailableError, RefusedError
 from orchestrator.types import JobState
 from tests.helpers import wait_for
@@ -203,7 +204,7 @@ def test_without_skypilot(laptop: Laptop, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     said, hint = fails(lambda: cloud.price(L4))
     assert said.startswith("SkyPilot cannot be used by ")
-    assert hint == "pip install 'orchestrate[sky]' in this environment"
+    assert hint == install_here("sky")
 
 
 def test_without_an_answer(laptop: Laptop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,9 +116,13 @@ class Lab:
             ids |= entry.data["job_ids"] if entry.kind == "submission" else {}
         return {token: job_id.removeprefix("slurm:") for token, job_id in ids.items()}
 
+    def queued(self, slurm: Cluster, name: str = "tiny") -> list[str]:
+        """Slurm's ids of the sweep's jobs that are waiting or at work."""
+        return sorted(set(self.job_ids(name).values()) & set(slurm.queue()))
+
     def left_queue(self, name: str, slurm: Cluster) -> bool:
         """Whether none of the sweep's jobs is waiting or at work."""
-        return not set(self.job_ids(name).values()) & set(slurm.queue())
+        return not self.queued(slurm, name)
 
     def begun(self) -> list[str]:
         """The tokens that workers took."""

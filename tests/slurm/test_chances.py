@@ -12,6 +12,7 @@ from tests.slurm.lab import Lab, judge
 
 def write_programs(lab: Lab, name: str, program: str, runs: int) -> None:
     """Runs of a shell program, with a seed each."""
+    program = f"""echo '{{"frames": 1}}' >> "$ORCHESTRATE_METRICS"; {program}"""
     lab.write_grid(name, "command", {"command": ["bash", "-c", program]}, {"seed": list(range(runs))})
 
 
@@ -54,7 +55,7 @@ def test_canaries_hold_back_what_would_only_fail(lab: Lab, slurm: Cluster) -> No
 
 def test_out_of_memory_is_tried_once_more_with_more(lab: Lab, slurm: Cluster) -> None:
     """The cluster polls, and kills a job that holds more than it asked for."""
-    hungry = f"{sys.executable} -c 'import time; x = bytearray(600 << 20); time.sleep(6)'"
+    hungry = f"exec {sys.executable} -c 'import time; x = bytearray(600 << 20); time.sleep(6)'"
     write_programs(lab, "hungry", hungry, runs=1)
     lab.profile(cpus_per_task=1, mem="300M", max_mem="1500M")
     lab.sweep("hungry", "--follow", code=1)

@@ -239,7 +239,7 @@ def test_what_is_wrong_there_is_said_in_a_line(laptop: Laptop, tmp_path: Path) -
     laptop.profile(python="no-such-python")
     assert "name a Python 3.11 or newer of that machine" in laptop.sweep(code=3)
     laptop.profile(python=["/usr/bin/python3", "-S"])
-    assert "install the program's packages for it there" in laptop.sweep(code=3)
+    assert "install the program's packages for it (in a clone of this program there: " in laptop.sweep(code=3)
     laptop.profile(folder="/proc/marl")
     assert "set `folder:` in the profile" in laptop.sweep(code=3)
     laptop.profile(ssh="nobody.invalid")
@@ -290,6 +290,21 @@ def test_tables_are_made_at_home(laptop: Laptop) -> None:
     assert laptop.dir().latest_grid() is not None
     assert laptop.states() == ["done"] * 3, "what came home is known here"
     assert "nothing new to submit" in laptop.run("sweep", "--grid", "tiny.yaml", "--on", "local")
+
+
+def test_runs_of_an_edited_program_are_told_apart_there_too(laptop: Laptop) -> None:
+    """By what was sent, as the project itself is not there; also when their results have come home."""
+    laptop.count_grid(runs=1)
+    laptop.sweep()
+    helpers.wait_for(lambda: laptop.states() == ["done"], 120, "the end of the first run")
+    with open(laptop.folder / "count.py", "a") as program:
+        program.write("# edited\n")
+    laptop.count_grid(runs=2)
+    laptop.sweep()
+    helpers.wait_for(lambda: laptop.states() == ["stale", "done"], 120, "the end of the second run")
+    assert "count.py changed" in laptop.run("status", "tiny")
+    laptop.run("collect", "tiny")
+    assert laptop.states() == ["stale", "done"]
 
 
 def test_the_doctor_goes_there(laptop: Laptop) -> None:

@@ -13,7 +13,7 @@ from tests.slurm.cluster import Cluster
 from tests.slurm.lab import Lab, judge, judge_runs
 
 # What `orchestrate sweep` writes and submits here, in this order, for two runs in one array.
-WRITES = ["grid", "index", "description", "description", "ledger", "script", "submission", "ledger"]
+WRITES = ["grid", "index", "descriptions", "ledger", "script", "submission", "ledger"]
 SWEEP = ("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml")
 
 

@@ -181,6 +181,7 @@ def test_a_bucket_keeps_what_a_job_makes(
     again = bucket.fetched()[len(fetched) :]
     assert [key for key in again if "/handover/" not in key] == []
     assert sorted(os.listdir(tmp_path)) == sorted([*before, "home"])
+    assert [path.name for path in (home / ".buckets").rglob("*") if path.is_file()] == ["etags"]
 
 
 def test_a_result_is_put_into_a_bucket_last(
@@ -257,7 +258,7 @@ def test_of_a_bucket_only_one_sweep(bucket: BucketServer, tmp_path: Path) -> Non
         client.put_object(Bucket=BUCKET, Key=f"some/folder/{name}/grids/0001.yaml", Body=b"name: tiny\n")
     command_line("sync", WHERE, tmp_path / "home", "--sweep", "tiny")
     assert bucket.fetched() == ["some/folder/tiny/grids/0001.yaml"]
-    assert os.listdir(tmp_path / "home") == ["tiny"]
+    assert sorted(os.listdir(tmp_path / "home")) == [".buckets", "tiny"]
     (tmp_path / "known").mkdir()
     source = store_source(WHERE, tmp_path / "known" / "results", "tiny-too")
     assert os.listdir(source.root) == ["tiny-too"]

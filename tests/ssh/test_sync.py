@@ -19,16 +19,11 @@ from orchestrator.rundir import Event, Holder, RunDir, SweepDir
 from orchestrator.rundir.journal import STARTED
 from orchestrator.sync.home import sync
 from orchestrator.sync.source import find_source
-from orchestrator.sync.wish import Brought, Wish
+from orchestrator.sync.wish import Brought, Silent, Wish
 from tests.helpers import ROOT, submit
 from tests.ssh.server import ALIAS, Server
 
 MATRIX = {"algorithm": ["mappo", "iql"], "seed": [0, 1]}
-
-
-class Quiet:
-    def expect(self, sweep: str, files: int, size: int) -> None: ...
-    def came(self, size: int) -> None: ...
 
 
 @pytest.fixture
@@ -45,7 +40,7 @@ def home(server: Server, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def bring(home: Path, wish: Wish | None = None, source: str = ALIAS, dry: bool = False) -> Brought:
-    (brought,) = sync(find_source(source), home, wish or Wish(), Quiet(), dry=dry)
+    (brought,) = sync(find_source(source), home, wish or Wish(), Silent(), dry=dry)
     return brought
 
 

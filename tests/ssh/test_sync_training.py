@@ -15,20 +15,15 @@ from orchestrator.rundir import SweepDir
 from orchestrator.state import RunState
 from orchestrator.sync.home import sync, works
 from orchestrator.sync.source import find_source
-from orchestrator.sync.wish import Brought, Wish
+from orchestrator.sync.wish import Brought, Silent, Wish
 from orchestrator.trainers import get_trainer
 from tests.helpers import count_runs, finish, make_sweep, start_worker, submit, wait_for
 from tests.ssh.server import ALIAS, Server
 from tests.tiny_benchmarl import NAVIGATION_IQL
 
 
-class Quiet:
-    def expect(self, sweep: str, files: int, size: int) -> None: ...
-    def came(self, size: int) -> None: ...
-
-
 def bring(home: Path) -> Brought:
-    (brought,) = sync(find_source(ALIAS), home, Wish(), Quiet())
+    (brought,) = sync(find_source(ALIAS), home, Wish(), Silent())
     return brought
 
 

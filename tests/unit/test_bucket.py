@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from orchestrator.buckets import Address, is_bucket, parse_bucket
 from orchestrator.errors import OrchestrateError
 from orchestrator.sync import bucket
-from orchestrator.sync.bucket import Mirror
+from orchestrator.sync.bucket import Look, Mirror
 
 WHEN = datetime(2026, 1, 2, tzinfo=UTC)
 HOSTILE = (
@@ -63,14 +63,14 @@ class Client:
 def mirror(client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Mirror, list[str]]:
     monkeypatch.setattr(bucket, "connect", lambda: client)
     one = Mirror(Address("experiments", "here/"), folder / "results")
-    return one, one.refresh("experiments-0")
+    return one, one.refresh("experiments-0", Look())
 
 
 def test_names_that_lead_elsewhere_stay_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     objects = {f"here/{name}": b"x" for name in (*HOSTILE, "tiny/grids/0001.yaml")}
     one, refused = mirror(Client(objects), tmp_path, monkeypatch)
     assert sorted(refused) == sorted(HOSTILE)
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    files = [path for path in one.path.rglob("*") if path.is_file()]
     assert [path.relative_to(one.path).as_posix() for path in files] == ["tiny/grids/0001.yaml"]
     assert files[0].stat().st_mtime == 1000000.5
 
@@ -87,7 +87,7 @@ def test_a_result_that_is_put_meanwhile_waits(tmp_path: Path, monkeypatch: pytes
     early, late = (f"here/tiny/runs/{run}/result.json" for run in ("0" * 16, "1" * 16))
     one, _ = mirror(Client({early: b"{}"}, {late: b"{}"}), tmp_path, monkeypatch)
     assert [path.parent.name for path in one.path.rglob("result.json")] == ["0" * 16]
-    one.refresh("experiments-0")
+    one.refresh("experiments-0", Look())
     assert len(list(one.path.rglob("result.json"))) == 2
 
 
@@ -109,16 +109,16 @@ def test_what_is_here_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "diff": "diff",
     }
     del client._objects["here/tiny/runs/x/also"]
-    one.refresh("experiments-0")
+    one.refresh("experiments-0", Look())
     assert sorted(path.name for path in one.path.glob("tiny/runs/x/*")) == ["diff", "same"]
     assert client.got == ["here/tiny/runs/x/diff"]
 
 
 def test_nothing_is_left_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, _ = mirror(Client({"here/tiny/grids/0001.yaml": b"x"}), tmp_path, monkeypatch)
-    assert len(list(tmp_path.iterdir())) == 1
-    del one
-    assert list(tmp_path.iterdir()) == []
+    assert len(list(one.path.rglob("0001.yaml"))) == 1
+    one.clear()
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["etags"]
 
 
 @pytest.mark.parametrize("text", ["s3://", "s3://Bad/x", "s3://b", "s3://bucket/../x", "s3://bucket/a//b"])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from orchestrator import budget, control, follow
 from orchestrator.backends.local import LocalBackend
-from orchestrator.backends.skypilot import cloud
+from orchestrator.backends.skypilot import SkyPilotBackend, cloud
 from orchestrator.budget import Reckoning, reckon, remembered, spent_on, worth_going_on
 from orchestrator.control import Wish
 from orchestrator.errors import BudgetError, OrchestrateError
@@ -95,6 +95,17 @@ def reckoned(
 
 def allowances(plan: Plan) -> list[float]:
     return [job.allowance for job in plan.jobs if job.allowance is not None]
+
+
+def test_the_machine_that_a_cloud_is_asked_for_is_on_record(tiny: SweepDir, tmp_path: Path) -> None:
+    asked = []
+    for more in ("", "spot: true\n"):
+        path = tmp_path / "cloud.yaml"
+        path.write_text(f"backend: skypilot\ninfra: aws\ninstance_type: m6i.large\nprice_per_hour: 1\n{more}")
+        profile = find_profile(str(path))
+        done = reckon(plan_of(), seen_of(), tiny, SkyPilotBackend(profile), None, launch=False)
+        asked.append(done.entry["machine"])
+    assert asked == ["aws m6i.large"] * 2
 
 
 def test_without_a_budget_jobs_have_no_allowance_and_the_prediction_is_kept(

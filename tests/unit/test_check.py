@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from orchestrator.check import check_sweep
+from orchestrator.distribution import install_here
 from orchestrator.errors import OrchestrateError
 from orchestrator.grid import parse_grid
 from orchestrator.sweep import expand
@@ -24,3 +27,15 @@ def test_a_check_that_cannot_run_says_why() -> None:
         check_sweep(sweep, python="/nowhere/python")
     with pytest.raises(OrchestrateError, match="exit code 1"):
         check_sweep(sweep, python="/bin/false")
+
+
+def test_a_python_without_the_trainers_packages_is_told_what_to_install(tmp_path: Path) -> None:
+    sweep = expand(parse_grid("name: c\ntrainer: command\nbase: {seed: 0}\n", "grid.yaml"))
+    bare = tmp_path / "python"
+    said = "ModuleNotFoundError: No module named 'torch'"
+    bare.write_text(f'#!/bin/sh\necho Traceback >&2\necho "{said}" >&2\nexit 1\n')
+    bare.chmod(0o755)
+    with pytest.raises(OrchestrateError) as caught:
+        check_sweep(sweep, python=str(bare))
+    assert str(caught.value) == f"the trainer needs the Python package torch, which {bare} does not have"
+    assert caught.value.hint == f"install what training needs: {install_here('train')}"

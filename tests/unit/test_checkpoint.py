@@ -97,6 +97,31 @@ def test_a_damaged_one_is_named_and_passed_over(
     assert f"warning: checkpoint passed over: {victim}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        [1, 2],
+        torch.arange(3),
+        {},
+        {"payload": [1], "segments": []},
+        {"payload": {}, "segments": [{"attempt": 1}]},
+        {"payload": {}, "segments": 3},
+        {"payload": {}},
+    ],
+)
+def test_one_of_another_making_is_passed_over(
+    run_dir: RunDir, content: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its name and its checksum are right."""
+    attempt, store = begin(run_dir)
+    store.save(100, payload(1))
+    torch.save(content, run_dir.path / "other.pt")
+    attempt.adopt_checkpoint(run_dir.path / "other.pt", 200)
+    _, store = begin(run_dir)
+    assert newest(run_dir, store) == 1
+    assert "warning: checkpoint passed over:" in capsys.readouterr().err
+
+
 def test_a_damaged_one_is_removed_once_a_new_one_stands(run_dir: RunDir) -> None:
     _, store = begin(run_dir)
     good, bad = store.save(100, payload(1)), store.save(200, payload(2))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -50,6 +51,31 @@ def test_a_resumed_run_knows_how_long_an_iteration_takes(results: Path) -> None:
     context.on_signal(signal.SIGTERM, grace=20.0)  # an iteration of 10 s fits in: it is finished
     with pytest.raises(InterruptedRun):
         context.iteration_done()
+
+
+def test_the_speed_of_a_run_at_work_does_not_flip_with_its_evaluations(results: Path) -> None:
+    """Every second iteration evaluates: an iteration of 2 s, then one of 4 s."""
+    run = command_run(["true"])
+    run_dir = make_sweep(results, [run]).run(run.run_id)
+    attempt = run_dir.take(Claim.fresh("0001-0001"))
+    assert attempt is not None
+    told, relay = os.pipe()
+    context = RunContext("tiny", run, run_dir, attempt, Lease(attempt.claim_path), relay)
+    context.begin(None)
+    wall_time = 30.0
+    for number in range(1, 12):
+        wall_time += 4.0 if number % 2 == 0 else 2.0
+        metrics = {"eval/return": 1.0} if number % 2 == 0 else {}
+        context.record(Row(number, 600 * number, wall_time, metrics))
+        context.progress(600 * number, 6600, None)
+    assert context._metrics is not None
+    context._metrics.close()
+    os.close(relay)
+    with open(told, "rb") as file:
+        messages = [json.loads(line) for line in file]
+    assert [message["iteration_fps"] for message in messages[1:5]] == [150.0, 300.0, 150.0, 300.0]
+    assert messages[0]["end_to_end_fps"] == messages[0]["iteration_fps"] == 600 / 32
+    assert {message["end_to_end_fps"] for message in messages[3:]} == {200.0}
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks.synthetic import (
+    COLLECTION,
     EVAL,
     create_sweep,
     end_attempt,
@@ -43,7 +44,7 @@ def train(
         Row(number, 6000 * (number + 1), seconds * (number + 1), {EVAL: value})
         for number, value in enumerate(values)
     ]
-    speed = {**result_of(run, rows)["speed"], "fps": fps, "fps_steady": fps}
+    speed = {**result_of(run, rows)["speed"], "training_fps": fps, "end_to_end_fps": fps}
     finish(sweep.run(run.run_id), run, rows, **{"speed": speed, "wall_time": rows[-1].wall_time, **changes})
 
 
@@ -67,18 +68,18 @@ def test_threads_are_compared_within_each_combination_of_the_other_keys(results:
         usual = 1000 if run.overrides["algorithm"] == "mappo" else 4000
         return usual * (1 + run.seed / 10) * (1.5 if run.threads == 2 else 1)
 
-    matrix = {"algorithm": ["mappo", "iql"], "threads": [1, 2], "seed": range(3)}
+    matrix = {"algorithm": ["mappo", "iql"], "threads": [1, 2], "seed": range(5)}
     found = compare_by(trained(results, matrix, speed), "threads")
     assert [one.label for one in found.combinations] == ["mappo", "iql"]
     assert (found.values, found.baseline, found.per) == (("1", "2"), "1", "thread")
     two = cell(found, "iql", "2")
     assert two.speed is not None
-    assert (two.speed.value, two.speed.n, two.speed.paired) == (pytest.approx(1.5), 3, True)
+    assert (two.speed.value, two.speed.n, two.speed.paired) == (pytest.approx(1.5), 5, True)
     assert two.efficiency == pytest.approx(0.75)
     assert cell(found, "iql", "1").efficiency == pytest.approx(1)
     whole = found.overall[1]
     assert whole.speed is not None
-    assert (whole.speed.value, whole.speed.n) == (pytest.approx(1.5), 6)
+    assert (whole.speed.value, whole.speed.n) == (pytest.approx(1.5), 10)
     assert whole.efficiency == pytest.approx(0.75)
     assert verdict(found).startswith(
         "threads=2 trains 1.50 times as fast as threads=1 (95 % interval 1.50 to 1.50"
@@ -163,7 +164,13 @@ def test_returns_at_equal_frames_and_at_equal_time(results: Path) -> None:
     assert fast.over_time.x.tolist() == [2.0, 4.0, 6.0]
     [(value, _, _)] = bands_of([fast.over_time.scores])
     assert value.tolist() == [10.0, 20.0, 30.5]
-    assert "at equal wall time (0:06, evaluations and checkpoints included)" in notes(found)[0]
+    flag, told, *_ = notes(found)
+    assert flag == (
+        "not ranked against each other, mappo: trained for different lengths: "
+        "24,000 frames (threads=1); 18,000 frames (threads=2)"
+    )
+    assert "at equal wall time (0:06, evaluations and checkpoints included)" in told
+    assert "final returns came about differently, so they are not ranked" in verdict(found)
 
 
 def test_curves_are_left_to_whoever_draws_them(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,8 +227,47 @@ def test_one_seed_gives_figures_without_intervals(results: Path) -> None:
     assert (one.cells[1].speed.value, one.cells[1].speed.low) == (pytest.approx(1.8), None)
     assert one.cells[1].final is not None
     assert one.cells[1].final.low is None
-    assert "1 pair: too few to tell from noise, 5 can" in verdict(found)
-    assert "one seed says nothing about returns" in verdict(found)
+    assert "threads=2 trained 1.80 times as fast as threads=1 (1 pair: too few to tell" in verdict(found)
+    assert "too few seeds to tell final returns apart (1 a side, 5 can)" in verdict(found)
+
+
+def test_a_tie_is_not_called_the_fastest(results: Path) -> None:
+    for seeds in (1, 5):
+        matrix = {"algorithm": ["mappo", "iql"], "seed": range(seeds)}
+        told = verdict(compare_by(trained(results / str(seeds), matrix, lambda run: 1000.0), "algorithm"))
+        assert told.startswith("No clear difference in speed between iql and mappo: 1.00 times as fast")
+        assert "fastest" not in told
+
+
+def test_three_seeds_of_many_combinations_are_three_seeds(results: Path) -> None:
+    matrix = {"algorithm": ["mappo", "iql"], "threads": [1, 2], "seed": range(3)}
+    found = compare_by(trained(results, matrix, lambda run: 1000.0 * run.threads), "threads")
+    assert "(95 % interval 2.00 to 2.00, 6 pairs of 3 seeds: too few to tell from noise" in verdict(found)
+
+
+def test_returns_are_told_apart_from_five_seeds_on(results: Path) -> None:
+    def told(seeds: int, **matrix: Any) -> str:
+        runs = matrix_runs({"algorithm": ["mappo"], "threads": [1, 2], "seed": range(seeds), **matrix})
+        sweep = create_sweep(results / f"{seeds}-{len(runs)}", "lab", runs)
+        for run in runs:
+            train(sweep, run, 1000.0, [run.seed + 10.0 * run.threads])
+        return verdict(compare_by(collect([sweep]), "threads"))
+
+    assert "too few seeds to tell final returns apart (4 a side, 5 can)" in told(4)
+    assert "final returns with threads=2 are higher in 1 of 1 combinations" in told(5)
+    assert "too few seeds to tell final returns apart (for 7 combinations)" in told(5, **{LR: range(7)})
+
+
+def test_a_collection_return_is_not_ranked_beside_an_evaluation(results: Path) -> None:
+    runs = matrix_runs({"algorithm": ["mappo", "iql"], "seed": range(5)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        name = EVAL if run.overrides["algorithm"] == "mappo" else COLLECTION
+        rows = [Row(0, 6000, 6.0, {name: float(run.seed)})]
+        finish(sweep.run(run.run_id), run, rows)
+    found = compare_by(collect([sweep]), "algorithm")
+    assert "final returns are of different metrics: evaluation (mappo); collection (iql)" in notes(found)[0]
+    assert "final returns came about differently, so they are not ranked" in verdict(found)
 
 
 def test_noise_is_not_taken_for_a_difference(results: Path) -> None:
@@ -269,7 +315,7 @@ def test_runs_that_are_missing_or_failed_stand_in_the_table_and_spoil_nothing(re
         ["4", "2 pending", "–", "–"],
     ]
     assert table["iql"][1][1:4] == ["2 failed", "–", "–"]
-    assert "threads=2 trains 2.00 times as fast as threads=1 (1 pair" in verdict(found)
+    assert "threads=2 trained 2.00 times as fast as threads=1 (1 pair" in verdict(found)
 
 
 def test_combinations_that_nothing_has_finished_of_are_a_note_and_no_rows(results: Path) -> None:
@@ -373,6 +419,13 @@ def test_with_prices_efficiency_is_per_dollar(results: Path) -> None:
     del prices["lab", by_device["cuda"]]
     found = compare_by(collected, "train_device", prices=prices)
     assert cell(found, "mappo", "cuda").efficiency is None
+
+
+def test_the_csv_holds_no_formula(results: Path) -> None:
+    matrix = {"algorithm": ["=1+1"], "threads": [1, 2], "seed": range(2)}
+    found = compare_by(trained(results, matrix, lambda run: 1000.0 * run.threads), "threads")
+    rows = list(csv.DictReader(io.StringIO(as_csv(found))))
+    assert {row["combination"] for row in rows} == {"'=1+1", "all (geometric mean)"}
 
 
 def test_the_csv_holds_every_cell_and_what_came_of_all(results: Path) -> None:

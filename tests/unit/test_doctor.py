@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from orchestrator.backends.slurm.commands import Answer
+from orchestrator.distribution import install_here
 from orchestrator.doctor import Finding, Verdict, cloud, diagnose, site
 from orchestrator.doctor.here import results_folder, space, trainers
 from orchestrator.doctor.site import associations, gpus, node_groups, partitions, qualities
@@ -188,7 +189,7 @@ def test_what_the_profile_asks_for_in_vain(
         ("sinfo", Answer(1, ""), "Nodes", "not here", "shows none"),
         ("sinfo", "cpu*|down*|12|64|256000|(null)|skylake,ib\n", "Nodes", "warning", "0 of 12"),
         ("scontrol show config", Answer(1, ""), "Limits", "not here", "does not answer"),
-        ("scontrol show config", CONFIG.replace("1001", "11"), "Limits", "ok", "arrays of up to 10 jobs"),
+        ("scontrol show config", CONFIG.replace("1001", "11"), "Limits", "ok", "arrays of up to 11 jobs"),
         ("sacctmgr -n -P show qos", "long||0|\n", "Limits", "problem", "0 of yours"),
         ("scontrol show config", CONFIG + "JobRequeue = 0\n", "Requeueing", "ok", "JobRequeue=0"),
         ("scontrol show config", CONFIG + "KillWait = 2 sec\n", "Time to save", "warning", "2 s before"),
@@ -407,7 +408,7 @@ def test_trainers_without_their_packages(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("orchestrator.doctor.packages.version", absent)
     finding = trainers(Path())
     assert "benchmarl lacks benchmarl, torchrl" in finding.found
-    assert finding.fix == "pip install 'orchestrate[train]' in this environment"
+    assert finding.fix == install_here("train")
 
 
 def test_a_sweep_tells_what_no_look_can(tmp_path: Path) -> None:

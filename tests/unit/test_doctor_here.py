@@ -97,10 +97,12 @@ def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert training.threads(well).fix == "unset OMP_THREAD_LIMIT: each run has cores of its own anyway"
     monkeypatch.setenv("GOMP_CPU_AFFINITY", "0")
     assert training.threads(well).fix == "unset GOMP_CPU_AFFINITY: each run has cores of its own anyway"
-    monkeypatch.setattr(machine, "cpu_quota", lambda: 0.5)
+    for variable in ("OMP_THREAD_LIMIT", "GOMP_CPU_AFFINITY"):
+        monkeypatch.delenv(variable)
+    monkeypatch.setattr(machine, "cpu_quota", lambda *_: 0.5)
     finding = training.threads(well)
-    assert "allows the time of 0.5" in finding.found
-    assert (finding.fix or "").startswith("orchestrate sweep --slots 1,")
+    assert finding.verdict is Verdict.OK
+    assert "allows the time of 0.5: sweeps here keep 1 core busy" in finding.found
 
 
 def test_limits_of_containers(tmp_path: Path) -> None:
@@ -119,6 +121,30 @@ def test_limits_of_containers(tmp_path: Path) -> None:
     assert machine.cpu_quota(tmp_path) is None
     put(quota, "50000\n")
     assert machine.cpu_quota(tmp_path) == 0.5
+
+
+def test_memory_is_the_machines_or_what_a_container_has(tmp_path: Path) -> None:
+    assert machine.memory_mb(tmp_path) is None
+    put(tmp_path / "proc/meminfo", "MemTotal:       24684096 kB\nMemFree: 1 kB\n")
+    assert machine.memory_mb(tmp_path) == 24 << 10, "what the kernel keeps is not missed"
+    put(tmp_path / "proc/self/cgroup", "0::/box/inner\n")
+    put(tmp_path / "sys/fs/cgroup/box/inner/memory.max", "max\n")
+    assert machine.memory_mb(tmp_path) == 24 << 10
+    put(tmp_path / "sys/fs/cgroup/box/memory.max", f"{6000 << 20}\n")
+    assert machine.memory_mb(tmp_path) == 6000
+    put(tmp_path / "proc/self/cgroup", "4:memory:/m\n2:cpu,cpuacct:/elsewhere\n")
+    old = put(tmp_path / "sys/fs/cgroup/memory/m/memory.limit_in_bytes", "9223372036854771712\n")
+    assert machine.memory_mb(tmp_path) == 24 << 10
+    put(old, f"{2 << 30}\n")
+    assert machine.memory_mb(tmp_path) == 2 << 10
+
+
+def test_a_quota_counts_whole_cores(tmp_path: Path) -> None:
+    assert machine.whole_cores(tmp_path) == machine.cores()
+    put(tmp_path / "proc/self/cgroup", "0::/\n")
+    for limit, cores in (("50000 100000", 1), ("150000 100000", 1), ("9000000 100000", machine.cores())):
+        put(tmp_path / "sys/fs/cgroup/cpu.max", limit)
+        assert machine.whole_cores(tmp_path) == cores
 
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])

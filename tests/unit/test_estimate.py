@@ -210,6 +210,12 @@ def test_what_has_no_price_is_fast_and_never_cheap() -> None:
     assert recommend([HALF]).target is None
 
 
+def test_where_nothing_is_left_that_is_said() -> None:
+    over = replace(HALF, runs=(), skipped={})
+    assert recommend([over], 1.0).lines == ("none: nothing is left to do",)
+    assert recommend([over, HALF], 1.0).lines != ("none: nothing is left to do",)
+
+
 CLOUD = """
 backend: skypilot
 infra: aws
@@ -283,6 +289,22 @@ def test_a_price_that_cannot_be_looked_up_is_unknown_and_says_why() -> None:
     assert "spot" in notes
 
 
+def test_on_demand_and_spot_are_one_machine() -> None:
+    def asked(text: str) -> str | None:
+        return where_of(parse_profile(text, "l4.yaml", "l4"), Table([]), no_catalog).place.machine
+
+    smaller, unnamed = (
+        CLOUD.replace("instance_type: g6.2xlarge\n", line) for line in ("instance_type: g6.xlarge\n", "")
+    )
+    assert asked(CLOUD) == asked(CLOUD + "spot: true\n") == "aws g6.2xlarge"
+    assert asked(CLOUD.replace("infra: aws", "infra: aws/us-east-1")) == asked(CLOUD)
+    assert asked(smaller) != asked(CLOUD)
+    assert asked(unnamed) == asked(unnamed + "spot: true\n") == "aws L4:1 8 cores 32768 MB"
+    clusters = (CLOUD.replace("infra: aws", f"infra: {infra}") for infra in ("slurm/one", "slurm/two"))
+    assert len({asked(text) for text in clusters}) == 2
+    assert where().place.machine is None
+
+
 def test_times_of_a_target_come_from_its_own_jobs_once_there_are_any() -> None:
     profile = parse_profile(CLOUD, "l4.yaml", "l4")
     waits = [None, 60.0, 300.0]
@@ -328,3 +350,19 @@ def test_a_run_with_minutes_ends_at_whichever_comes_first(frames: int | None, se
     (found,) = foresee(make_plan(sweep, seen, room, submission=1), seen, where(), table).runs
     assert found.seconds is not None
     assert found.seconds.mid == pytest.approx(seconds)
+
+
+def test_a_run_with_minutes_takes_its_evaluations_too() -> None:
+    """A run collects and learns for 10 minutes; others of its kind spent half as much again on the rest."""
+    own = {"task": "vmas/navigation", "algorithm": "mappo"}
+    run, shorter = (
+        get_trainer("benchmarl").identify({**own, "minutes": minutes}, 0, 1) for minutes in (10, 1)
+    )
+    sweep = Sweep("s", "benchmarl", (run,), "", "grid.yaml", resources=Resources())
+    speed = Speed(kind_of(shorter), PLACE, 100.0, 90.0, 110.0, 2.0, 100, 4, wall_per_training=1.5)
+    room = Capacity("here", 1, 0, array_size=1, most=1, apart=True)
+    seen = seen_of(sweep)
+    (found,) = foresee(make_plan(sweep, seen, room, submission=1), seen, where(), Table([speed])).runs
+    assert found.seconds is not None
+    assert found.seconds.mid == pytest.approx(900.0)
+    assert 600.0 < found.seconds.low < 900.0 < found.seconds.high

@@ -10,6 +10,7 @@ import pytest
 
 from jobs.film import Film
 from orchestrator import evaluate as module
+from orchestrator.distribution import install_here
 from orchestrator.errors import NotFoundError, OrchestrateError, StorageError
 from orchestrator.evaluate import (
     Done,
@@ -175,7 +176,7 @@ def test_a_player_that_cannot_begin_is_told_once(
     monkeypatch.setattr(module.sys, "executable", str(broken))
     with pytest.raises(OrchestrateError, match="No module named 'torch'") as error:
         list(evaluate(sweep, [run.run_id, run.run_id], Wish()))
-    assert "orchestrate[train]" in (error.value.hint or "")
+    assert install_here("train") in (error.value.hint or "")
 
 
 def test_summaries_of_few_of_one_and_of_no_finite_return() -> None:

@@ -305,8 +305,10 @@ def test_a_program_of_ones_own_has_its_return_read(results: Path) -> None:
     sweep = create_sweep(results, "mine", runs)
     for run in runs:
         finish(sweep.run(run.run_id), run, [Row(0, 10, 1.0, {"return": run.overrides["lr"]})])
-    data, _ = written(sweep)
+    data, notes = written(sweep)
     assert {name: seeds["seed_1"]["step_0"]["return"] for name, seeds in data["mine"]["mine"].items()} == {
         "lr=0.1": [0.1],
         "lr=0.2": [0.2],
     }
+    assert any("absolute metric of 4 of 4 runs" in note for note in notes)
+    assert not any("orchestrate evaluate" in note for note in notes)  # which refuses such runs

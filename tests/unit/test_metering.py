@@ -14,26 +14,6 @@ from orchestrator.rundir import Row
 from orchestrator.types import Reason, RunState
 
 
-def rows(*times: float, collection: float = 1.0) -> list[Row]:
-    metrics = {"timers/collection_time": collection, "timers/training_time": 2.0}
-    return [Row(step, step * 100, time, metrics) for step, time in enumerate(times, start=1)]
-
-
-def test_the_steady_state_leaves_out_every_attempts_first_iteration() -> None:
-    first, second = rows(30.0, 31.0, 32.0), rows(90.0, 92.0, 94.0, collection=5.0)
-    speed = metering.speed(first, [first, second])
-    assert speed["seconds_per_iteration"] == 1.5
-    assert speed["fps_steady"] == 75.0
-    assert speed["collection_seconds"] == 3.0
-    assert speed["training_seconds"] == 2.0
-    assert speed["fps"] == pytest.approx(300 / 32)
-
-
-def test_a_run_too_short_for_a_steady_state_says_so() -> None:
-    assert metering.speed(rows(3.0), [rows(3.0)])["fps_steady"] is None
-    assert set(metering.speed([], []).values()) == {None}
-
-
 def test_returns_are_of_the_best_named_metric_and_skip_nan() -> None:
     nan = float("nan")
     history = [

@@ -66,7 +66,9 @@ def states(tree: Tree, now: float = NOW) -> dict[str, str]:
 
 
 def told(run_id: str, frames: int, at: float = NOW - 5) -> Event:
-    return Event(PROGRESS, at, run_id, 1, {"frames": frames, "total": 100, "fps": 10.0, "return": 0.5})
+    return Event(
+        PROGRESS, at, run_id, 1, {"frames": frames, "total": 100, "end_to_end_fps": 10.0, "return": 0.5}
+    )
 
 
 def test_the_states_are_those_that_status_shows(sweep: SweepDir) -> None:

@@ -91,7 +91,10 @@ def test_any_value_is_read_as_what_it_was_written_for(value: Any) -> None:
         ("algorithm=glob(*)", "expected one value, or several as in"),
         ("seed=shuffle(range(3))", "expected one value, or several as in"),
         ("seed=range(3, 3)", "which has no values"),
-        ("seed=range(20000)", "found more than 10,000 runs"),
+        ("seed=range(20000)", "expected at most 10,000 values"),
+        ("seed=range(0, nan)", "expected numbers in range"),
+        ("seed=range(1e300)", "expected at most 10,000 values"),
+        ("seed=" + "9" * 4400, "Hydra cannot read"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_a_run_is_refused(override: str, message: str) -> None:

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -59,6 +64,36 @@ def test_gpu_runs_are_skipped_with_the_reason_where_there_is_none() -> None:
     assert all("GPU" in why for why in plan.skipped.values())
     placed = make_plan(sweep, survey_of(sweep), Capacity("local", 4, 1), submission=1)
     assert len(placed.run_ids) == 2
+
+
+@pytest.mark.parametrize(
+    ("needs", "why"),
+    [
+        (Resources(cpus_per_task=64), "needs 64 cores, this machine has 4"),
+        (Resources(mem="900G"), "needs 900G of memory, this machine has 24G"),
+        (Resources(gpus=3), "needs a GPU, and this machine has none that can be used"),
+        (Resources(cpus_per_task=4, mem="24G"), None),
+    ],
+)
+def test_what_this_machine_has_not_is_skipped_with_the_reason(needs: Resources, why: str | None) -> None:
+    sweep = sweep_of(2, resources=needs)
+    plan = make_plan(sweep, survey_of(sweep), replace(CPU, mem="24576M"), submission=1)
+    assert set(plan.skipped.values()) == ({why} if why else set())
+    assert len(plan.run_ids) == (0 if why else 2)
+
+
+def test_memory_limits_runs_at_once() -> None:
+    sweep = sweep_of(4, resources=Resources(mem="10G"))
+    assert make_plan(sweep, survey_of(sweep), replace(CPU, mem="24G"), submission=1).jobs[0].slots == 2
+
+
+def test_where_cores_are_for_threads_runs_with_fewer_threads_need_fewer() -> None:
+    overrides = {"algorithm": "mappo"}
+    runs = tuple(BENCHMARL.identify(overrides, 0, threads) for threads in (1, 4, 8))
+    sweep = Sweep("s", "benchmarl", runs, "text", resources=Resources(cpus_per_task=8))
+    plan = make_plan(sweep, survey_of(sweep), CPU, submission=1)
+    assert plan.run_ids == (runs[0].run_id, runs[1].run_id)
+    assert plan.skipped == {runs[2].run_id: "needs 8 cores, this machine has 4"}
 
 
 CLUSTER = Capacity("c", cores=4, gpus=0, mem="8G", time="1:00:00", array_size=1001)
@@ -157,22 +192,70 @@ def test_several_runs_share_a_gpu_where_the_profile_packs_them() -> None:
 
 
 def measured(run_id: str, seconds: float, state: RunState = RunState.DONE) -> RunStatus:
-    return RunStatus(run_id, state, frames=100, total=100, fps=100 / seconds)
+    return RunStatus(run_id, state, frames=100, total=100, end_to_end_fps=100 / seconds)
 
 
-def test_the_longest_runs_come_first_by_what_was_measured() -> None:
-    runs = [
-        BENCHMARL.identify({"algorithm": algorithm}, seed, 1)
-        for seed in range(2)
-        for algorithm in ("iql", "ippo", "mappo")
-    ]
-    sweep = Sweep("s", "benchmarl", tuple(runs), "text")
+def benchmark(*algorithms: str, seeds: int) -> Sweep:
+    """As a matrix that names its algorithms first: all seeds of the one, then all of the next."""
+    runs = tuple(
+        BENCHMARL.identify({"algorithm": one}, seed, 1) for one in algorithms for seed in range(seeds)
+    )
+    return Sweep("s", "benchmarl", runs, "text")
+
+
+def begun(sweep: Sweep, run_ids: Sequence[str]) -> list[tuple[str, int]]:
+    """Algorithm and seed of these runs."""
+    by_id = {run.run_id: (str(run.overrides["algorithm"]), run.seed) for run in sweep.runs}
+    return [by_id[run_id] for run_id in run_ids]
+
+
+def test_only_what_takes_far_longer_than_the_others_comes_before_them() -> None:
+    sweep = benchmark("iql", "ippo", "mappo", seeds=3)
     survey = survey_of(sweep)
-    statuses = {**survey.statuses}
-    statuses[runs[0].run_id] = measured(runs[0].run_id, 10)
-    statuses[runs[2].run_id] = measured(runs[2].run_id, 90)
-    plan = make_plan(sweep, replace(survey, statuses=statuses), CPU, submission=1)
-    assert list(plan.run_ids) == [runs[index].run_id for index in (5, 1, 4, 3)], "mappo, unknown, iql"
+
+    def order(mappo_s: float) -> list[tuple[str, int]]:
+        times = {"iql": 10.0, "ippo": 12.0, "mappo": mappo_s}
+        done = {
+            run.run_id: measured(run.run_id, times[str(run.overrides["algorithm"])])
+            for run in sweep.runs
+            if run.seed == 0
+        }
+        seen = replace(survey, statuses={**survey.statuses, **done})
+        return begun(sweep, make_plan(sweep, seen, CPU, submission=1).run_ids)
+
+    assert order(90.0)[:2] == [("mappo", 1), ("mappo", 2)], (
+        "left alone at the end they would keep all waiting"
+    )
+    turns = [seed for _, seed in order(15.0)]
+    assert turns == [1, 1, 1, 2, 2, 2], "in turns"
+    assert {algorithm for algorithm, _ in order(15.0)[:3]} == {"iql", "ippo", "mappo"}
+
+
+@pytest.mark.parametrize("capacity", ["one job", "array", "one run a job", "machines"])
+def test_a_busy_hour_and_a_slow_job_hit_all_algorithms_alike(capacity: str) -> None:
+    sweep = benchmark("a", "b", "c", "d", seeds=6)
+    where = {
+        "one job": replace(CPU, pack=4),
+        "array": replace(CLUSTER, pack=6),
+        "one run a job": replace(CLUSTER, pack=1),
+        "machines": replace(instances(4), pack=1),
+    }[capacity]
+    plan = make_plan(sweep, survey_of(sweep), where, submission=1)
+    assert sorted(plan.run_ids) == sorted(run.run_id for run in sweep.runs)
+    jobs = [begun(sweep, job.run_ids) for job in plan.jobs]
+    longest = max(map(len, jobs))
+    # A job after the other begins: what they do at the same time is a line of this.
+    order = [job[place] for place in range(longest) for job in jobs if place < len(job)]
+    places = {name: [at for at, run in enumerate(order) if run[0] == name] for name in "abcd"}
+    middles = [fmean(own) for own in places.values()]
+    assert max(middles) - min(middles) <= 1.5
+    for start in range(0, len(order), 4):
+        assert {name for name, _ in order[start : start + 4]} == set("abcd")
+    if len(jobs) in (4, 6):
+        most = math.ceil(len(jobs[0]) / 4) + 1
+        assert max(Counter(name for name, _ in job).most_common(1)[0][1] for job in jobs) <= most
+    again = make_plan(sweep, survey_of(sweep), where, submission=1)
+    assert again.run_ids == plan.run_ids
 
 
 def test_canaries_go_first_and_the_rest_when_they_have_trained() -> None:

@@ -100,6 +100,10 @@ def test_a_damaged_index_names_its_line(sweep: SweepDir) -> None:
     sweep.index_path.write_text(sweep.index_path.read_text() + "half a li")
     with pytest.raises(DamagedFileError, match="line 3"):
         sweep.read_index()
+    for line in ("0123456789abcdef\t1\t[]", "0123456789abcdef\t1\t7", "../../etc\t1\t{}", "[" * 10_000):
+        sweep.index_path.write_text(f"run_id\tin_grid\tpoint\n{line}\n")
+        with pytest.raises(DamagedFileError, match="line 2 is not a run"):
+            sweep.read_index()
     sweep.index_path.write_bytes(b"run_id\tin_grid\tpoint\n\xff\xfe\n")
     with pytest.raises(DamagedFileError, match="is not text"):
         sweep.read_index()
@@ -238,6 +242,18 @@ def test_a_torn_line_is_closed_off_by_the_next(sweep: SweepDir) -> None:
     journal.append(event(EXITED))
     (log,) = sweep.read_journals()
     assert (log.damaged, log.exited) == (1, True)
+
+
+def test_a_line_under_way_is_shown_alike_by_every_look(sweep: SweepDir) -> None:
+    assert sweep.take_token("0001-0001", started()) is not None
+    path = sweep.path / "journals" / "0001-0001.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:-5])
+    first, second = (sweep.read_journals() for _ in range(2))
+    assert first == second
+    assert [(len(log.events), log.damaged) for log in second] == [(1, 1)]
+    path.write_bytes(whole + whole)
+    assert [(len(log.events), log.damaged) for log in sweep.read_journals()] == [(2, 0)]
 
 
 def test_a_description_never_changes_once_an_attempt_began(run: RunDir) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as some
 
-from orchestrator.backends.skypilot.task import cluster_name, is_ours, requirements, task_file
+from orchestrator.backends.skypilot.task import (
+    boot_commands,
+    cluster_name,
+    is_ours,
+    requirements,
+    task_file,
+)
 from orchestrator.freeze import FrozenCode
 from orchestrator.profiles import Profile
 from orchestrator.render import Setting
@@ -70,6 +78,60 @@ def test_a_secret_is_named_only_where_it_is_set_and_never_told(monkeypatch: pyte
     text = file_of(L4, setting_in("/lab"))
     assert yaml.safe_load(text)["secrets"] == {"WANDB_API_KEY": None}
     assert "sesame" not in text
+
+
+def test_files_with_secrets_are_for_the_job_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As SkyPilot leaves them on an instance."""
+    monkeypatch.setenv("WANDB_API_KEY", "sesame")
+    script = tmp_path / ".sky" / "sky_app" / "sky_job_1"
+    script.parent.mkdir(parents=True)
+    script.write_text("export WANDB_API_KEY=sesame")
+    script.chmod(0o644)
+    plain = replace(L4, python=None, infra="slurm/test")
+    head = yaml.safe_load(file_of(plain, setting_in("/lab")))["setup"].splitlines()[0]
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    subprocess.run(["bash", "-c", head], env=env, check=True)
+    assert (script.stat().st_mode & 0o077, script.parent.stat().st_mode & 0o077) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("keys", "limit"),
+    [
+        ({"hold": "0:05"}, 3600),
+        ({"hold": "2:00:00"}, 7200),
+        ({"infra": None}, 3600),
+        ({"infra": "gcp"}, None),
+        ({"infra": "slurm/test"}, None),
+        ({"image": "docker:me/image"}, None),
+    ],
+)
+def test_a_machine_of_aws_turns_itself_off_if_no_job_begins(
+    keys: dict[str, Any], limit: int | None, tmp_path: Path
+) -> None:
+    """The command is a line of YAML in what the machine gets; its shell is run here, without a machine."""
+    profile = replace(L4, **keys)
+    commands = boot_commands(profile)
+    shown = file_of(profile, setting_in("/lab")).splitlines()[2]
+    if limit is None:
+        assert commands == []
+        assert "boots" not in shown
+        return
+    (command,) = commands
+    assert yaml.safe_load(f"- {command}") == [command]
+    assert command in shown  # what a dry run shows is what is done
+    timer, *told = shlex.split(command)
+    assert (timer, told[0]) == ("systemd-run", f"--on-active={limit}")
+    mark, off = tmp_path / "begun", tmp_path / "off"
+    (tmp_path / "poweroff").write_text(f"#!/bin/sh\ntouch {off}\n")
+    (tmp_path / "poweroff").chmod(0o755)
+    argv = [word.replace("/var/tmp/orchestrate-job-begun", str(mark)) for word in told[1:]]
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    mark.touch()
+    subprocess.run(argv, env=env, check=True)
+    assert not off.exists()
+    mark.unlink()
+    subprocess.run(argv, env=env, check=True)
+    assert off.exists()
 
 
 def test_values_stay_texts() -> None:

@@ -43,7 +43,7 @@ class Cluster:
 
 
 def backend(cluster: Cluster, profile: Profile | None = None) -> SlurmBackend:
-    return SlurmBackend(profile or Profile("here", "here.yaml"), runner=cluster)
+    return SlurmBackend(profile or Profile("here", "here.yaml"), runner=cluster, pauses=())
 
 
 def script(folder: Path, count: int = 2) -> Script:
@@ -84,7 +84,49 @@ def test_a_clear_no_is_one(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="Invalid qos") as caught:
         backend(cluster).submit(script(tmp_path))
     assert not isinstance(caught.value, QueueFullError)
-    assert cluster.count("squeue") == 0
+
+
+@pytest.mark.parametrize("said", ["Invalid qos specification", "the site's own checks", ""])
+def test_a_submission_that_failed_in_words_only_is_found(tmp_path: Path, said: str) -> None:
+    ours, cluster = script(tmp_path), Cluster(sbatch=Answer(1, "77\n", f"sbatch: error: {said}"))
+    cluster.answers["squeue"] = [listed(cluster, ours)]
+    assert backend(cluster).submit(ours) == {"0001-0001.0": "slurm:77_0", "0001-0001.1": "slurm:77_1"}
+
+
+@pytest.mark.parametrize(("said", "certain"), [("Batch job submission failed: x", True), ("x", False)])
+def test_a_no_is_believed_without_a_look_where_the_controller_said_it(
+    tmp_path: Path, said: str, certain: bool
+) -> None:
+    cluster = Cluster(
+        sbatch=Answer(1, "", f"sbatch: error: {said}"), squeue=Answer(1, "", "squeue: error: y")
+    )
+    with pytest.raises(BackendUnavailableError) as caught:
+        backend(cluster).submit(script(tmp_path))
+    assert isinstance(caught.value, RefusedError) is certain
+
+
+def test_a_queue_that_fails_once_is_asked_again() -> None:
+    timed_out = Answer(1, "", "slurm_load_jobs error: Socket timed out on send/recv operation")
+    running = Answer(0, "77_0|RUNNING|cpu1||None\n")
+    cluster = Cluster(squeue=[timed_out, timed_out, running])
+    ours = SlurmBackend(Profile("here", "here.yaml"), runner=cluster, pauses=(0.01, 0.01))
+    assert ours.poll(["slurm:77_0"])["slurm:77_0"].state is JobState.RUNNING
+
+
+def test_a_queue_that_goes_on_failing_is_asked_three_times_and_says_so() -> None:
+    cluster = Cluster(squeue=Answer(1, "", "slurm_load_jobs error: Socket timed out"))
+    ours = SlurmBackend(Profile("here", "here.yaml"), runner=cluster, pauses=(0.01, 0.01))
+    said = ours.poll(["slurm:77_0"])["slurm:77_0"]
+    assert said.state is JobState.UNKNOWN
+    assert said.text == "squeue: Socket timed out (asked 3 times in 0 s)"
+    assert cluster.count("squeue") == 3
+
+
+@pytest.mark.parametrize("said", ["squeue: unrecognized option '--x'", "Invalid user id: x"])
+def test_what_is_certain_is_asked_once(said: str) -> None:
+    cluster = Cluster(squeue=Answer(1, "", said))
+    ours = SlurmBackend(Profile("here", "here.yaml"), runner=cluster, pauses=(60.0, 60.0))
+    assert ours.poll(["slurm:77_0"])["slurm:77_0"].state is JobState.UNKNOWN
 
 
 def test_without_a_queue_there_is_no_room() -> None:
@@ -200,13 +242,26 @@ def test_room_is_what_the_association_on_this_cluster_leaves(
         sacctmgr=LIMITS[account],
         squeue=Answer(0, "7_0|PENDING||x|None\n7_1|COMPLETED|cpu1|x|None\n"),
     )
-    ours = SlurmBackend(Profile("here", "here.yaml", account=profile), options, cluster)
+    ours = SlurmBackend(Profile("here", "here.yaml", account=profile), options, cluster, pauses=())
     assert ours.capacity().room == 19
-    [asked] = [argv for argv in cluster.asked if argv[0] == "sacctmgr"]
+    [asked] = [argv for argv in cluster.asked if argv[:5] == ["sacctmgr", "-n", "-P", "show", "assoc"]]
     assert "cluster=east" in asked
     assert [part for part in asked if part.startswith("account=")] == (
         [f"account={account}"] if account else []
     )
+
+
+def test_jobs_that_name_no_account_have_the_limit_of_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SBATCH_ACCOUNT", raising=False)
+    cluster = Cluster(scontrol=Answer(0, CONFIG), sacctmgr=[Answer(0, "root|\nlab|5\n"), Answer(0, "lab\n")])
+    assert backend(cluster).capacity().room == 5
+
+
+def test_a_job_counts_until_it_has_left() -> None:
+    """Also one that is through with its work, and submits others as it leaves."""
+    queue = Answer(0, "7_0|RUNNING|cpu1|x|None\n7_1|COMPLETING|cpu1|x|None\n7_2|COMPLETED|cpu1|x|None\n")
+    cluster = Cluster(scontrol=Answer(0, CONFIG), sacctmgr=Answer(0, "lab|5\n"), squeue=queue)
+    assert backend(cluster, Profile("here", "here.yaml", account="lab")).capacity().room == 3
 
 
 def test_a_site_without_job_arrays() -> None:

@@ -7,12 +7,13 @@ from hypothesis import strategies as some
 from orchestrator.backends.slurm.parse import (
     accounted,
     array_of,
+    array_size,
     least,
     queue_entries,
     ranges,
     settings,
     status_of,
-    submit_limit,
+    submit_limits,
     submitted,
     together,
 )
@@ -107,9 +108,13 @@ def test_settings_and_limits() -> None:
     }
     assert least(["", "20", "N/A", "7", "-1"]) == 7
     assert least(["", "UNLIMITED"]) is None
-    assert submit_limit("lab|20\nother|7\n") == 20
-    assert submit_limit("lab|20\nother|\n") is None, "one of them may take any number"
-    assert submit_limit("") is None
+    assert array_size({}) == 1001
+    assert array_size({"MaxArraySize": "10"}) == 10, "indices 0 to 9"
+    tasks = {"MaxArraySize": "100001", "SchedulerParameters": "bf_interval=1,max_array_tasks=500"}
+    assert array_size(tasks) == 500
+    assert submit_limits("lab|20\nother|7\n") == {"lab": 20, "other": 7}
+    assert submit_limits("lab|20\nlab|\nlab|7\n") == {"lab": None}, "in one partition there is no limit"
+    assert submit_limits("") == {}
     assert array_of("20826000_3") == array_of("20826000") == "20826000"
 
 

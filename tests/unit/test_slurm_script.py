@@ -91,9 +91,27 @@ def test_what_a_person_adds_comes_last() -> None:
 @pytest.mark.parametrize(
     ("typed", "problem", "told"),
     [
-        ("--array=0-9", "array is set by the program itself", "dry-run"),
-        ("--arr=0-9", "array is set by the program itself", "dry-run"),
-        ("--no-req", "no-requeue is set by the program itself", "dry-run"),
+        ("--array=0-9", "array is set by the program itself", "`array_limit:`"),
+        ("--arr=0-9", "array is set by the program itself", "`array_limit:`"),
+        ("--no-req", "no-requeue is set by the program itself", "`requeue:`"),
+        ("--requeue", "requeue is set by the program itself", "`requeue:`"),
+        ("--signal=B:TERM@60", "signal is set by the program itself", "`signal:`"),
+        ("--output=x", "output is set by the program itself", "dry-run"),
+        ("--job-name=x", "job-name is set by the program itself", "dry-run"),
+        ("-J x", "-J: job-name is set by the program itself", "dry-run"),
+        ("--parsable", "parsable is set by the program itself", "dry-run"),
+        ("--nodes=2", "nodes is always 1: a job is one task on one node", "not supported yet"),
+        ("--nodes", "nodes is always 1", "not supported yet"),
+        ("-N2", "-N: nodes is always 1", "not supported yet"),
+        ("-n4", "-n: ntasks is always 1", "not supported yet"),
+        ("--ntasks=4", "ntasks is always 1", "not supported yet"),
+        ("--ntasks-per-node=2", "ntasks-per-node is always 1", "not supported yet"),
+        ("--tasks-per=2", "tasks-per-node is always 1", "not supported yet"),
+        ("--gres=lscratch:1,gpu:2", "gres asks for GPUs", "`gpus:`"),
+        ("--gpus-per-node=2", "gpus-per-node is what jobs are planned by", "`gpus:`"),
+        ("--cpus-per-g=2", "cpus-per-gpu is what jobs are planned by", "`cpus_per_task:`"),
+        ("-t5", "-t: time is what the sweep's jobs are planned by", "set `time:`"),
+        ("-c 4", "-c: cpus-per-task is what the sweep's jobs are planned by", "`cpus_per_task:`"),
         ("--clusters=other", "clusters is set by the program itself", "dry-run"),
         ("--mem=4G", "says that its site refuses mem", "`forbid` in here.yaml"),
         ("--time=5", "jobs are planned by", "set `time:` in the profile"),
@@ -115,12 +133,30 @@ def test_what_is_not_a_persons_to_pass_on(typed: str, problem: str, told: str) -
 
 @pytest.mark.parametrize(
     "option",
-    ["partition=x", "gres=lscratch:10", "time-min=5", "mem-bind=local", "gpu-bind=none", "nice", "wckey=a"],
+    [
+        "nodes=1",
+        "ntasks=1",
+        "partition=x",
+        "gres=lscratch:10",
+        "time-min=5",
+        "mem-bind=local",
+        "gpu-bind=none",
+        "nice",
+        "wckey=a",
+    ],
 )
 def test_other_options_pass(option: str) -> None:
     profile = Profile("here", "here.yaml")
     script = SlurmBackend(profile, [f"--{option}"]).render(array_for(profile, 0), setting_in("/home/me"))
     assert f"#SBATCH --{option}\n" in script
+
+
+def test_generic_resources_are_asked_for_in_one_line() -> None:
+    """Of several lines sbatch takes the last, and the job would have no GPU."""
+    options = (("gres", "lscratch:10"),)
+    profile = Profile("here", "here.yaml", gpus=1, gpu_type="l4", gpu_option="gres", options=options)
+    script = SlurmBackend(profile, ["--gres=shm:1"]).render(array_for(profile, 0), setting_in("/home/me"))
+    assert re.findall(r"--gres.*", script) == ["--gres=gpu:l4:1,lscratch:10,shm:1"]
 
 
 @pytest.mark.parametrize(

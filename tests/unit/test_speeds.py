@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from benchmarks.synthetic import finished_sweep, matrix_runs, write_journal
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.synced import is_brought
-from orchestrator.speeds import Kind, Place, Speed, Table, kind_of, load_table, take_up
+from orchestrator.speeds import Kind, Place, Speed, Table, kind_of, length_of, load_table, take_up
 from orchestrator.speeds.model import same_model
 from orchestrator.speeds.table import reported
 from orchestrator.trainers import get_trainer
@@ -44,7 +44,7 @@ def speed(fps: float, of: Kind | None = None, place: Place = HERE, source: str =
 def result_speed(sweep: SweepDir, number: int = 0) -> float:
     result = sweep.run(sweep.run_ids()[number]).result()
     assert result is not None
-    return float(result["speed"]["fps_steady"])
+    return float(result["speed"]["end_to_end_fps"])
 
 
 def test_every_finished_run_is_in_the_table(sweep: SweepDir) -> None:
@@ -53,11 +53,11 @@ def test_every_finished_run_is_in_the_table(sweep: SweepDir) -> None:
     assert sum(one.runs for one in measured) == 6
     assert {one.kind.algorithm for one in measured} == {"mappo", "iql"}
     by_run = take_up(sweep).runs
-    assert by_run[sweep.run_ids()[0]].fps == result_speed(sweep)
+    assert by_run[sweep.run_ids()[0]].end_to_end_fps == result_speed(sweep)
     basis = table.find(kind_of(matrix_runs(MATRIX)[0]), Place(None, "Example CPU 3000"))
     assert basis is not None
     assert basis.runs == 3
-    assert basis.low < basis.fps < basis.high
+    assert basis.low < basis.end_to_end_fps < basis.high
     assert "same configuration" in basis.words
 
 
@@ -70,22 +70,23 @@ def test_only_what_is_new_is_read(sweep: SweepDir, monkeypatch: pytest.MonkeyPat
         path.write_bytes(b"x" * status.st_size)
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     data = json.loads(changed.read_text())
-    data["speed"]["fps_steady"] = 77.0
+    data["speed"]["end_to_end_fps"] = 77.0
     changed.write_text(json.dumps(data))
     found = take_up(sweep).runs
-    assert found[changed.parent.name].fps == 77.0
+    assert found[changed.parent.name].end_to_end_fps == 77.0
     assert len(found) == 6
     assert sweep.speeds.read_bytes() != before
 
 
 @pytest.mark.parametrize(
-    "damage", [b"", b"{", b'{"version": 1}', b'{"version": 1, "runs": {"a": [1]}}', b"\xff", b"[]"]
+    "damage",
+    [b"", b"{", b'{"version": 2}', b'{"version": 1}', b'{"version": 2, "runs": {"a": [1]}}', b"\xff", b"[]"],
 )
 def test_a_damaged_file_is_made_anew(sweep: SweepDir, damage: bytes) -> None:
     whole = take_up(sweep)
     sweep.speeds.write_bytes(damage)
     assert take_up(sweep) == whole
-    assert json.loads(sweep.speeds.read_text())["version"] == 1
+    assert json.loads(sweep.speeds.read_text())["version"] == 2
 
 
 def test_a_retired_result_leaves_and_a_damaged_one_is_left_out(sweep: SweepDir) -> None:
@@ -99,10 +100,10 @@ def test_a_retired_result_leaves_and_a_damaged_one_is_left_out(sweep: SweepDir) 
 @pytest.mark.parametrize(
     "change",
     [
-        {"speed": {"fps_steady": "nan", "fps": 1.0}},
-        {"speed": {"fps_steady": -5.0, "fps": 1.0}},
-        {"speed": {"fps_steady": 1e400, "fps": 1.0}},
-        {"speed": {"fps_steady": [1], "fps": 1.0}},
+        {"speed": {"end_to_end_fps": "nan"}},
+        {"speed": {"end_to_end_fps": -5.0}},
+        {"speed": {"end_to_end_fps": 1e400}},
+        {"speed": {"end_to_end_fps": [1]}},
         {"speed": None},
         {"frames": -1},
         {"frames": "many"},
@@ -166,6 +167,62 @@ def test_what_only_says_how_long_a_run_is_does_not_make_it_another_kind() -> Non
     assert spec.frames_of(spec.identify({"experiment.max_n_iters": 5}, 0, 1)) is None
 
 
+def timed_sweep(results: Path, minutes: list[float]) -> SweepDir:
+    return finished_sweep(
+        results, "timed", {"task": ["t"], "algorithm": ["mappo"], "minutes": minutes}, iterations=4
+    )
+
+
+def test_a_minute_and_half_an_hour_share_their_speed(results: Path) -> None:
+    timed_sweep(results, [1, 30])
+    table = load_table(results)
+    [planned] = matrix_runs({"task": ["t"], "algorithm": ["mappo"], "minutes": [5]})
+    basis = table.find(kind_of(planned), HERE)
+    assert basis is not None
+    assert basis.runs == 2
+    assert "2 finished runs of the same configuration" in basis.words
+    # As synthetic results have it: 94 % of the wall time is collecting and learning.
+    assert basis.wall_per_training == pytest.approx(1 / 0.94)
+
+
+def test_a_length_is_known_by_runs_that_were_to_be_as_long(results: Path) -> None:
+    sweep = timed_sweep(results, [1, 30])
+    counted = {"task": ["t"], "algorithm": ["mappo"], "experiment.max_n_iters": [4]}
+    finished_sweep(results, "counted", counted, iterations=4)
+    table, [iterations] = load_table(results), matrix_runs(counted)
+    assert table.frames_of(kind_of(iterations), length_of(iterations)) == 24_000
+    [more] = matrix_runs({**counted, "experiment.max_n_iters": [400]})
+    assert kind_of(more) == kind_of(iterations)
+    assert table.frames_of(kind_of(more), length_of(more)) is None
+    assert load_table(sweep.results).speeds == table.speeds
+
+
+def test_a_cloud_machine_on_demand_and_as_spot_is_the_same_hardware() -> None:
+    measured = speed(500.0, place=Place("demand", "Some Xeon", "", 1, "aws m6i.large"))
+    table = Table([measured])
+    spot = table.find(kind(), Place("spot", None, "", 1, "aws m6i.large"))
+    other = table.find(kind(), Place("spot", None, "", 1, "aws m6i.xlarge"))
+    assert spot is not None
+    assert other is not None
+    assert "other hardware" not in spot.words
+    assert "on other hardware (Some Xeon)" in other.words
+    assert spot.high / spot.low < other.high / other.low
+
+
+def test_the_machine_of_a_job_is_known_by_its_submission(sweep: SweepDir) -> None:
+    [entry] = sweep.read_ledger()
+    sweep.amend_ledger(entry.number, "submission", {**entry.data, "machine": "aws m6i.large"})
+    assert {one.place.machine for one in take_up(sweep).runs.values()} == {"aws m6i.large"}
+
+
+def test_a_result_of_an_earlier_version_is_taken_by_its_mean_speed(sweep: SweepDir) -> None:
+    run_id = sweep.run_ids()[0]
+    path = sweep.run(run_id).result_path
+    old = {"fps": 900.0, "fps_steady": 3000.0, "fps_lasting": 1000.0, "training_seconds": None}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"speed": old}))
+    assert take_up(sweep).runs[run_id].end_to_end_fps == 1000.0
+
+
 def test_usual_lengths_are_those_of_the_configuration_files() -> None:
     spec = importlib.util.find_spec("benchmarl")
     assert spec is not None
@@ -206,7 +263,7 @@ def test_the_nearest_counts_and_what_is_farther_is_less_certain() -> None:
     widths = []
     for basis, fps in zip(found, (100.0, 200.0, 300.0), strict=True):
         assert basis is not None
-        assert basis.fps == fps
+        assert basis.end_to_end_fps == fps
         widths.append(basis.high / basis.low)
     assert widths == sorted(widths)
     assert widths[0] < widths[1] < widths[2]
@@ -218,7 +275,7 @@ def test_measured_beats_reported_and_a_gpu_says_nothing_about_a_cpu() -> None:
     measured = speed(500.0, place=Place("l4", None, "NVIDIA L4"))
     basis = Table([told, measured]).find(kind(), Place("l4", None, "L4"))
     assert basis is not None
-    assert (basis.fps, basis.reported) == (500.0, False)
+    assert (basis.end_to_end_fps, basis.reported) == (500.0, False)
     alone = Table([told]).find(kind(), Place("other", None, "L4"))
     assert alone is not None
     assert alone.reported
@@ -234,18 +291,18 @@ def test_nothing_known_is_nothing_said() -> None:
 def test_the_shipped_figures_are_marked_as_others() -> None:
     shipped = reported()
     assert len(shipped) == 5
-    assert all(one.source and one.runs == 0 and one.low <= one.fps <= one.high for one in shipped)
+    assert all(one.source and one.runs == 0 and one.low <= one.end_to_end_fps <= one.high for one in shipped)
     bucket = Table(shipped).find(
         Kind("command", "bucket_brigade/rest_trap", "ppo", "{}"), Place("l4", None, "L4")
     )
     assert bucket is not None
-    assert 2 < 10_000_000 / bucket.fps / 3600 < 3
-    assert 14 < 1_000_000 / bucket.fps / 60 < 16
+    assert 2 < 10_000_000 / bucket.end_to_end_fps / 3600 < 3
+    assert 14 < 1_000_000 / bucket.end_to_end_fps / 60 < 16
     game, (desktop, other) = Kind("ppo", "procgen/coinrun", "ppo", "{}"), ("Core(TM) i7-14700K", "Some CPU")
     fast, slow = (Table(shipped).find(game, Place(None, cpu)) for cpu in (desktop, other))
     assert fast is not None
     assert slow is not None
-    assert (fast.fps, slow.fps) == (5000, 1750)
+    assert (fast.end_to_end_fps, slow.end_to_end_fps) == (5000, 1750)
     assert slow.low < 1500 < 6000 < slow.high
 
 
@@ -290,7 +347,7 @@ def test_whatever_is_known_the_range_holds_the_figure(
     ]
     basis = Table(speeds).find(asked, where)
     if basis is not None:
-        assert 0 < basis.low < basis.fps < basis.high < float("inf")
+        assert 0 < basis.low < basis.end_to_end_fps < basis.high < float("inf")
         assert basis.words
     elif where.gpu:
         assert not any(place.gpu and not source for _, place, *_, source in rows)

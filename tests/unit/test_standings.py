@@ -15,15 +15,8 @@ from rliable.library import create_performance_profile, get_interval_estimates
 
 from benchmarks.synthetic import create_sweep, finish, matrix_runs, training_rows
 from orchestrator.collect import collect
-from orchestrator.standings import (
-    improvements,
-    over_tasks,
-    overall_improvements,
-    overall_profiles,
-    performance_profile,
-    probability_of_improvement,
-    task_profiles,
-)
+from orchestrator.improvement import Improvement, probability_of_improvement, standing
+from orchestrator.standings import over_tasks, overall_profiles, performance_profile, task_profiles
 from orchestrator.stats import Final, final_returns, groups
 
 Scores = Mapping[tuple[str, str], Sequence[float]]
@@ -34,8 +27,10 @@ def columns(matrix: Any) -> list[Any]:
     return list(np.asarray(matrix).T)
 
 
-def finals(results: Path, *sweeps: Scores) -> list[Final]:
-    """What the report has of sweeps with these final returns: (task, algorithm) → one per seed."""
+def finals(results: Path, *sweeps: Scores, lengths: Mapping[str, int] | None = None) -> list[Final]:
+    """What the report has of sweeps with these final returns: (task, algorithm) → one per seed. ``lengths``:
+    iterations of an algorithm's runs, 1 for the others.
+    """
     folders = []
     for number, scores in enumerate(sweeps):
         runs, returns = [], {}
@@ -46,7 +41,8 @@ def finals(results: Path, *sweeps: Scores) -> list[Final]:
             returns |= {run.run_id: value for run, value in zip(own, values, strict=True)}
         folders.append(create_sweep(results, f"sweep{number}", runs))
         for run in runs:
-            finish(folders[-1].run(run.run_id), run, training_rows(run, 1), final_return=returns[run.run_id])
+            rows = training_rows(run, (lengths or {}).get(str(run.overrides["algorithm"]), 1))
+            finish(folders[-1].run(run.run_id), run, rows, final_return=returns[run.run_id])
     return final_returns(groups(collect(folders)))
 
 
@@ -124,32 +120,78 @@ def test_the_same_scores_give_the_same_intervals_and_numpys_state_is_left_alone(
 
 # What stands against what
 
+FIVE = [1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def named(pairs: Sequence[Improvement]) -> list[tuple[str, str, float]]:
+    return [(one.better.label, one.other.label, one.value) for one in pairs]
+
 
 def test_the_best_of_a_task_stands_against_the_others(results: Path) -> None:
     told = finals(
         results,
-        {("a", "low"): [1, 2], ("a", "high"): [5, 6], ("a", "mid"): [3, 7], ("b", "one"): [0, 0]},
+        {
+            ("a", "low"): FIVE,
+            ("a", "high"): [value + 20 for value in FIVE],
+            ("a", "mid"): [3, 4, 5, 6, 30],
+            ("b", "one"): FIVE,
+        },
     )
-    found = improvements(told)
-    assert [(one.tasks, one.better.label, one.other.label, one.value) for one in found] == [
-        (("a",), "high", "mid", 0.5),
-        (("a",), "high", "low", 1.0),
-    ]
-    assert [one.beyond_chance for one in found] == [False, True]
+    found = standing(told)
+    assert named(found.pairs) == [("high", "mid", 0.8), ("high", "low", 1.0)]
+    assert [one.tasks for one in found.pairs] == [("a",), ("a",)]
+    assert [one.beyond_chance for one in found.pairs] == [False, True]
+    assert [one.chance for one in found.pairs] == pytest.approx([2 * 38 / 252, 3 * 2 / 252], abs=0.1)
+    assert found.pairs[1].chance == pytest.approx(3 * 2 / 252), (
+        "of all pairs of three, as the best was picked"
+    )
+    assert str(found.pairs[1]) == "1.00 [1.00, 1.00]"
+    assert found.left_out == ()
     assert [profiles.tasks for profiles in task_profiles(told)] == [("a",)]
-    assert str(found[1]) == "1.00 [1.00, 1.00]"
 
 
-def test_one_seed_has_no_interval_and_a_task_of_single_seeds_no_pair(results: Path) -> None:
-    told = finals(results, {("a", "x"): [1], ("a", "y"): [2, 3], ("b", "x"): [1], ("b", "y"): [2]})
-    (pair,) = improvements(told)
-    assert (pair.tasks, pair.value, pair.low, pair.high, pair.beyond_chance) == (
-        ("a",),
-        1.0,
-        None,
-        None,
-        None,
+def test_under_five_seeds_there_is_no_pair_and_it_is_said_of_whom(results: Path) -> None:
+    found = standing(finals(results, {("a", "x"): [9] * 4, ("a", "y"): FIVE, ("b", "x"): FIVE}))
+    assert found.pairs == ()
+    assert found.left_out == ("a: fewer than 5 seeds, which cannot tell a difference from luck: x (n=4)",)
+
+
+def test_one_lucky_seed_is_not_the_best_and_hides_no_pair(results: Path) -> None:
+    found = standing(
+        finals(results, {("a", "lucky"): [1000], ("a", "x"): FIVE, ("a", "y"): [7, 8, 9, 10, 11]})
     )
+    assert named(found.pairs) == [("y", "x", 1.0)]
+    assert found.pairs[0].beyond_chance
+    assert "lucky (n=1)" in found.left_out[0]
+
+
+def test_the_reference_has_the_most_seeds(results: Path) -> None:
+    """Few seeds reach an extreme by luck: who has fewer is held against the best of the others."""
+    ten = [value + 10 for value in range(10)]
+    found = standing(
+        finals(results, {("a", "few"): [50, 51, 52, 53, 54], ("a", "x"): ten, ("a", "y"): range(10)})
+    )
+    assert named(found.pairs) == [("x", "few", 0.0), ("x", "y", 1.0)]
+
+
+def test_so_many_pairs_that_five_seeds_cannot_tell_any(results: Path) -> None:
+    """Of five variants ten pairs can be made, and the best by luck alone wins all of one too often."""
+    shift = {name: 10.0 * number for number, name in enumerate("abcde")}
+    told = finals(results, {("t", name): [value + by for value in FIVE] for name, by in shift.items()})
+    found = standing(told)
+    assert {one.beyond_chance for one in found.pairs} == {None}
+    assert {one.among for one in found.pairs} == {10}
+
+
+def test_who_was_trained_longer_is_no_rival(results: Path) -> None:
+    scores = {("a", "short"): [9.0] * 5, ("a", "x"): FIVE, ("a", "y"): [7, 8, 9, 10, 11]}
+    found = standing(finals(results, scores, lengths={"x": 10, "y": 10}))
+    assert named(found.pairs) == [("y", "x", 1.0)]
+    assert found.left_out == ("no other variant whose returns came about alike: short",)
+
+
+def test_one_seed_has_no_band(results: Path) -> None:
+    told = finals(results, {("a", "x"): [1], ("a", "y"): [2, 3], ("b", "x"): [1], ("b", "y"): [2]})
     (profiles,) = task_profiles(told)
     assert profiles.tasks == ("a",)
     assert {one.variant.label: one.low is None for one in profiles.profiles} == {"x": True, "y": False}
@@ -174,27 +216,44 @@ def test_tasks_weigh_the_same_however_many_seeds_they_have(results: Path) -> Non
     assert (x.thresholds[0] < 0, x.thresholds[-1] > 1) == (True, True)
     at = x.thresholds.tolist().index(0.4)
     assert (x.value[at], y.value[at]) == pytest.approx(((1 / 2 + 1 / 3) / 2, (1 / 2 + 1) / 2))
-    (pair,) = overall_improvements(told)
-    assert (pair.tasks, pair.better.label) == (("a", "b", "c"), "y")
-    assert pair.value == pytest.approx((1 / 2 + 2 / 3 + 1 / 2) / 3)
+
+
+def test_over_all_tasks_the_one_that_beats_the_others_most_often(results: Path) -> None:
+    scores = {
+        ("a", "x"): [0.0, 10] * 5,
+        ("a", "y"): [4.0, 5] * 5,
+        ("b", "x"): [-100.0, 0, -100, 0, -100, -100],
+        ("b", "y"): [-50.0] * 6,
+        ("c", "x"): [7.0] * 5,
+        ("c", "y"): [7.0] * 5,
+    }
+    overall, *by_task = standing(finals(results, scores)).pairs
+    assert (overall.tasks, overall.better.label) == (("a", "b", "c"), "y")
+    assert overall.value == pytest.approx((1 / 2 + 2 / 3 + 1 / 2) / 3)
+    assert overall.beyond_chance is False
+    assert [one.tasks for one in by_task] == [("a",), ("b",), ("c",)]
+    assert {one.among for one in (overall, *by_task)} == {4}
 
 
 def test_a_variant_that_lacks_a_task_is_left_out_and_named(results: Path) -> None:
+    low, high = FIVE, [value + 1 for value in FIVE]
     told = finals(
-        results,
-        {("a", "x"): [1, 2], ("a", "y"): [0, 1], ("a", "z"): [3, 4], ("b", "x"): [1, 2], ("b", "y"): [0, 1]},
+        results, {("a", "x"): high, ("a", "y"): low, ("a", "z"): high, ("b", "x"): high, ("b", "y"): low}
     )
     profiles = overall_profiles(told)
     assert profiles is not None
     assert [one.variant.label for one in profiles.profiles] == ["x", "y"]
     assert profiles.left_out == ("z",)
-    assert [(one.better.label, one.other.label) for one in overall_improvements(told)] == [("x", "y")]
+    overall = [pair for pair in standing(told).pairs if len(pair.tasks) > 1]
+    assert [(one.better.label, one.other.label) for one in overall] == [("x", "y")]
+    assert all(len(pair.tasks) == 1 for pair in standing(told, overall=False).pairs)
 
 
 def test_one_task_or_one_variant_is_not_overall(results: Path) -> None:
     assert overall_profiles(finals(results / "1", {("a", "x"): [1, 2], ("a", "y"): [2, 3]})) is None
     assert overall_profiles(finals(results / "2", {("a", "x"): [1, 2], ("b", "x"): [2, 3]})) is None
-    assert overall_improvements(finals(results / "3", {("a", "x"): [1, 2], ("b", "x"): [2, 3]})) == []
+    alone = standing(finals(results / "3", {("a", "x"): FIVE, ("b", "x"): FIVE}))
+    assert (alone.pairs, alone.left_out) == ((), ())
 
 
 def test_sweeps_of_different_tasks_make_one_variant_and_of_the_same_task_two(results: Path) -> None:

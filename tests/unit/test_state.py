@@ -102,11 +102,23 @@ def test_long_iterations_are_not_stalled() -> None:
 
 
 def test_progress_is_kept_from_one_attempt_to_the_next() -> None:
-    progress = Event(PROGRESS, 6.0, RUN, 1, {"frames": 60, "total": 100, "fps": 10.0, "return": -1.5})
+    progress = Event(
+        PROGRESS, 6.0, RUN, 1, {"frames": 60, "total": 100, "end_to_end_fps": 10.0, "return": -1.5}
+    )
     status = state_of([submission()], [started(CLAIM, progress)], now=7.0)
     assert (status.frames, status.total, status.value, status.eta) == (60, 100, -1.5, 4.0)
     again = state_of([submission()], [started(CLAIM, progress, Event(CLAIMED, 8.0, RUN, 2))], now=9.0)
     assert (again.frames, again.attempt) == (60, 2)
+
+
+def test_journals_of_an_earlier_version_tell_a_speed() -> None:
+    progress = Event(PROGRESS, 6.0, RUN, 1, {"frames": 60, "total": 100, "fps": 10.0})
+    assert state_of([submission()], [started(CLAIM, progress)], now=7.0).eta == 4.0
+    done = ended("done", summary={"fps_steady": 99.0, "final_return": 1.0})
+    status = state_of([submission()], [started(CLAIM, progress, done)])
+    assert (status.state, status.end_to_end_fps, status.value) == (RunState.DONE, 10.0, 1.0)
+    old = {**{k: v for k, v in status.to_json().items() if k != "end_to_end_fps"}, "fps": 1.0}
+    assert RunStatus.from_json(old) == replace(status, end_to_end_fps=None)
 
 
 def decision(number: int, kind: str, attempt: int) -> LedgerEntry:
@@ -163,7 +175,7 @@ def test_stale_is_shown_only_for_other_code() -> None:
 
 
 def test_sweep_eta_counts_what_has_not_begun() -> None:
-    progress = Event(PROGRESS, 6.0, RUN, 1, {"frames": 60, "total": 100, "fps": 10.0})
+    progress = Event(PROGRESS, 6.0, RUN, 1, {"frames": 60, "total": 100, "end_to_end_fps": 10.0})
     seen = look([submission()], [started(CLAIM, progress)], now=7.0)
     assert sweep_eta(seen) == pytest.approx((40 + 100) / 10)
     idle = replace(seen, statuses={**seen.statuses, RUN: RunStatus(RUN)})
@@ -217,7 +229,7 @@ NO_NEWS = JobStatus(JobState.UNKNOWN, "squeue: no answer")
         (started(CLAIM), False, AT_WORK, RunState.QUEUED, "RUNNING"),
         (started(CLAIM), None, NO_NEWS, RunState.UNKNOWN, ""),
         (started(CLAIM), None, NODE_LOST, RunState.INTERRUPTED, "node failure: NODE_FAIL"),
-        (started(CLAIM), None, QUEUED, RunState.QUEUED, "PENDING (Priority)"),
+        (started(CLAIM), None, QUEUED, RunState.RUNNING, "back in the queue: PENDING (Priority)"),
         (started(CLAIM, ended("interrupted"), Event(EXITED, 9.5)), None, QUEUED, RunState.QUEUED, "PENDING"),
         (
             started(CLAIM, ended("interrupted"), Event(EXITED, 9.5, data={"again": True})),
@@ -237,6 +249,21 @@ def test_what_a_backend_says_of_a_job(
     told = survey(rows, [submission()], logs, alive=lambda _: alive, now=10.0, lease=300.0, jobs={TOKEN: job})
     assert told.statuses[RUN].state is expected
     assert why in told.statuses[RUN].why
+
+
+@pytest.mark.parametrize(
+    ("silent", "state"), [(29.0, RunState.RUNNING), (31.0, RunState.QUEUED), (301.0, RunState.QUEUED)]
+)
+def test_a_worker_that_outlived_its_job_is_at_work_as_long_as_it_is_heard(
+    silent: float, state: RunState
+) -> None:
+    rows, log = [IndexRow(RUN, True, {"seed": 0})], started(CLAIM)
+    now = log.events[-1].time + silent
+    told = survey(
+        rows, [submission()], [log], alive=lambda _: None, now=now, lease=300.0, jobs={TOKEN: QUEUED}
+    )
+    assert told.statuses[RUN].state is state
+    assert told.live == {TOKEN}
 
 
 @pytest.mark.parametrize(
@@ -276,7 +303,7 @@ def test_watching_goes_on_while_a_queue_does_not_answer(
         Survey(rows, {RUN: RunStatus(RUN, RunState.RUNNING)}, frozenset()),
         Survey(rows, {RUN: RunStatus(RUN, RunState.DONE)}, frozenset()),
     ]
-    monkeypatch.setattr(status, "_look", lambda _: looks.pop(0))
+    monkeypatch.setattr(status, "_look", lambda *_: looks.pop(0))
     monkeypatch.setattr(status, "_REFRESH_S", 0.0)
     status._watch([SweepDir(tmp_path, "speed")])
     assert looks == []

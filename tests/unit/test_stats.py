@@ -287,20 +287,21 @@ def test_groups_of_different_sizes_share_a_bootstrap_without_mixing(results: Pat
 def test_the_summary_names_groups_states_returns_and_speed(results: Path) -> None:
     sweep, runs = sweep_of(results, seeds=2)
     speed = {
-        "fps": 900.0,
-        "fps_steady": 1000.0,
+        "training_fps": 1000.0,
+        "end_to_end_fps": 800.0,
         "seconds_per_iteration": 6.0,
         "collection_seconds": 1.5,
-        "training_seconds": 4.0,
+        "learning_seconds": 4.0,
     }
     for run in runs[:3]:
         finish(sweep.run(run.run_id), run, returns({10: 1.0}), final_return=1.0 + run.seed, speed=speed)
     collected = collect([sweep])
     columns, rows = summary_table(collected)
-    assert columns == ["group", "n", "states", "final return (IQM)", "frames/s", "s/iteration"]
+    throughputs = ["training frames/s", "end-to-end frames/s"]
+    assert columns == ["group", "n", "states", "final return (IQM)", *throughputs, "s/iteration"]
     assert rows == [
-        ["mappo", "2", "2 done", "1.5", "1,000", "6"],
-        ["iql", "1", "1 pending, 1 done", "1", "1,000", "6"],
+        ["mappo", "2", "2 done", "1.5", "1,000", "800", "6"],
+        ["iql", "1", "1 pending, 1 done", "1", "1,000", "800", "6"],
     ]
     (first, _) = speeds(groups(collected))
     assert first.split() == (1.5, 4.0, 0.5)
@@ -322,11 +323,11 @@ def test_speed_is_told_apart_by_hardware(results: Path) -> None:
 
 def test_missing_speeds_are_blanks(results: Path) -> None:
     blank = dict.fromkeys(
-        ("fps", "fps_steady", "seconds_per_iteration", "collection_seconds", "training_seconds")
+        ("training_fps", "end_to_end_fps", "seconds_per_iteration", "collection_seconds", "learning_seconds")
     )
     collected = one_group(results, returns({10: 1.0}), speed=blank)
     (row,) = summary_table(collected)[1]
-    assert row[4:] == ["", ""]
+    assert row[4:] == ["", "", ""]
     assert speeds(groups(collected))[0].split() == (0.0, 0.0, 0.0)
 
 
@@ -335,7 +336,9 @@ def test_few_seeds_are_warned_of(results: Path, seeds: int, warned: bool) -> Non
     collected = one_group(results, *[returns({10: float(seed)}) for seed in range(seeds)])
     lines = warnings(final_returns(groups(collected)))
     assert lines == (
-        ["fewer than 5 seeds, so intervals are rough and one seed has none: mappo (n=4)"] if warned else []
+        ["fewer than 5 seeds, so there is no verdict, intervals are rough and one seed has none: mappo (n=4)"]
+        if warned
+        else []
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -34,7 +34,7 @@ class Stingy:
         self.room, self.submitted = room, list[Array]()
         self._array_size = array_size
 
-    def capacity(self, ask: bool = True, leaving: Container[str] = ()) -> Capacity:
+    def capacity(self, ask: bool = True) -> Capacity:
         return Capacity("stingy", 1, 0, pack=1, array_size=self._array_size, can_avoid=True)
 
     def render(self, array: Array, setting: Setting) -> str:

@@ -21,6 +21,7 @@ from orchestrator.remote.hearing import note, overlaid
 from orchestrator.rundir import Event, SweepDir
 from orchestrator.rundir.journal import CLAIMED, EXITED, STARTED
 from orchestrator.shown import moment, plain, sparkline
+from orchestrator.state import Survey
 from orchestrator.top.fleet import Tree, look_around
 from orchestrator.top.lists import FAILURES, JOBS, RUNS, SWEEPS, VIEWS
 from orchestrator.top.model import History, Picture, sight
@@ -55,7 +56,12 @@ def stage() -> Stage:
         NOON - 3600,
         claimed(0, NOON - 3590),
         claimed(1, NOON - 3590),
-        *(progress(0, NOON - 100 + at, frames=at, total=200, fps=float(at)) for at in range(100)),
+        *(
+            progress(
+                0, NOON - 100 + at, frames=at, total=200, end_to_end_fps=float(at), iteration_fps=float(at)
+            )
+            for at in range(100)
+        ),
         ended(1, NOON - 1800, "failed", reason="code error", message="ValueError: no"),
     )
     return stage
@@ -233,7 +239,10 @@ def test_whatever_is_in_names_and_journals_is_drawn_as_text(
     stage.submit(
         "0001-0001.0", range(len(points)), JobStatus(JobState.RUNNING, message, place=message), on=message
     )
-    told = [progress(0, NOON - 1, frames=frames, total=frames, fps=fps), progress(0, NOON, fps=fps)]
+    told = [
+        progress(0, NOON - 1, frames=frames, total=frames, end_to_end_fps=fps, iteration_fps=fps),
+        progress(0, NOON, end_to_end_fps=fps, iteration_fps=fps),
+    ]
     failed = ended(1, NOON, "failed", reason=None, message=message)
     stage.work("0001-0001.0", NOON - 60, claimed(0, NOON - 50), *told, failed)
     picture = looked(StagedFleet(stage))
@@ -321,6 +330,34 @@ def test_the_price_is_that_of_the_profile(own_world: Path) -> None:
     tree = Tree(Path("results"))
     prices = {on: tree.price({"on": on}) for on in ("dear", "cpu", "local", "gone", "/no/such.yaml")}
     assert prices == {"dear": 2.5, "cpu": None, "local": None, "gone": None, "/no/such.yaml": None}
+
+
+def test_the_price_of_a_submission_is_the_one_that_it_was_made_at(own_world: Path) -> None:
+    """Of a cloud no profile needs to say one; it was looked up then."""
+    tree = Tree(Path("results"))
+    assert tree.price({"on": "l4", "price_per_hour": 0.98}) == 0.98
+    assert tree.price({"on": "l4", "price_per_hour": None}) is None
+
+
+def test_what_is_on_disk_is_shown_before_any_machine_answers() -> None:
+    stage = Stage("speed", [{"seed": 0}])
+    stage.submit("0001-0001", [0])
+    fleet = StagedFleet(stage)
+    shown: list[Picture] = []
+    order: list[str] = []
+
+    def ask(sweep_dir: SweepDir) -> Survey:
+        order.append(f"asked after {len(shown)}")
+        return stage.seen(NOON)
+
+    fleet.present = ask  # type: ignore[method-assign]
+    picture = look_around(fleet, Picture(), NOON, shown.append)
+    assert order == ["asked after 1"]
+    assert shown[0].at is None  # it is still looking
+    assert [run.run_id for run in shown[0].sights[0].runs] == [run_id(0)]
+    fleet.allow()
+    look_around(fleet, picture, NOON + 5, shown.append)
+    assert len(shown) == 1
 
 
 def test_a_retry_that_is_refused_says_why_and_what_to_do(tmp_path: Path) -> None:

@@ -37,13 +37,18 @@ def speed() -> Stage:
         NOON - 3600,
         claimed(0, NOON - 3590),
         claimed(1, NOON - 3590),
-        ended(0, NOON - 1700, summary={"fps_steady": 4321.0, "final_return": 1.5}, frames=1_000_000),
+        ended(0, NOON - 1700, summary={"end_to_end_fps": 4321.0, "final_return": 1.5}, frames=1_000_000),
         ended(1, NOON - 1600, "failed", reason="out of memory", message="it wanted more than 4G"),
         claimed(2, NOON - 1500),
         claimed(3, NOON - 1500),
         *(
             progress(
-                number, NOON - 400 + 10 * at, frames=10_000 * at, total=1_000_000, fps=100.0 * at * number
+                number,
+                NOON - 400 + 10 * at,
+                frames=10_000 * at,
+                total=1_000_000,
+                end_to_end_fps=100.0 * at * number,
+                iteration_fps=100.0 * at * number,
             )
             for at in range(1, 40)
             for number in (2, 3)

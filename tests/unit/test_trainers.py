@@ -72,7 +72,7 @@ def test_benchmarls_code_id_covers_every_preset() -> None:
 
 
 def test_benchmarls_code_id_covers_all_that_training_loads() -> None:
-    """Of the trainer's own modules, only the one that words errors may be left out."""
+    """Of the trainer's own modules, only those that word errors may be left out."""
     program = (
         "import sys, jobs.trainers.benchmarl.experiment\n"
         "print('\\n'.join(name for name in sys.modules if name.startswith('jobs.trainers.benchmarl.')))"
@@ -81,4 +81,4 @@ def test_benchmarls_code_id_covers_all_that_training_loads() -> None:
     loaded = answer.stdout.split()
     assert "jobs.trainers.benchmarl.tasks.kaz" in loaded
     left = {name for name in loaded if not any(f"{name}.".startswith(f"{own}.") for own in BENCHMARL.source)}
-    assert left == {"jobs.trainers.benchmarl.spelling"}
+    assert left == {f"jobs.trainers.benchmarl.{name}" for name in ("people", "spelling")}

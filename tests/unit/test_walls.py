@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -10,6 +9,8 @@ from pathlib import Path
 
 import grimp
 import pytest
+
+from tests.wheels import build_wheel
 
 ROOT = Path(__file__).parents[2]
 HEAVY = (
@@ -27,7 +28,20 @@ HEAVY = (
     "boto3",
 )
 # What the worker side may know of the control plane.
-SHARED = ("buckets", "errors", "machine", "rundir", "trainers", "types")
+SHARED = (
+    "buckets",
+    "command",
+    "distribution",
+    "errors",
+    "machine",
+    "program",
+    "program_files",
+    "rundir",
+    "secrecy",
+    "throughput",
+    "trainers",
+    "types",
+)
 LONGEST_FILE = 450
 
 
@@ -53,6 +67,21 @@ def test_the_control_plane_loads_nothing_heavy(module: str) -> None:
     assert loaded.stdout.split() == []
 
 
+def test_help_loads_what_it_draws_and_no_more() -> None:
+    code = (
+        "import sys\nfrom orchestrator.cli import main\n"
+        "try: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code, "--help"]
+    helped = subprocess.run(command, capture_output=True, text=True, check=True)
+    loaded = set(helped.stderr.split())
+    assert "Commands" in helped.stdout
+    assert "rich.panel" in loaded
+    ours = {name for name in loaded if name.startswith("orchestrator.")} - {"orchestrator.errors"}
+    assert {name for name in ours if not name.startswith(("orchestrator.cli", "orchestrator.shown"))} == set()
+    assert loaded.isdisjoint(("typer.rich_utils", "rich.markdown", "rich.traceback", "pygments", "orjson"))
+
+
 def test_the_import_contracts_hold() -> None:
     command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
     checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -69,7 +98,8 @@ def test_the_worker_side_knows_only_what_both_sides_share() -> None:
         if imported.split(".")[0] == "orchestrator"
     }
     assert crossings, "the graph is empty: this test sees nothing"
-    assert {pair for pair in crossings if pair[1].split(".")[1] not in SHARED} == set()
+    shared = {"orchestrator", *(f"orchestrator.{name}" for name in SHARED)}
+    assert {pair for pair in crossings if ".".join(pair[1].split(".")[:2]) not in shared} == set()
 
 
 def test_no_file_is_longer_than_one_idea() -> None:
@@ -79,31 +109,13 @@ def test_no_file_is_longer_than_one_idea() -> None:
 
 
 def test_a_wheel_holds_every_module_and_data_file(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    for folder in ("orchestrator", "jobs", "templates"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / folder, source / folder, symlinks=True, ignore=ignored)
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-    ]
-    subprocess.run([*command, "--wheel-dir", tmp_path, source], check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
+    with zipfile.ZipFile(build_wheel(tmp_path)) as archive:
         held = set(archive.namelist())
     expected = {path.relative_to(ROOT).as_posix() for path in our_files("*")}
     expected |= {
         f"orchestrator/{path.relative_to(ROOT).as_posix()}" for path in files_below(ROOT / "templates")
     }
+    assert "orchestrator/constraints.txt" in expected
     for folder in ("jobs/conf", "orchestrator/templates/profiles"):
         assert any(name.startswith(folder) for name in expected)
     assert expected - held == set()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from jobs.context import Outcome, RunContext
@@ -19,6 +21,13 @@ def train(context: RunContext) -> Outcome:
 
 
 def check(runs: Sequence[Run]) -> list[Problem]:
+    # With plug-ins PyTorch is loaded already, and their names are known to the thorough check alone. Without
+    # BenchMARL no name is known.
+    if "jobs.trainers.benchmarl.registry" not in sys.modules and find_spec("benchmarl") is not None:
+        from jobs.trainers.benchmarl.first_look import first_look
+
+        if problems := first_look(runs):
+            return problems
     from jobs.trainers.benchmarl.checking import check as check_runs
 
     return check_runs(runs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import tempfile
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import version
@@ -52,8 +53,7 @@ def try_build(composed: Composed, *, render: bool) -> None:
                 config=config,
             )
         except Exception as error:  # whatever a library raises here would end every such run
-            told = f"{_named(composed)} cannot be built: {_reason(error)}"
-            raise RefusedKeyError(None, told, hint=_hint(error)) from error
+            raise _refusal(composed, error) from error
         with _closed(experiment):
             if render:
                 _try_drawing(experiment)
@@ -176,12 +176,32 @@ def _named(composed: Composed) -> str:
     return f"{choices['algorithm']} with {choices['model']} on {composed.task_name}"
 
 
-def _hint(error: BaseException) -> str | None:
+def _refusal(composed: Composed, error: Exception) -> RefusedKeyError:
+    """What a library says while it builds, in the words of a grid where it is a known one."""
+    model, task = composed.choices["model"], composed.task_name
+    if "CNN input value" in str(error) or "no image inputs" in str(error):
+        images = "; kaz/image has images" if task.startswith("kaz/") else ""
+        return RefusedKeyError(
+            "model",
+            f"model: {model} takes images, and {task} has rows of numbers",
+            hint=f"layers/mlp takes one row, layers/extra_mlp several{images}",
+        )
     if isinstance(error, ValueError) and "more feature dimensions" in str(error):  # BenchMARL's mlp
-        return "layers/extra_mlp takes more than one dimension for features, and layers/cnn images"
-    return None
+        return RefusedKeyError(
+            "model",
+            f"model: {model} takes one row of numbers for each agent, and {task} has several, or images",
+            hint="layers/extra_mlp takes several rows, and layers/cnn images",
+        )
+    return RefusedKeyError(None, f"{_named(composed)} cannot be built: {_reason(error)}")
 
 
 def _reason(error: BaseException) -> str:
-    text = f"{type(error).__name__}: {first_line(error)}"
+    kind, line = type(error).__name__, first_line(error)
+    if line.endswith(("(", ":")):  # the rest is on the next lines
+        line = " ".join(str(error).split())
+    text = kind if line == kind else f"{kind}: {line}"
+    if line == kind and (frames := traceback.extract_tb(error.__traceback__)):
+        # Without words, as an assertion: its own line says what was expected.
+        last = frames[-1]
+        text += f" in {Path(last.filename).name}:{last.lineno}{last.line and f': {last.line}'}"
     return text if len(text) <= _MESSAGE else f"{text[: _MESSAGE - 1]}…"

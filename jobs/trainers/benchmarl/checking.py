@@ -160,7 +160,7 @@ def _typed(run: Run, cfg: DictConfig, key: str, value: Value) -> Value:
         return OmegaConf.select(compose_config(run), bare_key(key))
     if key.startswith("~"):
         return None
-    problem = unknown_key(cfg, key)
+    problem = unknown_key(cfg, key, run.overrides)
     if problem is not None:
         raise problem
     try:

@@ -24,8 +24,9 @@ from benchmarl.experiment import experiment as benchmarl_experiment
 from benchmarl.utils import local_seed
 from torchrl import logger as torchrl_logger
 
-from jobs.checkpoint import CheckpointStore, Loaded, Segment
+from jobs.checkpoint import CheckpointStore, Loaded, Segment, pass_over
 from jobs.context import FencedRun, Outcome, RunContext
+from jobs.failures import end_of
 from jobs.trainers.benchmarl.best import BestPolicy
 from jobs.trainers.benchmarl.buffers import SavedRing
 from jobs.trainers.benchmarl.config import Composed, compose
@@ -33,7 +34,9 @@ from jobs.trainers.benchmarl.environments import Environments, logged
 from jobs.trainers.benchmarl.iterations import IterationLogger
 from jobs.trainers.benchmarl.state import load_result, load_state, save_result, save_state
 from jobs.trainers.benchmarl.time_budget import TimeBudget, TimeIsUp, minutes_of, unbounded
-from orchestrator.rundir import ResumePoint, Row
+from orchestrator.errors import DamagedFileError
+from orchestrator.rundir import CheckpointFile, ResumePoint, Row
+from orchestrator.types import Reason
 
 # A checkpoint is due when training has run this many times as long as the last one took to write: below 2 %.
 _TIME_PER_COST = 50
@@ -42,6 +45,8 @@ _FIRST_COST = 0.1
 # Where environments cannot be saved, they restart every so many iterations, checkpoint or not.
 RESET_ITERATIONS = 10
 EXACT, RESET = "exact", "reset"
+# What putting a state back can raise where networks, buffers or environments have another shape.
+_MISFITS = (RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError)
 
 
 def train(context: RunContext) -> Outcome:
@@ -52,14 +57,36 @@ def train(context: RunContext) -> Outcome:
     torch.set_num_threads(context.run.threads)
     composed = compose(context.run)
     store = CheckpointStore(context.run_dir, context.attempt, context.guard)
-    loaded = store.newest(context.candidates())
-    context.begin(ResumePoint(loaded.file.attempt, loaded.file.frames) if loaded else None)
-    try:
-        with _quiet():
-            return ResumableExperiment(context, composed, store, loaded).train()
-    finally:
-        shutil.rmtree(context.attempt.scratch, ignore_errors=True)
-        gc.collect()  # replay buffers hold semaphores, and their tracker would warn into a finished log
+    candidates, unfit = context.candidates(), None
+    while True:
+        loaded = store.newest(candidates)
+        if loaded is None and unfit is not None:
+            raise unfit  # to begin anew is for a person to decide
+        context.begin(ResumePoint(loaded.file.attempt, loaded.file.frames) if loaded else None)
+        try:
+            with _quiet():
+                return ResumableExperiment(context, composed, store, loaded).train()
+        except UnfitCheckpoint as error:
+            assert loaded is not None
+            pass_over(str(error))
+            candidates = candidates[candidates.index(loaded.file) + 1 :]
+            unfit = unfit or DamagedFileError(
+                loaded.file.path,
+                "does not fit the run as it is configured and coded now, and none before it does: "
+                + error.why,
+                hint=f"train the run anew: orchestrate retry {context.sweep} {context.run.run_id}",
+            )
+        finally:
+            shutil.rmtree(context.attempt.scratch, ignore_errors=True)
+            gc.collect()  # replay buffers hold semaphores, and their tracker would warn into a finished log
+
+
+class UnfitCheckpoint(Exception):
+    """A checkpoint is whole, and cannot be put into the experiment; ``why`` in one line."""
+
+    def __init__(self, file: CheckpointFile, error: Exception) -> None:
+        self.why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        super().__init__(f"{file.path}: does not fit this run ({self.why})")
 
 
 class ResumableExperiment(Experiment):
@@ -225,6 +252,16 @@ class ResumableExperiment(Experiment):
         self._checkpoints.written(self.total_frames, time.monotonic() - began)
 
     def _resume(self, loaded: Loaded) -> None:
+        """Put the checkpoint's state back. Raises :class:`UnfitCheckpoint` where it is of another shape."""
+        try:
+            self._put_back(loaded)
+        except _MISFITS as error:
+            # Memory can run out here, too, and an interruption can strike inside a library that renames it.
+            if self.context.stopping or end_of(error).reason is not Reason.CODE_ERROR or "CUDA" in str(error):
+                raise
+            raise UnfitCheckpoint(loaded.file, error) from error
+
+    def _put_back(self, loaded: Loaded) -> None:
         if "optimizers" not in loaded.payload:  # written when the run was finished, but not its result
             load_result(self, loaded.payload)
             return
@@ -263,7 +300,7 @@ class ResumableExperiment(Experiment):
     def _tell(self, row: Row) -> None:
         bound = self.config.get_max_n_frames(self.on_policy)
         total = min(bound, self._time.total_frames(row.frames) or bound)
-        self.context.progress(row.frames, total, row.metrics.get("speed/fps"), self.mean_return)
+        self.context.progress(row.frames, total, self.mean_return)
 
 
 class CheckpointClock:

@@ -12,6 +12,7 @@ from benchmarl.experiment.logger import Logger
 
 from jobs.loggers import Sink, open_sinks
 from orchestrator.rundir import Row
+from orchestrator.throughput import COLLECTION_TIMER, LEARNING_TIMER
 
 if TYPE_CHECKING:
     from jobs.trainers.benchmarl.experiment import ResumableExperiment
@@ -88,10 +89,14 @@ class IterationLogger(Logger):
         seconds, self._iteration_began = now - self._iteration_began, now
         self._wall_time += seconds
         metrics, self._metrics = self._metrics, {}
-        metrics["speed/fps"] = metrics["counters/current_frames"] / seconds
+        frames = metrics["counters/current_frames"]
+        training = metrics[COLLECTION_TIMER] + metrics[LEARNING_TIMER]
+        if training > 0:  # BenchMARL measures them by a clock that can be set back
+            metrics["speed/training_fps"] = frames / training
+        metrics["speed/end_to_end_fps"] = frames / seconds
         metrics["system/peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        iteration, frames = int(metrics["counters/iter"]), int(metrics["counters/total_frames"])
-        return Row(iteration, frames, self._wall_time, metrics)
+        iteration, total = int(metrics["counters/iter"]), int(metrics["counters/total_frames"])
+        return Row(iteration, total, self._wall_time, metrics)
 
 
 def hyperparameters(experiment: ResumableExperiment) -> dict[str, Any]:

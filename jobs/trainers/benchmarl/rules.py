@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
 from importlib.metadata import version
-from typing import Any
 
 import torch
 from benchmarl.experiment import ExperimentConfig
 from torchrl.data.replay_buffers import samplers
 
-from jobs.loggers import CSV, TENSORBOARD, WANDB
+from jobs.trainers.benchmarl import values
 from jobs.trainers.benchmarl.devices import Cuda
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key
 from orchestrator.types import Value
@@ -45,32 +43,19 @@ DECIDE_BUILD = frozenset(
         "adam_extra_kwargs",
     )
 )
-_DEVICES = ("experiment.sampling_device", "experiment.train_device", "experiment.buffer_device")
-_LOGGERS = (CSV, TENSORBOARD, WANDB)
 _FIELDS = frozenset(field.name for field in fields(ExperimentConfig))
-_COUNTS = (
-    "_collected_frames_per_batch",
-    "_n_envs_per_worker",
-    "_n_minibatch_iters",
-    "_minibatch_size",
-    "_n_optimizer_steps",
-    "_train_batch_size",
-    "_memory_size",
-    ".max_n_frames",
-    ".max_n_iters",
-    ".evaluation_episodes",
-)
 
 
 def check_value(key: str, value: Value) -> None:
     """Refuse a value that has the right type and still cannot work. Raises :class:`RefusedKeyError`."""
+    values.check_value(key, value)
     name = bare_key(key)
-    if name in _DEVICES:
-        _check_device(key, value)
-    elif name == "experiment.loggers":
-        _check_loggers(key, value)
-    elif name.startswith("experiment.") and name.endswith(_COUNTS) and value is not None and value < 1:
-        raise RefusedKeyError(key, f"{name}: found {value}, expected a whole number from 1")
+    if name in values.DEVICES and value != "disk":
+        try:
+            torch.device(value)
+        except (RuntimeError, TypeError) as error:  # spelled well, and not a device of this PyTorch
+            why = str(error).splitlines()[0]
+            raise RefusedKeyError(key, f"{name}: found {value!r}, which PyTorch refuses: {why}") from error
 
 
 def check_together(config: ExperimentConfig, on_policy: bool, keys: frozenset[str]) -> None:
@@ -169,7 +154,7 @@ def _check_priorities(config: ExperimentConfig, on_policy: bool) -> None:
 
 def _check_gpus(config: ExperimentConfig, keys: frozenset[str]) -> None:
     set_here = {bare_key(key) for key in keys}
-    for name in _DEVICES:
+    for name in values.DEVICES:
         device = getattr(config, name.partition(".")[2])
         problem = None if device == "disk" else _cuda().why_not(device)
         if problem is not None:
@@ -180,34 +165,6 @@ def _check_gpus(config: ExperimentConfig, keys: frozenset[str]) -> None:
 @cache
 def _cuda() -> Cuda:
     return Cuda.here()
-
-
-def _check_device(key: str, value: Value) -> None:
-    name = bare_key(key)
-    if name == "experiment.buffer_device" and value == "disk":
-        return
-    try:
-        torch.device(value)
-    except (RuntimeError, TypeError) as error:
-        near = difflib.get_close_matches(
-            str(value), ["cpu", "cuda", "cuda:0", "cuda:1", "mps", "xpu", "disk"], 1
-        )
-        raise RefusedKeyError(
-            key,
-            f"{name}: found {value!r}, expected a device such as cpu, cuda or cuda:0",
-            hint=f"did you mean {near[0]}?" if near else None,
-        ) from error
-
-
-def _check_loggers(key: str, value: Any) -> None:
-    for name in value:
-        if name not in _LOGGERS:
-            near = difflib.get_close_matches(str(name), _LOGGERS, 1)
-            raise RefusedKeyError(
-                key,
-                f"experiment.loggers: found {name!r}, expected some of: {', '.join(_LOGGERS)}",
-                hint=f"did you mean {near[0]}?" if near else None,
-            )
 
 
 def _multiples(value: int, step: int) -> str:

@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hydra import compose as hydra_compose
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.object_type import ObjectType
-from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
+import jobs
 from jobs.context import BadConfigError
-from jobs.trainers.benchmarl.hydra_search import first_line, hydra_ready, search_path
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
-from jobs.trainers.benchmarl.registry import config_folders
+from jobs.trainers.benchmarl.people import KEYS, NAMES
 from orchestrator.trainers import BENCHMARL
 from orchestrator.types import Value
 
+# Nothing here loads PyTorch before :func:`explain`: most typing errors need none.
 _REQUIRED = {"algorithm": "mappo", "task": "vmas/navigation"}
 _GROUPS = ("experiment", "algorithm", "task", "model", "model/layers")
 # People write a model's place in the config; Hydra wants its group.
 _ALIASES = {"critic_model": "model@critic_model"}
 _NEAR = 0.7
+_MOST_NAMED = 15
 # How BenchMARL's Python classes end: VmasTask.NAVIGATION, IqlConfig.
 _CLASS = re.compile(r"_?(Task|Config)(?=$|\.)", re.IGNORECASE)
+# How PettingZoo's modules end: multiwalker_v9.
+_VERSION = re.compile(r"_?v\d+$", re.IGNORECASE)
 # OmegaConf's names of types, in words.
 _TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "String": "text"}
 
@@ -38,12 +39,15 @@ def require_choices(overrides: Mapping[str, Value]) -> None:
     """BenchMARL has no default algorithm and no default task."""
     for group, example in _REQUIRED.items():
         if group not in {bare_key(key) for key in overrides}:
-            near = difflib.get_close_matches(group, [bare_key(key) for key in overrides], 1, 0.7)
+            near = [key for key in overrides if group in KEYS.get(bare_key(key).lower(), ())]
+            near = near or difflib.get_close_matches(group, [bare_key(key) for key in overrides], 1, 0.7)
             hint = f"{near[0]} → {group}" if near else f"add it to base or matrix, such as {group}: {example}"
             raise RefusedKeyError(near[0] if near else None, f"the run names no {group}", hint=hint)
     for key, value in overrides.items():
         if group_of(key) is not None and not isinstance(value, str) and not key.startswith("~"):
-            raise RefusedKeyError(key, f"{key}: found {value!r}, expected one name")
+            raise RefusedKeyError(
+                key, f"{key}: found {_brief(value)}, expected one name", hint=_dotted(key, value)
+            )
         if key in _ALIASES and isinstance(value, str):
             raise RefusedKeyError(key, f"BenchMARL has no key {key!r}", hint=f"did you mean {_ALIASES[key]}?")
 
@@ -63,6 +67,11 @@ def group_of(key: str) -> str | None:
 
 def explain(overrides: Mapping[str, Value], error: BaseException) -> BadConfigError:
     """The error to show: names the override at fault, if one can be told."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    from jobs.trainers.benchmarl.hydra_search import first_line
+
     groups = {key: value for key, value in overrides.items() if group_of(key) is not None}
     for key, value in groups.items():
         problem = _wrong_choice(key, value)
@@ -74,7 +83,7 @@ def explain(overrides: Mapping[str, Value], error: BaseException) -> BadConfigEr
         return BadConfigError(f"Hydra cannot compose {_listed(groups)}: {first_line(group_error)}")
     for key, value in overrides.items():
         if key not in groups:
-            problem = unknown_key(cfg, key) or _refused_value(groups, key, value)
+            problem = unknown_key(cfg, key, groups) or _refused_value(groups, key, value)
             if problem is not None:
                 return problem
     return BadConfigError(f"Hydra cannot compose {_listed(overrides)}: {first_line(error)}")
@@ -96,14 +105,18 @@ def nearest(found: str, known: Sequence[str]) -> str | None:
 @cache
 def options(group: str) -> tuple[str, ...]:
     """What a config group can be set to, such as ``vmas/navigation`` for ``task``."""
-    with hydra_ready():
-        hydra = GlobalHydra.instance().hydra
-        assert hydra is not None
-        loader = hydra.config_loader
-        loader.load_configuration("config", [*_example_choices()], _run_mode())
-        names = tuple(_walk(loader, group, ""))
-    ours = (name for folder in config_folders() for name in _files(folder / group))
-    return (*(name for name in names if not name.endswith("_config")), *ours)
+    return tuple(dict.fromkeys(name for folder in conf_folders() for name in _files(folder / group)))
+
+
+def conf_folders() -> tuple[Path, ...]:
+    """Folders of Hydra configs: BenchMARL's, ours, and those of plug-ins, which are loaded by then."""
+    spec = importlib.util.find_spec("benchmarl")
+    places = spec.submodule_search_locations if spec is not None else None
+    own = (Path(next(iter(places))) / "conf",) if places else ()
+    registry = sys.modules.get("jobs.trainers.benchmarl.registry")
+    assert jobs.__file__ is not None
+    ours = registry.config_folders() if registry else (Path(jobs.__file__).parent / "conf",)
+    return (*own, *ours)
 
 
 def keys_of(cfg: DictConfig) -> list[str]:
@@ -119,24 +132,61 @@ def _wrong_choice(key: str, value: Value) -> BadConfigError | None:
     known = options(group)
     if value in known or key.startswith("~"):
         return None
-    near = nearest(value, known) if isinstance(value, str) else None
-    shown = ", ".join(known) if len(known) <= 15 else f"{len(known)} names, such as {known[0]}"
+    shown = ", ".join(known)
+    if len(known) > _MOST_NAMED:
+        shown = f"{len(known)} names, such as {_REQUIRED.get(group, known[0])}"
     return RefusedKeyError(
         key,
         f"{bare_key(key)}: found {value!r}, expected one of: {shown}",
-        hint=_meant(near, value),
+        hint=_meant(group, str(value), known),
     )
 
 
-def _meant(near: str | None, value: Value) -> str | None:
-    if near is None:
-        return None
-    python = _CLASS.search(str(value)) is not None
-    return f"did you mean {near}?{' A grid has the names of Hydra, not of Python classes' if python else ''}"
+def _meant(group: str, value: str, known: Sequence[str]) -> str | None:
+    """What was meant, or what there is of that family: VmasTask and vmas are all of VMAS's tasks."""
+    python = _CLASS.search(value) is not None
+    told = " A grid has the names of Hydra, not of Python classes" if python else ""
+    short = _VERSION.sub("", value)
+    meant = NAMES.get(group, {}).get(short.lower().rpartition("/")[2])
+    if meant:
+        return f"did you mean {meant}?"
+    last = short.rpartition("/")[2].lower()
+    if last.startswith("simple") and f"vmas/{last}" in known:  # MPE's, which PettingZoo has no more
+        return f"did you mean vmas/{last}?"
+    if near := nearest(short, known):
+        return f"did you mean {near}?{told}"
+    family = [name for name in known if name.partition("/")[0] == _letters(value).strip("/")]
+    if not family and group == "task":
+        families = ", ".join(dict.fromkeys(name.partition("/")[0] for name in known))
+        return f"there are tasks of {families}; docs/tasks.md says how to add one of your own"
+    if not family:
+        return told.strip() or None
+    family.sort(key=lambda name: name != _REQUIRED.get(group))
+    more = f" and {len(family) - 3} more" if len(family) > 3 else ""
+    return f"name one of that family: {', '.join(family[:3])}{more}.{told}".removesuffix(".")
 
 
-def unknown_key(cfg: DictConfig, key: str) -> RefusedKeyError | None:
-    """What is wrong with a key that is not in the composed config, or ``None`` if it is."""
+def _brief(value: Value) -> str:
+    """A value in a message: of a mapping its keys are enough."""
+    if isinstance(value, Mapping):
+        return f"a mapping of {', '.join(map(str, value))}" if value else "an empty mapping"
+    return repr(value)
+
+
+def _dotted(key: str, value: Value) -> str | None:
+    """How the keys of a nested mapping are written."""
+    if not isinstance(value, Mapping) or not value:
+        return "a list of names goes into matrix" if isinstance(value, list) else None
+    lines = [f"{bare_key(key)}.{name}: {_plain(inner)}" for name, inner in value.items()]
+    return f"nested keys take dots, each on a line of its own: {', '.join(lines)}"
+
+
+def _plain(value: Value) -> str:
+    return "…" if isinstance(value, Mapping | list) else str(value)
+
+
+def unknown_key(cfg: DictConfig, key: str, choices: Mapping[str, Value]) -> RefusedKeyError | None:
+    """What is wrong with a key that is not in the composed config of these choices, or ``None`` if it is."""
     if key.startswith("+"):
         return None
     name = bare_key(key)
@@ -149,10 +199,70 @@ def unknown_key(cfg: DictConfig, key: str) -> RefusedKeyError | None:
         return _not_to_be_set(key)
     head = name.partition(".")[0]
     inside = [other for other in known if other.startswith(f"{head}.")]
-    near = nearest(name, inside or [*_GROUPS, *_ALIASES.values(), BENCHMARL.minutes, *known])
+    if inside and (elsewhere := _elsewhere(key, name, head, choices)):
+        return elsewhere
+    near = _meant_key(name, known) or nearest(
+        name, inside or [*_GROUPS, *_ALIASES.values(), BENCHMARL.minutes, *known]
+    )
     hint = f"did you mean {near}?" if near else None
     where = f" with this choice of {head}" if inside else ""
     return RefusedKeyError(key, f"BenchMARL has no key {name!r}{where}", hint=hint)
+
+
+def _elsewhere(key: str, name: str, head: str, choices: Mapping[str, Value]) -> RefusedKeyError | None:
+    """A key of another choice: ``algorithm.clip_epsilon`` beside iql."""
+    chosen = next((value for other, value in choices.items() if bare_key(other) == head), None)
+    if head not in ("algorithm", "task") or not isinstance(chosen, str):
+        return None
+    family = f"{chosen.partition('/')[0]}/" if "/" in chosen else ""
+    others = [option for option in options(head) if option.startswith(family) and option != chosen]
+    having = [option for option in others if _has(head, option, name.partition(".")[2])]
+    if not having:
+        return None
+    some = f"{', '.join(having[:4])}{', …' if len(having) > 4 else ''}"
+    return RefusedKeyError(
+        key,
+        f"{name}: {chosen} has no such key; {some} {'has' if len(having) == 1 else 'have'} it",
+        hint=f"leave it out for {chosen}: by a grid of its own, or by naming the key in points of include",
+    )
+
+
+def _has(group: str, option: str, field: str) -> bool:
+    found: Any = file_values(group, option)
+    for part in field.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            return False
+        found = found[part]
+    return True
+
+
+@cache
+def file_values(group: str, option: str) -> Mapping[str, Any]:
+    """The values in the file of a choice and of those it builds on, without BenchMARL's types."""
+    import yaml
+
+    for folder in conf_folders():
+        path = folder / group / f"{option}.yaml"
+        if not path.is_file():
+            continue
+        own = yaml.safe_load(path.read_bytes()) or {}
+        below = own.pop("defaults", [])
+        bases = [one for one in below if isinstance(one, str) and one in options(group)]
+        merged: dict[str, Any] = {}
+        for base in bases:
+            merged.update(file_values(group, base))
+        return {**merged, **own}
+    return {}
+
+
+def _meant_key(name: str, known: Sequence[str]) -> str | None:
+    """The key that other libraries, and people, call by another name: ``learning_rate``."""
+    head, _, last = name.rpartition(".")
+    for meant in KEYS.get(last.lower(), ()):
+        here = f"{head}.{meant}" if head else meant
+        if meant in known or here in known:
+            return here if here in known else meant
+    return None
 
 
 def _not_to_be_set(key: str) -> RefusedKeyError:
@@ -163,6 +273,9 @@ def _not_to_be_set(key: str) -> RefusedKeyError:
 
 
 def _refused_value(groups: Mapping[str, Value], key: str, value: Value) -> BadConfigError | None:
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
     try:
         _compose({**groups, key: value})
     except (HydraException, OmegaConfBaseException) as error:
@@ -172,34 +285,42 @@ def _refused_value(groups: Mapping[str, Value], key: str, value: Value) -> BadCo
 
 def wrong_type(key: str, value: Value, error: BaseException) -> RefusedKeyError:
     """For a value that OmegaConf cannot make into its field's type."""
+    from jobs.trainers.benchmarl.hydra_search import first_line
+
     why = first_line(error)
     wanted = re.search(r"could not be converted to (\w+)|is not a subclass of (\w+)", why)
     name = next(filter(None, wanted.groups())) if wanted else ""
+    name = "Boolean" if "not a valid bool" in why else name
     expected = f", expected {_TYPES[name]}" if name in _TYPES else f": {why}"
+    if " not in '" in why:
+        return RefusedKeyError(key, f"BenchMARL has no key {bare_key(key)!r}", hint="leave it out")
+    if "not Optional" in why:
+        return RefusedKeyError(key, f"{bare_key(key)}: found nothing, expected a value", hint="leave it out")
+    if "not a ListConfig" in why or "list or tuple" in why:
+        return wants_list(key, value)
     return RefusedKeyError(key, f"{bare_key(key)}: found {value!r}{expected}")
 
 
+def wants_list(key: str, value: Value) -> RefusedKeyError:
+    """For one value where a list belongs; in ``matrix`` a list is its values, one for each run."""
+    name = bare_key(key)
+    example = "csv, wandb" if name.endswith("loggers") else "64, 64"
+    written = f"[{value}]" if isinstance(value, str) or type(value) in (int, float) else f"[{example}]"
+    return RefusedKeyError(
+        key,
+        f"{name}: found {_brief(value)}, expected a list",
+        hint=f"write {name}: {written} in base; in matrix, where a list holds one value a run, [{written}]",
+    )
+
+
 def _compose(overrides: Mapping[str, Value]) -> DictConfig:
+    from hydra import compose as hydra_compose
+
+    from jobs.trainers.benchmarl.hydra_search import hydra_ready, search_path
+
     lines = [override_text(key, value) for key, value in overrides.items()]
     with hydra_ready():
         return hydra_compose("config", overrides=[*lines, search_path()])
-
-
-def _example_choices() -> list[str]:
-    return [override_text(group, choice) for group, choice in _REQUIRED.items()]
-
-
-def _run_mode() -> Any:
-    from hydra.types import RunMode
-
-    return RunMode.RUN
-
-
-def _walk(loader: Any, group: str, prefix: str) -> Iterable[str]:
-    for name in loader.get_group_options(group, results_filter=ObjectType.CONFIG):
-        yield prefix + name
-    for name in loader.get_group_options(group, results_filter=ObjectType.GROUP):
-        yield from _walk(loader, f"{group}/{name}", f"{prefix}{name}/")
 
 
 def _files(folder: Path) -> Iterable[str]:

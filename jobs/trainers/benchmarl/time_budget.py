@@ -6,9 +6,9 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
-from jobs.metering import COLLECTION_TIMER, TRAINING_TIMER
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key
 from orchestrator.rundir import Row
+from orchestrator.throughput import COLLECTION_TIMER, LEARNING_TIMER
 from orchestrator.trainers import BENCHMARL
 from orchestrator.types import Run, Value
 
@@ -85,4 +85,4 @@ def _is_bounded(run: Run) -> bool:
 
 
 def _training_seconds(row: Row) -> float:
-    return row.metrics.get(COLLECTION_TIMER, 0.0) + row.metrics.get(TRAINING_TIMER, 0.0)
+    return row.metrics.get(COLLECTION_TIMER, 0.0) + row.metrics.get(LEARNING_TIMER, 0.0)

@@ -6,22 +6,28 @@ import enum
 import math
 import os
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
 from orchestrator.backends.skypilot import cloud
 from orchestrator.backends.skypilot.cloud import Cluster
-from orchestrator.backends.skypilot.task import RESULTS_THERE, cluster_name, secret_names, task_file
-from orchestrator.errors import BackendUnavailableError, RefusedError
+from orchestrator.backends.skypilot.task import (
+    RESULTS_THERE,
+    boot_commands,
+    cluster_name,
+    secret_names,
+    task_file,
+)
+from orchestrator.errors import BackendUnavailableError, OrchestrateError, RefusedError
 from orchestrator.plan import Capacity
 from orchestrator.profiles import Profile
 from orchestrator.render import Script, Setting
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.parcel import discard, keep_store, pack
 from orchestrator.ssh import Host
-from orchestrator.types import Array, JobState, JobStatus, Reason
+from orchestrator.types import Array, Concern, JobState, JobStatus, Plan, Reason
 
 __all__ = [
     "RESULTS_THERE",
@@ -31,7 +37,10 @@ __all__ = [
     "doubt",
     "instance_of",
     "is_named_here",
+    "is_orphan",
     "last_words",
+    "launch_failure",
+    "never_sent",
     "over",
     "reach",
     "standing_of",
@@ -42,6 +51,7 @@ __all__ = [
 ]
 
 PREFIX = "skypilot:"
+_ORPHAN = "its launch died before its job began, and nothing would ever stop its instance"
 # How long it is good that an instance answered, or its cloud said so, and what SkyPilot said of a task there.
 _SURE_S = 120.0
 _TASK_FRESH_S = 60.0
@@ -59,12 +69,14 @@ _IGNORE = ".skyignore"
 class Standing(enum.Enum):
     """How an instance stands. UP: it may be reached. STOPPED: somebody did that, and its disk is still there.
 
-    GONE: there is none, or one that never was of any use.
+    GONE: there is none, or one that never was of any use. ORPHAN: it is there, nothing is starting it any
+    more, and SkyPilot has no time set at which it goes: its launch died before its job was sent.
     """
 
     STARTING = "starting"
     UP = "up"
     STOPPED = "stopped"
+    ORPHAN = "orphan"
     GONE = "gone"
 
 
@@ -79,7 +91,7 @@ class SkyPilotBackend:
     def __init__(self, profile: Profile) -> None:
         self._profile, self.address = profile, profile.address
 
-    def capacity(self, ask: bool = True, leaving: Container[str] = ()) -> Capacity:
+    def capacity(self, ask: bool = True) -> Capacity:
         profile = self._profile
         return Capacity(
             profile.name,
@@ -92,6 +104,9 @@ class SkyPilotBackend:
             apart=True,
             most=profile.instances,
         )
+
+    def concerns(self, plan: Plan, ask: bool = True) -> tuple[Concern, ...]:
+        return ()
 
     def render(self, array: Array, setting: Setting) -> str:
         (job,) = array.jobs
@@ -106,7 +121,8 @@ class SkyPilotBackend:
         secrets = {name: os.environ[name] for name in secret_names(self._profile)}
         cluster = cluster_name(setting.sweep_dir, job.token)
         try:
-            request = cloud.launch(cluster, script.text, secrets=secrets)
+            boot = boot_commands(self._profile)
+            request = cloud.launch(cluster, script.text, secrets=secrets, boot=boot)
         except RefusedError:
             discard(setting.sweep_dir, job.token)
             raise
@@ -132,6 +148,8 @@ class SkyPilotBackend:
             return _over[job_id]
         job = _Id.of(job_id)
         cluster = clusters.get(job.cluster)
+        if cluster is not None and is_orphan(job_id, cluster):
+            return JobStatus(JobState.UNKNOWN, _ORPHAN, place=job.cluster)
         if cluster is not None and cluster.state is cloud.ClusterState.UP:
             return JobStatus(JobState.RUNNING, "its instance is up", place=job.cluster)
         return _not_up(cluster, cloud.request_state(job.request))
@@ -139,15 +157,22 @@ class SkyPilotBackend:
     def cancel(self, ids: Sequence[str]) -> None:
         """Have the workers leave, by letter: SkyPilot's own way gives no time to save anything.
 
-        An instance that is only being started is taken down.
+        An instance that is only being started, or whose launch died, is taken down. All are tried before the
+        first error is raised.
         """
+        problems: list[OrchestrateError] = []
         for one, standing in standing_of(ids).items():
-            if standing is Standing.UP:
-                job = _Id.of(one)
-                letter = SweepDir(Path(RESULTS_THERE), job.sweep).mailbox(job.token)
-                reach(one).run(["sh", "-c", _WRITE, "sh", str(letter)])
-            elif standing is Standing.STARTING:
-                take_down(one)
+            try:
+                if standing is Standing.UP:
+                    job = _Id.of(one)
+                    letter = SweepDir(Path(RESULTS_THERE), job.sweep).mailbox(job.token)
+                    reach(one).run(["sh", "-c", _WRITE, "sh", str(letter)])
+                elif standing in (Standing.STARTING, Standing.ORPHAN):
+                    take_down(one)
+            except OrchestrateError as error:
+                problems.append(error)
+        if problems:
+            raise problems[0]
 
 
 @dataclass(frozen=True)
@@ -179,15 +204,51 @@ def standing_of(ids: Sequence[str]) -> dict[str, Standing]:
 
 
 def _standing(job: _Id, cluster: Cluster | None) -> Standing:
-    if cluster is not None and cluster.state is cloud.ClusterState.STOPPED:
-        return Standing.STOPPED
-    launch = cloud.request_state(job.request).state
+    launch = _launch(job)
     if launch is cloud.RequestState.RUNNING:  # also while things are still on their way to one that is up
         return Standing.STARTING
     never_was = launch in (cloud.RequestState.FAILED, cloud.RequestState.CANCELLED)
-    if cluster is None or (never_was and cluster.state is not cloud.ClusterState.UP):
+    if cluster is None or (never_was and cluster.state is cloud.ClusterState.STARTING):
         return Standing.GONE
+    if launch is not cloud.RequestState.SUCCEEDED and not cluster.autodown:
+        return Standing.ORPHAN
+    if cluster.state is cloud.ClusterState.STOPPED:
+        return Standing.STOPPED
     return Standing.UP  # one that SkyPilot finds in disorder may have results all the same
+
+
+def _launch(job: _Id) -> cloud.RequestState:
+    """How a job's launch stands. A request is forgotten when SkyPilot's server ends, and may not be known."""
+    state = cloud.request_state(job.request).state
+    if state is cloud.RequestState.UNKNOWN and cloud.launching(job.cluster) is not None:
+        return cloud.RequestState.RUNNING
+    return state
+
+
+def is_orphan(job_id: str, cluster: Cluster) -> bool:
+    """Whether a job's instance is an orphan, as far as SkyPilot's records tell."""
+    return not cluster.autodown and _standing(_Id.of(job_id), cluster) is Standing.ORPHAN
+
+
+def never_sent(job_id: str) -> bool:
+    """Whether an orphan never got its job. Raises :class:`BackendUnavailableError` where it does not answer.
+
+    A person may have lifted the timer of one that works.
+    """
+    job = _Id.of(job_id)
+    cluster = _clusters([job_id]).get(job.cluster)
+    if cluster is None or cluster.state is not cloud.ClusterState.UP:
+        return True  # no job is sent to one that was never up
+    try:
+        return job.token not in cloud.tasks(job.cluster)
+    except RefusedError:
+        return True  # it was never set up so far that it could be asked, whatever the record says
+
+
+def launch_failure(job_id: str) -> str | None:
+    """Why a job's launch failed; ``None`` if it did not, or died with its server."""
+    launch = cloud.request_state(_Id.of(job_id).request)
+    return launch.text if launch.state is cloud.RequestState.FAILED else None
 
 
 def unrecorded_id(sweep: SweepDir, token: str) -> str:
@@ -222,10 +283,16 @@ _sure: dict[str, float] = {}
 def _clusters(ids: Sequence[str]) -> dict[str, Cluster]:
     """The instances of these jobs that there are, by name; the cloud is asked only where nothing else tells.
 
-    It takes a while to answer.
+    It takes a while to answer, and longest about one that was never up: of that, SkyPilot's records tell
+    whether it is being launched.
     """
     found, now = cloud.clusters({instance_of(one) for one in ids}, refresh=False), time.monotonic()
-    unsure = {name for name in found if now - _sure.get(name, -math.inf) > _SURE_S}
+    unsure = {
+        name
+        for name, cluster in found.items()
+        if now - _sure.get(name, -math.inf) > _SURE_S
+        and (cluster.autodown or cluster.state is not cloud.ClusterState.STARTING)
+    }
     if not unsure:
         return found
     _sure.update(dict.fromkeys(unsure, now))

@@ -106,13 +106,21 @@ def validate(task_text: str) -> None:
     _ask("check the task file", "validate", text=task_text)
 
 
-def launch(cluster: str, task_text: str, *, secrets: Mapping[str, str], dry: bool = False) -> str:
+def launch(
+    cluster: str,
+    task_text: str,
+    *,
+    secrets: Mapping[str, str],
+    boot: Sequence[str] = (),
+    dry: bool = False,
+) -> str:
     """Have an instance started, or the one of that name used, and the task run there: the request's id.
 
     Returns when SkyPilot has taken the request. ``secrets`` reach the task's environment and no file here.
+    ``boot``: commands for a machine of AWS to run as root when it boots; other clouds have no place for them.
     """
-    asked = f"launch {cluster}"
-    return str(_ask(asked, "launch", cluster=cluster, text=task_text, secrets=dict(secrets), dry=dry))
+    rest: dict[str, Any] = {"secrets": dict(secrets), "boot": list(boot), "dry": dry}
+    return str(_ask(f"launch {cluster}", "launch", cluster=cluster, text=task_text, **rest))
 
 
 def launching(cluster: str) -> str | None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from orchestrator.distribution import install_here
 from orchestrator.errors import BackendUnavailableError, RefusedError
 
 SERVER_LOG = "~/.sky/api_server/server.log"
@@ -28,7 +29,7 @@ class Trouble:
 
 def not_installed(error: ImportError) -> Trouble:
     found = f"SkyPilot cannot be used by {sys.executable}: {_line(str(error))}"
-    return Trouble(found, "pip install 'orchestrate[sky]' in this environment", refused=False)
+    return Trouble(found, install_here("sky"), refused=False)
 
 
 def unanswered(asked: str, seconds: float) -> Trouble:

@@ -23,6 +23,7 @@ from orchestrator.backends.skypilot.errors import Trouble, not_installed, transl
 _REQUESTS = {"PENDING": "running", "WAITING": "running", "RUNNING": "running"}
 _MANY = 12
 _WATCH_S = 0.2
+_BOOT = ("aws", "post_provision_runcmd")
 _CLUSTERS = {"INIT": "starting", "UP": "up", "STOPPED": "stopped"}
 
 
@@ -70,11 +71,15 @@ class Helper:
             common_utils.validate_schema(dict(resources), schemas.get_resources_schema(), "resources: ")
         sky.Task.from_yaml_config({key: value for key, value in config.items() if key != "resources"})
 
-    def launch(self, cluster: str, text: str, secrets: Mapping[str, str], dry: bool) -> str:
+    def launch(
+        self, cluster: str, text: str, secrets: Mapping[str, str], boot: Sequence[str], dry: bool
+    ) -> str:
+        from sky import skypilot_config
         from sky.client import sdk
 
         self._secrets |= set(secrets.values())
-        return str(sdk.launch(_task(text, secrets), cluster_name=cluster, dryrun=dry))
+        with skypilot_config.replace_skypilot_config_in_process(_config_with(boot)):
+            return str(sdk.launch(_task(text, secrets), cluster_name=cluster, dryrun=dry))
 
     def launching(self, cluster: str) -> str | None:
         from sky.client import sdk
@@ -242,6 +247,21 @@ def _task(text: str, secrets: Mapping[str, str]) -> Any:
     import sky
 
     return sky.Task.from_yaml_config(_parsed(text), secrets_overrides=list(secrets.items()))
+
+
+def _config_with(boot: Sequence[str]) -> Any:
+    """SkyPilot's configuration with commands for machines of AWS, after those that it has already.
+
+    A server elsewhere has a configuration of its own, and ends a launch that it began.
+    """
+    from sky import skypilot_config
+    from sky.server import common
+
+    config = skypilot_config.to_dict()
+    if boot and common.is_api_server_local():
+        own = config.get_nested(_BOOT, default_value=None) or []
+        config.set_nested(_BOOT, [*own, *boot])
+    return config
 
 
 def _cluster(record: Any) -> dict[str, Any]:

@@ -13,6 +13,9 @@ from importlib import metadata
 from typing import Any
 
 from orchestrator.buckets import is_bucket
+from orchestrator.distribution import DISTRIBUTION, IN_A_CLONE
+from orchestrator.distribution import requirements as declared
+from orchestrator.errors import OrchestrateError
 from orchestrator.profiles import Profile
 from orchestrator.render import Setting
 from orchestrator.rundir import SweepDir
@@ -24,6 +27,11 @@ from orchestrator.units import megabytes, seconds
 RESULTS_THERE = f"sky_workdir/{RESULTS}"
 # Python and its packages on an instance whose profile says nothing of them.
 _ENVIRONMENT = "~/.orchestrate/env"
+# There once a job has begun on an instance: from then on SkyPilot takes the instance down.
+_BEGUN = "/var/tmp/orchestrate-job-begun"  # noqa: S108 (on the instance, and of no use to others)
+_SCRIPTS = "~/.sky/sky_app ~/.sky/sky_app/* /tmp/sky_app_* /tmp/sky_setup_*"
+# A launch takes minutes, and as long as its files are on their way.
+_LEAST_LAUNCH_S = 3600
 _PREFIX = "orc"
 _LONGEST_NAME = 24
 
@@ -64,7 +72,27 @@ def task_file(job: Job, setting: Setting, profile: Profile) -> str:
     task = {key: value for key, value in task.items() if value not in ({}, "", None)}
     head = f"# {len(job.run_ids)} runs of sweep {sweep.name}, up to {job.slots} at once.\n"
     head += f"# By hand: sky launch --cluster {name} FILE\n"
+    for command in boot_commands(profile):
+        head += f"# Run by a machine of AWS when it boots: {command}\n"
     return head + yaml.dump(task, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=10_000)
+
+
+def boot_commands(profile: Profile) -> list[str]:
+    """What an instance runs when it boots: it turns itself off if no job has begun on it by then.
+
+    SkyPilot sets its own timer when everything is there; should the machine that launches die before, there
+    is none. A command is a line of YAML as it stands.
+    """
+    if not _boots(profile):
+        return []
+    limit = max(seconds(profile.hold), _LEAST_LAUNCH_S)
+    return [f"systemd-run --on-active={limit} sh -c 'test -e {_BEGUN} || poweroff'"]
+
+
+def _boots(profile: Profile) -> bool:
+    """Whether its machines may be AWS's, where a job can leave its mark. One in a container cannot."""
+    cloud = (profile.infra or "*").partition("/")[0].lower()
+    return cloud in ("aws", "*") and not (profile.image or "").startswith("docker:")
 
 
 def machine_text(profile: Profile) -> str:
@@ -98,9 +126,12 @@ def _resources(profile: Profile) -> dict[str, Any]:
 
 def _setup(profile: Profile) -> Iterator[str]:
     if profile.setup or profile.python is not None:
+        if profile.setup:
+            yield from _begins(profile)
         yield from profile.setup
         return
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    yield from _begins(profile)
     yield "set -e"
     yield 'export PATH="$HOME/.local/bin:$PATH"'
     yield "command -v uv >/dev/null || python3 -m pip install --quiet --user uv"
@@ -111,16 +142,15 @@ def _setup(profile: Profile) -> Iterator[str]:
 
 def requirements() -> list[str]:
     """What a worker imports, at the versions of this environment: other ones would train otherwise."""
-    from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.requirements import Requirement
 
     wanted = []
-    for text in metadata.requires("orchestrate") or ():
-        try:
-            one = Requirement(text)
-        except InvalidRequirement:
-            continue
-        if one.marker is not None and not one.marker.evaluate({"extra": "train"}):
-            continue
+    if not (needed := declared("train")):
+        raise OrchestrateError(
+            f"what an instance must install is unknown: {DISTRIBUTION} is not installed for {sys.executable}",
+            hint=f"in a clone of this program: {IN_A_CLONE.format(extra='train')}",
+        )
+    for one in map(Requirement, needed):
         try:
             version = metadata.version(one.name).partition("+")[0]  # "+cpu" is for this machine
         except metadata.PackageNotFoundError:
@@ -140,6 +170,7 @@ def _run(job: Job, setting: Setting, profile: Profile) -> Iterator[str]:
     """Shell that starts the worker in the folder, and with the code, that it would have had here."""
     code, sweep = setting.code, setting.sweep_dir
     kept = f"{RESULTS}/{sweep.name}/code/{code.id}"
+    yield from _begins(profile)
     yield "set -e"
     yield "here=$(pwd -P)"
     paths = ":".join(f'"$here"/{shlex.quote(f"{kept}/{path}")}' for path in _inside(setting))
@@ -151,6 +182,17 @@ def _run(job: Job, setting: Setting, profile: Profile) -> Iterator[str]:
     if profile.store is not None:
         rest += ["--store", profile.store]
     yield f'exec {_python(profile)} {shlex.join(argv)} "$here/{RESULTS}" {shlex.join(rest)}'
+
+
+def _begins(profile: Profile) -> Iterator[str]:
+    """Shell that leaves the mark of a job that begins, and takes others' rights from files with its secrets.
+
+    SkyPilot writes them into the scripts that set up and start a job.
+    """
+    if _boots(profile):
+        yield f"touch {_BEGUN}"
+    if secret_names(profile):
+        yield f"chmod -f go-rwx {_SCRIPTS} 2>/dev/null || :"
 
 
 def _inside(setting: Setting) -> list[str]:

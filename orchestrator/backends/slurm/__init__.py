@@ -6,19 +6,37 @@ import hashlib
 import os
 import pwd
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from orchestrator.backends.slurm.commands import Answer, Runner, is_unclear, refusal, run, unanswered
+from orchestrator.backends.slurm.commands import (
+    PAUSES_S,
+    Answer,
+    Commands,
+    Runner,
+    asked_again,
+    is_refusal,
+    is_unclear,
+    refusal,
+    unanswered,
+)
+from orchestrator.backends.slurm.concerns import (
+    Partitions,
+    concerns,
+    is_exclusive,
+    node_cores,
+    time_limits,
+)
 from orchestrator.backends.slurm.departed import Departed
 from orchestrator.backends.slurm.parse import (
     LISTED,
     QueueEntry,
     array_of,
+    array_size,
     least,
     queue_entries,
     settings,
-    submit_limit,
+    submit_limits,
     submitted,
     together,
 )
@@ -28,12 +46,9 @@ from orchestrator.plan import Capacity
 from orchestrator.profiles import Profile
 from orchestrator.render import Script, Setting
 from orchestrator.rundir import SweepDir
-from orchestrator.types import Array, JobState, JobStatus, index_of
+from orchestrator.types import Array, Concern, JobState, JobStatus, Plan, index_of
 
 PREFIX = "slurm:"
-
-# MaxArraySize where a site says nothing else.
-_DEFAULT_ARRAY_SIZE = 1001
 
 # The controller serves everybody: an answer is good for this long.
 _FRESH_S = 10.0
@@ -48,18 +63,24 @@ class SlurmBackend:
     queues: ClassVar[bool] = True
     leaves: ClassVar[bool] = True
 
-    def __init__(self, profile: Profile, options: Sequence[str] = (), runner: Runner = run) -> None:
-        self._profile, self._run = profile, runner
+    def __init__(
+        self,
+        profile: Profile,
+        options: Sequence[str] = (),
+        runner: Runner | None = None,
+        pauses: Sequence[float] = PAUSES_S,
+    ) -> None:
+        self._profile, self._run, self._pauses = profile, runner or Commands(), pauses
         self.options: Sequence[str] = tuple(options)
         self.address = profile.address
         self._queue: tuple[float, list[QueueEntry] | Answer] | None = None
         self._departed = Departed(self._ask)
         self._mine = "--me"
 
-    def capacity(self, ask: bool = True, leaving: Container[str] = ()) -> Capacity:
+    def capacity(self, ask: bool = True) -> Capacity:
         profile, config = self._profile, self._config() if ask else {}
-        array_size = int(config.get("MaxArraySize", _DEFAULT_ARRAY_SIZE))
-        if array_size == 0:
+        size = array_size(config)
+        if size == 0:
             raise BackendUnavailableError(
                 "this site has job arrays switched off (found MaxArraySize=0, expected at least 1)",
                 hint="ask its support for job arrays, or train on one machine: --on local",
@@ -72,8 +93,8 @@ class SlurmBackend:
             mem=profile.job_mem,
             time=profile.time,
             pack=profile.pack,
-            array_size=array_size,
-            room=self._room(config, leaving) if ask else None,
+            array_size=size,
+            room=self._room(config) if ask else None,
             most=profile.max_jobs,
             chain=1 if profile.requeue else profile.chain,
             max_mem=None if "mem" in profile.forbid else profile.max_mem,
@@ -84,6 +105,10 @@ class SlurmBackend:
     def render(self, array: Array, setting: Setting) -> str:
         return sbatch_script(array, setting, self._profile, _comment(array, setting.sweep_dir), self.options)
 
+    def concerns(self, plan: Plan, ask: bool = True) -> tuple[Concern, ...]:
+        there = self._partitions() if ask and plan.arrays else Partitions()
+        return concerns(plan, self._profile, self.options, there)
+
     def submit(self, script: Script, after: Sequence[str] = ()) -> Mapping[str, str]:
         array = script.array
         argv = ["sbatch", "--parsable"]
@@ -91,12 +116,20 @@ class SlurmBackend:
             argv += [f"--dependency=aftercorr:{array_of(_bare(after[0]))}", "--kill-on-invalid-dep=yes"]
         answer = self._run([*argv, str(script.path)])
         self._queue = None
-        if answer.code != 0 and not is_unclear(answer):
-            raise refusal(f"sbatch refused {array.token}", answer)
         if answer.code == 0 and (job_id := submitted(answer.output)):
             return _ids(array, job_id)
-        if found := self.find(array, script.setting.sweep_dir):
+        # It may have submitted all the same, whatever it, or what the site put in its place, made of it.
+        try:
+            # One that Slurm made and ended at once, as for a node that there is not, was refused.
+            found = self._find(array, script.setting.sweep_dir, over=not is_refusal(answer))
+        except BackendUnavailableError:
+            if not is_refusal(answer):
+                raise
+            found = {}
+        if found:
             return found
+        if answer.code != 0 and not is_unclear(answer):
+            raise refusal(f"sbatch refused {array.token}", answer)
         raise BackendUnavailableError(
             f"sbatch gave no clear answer about {array.token}, which may have been submitted or not: "
             f"{answer.complaint if answer.code != 0 else 'it printed no job id'}",
@@ -104,12 +137,19 @@ class SlurmBackend:
         )
 
     def find(self, array: Array, sweep_dir: SweepDir) -> Mapping[str, str]:
+        return self._find(array, sweep_dir, over=True)
+
+    def _find(self, array: Array, sweep_dir: SweepDir, *, over: bool) -> Mapping[str, str]:
+        """The ids of a submission's jobs by their comment; ``over``: also where they have ended."""
         self._queue = None
         queue = self._ask_queue()
         comment = _comment(array, sweep_dir)
         if isinstance(queue, Answer):
             raise unanswered(f"cannot look for {array.token}: squeue", queue)
-        found = next((array_of(entry.job_id) for entry in queue if entry.comment == comment), None)
+        own = (
+            entry for entry in queue if entry.comment == comment and (over or not entry.status.state.final)
+        )
+        found = next((array_of(entry.job_id) for entry in own), None)
         return {} if found is None else _ids(array, found)
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
@@ -128,7 +168,7 @@ class SlurmBackend:
         """As `scancel` does by itself: SIGTERM to all of a job, SIGKILL after the site's KillWait."""
         if not ids:
             return
-        answer = self._run(["scancel", *together(map(_bare, ids))])
+        answer = asked_again(self._run, ["scancel", *together(map(_bare, ids))], self._pauses)
         self._queue = None
         if answer.code != 0 and "invalid job id" not in answer.complaint.lower():
             raise unanswered("scancel", answer)
@@ -146,18 +186,32 @@ class SlurmBackend:
     def _ask(self, argv: Sequence[str]) -> Answer:
         """What a command says that nothing depends on: one that is not there says just that."""
         try:
-            return self._run(argv)
+            return asked_again(self._run, argv, self._pauses if argv[0] == "squeue" else ())
         except BackendUnavailableError as error:
             return Answer(127, "", str(error))
 
+    def _partitions(self) -> Partitions:
+        typed = [one.partition("=")[2] for one in self.options if one.startswith("--partition=")]
+        chosen = typed[-1] if typed else self._profile.partition or os.environ.get("SBATCH_PARTITION", "")
+        named = [name.strip() for name in chosen.split(",") if name.strip()]
+        answer = self._ask(["scontrol", "--oneliner", "show", "partition"])
+        limits = time_limits(answer.output, named) if answer.code == 0 else {}
+        if not is_exclusive(self._profile, self.options):
+            return Partitions(limits)
+        nodes = self._ask(["sinfo", "-h", "-o", "%R|%c"])
+        return Partitions(limits, node_cores(nodes.output, limits) if nodes.code == 0 else {})
+
     def _config(self) -> dict[str, str]:
-        answer = self._run(["scontrol", "show", "config"])
+        answer = asked_again(self._run, ["scontrol", "show", "config"], self._pauses)
         if answer.code != 0:
             raise unanswered("scontrol show config", answer)
         return settings(answer.output)
 
-    def _room(self, config: Mapping[str, str], leaving: Container[str]) -> int | None:
-        """How many more jobs the controller and the user's association allow in the queue."""
+    def _room(self, config: Mapping[str, str]) -> int | None:
+        """How many more jobs the controller and the user's limits allow in the queue.
+
+        A job counts until it has left, also one that submits others as the last thing that it does.
+        """
         limits = [least([config.get("MaxJobCount", "")]), self._association_limit(config.get("ClusterName"))]
         limit = min((one for one in limits if one is not None), default=None)
         queue = self._ask_queue()
@@ -165,21 +219,27 @@ class SlurmBackend:
             raise unanswered("cannot see what is in the queue: squeue", queue)
         if limit is None:
             return None
-        there = [entry for entry in queue if not entry.status.state.final]
-        return max(0, limit - sum(PREFIX + entry.job_id not in leaving for entry in there))
+        return max(0, limit - sum(not entry.status.state.final for entry in queue))
 
     def _association_limit(self, cluster: str | None) -> int | None:
         """MaxSubmitJobs of the user's association, if there is one and accounting answers.
 
         Where it is not certain which of several holds, the largest: sbatch soon says if it was another.
         """
-        which = [f"user={pwd.getpwuid(os.getuid()).pw_name}"]
-        if cluster:
-            which.append(f"cluster={cluster}")
+        user = f"user={pwd.getpwuid(os.getuid()).pw_name}"
+        which = [user, *([f"cluster={cluster}"] if cluster else [])]
         if account := self._account():
             which.append(f"account={account}")
         answer = self._ask(["sacctmgr", "-n", "-P", "show", "assoc", *which, "format=Account,MaxSubmitJobs"])
-        return submit_limit(answer.output) if answer.code == 0 else None
+        if answer.code != 0:
+            return None
+        limits = submit_limits(answer.output)
+        if len({*limits.values()}) > 1:  # several accounts: jobs that name none go to the default one
+            said = self._ask(["sacctmgr", "-n", "-P", "show", "user", user, "format=DefaultAccount"])
+            default = said.output.strip() if said.code == 0 else ""
+            limits = {default: limits[default]} if default in limits else limits
+        known = [limit for limit in limits.values() if limit is not None]
+        return max(known) if known and len(known) == len(limits) else None
 
     def _account(self) -> str | None:
         """Whom jobs are charged to, if that is not left to the site; in the order in which sbatch looks."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import subprocess
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +17,16 @@ from orchestrator.errors import BackendUnavailableError, QueueFullError, Refused
 
 # A busy controller takes its time; one that is down is retried by the commands themselves for a while.
 TIMEOUT_S = 60.0
+# What takes longer is said, for a person waits.
+_SILENT_S = 1.2
+# A request that failed at once, within so many seconds, is made again after each of these pauses.
+_AT_ONCE_S = 5.0
+PAUSES_S = (1.0, 3.0)
+# What is the same however often it is asked; and the exit code of a program that is not there.
+_CERTAIN = ("unrecognized option", "invalid option", "invalid job id", "invalid user", "configuration source")
+_NOT_THERE = 127
+
+_log = logging.getLogger(__name__)
 
 Runner = Callable[[Sequence[str]], "Answer"]
 
@@ -32,22 +46,25 @@ class Answer:
         return "; ".join(dict.fromkeys(line for line in lines if line)) or f"exit code {self.code}"
 
 
-def run(argv: Sequence[str], patience: float = TIMEOUT_S) -> Answer:
-    """Run one of Slurm's commands, for ``patience`` seconds.
+def run(
+    argv: Sequence[str], patience: float = TIMEOUT_S, *, tell: Callable[[str], None] | None = None
+) -> Answer:
+    """Run one of Slurm's commands, for ``patience`` seconds. ``tell`` hears of one that takes long.
 
     Raises :class:`BackendUnavailableError` if it is not installed.
     """
     try:
-        done = subprocess.run(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=patience,
-            env=_environment(argv),
-            check=False,
-        )
+        with _said_when_silent(argv[0], patience, tell):
+            done = subprocess.run(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=patience,
+                env=_environment(argv),
+                check=False,
+            )
     except FileNotFoundError:
         raise BackendUnavailableError(
             f"no program {argv[0]!r} on PATH: this machine is no login node of a Slurm cluster",
@@ -56,6 +73,64 @@ def run(argv: Sequence[str], patience: float = TIMEOUT_S) -> Answer:
     except subprocess.TimeoutExpired:
         return Answer(None, "", f"no answer within {patience:.0f} s")
     return Answer(done.returncode, done.stdout, done.stderr)
+
+
+@contextmanager
+def _said_when_silent(name: str, patience: float, tell: Callable[[str], None] | None) -> Iterator[None]:
+    if tell is None:
+        yield
+        return
+    text = f"waiting for {name}, for up to {patience:.0f} s: the cluster does not answer at once"
+    timer = threading.Timer(_SILENT_S, tell, (text,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class Commands:
+    """Runs Slurm's commands, and logs that one takes long: once for each time that it begins to."""
+
+    def __init__(self) -> None:
+        self._slow = False
+
+    def __call__(self, argv: Sequence[str]) -> Answer:
+        told: list[str] = []
+
+        def tell(text: str) -> None:
+            told.append(text)
+            if not self._slow:
+                _log.warning(text)
+
+        answer = run(argv, tell=tell)
+        self._slow = bool(told)
+        return answer
+
+
+def asked_again(ask: Runner, argv: Sequence[str], pauses: Sequence[float] = PAUSES_S) -> Answer:
+    """The answer to a request that can be repeated; one that fails at once is made again after each pause.
+
+    Its complaint then says how often it was made. One that took its time was retried by the command itself.
+    """
+    first = time.monotonic()
+    for pause in pauses:
+        began = time.monotonic()
+        answer = ask(argv)
+        if answer.code == 0 or _is_certain(answer) or time.monotonic() - began > _AT_ONCE_S:
+            return answer
+        time.sleep(pause)
+    answer = ask(argv)
+    if answer.code == 0 or not pauses:
+        return answer
+    tried = f"asked {len(pauses) + 1} times in {time.monotonic() - first:.0f} s"
+    return Answer(answer.code, answer.output, f"{answer.complaint} ({tried})")
+
+
+def _is_certain(answer: Answer) -> bool:
+    """Whether to ask again is in vain."""
+    return answer.code == _NOT_THERE or any(text in answer.complaint.lower() for text in _CERTAIN)
 
 
 # Prefixes of variables that change what a command does, or the form of its answer.
@@ -139,6 +214,12 @@ def is_unclear(answer: Answer) -> bool:
     if answer.code is None or answer.code < 0:
         return True
     return answer.code != 0 and any(text in answer.complaint.lower() for text in _UNCLEAR)
+
+
+def is_refusal(answer: Answer) -> bool:
+    """Whether it is the controller that said no to a submission: then there is certainly none."""
+    refused = answer.code != 0 and "batch job submission failed" in answer.complaint.lower()
+    return refused and not is_unclear(answer)
 
 
 def refusal(what: str, answer: Answer) -> BackendUnavailableError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.types import JobState, JobStatus, Reason
@@ -30,6 +30,8 @@ _ENDED: dict[str, Reason | None] = {
     "OUT_OF_MEMORY": Reason.OUT_OF_MEMORY,
     "REVOKED": Reason.STOPPED,
 }
+# MaxArraySize where a site says nothing else.
+_ARRAY_SIZE = 1001
 _SUBMITTED = re.compile(r"(?P<id>\d+)(;\S+)?")
 
 
@@ -116,10 +118,25 @@ def together(job_ids: Iterable[str]) -> list[str]:
     return [f"{array}_[{ranges(sorted(indices))}]" for array, indices in arrays.items()] + others
 
 
-def submit_limit(output: str) -> int | None:
-    """The largest MaxSubmitJobs of `sacctmgr show assoc format=Account,MaxSubmitJobs`, if all have one."""
-    limits = [line.rpartition("|")[2] for line in output.splitlines() if "|" in line]
-    return max(map(int, limits)) if limits and all(map(str.isdecimal, limits)) else None
+def submit_limits(output: str) -> dict[str, int | None]:
+    """The largest MaxSubmitJobs by account, of `sacctmgr show assoc format=Account,MaxSubmitJobs`."""
+    limits: dict[str, int | None] = {}
+    for line in output.splitlines():
+        account, bar, text = line.partition("|")
+        if bar:
+            limit, before = int(text) if text.isdecimal() else None, limits.get(account, 0)
+            limits[account] = None if limit is None or before is None else max(limit, before)
+    return limits
+
+
+def array_size(config: Mapping[str, str]) -> int:
+    """How many jobs an array can have whose indices begin with 0.
+
+    MaxArraySize is one more than the largest index; ``max_array_tasks`` may allow fewer jobs than that.
+    """
+    tasks = re.search(r"\bmax_array_tasks=(\d+)", config.get("SchedulerParameters", ""))
+    size = least([config.get("MaxArraySize", ""), tasks[1] if tasks else ""])
+    return _ARRAY_SIZE if size is None else size
 
 
 def least(numbers: Iterable[str]) -> int | None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from orchestrator.backends.slurm.parse import ranges
 from orchestrator.errors import OrchestrateError
-from orchestrator.profiles import OWNED_OPTIONS, Profile, preparation
+from orchestrator.profiles import Profile, preparation
+from orchestrator.profiles.options import SHORT, contradiction, meant
 from orchestrator.render import Setting, python_path, worker_argv
 from orchestrator.shipped import template
 from orchestrator.types import Array, Resources, index_of
@@ -70,10 +71,21 @@ def _options(
         *_allocation(array.allocation, profile),
         *profile.options,
     ]
-    for name, value in asked:
-        if name not in profile.forbid:
-            yield f"--{name}" if value is None else f"--{name}={_quoted(name, value)}"
-    yield from _extra(extra, profile)
+    allowed = [(name, value) for name, value in asked if name not in profile.forbid]
+    for name, value in _one_gres([*allowed, *_extra(extra, profile)]):
+        yield f"--{name}" if value is None else f"--{name}={_quoted(name, value)}"
+
+
+def _one_gres(options: Sequence[tuple[str, str | None]]) -> Iterable[tuple[str, str | None]]:
+    """The options with all generic resources in one: of several sbatch keeps the last."""
+    together = ",".join(value for name, value in options if name == "gres" and value)
+    written = False
+    for name, value in options:
+        if name != "gres":
+            yield name, value
+        elif not written:
+            written = True
+            yield name, together or None
 
 
 def _file_name(path: Path) -> str:
@@ -123,41 +135,36 @@ def _beyond(allocation: Resources, mem_per_cpu: str) -> bool:
     return allocation.mem is not None and megabytes(allocation.mem) > usual
 
 
-def _extra(extra: Sequence[str], profile: Profile) -> Iterable[str]:
-    for option in extra:
+def _extra(extra: Sequence[str], profile: Profile) -> Iterable[tuple[str, str | None]]:
+    for position, option in enumerate(extra):
         name, equals, value = option.removeprefix("--").partition("=")
         if not option.startswith("--") or not name:
+            if option[:1] == "-" and option[1:2] in SHORT:
+                following = option[2:].lstrip("=") or next(iter(extra[position + 1 :]), "")
+                _refuse_unwanted(option[:2], SHORT[option[1]], following, profile)
             raise OrchestrateError(
                 f"found {option!r} after `--`, expected an option of sbatch such as --reservation=x",
                 hint="write its long name and its value in one word: --partition=x for -p x",
             )
-        _refuse_unwanted(name, profile)
-        yield f"--{name}={_quoted(name, value)}" if equals else f"--{name}"
+        _refuse_unwanted(f"--{name}", name, value if equals else None, profile)
+        yield name, value if equals else None
 
 
-def _refuse_unwanted(name: str, profile: Profile) -> None:
+def _refuse_unwanted(typed: str, name: str, value: str | None, profile: Profile) -> None:
     """Refuse options that are not a person's to set here, shortened as sbatch takes them too."""
-    if owned := _meant(name, OWNED_OPTIONS):
+    if forbidden := meant(name, profile.forbid):
         raise OrchestrateError(
-            f"--{name}: {owned} is set by the program itself and cannot be passed on to sbatch",
-            hint="leave it away; `orchestrate sweep --dry-run` shows what is set",
-        )
-    if forbidden := _meant(name, profile.forbid):
-        raise OrchestrateError(
-            f"--{name}: the profile {profile.name} says that its site refuses {forbidden}",
+            f"{typed}: the profile {profile.name} says that its site refuses {forbidden}",
             hint=f"leave it away, or take {forbidden} out of `forbid` in {profile.source}",
         )
-    if planned := _meant(name, _PLANNED):
+    if problem := contradiction(name, value):
+        raise OrchestrateError(f"{typed}: {problem[0]}, and cannot be passed on to sbatch", hint=problem[1])
+    if planned := meant(name, _PLANNED):
         key = planned.replace("-", "_")
         raise OrchestrateError(
-            f"--{name}: {planned} is what the sweep's jobs are planned by, and cannot be passed on to sbatch",
+            f"{typed}: {planned} is what the sweep's jobs are planned by, and cannot be passed on to sbatch",
             hint=f"set `{key}:` in the profile ({profile.source}), or in a copy of it",
         )
-
-
-def _meant(name: str, options: Iterable[str]) -> str | None:
-    """Which of the options sbatch may take this name for: it completes names."""
-    return next((option for option in sorted(options) if option.startswith(name)), None)
 
 
 def _quoted(name: str, value: str) -> str:

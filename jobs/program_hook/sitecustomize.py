@@ -1,0 +1,61 @@
+"""Imported by Python at the start of a `command` run's program: notes at its end which packages it imported.
+
+Appends lines to the file that ORCHESTRATE_IMPORTS names: "python VERSION", and "NAME VERSION" for each
+package of an environment. Must work in whatever Python the program brings, an old one too, and not disturb.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+
+def _note():  # type: ignore[no-untyped-def]
+    try:
+        path = os.environ.get("ORCHESTRATE_IMPORTS")
+        if not path or not os.path.isdir(os.path.dirname(path)):
+            return
+        found = ["python " + ".".join(map(str, sys.version_info[:3]))]
+        for name, module in sorted(sys.modules.items()):
+            origin = getattr(module, "__file__", None) or ""
+            if (
+                "." not in name
+                and not name.startswith("_")
+                and ("site-packages" in origin or "dist-packages" in origin)
+            ):
+                version = _version(name, module)
+                if version:
+                    found.append(name + " " + version)
+        with open(path, "a") as file:
+            file.write("\n".join(found) + "\n")
+    except Exception:
+        pass
+
+
+def _version(name, module):  # type: ignore[no-untyped-def]
+    own = vars(module).get("__version__")  # not by getattr: a module may load others for that
+    if not isinstance(own, str):
+        try:
+            from importlib.metadata import version  # takes longer than most programs' start
+
+            own = version(name)
+        except Exception:
+            return None
+    return "".join(own.split())
+
+
+def _hand_over():  # type: ignore[no-untyped-def]
+    """Stand aside for the sitecustomize that Python would have found without this one."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or ".") != here]
+    own = sys.modules.pop("sitecustomize", None)
+    try:
+        import sitecustomize  # type: ignore[import-not-found] # noqa: F401
+    except ImportError:
+        if own is not None:
+            sys.modules["sitecustomize"] = own
+
+
+atexit.register(_note)
+_hand_over()

@@ -1,0 +1,142 @@
+"""What is wrong with runs and can be told without PyTorch: names, keys, and values by their looks.
+
+It takes tenths of a second where loading BenchMARL takes seconds. It reads the files of values that Hydra
+composes, and refuses nothing that the thorough check would take.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from jobs.check import Problem, structure
+from jobs.context import BadConfigError
+from jobs.trainers.benchmarl import time_budget
+from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
+from jobs.trainers.benchmarl.spelling import (
+    file_values,
+    group_of,
+    options,
+    require_choices,
+    unknown_key,
+    wants_list,
+    wrong_choices,
+)
+from jobs.trainers.benchmarl.values import check_value
+from orchestrator.trainers import BENCHMARL
+from orchestrator.types import Run, Value
+
+# What stands for a choice that a grid leaves out, as in BenchMARL's config.yaml.
+_USUAL = {"experiment": "base_experiment", "model": "layers/mlp", "model@critic_model": "layers/mlp"}
+_HEADS = {"experiment": "experiment", "algorithm": "algorithm", "task": "task", "model": "model"}
+_CRITIC = "model@critic_model"
+_TRUTH = {"true", "false", "yes", "no", "on", "off", "y", "n", "t", "f", "1", "0"}
+
+
+def first_look(runs: Sequence[Run]) -> list[Problem]:
+    """One problem per fault, each naming the first run that has it; none is no promise that all is well."""
+    found: dict[tuple[str | None, str], Problem] = {}
+    seen: set[tuple[str, str, str]] = set()
+    groups: dict[Any, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(structure(run), []).append(run)
+    for group in groups.values():
+        for run, error in _of_structure(group, seen):
+            key = error.key if isinstance(error, RefusedKeyError) else None
+            problem = Problem(run.run_id, key, str(error), error.hint, early=True)
+            found.setdefault((key, str(error)), problem)
+    return list(found.values())
+
+
+def _of_structure(
+    runs: Sequence[Run], seen: set[tuple[str, str, str]]
+) -> Iterable[tuple[Run, BadConfigError]]:
+    first = runs[0]
+    try:
+        require_choices(first.overrides)
+    except BadConfigError as error:
+        yield first, error
+        return
+    if wrong := wrong_choices(first.overrides):
+        yield from ((first, error) for error in wrong)
+        return
+    choices = {key: value for key, value in first.overrides.items() if group_of(key) is not None}
+    known = json.dumps(choices)
+    cfg = _config(known)
+    for run in runs:
+        for key, value in run.overrides.items():
+            told = (known, key, json.dumps(value))
+            if key in choices or told in seen:
+                continue
+            seen.add(told)
+            try:
+                _look(cfg, choices, key, value)
+            except BadConfigError as error:
+                yield run, error
+
+
+def _look(cfg: DictConfig | None, choices: Mapping[str, Value], key: str, value: Value) -> None:
+    """Raise :class:`BadConfigError` for a key or a value that cannot be right."""
+    override_text(key, value)
+    name = bare_key(key)
+    if key == BENCHMARL.minutes:
+        time_budget.checked(value)
+        return
+    if key.startswith(("+", "~")) or "${" in json.dumps(value):
+        return
+    if cfg is None:
+        return
+    if (problem := unknown_key(cfg, key, choices)) is not None:
+        raise problem
+    usual = OmegaConf.select(cfg, name)
+    _check_kind(key, value, OmegaConf.to_container(usual) if OmegaConf.is_config(usual) else usual)
+    if not isinstance(value, str) or isinstance(usual, str):
+        check_value(key, value)
+
+
+def _check_kind(key: str, value: Value, usual: Any) -> None:
+    """By the value that BenchMARL's file has: text where a number stands, one value where a list stands."""
+    name = bare_key(key)
+    if name == "experiment.loggers" and not isinstance(value, list):
+        raise wants_list(key, value)
+    if name.endswith("num_cells") and isinstance(value, int):
+        raise wants_list(key, value)
+    expected = None
+    if isinstance(usual, bool):
+        if isinstance(value, list | Mapping) or (isinstance(value, str) and value.lower() not in _TRUTH):
+            expected = "true or false"
+    elif isinstance(usual, int | float) and (isinstance(value, list | Mapping) or _is_word(value)):
+        expected = "a number"
+    if expected:
+        raise RefusedKeyError(key, f"{name}: found {value!r}, expected {expected}")
+
+
+def _is_word(value: Value) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return True
+    return False
+
+
+@cache
+def _config(choices: str) -> DictConfig | None:
+    """The values of these choices' files as one config; ``None`` where they are put together otherwise."""
+    chosen: dict[str, str] = {**_USUAL, **json.loads(choices)}
+    if any(key not in (*_HEADS, _CRITIC) for key in chosen):
+        return None
+    if any("sequence" in option for key, option in chosen.items() if key.startswith("model")):
+        return None
+    parts: dict[str, Any] = {"seed": 0}
+    for key, option in chosen.items():
+        group = key.partition("@")[0]
+        if option not in options(group):
+            return None
+        parts["critic_model" if key == _CRITIC else key] = dict(file_values(group, option))
+    return OmegaConf.create(parts)

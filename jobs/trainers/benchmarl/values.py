@@ -1,0 +1,108 @@
+"""What single values of BenchMARL's keys must be beyond their types. Loads no PyTorch."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key
+from jobs.trainers.benchmarl.people import CLASSES
+from orchestrator.types import Value
+
+DEVICES = ("experiment.sampling_device", "experiment.train_device", "experiment.buffer_device")
+LOGGERS = ("csv", "tensorboard", "wandb")  # jobs.loggers has them, and loads PyTorch
+# What a grid is likely to name of torch's devices, and what people call them.
+_DEVICE = re.compile(r"(?:cpu|cuda|mps|xpu|hpu|mtia|xla|meta|hip|ipu|vulkan|privateuseone)(?::\d{1,3})?")
+_CALLED = {"gpu": "cuda", "nvidia": "cuda", "amd": "cuda", "rocm": "cuda", "metal": "mps", "apple": "mps"}
+_COUNTS = (
+    "_collected_frames_per_batch",
+    "_n_envs_per_worker",
+    "_n_minibatch_iters",
+    "_minibatch_size",
+    "_n_optimizer_steps",
+    "_train_batch_size",
+    "_memory_size",
+    ".max_n_frames",
+    ".max_n_iters",
+    ".evaluation_episodes",
+    ".keep_checkpoints_num",
+)
+# Bounds of other numbers, both included, and what is said of them.
+_BETWEEN: Mapping[str, tuple[float, float, str]] = {
+    "experiment.lr": (0, float("inf"), "a number from 0"),
+    "experiment.adam_eps": (0, float("inf"), "a number from 0"),
+    "experiment.clip_grad_val": (0, float("inf"), "a number from 0"),
+    "experiment.gamma": (0, 1, "a number from 0 to 1"),
+    "experiment.polyak_tau": (0, 1, "a number from 0 to 1"),
+    "experiment.exploration_eps_init": (0, 1, "a number from 0 to 1"),
+    "experiment.exploration_eps_end": (0, 1, "a number from 0 to 1"),
+    "experiment.off_policy_init_random_frames": (0, float("inf"), "a whole number from 0"),
+    "algorithm.clip_epsilon": (0, float("inf"), "a number from 0"),
+    "algorithm.lmbda": (0, 1, "a number from 0 to 1"),
+    "task.n_agents": (1, float("inf"), "a whole number from 1"),
+    "task.max_steps": (1, float("inf"), "a whole number from 1"),
+    "task.max_cycles": (1, float("inf"), "a whole number from 1"),
+    "task.n_walkers": (1, float("inf"), "a whole number from 1"),
+}
+
+
+def check_value(key: str, value: Any) -> None:
+    """Refuse a value that has the right type and still cannot work. Raises :class:`RefusedKeyError`."""
+    name = bare_key(key)
+    if name in DEVICES:
+        check_device(key, value)
+    elif name == "experiment.loggers":
+        _check_loggers(key, value)
+    elif name.startswith("experiment.") and name.endswith(_COUNTS) and value is not None and value < 1:
+        raise RefusedKeyError(key, f"{name}: found {value}, expected a whole number from 1")
+    elif name.endswith("_class") and isinstance(value, str) and "." not in value:
+        meant = CLASSES.get(re.sub(r"[^a-z]", "", value.lower()))
+        raise RefusedKeyError(
+            key,
+            f"{name}: found {value!r}, expected a class with its module, such as torch.nn.Tanh",
+            hint=f"did you mean {meant}?" if meant else None,
+        )
+    elif name in _BETWEEN and isinstance(value, int | float) and not isinstance(value, bool):
+        low, high, expected = _BETWEEN[name]
+        if not low <= value <= high:
+            raise RefusedKeyError(key, f"{name}: found {value}, expected {expected}")
+
+
+def check_device(key: str, value: Value) -> None:
+    """By its spelling; whether it is there is another question."""
+    name = bare_key(key)
+    if name == "experiment.buffer_device" and value == "disk":
+        return
+    if isinstance(value, str) and _DEVICE.fullmatch(value):
+        return
+    meant = _device_meant(str(value).lower())
+    raise RefusedKeyError(
+        key,
+        f"{name}: found {value!r}, expected a device such as cpu, cuda or cuda:0",
+        hint=f"did you mean {meant}?" if meant else None,
+    )
+
+
+def _device_meant(text: str) -> str | None:
+    head, _, number = text.partition(":")
+    if match := re.fullmatch(r"([a-z]+)[-_ ]?(\d+)", head):
+        head, number = match.groups()
+    called = _CALLED.get(head, head)
+    meant = f"{called}:{number}" if number else called
+    if _DEVICE.fullmatch(meant):
+        return meant
+    known = ["cpu", "cuda", "cuda:0", "cuda:1", "mps", "disk"]
+    return next(iter(difflib.get_close_matches(text, known, 1)), None)
+
+
+def _check_loggers(key: str, value: Any) -> None:
+    for name in value:
+        if name not in LOGGERS:
+            near = difflib.get_close_matches(str(name), LOGGERS, 1)
+            raise RefusedKeyError(
+                key,
+                f"experiment.loggers: found {name!r}, expected some of: {', '.join(LOGGERS)}",
+                hint=f"did you mean {near[0]}?" if near else None,
+            )

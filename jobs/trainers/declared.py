@@ -1,0 +1,85 @@
+"""What a program says of itself, and which packages it imported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from orchestrator.program import Program
+
+# The key of a line in the metrics that describes the program instead of its training.
+PROGRAM_KEY = "program"
+
+UNDECLARED = "undeclared"
+_EXACTNESS = ("exact", "reset")
+_KEYS = {"exactness", "versions"}
+
+# Packages that decide results even where the program's own files do not name them.
+_DECISIVE = re.compile(
+    r"benchmarl|brax|flax|gym|gymnasium|haiku|jax|jaxlib|keras|mujoco|numpy|optax|pettingzoo|pufferlib|ray|scipy|"
+    r"stable_baselines3|tensordict|tensorflow|tianshou|torch|torchrl|transformers|vmas"
+)
+_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([A-Za-z_]\w*)|import[ \t]+([^\n#;]+))", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """``exactness``: whether an interrupted run equals an uninterrupted one ("exact"), does so because
+    environments restart at fixed points ("reset"), or the program did not say.
+    """
+
+    exactness: str = UNDECLARED
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def told(self, line: Mapping[str, Any]) -> Self:
+        """With what a line ``{"program": {...}}`` says. Raises ``ValueError``."""
+        said = line[PROGRAM_KEY]
+        if set(line) != {PROGRAM_KEY} or not isinstance(said, Mapping):
+            raise ValueError(f"a line with {PROGRAM_KEY!r} has no other key, and a mapping as its value")
+        if unknown := set(said) - _KEYS:
+            raise ValueError(f"unknown key {min(unknown)!r} of {PROGRAM_KEY!r}; known are {sorted(_KEYS)}")
+        exactness, versions = said.get("exactness", self.exactness), said.get("versions", {})
+        if exactness != self.exactness and exactness not in _EXACTNESS:
+            raise ValueError(f"exactness is {exactness!r}; expected one of {list(_EXACTNESS)}")
+        if not isinstance(versions, Mapping) or not all(isinstance(text, str) for text in versions.values()):
+            raise ValueError(f"versions are {versions!r}; expected texts by name")
+        return type(self)(exactness, {**self.versions, **versions})
+
+
+def imported_packages(notes: Path, program: Program) -> dict[str, str]:
+    """Versions of Python and of the packages that decide a result, as the program's Python noted them.
+
+    Of all that was imported, those that the program's own files name and those known to decide results.
+    """
+    try:
+        lines = notes.read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    found: dict[str, str] = {}
+    for line in lines:
+        name, _, version = line.partition(" ")
+        if version:
+            found[name] = version
+    wanted = {"python", *_named(program)} if found else set()
+    return {
+        name: version
+        for name, version in sorted(found.items())
+        if name in wanted or _DECISIVE.fullmatch(name)
+    }
+
+
+def _named(program: Program) -> Iterable[str]:
+    """Top-level modules that the program's Python files import."""
+    for name in program.files:
+        if not name.endswith(".py"):
+            continue
+        try:
+            text = Path(name).read_text(errors="replace")
+        except OSError:
+            continue
+        for match in _IMPORT.finditer(text):
+            for item in (match[1] or match[2]).split(","):
+                yield item.strip().partition(" ")[0].partition(".")[0]

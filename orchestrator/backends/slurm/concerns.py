@@ -1,0 +1,144 @@
+"""What jobs of a plan would ask for in vain: said before anything is queued."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from orchestrator.profiles import Profile, option_name
+from orchestrator.types import Array, Concern, Plan
+from orchestrator.units import seconds
+
+# What is exported once for all submissions stands in for a key that the profile leaves empty.
+_EXPORTED = {
+    "account": "SBATCH_ACCOUNT",
+    "partition": "SBATCH_PARTITION",
+    "qos": "SBATCH_QOS",
+    "reservation": "SBATCH_RESERVATION",
+}
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """What the cluster says of the partitions that jobs may go to: their time limits as it prints them, and
+    the cores of their nodes. Empty where it was not asked, or did not answer.
+    """
+
+    limits: Mapping[str, str] = field(default_factory=dict)
+    cores: Mapping[str, int] = field(default_factory=dict)
+
+
+def missing(profile: Profile, options: Sequence[str]) -> Iterator[Concern]:
+    """Keys that the profile says its jobs need, and that are empty."""
+    typed = {option.removeprefix("--").partition("=")[0] for option in options}
+    for needed in profile.require:
+        keys = needed.split(" or ")
+        if any(getattr(profile, key) or option_name(key) in typed for key in keys):
+            continue
+        if any(os.environ.get(_EXPORTED.get(key, "")) for key in keys):
+            continue
+        yield Concern(
+            f"{profile.name}: {needed} is empty, and jobs there need it",
+            f"fill in `{keys[0]}:` in {profile.source}, or in a copy of it",
+            blocks=True,
+        )
+
+
+def concerns(plan: Plan, profile: Profile, options: Sequence[str], there: Partitions) -> tuple[Concern, ...]:
+    """All of a plan's, each once."""
+    found: list[Concern] = list(missing(profile, options))
+    found += _idle_gpus(plan.arrays, profile)
+    if is_exclusive(profile, options):
+        found += _idle_cores(plan.arrays, there)
+    found += _too_long(plan.arrays, there)
+    return tuple(dict.fromkeys(found))
+
+
+def is_exclusive(profile: Profile, options: Sequence[str]) -> bool:
+    """Whether jobs have nodes to themselves. Those of one user, or of one group, may still share."""
+    return ("exclusive", None) in profile.options or "--exclusive" in options
+
+
+def _idle_gpus(arrays: Iterable[Array], profile: Profile) -> Iterator[Concern]:
+    idle = [one for one in arrays if one.allocation.gpus and not any(job.resources.gpus for job in one.jobs)]
+    runs = {run_id for array in idle for run_id in array.run_ids}
+    if idle:
+        each = idle[0].allocation.gpus
+        asked = "a GPU" if each == 1 else f"{each} GPUs"
+        yield Concern(
+            f"{_runs(len(runs))} use no GPU, and each of their jobs asks for {asked} ({profile.name})",
+            "name a target without GPUs, or say in the grid's `resources` that runs need them: {gpus: 1}",
+        )
+
+
+def _idle_cores(arrays: Iterable[Array], there: Partitions) -> Iterator[Concern]:
+    """Nodes that jobs have to themselves, and of which they use half or less."""
+    cores = min(there.cores.values(), default=None)
+    for array in arrays:
+        used = max(job.slots * job.resources.cpus_per_task for job in array.jobs)
+        few = used == 1 if cores is None else 2 * used <= cores
+        if few:
+            of = "" if cores is None else f" of {cores} cores"
+            yield Concern(
+                f"each job has a node{of} to itself (`exclusive`), and its runs use {_cores(used)} of it",
+                "leave `exclusive` out, or give the profile the node's cores (`cpus_per_task`) and no `pack`",
+            )
+
+
+def _too_long(arrays: Iterable[Array], there: Partitions) -> Iterator[Concern]:
+    """A time limit that no partition allows: sbatch takes such jobs, and they wait for ever."""
+    limits = {name: _limit(text) for name, text in there.limits.items()}
+    known = [limit for limit in limits.values() if limit is not None]
+    if not known or len(known) < len(limits):
+        return
+    for array in arrays:
+        asked = array.allocation.time
+        if asked is not None and seconds(asked) > max(known):
+            where = ", ".join(f"{name} ends jobs after {text}" for name, text in there.limits.items())
+            yield Concern(
+                f"jobs ask for {asked}, and would wait for ever: {where}",
+                f'set `time:` in the profile to "{max(there.limits.values(), key=_seconds)}" or less',
+            )
+
+
+def _limit(text: str) -> int | None:
+    try:
+        return seconds(text)
+    except ValueError:
+        return None  # UNLIMITED
+
+
+def _seconds(text: str) -> int:
+    return _limit(text) or 0
+
+
+def time_limits(output: str, named: Sequence[str]) -> dict[str, str]:
+    """MaxTime by name, of `scontrol --oneliner show partition`: of those named, or of the default one."""
+    found = {}
+    for line in output.splitlines():
+        fields = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
+        name, wanted = fields.get("PartitionName", ""), fields.get("Default") == "YES"
+        if name in named or (not named and wanted):
+            found[name] = fields.get("MaxTime", "UNLIMITED")
+    return found
+
+
+def node_cores(output: str, partitions: Iterable[str]) -> dict[str, int]:
+    """The fewest cores of a node, by partition, of `sinfo -h -o "%R|%c"`."""
+    found: dict[str, int] = {}
+    wanted = set(partitions)
+    for line in output.splitlines():
+        name, _, text = line.partition("|")
+        if name in wanted and (number := re.match(r"\d+", text)):
+            found[name] = min(found.get(name, int(number[0])), int(number[0]))
+    return found
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
+
+
+def _cores(count: int) -> str:
+    return "1 core" if count == 1 else f"{count} cores"

@@ -1,0 +1,97 @@
+"""What a `command` of a grid means: its arguments filled in, and the file in it that is the program."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.types import Value
+
+COMMAND_KEY = "command"
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_./+~-]*)\}")
+
+_PYTHON = re.compile(r"(python|pypy)[0-9.]*")
+_SHELL = re.compile(r"(ba|da|z|k|a|fi)?sh")
+_OTHER = re.compile(r"perl|ruby|Rscript|julia|node|lua|php")
+# Programs that start another one, which stands among their arguments.
+_WRAPPER = re.compile(
+    r"accelerate|conda|deepspeed|env|hatch|mamba|micromamba|mpiexec|mpirun|nice|numactl|pdm|pipenv|poetry|srun|"
+    r"stdbuf|taskset|time|timeout|torchrun|uvx?|xvfb-run"
+)
+# Options whose value is the argument after them, and those after which no file is the program.
+_VALUED_PYTHON = frozenset(("-W", "-X", "--check-hash-based-pycs"))
+_VALUED_SHELL = frozenset(("-o", "-O", "--rcfile", "--init-file"))
+_VALUED_OTHER = frozenset(("-r", "--require", "-t", "--threads", "-p", "--project", "-I", "-M", "-l"))
+_NO_FILE_PYTHON = re.compile(r"-([A-Za-z]*[cm].*)?")
+_NO_FILE_SHELL = re.compile(r"-([A-Za-z]*[cs][A-Za-z]*)?")
+_NO_FILE_OTHER = re.compile(r"-([eE].*|-eval.*)?")
+_SCRIPT = re.compile(r".+\.(py|sh|bash|zsh|jl|R|r|pl|rb|lua|js|mjs|php)")
+
+
+def values_of(point: Mapping[str, Any]) -> dict[str, Any]:
+    """What placeholders stand for, by key; ``point`` holds a run's keys, seed and threads among them."""
+    return {"threads": 1, **point}
+
+
+def filled(item: Value, values: Mapping[str, Any]) -> str:
+    """An argument with the run's values in it. Raises ``KeyError`` with the name of one that there is not."""
+    text = _text(item)
+    return _PLACEHOLDER.sub(lambda match: _text(values[match[1]]), text) if "{" in text else text
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def script_of(argv: Sequence[str]) -> str | None:
+    """The argument that has to be a file for the program to start; ``None`` where none is known to be."""
+    for position, item in enumerate(argv):
+        name = os.path.basename(item)
+        if position and item.startswith("-"):
+            continue
+        if _PYTHON.fullmatch(name) or _SHELL.fullmatch(name) or _OTHER.fullmatch(name):
+            return _script_after(argv[position + 1 :], name)
+        if not position and not _WRAPPER.fullmatch(name):
+            return None
+        if position and _SCRIPT.fullmatch(item) and not argv[position - 1].startswith("-"):
+            return item
+    return None
+
+
+def module_of(argv: Sequence[str]) -> str | None:
+    """The module that ``python -m`` is to run."""
+    if not argv or not _PYTHON.fullmatch(os.path.basename(argv[0])):
+        return None
+    options = iter(argv[1:])
+    for item in options:
+        if item in _VALUED_PYTHON:
+            next(options, None)
+        elif re.fullmatch(r"-[A-Za-z]*m", item):
+            return next(options, None)
+        elif not item.startswith("-") or _NO_FILE_PYTHON.fullmatch(item):
+            return None
+    return None
+
+
+def _script_after(arguments: Sequence[str], interpreter: str) -> str | None:
+    if _PYTHON.fullmatch(interpreter):
+        valued, no_file = _VALUED_PYTHON, _NO_FILE_PYTHON
+    elif _SHELL.fullmatch(interpreter):
+        valued, no_file = _VALUED_SHELL, _NO_FILE_SHELL
+    else:
+        valued, no_file = _VALUED_OTHER, _NO_FILE_OTHER
+    options = iter(arguments)
+    for item in options:
+        if item in valued:
+            next(options, None)
+        elif item == "--":
+            return next(options, None)
+        elif not item.startswith("-"):
+            return item
+        elif not item.startswith(("-W", "-X")) and no_file.fullmatch(item):
+            return None
+    return None

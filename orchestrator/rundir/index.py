@@ -1,0 +1,66 @@
+"""The index of a sweep, ``index.tsv``: each run with its id, its place in the grid and its point."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from orchestrator.errors import DamagedFileError
+from orchestrator.rundir.atomic import dump_json
+
+RUN_ID = re.compile(r"[0-9a-f]{16}")
+
+
+class IndexRow(NamedTuple):
+    """A run as `index.tsv` lists it. ``in_grid``: part of the latest grid."""
+
+    run_id: str
+    in_grid: bool
+    point: dict[str, Any]
+
+
+def index_text(rows: Iterable[IndexRow]) -> str:
+    """What the file holds."""
+    lines = ["run_id\tin_grid\tpoint\n"]
+    lines += [f"{row.run_id}\t{int(row.in_grid)}\t{dump_json(row.point).decode()}" for row in rows]
+    return "".join(lines)
+
+
+def parse_index(path: Path, text: str, hint: str) -> list[IndexRow]:
+    """The rows in the ``text`` of the file ``path``. Raises :class:`DamagedFileError`."""
+    rows = []
+    for number, line in enumerate(text.split("\n")[1:], start=2):
+        if not line:
+            continue
+        try:
+            rows.append(_row(line))
+        except (ValueError, RecursionError) as error:
+            raise DamagedFileError(path, f"line {number} is not a run ({error})", hint=hint) from error
+    return rows
+
+
+def _row(line: str) -> IndexRow:
+    """Raises ``ValueError`` and ``RecursionError``."""
+    run_id, in_grid, text = line.split("\t", 2)
+    if not RUN_ID.fullmatch(run_id):
+        raise ValueError(f"found {run_id[:40]!r}, expected the id of a run")
+    point = json.loads(text)
+    if not isinstance(point, dict):
+        raise ValueError(f"found {text[:40]!r}, expected values by key")
+    return IndexRow(run_id, in_grid == "1", point)
+
+
+def results_among(names: Iterable[str]) -> tuple[str, ...]:
+    """Of a project's files those that hold sweeps, each with a slash at its end: folders with an index and a
+    ledger.
+    """
+    tops: dict[str, set[str]] = {}
+    for name in names:
+        for mark in ("index.tsv", "ledger"):
+            top, found, rest = name.rpartition(f"/{mark}")
+            if found and (rest.startswith("/") if mark == "ledger" else not rest):
+                tops.setdefault(f"{top}/", set()).add(mark)
+    return tuple(sorted(top for top, marks in tops.items() if len(marks) > 1))

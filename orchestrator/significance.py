@@ -1,0 +1,102 @@
+"""Whether a difference is more than chance: tests that hold with few seeds, corrected for their number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+# Below this many seeds a side there is no verdict, and intervals are called rough.
+FEW_SEEDS = 5
+# A corrected chance above this is no more than noise.
+LEVEL = 0.05
+# Beyond this many runs the normal distribution is close enough, and the exact one takes long.
+_MOST_EXACT = 60
+
+
+def holm(chances: Sequence[float], among: int) -> list[float]:
+    """Each chance, corrected by Holm's method for the ``among`` comparisons that these were picked from."""
+    corrected = [1.0] * len(chances)
+    least = 0.0
+    for rank, number in enumerate(sorted(range(len(chances)), key=chances.__getitem__)):
+        least = max(least, min(1.0, (among - rank) * chances[number]))
+        corrected[number] = least
+    return corrected
+
+
+def wins(mine: Floats, theirs: Floats) -> Floats:
+    """(mine, theirs): 1 for every pair of runs in which mine returns more, a half for a tie."""
+    won: Floats = (mine[:, None] > theirs) + 0.5 * (mine[:, None] == theirs)
+    return won
+
+
+def chance_of_wins(mine: Sequence[Floats], theirs: Sequence[Floats]) -> float:
+    """The two-sided chance that runs which are alike differ so much in how often one returns more.
+
+    Both hold one number a run, per task; every task weighs the same. A permutation test of the ranks: exact
+    for one task (ties included), by the normal distribution for several tasks and for many runs.
+    """
+    import numpy as np
+    from scipy.stats import rankdata  # type: ignore[import-untyped]
+
+    away, variance, tasks = 0.0, 0.0, len(mine)
+    for one, other in zip(mine, theirs, strict=True):
+        n, m = len(one), len(other)
+        ranks = rankdata(np.concatenate([one, other]))
+        if tasks == 1 and n + m <= _MOST_EXACT:
+            return _exact_chance(np.rint(2 * ranks).astype(int), n)
+        away += (ranks[:n].sum() - n * (n + m + 1) / 2) / (n * m)
+        # Of the sum of n ranks, drawn without putting back.
+        variance += n * m / (n + m) * ranks.var(ddof=1) / (n * m) ** 2
+    return math.erfc(abs(away) / math.sqrt(2 * variance)) if variance else 1.0
+
+
+def _exact_chance(ranks: NDArray[np.int_], n: int) -> float:
+    """Of all ways to pick ``n`` of these ranks, the part whose sum lies as far off as that of the first n."""
+    import numpy as np
+
+    total = int(ranks.sum())
+    ways = np.zeros((n + 1, total + 1))
+    ways[0, 0] = 1
+    for rank in map(int, ranks):
+        with_it = ways.copy()
+        with_it[1:, rank:] += ways[:-1, : total + 1 - rank]
+        ways = with_it
+    # Times the number of ranks, so that the middle is a whole number too.
+    off = np.abs(np.arange(total + 1) * len(ranks) - n * total)
+    as_far = off >= off[int(ranks[:n].sum())]
+    return float(ways[n][as_far].sum() / ways[n].sum())
+
+
+def least_chance(sizes: Sequence[tuple[int, int]]) -> float:
+    """What :func:`chance_of_wins` is at least with so many runs of one and of the other, per task."""
+    import numpy as np
+
+    return chance_of_wins(
+        [np.arange(n, dtype=float) for n, _ in sizes], [np.arange(n, n + m, dtype=float) for n, m in sizes]
+    )
+
+
+def mean_with_chance(differences: Sequence[float]) -> tuple[float, float, float] | None:
+    """The ends of the 95 % interval of a mean by Student's t, and the chance of one so far from zero.
+
+    ``None`` of fewer than two.
+    """
+    from statistics import fmean, stdev
+
+    from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
+
+    n = len(differences)
+    if n < 2:
+        return None
+    middle, error = fmean(differences), stdev(differences) / math.sqrt(n)
+    if error <= 1e-12 * max(1.0, abs(middle)):  # all alike, but for rounding
+        return middle, middle, float(abs(middle) <= 1e-12)
+    reach = float(stdtrit(n - 1, 0.975)) * error
+    return middle - reach, middle + reach, float(2 * stdtr(n - 1, -abs(middle) / error))

@@ -1,0 +1,202 @@
+"""How fast a run trained: two figures, each a ratio of sums over one steady window. Pure.
+
+*Training throughput* is frames per second of collecting and learning, by the trainer's own timers. It
+compares devices: how often a run is evaluated does not change it. *End-to-end throughput* is frames per
+second of wall time, with evaluations, logs and checkpoints. It predicts time and money.
+
+The steady window of an attempt is its iterations after the first, which warms up. An attempt that evaluated
+at least twice after the first iteration has its window cut to whole evaluation cycles: from the end of the
+first of these evaluations to the end of the last. So neither figure depends on the iteration at which a run
+ended. Where no attempt has a whole cycle, the window is all iterations after each attempt's first. Without
+any of these, as after a single iteration, there are no figures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from orchestrator.rundir import Row
+
+# Seconds of an iteration, where a trainer measures them. The names are BenchMARL's.
+COLLECTION_TIMER, LEARNING_TIMER = "timers/collection_time", "timers/training_time"
+# What only an iteration that evaluated has.
+EVALUATION_TIMER, EVALUATION_PREFIX = "timers/evaluation_time", "eval/"
+
+# The two figures: columns of the table of runs, and what they are called.
+TRAINING, END_TO_END = "training_fps", "end_to_end_fps"
+NAMES = {TRAINING: "training throughput", END_TO_END: "end-to-end throughput"}
+# Beside a number of frames/s.
+SHORT = {TRAINING: "of training", END_TO_END: "end-to-end"}
+
+
+def comparable(rows: Iterable[Mapping[str, Any]]) -> str:
+    """The column to compare the speed of these runs by: the training throughput.
+
+    The end-to-end throughput if one of them tells nothing else, as programs do that report no timers: the one
+    is never set against the other.
+    """
+    known = [row for row in rows if _is_speed(row[END_TO_END])]
+    return TRAINING if all(_is_speed(row[TRAINING]) for row in known) else END_TO_END
+
+
+def _is_speed(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 < value < math.inf
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """The figures of a run. ``steady_iterations``: how many iterations they rest on.
+
+    ``training_fps`` and ``end_to_end_fps`` are frames per second; the rest are means over the window, in
+    seconds per iteration. ``None`` is not known: the training throughput of a program that reports no timers.
+    """
+
+    training_fps: float | None = None
+    end_to_end_fps: float | None = None
+    steady_iterations: int = 0
+    seconds_per_iteration: float | None = None
+    collection_seconds: float | None = None
+    learning_seconds: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass
+class _Sums:
+    """Sums over iterations; ``timed`` counts those with both timers."""
+
+    iterations: int = 0
+    frames: int = 0
+    seconds: float = 0.0
+    collection: float = 0.0
+    learning: float = 0.0
+    timed: int = 0
+
+    def add(self, other: _Sums) -> None:
+        self.iterations += other.iterations
+        self.frames += other.frames
+        self.seconds += other.seconds
+        self.collection += other.collection
+        self.learning += other.learning
+        self.timed += other.timed
+
+    def figures(self) -> Throughput:
+        timed = 0 < self.iterations == self.timed
+        return Throughput(
+            _ratio(self.frames, self.collection + self.learning) if timed else None,
+            _ratio(self.frames, self.seconds),
+            self.iterations,
+            _mean(self.seconds, self.iterations),
+            _mean(self.collection, self.iterations) if timed else None,
+            _mean(self.learning, self.iterations) if timed else None,
+        )
+
+
+class Window:
+    """The steady window of one attempt, row by row."""
+
+    def __init__(self) -> None:
+        self._before: Row | None = None
+        self._all, self._cycles, self._open = _Sums(), _Sums(), _Sums()
+        self._evaluated = False
+
+    def add(self, row: Row) -> None:
+        before, self._before = self._before, row
+        if before is None:
+            return  # the first iteration warms up
+        step = _step(before, row)
+        self._all.add(step)
+        self._open.add(step)
+        if evaluates(row):
+            if self._evaluated:
+                self._cycles.add(self._open)
+            self._evaluated, self._open = True, _Sums()
+
+    @property
+    def figures(self) -> Throughput:
+        return throughput_of([self])
+
+
+def throughput(attempts: Iterable[Sequence[Row]]) -> Throughput:
+    """The figures of a run from the rows of its attempts, each as executed."""
+    windows = []
+    for rows in attempts:
+        window = Window()
+        for row in rows:
+            window.add(row)
+        windows.append(window)
+    return throughput_of(windows)
+
+
+def throughput_of(windows: Sequence[Window]) -> Throughput:
+    """The figures over the windows of several attempts: over their whole cycles if any attempt has one."""
+    cycles, every = _Sums(), _Sums()
+    for window in windows:
+        cycles.add(window._cycles)
+        every.add(window._all)
+    return (cycles if cycles.iterations else every).figures()
+
+
+def evaluates(row: Row) -> bool:
+    """Whether the iteration ended with an evaluation."""
+    return EVALUATION_TIMER in row.metrics or any(name.startswith(EVALUATION_PREFIX) for name in row.metrics)
+
+
+def rate(before: Row | None, row: Row) -> float | None:
+    """Frames per second of wall time of a single iteration; ``before`` is the row before it, if any."""
+    frames, seconds = (before.frames, before.wall_time) if before is not None else (0, 0.0)
+    return _ratio(row.frames - frames, row.wall_time - seconds)
+
+
+def measured(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The figures in a result, by the names of :class:`Throughput`.
+
+    A result of an earlier version has a median that mostly left evaluations out. It has the end-to-end
+    throughput as ``fps_lasting``, or over the whole run as ``fps``; training throughput follows from the
+    seconds per iteration.
+    """
+    speed: Mapping[str, Any] = result.get("speed") or {}
+    if "end_to_end_fps" in speed or not speed.keys() & {"fps", "fps_steady"}:
+        return speed
+    collection, learning = speed.get("collection_seconds"), speed.get("training_seconds")
+    frames, iterations = result.get("frames"), result.get("iterations")
+    training = None
+    if collection is not None and learning is not None and frames and iterations:
+        training = _ratio(frames / iterations, collection + learning)
+    whole = speed.get("fps") or _ratio(frames or 0, result.get("wall_time") or 0.0)
+    return {
+        "training_fps": training,
+        "end_to_end_fps": speed.get("fps_lasting") or whole,
+        "seconds_per_iteration": speed.get("seconds_per_iteration"),
+        "collection_seconds": collection,
+        "learning_seconds": learning,
+    }
+
+
+def _step(before: Row, row: Row) -> _Sums:
+    collection, learning = (row.metrics.get(name, math.nan) for name in (COLLECTION_TIMER, LEARNING_TIMER))
+    timed = math.isfinite(collection) and math.isfinite(learning)
+    return _Sums(
+        1,
+        row.frames - before.frames,
+        row.wall_time - before.wall_time,
+        collection if timed else 0.0,
+        learning if timed else 0.0,
+        int(timed),
+    )
+
+
+def _ratio(frames: float, seconds: float) -> float | None:
+    """``None`` where that is no speed: JSON and foreign logs hold what they hold."""
+    if not seconds > 0 or not math.isfinite(seconds):
+        return None
+    found = frames / seconds
+    return found if 0 < found < math.inf else None
+
+
+def _mean(seconds: float, iterations: int) -> float | None:
+    return seconds / iterations if iterations and math.isfinite(seconds) else None

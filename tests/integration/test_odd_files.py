@@ -1,0 +1,222 @@
+"""A FIFO, a device or anything else that is no plain file, in place of each file of a results tree.
+
+Every command answers within its time: with what the other files say, or with an error that names this one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.synthetic import (
+    EPOCH,
+    create_sweep,
+    finish,
+    matrix_runs,
+    training_rows,
+    write_attempt,
+    write_journal,
+)
+from orchestrator.cli import app
+from orchestrator.errors import OrchestrateError
+from orchestrator.rundir import Evaluation, Event, Holder, SweepDir, Uploaded
+from orchestrator.rundir.absent import mark_absent, mark_origin
+from orchestrator.rundir.glance import Tree
+from orchestrator.rundir.handover import Ended, Handover
+from orchestrator.rundir.journal import STARTED
+from orchestrator.sweep import load_sweep
+from orchestrator.types import Run
+from tests.helpers import ROOT
+
+LIMIT_S = 120
+COMMANDS = (
+    ("status",),
+    ("status", "odd", "--json"),
+    ("sweep", "--grid", "odd.yaml", "--dry-run"),
+    ("logs", "odd", "seed=2"),
+    ("collect", "odd", "--verify"),
+    ("report", "odd"),
+    ("estimate", "odd.yaml"),
+    ("cancel", "odd"),
+    ("sync", "results", "there"),
+)
+
+
+class HungError(BaseException):
+    """No ordinary exception, which a command would take for its own."""
+
+
+@contextmanager
+def limit() -> Iterator[None]:
+    def hung(*_: object) -> None:
+        raise HungError
+
+    before = signal.signal(signal.SIGALRM, hung)
+    signal.alarm(LIMIT_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def endless_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def left_socket(path: Path) -> None:
+    here = os.open(path.parent, os.O_RDONLY)  # the names of sockets are short
+    try:
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(f"/proc/self/fd/{here}/{path.name}")
+    finally:
+        os.close(here)
+
+
+def dangling(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def huge(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 42)
+
+
+ODD: tuple[Callable[[Path], None], ...] = (fifo, endless_device, left_socket, dangling, huge, Path.mkdir)
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree with every kind of file: two finished runs, one that was killed, one that has not begun."""
+    folder = tmp_path_factory.mktemp("odd")
+    matrix = {"task": ["vmas/navigation"], "algorithm": ["mappo"], "seed": [0, 1, 2, 3]}
+    keys = "".join(f"  {key}: {values}\n" for key, values in matrix.items())
+    (folder / "odd.yaml").write_text(f"name: odd\ntrainer: benchmarl\nmatrix:\n{keys}")
+    runs = matrix_runs(matrix)
+    sweep = create_sweep(folder / "results", "odd", runs, (folder / "odd.yaml").read_text())
+    for run in runs[:2]:
+        finish(sweep.run(run.run_id), run, training_rows(run, 3))
+    write_journal(sweep)
+    fill(sweep, runs)
+    os.chdir(folder)
+    assert CliRunner().invoke(app, ["collect", "odd"]).exit_code == 0
+    return folder
+
+
+def fill(sweep: SweepDir, runs: list[Run]) -> None:
+    killed = sweep.run(runs[2].run_id)
+    attempt = killed.attempt(1)
+    write_attempt(attempt, training_rows(runs[2], 2))
+    attempt.log.write_text("begun\n")
+    attempt.checkpoints.mkdir()
+    attempt.checkpoint_name(6_000, "0" * 16).write_bytes(b"0")
+    (attempt.path / "events.out.tfevents.1").write_bytes(b"0")
+    mark_absent(killed.path, "elsewhere", ["nothing"])
+    mark_origin(killed.path, "elsewhere", 0)
+    gone = sweep.read_journals()[0]
+    sweep.compact_journals([replace(gone, token="0000-0001")])
+    holder = Holder("node1", "another boot", "", 1, 0).to_json()
+    assert sweep.take_token("0002-0001", Event(STARTED, EPOCH, data={"holder": holder})) is not None
+    sweep.worker_output("0002-0001").write_text("said\n")
+    sweep.add_to_ledger("cancel", {"time": EPOCH, "runs": {runs[3].run_id: 0}})
+    Handover(sweep, "0002-0001").mark_ended(Ended(EPOCH, 0))
+    with sweep.uploads.writing():
+        pass
+    sweep.uploads.add(Uploaded(runs[0].run_id, "0", "there", "https://example.org", EPOCH))
+    told = (True, 0, True, (1.0,), (1,), EPOCH)
+    sweep.evaluations.add(Evaluation(runs[0].run_id, 18_000, False, "0", "vmas/navigation", 1, *told[1:]))
+    with sweep.lock():
+        pass
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path.relative_to(folder) for path in (folder / "results").rglob("*") if path.is_file())
+
+
+def test_every_command_answers(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = files(tree)
+    assert len(names) > 20
+    others = [make for make in ODD if make is not fifo]
+    for number, name in enumerate(names):  # a third of the commands for each file, another third for the next
+        for make in (fifo, others[number % len(others)]):
+            copy = tmp_path / make.__name__
+            shutil.copytree(tree, copy)
+            (copy / name).unlink()
+            make(copy / name)
+            monkeypatch.chdir(copy)
+            for command in COMMANDS[number % 3 :: 3] if make is fifo else COMMANDS[:1]:
+                require_answer(command, f"{make.__name__} for {name}")
+            with limit():
+                Tree(str(copy / "results"), 300.0).look(time.time(), 10)
+            shutil.rmtree(copy)
+
+
+PLACES = (
+    "index.tsv",
+    "grids/0001.yaml",
+    "ledger/0001.json",
+    "ledger/0007.json",
+    "journals/0001-0001.jsonl",
+    "journals/0001-0001.log",
+    "journals/compacted.jsonl",
+    "descriptions/0001.tsv",
+    "runs/{0}",
+    "runs/{0}/run.json",
+    "runs/{0}/result.json",
+    "runs/{0}/retired-1.json",
+    "runs/{0}/attempts/1/claim",
+    "runs/{0}/attempts/1/end.json",
+    "runs/{0}/attempts/1/log.txt",
+    "runs/{0}/attempts/1/metrics.jsonl",
+    "runs/{0}/attempts/1/scratch",
+)
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_sweep_ends_beside_a_fifo(tmp_path: Path, name: str) -> None:
+    """The one run that the FIFO concerns may fail. The command and its worker do not wait for a writer."""
+    program = "echo '{\"frames\": 1}' >> $ORCHESTRATE_METRICS"
+    grid = tmp_path / "grid.yaml"
+    base = f"base: {{command: [sh, -c, {json.dumps(program)}]}}"
+    grid.write_text(f"name: odd\ntrainer: command\n{base}\nmatrix: {{seed: [0, 1]}}\n")
+    command = [sys.executable, "-m", "orchestrator.cli", "sweep", "--grid", "grid.yaml"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ORCHESTRATE_LEASE": "4"}
+    sweep = load_sweep(grid)
+    SweepDir(tmp_path / "results", "odd").create()
+    path = tmp_path / "results" / "odd" / name.format(sweep.runs[0].run_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+    options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, timeout=120, **options)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 1, 2, 3), done.stderr
+    assert done.returncode == 0 or path.name in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def require_answer(command: tuple[str, ...], what: str) -> None:
+    began = time.monotonic()
+    try:
+        with limit():
+            answer = CliRunner().invoke(app, list(command))
+    except HungError as error:
+        raise AssertionError(f"{command} hangs on a {what}") from error
+    known = (OrchestrateError, SystemExit, OSError, type(None))
+    assert isinstance(answer.exception, known), f"{command}, {what}: {answer.exception!r}"
+    assert time.monotonic() - began < LIMIT_S

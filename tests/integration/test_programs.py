@@ -1,0 +1,305 @@
+"""Programs of the trainer `command`: runs of different code are told apart; results say what trained them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from orchestrator.check import check_sweep
+from orchestrator.grid import parse_grid
+from orchestrator.rundir import SweepDir
+from orchestrator.sweep import expand
+from tests.helpers import ROOT, command_run, make_sweep, work
+
+TRAIN = """
+import json, os, sys
+import numpy, net
+with open(os.environ["ORCHESTRATE_METRICS"], "a") as metrics:
+    metrics.write(json.dumps({"frames": 1, "metrics": {"return": net.GAIN}}) + "\\n")
+"""
+GRID = """name: mine
+trainer: command
+base:
+  command: [{python}, train.py]
+{more}matrix: {{seed: range({seeds})}}
+"""
+
+
+class Project:
+    """A user's project, in git or not, and its sweep."""
+
+    def __init__(self, folder: Path, git: bool = True) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.write("train.py", TRAIN)
+        self.write("net.py", "GAIN = 1.0\n")
+        self.write(".gitignore", "results/\n")
+        self.grid(1)
+        if git:
+            self.git("init", "--quiet")
+            self.commit()
+
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+
+    def grid(self, seeds: int, more: str = "") -> None:
+        self.write("grid.yaml", GRID.format(python=sys.executable, seeds=seeds, more=more))
+
+    def git(self, *arguments: str) -> str:
+        argv = ["git", "-C", str(self.folder), "-c", "user.name=t", "-c", "user.email=t@t", *arguments]
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+    def commit(self) -> str:
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message=m")
+        return self.git("rev-parse", "HEAD")
+
+    def run(self, *arguments: str, code: int = 0, module: str = "orchestrator.cli") -> str:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", module, *arguments],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def sweep(self) -> str:
+        return self.run("sweep", "--grid", "grid.yaml")
+
+    def states(self) -> dict[int, str]:
+        (told,) = json.loads(self.run("status", "mine", "--json"))
+        points = {row.run_id: row.point for row in SweepDir(self.folder / "results", "mine").read_index()}
+        return {points[run["run_id"]]["seed"]: run["state"] for run in told["runs"]}
+
+    def table(self) -> pl.DataFrame:
+        self.run("collect", "mine")
+        return pl.read_parquet(self.folder / "results" / "mine" / "results.parquet").sort("seed")
+
+
+@pytest.fixture(params=["git", "no git"])
+def project(tmp_path: Path, request: pytest.FixtureRequest) -> Project:
+    return Project(tmp_path / "project", git=request.param == "git")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Project:
+    return Project(tmp_path / "project")
+
+
+def test_runs_of_an_edited_program_are_not_mixed_with_those_before(project: Project) -> None:
+    project.sweep()
+    project.write("net.py", "GAIN = 5.0\n")
+    project.grid(seeds=3)
+    said = project.sweep()
+    assert "2/3 done  1 stale" in said
+    assert "trained by other code" in said
+    assert project.states() == {0: "stale", 1: "done", 2: "done"}
+    table = project.table()
+    assert table["code_id"].n_unique() == 2
+    page = project.run("collect", "mine")
+    assert "2 done, 1 stale" in page
+    project.run("retry", "mine")
+    assert project.states() == {0: "done", 1: "done", 2: "done"}
+    assert project.table()["final_return"].to_list() == [5.0] * 3
+
+
+def test_a_grown_grid_makes_nothing_stale(project: Project) -> None:
+    project.sweep()
+    project.grid(seeds=2)
+    project.write("README.md", "new\n")
+    project.sweep()
+    assert project.states() == {0: "done", 1: "done"}
+
+
+def test_the_grid_says_what_counts_also_of_runs_that_are_done(repository: Project) -> None:
+    """Narrowed afterwards, a file that decides nothing makes them stale no more."""
+    repository.write("plots.py", "")
+    repository.sweep()
+    repository.write("plots.py", "edited = 1\n")
+    assert "trained by other code: plots.py changed" in repository.run("status", "mine")
+    repository.grid(2, more="  code: [net.py]\n")
+    repository.sweep()
+    assert repository.states() == {0: "done", 1: "done"}
+    repository.write("net.py", "GAIN = 2.0\n")
+    assert repository.states() == {0: "stale", 1: "stale"}
+
+
+def test_a_run_is_held_against_the_program_that_its_command_names(repository: Project) -> None:
+    for name in ("a", "b"):
+        repository.write(f"{name}.txt", "1")
+    repository.write(
+        "grid.yaml",
+        f"name: mine\ntrainer: command\nbase: {{command: [{sys.executable}, train.py, '{{data}}.txt']}}\n"
+        "zip: {data: [a, b], seed: [0, 1]}\n",
+    )
+    repository.sweep()
+    repository.write("b.txt", "2")
+    assert repository.states() == {0: "done", 1: "stale"}
+
+
+def test_results_name_the_commit_what_differed_from_it_and_the_packages(repository: Project) -> None:
+    commit = repository.git("rev-parse", "HEAD")
+    repository.sweep()
+    repository.write("net.py", "GAIN = 5.0\n")
+    repository.grid(2)
+    repository.sweep()
+    table = repository.table()
+    assert table["commit"].to_list() == [commit] * 2
+    assert table["dirty"].to_list() == [False, True]
+    versions = json.loads(table["versions"][0])
+    assert set(versions) >= {"numpy", "python"}
+    assert "torch" not in versions  # which it did not import
+    assert table["exactness"].to_list() == ["undeclared"] * 2
+    repository.run("report", "mine")
+    page = (repository.folder / "results" / "mine" / "report" / "index.html").read_text()
+    for fact in (commit, "numpy", versions["numpy"], "undeclared"):
+        assert fact in page
+
+
+def test_a_new_module_that_is_in_no_commit_makes_a_result_dirty(repository: Project) -> None:
+    repository.write("extra.py", "")
+    repository.sweep()
+    assert repository.table()["dirty"].to_list() == [True]
+
+
+def test_by_hand_programs_are_told_apart_too(project: Project) -> None:
+    command = f"command=[{sys.executable},train.py]"
+    project.run("--sweep", "mine", "command", command, "seed=0", module="jobs.train")
+    project.write("net.py", "GAIN = 5.0\n")
+    project.run("--sweep", "mine", "command", command, "seed=1", module="jobs.train")
+    assert project.states() == {0: "stale", 1: "done"}
+
+
+def told(tmp_path: Path, *lines: dict[str, Any], code: int = 0) -> dict[str, Any]:
+    """The result, or the end, of a program that writes these lines."""
+    return written(tmp_path, "".join(json.dumps(line) + "\n" for line in lines), code)
+
+
+def written(tmp_path: Path, text: str, code: int = 0) -> dict[str, Any]:
+    program = f"import os; open(os.environ['ORCHESTRATE_METRICS'], 'a').write({text!r})"
+    sweep = make_sweep(tmp_path / "results", [command_run(["-c", program])])
+    assert work(sweep) == code
+    (run_id,) = sweep.run_ids()
+    found = sweep.run(run_id).result() or sweep.run(run_id).attempts()[-1].end()
+    assert found is not None
+    return found
+
+
+def test_a_program_says_itself_how_exact_it_is_and_what_it_is_made_of(tmp_path: Path) -> None:
+    about = {"program": {"exactness": "exact", "versions": {"my-simulator": "2.1"}}}
+    result = told(tmp_path, about, {"frames": 1})
+    assert result["exactness"] == "exact"
+    assert result["versions"]["my-simulator"] == "2.1"
+    assert result["iterations"] == 1  # the line about the program is none of its training's
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ({"program": {"exactness": "very"}}, "exactness is 'very'; expected one of ['exact', 'reset']"),
+        ({"program": {"exact": True}}, "unknown key 'exact' of 'program'"),
+        ({"program": {"versions": {"a": 1}}}, "expected texts by name"),
+        ({"program": "mine"}, "a mapping as its value"),
+        ({"program": {}, "frames": 1}, "has no other key"),
+        ({"program": {"exactness": ["exact"]}}, "exactness is ['exact']"),
+    ],
+)
+def test_what_it_says_of_itself_is_checked(tmp_path: Path, line: dict[str, Any], why: str) -> None:
+    assert why in told(tmp_path, line, code=1)["message"].replace('\\"', '"')
+
+
+def test_a_last_line_without_a_newline_counts(tmp_path: Path) -> None:
+    result = written(tmp_path, '{"frames": 1}\n{"frames": 2, "metrics": {"return": 3}}')
+    assert (result["frames"], result["final_return"]) == (2, 3)
+
+
+@pytest.mark.parametrize("frames", ["1e400", "1" + "0" * 30, "1" + "0" * 400])
+def test_frames_beyond_all_bounds_are_refused(tmp_path: Path, frames: str) -> None:
+    assert "metrics that cannot be used" in written(tmp_path, f'{{"frames": {frames}}}\n', 1)["message"]
+
+
+def test_a_program_without_metrics_is_not_done(tmp_path: Path) -> None:
+    end = told(tmp_path, {"program": {"exactness": "exact"}}, code=1)
+    assert (end["outcome"], end["reason"]) == ("failed", "code error")
+    assert "exit code 0 and wrote no metrics" in end["message"]
+    assert "ORCHESTRATE_METRICS" in end["message"]
+
+
+def test_the_environments_own_sitecustomize_is_still_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clusters set up Python with one; the program finds its paths as without this program's."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("import sys; sys.from_site = True\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    program = textwrap.dedent("""
+        import os, sys, sitecustomize
+        assert sys.from_site and "site" in sitecustomize.__file__, sitecustomize.__file__
+        assert not [path for path in sys.path if "program_hook" in path]
+        open(os.environ["ORCHESTRATE_METRICS"], "a").write('{"frames": 1}\\n')
+    """)
+    sweep = make_sweep(tmp_path / "results", [command_run(["-c", program])])
+    assert work(sweep) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        ("[python, missing.py]", "found no file 'missing.py'"),
+        ("[python, -u, 'lib/{seed}.py']", "found no file 'lib/0.py'"),
+        ("[bash, run.sh, train.py]", "found no file 'run.sh'"),
+        ("[env, A=1, python, missing.py]", "found no file 'missing.py'"),
+        ("[python, -m, no_such_module.train]", "found no module 'no_such_module.train'"),
+        ("[./missing.py]", "found no program './missing.py'"),
+        ("[python, train.py], code: [trian.py]", "found no file 'trian.py'"),
+        ("[python, train.py], code: {a: 1}", "expected files, folders or patterns"),
+    ],
+)
+def test_check_finds_a_program_that_is_not_there(repository: Project, command: str, found: str) -> None:
+    text = f"name: mine\ntrainer: command\nbase: {{command: {command}}}\n"
+    repository.write("grid.yaml", text.replace("python", sys.executable))
+    said = repository.run("check", "grid.yaml", code=2)
+    assert found in said
+    assert "all good" not in said
+    assert found in repository.run("sweep", "--grid", "grid.yaml", code=2)
+
+
+@pytest.mark.parametrize(
+    "command", ["[python, train.py]", "[python, -m, train]", "[python, -c, 'missing.py']"]
+)
+def test_check_finds_no_fault_with_one_that_is(repository: Project, command: str) -> None:
+    text = f"name: mine\ntrainer: command\nbase: {{command: {command}}}\n"
+    repository.write("grid.yaml", text.replace("python", sys.executable))
+    assert "all good" in repository.run("check", "grid.yaml")
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("/opt/image/train.py", 0), ("-m, of_the_image", 0), ("missing.py", 2)]
+)
+def test_check_for_another_machine_knows_only_what_goes_there(
+    repository: Project, script: str, code: int
+) -> None:
+    text = f"name: mine\ntrainer: command\nbase: {{command: [{sys.executable}, {script}]}}\n"
+    here, there = (expand(parse_grid(text + f"targets: [{name}]\n", "g.yaml")) for name in ("local", "hpc"))
+    assert bool(check_sweep(there, folder=repository.folder).problems) == bool(code)
+    assert check_sweep(here, folder=repository.folder).problems
+
+
+def test_check_of_the_bucket_brigade_names_the_program_that_is_yours(repository: Project) -> None:
+    said = repository.run("check", str(ROOT / "sweeps" / "bucket_brigade.yaml"))
+    assert "all good" in said or "the grid is right" in said  # without a GPU this machine can do none of it
+    (repository.folder / "train.py").unlink()
+    said = repository.run("check", str(ROOT / "sweeps" / "bucket_brigade.yaml"), code=2)
+    assert "found no file 'train.py'" in said

@@ -1,0 +1,298 @@
+"""A bucket that is busy, cut off, damaged or large: what came is kept, and the words are the right ones."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.synthetic import finished_sweep, matrix_runs, publish, result_of
+from orchestrator.errors import StorageError, UnreachableError
+from orchestrator.rundir import SweepDir
+from orchestrator.sync import download
+from orchestrator.sync.home import sync
+from orchestrator.sync.source import find_source
+from orchestrator.sync.wish import Brought, Silent, Wish, kinds
+from tests.buckets import BUCKET, BucketServer, Faults
+from tests.disks import mounted
+from tests.helpers import wait_for
+
+MATRIX = {"algorithm": ["mappo", "iql"], "seed": [0, 1]}
+WHERE = f"s3://{BUCKET}/some/folder"
+SIZE = 300_000
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BucketServer]:
+    server = BucketServer(tmp_path)
+    for name, value in server.env.items():
+        monkeypatch.setenv(name, value)
+    server.start()
+    server.client().create_bucket(Bucket=BUCKET)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def there(bucket: BucketServer, tmp_path: Path) -> SweepDir:
+    """Four finished runs with a checkpoint each, and all of it in the bucket."""
+    sweep = finished_sweep(tmp_path / "there" / "results", "speed", MATRIX, iterations=2)
+    for run in matrix_runs(MATRIX):
+        attempt = sweep.run(run.run_id).attempt(1)
+        attempt.checkpoints.mkdir()
+        checkpoint = attempt.checkpoint_name(12_000, run.run_id)
+        checkpoint.write_bytes(os.urandom(SIZE))
+        publish(sweep.run(run.run_id), result_of(run, []), [attempt.metrics, checkpoint])
+    put(bucket, sweep)
+    return sweep
+
+
+def put(bucket: BucketServer, sweep: SweepDir, part: int | None = None) -> None:
+    """As a job's store puts it; in parts of so many bytes."""
+    from boto3.s3.transfer import TransferConfig
+
+    config = TransferConfig(multipart_threshold=part, multipart_chunksize=part) if part else TransferConfig()
+    client = bucket.client()
+    for path in sorted(sweep.path.rglob("*")):
+        if path.is_file():
+            key = f"some/folder/{path.relative_to(sweep.results)}"
+            about = {"Metadata": {"mtime": f"{path.stat().st_mtime:.6f}"}}
+            client.upload_file(str(path), BUCKET, key, ExtraArgs=about, Config=config)
+
+
+def bring(home: Path, wish: Wish | None = None, dry: bool = False) -> Brought:
+    (brought,) = sync(find_source(WHERE, home), home, wish or Wish(), Silent(), dry=dry)
+    return brought
+
+
+def assert_same(there: SweepDir, home: Path) -> None:
+    def contents(sweep: SweepDir) -> dict[str, bytes]:
+        paths = [path for path in sorted((sweep.path / "runs").rglob("*")) if path.is_file()]
+        return {path.relative_to(sweep.path).as_posix(): path.read_bytes() for path in paths}
+
+    assert contents(SweepDir(home, "speed")) == contents(there)
+    left = [path.name for path in (home / ".buckets").rglob("*") if path.is_file()]
+    assert left == ["etags"]
+
+
+def is_checkpoint(name: str) -> bool:
+    return name.endswith(".pt")
+
+
+def test_a_failed_object_costs_no_other(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One may not be read: its run is named and not published, and nothing that came is fetched twice."""
+    closed = next(iter(there.run(there.run_ids()[0]).attempt(1).checkpoints.iterdir())).name
+    home = tmp_path / "results"
+    with Faults(bucket, lambda name, _: (403, "AccessDenied") if name.endswith(closed) else None) as way:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+        brought = bring(home)
+        assert len(brought.complete) == 3
+        (problem,) = brought.problems
+        assert closed in problem
+        assert "access denied (AccessDenied)" in problem
+        first = dict(way.asked)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bucket.port}")
+    before = len(bucket.fetched())
+    assert bring(home).problems == []
+    again = bucket.fetched()[before:]
+    assert {Path(name).name for name in again} == {closed, "result.json"}
+    assert len(again) == 2
+    assert len(first) > 20
+    assert_same(there, home)
+
+
+def test_a_bucket_that_asks_for_patience_gets_it(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More often than the client itself tries again."""
+    monkeypatch.setattr(download, "_FIRST_WAIT_S", 0.02)
+    monkeypatch.setattr(download, "_LONGEST_WAIT_S", 0.1)
+    busy = {"left": 60}
+
+    def judge(name: str, _: int) -> object:
+        busy["left"] -= 1
+        return (503, "SlowDown") if busy["left"] > 0 else None
+
+    quick_client(monkeypatch)
+    with Faults(bucket, judge) as way:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+        assert bring(tmp_path / "results").problems == []
+    assert_same(there, tmp_path / "results")
+
+
+def quick_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client itself does not wait between its attempts, of which it makes one."""
+    monkeypatch.setattr("orchestrator.buckets._ATTEMPTS", 1)
+
+
+def test_a_bucket_that_stays_busy_says_so_and_what_came_is_kept(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "_FIRST_WAIT_S", 0.02)
+    monkeypatch.setattr(download, "_LONGEST_WAIT_S", 0.1)
+    monkeypatch.setattr(download, "BUSY_S", 1.0)
+    quick_client(monkeypatch)
+    home = tmp_path / "results"
+    with Faults(bucket, lambda name, _: (503, "SlowDown") if is_checkpoint(name) else None) as way:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+        with pytest.raises(UnreachableError, match=r"it asks for fewer requests \(SlowDown\)") as caught:
+            bring(home)
+        assert "cannot be reached" not in str(caught.value)
+        assert "the same command goes on" in str(caught.value.hint)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bucket.port}")
+    del caught  # which holds the mirror, and with it its lock
+    gc.collect()
+    assert bring(home).problems == []
+    assert len(bucket.fetched()) == len(set(bucket.fetched()))
+    assert_same(there, home)
+
+
+def test_what_is_cut_goes_on_where_it_was(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "_FIRST_WAIT_S", 0.02)
+    monkeypatch.setattr(download, "_LONGEST_WAIT_S", 0.1)
+    total = sum(path.stat().st_size for path in there.path.rglob("*") if path.is_file())
+    with Faults(bucket, lambda name, number: "cut" if is_checkpoint(name) and number < 4 else None) as way:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+        assert bring(tmp_path / "results").problems == []
+        assert way.sent < total + 3 * SIZE
+    assert_same(there, tmp_path / "results")
+
+
+def test_bytes_that_change_on_the_way_are_fetched_again(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Faults(
+        bucket, lambda name, number: "corrupt" if is_checkpoint(name) and number == 1 else None
+    ) as way:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+        monkeypatch.setenv("AWS_RESPONSE_CHECKSUM_VALIDATION", "when_required")
+        assert bring(tmp_path / "results").problems == []
+    assert_same(there, tmp_path / "results")
+
+
+@pytest.mark.parametrize("validation", ["when_required", "when_supported"])
+def test_bytes_that_change_each_time_are_called_so(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, validation: str
+) -> None:
+    monkeypatch.setattr(download, "_FIRST_WAIT_S", 0.02)
+    monkeypatch.setattr(download, "_LONGEST_WAIT_S", 0.1)
+    bad = next(iter(there.run(there.run_ids()[0]).attempt(1).checkpoints.iterdir())).name
+    home = tmp_path / "results"
+    with Faults(bucket, lambda name, _: "corrupt" if name.endswith(bad) else None) as way:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+        monkeypatch.setenv("AWS_RESPONSE_CHECKSUM_VALIDATION", validation)
+        brought = bring(home)
+        assert len(brought.complete) == 3
+        (problem,) = brought.problems
+        assert "what c" in problem
+        assert "cannot be reached" not in problem
+    assert SweepDir(home, "speed").run(there.run_ids()[0]).result() is None
+
+
+def test_a_sync_that_is_killed_leaves_nothing_for_ever_and_loses_nothing(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of the last object."""
+    home = tmp_path / "results"
+    with Faults(bucket, lambda name, number: "hang" if is_checkpoint(name) and number == 1 else None) as way:
+        env = {**os.environ, "AWS_ENDPOINT_URL": way.url}
+        argv = [sys.executable, "-m", "orchestrator.cli", "sync", WHERE, str(home)]
+        process = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        parts = lambda: list(home.glob(".buckets/*/1/parts/*"))  # noqa: E731
+        whole = lambda: list(home.glob(".buckets/*/1/tree/speed/runs/*/r*.json"))  # noqa: E731
+        wait_for(lambda: len(parts()) == 4 and len(whole()) == 8, timeout=60, what="half of each checkpoint")
+        wait_for(lambda: all(part.stat().st_size for part in parts()), timeout=60, what="their bytes")
+        process.kill()
+        process.wait()
+        before, sent = dict(way.asked), way.sent
+        monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+        assert bring(home).problems == []
+        again = {name for name, number in way.asked.items() if number > before.get(name, 0)}
+        assert all(map(is_checkpoint, again))
+        assert way.sent - sent < 3.9 * SIZE  # the first halves are here
+    assert_same(there, home)
+
+
+def test_big_objects_that_were_put_in_parts_come_once(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path
+) -> None:
+    """What a bucket lists of such a one is no checksum of its content."""
+    big = there.run(there.run_ids()[0]).attempt(1).path / "big"
+    big.write_bytes(os.urandom(12 << 20))
+    put(bucket, there, part=5 << 20)
+    home = tmp_path / "results"
+    bring(home)
+    before = len(bucket.fetched())
+    assert bring(home).files == 0
+    (home / ".buckets").rename(tmp_path / "forgotten")  # then by its content all the same
+    assert bring(home).files == 0
+    assert bucket.fetched()[before:] == []
+
+
+def test_a_dry_run_fetches_only_the_index_and_writes_nothing(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path
+) -> None:
+    home = tmp_path / "results"
+    total = sum(path.stat().st_size for path in there.path.rglob("*") if path.is_file())
+    said = bring(home, dry=True)
+    assert (said.size, said.due, said.problems) == (total, 4, [])
+    assert [Path(name).name for name in bucket.fetched()] == ["index.tsv"]
+    assert not home.exists()
+    bring(home)
+    before = {path: path.stat().st_mtime_ns for path in home.rglob("*")}
+    assert (bring(home, dry=True).files, bring(home).files) == (0, 0)
+    assert {
+        path: path.stat().st_mtime_ns for path in before if path.is_file() and ".synced" not in path.parts
+    } == {path: time for path, time in before.items() if path.is_file() and ".synced" not in path.parts}
+
+
+def test_kinds_that_are_not_wanted_are_not_fetched(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path
+) -> None:
+    home = tmp_path / "results"
+    brought = bring(home, Wish(only=kinds("metrics")))
+    assert (len(brought.complete), brought.problems) == (4, [])
+    assert not any(map(is_checkpoint, bucket.fetched()))
+    assert not list(home.rglob("*.pt"))
+    assert bring(home).problems == []
+    assert_same(there, home)
+
+
+def test_a_bucket_larger_than_the_disk_is_refused_with_figures(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path
+) -> None:
+    big = there.run(there.run_ids()[0]).attempt(1).path / "big"
+    big.write_bytes(bytes(5 << 20))
+    put(bucket, there)
+    with mounted(tmp_path / "disk") as disk:
+        assert bring(disk / "results", dry=True).lack is not None
+        with pytest.raises(StorageError, match=r"needs 6\.\d+ MB in \d+ files.* free") as caught:
+            bring(disk / "results")
+        assert "--only" in str(caught.value.hint)
+        assert bucket.fetched()[1:] == []  # the index, once, for the dry run
+        assert not list(disk.rglob("*.pt"))
+
+
+def test_two_at_once_do_not_share_a_mirror(bucket: BucketServer, there: SweepDir, tmp_path: Path) -> None:
+    """And the one that ends last leaves nothing of either."""
+    from orchestrator.sync.bucket import Look
+
+    home = tmp_path / "results"
+    one, two = find_source(WHERE, home), find_source(WHERE, home)
+    one.connect(Look())
+    two.connect(Look())
+    assert one.root != two.root
+    assert len(list(Path(two.root).rglob("*.pt"))) == 4
+    one.leave()
+    assert len(list(Path(two.root).rglob("*.pt"))) == 4
+    two.leave()
+    assert [path.name for path in home.rglob("*") if path.is_file()] == ["etags"]

@@ -1,0 +1,136 @@
+"""What is to come against the room that there is, and what is said meanwhile."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.synthetic import finished_sweep
+from orchestrator.cli.transfer import Screen
+from orchestrator.rundir import SweepDir
+from orchestrator.sync.home import sync
+from orchestrator.sync.source import find_source
+from orchestrator.sync.wish import Wish
+from tests.disks import fill, mounted
+from tests.ssh.server import ALIAS
+
+MB = 1 << 20
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> SweepDir:
+    return finished_sweep(tmp_path / "there" / "results", "speed", {"seed": [0, 1]}, iterations=2)
+
+
+def command_line(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "orchestrator.cli", "sync", *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=180)
+
+
+def test_what_does_not_fit_is_refused_with_figures(there: SweepDir, tmp_path: Path) -> None:
+    (there.path / "big").write_bytes(os.urandom(6 * MB))
+    with mounted(tmp_path / "disk") as disk:
+        for options in (["--dry-run"], []):
+            done = command_line(f"{there.results}/", disk / "results", *options)
+            assert done.returncode == 3, done
+            line, hint = done.stderr.splitlines()
+            assert "needs 6.3" in line
+            assert "MB free: nothing of it was begun" in line
+            assert "--only" in hint
+        assert not list(disk.rglob("result.json"))
+        assert not list(disk.rglob("big"))
+        (there.path / "big").write_bytes(os.urandom(1 * MB))
+        assert command_line(f"{there.results}/", disk / "results").returncode == 0
+
+
+def test_the_folder_s_own_file_system_counts(there: SweepDir, tmp_path: Path) -> None:
+    """Not that of the results folder which it is in."""
+    (there.path / "big").write_bytes(os.urandom(6 * MB))
+    with mounted(tmp_path / "results" / "speed"):
+        assert "nothing of it was begun" in command_line(f"{there.results}/", tmp_path / "results").stderr
+
+
+@pytest.mark.parametrize("over_ssh", [False, True])
+def test_holes_are_kept_and_do_not_count(
+    there: SweepDir, tmp_path: Path, request: pytest.FixtureRequest, over_ssh: bool
+) -> None:
+    with open(there.path / "hole; $(touch harm)", "wb") as file:
+        file.truncate(64 * MB)
+        file.seek(32 * MB)
+        file.write(b"something")
+    source = f"{there.results}/"
+    if over_ssh:
+        request.getfixturevalue("server")
+        source = f"{ALIAS}:{there.results}"
+    with mounted(tmp_path / "disk") as disk:
+        done = command_line(source, disk / "results")
+        assert (done.returncode, done.stderr) == (0, "")
+        came = disk / "results" / "speed" / "hole; $(touch harm)"
+        assert came.read_bytes() == (there.path / came.name).read_bytes()
+        assert came.stat().st_blocks * 512 < MB
+    assert not list(tmp_path.rglob("harm"))
+
+
+def test_what_is_replaced_or_came_before_a_cut_does_not_count_twice(there: SweepDir, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (there.path / name).write_bytes(os.urandom(MB))
+    with mounted(tmp_path / "disk") as disk:
+        home = disk / "results"
+        assert command_line(f"{there.results}/", home).returncode == 0
+        for name in ("one", "two"):
+            (there.path / name).write_bytes(os.urandom(MB + 1))
+        fill(disk, leave=int(1.5 * MB))
+        assert command_line(f"{there.results}/", home).returncode == 0
+
+
+def test_a_silent_rsync_is_told_of(
+    there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It says nothing until this test has seen the lines that tell so."""
+    programs, go = tmp_path / "bin", tmp_path / "go"
+    programs.mkdir()
+    program = programs / "rsync"
+    wait = f"until [ -e {go} ]; do sleep 0.05; done"
+    program.write_text(f'#!/bin/sh\n{wait}\nexec {shutil.which("rsync")} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    said: list[str] = []
+    monkeypatch.setattr(
+        "typer.echo", lambda text, err=False: (said.append(text), len(said) > 2 and go.touch())
+    )
+    with Screen(beat=0.05) as screen:
+        sync(find_source(f"{there.results}/"), tmp_path / "results", Wish(), screen)
+    assert said[0] == f"listing {there.results}: 0:00 so far"
+    assert "files, " in " ".join(said)
+
+
+def test_a_bare_folder_is_no_host(there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(there.results.parent)
+    done = command_line("results", "--wandb")
+    assert (done.returncode, done.stdout) == (0, "W&B: 0 runs uploaded\n")
+    done = command_line("results", "--wandb", "--prune-remote")
+    assert done.returncode == 2
+    assert "orchestrate sync --wandb results" in done.stderr
+    done = command_line("results", "elsewhere")
+    assert done.returncode == 3
+    assert "the folder of this machine is written ./results" in done.stderr
+
+
+def test_a_long_transfer_tells_how_far_it_is() -> None:
+    from orchestrator.cli.pulse import Pulse
+
+    pulse = Pulse(beat=20)
+    pulse.expect("speed", 1_000_000)
+    began = pulse._began
+    assert pulse._line(began + 30).startswith("speed: 0 B of 1 MB; nothing came for 0:30")
+    pulse.came(250_000)
+    line = pulse._line(pulse._moved + 10)
+    assert line.startswith("speed: 250 kB of 1 MB, ")
+    assert line.endswith("left")
+    pulse.begin("speed: checking 4 runs")
+    assert "checking 4 runs: 0:0" in pulse._line(pulse._since + 5)
