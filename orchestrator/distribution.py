@@ -93,14 +93,18 @@ def _wheel() -> Path | None:
 @cache
 def _recorded() -> Path | None:
     """The folder or the file that pip or uv installed this program from, by the record they leave."""
-    from importlib.metadata import PackageNotFoundError, distribution
+    from importlib.metadata import distributions
 
-    try:
-        text = distribution(DISTRIBUTION).read_text("direct_url.json")
-        url = urlsplit(json.loads(text)["url"]) if text else None
-    except (PackageNotFoundError, OSError, ValueError, KeyError, TypeError):
-        return None
-    return Path(unquote(url.path)) if url is not None and url.scheme == "file" else None
+    # In the folder of a clone, the build's own record is found before that of the environment.
+    for found in distributions(name=DISTRIBUTION):
+        try:
+            text = found.read_text("direct_url.json")
+            url = urlsplit(json.loads(text)["url"]) if text else None
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if url is not None and url.scheme == "file":
+            return Path(unquote(url.path))
+    return None
 
 
 def _is_project(folder: Path) -> bool:

@@ -86,8 +86,10 @@ def _patience(sweep_dir: SweepDir, job: str) -> float:
     if any(seen.targets.get(token) == target for token in seen.live - through.keys() - {job}):
         return 0.0
     lately = time.time() - 2 * _LONGEST_WAIT_S
-    before = sum(token < job and at > lately for token, at in through.items())
-    return min(_LONGEST_WAIT_S, _TURN_S * (1 + before))
+    others = [token for token, at in through.items() if token != job and at > lately]
+    if all(token < job for token in others):
+        return _LONGEST_WAIT_S  # the last in turn: nobody sees to it after this job
+    return min(_LONGEST_WAIT_S, _TURN_S * (1 + sum(token < job for token in others)))
 
 
 def main(arguments: list[str]) -> int:

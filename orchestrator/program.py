@@ -20,9 +20,9 @@ from urllib.parse import unquote_to_bytes
 
 from orchestrator.command import COMMAND_KEY, filled, values_of
 from orchestrator.errors import DamagedFileError, OrchestrateError
+from orchestrator.program_content import digest_of
 from orchestrator.program_files import (
     counts,
-    digest_of,
     is_listed_only,
     is_own_package,
     is_source,
@@ -158,7 +158,7 @@ class ProjectFiles:
         for entry in patterns.less:
             files = {name: path for name, path in files.items() if not _fits(name, entry)}
         asked |= {os.path.normpath(name) for name in named}
-        found = ((name, digest_of(path, grids=name in asked)) for name, path in files.items())
+        found = ((name, digest_of(path, asked=name in asked)) for name, path in files.items())
         return {name: digest for name, digest in found if digest is not None}
 
     def _default_files(self) -> dict[str, Path]:

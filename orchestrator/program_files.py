@@ -1,14 +1,11 @@
-"""Which kinds of files can decide what a program does, and the hash of one file's content."""
+"""Which kinds of files can decide what a program does, by their names."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
-
-from orchestrator.worktree import LARGEST_FILE
 
 _SOURCE = re.compile(
     r".+\.(py|pyx|pxd|pyi|sh|bash|zsh|c|h|cc|cpp|cxx|hpp|hh|cu|cuh|rs|go|java|kt|scala|jl|r|lua|m|f|f90|f95|js|mjs|"
@@ -29,11 +26,6 @@ _FILES_LEFT_OUT = re.compile(
 # Top folders of this program's own checkout, in which people keep programs of theirs, too.
 _OURS = re.compile(r"orchestrator|jobs|templates|sky|launch|sweeps|tests|benchmarks|docs|examples")
 _MARKS = ("orchestrator/program_files.py", "jobs/worker.py")
-
-_TOP_KEY = re.compile(rb"""^["']?([A-Za-z_][\w.@+~-]*)["']?[ \t]*:""", re.MULTILINE)
-_RUNS = frozenset(("base", "matrix", "zip", "include"))
-_GRID_KEYS = _RUNS | {"name", "trainer", "plugins", "exclude", "targets", "compare", "resources"}
-_CHUNK = 1 << 20
 
 
 def is_source(name: str) -> bool:
@@ -75,42 +67,3 @@ def modules_beside(folder: Path) -> Iterator[Path]:
             one for one in folders if not one.startswith(".") and one not in _FOLDERS_LEFT_OUT
         )
         yield from (Path(here, name) for name in sorted(names) if counts(name, listed=False))
-
-
-def digest_of(path: Path, *, grids: bool) -> str | None:
-    """The hash of a file's content; ``None`` of none, and of a grid unless ``grids`` count."""
-    try:
-        about = os.stat(path)
-    except OSError:
-        return None
-    if not os.path.isfile(path):
-        return None
-    mark = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
-    known = _known.get(os.fspath(path))
-    if known is None or known[0] != mark:
-        try:
-            known = (mark, *_read(path, about.st_size))
-        except OSError:
-            return None
-        _known[os.fspath(path)] = known
-    return None if known[2] and not grids else known[1]
-
-
-_known: dict[str, tuple[tuple[int, ...], str, bool]] = {}
-
-
-def _read(path: Path, size: int) -> tuple[str, bool]:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        first = file.read(_CHUNK)
-        digest.update(first)
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    is_yaml = path.suffix.lower() in (".yaml", ".yml") and size <= LARGEST_FILE
-    return digest.hexdigest(), is_yaml and _is_grid(first)
-
-
-def _is_grid(text: bytes) -> bool:
-    """Whether a YAML file is a grid: it says which runs there are, and not what one of them does."""
-    keys = {key.decode() for key in _TOP_KEY.findall(text)}
-    return {"name", "trainer"} <= keys <= _GRID_KEYS and bool(keys & _RUNS)

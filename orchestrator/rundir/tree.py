@@ -32,6 +32,7 @@ import fcntl
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -75,6 +76,8 @@ _PLACE = {"name", "address", "ssh", "folder"}
 _FOUND = {"attempt", "frames", "value", "code_id"}
 _INDEX_HINT = "run `orchestrate sweep` with the grid again: it writes the index anew"
 _COPIED_INDEX_HINT = "sync again once it is repaired at its source"
+# For so many seconds after its worker left, a job's output is not taken away: it may submit what is left.
+_LAST_WORDS_S = 900.0
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 
 
@@ -297,9 +300,12 @@ class SweepDir:
             (self._journals / f"{log.token}.jsonl").unlink(missing_ok=True)
 
     def clear_empty_outputs(self) -> None:
-        """Remove empty outputs of workers that are gone for good, which are those with a folded journal."""
+        """Remove empty outputs of workers that are gone for good: their journals are folded for long."""
         empty = [path for path in self._journals.glob("*.log") if path.is_file() and not path.stat().st_size]
-        folded = {log.token for log in self._read_compacted()} if empty else set()
+        logs = self._read_compacted() if empty else []
+        # A job outlives its journal while it submits what is left, and may have something to say of that.
+        before = time.time() - _LAST_WORDS_S
+        folded = {log.token for log in logs if not log.events or log.events[-1].time < before}
         for path in empty:
             if path.stem in folded:
                 path.unlink(missing_ok=True)

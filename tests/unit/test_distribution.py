@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,21 +32,20 @@ OWN_EXTRAS = re.compile(r"install\b.*(\.|whl|orchestrate-rl)\[(train|sky|dev|ben
 class Record:
     """An installed distribution as ``importlib.metadata`` shows it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str | None) -> None:
         self._url = url
 
     def read_text(self, name: str) -> str | None:
-        return json.dumps({"url": self._url}) if name == "direct_url.json" else None
+        told = self._url is not None and name == "direct_url.json"
+        return json.dumps({"url": self._url}) if told else None
 
 
-def installed_from(monkeypatch: pytest.MonkeyPatch, url: str | None) -> None:
-    def found(name: str) -> Record:
-        if url is None or name != DISTRIBUTION:
-            raise PackageNotFoundError(name)
-        return Record(url)
+def installed_from(monkeypatch: pytest.MonkeyPatch, *urls: str | None) -> None:
+    def found(name: str) -> list[Record]:
+        return [Record(url) for url in urls] if name == DISTRIBUTION else []
 
     distribution._recorded.cache_clear()
-    monkeypatch.setattr("importlib.metadata.distribution", found)
+    monkeypatch.setattr("importlib.metadata.distributions", found)
 
 
 @pytest.fixture(autouse=True)
@@ -56,17 +55,23 @@ def _fresh() -> object:
 
 
 def lines_of_the_project() -> list[tuple[str, str]]:
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    names = [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
-    texts = {name: (ROOT / name).read_text(errors="replace") for name in names if name != __file__}
+    """All lines of its files, by the file's name. It may lie here without git, as an archive of it does."""
     own = Path(__file__).relative_to(ROOT).as_posix()
-    return [(name, line) for name, text in texts.items() if name != own for line in text.splitlines()]
+    texts = {
+        name: (ROOT / name).read_text(errors="replace") for name in names_in_the_project() if name != own
+    }
+    return [(name, line) for name, text in texts.items() for line in text.splitlines()]
+
+
+def names_in_the_project() -> Iterator[str]:
+    made = {"results", "dist", "build", "site", "__pycache__"}
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [
+            one
+            for one in folders
+            if one not in made and not one.endswith(".egg-info") and (not one.startswith(".") or one == ".ci")
+        ]
+        yield from (Path(folder, name).relative_to(ROOT).as_posix() for name in names)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +122,12 @@ def test_here_the_clone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert install_here("train") == (
         f"{sys.executable} -m pip install -c {ROOT}/constraints.txt -e '{ROOT}[train]'"
     )
+
+
+def test_the_build_of_a_clone_has_a_record_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`orchestrate_rl.egg-info` in the clone's folder, which says nothing of where it was installed from."""
+    installed_from(monkeypatch, None, ROOT.as_uri())
+    assert f"'{ROOT}[train]'" in install_here("train")
 
 
 def test_here_the_wheel_is_named_while_it_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from orchestrator.program import ProjectFiles
 from orchestrator.rundir import SweepDir
 
 GRID = "name: mine\ntrainer: command\nbase: {command: [python, train.py]}\nmatrix: {seed: [0]}\n"
+PROFILE = "partition: gpu\ncpus_per_task: 4\nsetup: [module load cuda]\nenvironment: {A: b}\n"
 FILES = {
     "train.py": "import lib.net\n",
     "helper.py": "",
@@ -23,6 +24,7 @@ FILES = {
     "configs/small.yaml": "lr: 1\n",
     "levels.json": "{}",
     "grid.yaml": GRID,
+    "clusters/lab.yaml": PROFILE,
     "README.md": "",
     "pyproject.toml": "",
     "notes.txt": "",
@@ -158,14 +160,33 @@ def test_an_edit_of_what_counts_is_another_program(project: Path, name: str) -> 
 
 
 @pytest.mark.parametrize(
-    "name", ["grid.yaml", "README.md", "pyproject.toml", "notes.txt", "tests/test_net.py", "private/own.py"]
+    "name",
+    [
+        "grid.yaml",
+        "clusters/lab.yaml",
+        "README.md",
+        "pyproject.toml",
+        "notes.txt",
+        "tests/test_net.py",
+        "private/own.py",
+    ],
 )
 def test_an_edit_of_anything_else_is_not(project: Path, name: str) -> None:
     asked = point("python", "train.py")
     before = ProjectFiles(project).program(asked)
-    text = GRID.replace("[0]", "[0, 1]") if name == "grid.yaml" else "edited"
-    (project / name).write_text(text)
+    edits = {
+        "grid.yaml": GRID.replace("[0]", "[0, 1]"),
+        "clusters/lab.yaml": '{"ssh": "lab", "gpus": 1, "partition": "a"}',
+    }
+    (project / name).write_text(edits.get(name, "edited"))
     assert ProjectFiles(project).program(asked).id == before.id
+
+
+def test_settings_of_a_program_are_no_profile(project: Path) -> None:
+    """Though they have keys that a profile may have, too."""
+    before = ProjectFiles(project).program(point("python", "train.py"))
+    (project / "configs/small.yaml").write_text("environment: {name: walker}\ntime: 10\nsignal: 1\n")
+    assert ProjectFiles(project).program(point("python", "train.py")).id != before.id
 
 
 def test_sweeps_elsewhere_in_the_project_are_none_of_it(project: Path) -> None:

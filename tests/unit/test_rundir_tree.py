@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,19 @@ def test_compaction_keeps_what_status_needs(sweep: SweepDir) -> None:
         progress = [event.data["frames"] for event in after[token].events if event.kind == PROGRESS]
         assert progress == [49, 49]
     assert len([name for name in os.listdir(sweep.path / "journals") if name.endswith(".jsonl")]) == 2
+
+
+def test_an_output_is_cleared_away_once_its_job_can_have_nothing_more_to_say(sweep: SweepDir) -> None:
+    """A job whose worker left may be submitting what is left of the sweep, and tell of it."""
+    for token, left in {"0001-0001": 60.0, "0001-0002": 3600.0}.items():
+        at = time.time() - left
+        journal = sweep.take_token(token, replace(started(), time=at))
+        assert journal is not None
+        journal.append(replace(event(EXITED), time=at))
+        sweep.worker_output(token).touch()
+    sweep.compact_journals(sweep.read_journals())
+    sweep.clear_empty_outputs()
+    assert [sweep.worker_output(f"0001-000{one}").exists() for one in (1, 2)] == [True, False]
 
 
 def test_a_torn_line_is_closed_off_by_the_next(sweep: SweepDir) -> None:

@@ -214,7 +214,7 @@ class SlurmBackend:
         """
         limits = [least([config.get("MaxJobCount", "")]), self._association_limit(config.get("ClusterName"))]
         limit = min((one for one in limits if one is not None), default=None)
-        queue = self._ask_queue()
+        queue = self._ask_queue(_RECENT_S)  # whoever waits for room asks again and again
         if isinstance(queue, Answer):
             raise unanswered("cannot see what is in the queue: squeue", queue)
         if limit is None:
