@@ -4,8 +4,6 @@ Appends lines to the file that ORCHESTRATE_IMPORTS names: "python VERSION", and 
 package of an environment. Must work in whatever Python the program brings, an old one too, and not disturb.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import sys
@@ -18,12 +16,7 @@ def _note():  # type: ignore[no-untyped-def]
             return
         found = ["python " + ".".join(map(str, sys.version_info[:3]))]
         for name, module in sorted(sys.modules.items()):
-            origin = getattr(module, "__file__", None) or ""
-            if (
-                "." not in name
-                and not name.startswith("_")
-                and ("site-packages" in origin or "dist-packages" in origin)
-            ):
+            if "." not in name and not name.startswith("_") and _is_installed(module):
                 version = _version(name, module)
                 if version:
                     found.append(name + " " + version)
@@ -33,8 +26,14 @@ def _note():  # type: ignore[no-untyped-def]
         pass
 
 
+def _is_installed(module):  # type: ignore[no-untyped-def]
+    # Not by getattr, here and below: a module may load others for that.
+    origin = str(getattr(module, "__dict__", {}).get("__file__"))
+    return "site-packages" in origin or "dist-packages" in origin
+
+
 def _version(name, module):  # type: ignore[no-untyped-def]
-    own = vars(module).get("__version__")  # not by getattr: a module may load others for that
+    own = vars(module).get("__version__")
     if not isinstance(own, str):
         try:
             from importlib.metadata import version  # takes longer than most programs' start
@@ -47,8 +46,8 @@ def _version(name, module):  # type: ignore[no-untyped-def]
 
 def _hand_over():  # type: ignore[no-untyped-def]
     """Stand aside for the sitecustomize that Python would have found without this one."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or ".") != here]
+    here = os.path.dirname(__file__)
+    sys.path[:] = [folder for folder in sys.path if folder != here]
     own = sys.modules.pop("sitecustomize", None)
     try:
         import sitecustomize  # type: ignore[import-not-found] # noqa: F401

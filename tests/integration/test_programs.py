@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -13,12 +14,14 @@ from typing import Any
 import polars as pl
 import pytest
 
+from jobs import program_hook
 from orchestrator.check import check_sweep
 from orchestrator.grid import parse_grid
 from orchestrator.rundir import SweepDir
 from orchestrator.sweep import expand
 from tests.helpers import ROOT, command_run, make_sweep, work
 
+HOOK = Path(program_hook.__file__).parent / "sitecustomize.py"
 TRAIN = """
 import json, os, sys
 import numpy, net
@@ -252,6 +255,23 @@ def test_the_environments_own_sitecustomize_is_still_run(
     """)
     sweep = make_sweep(tmp_path / "results", [command_run(["-c", program])])
     assert work(sweep) == 0
+
+
+def test_the_hook_suits_an_old_python() -> None:
+    tree = ast.parse(HOOK.read_text(), feature_version=(3, 4))
+    imported = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert imported == ["importlib.metadata"]  # which it does without; `__future__` would be an error
+
+
+def test_the_hook_is_silent_where_it_fails(tmp_path: Path) -> None:
+    """Here the folder that the program works in is gone, and others put odd things among its modules."""
+    (tmp_path / "gone").mkdir()
+    program = "import sys; sys.modules['odd'] = 3; sys.modules['odder'] = type('M', (), {'__file__': 1})"
+    argv = ["sh", "-c", 'rmdir "$PWD"; exec "$0" -c "$1"', sys.executable, program]
+    env = {**os.environ, "PYTHONPATH": str(HOOK.parent), "ORCHESTRATE_IMPORTS": str(tmp_path / "imports")}
+    done = subprocess.run(argv, cwd=tmp_path / "gone", env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "imports").read_text().startswith("python 3.")
 
 
 @pytest.mark.parametrize(
