@@ -16,7 +16,7 @@ from orchestrator import __version__, machine
 from orchestrator.errors import OrchestrateError
 from orchestrator.program import project_files
 from orchestrator.program_files import is_source
-from orchestrator.rundir import CodeDir
+from orchestrator.rundir import CodeDir, results_among
 from orchestrator.trainers import TrainerSpec, code_id
 from orchestrator.types import Run
 
@@ -88,7 +88,9 @@ def commit() -> str | None:
         return None
     changed = _git("status", "--porcelain", "--untracked-files=no")
     new = (_git("ls-files", "--others", "--exclude-standard") or "").splitlines()
-    return head + ("+changes" if changed or any(map(is_source, new)) else "")
+    results = results_among(new)
+    is_new = any(is_source(name) for name in new if not name.startswith(results))
+    return head + ("+changes" if changed or is_new else "")
 
 
 def _kept_commit(code: CodeDir) -> str | None:

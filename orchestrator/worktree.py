@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from orchestrator.errors import OrchestrateError
+from orchestrator.rundir import results_among
 
 # A larger file is data or a build, and its copy would be kept with every sweep.
 LARGEST_FILE = 20 << 20
@@ -87,6 +88,7 @@ def read_worktree(folder: Path, without: Sequence[Path] = ()) -> WorkTree:
     found = _Sorting(root, inside)
     found.take_all(_list(root, ["-c"]), tracked=True)
     found.take_all(_list(root, ["-o", "--exclude-standard", *hidden]), tracked=False)
+    found.link_results()
     found.take_ignored(_list(root, ["-o", "-i", "--exclude-standard", "--directory"]))
     items = _without_nested(found.items.values())
     new = tuple(item.path for item in items if item.path in found.untracked)
@@ -108,6 +110,8 @@ class _Sorting:
     def take_all(self, paths: Iterable[str], *, tracked: bool) -> None:
         for path in paths:
             if not _is_below(path, self.without):
+                if not tracked:
+                    self.untracked.add(path)
                 self._take(path, tracked)
 
     def _take(self, path: str, tracked: bool) -> None:
@@ -130,8 +134,21 @@ class _Sorting:
             self.left_out[path] = "cannot be read"
         else:
             self.items[path] = Item(path)
-            if not tracked:
-                self.untracked.add(path)
+
+    def link_results(self) -> None:
+        """Link to sweeps of other results trees, which are in no commit: they are no code, and they grow."""
+        for top in results_among({*self.items, *self.untracked}):
+            new = {path for path in self.untracked if path.startswith(top)}
+            if not new:
+                continue  # all of it is tracked, or it is a part of one before
+            for found in (self.items, self.linked, self.left_out):
+                for path in new & found.keys():
+                    del found[path]
+            self.untracked -= new
+            if any(path.startswith(top) for path in self.items):
+                self.left_out[top] = "results of a sweep, of which git tracks a part"
+            else:
+                self._link(top.rstrip("/"), "results of a sweep")
 
     def take_ignored(self, paths: Iterable[str]) -> None:
         """Link to what git ignores: data, environments and built modules that runs may need."""

@@ -344,6 +344,35 @@ def test_results_are_not_kept_whatever_git_makes_of_them(project: Project, how: 
     assert set(project.kept()) - {".gitignore"} == {"train.py"}
 
 
+def test_other_results_trees_in_no_commit_are_linked(project: Project) -> None:
+    project.write("train.py", "train")
+    for name in ("index.tsv", "ledger/0001.json", "notes.txt"):
+        project.write(f"reference/speed/{name}", "tracked")
+    project.commit()
+    sweep = "older/speed/runs/0/sent/results/speed"
+    for top in ("older/speed", sweep, "reference/speed"):
+        project.write(f"{top}/index.tsv", "tracked")
+        for name in ("ledger/0002.json", "code/1/tree/train.py", ".env"):
+            project.write(f"{top}/{name}", "untracked")
+    (project.root / "older/best").symlink_to("speed")
+    kept = project.kept()
+    assert {name for name, text in kept.items() if not text.startswith("→")} == {
+        "train.py",
+        *(f"reference/speed/{name}" for name in ("index.tsv", "ledger/0001.json", "notes.txt")),
+    }
+    assert {name: text for name, text in kept.items() if text.startswith("→")} == {
+        "older/best": "→ speed",
+        "older/speed": f"→ {project.root}/older/speed",
+    }
+    first = project.freeze()
+    assert [note.split(": ", 1)[1] for note in first.notes] == [
+        "older/speed (results of a sweep)",
+        "reference/speed/ (results of a sweep, of which git tracks a part)",
+    ]
+    project.write("older/speed/runs/1/log", "more")
+    assert project.freeze() == first
+
+
 def test_a_results_folder_that_is_the_project_keeps_its_code(project: Project) -> None:
     project.write("train.py", "train")
     for sweep in ("one", "two"):

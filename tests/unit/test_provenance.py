@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,3 +58,20 @@ def test_kept_code_is_of_the_commit_it_was_kept_at(
     (code / "code.json").write_text(json.dumps({"project": project}))
     monkeypatch.setattr(provenance, "__file__", str(code / "ours" / "jobs" / "provenance.py"))
     assert provenance.commit() == commit
+
+
+def test_copies_of_code_among_results_are_no_new_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where git does not ignore results."""
+    monkeypatch.chdir(tmp_path)
+    for arguments in ("init --quiet", "commit --quiet --allow-empty -m m"):
+        argv = ["git", "-c", "user.name=t", "-c", "user.email=t@t", *arguments.split()]
+        subprocess.run(argv, check=True)
+    for name in ("index.tsv", "ledger/0001.json", "code/1/tree/train.py"):
+        (path := tmp_path / "out" / "speed" / name).parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    commit = provenance.commit() or ""
+    assert len(commit) == 40
+    (tmp_path / "new.py").touch()
+    assert provenance.commit() == f"{commit}+changes"
