@@ -423,8 +423,10 @@ def _hedge(contest: Contest) -> str:
     counts = [len(one.fps) for each in contest.lines for one in each.spots]
     if contest.measured < 2 or min(counts) >= FEW_SEEDS:
         return said
-    few = "one run each" if max(counts) == 1 else f"fewer than {FEW_SEEDS} runs each"
-    return f"{said} ({few}: small differences may be noise)"
+    few = sum(count < FEW_SEEDS for count in counts)
+    where = "each" if few == len(counts) else f"at {few} of {len(counts)} points"
+    runs = f"one run {where}" if max(counts) == 1 else f"fewer than {FEW_SEEDS} runs {where}"
+    return f"{said} ({runs}: small differences may be noise)"
 
 
 def _threads(threads: int) -> str:

@@ -33,6 +33,7 @@ _MOST_BYTES = 512 << 20
 _CHUNK = 1 << 20
 _TRIES = 3
 _MOST_NAMED = 3
+_EDITS = "later edits affect queued and resumed runs"
 _CACHE = "__pycache__"
 
 
@@ -335,7 +336,7 @@ def _frozen(source: _Source, code: CodeDir, submit_dir: Path) -> FrozenCode:
     theirs, notes = _module_folders(source, code)
     if tree is None:
         notes = [
-            f"runs start in {cwd} as it is then, no copy is kept with the sweep: {source.why_not}",
+            f"the code in {cwd} is not copied ({source.why_not}): {_EDITS}",
             *notes,
         ]
     elif any(cwd.is_relative_to(folder) for folder in source.without):
@@ -380,7 +381,7 @@ def _module_folders(source: _Source, code: CodeDir) -> tuple[list[Path], list[st
             if tree and folder.is_relative_to(tree.root):
                 found.append(code.tree / folder.relative_to(tree.root))
             elif _is_plugin(distribution):
-                notes.append(f"runs use {distribution.name} as it is then in {folder}, no copy is kept")
+                notes.append(f"the code of {distribution.name} in {folder} is not copied: {_EDITS}")
     return found, notes
 
 

@@ -6,8 +6,8 @@ the case of every name, raises it again for its pictures, refuses commas among a
 its own under ``extra``: names here are distinct after all of that.
 
 Its absolute metric is that of the best policy found in training, by the mean return of an evaluation,
-evaluated anew for ten times the episodes. Where nobody did that, the training's own evaluation of that policy
-stands in, and a note says so.
+evaluated anew for ten times the episodes. Without that evaluation the highest return in training stands in,
+and a note says so.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def export(collected: Collected, absolute: Mapping[str, Evaluation], *, again: s
     for row in rows:
         key = row["sweep"], row["run_id"]
         if key in series:
-            again_here = row["sweep"] not in collected.others and can_evaluate(row["trainer"])
-            found.append(_Run(named[key], series[key], absolute.get(row["run_id"]), again_here))
+            evaluable, here = can_evaluate(row["trainer"]), row["sweep"] not in collected.others
+            found.append(_Run(named[key], series[key], absolute.get(row["run_id"]), evaluable, here))
     timed = all(finite(one.seconds) for run in found for one in run.steps)
     data: dict[str, Any] = {}
     for run in found:
@@ -200,12 +200,15 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Run:
-    """``absolute``: its best policy evaluated anew, if it was; ``evaluable``: whether it can be, here."""
+    """``absolute``: its best policy evaluated anew, if it was; ``evaluable``: whether its trainer can do it;
+    ``here``: whether this program trained it.
+    """
 
     names: Names
     steps: Sequence[_Step]
     absolute: Evaluation | None
     evaluable: bool
+    here: bool
 
     def to_json(self, *, timed: bool) -> dict[str, Any]:
         data = {
@@ -280,13 +283,15 @@ def _absolute(run_dir: RunDir, evaluations: Iterable[Evaluation]) -> Evaluation 
 
 def _notes(runs: Sequence[_Run], again: str) -> list[str]:
     lacking = [run for run in runs if run.absolute is None]
-    if not lacking:
-        return []
-    hint = f": {again}" if any(run.evaluable for run in lacking) else ""
-    return [
-        f"marl_eval.json: absolute metric of {len(lacking)} of {len(runs)} runs is the best evaluation in "
-        f"training, not {TIMES_FOR_BEST} times the episodes of that policy{hint}"
-    ]
+    evaluable = [run for run in lacking if run.evaluable]
+    hint = f": {again}" if any(run.here for run in evaluable) else ""
+    episodes = (
+        f"the best evaluation in training, not {TIMES_FOR_BEST} times the episodes of that policy{hint}"
+    )
+    highest = "the highest return in training, as their trainer cannot evaluate a trained policy"
+    counts = {episodes: len(evaluable), highest: len(lacking) - len(evaluable)}
+    about = "marl_eval.json: absolute metric of"
+    return [f"{about} {n} of {len(runs)} runs is {what}" for what, n in counts.items() if n]
 
 
 def _unevaluated(number: int) -> list[str]:

@@ -122,7 +122,7 @@ def _about(sweep: Sweep, one: Forecast) -> list[str]:
         beside = f"{dollars(one.overhead.mid)} of it start and end of machines"
         lines.append(f"  dollars  {_shown(one.dollars, dollars)}, {beside}")
     elif one.runs and where.price is None:
-        lines.append("  dollars  unknown, which is not free: give the profile a price_per_hour")
+        lines.append("  dollars  unknown: set price_per_hour in the profile")
     for words, runs in one.rests_on.items():
         lines.append(f"  rests on {words} ({count(runs, 'run')})")
     for why, run_ids in one.unknown.items():

@@ -42,7 +42,7 @@ def recommend(
     fitting = [one for one in able if _meets(one, deadline, budget)]
     unpriced = [one.where.name for one in able if one.dollars is None]
     if unpriced and budget is not None:
-        lines.append(f"without a price, which is not free: {', '.join(unpriced)}")
+        lines.append(f"cost unknown, as the profile sets no price_per_hour: {', '.join(unpriced)}")
     if not fitting:
         return Advice(None, (*_none_fits(able, deadline, budget), *lines))
     best = min(fitting, key=_cost if deadline is not None else _time)
@@ -57,7 +57,7 @@ def _extremes(able: Sequence[Forecast], lines: list[str]) -> Advice:
         said.insert(0, f"cheapest: {cheapest.where.name} ({dollars(_cost(cheapest))})")
     if len(priced) < len(able):
         names = ", ".join(one.where.name for one in able if one.dollars is None)
-        said.append(f"without a price, which is not free: {names}")
+        said.append(f"cost unknown, as the profile sets no price_per_hour: {names}")
     return Advice((cheapest or fastest).where.name, (*said, *lines))
 
 

@@ -77,15 +77,15 @@ def where_of(profile: Profile, table: Table, catalog: Catalog) -> Where:
 def _asked(profile: Profile) -> str:
     """The machine that a cloud is asked for, in words; its region, and whether it is spot, play no part.
 
-    What stands after a cluster is no region but which one it is.
+    What stands after a cluster is no region but which one it is. SkyPilot reads names of clouds and of
+    accelerators in any case, so that these are brought to one.
     """
-    infra = profile.infra or "any cloud"
-    kind = infra.partition("/")[0]
-    cloud = infra if kind.lower() in _CLUSTERS else kind
+    kind, _, rest = (profile.infra or "any cloud").partition("/")
+    cloud = f"{kind.lower()}/{rest}" if kind.lower() in _CLUSTERS and rest else kind.lower()
     if profile.instance_type is not None:
         return f"{cloud} {profile.instance_type}"
     parts = (
-        profile.accelerators,
+        profile.accelerators and profile.accelerators.upper().removesuffix(":1"),
         profile.cpus_per_task and f"{profile.cpus_per_task} cores",
         profile.mem and f"{megabytes(profile.mem)} MB",
     )

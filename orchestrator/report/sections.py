@@ -302,7 +302,7 @@ def _money(matter: Matter) -> Section | None:
         names = ("target", "#dollars", "#frames", "#dollars for a million frames")
         blocks.append(_plain("prices", money.targets, *names))
     else:
-        blocks.append(Text("No target has a price, which is not free: price_per_hour in a profile is one."))
+        blocks.append(Text("The cost is unknown: no profile sets price_per_hour."))
     return Section("money", "Time and money", tuple(blocks))
 
 

@@ -301,7 +301,9 @@ class SweepDir:
 
     def clear_empty_outputs(self) -> None:
         """Remove empty outputs of workers that are gone for good: their journals are folded for long."""
-        empty = [path for path in self._journals.glob("*.log") if path.is_file() and not path.stat().st_size]
+        with os.scandir(self._journals) as entries:
+            files = [entry for entry in entries if entry.name.endswith(".log") and entry.is_file()]
+            empty = [Path(entry.path) for entry in files if not entry.stat().st_size]
         logs = self._read_compacted() if empty else []
         # A job outlives its journal while it submits what is left, and may have something to say of that.
         before = time.time() - _LAST_WORDS_S

@@ -68,7 +68,12 @@ def test_the_same_card_wins_from_where_more_environments_feed_it() -> None:
         "Run mappo on the GPU (1 thread, 4,096 environments): 422 frames/s of training; below about "
         in found.advice
     )
-    assert "one run each" not in found.advice
+    assert "(fewer than 5 runs each: small differences may be noise)" in found.advice
+
+
+def test_few_runs_at_one_point_are_said_of_that_point() -> None:
+    found = contest({600: (174.0,) * 5, 4096: (180.0,)}, {600: (116.0,) * 5, 4096: (420.0,) * 5})
+    assert "(fewer than 5 runs at 1 of 4 points: small differences may be noise)" in found.advice
 
 
 def test_the_gpu_may_win_somewhere_and_the_cpu_still_be_the_place() -> None:

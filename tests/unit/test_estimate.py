@@ -203,7 +203,7 @@ def test_the_cheapest_in_time_or_the_fastest_for_the_money(
 def test_what_has_no_price_is_fast_and_never_cheap() -> None:
     advice = recommend([CHEAP, FREE])
     assert advice.target == "cheap"
-    assert any("own" in line and "not free" in line for line in advice.lines)
+    assert any("own" in line and "cost unknown" in line for line in advice.lines)
     assert recommend([CHEAP, FREE], None, 5.0).target == "cheap"
     assert recommend([FREE], 200).target == "own"
     assert recommend([FREE], None, 5.0).target is None
@@ -297,9 +297,10 @@ def test_on_demand_and_spot_are_one_machine() -> None:
         CLOUD.replace("instance_type: g6.2xlarge\n", line) for line in ("instance_type: g6.xlarge\n", "")
     )
     assert asked(CLOUD) == asked(CLOUD + "spot: true\n") == "aws g6.2xlarge"
-    assert asked(CLOUD.replace("infra: aws", "infra: aws/us-east-1")) == asked(CLOUD)
+    assert asked(CLOUD.replace("infra: aws", "infra: AWS/us-east-1")) == asked(CLOUD)
+    assert asked(unnamed.replace("L4:1", "l4").replace("aws", "AWS")) == asked(unnamed)
     assert asked(smaller) != asked(CLOUD)
-    assert asked(unnamed) == asked(unnamed + "spot: true\n") == "aws L4:1 8 cores 32768 MB"
+    assert asked(unnamed) == asked(unnamed + "spot: true\n") == "aws L4 8 cores 32768 MB"
     clusters = (CLOUD.replace("infra: aws", f"infra: {infra}") for infra in ("slurm/one", "slurm/two"))
     assert len({asked(text) for text in clusters}) == 2
     assert where().place.machine is None

@@ -400,7 +400,8 @@ def test_without_a_repository_the_folder_is_used_as_it_is(tmp_path: Path) -> Non
     code = freeze(sweep, tmp_path)
     assert (code.cwd, code.python_path) == (tmp_path, (code.path / "ours",))
     assert code.notes == (
-        f"runs start in {tmp_path} as it is then, no copy is kept with the sweep: it is in no git repository",
+        f"the code in {tmp_path} is not copied (it is in no git repository): "
+        "later edits affect queued and resumed runs",
     )
     assert (code.path / "ours" / "jobs" / "conf" / "experiment" / "gpu.yaml").is_file()
     assert (code.path / "ours" / "orchestrator" / "templates" / "profiles").is_dir()
@@ -412,7 +413,7 @@ def test_without_git_the_folder_is_used_as_it_is(project: Project, monkeypatch: 
     monkeypatch.setenv("PATH", "/nowhere")
     code = project.freeze()
     assert code.cwd == project.root
-    assert code.notes[0].endswith("git is not installed")
+    assert "git is not installed" in code.notes[0]
 
 
 def test_a_broken_repository_is_used_as_it_is(project: Project) -> None:
@@ -650,5 +651,6 @@ def test_a_trainer_of_another_project_is_named(
     module.touch()
     install_editable(module, tmp_path / "site", monkeypatch)
     assert project.freeze().notes == (
-        f"runs use my_trainer as it is then in {module.parent}, no copy is kept",
+        f"the code of my_trainer in {module.parent} is not copied: "
+        "later edits affect queued and resumed runs",
     )
