@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
@@ -49,8 +50,15 @@ _INTERRUPTED, _KILLED = 130, 128 + signal.SIGKILL
 _FOREIGN = ("SLURM_", JOB_VARIABLE)
 _TAIL_LINES = 5
 # Where SkyPilot leaves scripts on an instance, with the secrets of the job's environment in them.
-_SCRIPTS = ("/tmp/sky_app_*", "/tmp/sky_setup_*", "~/.sky/sky_app/*")  # noqa: S108 (others' names)
+_SCRIPTS = (
+    "/tmp/sky_app_*",  # noqa: S108 (others' names)
+    "/tmp/sky_setup_*",  # noqa: S108
+    "/tmp/sky_task_*",  # noqa: S108
+    "~/.sky/sky_app/*",
+)
 _LEAST_SECRET = 8
+# What no quotation mark or escape of a script changes.
+_PLAIN = re.compile(rf"[\w.+/=@:-]{{{_LEAST_SECRET},}}", re.ASCII)
 
 
 class Work(Protocol):
@@ -128,8 +136,11 @@ class FormerWorker:
 class Instance:
     """One job on an instance, from its worker's start until it is held no longer."""
 
-    def __init__(self, sweep: SweepDir, job: Job, hold: float, courier: Courier | None) -> None:
+    def __init__(
+        self, sweep: SweepDir, job: Job, hold: float, courier: Courier | None, secrets: Sequence[str]
+    ) -> None:
         self._sweep, self._job, self._hold, self._courier = sweep, job, hold, courier
+        self._secrets = secrets
         self._handover = Handover(sweep, job.token)
         self._signals: list[int] = []
         self._told = 0
@@ -139,7 +150,7 @@ class Instance:
     def run(self) -> int:
         """Work and hold; the worker's exit code."""
         ended = self._ended_before() or Ended(exit_code=self._work(), time=time.time())
-        remove_scripts(_SCRIPTS, os.environ)
+        remove_scripts(_SCRIPTS, os.environ, self._secrets)
         # By the time of the end: one that is begun again holds no longer for it.
         self._hold_on(ended, min(self._hold, max(0.0, ended.time + self._hold - time.time())))
         return ended.exit_code
@@ -246,13 +257,20 @@ class Instance:
             say(f"  {line}")
 
 
-def remove_scripts(patterns: Iterable[str], environment: Mapping[str, str]) -> None:
+def remove_scripts(
+    patterns: Iterable[str], environment: Mapping[str, str], names: Collection[str] = ()
+) -> None:
     """Remove files of this user that hold a secret of the environment: nothing reads them any more.
 
-    An instance that is stopped, and not taken down, keeps its disk.
+    Secrets are the variables of these names, and those whose name looks like one. An instance that is
+    stopped, and not taken down, keeps its disk.
     """
-    found = (value for name, value in environment.items() if looks_secret(name))
-    secrets = [value.encode(errors="surrogateescape") for value in found if len(value) >= _LEAST_SECRET]
+    found = {
+        value
+        for name, value in environment.items()
+        if value and (name in names or (looks_secret(name) and len(value) >= _LEAST_SECRET))
+    }
+    secrets = [_telling(value).encode(errors="surrogateescape") for value in found]
     if not secrets:
         return
     for path in (Path(name) for pattern in patterns for name in glob(os.path.expanduser(pattern))):
@@ -261,6 +279,11 @@ def remove_scripts(patterns: Iterable[str], environment: Mapping[str, str]) -> N
                 text = read_plain(path)
                 if any(secret in text for secret in secrets):
                     path.unlink()
+
+
+def _telling(secret: str) -> str:
+    """The part of a secret that a script holds as it is, however it quotes the whole."""
+    return max(_PLAIN.findall(secret), key=len, default=secret)
 
 
 def _in_words(event: Event) -> str:
@@ -292,7 +315,7 @@ def serve(asked: argparse.Namespace) -> int:
         delivery = Delivery(store, sweep.results, Luggage(sweep, job.token), pool_of(sweep, job), say)
         courier = Courier(delivery, store, say)
     try:
-        return Instance(sweep, job, asked.hold, courier).run()
+        return Instance(sweep, job, asked.hold, courier, asked.secrets).run()
     finally:
         if courier is not None:
             courier.stop()
@@ -314,6 +337,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("token")
     parser.add_argument("--hold", type=_seconds, required=True, metavar="SECONDS")
     parser.add_argument("--store", metavar="WHERE")
+    parser.add_argument("--secrets", nargs="+", default=(), metavar="NAME", help="variables that hold them")
     return parser
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from orchestrator.rundir import SweepDir
@@ -19,13 +19,20 @@ class InstanceProcess:
     """`jobs.instance` as SkyPilot starts it: in a session of its own, its words in a file."""
 
     def __init__(
-        self, sweep: SweepDir, job: Job, *, hold: float = 120.0, store: str | Path | None = None
+        self,
+        sweep: SweepDir,
+        job: Job,
+        *,
+        hold: float = 120.0,
+        store: str | Path | None = None,
+        secrets: Sequence[str] = (),
     ) -> None:
         self.sweep, self.job = sweep, job
         self.handover = Handover(sweep, job.token)
         self._output = sweep.results.parent / "instance.out"
         argv = [sys.executable, "-P", "-m", "jobs.instance", str(sweep.results), sweep.name, job.token]
         argv += ["--hold", str(hold), *([] if store is None else ["--store", str(store)])]
+        argv += ["--secrets", *secrets] if secrets else []
         with open(self._output, "ab") as output:
             self.process = subprocess.Popen(
                 argv,

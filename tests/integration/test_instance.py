@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -390,12 +391,14 @@ def test_scripts_with_secrets_are_gone_once_the_worker_ended(
     """SkyPilot writes them, in the home of the instance's user; the other files there stay."""
     scripts = tmp_path / "home" / ".sky" / "sky_app"
     scripts.mkdir(parents=True)
-    (scripts / "sky_job_1").write_text("export WANDB_API_KEY=never-to-be-shown\n")
+    secrets = {"WANDB_API_KEY": "never-to-be-shown", "PLACE": "it's here:me@host", "PIN": "4711"}
+    for name, value in secrets.items():
+        (scripts / f"sky_job_{name}").write_text(f"export {name}={shlex.quote(value)}\n")
+        monkeypatch.setenv(name, value)
     (scripts / "sky_job_2").write_text("echo of another job\n")
     os.mkfifo(scripts / "pipe")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("WANDB_API_KEY", "never-to-be-shown")
-    instance = start(*quick, hold=120)
+    instance = start(*quick, hold=120, secrets=["PLACE", "PIN"])
     instance.says("the instance is held")
     assert sorted(path.name for path in scripts.iterdir()) == ["pipe", "sky_job_2"]
     instance.handover.mark_safe()

@@ -54,6 +54,7 @@ def test_each_goes_down_by_itself_and_holds_no_secret(path: Path) -> None:
     assert task["resources"]["autostop"]["down"] is True
     assert task["resources"]["autostop"]["idle_minutes"] > 0
     assert set(task["secrets"].values()) == {""}
+    assert all(task[shell].startswith("unset HISTFILE ") for shell in ("setup", "run"))
     assert (ROOT / task["envs"]["GRID"]).exists()
 
 

@@ -80,18 +80,29 @@ def test_a_secret_is_named_only_where_it_is_set_and_never_told(monkeypatch: pyte
     assert "sesame" not in text
 
 
-def test_files_with_secrets_are_for_the_job_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As SkyPilot leaves them on an instance."""
+def test_the_instance_is_told_which_variables_hold_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "sesame")
+    text = file_of(replace(L4, secrets=("PLACE", "NOT_SET")), setting_in("/lab"))
+    assert text.endswith(" --secrets PLACE\n")
+
+
+def test_scripts_with_secrets_are_for_the_job_alone_and_in_no_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As SkyPilot leaves them on an instance, and has an interactive shell read them."""
     monkeypatch.setenv("WANDB_API_KEY", "sesame")
+    plain = replace(L4, python=None, infra="slurm/test")
+    text = yaml.safe_load(file_of(plain, setting_in("/lab")))["setup"]
+    head = "".join(text.splitlines(keepends=True)[:2])
     script = tmp_path / ".sky" / "sky_app" / "sky_job_1"
     script.parent.mkdir(parents=True)
-    script.write_text("export WANDB_API_KEY=sesame")
+    script.write_text(f"export WANDB_API_KEY=sesame\n{head}echo more\n")
     script.chmod(0o644)
-    plain = replace(L4, python=None, infra="slurm/test")
-    head = yaml.safe_load(file_of(plain, setting_in("/lab")))["setup"].splitlines()[0]
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    subprocess.run(["bash", "-c", head], env=env, check=True)
+    done = subprocess.run(["bash", "-i", script], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "more\n"
     assert (script.stat().st_mode & 0o077, script.parent.stat().st_mode & 0o077) == (0, 0)
+    assert not [path for path in tmp_path.iterdir() if "history" in path.name]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ RESULTS_THERE = f"sky_workdir/{RESULTS}"
 _ENVIRONMENT = "~/.orchestrate/env"
 # There once a job has begun on an instance: from then on SkyPilot takes the instance down.
 _BEGUN = "/var/tmp/orchestrate-job-begun"  # noqa: S108 (on the instance, and of no use to others)
-_SCRIPTS = "~/.sky/sky_app ~/.sky/sky_app/* /tmp/sky_app_* /tmp/sky_setup_*"
+_SCRIPTS = "~/.sky/sky_app ~/.sky/sky_app/* /tmp/sky_app_* /tmp/sky_setup_* /tmp/sky_task_*"
 # A launch takes minutes, and as long as its files are on their way.
 _LEAST_LAUNCH_S = 3600
 _PREFIX = "orc"
@@ -181,17 +181,20 @@ def _run(job: Job, setting: Setting, profile: Profile) -> Iterator[str]:
     rest = [sweep.name, job.token, "--hold", str(seconds(profile.hold))]
     if profile.store is not None:
         rest += ["--store", profile.store]
+    if names := secret_names(profile):
+        rest += ["--secrets", *names]
     yield f'exec {_python(profile)} {shlex.join(argv)} "$here/{RESULTS}" {shlex.join(rest)}'
 
 
 def _begins(profile: Profile) -> Iterator[str]:
-    """Shell that leaves the mark of a job that begins, and takes others' rights from files with its secrets.
+    """Shell that leaves the mark of a job that begins, and keeps secrets from others and from the history.
 
-    SkyPilot writes them into the scripts that set up and start a job.
+    SkyPilot writes them into the scripts that set up and start a job; an interactive shell reads those.
     """
     if _boots(profile):
         yield f"touch {_BEGUN}"
     if secret_names(profile):
+        yield "unset HISTFILE"
         yield f"chmod -f go-rwx {_SCRIPTS} 2>/dev/null || :"
 
 
