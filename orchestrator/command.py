@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.types import Value
 
 COMMAND_KEY = "command"
+# What people call it, and how a grid names a program of one's own.
+OTHER_COMMAND_KEYS = ("script", "program", "cmd", "entrypoint", "entry_point", "executable")
+PROGRAM_OF_ONES_OWN = "trainer: command, and base: {command: [python, train.py]}"
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_./+~-]*)\}")
 
+_PLAIN_ITEM = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./=-]*|--?[A-Za-z0-9_./=-]+")
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _SHELL = re.compile(r"(ba|da|z|k|a|fi)?sh")
 _OTHER = re.compile(r"perl|ruby|Rscript|julia|node|lua|php")
@@ -45,6 +50,20 @@ def filled(item: Value, values: Mapping[str, Any]) -> str:
 
 def _text(value: Value) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def command_meant(keys: Mapping[str, Any]) -> str:
+    """The list that a grid without one most likely means, as it would stand there."""
+    texts = [keys[name] for name in (COMMAND_KEY, *OTHER_COMMAND_KEYS) if isinstance(keys.get(name), str)]
+    try:
+        words = shlex.split(texts[0]) if texts else []
+    except ValueError:
+        words = []
+    if words and words[0].endswith(".py"):
+        words = ["python", *words]
+    words = words or ["python", "train.py", "--seed", "{seed}"]
+    items = (word if _PLAIN_ITEM.fullmatch(word) else json.dumps(word) for word in words)
+    return f"{COMMAND_KEY}: [{', '.join(items)}]"
 
 
 def script_of(argv: Sequence[str]) -> str | None:

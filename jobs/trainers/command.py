@@ -30,7 +30,7 @@ from jobs.child import die_with_parent
 from jobs.context import BadConfigError, InterruptedRun, Outcome, RunContext
 from jobs.failures import ProgramFailed, is_storage_error
 from jobs.trainers.declared import PROGRAM_KEY, Declared, imported_packages
-from orchestrator.command import COMMAND_KEY, filled, module_of, script_of
+from orchestrator.command import COMMAND_KEY, command_meant, filled, module_of, script_of
 from orchestrator.errors import OrchestrateError, StorageError
 from orchestrator.program import CODE_KEY, Patterns, project_files
 from orchestrator.rundir import CheckpointFile, CodeDir, ResumePoint, Row, sha256
@@ -126,11 +126,12 @@ def train(context: RunContext) -> Outcome:
 
 def command_line(run: Run) -> list[str]:
     """The program's argument vector. Raises :class:`BadConfigError`."""
-    command = run.overrides.get("command")
+    command = run.overrides.get(COMMAND_KEY)
     if not isinstance(command, list | tuple) or not command:
+        found = f"is {command!r}" if COMMAND_KEY in run.overrides else "is not in the grid"
         raise BadConfigError(
-            f"`command` is {command!r}; expected a list: the program and its arguments",
-            hint="command: [python, train.py, --seed, '{seed}']",
+            f"`command` {found}; expected a list: the program and its arguments",
+            hint=f"write {command_meant(run.overrides)}",
         )
     values = {**run.overrides, "seed": run.seed, "threads": run.threads}
     argv = [_fill(item, values) for item in command]

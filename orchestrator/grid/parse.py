@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from orchestrator.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
 from orchestrator.grid.hydra_sweeps import SweepTextError
 from orchestrator.grid.model import Axis, Grid, Position, shown
 from orchestrator.grid.nodes import (
@@ -85,8 +86,7 @@ _OTHER_SECTIONS: Mapping[str, str] = {
     "config": "base",
     "overrides": "base",
     "fixed": "base",
-    "command": "trainer: command, and base: {command: [python, train.py]}",
-    "program": "trainer: command, and base: {command: [python, train.py]}",
+    **dict.fromkeys((COMMAND_KEY, *OTHER_COMMAND_KEYS), PROGRAM_OF_ONES_OWN),
     "method": "matrix: every combination is a run",
     "backend": "targets: [local]",
     "cluster": "targets: [local]",
@@ -206,7 +206,7 @@ def _trainer_meant(found: str, names: Sequence[str]) -> str | None:
     # An algorithm, where the trainer is asked for.
     if found.endswith(("ppo", "sac", "ddpg", "dqn", "iql", "qmix", "vdn")):
         return "algorithms are keys of base or matrix: trainer: benchmarl, and base: {algorithm: mappo}"
-    return "any program of your own is trainer: command (docs/run-protocol.md)"
+    return f"a program of your own is {PROGRAM_OF_ONES_OWN} (docs/run-protocol.md)"
 
 
 def _mapping(entry: Entry | None, source: Source) -> tuple[Entry, ...]:

@@ -20,8 +20,10 @@ OWN_KEYS: Mapping[str, str] = {
     "seed": "what a run's random numbers begin with: a whole number, 0 by default",
     "threads": "how many threads a run computes with, 1 by default. A part of what a run is",
 }
-_LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
-_MOST_THREADS = 1024
+# The least and the largest value of each; NumPy takes no larger seed.
+_LIMITS: Mapping[str, tuple[int, int]] = {"seed": (0, 2**32 - 1), "threads": (1, 1024)}
+# Several whole numbers as people write them: 0-4, 0..4, 0 to 4.
+_SPAN = re.compile(r"(\d{1,9})\s*(?:-|\.\.\.?|to)\s*(\d{1,9})")
 
 
 class Keys:
@@ -73,16 +75,15 @@ class Keys:
                 "results and reports stay on disk",
                 WHERE_THEY_GO,
             )
-        if key == "seed" and not _whole(value, 0, _LARGEST_SEED):
-            raise self.source.error(
-                at, f"seed: found {shown(value)}, expected a whole number from 0 to {_LARGEST_SEED}"
-            )
-        if key == "threads":
-            if not _whole(value, 1, _MOST_THREADS):
+        if key in _LIMITS:
+            low, high = _LIMITS[key]
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                expected = f"a whole number from {low} to {high}"
                 raise self.source.error(
-                    at, f"threads: found {shown(value)}, expected a whole number from 1 to {_MOST_THREADS}"
+                    at, f"{key}: found {shown(value)}, expected {expected}", _several_meant(key, value)
                 )
-            self.max_threads = max(self.max_threads, value)
+            if key == "threads":
+                self.max_threads = max(self.max_threads, value)
 
 
 def one_value(key: str, node: Node, source: Source, *, where: str) -> Value:
@@ -141,5 +142,13 @@ def _refuse_sweep(key: str, scalar: Scalar, source: Source, expected: str, hint:
         )
 
 
-def _whole(value: Value, low: int, high: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+def _several_meant(key: str, value: Value) -> str | None:
+    """How the matrix spells what was probably meant to be several numbers."""
+    if isinstance(value, list):
+        return f"several values go into matrix: {{{key}: {shown(value)}}}"
+    span = _SPAN.fullmatch(value.strip()) if isinstance(value, str) else None
+    if span is None:
+        return None
+    first, stop = int(span[1]), int(span[2]) + 1
+    values = f"range({stop})" if first == 0 else f'"range({first},{stop})"'
+    return f"did you mean matrix: {{{key}: {values}}}?" if first < stop else None

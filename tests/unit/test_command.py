@@ -45,7 +45,7 @@ def test_other_braces_stay(text: str) -> None:
     ("command", "message"),
     [
         (None, "expected a list"),
-        ("python train.py", "expected a list"),
+        ("python train.py", "is 'python train.py'; expected a list"),
         ([], "expected a list"),
         (["no-such-program"], "found no program 'no-such-program'"),
         (["/etc/passwd"], "found no program"),
@@ -55,6 +55,21 @@ def test_other_braces_stay(text: str) -> None:
 def test_what_cannot_start_is_refused(command: Any, message: str) -> None:
     with pytest.raises(BadConfigError, match=message.replace("[", r"\[")):
         command_line(run(command, size=3))
+
+
+@pytest.mark.parametrize(
+    ("keys", "meant"),
+    [
+        ({"command": "python train.py --lr={lr}"}, 'command: [python, train.py, "--lr={lr}"]'),
+        ({"script": "train.py"}, "command: [python, train.py]"),
+        ({"command": 'sh -c "a b'}, 'command: [python, train.py, --seed, "{seed}"]'),
+        ({}, 'command: [python, train.py, --seed, "{seed}"]'),
+    ],
+)
+def test_what_is_no_list_is_shown_as_one(keys: dict[str, Any], meant: str) -> None:
+    with pytest.raises(BadConfigError) as caught:
+        command_line(Run("0" * 16, "command", keys, seed=7, threads=2))
+    assert caught.value.hint == f"write {meant}"
 
 
 def test_check_names_each_fault_once() -> None:

@@ -37,6 +37,7 @@ MISTAKES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"task.num_agents": 3}, "no key", "did you mean task.n_agents?"),
     ({"model.hidden_sizes": [8]}, "no key", "did you mean model.num_cells?"),
     ({"env": "vmas/navigation"}, "no key 'env'", "did you mean task?"),
+    ({"script": "train.py"}, "no key 'script'", "a program of your own is trainer: command, and base:"),
     ({"experiment": {"lr": 0.1}}, "found a mapping of lr", "nested keys take dots"),
     ({"task": {"name": "x"}}, "found a mapping of name", "nested keys take dots"),
     ({"algorithm": ["mappo", "iql"]}, "expected one name", "a list of names goes into matrix"),

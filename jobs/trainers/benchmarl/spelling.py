@@ -17,6 +17,7 @@ import jobs
 from jobs.context import BadConfigError
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
 from jobs.trainers.benchmarl.people import KEYS, NAMES
+from orchestrator.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
 from orchestrator.trainers import BENCHMARL
 from orchestrator.types import Value
 
@@ -205,6 +206,8 @@ def unknown_key(cfg: DictConfig, key: str, choices: Mapping[str, Value]) -> Refu
         name, inside or [*_GROUPS, *_ALIASES.values(), BENCHMARL.minutes, *known]
     )
     hint = f"did you mean {near}?" if near else None
+    if name in (COMMAND_KEY, *OTHER_COMMAND_KEYS):
+        hint = f"a program of your own is {PROGRAM_OF_ONES_OWN}"
     where = f" with this choice of {head}" if inside else ""
     return RefusedKeyError(key, f"BenchMARL has no key {name!r}{where}", hint=hint)
 
