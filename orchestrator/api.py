@@ -28,7 +28,7 @@ from rich.text import Text
 
 from orchestrator import control, fleet, marl_eval, sending
 from orchestrator.backends.base import Backend
-from orchestrator.check import check_sweep, problems_of, said_before
+from orchestrator.check import check_sweep, problems_of
 from orchestrator.cli import view
 from orchestrator.collect import Collected, gather, write
 from orchestrator.control import Wish
@@ -36,6 +36,7 @@ from orchestrator.errors import NotFoundError, OrchestrateError
 from orchestrator.follow import follow
 from orchestrator.labels import labeller
 from orchestrator.observe import leave_queue
+from orchestrator.rehearsal import said_before
 from orchestrator.rundir import SweepDir
 from orchestrator.sharing import Matter, Party, Table, parties_of, submit_all
 from orchestrator.state import Survey
@@ -169,7 +170,7 @@ class Launched:
     def collect(self) -> Collected:
         """Merge what the runs have so far into tables, in memory and in the sweep's folder."""
         fleet.bring_home(self.folder)
-        collected = gather([self.folder])
+        collected = gather([self.folder], fleet.present)
         write(collected, self.folder)
         marl_eval.write(collected, self.folder)
         return collected
@@ -183,7 +184,7 @@ class Launched:
 
         if kind not in _PLOTS:
             raise OrchestrateError(f"found the plot {kind!r}", hint=f"there are: {', '.join(_PLOTS)}")
-        pictures = Pictures(pictures_of(gather([self.folder]), kind))
+        pictures = Pictures(pictures_of(gather([self.folder], fleet.present), kind))
         if not pictures:
             raise NotFoundError(
                 f"no run of {self.folder.name} has anything to plot as {kind!r} yet",

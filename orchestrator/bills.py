@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.budget import started_after
 from orchestrator.estimate import Range
-from orchestrator.observe import jobs_of
+from orchestrator.ledger import jobs_of
 from orchestrator.rundir import Event, LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.journal import ENDED, PROGRESS
 from orchestrator.shown import dollars, duration

@@ -9,22 +9,20 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
-from orchestrator.backends.base import Backend
 from orchestrator.errors import BudgetError, OrchestrateError, ProfileError
-from orchestrator.estimate import Forecast, Price, Range, Where, foresee, where_of
-from orchestrator.observe import jobs_of
+from orchestrator.estimate import Catalog, Forecast, Range, Where, foresee, where_of
+from orchestrator.ledger import jobs_of
 from orchestrator.plan import to_do
-from orchestrator.profiles import Profile, find_profile
+from orchestrator.profiles import find_profile
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.journal import STARTED
 from orchestrator.shown import dollars, duration
 from orchestrator.speeds import Table, load_table
 from orchestrator.spent import worked
 from orchestrator.state import Survey
-from orchestrator.types import Job, Plan
+from orchestrator.types import Job, Plan, Price
 
 _HOUR_S = 3600.0
 # What a job is given at least: with less it would leave before it has begun.
@@ -55,10 +53,18 @@ class Reckoning:
 
 
 def reckon(
-    plan: Plan, seen: Survey, sweep_dir: SweepDir, backend: Backend, asked: float | None, *, launch: bool
+    plan: Plan,
+    seen: Survey,
+    sweep_dir: SweepDir,
+    address: str,
+    catalog: Catalog,
+    asked: float | None,
+    *,
+    launch: bool,
 ) -> Reckoning:
     """What the plan is predicted to take, and its jobs' shares of the budget that holds.
 
+    ``address`` is the target's, as the ledger has it; ``catalog`` has the prices of machines of a cloud.
     ``asked`` replaces the budget that holds so far (US dollars; infinite is none), ``None`` leaves it. A
     ``launch`` that is predicted to cost more than is left raises :class:`BudgetError`; what goes on with one,
     as when a worker is replaced, is only given what is left. Of an unknown cost the shares alone hold.
@@ -70,7 +76,7 @@ def reckon(
         )
     ledger = sweep_dir.read_ledger()
     budget = remembered(ledger) if asked is None else asked
-    found = _forecast(plan, seen, sweep_dir, backend)
+    found = _forecast(plan, seen, sweep_dir, address, catalog)
     price = found.where.price if found is not None else None
     notes = _predicted(found) if found is not None and launch else ()
     if budget is not None and math.isfinite(budget):
@@ -141,32 +147,6 @@ def started_after(entry: LedgerEntry, log: WorkerLog | None) -> float:
     return 0.0 if started is None else max(0.0, started - float(entry.data["time"]))
 
 
-@cache
-def price_of(address: str) -> Price | None:
-    """What SkyPilot's price list says of the machine that this profile would get; nothing of what has no
-    price there, as a cluster of one's own.
-
-    Raises :class:`BackendUnavailableError` where it cannot be asked, or has no such machine.
-    """
-    from orchestrator.backends.skypilot.cloud import price
-    from orchestrator.backends.skypilot.task import machine_text
-
-    found = price(machine_text(find_profile(address)))
-    if not found.usd_per_hour:
-        return None
-    where = " ".join(part for part in (found.cloud, found.region) if part)
-    kind, other = ("spot", "on demand") if found.spot else ("on demand", "as spot")
-    words = f"{found.instance_type} of {where}, {kind}, by SkyPilot's price list"
-    if found.otherwise is not None:
-        words += f" ({other} {dollars(found.otherwise)}/h)"
-    return Price(found.usd_per_hour, words)
-
-
-def list_price(profile: Profile) -> Price | None:
-    """As :func:`price_of`, once for each profile."""
-    return price_of(profile.address)
-
-
 def forecast(plan: Plan, seen: Survey, where: Where, table: Table) -> Forecast:
     """As :func:`foresee`; runs that the grid gives to other targets are not called skipped."""
     targets = {run.run_id: run.target for run in plan.sweep.runs}
@@ -174,13 +154,15 @@ def forecast(plan: Plan, seen: Survey, where: Where, table: Table) -> Forecast:
     return foresee(replace(plan, skipped=own), seen, where, table)
 
 
-def _forecast(plan: Plan, seen: Survey, sweep_dir: SweepDir, backend: Backend) -> Forecast | None:
+def _forecast(
+    plan: Plan, seen: Survey, sweep_dir: SweepDir, address: str, catalog: Catalog
+) -> Forecast | None:
     try:
-        profile = find_profile(backend.address)
+        profile = find_profile(address)
     except (ProfileError, OSError):
         return None  # a target without a file, or whose file is gone
     table = load_table(sweep_dir.results)
-    return forecast(plan, seen, where_of(profile, table, list_price), table)
+    return forecast(plan, seen, where_of(profile, table, catalog), table)
 
 
 def _require(found: Forecast, budget: float, left: float, spending: Spending) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from orchestrator.plan import Capacity, can_have_more_memory
+from orchestrator.plan import can_have_more_memory
 from orchestrator.state import RunStatus, Survey, decided
-from orchestrator.types import Reason, RunState, Sweep
+from orchestrator.types import Capacity, Reason, RunState, Sweep
 
 
 def second_chances(sweep: Sweep, seen: Survey, capacity: Capacity) -> dict[str, dict[str, int]]:

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from orchestrator.backends.base import Backend
 from orchestrator.distribution import install_here
 from orchestrator.errors import GridError, OrchestrateError
 from orchestrator.grid import Position, parse_grid
@@ -71,17 +70,6 @@ def problems_of(plan: Plan, folder: Path | None = None) -> tuple[CheckProblem, .
     partial = len(runs) < len(plan.sweep.runs)
     sweep = replace(plan.sweep, runs=runs, targets=(plan.target,))
     return check_sweep(sweep, partial=partial, folder=folder).problems
-
-
-def said_before(backend: Backend, plan: Plan) -> tuple[str, ...]:
-    """What a person is to know of the plan's jobs before they are queued.
-
-    Raises :class:`OrchestrateError` where they are not to be.
-    """
-    found = backend.concerns(plan) if plan.jobs else ()
-    if blocking := next((one for one in found if one.blocks), None):
-        raise OrchestrateError(blocking.text, hint=blocking.hint)
-    return tuple(map(str, found))
 
 
 def check_sweep(

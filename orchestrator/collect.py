@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from orchestrator.errors import DamagedFileError
-from orchestrator.fleet import present
 from orchestrator.foreign import Outputs, read_outputs
 from orchestrator.reading import no_garbage_collection, read_all
 from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
 from orchestrator.rundir.atomic import write_atomic
 from orchestrator.spreadsheet import cells
+from orchestrator.state import Survey
 from orchestrator.tables import RESULT_COLUMNS, Reading, metrics_table, runs_table
 from orchestrator.throughput import measured
 from orchestrator.trainers import BENCHMARL
@@ -63,12 +63,15 @@ class Collected:
 
 
 def gather(
-    sweep_dirs: Sequence[SweepDir], checksums: bool = False, others: Sequence[Outputs] = ()
+    sweep_dirs: Sequence[SweepDir],
+    survey: Callable[[SweepDir], Survey],
+    checksums: bool = False,
+    others: Sequence[Outputs] = (),
 ) -> Collected:
-    """As :func:`collect`, with the states that `status` shows."""
+    """As :func:`collect`, with the states that ``survey`` finds: those that `status` shows."""
     states, reasons, targets = {}, {}, {}
     for sweep_dir in sweep_dirs:
-        seen = present(sweep_dir)
+        seen = survey(sweep_dir)
         states[sweep_dir.name] = {run_id: status.state for run_id, status in seen.statuses.items()}
         reasons[sweep_dir.name] = {run_id: status.why for run_id, status in seen.statuses.items()}
         targets[sweep_dir.name] = {run_id: seen.target(run_id) for run_id in seen.statuses}

@@ -11,32 +11,25 @@ from typing import Any
 
 from orchestrator.assignments import share
 from orchestrator.backends.base import Backend
+from orchestrator.backends.skypilot.prices import list_price
 from orchestrator.budget import Reckoning, reckon
 from orchestrator.chances import second_chances, with_second_chances
 from orchestrator.errors import DamagedFileError, OrchestrateError, QueueFullError, RefusedError
 from orchestrator.evidence import correct, inspect, put_on_record
 from orchestrator.freeze import FrozenCode, freeze
-from orchestrator.observe import (
-    close_attempts,
-    compact,
-    idle_jobs,
-    job_ids,
-    jobs_of,
-    leave_queue,
-    look,
-    settle_submissions,
-)
-from orchestrator.plan import Capacity, Deal, make_plan
+from orchestrator.ledger import job_ids, jobs_of, submitted_plugins
+from orchestrator.observe import close_attempts, compact, idle_jobs, leave_queue, look, settle_submissions
+from orchestrator.plan import make_plan
 from orchestrator.render import Script, Setting
 from orchestrator.rundir import DAMAGED, IndexRow, LedgerEntry, RunDir, SweepDir
 from orchestrator.rundir.parcel import condemn, unpacked
 from orchestrator.rundir.synced import require_own
 from orchestrator.staleness import with_stale
 from orchestrator.state import Survey
-from orchestrator.submitted import submitted_code, submitted_plugins
+from orchestrator.submitted import submitted_code
 from orchestrator.sweep import load_sweep
 from orchestrator.targets import Everywhere
-from orchestrator.types import Array, Plan, Run, RunState, Sweep, array_of, number_of
+from orchestrator.types import Array, Capacity, Deal, Plan, Run, RunState, Sweep, array_of, number_of
 
 
 @dataclass(frozen=True)
@@ -199,7 +192,7 @@ def submit_sweep(
         if plan.jobs or _new_skips(plan, seen):
             # A worker that is replaced is replaced by its like, whatever became of the checkout meanwhile.
             code = code or (None if define else submitted_code(sweep_dir)) or freeze(sweep_dir, Path.cwd())
-            money = reckon(plan, seen, sweep_dir, backend, wish.budget, launch=define)
+            money = reckon(plan, seen, sweep_dir, backend.address, list_price, wish.budget, launch=define)
             plan, ids, full = _submit(money, sweep_dir, backend, wish, grid, code, deal)
             notes += code.notes + money.notes + full
     return Submitted(plan, seen.live, ids, notes)

@@ -28,10 +28,10 @@ from orchestrator.errors import (
     StorageError,
 )
 from orchestrator.grid.scalars import resolve
+from orchestrator.ledger import submitted_plugins
 from orchestrator.rundir import CheckpointFile, Evaluation, RunDir, SweepDir
 from orchestrator.rundir.absent import read_absent
 from orchestrator.rundir.run import CHECKPOINT
-from orchestrator.submitted import submitted_plugins
 from orchestrator.trainers import BENCHMARL, get_trainer
 from orchestrator.types import PluginSource, Run, Value
 

@@ -19,7 +19,7 @@ from typing import Any
 from orchestrator.backends import skypilot
 from orchestrator.backends.skypilot import Cluster, Standing
 from orchestrator.errors import DamagedFileError, OrchestrateError
-from orchestrator.observe import jobs_of
+from orchestrator.ledger import jobs_of
 from orchestrator.rundir import Event, RunDir, SweepDir, tidy_finished
 from orchestrator.rundir.handover import Handover
 from orchestrator.rundir.journal import REVOKED

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from orchestrator.assignments import assigned
 from orchestrator.backends.local import LocalBackend
 from orchestrator.backends.slurm import SlurmBackend
 from orchestrator.copies import look_at_copy
 from orchestrator.errors import BackendUnavailableError, DamagedFileError
+from orchestrator.ledger import job_ids, jobs_of
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog, lease_seconds
 from orchestrator.rundir.finish import clear_leftovers
 from orchestrator.rundir.journal import REVOKED
@@ -106,23 +106,6 @@ def _not_over_yet(jobs: Mapping[str, JobStatus], sweep_dir: SweepDir) -> dict[st
         else job
         for token, job in jobs.items()
     }
-
-
-def jobs_of(ledger: Iterable[LedgerEntry]) -> Iterator[tuple[LedgerEntry, Mapping[str, Any]]]:
-    """Every job that was ever submitted, with its submission."""
-    for entry in ledger:
-        if entry.kind == "submission":
-            for job in entry.data["jobs"]:
-                yield entry, job
-
-
-def job_ids(ledger: Iterable[LedgerEntry]) -> dict[str, str]:
-    """The backends' ids of all jobs that have one on record, by token."""
-    ids: dict[str, str] = {}
-    for entry in ledger:
-        if entry.kind == "submission":
-            ids |= entry.data["job_ids"]
-    return ids
 
 
 def idle_jobs(sweep_dir: SweepDir) -> dict[str, str]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from orchestrator import control
-from orchestrator.budget import forecast, list_price
+from orchestrator.backends.skypilot.prices import list_price
+from orchestrator.budget import forecast
 from orchestrator.control import Wish
 from orchestrator.estimate import Forecast, where_of
-from orchestrator.plan import Capacity
 from orchestrator.profiles import Profile, find_profile
 from orchestrator.rundir import SweepDir
 from orchestrator.speeds import load_table
 from orchestrator.targets import find_target
-from orchestrator.types import Sweep
+from orchestrator.types import Capacity, Sweep
 
 
 def forecasts(

@@ -14,10 +14,9 @@ from orchestrator import control
 from orchestrator.control import Wish
 from orchestrator.errors import OrchestrateError, QueueFullError
 from orchestrator.observe import look
-from orchestrator.plan import Capacity
 from orchestrator.rundir import SweepDir
 from orchestrator.submitted import Latest, latest_target
-from orchestrator.types import Plan
+from orchestrator.types import Capacity, Plan
 
 # Jobs that end together are in each other's way in a full queue: they stop waiting one after the other.
 _TURN_S = 5.0

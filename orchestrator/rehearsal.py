@@ -8,11 +8,10 @@ from typing import Any
 from orchestrator import control
 from orchestrator.backends.base import Backend
 from orchestrator.control import AS_USUAL, Wish
-from orchestrator.errors import BackendUnavailableError
+from orchestrator.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.freeze import FrozenCode
-from orchestrator.plan import Capacity, Deal
 from orchestrator.rundir import SweepDir
-from orchestrator.types import Plan, Sweep
+from orchestrator.types import Capacity, Deal, Plan, Sweep
 
 # Of a rehearsal whose arrays may be cut differently when they are submitted.
 UNASKED = "the cluster was not asked for its limits, so that arrays may be cut differently when submitted"
@@ -63,3 +62,14 @@ def planned(plan: Plan, scripts: Mapping[str, str], notes: Iterable[str] = ()) -
     skipped, waiting = dict(plan.skipped), len(plan.waiting)
     told = {"skipped": skipped, "waiting": waiting, "notes": list(notes)}
     return {"target": plan.target, "arrays": arrays, **told}
+
+
+def said_before(backend: Backend, plan: Plan) -> tuple[str, ...]:
+    """What a person is to know of the plan's jobs before they are queued.
+
+    Raises :class:`OrchestrateError` where they are not to be.
+    """
+    found = backend.concerns(plan) if plan.jobs else ()
+    if blocking := next((one for one in found if one.blocks), None):
+        raise OrchestrateError(blocking.text, hint=blocking.hint)
+    return tuple(map(str, found))

@@ -29,7 +29,6 @@ from orchestrator.errors import OrchestrateError
 from orchestrator.evidence import correct, inspect
 from orchestrator.freeze import FrozenCode, freeze
 from orchestrator.observe import look
-from orchestrator.plan import Capacity
 from orchestrator.profiles import Profile, parse_profile, text_for_there
 from orchestrator.rehearsal import UNASKED, planned
 from orchestrator.remote import CODE_DAMAGED
@@ -40,7 +39,7 @@ from orchestrator.remote.push import sent as as_sent
 from orchestrator.remote.questions import assigned_of, not_there, question, standing
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.synced import require_own
-from orchestrator.types import RunState, Sweep
+from orchestrator.types import Capacity, RunState, Sweep
 
 # States of a run at home in which another tree may be given it.
 _TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.QUEUED)

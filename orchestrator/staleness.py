@@ -9,11 +9,11 @@ from pathlib import Path
 from orchestrator.assignments import share
 from orchestrator.errors import OrchestrateError
 from orchestrator.freeze import FrozenCode
+from orchestrator.ledger import submitted_plugins
 from orchestrator.program import Program, ProjectFiles, project_files
 from orchestrator.rundir import CodeDir, IndexRow, SweepDir
 from orchestrator.rundir.synced import copy_of
 from orchestrator.state import RunStatus, Survey, mark_stale
-from orchestrator.submitted import submitted_plugins
 from orchestrator.trainers import TrainerSpec, code_id, get_trainer, is_installed
 from orchestrator.types import RunState, array_of
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from orchestrator.backends.base import Backend
 from orchestrator.freeze import FrozenCode
-from orchestrator.plan import Deal
 from orchestrator.rundir import SweepDir
 from orchestrator.targets import find_target
-from orchestrator.types import Job, PluginSource
+from orchestrator.types import Deal
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,3 @@ def submitted_code(sweep_dir: SweepDir) -> FrozenCode | None:
             code = FrozenCode.from_json(entry.data["code"])
             return code if code.path.is_dir() else None
     return None
-
-
-def submitted_plugins(sweep_dir: SweepDir) -> tuple[PluginSource, ...]:
-    """The plug-ins of the latest submission that has jobs. They are where they were then."""
-    for entry in reversed(sweep_dir.read_ledger()):
-        if entry.kind == "submission" and entry.data["jobs"]:
-            return Job.from_json(entry.data["jobs"][0]).plugins  # all have the same
-    return ()

@@ -293,6 +293,55 @@ def index_of(token: str) -> int:
 
 
 @dataclass(frozen=True)
+class Capacity:
+    """What a target offers to one job; ``None`` is as much as its runs ask for.
+
+    ``pack``: runs at once in a job, 1 for exactly one run per job, ``None`` for as many as fit.
+    ``array_size``: jobs that can be submitted in one go; ``None`` if there is to be one job and no more.
+    ``room``: jobs that the queue still takes. ``chain``: jobs one after the other for the same runs.
+    ``max_mem``: what a run that was out of memory may have in a job of its own. ``at_once``: jobs of an array
+    that may work at the same time; ``most``: jobs of a sweep that may be in the queue. ``can_avoid``: whether
+    jobs can be kept off machines by name. ``no_gpu``: why a GPU run cannot be placed. ``apart``: every job
+    has a machine, and a file system, to itself.
+    """
+
+    target: str
+    cores: int | None
+    gpus: int | None
+    no_gpu: str = "needs a GPU, and this machine has none that can be used"
+    mem: str | None = None
+    time: str | None = None
+    pack: int | None = None
+    array_size: int | None = None
+    room: int | None = None
+    chain: int = 1
+    max_mem: str | None = None
+    at_once: int | None = None
+    most: int | None = None
+    can_avoid: bool = False
+    apart: bool = False
+
+
+@dataclass(frozen=True)
+class Deal:
+    """What one of several targets is dealt of a sweep: the runs that it may take up, which are no other's.
+
+    ``skipped`` are runs that no target can do, and why.
+    """
+
+    run_ids: frozenset[str]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Price:
+    """US dollars for one machine and hour; ``words`` say which machine and whose figure it is."""
+
+    per_hour: float
+    words: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """Runs still to do, as jobs. What `--dry-run` prints and what is submitted: the same object.
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
 
-from orchestrator.plan import Capacity
 from orchestrator.render import Script, Setting
 from orchestrator.rundir import SweepDir
-from orchestrator.types import Array, Concern, JobStatus, Plan
+from orchestrator.types import Array, Capacity, Concern, JobStatus, Plan
 
 
 class Backend(Protocol):

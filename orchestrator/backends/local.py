@@ -11,13 +11,12 @@ from typing import ClassVar
 
 from orchestrator import machine
 from orchestrator.errors import BackendUnavailableError
-from orchestrator.plan import Capacity
 from orchestrator.profiles import Profile
 from orchestrator.render import Script, Setting, local_command
 from orchestrator.rundir import Holder, SweepDir
 from orchestrator.rundir.atomic import storage_errors
 from orchestrator.rundir.plain import open_to_write
-from orchestrator.types import Array, Concern, JobState, JobStatus, Plan
+from orchestrator.types import Array, Capacity, Concern, JobState, JobStatus, Plan
 
 # Boot, pid namespace, pid, start time in ticks: no other process ever has the same four.
 _ID = re.compile(r"local:(?P<boot>[0-9a-f]{8}):(?P<namespace>\d+):(?P<pid>\d+):(?P<started>\d+)")

@@ -56,7 +56,7 @@ def collect(
     from orchestrator import marl_eval
     from orchestrator.collect import gather, read_others, write
     from orchestrator.drift import drift_of
-    from orchestrator.fleet import bring_home
+    from orchestrator.fleet import bring_home, present
     from orchestrator.report.targets import comparisons
     from orchestrator.shown import plain
     from orchestrator.speeds import take_up
@@ -68,7 +68,7 @@ def collect(
     for sweep_dir in found:
         for problem in bring_home(sweep_dir):
             typer.echo(plain(problem), err=True)
-        collected = gather([sweep_dir], verify, foreign)
+        collected = gather([sweep_dir], present, verify, foreign)
         write(collected, sweep_dir)
         exported = marl_eval.write(collected, sweep_dir)
         take_up(sweep_dir)

@@ -53,13 +53,14 @@ def compare(
     """
     from orchestrator.collect import gather, read_others
     from orchestrator.compare import compare_by, words
+    from orchestrator.fleet import present
     from orchestrator.report.comparing import write_comparison
     from orchestrator.report.targets import prices
     from orchestrator.rundir.tree import comparison_dir
     from orchestrator.shown import plain
 
     found = found_sweeps(results, sweeps)
-    collected = gather(found, others=read_others(others or [], found))
+    collected = gather(found, present, others=read_others(others or [], found))
     paid = {(one.name, run_id): price for one in found for run_id, price in prices(one).items()}
     compared = compare_by(collected, by, baseline=baseline, prices=paid)
     # Of several sweeps it belongs to none of their folders.

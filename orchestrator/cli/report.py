@@ -32,13 +32,14 @@ def report(
     from datetime import datetime
 
     from orchestrator.collect import gather, read_others
+    from orchestrator.fleet import present
     from orchestrator.report import write_report
 
     found = found_sweeps(results, sweeps)
     # Several sweeps in one report belong to none of their folders.
     folder = output or (found[0].report if len(found) == 1 else results / "report")
     generated = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
-    collected = gather(found, others=read_others(others or [], found))
+    collected = gather(found, present, others=read_others(others or [], found))
     page = write_report(found, collected, folder, generated=generated)
     if as_json:
         print_json({"page": str(page), "pictures": sorted(str(picture) for picture in folder.glob("*.png"))})

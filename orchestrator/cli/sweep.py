@@ -149,13 +149,14 @@ def work_through(
 ) -> None:
     """Submit what is missing, follow it unless detached, and leave with the exit code the runs deserve."""
     from orchestrator import control
-    from orchestrator.check import problems_of, said_before
+    from orchestrator.check import problems_of
     from orchestrator.cli.money import settle_up
     from orchestrator.fleet import present
     from orchestrator.follow import bring_home, exit_code_of
     from orchestrator.instances import costs
     from orchestrator.observe import leave_queue, look
     from orchestrator.reading import no_garbage_collection
+    from orchestrator.rehearsal import said_before
     from orchestrator.rundir import SweepDir
     from orchestrator.staleness import with_stale
     from orchestrator.types import RunState

@@ -167,7 +167,7 @@ def _watch(source: str, dest: Path, wish: Wish, seconds: float) -> bool:
 
     A link that drops is no end.
     """
-    from orchestrator.sync.home import works
+    from orchestrator.at_work import works
     from orchestrator.sync.source import find_source
 
     found, unknown_since = None, None

@@ -3,12 +3,12 @@
 from orchestrator.estimate.advice import Advice, recommend
 from orchestrator.estimate.forecast import Forecast, RunForecast, foresee
 from orchestrator.estimate.ranges import Range
-from orchestrator.estimate.where import Price, Where, where_of
+from orchestrator.estimate.where import Catalog, Where, where_of
 
 __all__ = [
     "Advice",
+    "Catalog",
     "Forecast",
-    "Price",
     "Range",
     "RunForecast",
     "Where",

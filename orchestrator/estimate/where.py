@@ -11,6 +11,7 @@ from orchestrator.errors import OrchestrateError
 from orchestrator.estimate.ranges import NOTHING, Range
 from orchestrator.profiles import Profile
 from orchestrator.speeds import Place, Table
+from orchestrator.types import Price
 from orchestrator.units import megabytes, seconds
 
 # From a job's beginning to its first run, where none was measured: Python and the training libraries load.
@@ -21,14 +22,6 @@ _PROVISION = Range(120.0, 240.0, 600.0)
 _CLUSTERS = ("k8s", "kubernetes", "slurm", "ssh")
 # What one measurement of such a time leaves open.
 _SHORTER, _LONGER = 0.6, 1.8
-
-
-@dataclass(frozen=True)
-class Price:
-    """US dollars for one machine and hour; ``words`` say which machine and whose figure it is."""
-
-    per_hour: float
-    words: str
 
 
 Catalog = Callable[[Profile], Price | None]

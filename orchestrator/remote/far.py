@@ -31,25 +31,17 @@ from orchestrator.assignments import (
 )
 from orchestrator.backends.base import Backend
 from orchestrator.backends.slurm import SlurmBackend
-from orchestrator.check import problems_of, said_before
+from orchestrator.check import problems_of
 from orchestrator.control import Wish
 from orchestrator.errors import DamagedFileError, OrchestrateError
 from orchestrator.evidence import correct, inspect, proved_ended
 from orchestrator.freeze import FrozenCode, received
 from orchestrator.grid import parse_grid
+from orchestrator.ledger import job_ids, jobs_of
 from orchestrator.logs import log_pieces
-from orchestrator.observe import (
-    close_attempts,
-    give_up,
-    idle_jobs,
-    job_ids,
-    jobs_of,
-    leave_queue,
-    look,
-    only_waiting,
-)
+from orchestrator.observe import close_attempts, give_up, idle_jobs, leave_queue, look, only_waiting
 from orchestrator.profiles import parse_profile
-from orchestrator.rehearsal import rehearse
+from orchestrator.rehearsal import rehearse, said_before
 from orchestrator.remote import CODE_DAMAGED
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.atomic import write_atomic

@@ -16,7 +16,7 @@ from typing import Any
 from orchestrator.assignments import assigned
 from orchestrator.collect import Collected
 from orchestrator.errors import ProfileError
-from orchestrator.observe import jobs_of
+from orchestrator.ledger import jobs_of
 from orchestrator.profiles import find_profile
 from orchestrator.ratios import Ratio, ratio
 from orchestrator.rundir import SweepDir

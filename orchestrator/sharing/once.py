@@ -9,9 +9,9 @@ from typing import Any
 from orchestrator.dealing import deal, split
 from orchestrator.errors import OrchestrateError
 from orchestrator.outlook import forecasts
-from orchestrator.plan import Deal
 from orchestrator.sharing.parties import Matter, Party
 from orchestrator.sharing.table import Table, Tell
+from orchestrator.types import Deal
 
 
 def submit_all(matter: Matter, parties: Sequence[Party], tell: Tell) -> None:

@@ -13,15 +13,16 @@ from orchestrator.chances import second_chances
 from orchestrator.control import Wish
 from orchestrator.dealing import Held
 from orchestrator.errors import GridError, OrchestrateError, ProfileError
-from orchestrator.observe import give_up, job_ids, look
-from orchestrator.plan import Capacity, Deal, at_once, cannot_place
+from orchestrator.ledger import job_ids
+from orchestrator.observe import give_up, look
+from orchestrator.plan import at_once, cannot_place
 from orchestrator.profiles import Profile
 from orchestrator.rehearsal import rehearse
 from orchestrator.remote.questions import assigned_of
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
 from orchestrator.state import Survey
 from orchestrator.targets import Everywhere, behind_ssh, find_target
-from orchestrator.types import JobState, RunState, Sweep, number_of
+from orchestrator.types import Capacity, Deal, JobState, RunState, Sweep, number_of
 
 # Jobs that a queue may work on at once, where nobody says: so many at first, then twice those that it does.
 _JOBS_AT_FIRST = 16

@@ -15,14 +15,15 @@ from orchestrator.errors import BudgetError, OrchestrateError
 from orchestrator.evidence import proved_ended
 from orchestrator.expect import canaries, in_turns
 from orchestrator.follow import bring_home, out_of_budget, rest, see_off
-from orchestrator.observe import job_ids, leave_queue, look, settle_submissions
-from orchestrator.plan import Deal, can_have_more_memory, to_do
+from orchestrator.ledger import job_ids
+from orchestrator.observe import leave_queue, look, settle_submissions
+from orchestrator.plan import can_have_more_memory, to_do
 from orchestrator.rundir.journal import EXITED
 from orchestrator.sharing.parties import Matter, Party, Sight, abilities, elsewhere
 from orchestrator.sharing.past import Manners, Past
 from orchestrator.state import RunStatus, Survey
 from orchestrator.targets import Everywhere
-from orchestrator.types import BUDGET_REACHED, JobState, Run
+from orchestrator.types import BUDGET_REACHED, Deal, JobState, Run
 
 Tell = Callable[[str], None]
 

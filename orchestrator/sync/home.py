@@ -6,13 +6,11 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from orchestrator.observe import look
-from orchestrator.rundir import SweepDir
 from orchestrator.shown import plain
 from orchestrator.sync.bring import bring
 from orchestrator.sync.bucket import Look
 from orchestrator.sync.source import Source, refuse_own
-from orchestrator.sync.task import folder_of, task_of
+from orchestrator.sync.task import task_of
 from orchestrator.sync.there import look_there
 from orchestrator.sync.transport import Rsync, brief
 from orchestrator.sync.wish import Brought, Screen, Wish
@@ -53,9 +51,3 @@ def _name_failed(source: Source, brought: Iterable[Brought]) -> None:
             sweep, _, path = name.partition("/")
             if sweep == one.sweep:
                 one.problems.append(f"{brief(path)} in the bucket: {why}; its run stays as it is here")
-
-
-def works(source: Source, results: Path, names: Iterable[str]) -> bool:
-    """Whether jobs there still had something to do in one of these sweeps, when they were brought last."""
-    folders = (folder_of(SweepDir(results.absolute(), name), source).path for name in names)
-    return any(look(SweepDir(folder.parent, folder.name)).active for folder in folders)

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from orchestrator import fleet
 from orchestrator.errors import DamagedFileError, OrchestrateError, ProfileError
-from orchestrator.observe import jobs_of, look
+from orchestrator.ledger import jobs_of
+from orchestrator.observe import look
 from orchestrator.reading import no_garbage_collection
 from orchestrator.rundir import SweepDir, sweeps
 from orchestrator.rundir.plain import open_plain

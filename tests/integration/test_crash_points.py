@@ -15,9 +15,9 @@ import pytest
 from orchestrator.backends.local import LocalBackend
 from orchestrator.control import submit_sweep
 from orchestrator.follow import follow
-from orchestrator.plan import Capacity
 from orchestrator.rundir import SweepDir
 from orchestrator.sweep import load_sweep
+from orchestrator.types import Capacity
 from tests import helpers
 from tests.audit import check_finished
 from tests.executioner import Executioner

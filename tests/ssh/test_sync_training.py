@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.at_work import works
 from orchestrator.control import present
 from orchestrator.observe import compact, look
 from orchestrator.rundir import SweepDir
 from orchestrator.state import RunState
-from orchestrator.sync.home import sync, works
+from orchestrator.sync.home import sync
 from orchestrator.sync.source import find_source
 from orchestrator.sync.wish import Brought, Silent, Wish
 from orchestrator.trainers import get_trainer

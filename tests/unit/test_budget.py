@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 
 from orchestrator import budget, control, follow
 from orchestrator.backends.local import LocalBackend
-from orchestrator.backends.skypilot import SkyPilotBackend, cloud
+from orchestrator.backends.skypilot import cloud
+from orchestrator.backends.skypilot.prices import list_price
 from orchestrator.budget import Reckoning, reckon, remembered, spent_on, worth_going_on
 from orchestrator.control import Wish
 from orchestrator.errors import BudgetError, OrchestrateError
-from orchestrator.estimate import Price
-from orchestrator.plan import Capacity, Deal, make_plan
+from orchestrator.plan import make_plan
 from orchestrator.profiles import Profile, find_profile
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
 from orchestrator.rundir.journal import EXITED, STARTED
 from orchestrator.speeds import Place, Speed, Table, kind_of
 from orchestrator.state import RunStatus, Survey
 from orchestrator.trainers import get_trainer
-from orchestrator.types import Job, Plan, Resources, Run, Sweep
+from orchestrator.types import Capacity, Deal, Job, Plan, Price, Resources, Run, Sweep
 
 RUNS = tuple(get_trainer("command").identify({"command": ["x"], "frames": 100}, seed, 1) for seed in range(4))
 SWEEP = Sweep("tiny", "command", RUNS, "name: tiny\n", "grid.yaml")
@@ -90,7 +90,7 @@ def past_job(
 def reckoned(
     sweep: SweepDir, backend: LocalBackend, asked: float | None, plan: Plan | None = None, launch: bool = True
 ) -> Reckoning:
-    return reckon(plan or plan_of(), seen_of(), sweep, backend, asked, launch=launch)
+    return reckon(plan or plan_of(), seen_of(), sweep, backend.address, list_price, asked, launch=launch)
 
 
 def allowances(plan: Plan) -> list[float]:
@@ -103,7 +103,7 @@ def test_the_machine_that_a_cloud_is_asked_for_is_on_record(tiny: SweepDir, tmp_
         path = tmp_path / "cloud.yaml"
         path.write_text(f"backend: skypilot\ninfra: aws\ninstance_type: m6i.large\nprice_per_hour: 1\n{more}")
         profile = find_profile(str(path))
-        done = reckon(plan_of(), seen_of(), tiny, SkyPilotBackend(profile), None, launch=False)
+        done = reckon(plan_of(), seen_of(), tiny, profile.address, list_price, None, launch=False)
         asked.append(done.entry["machine"])
     assert asked == ["aws m6i.large"] * 2
 
@@ -176,7 +176,7 @@ def test_what_jobs_at_work_may_still_use_is_nobody_elses(
     assert found.spent == pytest.approx(0.2, abs=0.01)
     assert found.promised == pytest.approx(0.5, abs=0.01)
     assert found.open == 1
-    done = reckon(plan_of(), seen, tiny, backend, 1.0, launch=True)
+    done = reckon(plan_of(), seen, tiny, backend.address, list_price, 1.0, launch=True)
     assert allowances(done.plan) == pytest.approx([300.0], abs=10)
     assert any("submitted without a budget" in note for note in done.notes)
 
@@ -255,7 +255,7 @@ def test_a_price_is_of_the_machine_that_the_list_has_it_for(
     path = tmp_path / "l4.yaml"
     path.write_text("backend: skypilot\naccelerators: L4:1\nspot: true\n")
     profile = find_profile(str(path))
-    assert budget.list_price(profile) == budget.list_price(profile) == said
+    assert list_price(profile) == list_price(profile) == said
     (text,) = asked  # once
     assert "L4:1" in text
     assert "use_spot: true" in text

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from orchestrator.backends.skypilot import SkyPilotBackend
 from orchestrator.errors import OrchestrateError
-from orchestrator.estimate import Forecast, Price, Range, Where, foresee, recommend, where_of
+from orchestrator.estimate import Forecast, Range, Where, foresee, recommend, where_of
 from orchestrator.estimate.ranges import NOTHING, lay_out
-from orchestrator.plan import Capacity, make_plan
+from orchestrator.plan import make_plan
 from orchestrator.profiles import Profile, parse_profile
 from orchestrator.rundir import IndexRow
 from orchestrator.speeds import Kind, Place, Speed, Table, kind_of
@@ -23,7 +23,7 @@ from orchestrator.speeds.table import reported
 from orchestrator.state import RunStatus, Survey
 from orchestrator.sweep import load_sweep
 from orchestrator.trainers import get_trainer
-from orchestrator.types import Resources, Run, RunState, Sweep
+from orchestrator.types import Capacity, Price, Resources, Run, RunState, Sweep
 
 ROOT = Path(__file__).parents[2]
 PLACE = Place("here", "One CPU")

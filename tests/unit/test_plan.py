@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from orchestrator.plan import Capacity, Deal, make_plan
+from orchestrator.plan import make_plan
 from orchestrator.rundir import IndexRow
 from orchestrator.state import RunStatus, Survey
 from orchestrator.trainers import BENCHMARL
-from orchestrator.types import Resources, RunState, Sweep
+from orchestrator.types import Capacity, Deal, Resources, RunState, Sweep
 
 CPU = Capacity("local", cores=4, gpus=0)
 

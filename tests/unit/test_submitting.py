@@ -10,11 +10,10 @@ import pytest
 
 from orchestrator import control
 from orchestrator.errors import OrchestrateError, QueueFullError, RefusedError
-from orchestrator.plan import Capacity
 from orchestrator.render import Script, Setting
 from orchestrator.rundir import SweepDir
 from orchestrator.trainers import COMMAND
-from orchestrator.types import Array, JobStatus, Sweep
+from orchestrator.types import Array, Capacity, JobStatus, Sweep
 
 RUNS = tuple(COMMAND.identify({"command": ["true"]}, seed, 1) for seed in range(10))
 SWEEP = Sweep("tiny", "command", RUNS, "name: tiny\n")

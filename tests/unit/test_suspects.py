@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestrator.chances import second_chances, with_second_chances
-from orchestrator.plan import Capacity
 from orchestrator.rundir import Event, Holder, IndexRow, WorkerLog
 from orchestrator.rundir.journal import ENDED, PROGRESS, STARTED
 from orchestrator.state import RunStatus, Survey
 from orchestrator.suspects import failing_machines
 from orchestrator.trainers import BENCHMARL
-from orchestrator.types import RunState, Sweep
+from orchestrator.types import Capacity, RunState, Sweep
 
 RUNS = [BENCHMARL.identify({"algorithm": "mappo"}, seed, 1) for seed in range(8)]
 IDS = [run.run_id for run in RUNS]

@@ -21,13 +21,12 @@ from orchestrator.backends.skypilot.task import (
     task_file,
 )
 from orchestrator.errors import BackendUnavailableError, OrchestrateError, RefusedError
-from orchestrator.plan import Capacity
 from orchestrator.profiles import Profile
 from orchestrator.render import Script, Setting
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.parcel import discard, keep_store, pack
 from orchestrator.ssh import Host
-from orchestrator.types import Array, Concern, JobState, JobStatus, Plan, Reason
+from orchestrator.types import Array, Capacity, Concern, JobState, JobStatus, Plan, Reason
 
 __all__ = [
     "RESULTS_THERE",

@@ -42,11 +42,10 @@ from orchestrator.backends.slurm.parse import (
 )
 from orchestrator.backends.slurm.script import sbatch_script
 from orchestrator.errors import BackendUnavailableError
-from orchestrator.plan import Capacity
 from orchestrator.profiles import Profile
 from orchestrator.render import Script, Setting
 from orchestrator.rundir import SweepDir
-from orchestrator.types import Array, Concern, JobState, JobStatus, Plan, index_of
+from orchestrator.types import Array, Capacity, Concern, JobState, JobStatus, Plan, index_of
 
 PREFIX = "slurm:"
 
