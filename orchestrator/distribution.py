@@ -15,7 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import orchestrator
+
 DISTRIBUTION = "orchestrate-rl"
+_PACKAGE = Path(orchestrator.__path__[0])
 # The same versions everywhere: of these constraints the tests know that they fit each other.
 IN_A_CLONE = "pip install -c constraints.txt -e '.[{extra}]'"
 OF_A_WHEEL = "pip install -c constraints.txt '{wheel}[{extra}]'"
@@ -54,7 +57,7 @@ def requirements(extra: str) -> list[str]:
 
 def constraints() -> Path:
     """``constraints.txt``, in a clone or as a wheel brought it."""
-    return (Path(__file__).parent / "constraints.txt").resolve()
+    return (_PACKAGE / "constraints.txt").resolve()
 
 
 def _pip(what: list[str]) -> str:
@@ -79,7 +82,7 @@ def _clone() -> Path | None:
     recorded = _recorded()
     if recorded is not None and _is_project(recorded):
         return recorded
-    beside = Path(__file__).resolve().parent.parent
+    beside = _PACKAGE.resolve().parent
     # Code that is kept with a sweep is a copy of a clone, and nothing to install from.
     return beside if _is_project(beside) and (beside / ".git").exists() else None
 
@@ -127,7 +130,7 @@ def _declared() -> list[str]:
 
     The project file first: the record of an editable install is as old as that install.
     """
-    project = _project(Path(__file__).resolve().parent.parent)
+    project = _project(_PACKAGE.resolve().parent)
     if project.get("name") == DISTRIBUTION:
         return list(_from_project(project))
     from importlib.metadata import PackageNotFoundError, requires

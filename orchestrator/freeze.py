@@ -24,6 +24,7 @@ from orchestrator.errors import DamagedFileError, OrchestrateError
 from orchestrator.program_files import is_source
 from orchestrator.rundir import CodeDir, SweepDir, sweeps
 from orchestrator.rundir.atomic import dump_json, storage_errors
+from orchestrator.shipped import PACKAGE
 from orchestrator.worktree import TOO_LARGE_HINT, NoWorkTree, WorkTree, read_worktree
 
 # All that a worker imports of ours lies beside this package.
@@ -166,7 +167,7 @@ def _look(sweep: SweepDir, cwd: Path) -> _Source:
             tree = read_worktree(cwd, without)
         except NoWorkTree as error:
             why_not = str(error)
-    base = Path(__file__).parent.parent.resolve()
+    base = PACKAGE.parent.resolve()
     ours = [path for package in _OUR_PACKAGES for path in _files(base / package)]
     # Python writes its caches anew in a copy, which would seem changed.
     items = [item for item in (tree.items if tree else ()) if _CACHE not in Path(item.path).parts]

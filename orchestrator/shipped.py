@@ -6,11 +6,15 @@ holds them as data of this package, so no other package's ``templates`` can be i
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
+
+import orchestrator
+
+# Where the package lies: in a clone, in an environment, or in the code kept with a sweep.
+PACKAGE = Path(orchestrator.__path__[0])
 
 
 def template(name: str) -> Path:
     """The file or folder of that name among the templates: ``slurm.sbatch.j2``, ``profiles``."""
     # A path, since wheels are unpacked when they are installed.
-    return (Path(str(files("orchestrator"))) / "templates").resolve() / name
+    return (PACKAGE / "templates").resolve() / name
