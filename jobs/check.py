@@ -28,7 +28,8 @@ class Problem:
 
     ``run_id`` is one run that has it, of perhaps many; ``key`` the override at fault, ``None`` if no
     single one is. ``whole``: it is one only if these are all runs of a grid. ``early``: found at a first
-    look, after which nothing else was looked at.
+    look, after which nothing else was looked at. ``blocks``: nothing is to be submitted; otherwise it is a
+    warning.
     """
 
     run_id: str
@@ -37,6 +38,7 @@ class Problem:
     hint: str | None = None
     whole: bool = False
     early: bool = False
+    blocks: bool = True
 
 
 Structure = tuple[tuple[str, str | None], ...]

@@ -28,7 +28,7 @@ from rich.text import Text
 
 from orchestrator import control, fleet, marl_eval, sending
 from orchestrator.backends.base import Backend
-from orchestrator.check import check_sweep, problems_of
+from orchestrator.check import check_plan, check_sweep
 from orchestrator.cli import view
 from orchestrator.collect import Collected, gather, write
 from orchestrator.control import Wish
@@ -90,9 +90,10 @@ def launch(
     if control.is_settled(sweep, folder, prospect):
         notes = leave_queue(folder, prospect.seen)
         return Launched(sweep, folder, backend, wish, ("nothing new to submit", *notes))
-    if problems := problems_of(prospect.plan):
-        raise OrchestrateError("\n".join(map(str, problems)))
-    said = said_before(backend, prospect.plan)
+    report = check_plan(prospect.plan)
+    if report.problems:
+        raise OrchestrateError("\n".join(map(str, report.problems)))
+    said = (*map(str, report.warnings), *said_before(backend, prospect.plan))
     with _without_the_kernel():
         submitted = control.submit_sweep(sweep, folder, backend, wish)
     return Launched(sweep, folder, backend, wish, (*said, *_left_out(submitted.plan), *submitted.notes))
@@ -100,9 +101,10 @@ def launch(
 
 def _launch_on_several(matter: Matter, parties: Sequence[Party]) -> Launched:
     """Shared out once; who follows deals what is left, and moves what waits."""
-    told: list[str] = []
-    if problems := check_sweep(matter.sweep).problems:
-        raise OrchestrateError("\n".join(map(str, problems)))
+    report = check_sweep(matter.sweep)
+    if report.problems:
+        raise OrchestrateError("\n".join(map(str, report.problems)))
+    told = list(map(str, report.warnings))
     with _without_the_kernel():
         submit_all(matter, parties, told.append)
     return Launched(matter.sweep, matter.sweep_dir, None, matter.wish, tuple(told), tuple(parties))

@@ -48,7 +48,8 @@ class CheckProblem:
 class CheckReport:
     """What a check found. ``structures`` is how many kinds of configuration the ``points`` runs have.
 
-    ``early``: the problems were found at a first look, and nothing else was looked at.
+    ``early``: the problems were found at a first look, and nothing else was looked at. ``warnings`` keep
+    nothing from being submitted.
     """
 
     problems: tuple[CheckProblem, ...]
@@ -56,20 +57,21 @@ class CheckReport:
     points: int
     seconds: float
     early: bool = False
+    warnings: tuple[CheckProblem, ...] = ()
 
 
-def problems_of(plan: Plan, folder: Path | None = None) -> tuple[CheckProblem, ...]:
+def check_plan(plan: Plan, folder: Path | None = None) -> CheckReport:
     """What is wrong with the runs that are about to be submitted, now or when the queue has room.
 
     ``folder`` is where they start, the current one by default.
     """
     todo = {*plan.run_ids, *plan.waiting}
     if not todo:
-        return ()
+        return CheckReport((), 0, 0, 0.0)
     runs = tuple(run for run in plan.sweep.runs if run.run_id in todo)
     partial = len(runs) < len(plan.sweep.runs)
     sweep = replace(plan.sweep, runs=runs, targets=(plan.target,))
-    return check_sweep(sweep, partial=partial, folder=folder).problems
+    return check_sweep(sweep, partial=partial, folder=folder)
 
 
 def check_sweep(
@@ -91,15 +93,18 @@ def check_sweep(
     }
     answer = _ask(python, json.dumps(request), folder)
     positions = _positions(sweep)
-    problems = [
-        _located(found, positions, sweep.source)
-        for found in answer["problems"]
-        if not (partial and found["whole"])
-    ]
-    problems.sort(key=lambda problem: (problem.line is None, problem.line, problem.column))
+    faults = [found for found in answer["problems"] if not (partial and found["whole"])]
+    problems, warnings = (
+        sorted(
+            (_located(found, positions, sweep.source) for found in faults if found["blocks"] is blocks),
+            key=lambda problem: (problem.line is None, problem.line, problem.column),
+        )
+        for blocks in (True, False)
+    )
     early = any(found["early"] for found in answer["problems"])
     seconds = time.monotonic() - began
-    return CheckReport(tuple(problems), answer["structures"], len(sweep.runs), seconds, early)
+    counted = answer["structures"], len(sweep.runs)
+    return CheckReport(tuple(problems), *counted, seconds, early, tuple(warnings))
 
 
 def _ask(python: str, request: str, folder: Path | None) -> dict[str, Value]:

@@ -34,12 +34,23 @@ _VALUED_OTHER = frozenset(("-r", "--require", "-t", "--threads", "-p", "--projec
 _NO_FILE_PYTHON = re.compile(r"-([A-Za-z]*[cm].*)?")
 _NO_FILE_SHELL = re.compile(r"-([A-Za-z]*[cs][A-Za-z]*)?")
 _NO_FILE_OTHER = re.compile(r"-([eE].*|-eval.*)?")
+# The option after which code stands; not of a login shell, whose profile may lead to another folder.
+_INLINE = re.compile(r"-[A-Zabd-hj-km-z]*c")
+_ASSIGNED = re.compile(r"\w+=")
+# What a shell makes something else of.
+_EXPANDED = re.compile(r"[$`*?\[{~\\]")
 _SCRIPT = re.compile(r".+\.(py|sh|bash|zsh|jl|R|r|pl|rb|lua|js|mjs|php)")
 
 
 def values_of(point: Mapping[str, Any]) -> dict[str, Any]:
     """What placeholders stand for, by key; ``point`` holds a run's keys, seed and threads among them."""
     return {"threads": 1, **point}
+
+
+def asked_for(command: Any) -> set[str]:
+    """The keys that stand as placeholders in a command."""
+    items = command if isinstance(command, list | tuple) else ()
+    return {key for item in items for key in _PLACEHOLDER.findall(_text(item))}
 
 
 def filled(item: Value, values: Mapping[str, Any]) -> str:
@@ -64,6 +75,47 @@ def command_meant(keys: Mapping[str, Any]) -> str:
     words = words or ["python", "train.py", "--seed", "{seed}"]
     items = (word if _PLAIN_ITEM.fullmatch(word) else json.dumps(word) for word in words)
     return f"{COMMAND_KEY}: [{', '.join(items)}]"
+
+
+def program_file(argv: Sequence[str]) -> str | None:
+    """What has to be on disk for the program to start, as :func:`script_of`; also in the code of a shell."""
+    code = code_of(argv) if argv and _SHELL.fullmatch(os.path.basename(argv[0])) else None
+    return script_of(argv) if code is None else _script_in(code)
+
+
+def code_of(argv: Sequence[str]) -> str | None:
+    """The text after ``-c`` that Python, or a shell other than a login shell, runs as its program."""
+    name = os.path.basename(argv[0]) if argv else ""
+    valued = _VALUED_PYTHON if _PYTHON.fullmatch(name) else _VALUED_SHELL if _SHELL.fullmatch(name) else None
+    options = iter(argv[1:] if valued is not None else ())
+    for item in options:
+        if valued and item in valued:
+            next(options, None)
+        elif _INLINE.fullmatch(item):
+            return next(options, None)
+        elif not item.startswith("-") or item == "--login":
+            return None
+    return None
+
+
+def _script_in(code: str) -> str | None:
+    """The script that the first command of this shell code starts, where the words alone tell it."""
+    words = shlex.shlex(code, posix=True, punctuation_chars="();<>|&\n")
+    words.whitespace, words.whitespace_split, words.commenters = " \t", True, ""
+    first: list[str] = []
+    try:
+        for word in words:
+            if word[0] in "();<>|&\n":
+                if word == "||":  # what follows is for the case that it is not there
+                    return None
+                break
+            first.append(word)
+    except ValueError:  # quotes that do not end
+        return None
+    while first and (first[0] == "exec" or _ASSIGNED.match(first[0])):
+        first.pop(0)
+    script = script_of(first)
+    return None if script is None or _EXPANDED.search(script) else script
 
 
 def script_of(argv: Sequence[str]) -> str | None:

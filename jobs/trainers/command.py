@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,23 @@ from jobs.child import die_with_parent
 from jobs.context import BadConfigError, InterruptedRun, Outcome, RunContext
 from jobs.failures import ProgramFailed, is_storage_error
 from jobs.trainers.declared import PROGRAM_KEY, Declared, imported_packages
-from orchestrator.command import COMMAND_KEY, command_meant, filled, module_of, script_of
+from orchestrator.command import (
+    COMMAND_KEY,
+    asked_for,
+    code_of,
+    command_meant,
+    filled,
+    module_of,
+    program_file,
+)
 from orchestrator.errors import OrchestrateError, StorageError
 from orchestrator.program import CODE_KEY, Patterns, project_files
 from orchestrator.rundir import CheckpointFile, CodeDir, ResumePoint, Row, sha256
 from orchestrator.trainers import COMMAND
 from orchestrator.types import Run, Value
+
+# The variable that names the file with a run's values.
+_DESCRIPTION = "ORCHESTRATE_RUN"
 
 # Nothing a program does by mistake ends it with one of these.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -60,7 +71,7 @@ def check(runs: Sequence[Run]) -> list[Problem]:
             if ELSEWHERE not in os.environ:
                 require_program(argv)
                 _require_module(argv)
-            elif not os.path.isabs(script_of(argv) or ""):
+            elif not os.path.isabs(program_file(argv) or ""):
                 require_program(argv)  # relative to the copy of this folder that runs start in
         except BadConfigError as error:
             problems.setdefault(str(error), Problem(run.run_id, COMMAND_KEY, str(error), error.hint))
@@ -68,7 +79,54 @@ def check(runs: Sequence[Run]) -> list[Problem]:
             _require_code(run)
         except OrchestrateError as error:
             problems.setdefault(str(error), Problem(run.run_id, CODE_KEY, str(error), error.hint))
-    return list(problems.values())
+    return [*problems.values(), *_unused_keys(runs)]
+
+
+def _unused_keys(runs: Sequence[Run]) -> Iterator[Problem]:
+    """A warning of keys that differ between runs, and that their programs have no way to know."""
+    values: dict[str, set[str]] = {}
+    commands: dict[str, Run] = {}
+    for run in runs:
+        for key, value in run.overrides.items():
+            values.setdefault(key, set()).add(json.dumps(value))
+        commands.setdefault(json.dumps(run.overrides.get(COMMAND_KEY)), run)
+    asked = {key for run in commands.values() for key in asked_for(run.overrides.get(COMMAND_KEY))}
+    known = {COMMAND_KEY, CODE_KEY, *asked}
+    unused = [key for key, found in values.items() if len(found) > 1 and key not in known]
+    if not unused or any(map(_may_read_description, commands.values())):
+        return
+    first, keys = unused[0], ", ".join(unused)
+    yield Problem(
+        runs[0].run_id,
+        first,
+        f"`command` does not use {keys}, and no file of the program names {_DESCRIPTION}: runs that differ "
+        "in nothing else do the same",
+        f"write {{{first}}} in an argument, such as --{first}={{{first}}}, or have the program read it from "
+        f"the file that {_DESCRIPTION} names",
+        blocks=False,
+    )
+
+
+def _may_read_description(run: Run) -> bool:
+    """Whether the program may read its run's description: it names that, or its files are not known here."""
+    try:
+        argv = command_line(run)
+        files = project_files(Path.cwd()).program(run.point).files
+    except OrchestrateError:
+        return True
+    module = (module_of(argv) or "").partition(".")[0]
+    own = module and any(name.startswith((f"{module}/", f"{module}.py")) for name in files)
+    if not (own or program_file(argv) or code_of(argv) or os.path.normpath(argv[0]) in files):
+        return True
+    texts = (" ".join(argv).encode(), *map(_content, files))
+    return any(_DESCRIPTION.encode() in text for text in texts)
+
+
+def _content(name: str) -> bytes:
+    try:
+        return Path(name).read_bytes()
+    except OSError:
+        return b""
 
 
 def _patterns(run: Run) -> Value:
@@ -142,12 +200,15 @@ def command_line(run: Run) -> list[str]:
 
 def require_program(argv: Sequence[str]) -> None:
     """Raise :class:`BadConfigError` unless the file that the command runs is there."""
-    script = script_of(argv)
-    if script is not None and not os.path.exists(script):
-        raise BadConfigError(
-            f"`command`: found no file {script!r} in {Path.cwd()}, where runs start",
-            hint="write the program's path relative to that folder, or an absolute one",
-        )
+    script = program_file(argv)
+    if script is None:
+        return
+    hint = "write the program's path relative to that folder, or an absolute one"
+    if not os.path.exists(script):
+        message = f"`command`: found no file {script!r} in {Path.cwd()}, where runs start"
+        raise BadConfigError(message, hint=hint)
+    if os.path.isdir(script) and not os.path.exists(os.path.join(script, "__main__.py")):
+        raise BadConfigError(f"`command`: found the folder {script!r}, which holds no __main__.py", hint=hint)
 
 
 def _require_module(argv: Sequence[str]) -> None:
@@ -193,7 +254,7 @@ def _environment(context: RunContext, checkpoint: CheckpointFile | None) -> dict
     attempt, run = context.attempt, context.run
     environment = {
         **os.environ,
-        "ORCHESTRATE_RUN": str(context.run_dir.description_path),
+        _DESCRIPTION: str(context.run_dir.description_path),
         "ORCHESTRATE_METRICS": str(attempt.inbox_metrics),
         "ORCHESTRATE_CHECKPOINT_DIR": str(attempt.inbox_checkpoints),
         "ORCHESTRATE_SEED": str(run.seed),

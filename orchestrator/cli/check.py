@@ -16,6 +16,7 @@ from orchestrator.cli.common import (
     print_json,
     print_problems,
     print_warnings,
+    refuse_untrainable,
 )
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def check(
     plan = plan_sweep(sweep, SweepDir(results, sweep.name), capacity).plan
     concerns = [*notes, *map(str, backend.concerns(plan, ask=not notes))]
     report = check_sweep(replace(sweep, targets=(on,)) if on else sweep)
+    concerns += map(str, report.warnings)
     if as_json:
         print_json(
             {
@@ -67,16 +69,15 @@ def check(
         _say_what_was_found(report, plan, concerns)
     if report.problems:
         raise typer.Exit(2)
+    refuse_untrainable(len(plan.skipped), len(sweep.runs), plan.target)
 
 
 def _say_what_was_found(report: CheckReport, plan: Plan, concerns: Sequence[str]) -> None:
     counted = f"{count(report.points, 'run')} in {count(report.structures, 'structure')}"
     print_warnings(concerns)
     if not report.problems:
-        nothing = len(plan.skipped) == len(plan.sweep.runs)
-        good = "" if concerns else "all good: "
-        verdict = f"the grid is right, and {plan.target} can do none of it: " if nothing else good
-        typer.echo(f"{verdict}{counted}, checked in {report.seconds:.1f} s")
+        good = "" if concerns or len(plan.skipped) == len(plan.sweep.runs) else "all good: "
+        typer.echo(f"{good}{counted}, checked in {report.seconds:.1f} s")
         _say_what_is_to_do(plan)
         return
     print_problems(report.problems)

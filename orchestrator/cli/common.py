@@ -62,6 +62,15 @@ def print_problems(problems: Iterable[object]) -> None:
         typer.echo(f"error: {problem}", err=True)
 
 
+def refuse_untrainable(skipped: int, runs: int, target: str) -> None:
+    """Leave as after any bad input where the target can train none of the runs."""
+    if runs and skipped == runs:
+        raise OrchestrateError(
+            f"{target} can train no run of this grid",
+            hint="name a target that can, with --on TARGET: `orchestrate profiles` lists them",
+        )
+
+
 def count(number: int, noun: str) -> str:
     """``1 run``, ``2 runs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.common import RESULTS, Json, Results, amount, count, print_json
+from orchestrator.cli.common import (
+    RESULTS,
+    Json,
+    Results,
+    amount,
+    count,
+    print_json,
+    print_problems,
+    print_warnings,
+    refuse_untrainable,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -68,6 +78,7 @@ def estimate(
         raise OrchestrateError(f"--deadline: {error}") from None
     names = list(dict.fromkeys(name.strip() for name in on.split(","))) if on else list(sweep.targets)
     found = forecasts(sweep, SweepDir(results, sweep.name), names, Wish(slots))
+    _check_program(sweep, found)
     advice = recommend(found, limit, budget)
     if as_json:
         answer = {"targets": [one.to_json() for one in found], "recommended": advice.to_json()}
@@ -78,6 +89,26 @@ def estimate(
     asked = limit is not None or budget is not None
     if asked and advice.target is None and any(one.runs or one.skipped for one in found):
         raise typer.Exit(1)
+    untrainable = set.intersection(*({*one.skipped} for one in found))
+    refuse_untrainable(len(untrainable), len(sweep.runs), ", ".join(one.where.name for one in found))
+
+
+def _check_program(sweep: Sweep, found: list[Forecast]) -> None:
+    """Say what keeps a program of the user's from starting. Other trainers take too long to be asked here."""
+    from dataclasses import replace
+
+    from orchestrator.check import check_sweep
+    from orchestrator.trainers import get_trainer
+
+    todo = {run.run_id for one in found for run in one.runs}
+    if not todo or not get_trainer(sweep.trainer).runs_program:
+        return
+    runs, targets = (run for run in sweep.runs if run.run_id in todo), (one.where.name for one in found)
+    report = check_sweep(replace(sweep, runs=tuple(runs), targets=tuple(targets)))
+    if report.problems:
+        print_problems(report.problems)
+        raise typer.Exit(2)
+    print_warnings(report.warnings)
 
 
 def _print(sweep: Sweep, found: list[Forecast], advice: Advice | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from orchestrator.cli.common import count, print_json, print_kept
+from orchestrator.cli.common import count, print_json, print_kept, refuse_untrainable
 
 if TYPE_CHECKING:
     from orchestrator.control import Wish
@@ -61,9 +61,11 @@ def send(
         raise typer.Exit(BudgetError.exit_code)
     if not detach and any(seen.statuses[run_id].reason == Reason.DISK_FULL.value for run_id in seen.left):
         raise typer.Exit(StorageError.exit_code)
-    failed = seen.counts().get(RunState.FAILED)
+    counts = seen.counts()
+    failed = counts.get(RunState.FAILED)
     if failed or done.kept or done.answer.get("cannot") or (not detach and (seen.left or seen.unknown)):
         raise typer.Exit(1)
+    refuse_untrainable(counts.get(RunState.SKIPPED, 0), sum(counts.values()), done.place.name)
 
 
 def _announce(sweep_dir: SweepDir, done: Sent) -> None:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from orchestrator.cli.common import count, print_json, print_kept, print_problems
+from orchestrator.cli.common import (
+    count,
+    print_json,
+    print_kept,
+    print_problems,
+    print_warnings,
+    refuse_untrainable,
+)
 from orchestrator.errors import BudgetError, OrchestrateError
 
 if TYPE_CHECKING:
@@ -57,8 +64,11 @@ def several(matter: Matter, parties: Sequence[Party], *, detach: bool, as_json: 
         code := BudgetError.exit_code if table.refused else exit_code_of(matter.sweep_dir, seen)
     ):
         raise typer.Exit(code)
-    if seen.counts().get(RunState.FAILED) or left or kept:
+    counts = seen.counts()
+    if counts.get(RunState.FAILED) or left or kept:
         raise typer.Exit(1)
+    names = ", ".join(party.name for party in parties)
+    refuse_untrainable(counts.get(RunState.SKIPPED, 0), sum(counts.values()), names)
 
 
 def _check(matter: Matter, skipped: Collection[str]) -> None:
@@ -72,9 +82,13 @@ def _check(matter: Matter, skipped: Collection[str]) -> None:
 
     seen = look(matter.sweep_dir, control.rows_of(matter.sweep, matter.sweep_dir))
     todo = tuple(run for run in to_do(matter.sweep, seen) if run.run_id not in skipped)
-    if todo and (problems := check_sweep(replace(matter.sweep, runs=todo)).problems):
-        print_problems(problems)
+    if not todo:
+        return
+    report = check_sweep(replace(matter.sweep, runs=todo))
+    if report.problems:
+        print_problems(report.problems)
         raise typer.Exit(2)
+    print_warnings(report.warnings)
 
 
 def _announce(matter: Matter, table: Table) -> None:

@@ -17,6 +17,7 @@ from orchestrator.cli.common import (
     print_kept,
     print_problems,
     print_warnings,
+    refuse_untrainable,
 )
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def work_through(
 ) -> None:
     """Submit what is missing, follow it unless detached, and leave with the exit code the runs deserve."""
     from orchestrator import control
-    from orchestrator.check import problems_of
+    from orchestrator.check import check_plan
     from orchestrator.cli.money import settle_up
     from orchestrator.fleet import present
     from orchestrator.follow import bring_home, exit_code_of
@@ -175,10 +176,11 @@ def work_through(
         to_go = bool(not detach and costs(sweep_dir))  # instances, though nothing is left to do
         _follow(loaded, sweep_dir, backend, control.AS_USUAL, to_the_end=to_go, quiet=as_json)
     else:
-        if problems := problems_of(plan):
-            print_problems(problems)
+        report = check_plan(plan)
+        if report.problems:
+            print_problems(report.problems)
             raise typer.Exit(2)
-        print_warnings(said_before(backend, plan))
+        print_warnings((*report.warnings, *said_before(backend, plan)))
         began = time.time()
         submitted = control.submit_sweep(loaded, sweep_dir, backend, wish)
         plan, jobs = submitted.plan, list(submitted.plan.jobs)
@@ -198,8 +200,10 @@ def work_through(
     left = (seen.left or seen.unknown) and not detach
     if left and (code := exit_code_of(sweep_dir, seen)):
         raise typer.Exit(code)
-    if seen.counts().get(RunState.FAILED) or plan.problems or left:
+    counts = seen.counts()
+    if counts.get(RunState.FAILED) or plan.problems or left:
         raise typer.Exit(1)
+    refuse_untrainable(counts.get(RunState.SKIPPED, 0), sum(counts.values()), plan.target)
 
 
 def _print_plan(planned: Mapping[str, Any], sweep: Sweep, as_json: bool) -> None:
@@ -207,7 +211,12 @@ def _print_plan(planned: Mapping[str, Any], sweep: Sweep, as_json: bool) -> None
         jobs = [{**job, "script": array["script"]} for array in planned["arrays"] for job in array["jobs"]]
         about = {"skipped": planned["skipped"], "notes": planned.get("notes", [])}
         print_json({"sweep": sweep.name, "jobs": jobs, **about})
-        return
+    else:
+        _show_plan(planned, sweep)
+    refuse_untrainable(len(planned["skipped"]), len(sweep.runs), planned["target"])
+
+
+def _show_plan(planned: Mapping[str, Any], sweep: Sweep) -> None:
     print_warnings(planned.get("notes", []))
     points = {run.run_id: run.point for run in sweep.runs}
     for array in planned["arrays"]:

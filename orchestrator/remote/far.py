@@ -31,7 +31,7 @@ from orchestrator.assignments import (
 )
 from orchestrator.backends.base import Backend
 from orchestrator.backends.slurm import SlurmBackend
-from orchestrator.check import problems_of
+from orchestrator.check import check_plan
 from orchestrator.control import Wish
 from orchestrator.errors import DamagedFileError, OrchestrateError
 from orchestrator.evidence import correct, inspect, proved_ended
@@ -62,9 +62,10 @@ def submit(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
     if control.is_settled(sweep, sweep_dir, prospect):
         notes = leave_queue(sweep_dir, prospect.seen)
         return {"settled": True, "problems": [], "notes": list(notes), **status(request, sweep_dir)}
-    if problems := problems_of(prospect.plan, code.cwd):
-        return {"problems": [str(problem) for problem in problems]}
-    said = said_before(backend, prospect.plan)
+    report = check_plan(prospect.plan, code.cwd)
+    if report.problems:
+        return {"problems": [str(problem) for problem in report.problems]}
+    said = (*map(str, report.warnings), *said_before(backend, prospect.plan))
     done = control.submit_sweep(sweep, sweep_dir, backend, wish, code=code)
     arrays = [
         {"id": done.job_ids.get(array.jobs[0].token), "jobs": len(array.jobs), "slots": array.jobs[0].slots}

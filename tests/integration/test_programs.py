@@ -18,7 +18,7 @@ from jobs import program_hook
 from orchestrator.check import check_sweep
 from orchestrator.grid import parse_grid
 from orchestrator.rundir import SweepDir
-from orchestrator.sweep import expand
+from orchestrator.sweep import expand, load_sweep
 from tests.helpers import ROOT, command_run, make_sweep, work
 
 HOOK = Path(program_hook.__file__).parent / "sitecustomize.py"
@@ -281,6 +281,8 @@ def test_the_hook_is_silent_where_it_fails(tmp_path: Path) -> None:
         ("[python, -u, 'lib/{seed}.py']", "found no file 'lib/0.py'"),
         ("[bash, run.sh, train.py]", "found no file 'run.sh'"),
         ("[env, A=1, python, missing.py]", "found no file 'missing.py'"),
+        ("[python, .]", "found the folder '.', which holds no __main__.py"),
+        ("[bash, -c, 'python missing.py']", "found no file 'missing.py'"),
         ("[python, -m, no_such_module.train]", "found no module 'no_such_module.train'"),
         ("[./missing.py]", "found no program './missing.py'"),
         ("[python, train.py], code: [trian.py]", "found no file 'trian.py'"),
@@ -305,6 +307,36 @@ def test_check_finds_no_fault_with_one_that_is(repository: Project, command: str
     assert "all good" in repository.run("check", "grid.yaml")
 
 
+def test_estimate_refuses_a_program_that_is_not_there(repository: Project) -> None:
+    text = f"name: mine\ntrainer: command\nbase: {{command: [{sys.executable}, missing.py], steps: 1}}\n"
+    repository.write("grid.yaml", text)
+    assert "grid.yaml:3:8: `command`: found no file 'missing.py'" in repository.run(
+        "estimate", "grid.yaml", code=2
+    )
+
+
+def test_a_key_that_the_program_has_no_way_to_know_is_a_warning(repository: Project) -> None:
+    """Not one that it may read from its run's description, nor the seed, which it has in its environment."""
+
+    def said(command: str, *argument: str) -> str:
+        text = f"name: mine\ntrainer: command\nbase: {{command: [{sys.executable}, {command}]}}\n"
+        repository.write("grid.yaml", text + "matrix: {lr: [1, 2], width: [1, 2], seed: [0, 1]}\n")
+        return repository.run(*argument or ("check", "grid.yaml"))
+
+    warned = said("train.py, '{width}'")
+    assert (
+        "warning: grid.yaml:4:10: `command` does not use lr, and no file of the program names ORC" in warned
+    )
+    assert "--lr={lr}" in warned
+    assert "all good" not in warned
+    assert "does not use lr, width" in said("-c, 'pass'", "sweep", "--grid", "grid.yaml", "--detach")
+    assert "all good" in said("train.py, '{width}', '{lr}'")
+    assert "all good" in said("-m, json")  # which is none of the project's
+    assert "all good" in said("-c, 'import os; os.environ[\"ORCHESTRATE_RUN\"]'")
+    repository.write("train.py", "import os\nos.environ['ORCHESTRATE_RUN']\n")
+    assert "all good" in said("train.py")
+
+
 @pytest.mark.parametrize(
     ("script", "code"), [("/opt/image/train.py", 0), ("-m, of_the_image", 0), ("missing.py", 2)]
 )
@@ -318,8 +350,8 @@ def test_check_for_another_machine_knows_only_what_goes_there(
 
 
 def test_check_of_the_bucket_brigade_names_the_program_that_is_yours(repository: Project) -> None:
-    said = repository.run("check", str(ROOT / "sweeps" / "bucket_brigade.yaml"))
-    assert "all good" in said or "the grid is right" in said  # without a GPU this machine can do none of it
+    grid = load_sweep(ROOT / "sweeps" / "bucket_brigade.yaml")
+    assert check_sweep(grid, folder=repository.folder).problems == ()
     (repository.folder / "train.py").unlink()
     said = repository.run("check", str(ROOT / "sweeps" / "bucket_brigade.yaml"), code=2)
     assert "found no file 'train.py'" in said

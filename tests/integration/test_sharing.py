@@ -146,7 +146,8 @@ def test_what_no_target_can_do_is_skipped_and_each_says_why(lab: Lab) -> None:
     lab.count_grid(runs=1)
     grid = json.loads((lab.folder / "tiny.yaml").read_text())
     (lab.folder / "tiny.yaml").write_text(json.dumps({**grid, "resources": {"gpus": 64}}))
-    said = sweep(lab)
+    said = sweep(lab, code=2)
+    assert "left, right can train no run of this grid" in said
     assert lab.states() == ["skipped"]
     assert "left: needs" in said
     assert "right: needs" in said

@@ -126,9 +126,10 @@ def test_what_the_machine_has_not_is_skipped_with_the_reason(
         f"name: large\ntrainer: command\nbase: {{command: [python, --version]}}\nresources: {{{resources}}}\n"
     )
     said = installed.run("orchestrate", "check", "large.yaml")
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.startswith("the grid is right, and local can do none of it: 1 run in 1 structure")
+    assert said.returncode == 2, said.stderr
+    assert said.stdout.startswith("1 run in 1 structure")
     assert f"1 skipped: {why}" in said.stdout
+    assert said.stderr.startswith("error: local can train no run of this grid")
 
 
 def test_no_summary_of_what_is_to_do_follows_problems(installed: Installed) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.command import module_of, script_of
+from orchestrator.command import code_of, module_of, program_file, script_of
 from orchestrator.errors import OrchestrateError
 from orchestrator.freeze import freeze
 from orchestrator.program import ProjectFiles
@@ -255,3 +255,26 @@ def test_where_nothing_counts_there_is_no_id(tmp_path: Path) -> None:
 )
 def test_the_file_that_a_command_runs(argv: list[str], script: str | None, module: str | None) -> None:
     assert (script_of(argv), module_of(argv)) == (script, module)
+
+
+@pytest.mark.parametrize(
+    ("code", "script"),
+    [
+        ("python train.py --lr 1", "train.py"),
+        ("A=1 exec python3 'my train.py' > log.txt 2>&1 && echo done", "my train.py"),
+        ("time bash run.sh\necho done", "run.sh"),
+        ("cd src && python train.py", None),
+        ("touch train.py; python train.py", None),
+        ("python train.py || python other.py", None),
+        ("python $SCRIPT.py", None),
+        ("python -c 'print(1)'", None),
+        ("python -m train", None),
+        ("python 'train.py", None),
+        ("if true; then python train.py; fi", None),
+        ("", None),
+    ],
+)
+def test_the_file_that_shell_code_runs_first(code: str, script: str | None) -> None:
+    assert program_file(["bash", "-c", code]) == program_file(["sh", "-ec", code]) == script
+    assert program_file(["bash", "-lc", code]) is None
+    assert code_of(["bash", "-c", code]) == code_of(["python", "-u", "-c", code]) == code
