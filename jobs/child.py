@@ -67,8 +67,8 @@ class Launch:
     """All that a run's process needs to know. ``relay`` is the pipe on which it tells the worker.
 
     ``since``: attempts up to this one are forgotten. ``told``: the ledger as far as the worker read it.
-    ``target``: what the worker's job was submitted to. ``code_id`` is found
-    out by the run's own process as it begins.
+    ``target``: what the worker's job was submitted to. ``code`` is found out
+    by the run's own process as it begins.
     """
 
     sweep: SweepDir
@@ -81,7 +81,7 @@ class Launch:
     since: int = 0
     told: int = 0
     target: str | None = None
-    code_id: str | None = None
+    code: provenance.Code = provenance.NO_CODE
 
 
 def fork_run(launch: Launch) -> int:
@@ -126,8 +126,8 @@ def _run(launch: Launch) -> int:
     run = run_dir.description()
     spec = get_trainer(run.trainer).with_plugins(map(as_submitted, launch.plugins))
     since = Lease.clock()
-    launch = replace(launch, code_id=provenance.code_of(spec, run, launch.sweep.results))
-    claim = Claim.fresh(launch.worker, code_id=launch.code_id, target=launch.target)
+    launch = replace(launch, code=provenance.code_of(spec, run, launch.sweep.results))
+    claim = Claim.fresh(launch.worker, code_id=launch.code.id, target=launch.target)
     attempt = run_dir.take(claim)
     if attempt is None:
         return NOT_MINE_EXIT
@@ -136,6 +136,8 @@ def _run(launch: Launch) -> int:
         return NOT_MINE_EXIT
     _tell(launch.relay, {"attempt": attempt.number})
     _redirect_output(attempt)
+    if launch.code.unknown is not None:
+        sys.stderr.write(f"warning: the run has no code_id: {launch.code.unknown}\n")
     _set_threads(run.threads)
     lease = Lease(attempt.claim_path, claim.lease, since)
     context = RunContext(launch.sweep.name, run, run_dir, attempt, lease, launch.relay)
@@ -253,7 +255,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "exactness": outcome.exactness,
         "config": dict(outcome.config),
         "config_hash": _config_hash(outcome.config),
-        "code_id": launch.code_id,
+        **launch.code.to_json(),
         "code_ids": _each_once(claim.code_id for claim in claims),
         "targets": _each_once(claim.target for claim in claims),
         "commit": launch.commit,

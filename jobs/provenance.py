@@ -7,6 +7,8 @@ import platform
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -54,16 +56,39 @@ def versions(spec: TrainerSpec) -> dict[str, str]:
 ON_INSTANCE = "ORCHESTRATE_ON_INSTANCE"
 
 
-def code_of(spec: TrainerSpec, run: Run, results: Path) -> str | None:
-    """The id of the code that trains the run: the trainer's, or of the program that it starts from here."""
+@dataclass(frozen=True)
+class Code:
+    """The code that trains a run: its id, or why that is ``unknown``.
+
+    ``files``: the hash of each file by name, where no copy of them is kept that could be looked at later.
+    """
+
+    id: str | None
+    unknown: str | None = None
+    files: Mapping[str, str] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        more = {"code_unknown": self.unknown, "code_files": self.files}
+        return {"code_id": self.id, **{key: value for key, value in more.items() if value is not None}}
+
+
+NO_CODE = Code(None)
+
+
+def code_of(spec: TrainerSpec, run: Run, results: Path) -> Code:
+    """The code that trains the run: the trainer's, or the program that it starts from here."""
     if not spec.runs_program:
-        return code_id(spec)
-    if ON_INSTANCE in os.environ and CodeDir.holding(Path.cwd() / "here") is None:
-        return None  # no copy of the project was kept, and what lies beside the program stayed at home
+        return Code(code_id(spec))
+    is_copy = CodeDir.holding(Path.cwd() / "here") is not None
+    if ON_INSTANCE in os.environ and not is_copy:
+        return Code(
+            None, "no copy of the project was kept, and so none of its files was sent to this machine"
+        )
     try:
-        return project_files(Path.cwd(), [results.resolve()]).program(run.point).id
-    except OrchestrateError:
-        return None  # a key that cannot be used, which the trainer refuses
+        program = project_files(Path.cwd(), [results.resolve()]).program(run.point)
+    except OrchestrateError as error:
+        return Code(None, str(error))  # a key that cannot be used, which the trainer refuses
+    return Code(program.id, program.unknown, None if is_copy else program.to_json())
 
 
 @cache

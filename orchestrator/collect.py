@@ -10,7 +10,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from orchestrator.errors import DamagedFileError
@@ -70,14 +70,17 @@ def gather(
 ) -> Collected:
     """As :func:`collect`, with the states that ``survey`` finds: those that `status` shows."""
     states, reasons, targets = {}, {}, {}
+    notes: list[str] = []
     for sweep_dir in sweep_dirs:
         seen = survey(sweep_dir)
+        notes += [f"{sweep_dir.name}: {note}" for note in seen.notes]
         states[sweep_dir.name] = {run_id: status.state for run_id, status in seen.statuses.items()}
         reasons[sweep_dir.name] = {run_id: status.why for run_id, status in seen.statuses.items()}
         targets[sweep_dir.name] = {run_id: seen.target(run_id) for run_id in seen.statuses}
-    return collect(
+    found = collect(
         sweep_dirs, states=states, reasons=reasons, targets=targets, checksums=checksums, others=others
     )
+    return replace(found, warnings=(*found.warnings, *notes))
 
 
 def read_others(folders: Iterable[str], sweep_dirs: Iterable[SweepDir]) -> list[Outputs]:

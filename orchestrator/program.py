@@ -7,6 +7,7 @@ copy of it that jobs run. Names are relative to the folder in which the program 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import time
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from glob import iglob
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote_to_bytes
+from typing import Any, Self
+from urllib.parse import quote, unquote_to_bytes
 
 from orchestrator.command import COMMAND_KEY, filled, values_of
 from orchestrator.errors import DamagedFileError, OrchestrateError
@@ -29,31 +30,51 @@ from orchestrator.program_files import (
     modules_beside,
 )
 from orchestrator.rundir import CodeDir, results_among
-from orchestrator.worktree import NoWorkTree, read_worktree
+from orchestrator.worktree import NoWorkTree, UnreadWorkTree, read_worktree
 
 # The grid's key that says which files count.
 CODE_KEY = "code"
 
 # A checkout is looked at again after so long, a copy that jobs run never.
 _FRESH_S = 3.0
+# One of which git tells nothing, which may have taken long, after so long.
+_UNREAD_FRESH_S = 60.0
 _MOST_FILES = 20_000
+_MOST_LISTED = 500
 
 
 @dataclass(frozen=True)
 class Program:
-    """The files that count for one run: the hash of each one's content, by name."""
+    """The files that count for one run: the hash of each one's content, by name.
+
+    ``unknown``: why nobody can tell which these are; then there are none.
+    """
 
     files: Mapping[str, str]
+    unknown: str | None = None
 
     @cached_property
     def id(self) -> str | None:
-        """12 hexadecimal digits; ``None`` where no file of the project counts."""
+        """12 hexadecimal digits; ``None`` where no file of the project counts, or that is unknown."""
         if not self.files:
             return None
         digest = hashlib.sha256()
         for name, content in sorted(self.files.items()):
             digest.update(os.fsencode(name) + b"\0" + content.encode() + b"\n")
         return digest.hexdigest()[:12]
+
+    def to_json(self) -> dict[str, str] | None:
+        """The hashes by name, whatever bytes that has; ``None`` if they are too many for a result."""
+        if not 0 < len(self.files) <= _MOST_LISTED:
+            return None
+        return {quote(os.fsencode(name)): content for name, content in sorted(self.files.items())}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self | None:
+        """``None`` of anything but what :meth:`to_json` lists."""
+        if not isinstance(data, dict) or not all(isinstance(content, str) for content in data.values()):
+            return None
+        return cls({os.fsdecode(unquote_to_bytes(name)): content for name, content in data.items()})
 
     def differing(self, other: Program) -> list[str]:
         """Names of files that are not the same in both, sorted."""
@@ -95,12 +116,20 @@ class ProjectFiles:
     """The files around the folder ``start`` in which programs start, as they are at one moment.
 
     ``without``: folders of results, which are no part of a project; sweeps that lie elsewhere in it are none
-    either. What is read is remembered.
+    either. What is read is remembered. ``unknown``: why git does not tell which files are the project's.
     """
 
     def __init__(self, start: Path, without: Sequence[Path] = ()) -> None:
         self.start = start
-        self.listed, self._in_project = _listing(start, without)
+        self.listed: dict[str, Path] = {}
+        self._in_project: set[str] = set()
+        self.unknown: str | None = None
+        try:
+            self.listed, self._in_project = _listing(start, without)
+        except UnreadWorkTree as error:
+            self.unknown = f"{start} is in a git repository, and {error}"
+        except OrchestrateError as error:
+            self.unknown = str(error)
         self._default: dict[str, Path] | None = None
         self._programs: dict[object, Program] = {}
         self._items: dict[tuple[str, bool], tuple[str, ...]] = {}
@@ -108,11 +137,27 @@ class ProjectFiles:
     def program(self, point: Mapping[str, Any]) -> Program:
         """The files that count for the run of this point of a grid."""
         patterns = Patterns.of(point.get(CODE_KEY))
+        if self.unknown is not None:
+            return Program({}, self.unknown)
         named = tuple(self._named(point))
         key = (named, patterns)
         if key not in self._programs:
             self._programs[key] = Program(self._hashed(named, patterns))
         return self._programs[key]
+
+    def narrowed(self, before: Program, point: Mapping[str, Any]) -> Program:
+        """Of the files that counted before, those that the point says count."""
+        patterns = Patterns.of(point.get(CODE_KEY))
+        wanted = None if patterns.base is None else (*patterns.base, *patterns.more)
+        named = {os.path.normpath(name) for name in self._named(point)}
+        return Program(
+            {
+                name: digest
+                for name, digest in before.files.items()
+                if not any(_fits(name, entry) for entry in patterns.less)
+                and (wanted is None or name in named or any(_fits(name, entry) for entry in wanted))
+            }
+        )
 
     def unmatched(self, value: Any) -> list[str]:
         """Entries of the key `code` that fit no file."""
@@ -214,14 +259,21 @@ def project_files(start: Path, without: Sequence[Path] = ()) -> ProjectFiles:
     """The files around ``start``; a checkout's are read again when some seconds have passed."""
     key = (os.fspath(start), tuple(map(os.fspath, without)))
     known = _known.get(key)
-    if known is None or (not known[2] and time.monotonic() - known[0] > _FRESH_S):
-        frozen = CodeDir.holding(start / "here") is not None
-        known = (time.monotonic(), ProjectFiles(start, without), frozen)
+    if known is None or time.monotonic() > known[0]:
+        began = time.monotonic()
+        files = ProjectFiles(start, without)
+        if CodeDir.holding(start / "here") is not None:
+            known = (math.inf, files)
+        elif files.unknown is None:
+            known = (began + _FRESH_S, files)
+        else:
+            known = (time.monotonic() + _UNREAD_FRESH_S, files)
         _known[key] = known
     return known[1]
 
 
-_known: dict[tuple[str, tuple[str, ...]], tuple[float, ProjectFiles, bool]] = {}
+# With when each is to be read again.
+_known: dict[tuple[str, tuple[str, ...]], tuple[float, ProjectFiles]] = {}
 
 
 def _listing(start: Path, without: Sequence[Path]) -> tuple[dict[str, Path], set[str]]:
@@ -259,6 +311,8 @@ def _frozen_listing(start: Path) -> tuple[Path, list[str]] | None:
 def _live_listing(start: Path, without: Sequence[Path]) -> tuple[Path, list[str]] | None:
     try:
         tree = read_worktree(start.resolve(), without)
+    except UnreadWorkTree:
+        raise
     except NoWorkTree:
         return None
     names = [item.path for item in tree.items if item.target is None or not os.path.isabs(item.target)]

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.assignments import share
-from orchestrator.errors import OrchestrateError
+from orchestrator.errors import DamagedFileError, OrchestrateError
 from orchestrator.freeze import FrozenCode
 from orchestrator.ledger import submitted_plugins
 from orchestrator.program import Program, ProjectFiles, project_files
+from orchestrator.program_files import is_source
 from orchestrator.rundir import CodeDir, IndexRow, SweepDir
 from orchestrator.rundir.synced import copy_of
+from orchestrator.shown import plain
 from orchestrator.state import RunStatus, Survey, mark_stale
 from orchestrator.trainers import TrainerSpec, code_id, get_trainer, is_installed
 from orchestrator.types import RunState, array_of
 
 _MOST_NAMED = 3
+# A name that YAML reads as it stands, in a list too.
+_PLAIN = re.compile(r"[\w./-]+", re.ASCII)
+_UNKNOWN = "which runs are stale is unknown"
 
 
 def with_stale(seen: Survey, sweep_dir: SweepDir) -> Survey:
@@ -35,8 +42,8 @@ def with_stale(seen: Survey, sweep_dir: SweepDir) -> Survey:
         return mark_stale(seen, code_id(spec))
     try:
         return _with_stale_programs(seen, sweep_dir)
-    except OrchestrateError:
-        return seen  # a project that cannot be read is reported by what submits it
+    except OrchestrateError as error:
+        return replace(seen, notes=(*seen.notes, f"{_UNKNOWN}: {error}"))
 
 
 def _trainer_of(sweep_dir: SweepDir) -> TrainerSpec | None:
@@ -54,6 +61,8 @@ def _with_stale_programs(seen: Survey, sweep_dir: SweepDir) -> Survey:
     today = _todays_files(sweep_dir)
     if today is None:
         return seen
+    if today.unknown is not None:
+        return replace(seen, notes=(*seen.notes, f"{_UNKNOWN}: {today.unknown}"))
     kept = _Kept(sweep_dir)
     statuses = dict(seen.statuses)
     for row in seen.rows:
@@ -68,6 +77,8 @@ def _why_stale(row: IndexRow, status: RunStatus, today: ProjectFiles, kept: _Kep
     if status.code_id in (None, now.id):
         return None
     was = kept.program(row, status)
+    if was is None and (listed := kept.listed(row, status)) is not None:
+        was = today.narrowed(listed, row.point)
     if was is None:
         return f"trained by other code ({status.code_id}, today's is {now.id})"
     # The grid may have come to say otherwise which files count: that holds for what was trained before, too.
@@ -78,11 +89,22 @@ def _why_stale(row: IndexRow, status: RunStatus, today: ProjectFiles, kept: _Kep
 def _named(names: list[str], was: Program, now: Program) -> str:
     def what(name: str) -> str:
         if name not in now.files:
-            return f"{name} is gone"
-        return f"{name} {'changed' if name in was.files else 'is new'}"
+            return f"{plain(name)} is gone"
+        return f"{plain(name)} {'changed' if name in was.files else 'is new'}"
 
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(map(what, names[:_MOST_NAMED])) + more
+    return ", ".join(map(what, names[:_MOST_NAMED])) + more + _way_out(names, was)
+
+
+def _way_out(names: list[str], was: Program) -> str:
+    """What to do about files that programs write themselves: those that were not there, or are no sources."""
+    found = [name for name in names if name not in was.files or not is_source(name)]
+    if not found:
+        return ""
+    entries = [f"-{name}" if _PLAIN.fullmatch(name) else json.dumps(f"-{name}") for name in found]
+    listed = [*entries[:_MOST_NAMED], *(["…"] if len(found) > _MOST_NAMED else [])]
+    them = "it" if len(found) == 1 else "them"
+    return f"; if no result depends on {them}: code: [{', '.join(listed)}] in the grid's base"
 
 
 def _todays_files(sweep_dir: SweepDir) -> ProjectFiles | None:
@@ -102,10 +124,12 @@ def _todays_files(sweep_dir: SweepDir) -> ProjectFiles | None:
 
 
 class _Kept:
-    """The programs in the copies that submissions kept."""
+    """The programs in the copies that submissions kept, and those that results list the files of."""
 
     def __init__(self, sweep_dir: SweepDir) -> None:
+        self._sweep_dir = sweep_dir
         self._results = sweep_dir.results.resolve()
+        self._listed: dict[str | None, Program | None] = {}
         self._folders: Mapping[str, Path] = {
             array_of(job["token"]): Path(entry.data["code"]["cwd"])
             for entry in sweep_dir.read_ledger()
@@ -119,3 +143,13 @@ class _Kept:
         if folder is None or not folder.is_dir() or CodeDir.holding(folder / "here") is None:
             return None
         return project_files(folder, [self._results]).program(row.point)
+
+    def listed(self, row: IndexRow, status: RunStatus) -> Program | None:
+        """What trained the run, by its result, if that lists the files. Of one id all have the same."""
+        if status.code_id not in self._listed:
+            try:
+                result = self._sweep_dir.run(row.run_id).result()
+            except (DamagedFileError, OSError):
+                result = None
+            self._listed[status.code_id] = Program.from_json((result or {}).get("code_files"))
+        return self._listed[status.code_id]

@@ -77,7 +77,8 @@ class Survey:
     ``endings`` tells of runs that died with their job, as end records do.
     ``jobs`` is what backends said about jobs that had not left, by token; ``bad_machines`` are those to be
     avoided, with the attempts that failed on each, by run. ``elsewhere``: queued as another tree's, which
-    was not asked. ``targets``: where each job was submitted to, by token.
+    was not asked. ``targets``: where each job was submitted to, by token. ``notes``, for a person, say what
+    could not be found out.
     """
 
     rows: Sequence[IndexRow]
@@ -89,6 +90,7 @@ class Survey:
     endings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     elsewhere: frozenset[str] = frozenset()
     targets: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def counts(self) -> dict[RunState, int]:
         """Runs of the latest grid by state, in the order of :class:`RunState`."""

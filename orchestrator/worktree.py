@@ -40,6 +40,10 @@ class NoWorkTree(Exception):
     """There is no work tree to read; says why, as the end of a sentence about the folder."""
 
 
+class UnreadWorkTree(NoWorkTree):
+    """There may be one, for there is a ``.git``, and git does not tell what is in it."""
+
+
 @dataclass(frozen=True)
 class Item:
     """A file of a work tree, or a link to ``target``. ``path`` is relative to the work tree's root."""
@@ -80,7 +84,8 @@ class WorkTree:
 def read_worktree(folder: Path, without: Sequence[Path] = ()) -> WorkTree:
     """The work tree that holds ``folder``, less all below the folders ``without``.
 
-    Paths are resolved ones. Raises :class:`NoWorkTree`, and ``OrchestrateError`` where git takes too long.
+    Paths are resolved ones. Raises :class:`NoWorkTree`, :class:`UnreadWorkTree` too, and ``OrchestrateError``
+    where git takes too long.
     """
     root = Path(os.fsdecode(_git(folder, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
     inside = [os.fspath(path.relative_to(root)) for path in without if path.is_relative_to(root)]
@@ -251,9 +256,9 @@ def _git(folder: Path, *arguments: str) -> bytes:
             check=False,
         )
     except FileNotFoundError:
-        raise NoWorkTree("git is not installed") from None
+        raise _unanswered(folder, "git is not installed") from None
     except OSError as error:
-        raise NoWorkTree(f"git cannot be started ({error.strerror})") from None
+        raise _unanswered(folder, f"git cannot be started ({error.strerror})") from None
     except subprocess.TimeoutExpired:
         raise OrchestrateError(
             f"{folder}: git took more than {_PATIENCE_S:.0f} s to look through the repository",
@@ -261,7 +266,14 @@ def _git(folder: Path, *arguments: str) -> bytes:
         ) from None
     if answer.returncode != 0:
         said = answer.stderr.decode(errors="replace").strip().splitlines()
-        if any("not a git repository" in line for line in said):
+        # Followed by a path, there is one: a link of git's to a repository that is elsewhere, or gone.
+        if any("not a git repository (or any" in line for line in said):
             raise NoWorkTree("it is in no git repository")
-        raise NoWorkTree(f"git fails there ({said[-1] if said else f'exit code {answer.returncode}'})")
+        why = said[-1] if said else f"exit code {answer.returncode}"
+        raise _unanswered(folder, f"git fails there ({why})")
     return answer.stdout
+
+
+def _unanswered(folder: Path, why: str) -> NoWorkTree:
+    is_one = any(os.path.lexists(one / ".git") for one in (folder, *folder.parents))
+    return UnreadWorkTree(why) if is_one else NoWorkTree(why)

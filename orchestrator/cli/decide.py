@@ -13,6 +13,7 @@ from orchestrator.cli.common import (
     print_json,
     print_kept,
     print_problems_there,
+    print_warnings,
 )
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def retry(
     rows = chosen_runs(sweep_dir, runs or [])
     if not runs:
         seen = fleet.present(sweep_dir)
+        print_warnings(seen.notes)
         again = {RunState.FAILED, RunState.CANCELLED, RunState.STALE}
         if lost:
             again |= {RunState.UNKNOWN, RunState.PENDING}

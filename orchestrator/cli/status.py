@@ -97,6 +97,8 @@ def _print(found: list[SweepDir], detailed: bool) -> None:
             console.print(view.sweep_view(sweep_dir.name, seen, limit=_ROWS))
         else:
             console.print(view.sweep_line(sweep_dir.name, seen))
+            for note in seen.notes:
+                console.print(note, style="yellow", markup=False, highlight=False, soft_wrap=True)
         if as_of := _as_of(sweep_dir):
             console.print(as_of, style="yellow", markup=False, highlight=False, soft_wrap=True)
         for line in _costs(sweep_dir):
@@ -166,4 +168,5 @@ def _as_json(sweep_dir: SweepDir, seen: Survey) -> dict[str, object]:
     copy = copy_of(sweep_dir)
     about = {} if copy is None else {"copy_of": copy.source, "as_of": copy.time}
     up = {"instances": lines} if (lines := _costs(sweep_dir)) else {}
-    return {"sweep": sweep_dir.name, **about, "counts": counts, "runs": runs, **up}
+    notes = {"notes": list(seen.notes)} if seen.notes else {}
+    return {"sweep": sweep_dir.name, **about, "counts": counts, "runs": runs, **notes, **up}

@@ -193,6 +193,7 @@ def work_through(
         if not detach:
             settle_up(sweep_dir, began, quiet=as_json)
     if as_json:
+        print_warnings(seen.notes)
         statuses = [seen.statuses[row.run_id].to_json() for row in seen.rows if row.in_grid]
         print_json({"sweep": loaded.name, "jobs": [job.to_json() for job in jobs], "runs": statuses})
     else:

@@ -79,7 +79,7 @@ class JobRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Sight:
-    """One sweep as it was ``seen`` (seconds since the epoch), and what a later look failed at, if one did."""
+    """One sweep as it was ``seen`` (seconds since the epoch), and what a look failed at, if one did."""
 
     sweep_dir: SweepDir
     seen: float | None = None
@@ -167,7 +167,10 @@ def sight(
         runs.append(RunRow(name, row.run_id, label(row.point), status, told, since, target))
     running = (row.status.end_to_end_fps or 0.0 for row in runs if row.status.state is RunState.RUNNING)
     cost = sum((job.cost for job in jobs), Cost())
-    return Sight(sweep_dir, now, tuple(runs), jobs, seen.counts(), sum(running), sweep_eta(seen), cost)
+    problem = "; ".join(seen.notes) or None
+    return Sight(
+        sweep_dir, now, tuple(runs), jobs, seen.counts(), sum(running), sweep_eta(seen), cost, problem
+    )
 
 
 def _unanswered(jobs: Mapping[str, JobStatus], now: float, before: Sight | None) -> dict[str, float]:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def test_runs_of_an_edited_program_are_not_mixed_with_those_before(project: Proj
     project.grid(seeds=3)
     said = project.sweep()
     assert "2/3 done  1 stale" in said
-    assert "trained by other code" in said
+    assert "trained by other code: net.py changed\n" in said
     assert project.states() == {0: "stale", 1: "done", 2: "done"}
     table = project.table()
     assert table["code_id"].n_unique() == 2
@@ -175,6 +176,46 @@ def test_a_new_module_that_is_in_no_commit_makes_a_result_dirty(repository: Proj
     repository.write("extra.py", "")
     repository.sweep()
     assert repository.table()["dirty"].to_list() == [True]
+
+
+def test_settings_that_a_program_writes_beside_itself_are_named_and_left_out(tmp_path: Path) -> None:
+    """Also of runs without a copy of their code, which were trained before the grid said so."""
+    project = Project(tmp_path / "project", git=False)
+    project.write("train.py", TRAIN + "open(f'params_{os.environ[\"ORCHESTRATE_SEED\"]}.yaml', 'w')\n")
+    said = project.sweep()
+    hint = "if no result depends on it: code: [-params_0.yaml] in the grid's base"
+    assert f"trained by other code: params_0.yaml is new; {hint}" in said
+    project.grid(2, more="  code: [-params_*.yaml]\n")
+    project.sweep()
+    assert project.states() == {0: "done", 1: "done"}
+    project.write("net.py", "GAIN = 2.0\n")
+    assert project.states() == {0: "stale", 1: "stale"}
+
+
+def test_without_an_answer_of_git_no_run_gets_another_id(
+    repository: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a node that lacks git, of a machine where it is."""
+    command = f"command=[{sys.executable},train.py]"
+    by_hand = partial(repository.run, "--sweep", "mine", "command", command, module="jobs.train")
+    by_hand("seed=0")
+    with monkeypatch.context() as without:
+        without.setenv("PATH", "/nowhere")
+        by_hand("seed=1")
+        for arguments in (["status", "mine"], ["collect", "mine"], ["retry", "mine"]):
+            said = repository.run(*arguments)
+            assert "which runs are stale is unknown: " in said
+            assert "is in a git repository, and git is not installed" in said
+    sweep = SweepDir(repository.folder / "results", "mine")
+    runs = [sweep.run(run_id) for run_id in sweep.run_ids()]
+    ids = {run.description().seed: (run.result() or {})["code_id"] for run in runs}
+    assert ids[0] is not None
+    assert ids[1] is None
+    (without_id,) = [run for run in runs if run.description().seed == 1]
+    why = (without_id.result() or {})["code_unknown"]
+    assert why.endswith("is in a git repository, and git is not installed")
+    assert f"warning: the run has no code_id: {why}\n" in without_id.attempts()[-1].log.read_text()
+    assert repository.states() == {0: "done", 1: "done"}
 
 
 def test_by_hand_programs_are_told_apart_too(project: Project) -> None:

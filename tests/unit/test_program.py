@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orchestrator import worktree
 from orchestrator.command import code_of, module_of, program_file, script_of
 from orchestrator.errors import OrchestrateError
 from orchestrator.freeze import freeze
-from orchestrator.program import ProjectFiles
+from orchestrator.program import Program, ProjectFiles
 from orchestrator.rundir import SweepDir
 
 GRID = "name: mine\ntrainer: command\nbase: {command: [python, train.py]}\nmatrix: {seed: [0]}\n"
@@ -199,7 +201,7 @@ def test_sweeps_elsewhere_in_the_project_are_none_of_it(project: Path) -> None:
     assert ProjectFiles(project).program({"command": ["python", "train.py"]}).id != before.id
 
 
-def test_without_git_what_lies_beside_counts(folder: Path) -> None:
+def test_without_git_what_lies_beside_counts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But no outputs: what a program writes there must not make it another program."""
     asked = point("python", "train.py")
     before = ProjectFiles(folder).program(asked)
@@ -215,6 +217,50 @@ def test_without_git_what_lies_beside_counts(folder: Path) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("1")
     assert ProjectFiles(folder).program(asked).id == before.id
+    monkeypatch.setenv("PATH", "/nowhere")  # without a repository nobody needs git to know so
+    assert ProjectFiles(folder).program(asked).id == before.id
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("absent", "is in a git repository, and git is not installed"),
+        ("broken", "is in a git repository, and git fails there (fatal: "),
+        ("elsewhere", "is in a git repository, and git fails there (fatal: not a git repository: /nowhere)"),
+        ("slow", "git took more than 0 s"),
+    ],
+)
+@pytest.mark.parametrize("within", [".", "lib"])
+def test_where_git_does_not_answer_the_program_is_unknown(
+    project: Path, monkeypatch: pytest.MonkeyPatch, within: str, how: str, said: str
+) -> None:
+    if how == "absent":
+        monkeypatch.setenv("PATH", "/nowhere")
+    elif how == "slow":
+        monkeypatch.setattr(worktree, "_PATIENCE_S", 0)
+    elif how == "broken":
+        (project / ".git" / "index").write_bytes(b"DIRCnonsense" * 10)
+    else:  # a work tree of a repository on a disk that is not mounted
+        shutil.rmtree(project / ".git")
+        (project / ".git").write_text("gitdir: /nowhere\n")
+    program = ProjectFiles(project / within).program(point("python", "train.py", code=["train.py"]))
+    assert (program.id, program.files) == (None, {})
+    assert said in (program.unknown or "")
+
+
+def test_a_listed_program_is_narrowed_like_one_of_today(project: Path) -> None:
+    (project / "odd \udcff.py").touch()
+    listed = Program.from_json(ProjectFiles(project).program(point("python", "train.py")).to_json())
+    assert listed is not None
+    for code in (None, ["-lib"], ["lib/*", "+configs", "-lib/net.py"], ["helper.py"]):
+        asked = point("python", "train.py", **({} if code is None else {"code": code}))
+        today = ProjectFiles(project)
+        assert today.narrowed(listed, asked) == today.program(asked)
+
+
+@pytest.mark.parametrize("data", [None, [], {"a.py": 3}])
+def test_what_lists_no_files_is_no_program(data: Any) -> None:
+    assert Program.from_json(data) is None
 
 
 def test_an_absolute_path_counts_with_what_lies_beside(project: Path, tmp_path: Path) -> None:

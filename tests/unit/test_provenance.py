@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from jobs import provenance
+from orchestrator.trainers import COMMAND
+from tests.helpers import command_run
 
 
 def torch_where_cuda(*, used: bool) -> SimpleNamespace:
@@ -75,3 +77,19 @@ def test_copies_of_code_among_results_are_no_new_code(
     assert len(commit) == 40
     (tmp_path / "new.py").touch()
     assert provenance.commit() == f"{commit}+changes"
+
+
+def test_on_an_instance_files_are_known_only_from_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    run = command_run(["train.py"])
+    assert provenance.code_of(COMMAND, run, tmp_path / "results").to_json().keys() == {
+        "code_id",
+        "code_files",
+    }
+    monkeypatch.setenv(provenance.ON_INSTANCE, "1")
+    code = provenance.code_of(COMMAND, run, tmp_path / "results")
+    assert code.id is None
+    assert "no copy of the project was kept" in (code.unknown or "")
