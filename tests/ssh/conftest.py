@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.buckets import BUCKET, BucketServer
 from tests.ssh.server import Server
 
 
@@ -24,5 +25,17 @@ def server(tmp_path: Path, own_world: Path, monkeypatch: pytest.MonkeyPatch) -> 
     server.start()
     for name, value in server.env.items():
         monkeypatch.setenv(name, value)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def bucket(tmp_path: Path, own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BucketServer]:
+    """A server with one bucket, known to this process and all that it starts."""
+    server = BucketServer(tmp_path)
+    for name, value in server.env.items():
+        monkeypatch.setenv(name, value)
+    server.start()
+    server.client().create_bucket(Bucket=BUCKET)
     yield server
     server.stop()

@@ -48,18 +48,6 @@ def start() -> Iterator[Start]:
         one.end()
 
 
-@pytest.fixture
-def bucket(tmp_path: Path, own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BucketServer]:
-    """A server with one bucket, known to this process and all that it starts."""
-    server = BucketServer(tmp_path)
-    for name, value in server.env.items():
-        monkeypatch.setenv(name, value)
-    server.start()
-    server.client().create_bucket(Bucket=BUCKET)
-    yield server
-    server.stop()
-
-
 def command_line(*arguments: str | Path, code: int = 0) -> str:
     argv = [sys.executable, "-m", "orchestrator.cli", *map(str, arguments)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)

@@ -6,7 +6,8 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,14 +29,19 @@ SIZE = 300_000
 
 
 @pytest.fixture
-def bucket(tmp_path: Path, own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BucketServer]:
-    server = BucketServer(tmp_path)
-    for name, value in server.env.items():
-        monkeypatch.setenv(name, value)
-    server.start()
-    server.client().create_bucket(Bucket=BUCKET)
-    yield server
-    server.stop()
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moments between requests, and a client that does not itself try again."""
+    monkeypatch.setattr(download, "_FIRST_WAIT_S", 0.02)
+    monkeypatch.setattr(download, "_LONGEST_WAIT_S", 0.1)
+    monkeypatch.setattr("orchestrator.buckets._ATTEMPTS", 1)
+
+
+@contextmanager
+def faults(bucket: BucketServer, judge: Callable[[str, int], object]) -> Iterator[Faults]:
+    """Have requests take a way that is not always good."""
+    with Faults(bucket, judge) as way, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", way.url)
+        yield way
 
 
 @pytest.fixture
@@ -84,21 +90,17 @@ def is_checkpoint(name: str) -> bool:
     return name.endswith(".pt")
 
 
-def test_a_failed_object_costs_no_other(
-    bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_object_costs_no_other(bucket: BucketServer, there: SweepDir, tmp_path: Path) -> None:
     """One may not be read: its run is named and not published, and nothing that came is fetched twice."""
     closed = next(iter(there.run(there.run_ids()[0]).attempt(1).checkpoints.iterdir())).name
     home = tmp_path / "results"
-    with Faults(bucket, lambda name, _: (403, "AccessDenied") if name.endswith(closed) else None) as way:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+    with faults(bucket, lambda name, _: (403, "AccessDenied") if name.endswith(closed) else None) as way:
         brought = bring(home)
         assert len(brought.complete) == 3
         (problem,) = brought.problems
         assert closed in problem
         assert "access denied (AccessDenied)" in problem
         first = dict(way.asked)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bucket.port}")
     before = len(bucket.fetched())
     assert bring(home).problems == []
     again = bucket.fetched()[before:]
@@ -108,45 +110,33 @@ def test_a_failed_object_costs_no_other(
     assert_same(there, home)
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_a_bucket_that_asks_for_patience_gets_it(
-    bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: BucketServer, there: SweepDir, tmp_path: Path
 ) -> None:
     """More often than the client itself tries again."""
-    monkeypatch.setattr(download, "_FIRST_WAIT_S", 0.02)
-    monkeypatch.setattr(download, "_LONGEST_WAIT_S", 0.1)
     busy = {"left": 60}
 
     def judge(name: str, _: int) -> object:
         busy["left"] -= 1
         return (503, "SlowDown") if busy["left"] > 0 else None
 
-    quick_client(monkeypatch)
-    with Faults(bucket, judge) as way:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+    with faults(bucket, judge):
         assert bring(tmp_path / "results").problems == []
     assert_same(there, tmp_path / "results")
 
 
-def quick_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client itself does not wait between its attempts, of which it makes one."""
-    monkeypatch.setattr("orchestrator.buckets._ATTEMPTS", 1)
-
-
+@pytest.mark.usefixtures("short_waits")
 def test_a_bucket_that_stays_busy_says_so_and_what_came_is_kept(
     bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "_FIRST_WAIT_S", 0.02)
-    monkeypatch.setattr(download, "_LONGEST_WAIT_S", 0.1)
     monkeypatch.setattr(download, "BUSY_S", 1.0)
-    quick_client(monkeypatch)
     home = tmp_path / "results"
-    with Faults(bucket, lambda name, _: (503, "SlowDown") if is_checkpoint(name) else None) as way:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+    with faults(bucket, lambda name, _: (503, "SlowDown") if is_checkpoint(name) else None):
         with pytest.raises(UnreachableError, match=r"it asks for fewer requests \(SlowDown\)") as caught:
             bring(home)
         assert "cannot be reached" not in str(caught.value)
         assert "the same command goes on" in str(caught.value.hint)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bucket.port}")
     del caught  # which holds the mirror, and with it its lock
     gc.collect()
     assert bring(home).problems == []
@@ -154,14 +144,10 @@ def test_a_bucket_that_stays_busy_says_so_and_what_came_is_kept(
     assert_same(there, home)
 
 
-def test_what_is_cut_goes_on_where_it_was(
-    bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(download, "_FIRST_WAIT_S", 0.02)
-    monkeypatch.setattr(download, "_LONGEST_WAIT_S", 0.1)
+@pytest.mark.usefixtures("short_waits")
+def test_what_is_cut_goes_on_where_it_was(bucket: BucketServer, there: SweepDir, tmp_path: Path) -> None:
     total = sum(path.stat().st_size for path in there.path.rglob("*") if path.is_file())
-    with Faults(bucket, lambda name, number: "cut" if is_checkpoint(name) and number < 4 else None) as way:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+    with faults(bucket, lambda name, number: "cut" if is_checkpoint(name) and number < 4 else None) as way:
         assert bring(tmp_path / "results").problems == []
         assert way.sent < total + 3 * SIZE
     assert_same(there, tmp_path / "results")
@@ -170,25 +156,20 @@ def test_what_is_cut_goes_on_where_it_was(
 def test_bytes_that_change_on_the_way_are_fetched_again(
     bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Faults(
-        bucket, lambda name, number: "corrupt" if is_checkpoint(name) and number == 1 else None
-    ) as way:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+    with faults(bucket, lambda name, number: "corrupt" if is_checkpoint(name) and number == 1 else None):
         monkeypatch.setenv("AWS_RESPONSE_CHECKSUM_VALIDATION", "when_required")
         assert bring(tmp_path / "results").problems == []
     assert_same(there, tmp_path / "results")
 
 
 @pytest.mark.parametrize("validation", ["when_required", "when_supported"])
+@pytest.mark.usefixtures("short_waits")
 def test_bytes_that_change_each_time_are_called_so(
     bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, validation: str
 ) -> None:
-    monkeypatch.setattr(download, "_FIRST_WAIT_S", 0.02)
-    monkeypatch.setattr(download, "_LONGEST_WAIT_S", 0.1)
     bad = next(iter(there.run(there.run_ids()[0]).attempt(1).checkpoints.iterdir())).name
     home = tmp_path / "results"
-    with Faults(bucket, lambda name, _: "corrupt" if name.endswith(bad) else None) as way:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
+    with faults(bucket, lambda name, _: "corrupt" if name.endswith(bad) else None):
         monkeypatch.setenv("AWS_RESPONSE_CHECKSUM_VALIDATION", validation)
         brought = bring(home)
         assert len(brought.complete) == 3
@@ -199,11 +180,11 @@ def test_bytes_that_change_each_time_are_called_so(
 
 
 def test_a_sync_that_is_killed_leaves_nothing_for_ever_and_loses_nothing(
-    bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: BucketServer, there: SweepDir, tmp_path: Path
 ) -> None:
     """In the middle of the last object."""
     home = tmp_path / "results"
-    with Faults(bucket, lambda name, number: "hang" if is_checkpoint(name) and number == 1 else None) as way:
+    with faults(bucket, lambda name, number: "hang" if is_checkpoint(name) and number == 1 else None) as way:
         env = {**os.environ, "AWS_ENDPOINT_URL": way.url}
         argv = [sys.executable, "-m", "orchestrator.cli", "sync", WHERE, str(home)]
         process = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -214,7 +195,6 @@ def test_a_sync_that_is_killed_leaves_nothing_for_ever_and_loses_nothing(
         process.kill()
         process.wait()
         before, sent = dict(way.asked), way.sent
-        monkeypatch.setenv("AWS_ENDPOINT_URL", way.url)
         assert bring(home).problems == []
         again = {name for name, number in way.asked.items() if number > before.get(name, 0)}
         assert all(map(is_checkpoint, again))
