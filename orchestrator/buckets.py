@@ -69,14 +69,21 @@ class BucketError(StorageError):
     """A bucket did not do what it was asked. ``busy``: it asks for patience, which helps.
 
     ``passing``: the same request may succeed in a moment, busy or not. ``of_object``: what is wrong is wrong
-    with one object.
+    with one object. ``answered``: the error is the bucket's own answer.
     """
 
     def __init__(
-        self, message: str, *, busy: bool = False, passing: bool = False, of_object: bool = False
+        self,
+        message: str,
+        *,
+        busy: bool = False,
+        passing: bool = False,
+        of_object: bool = False,
+        answered: bool = False,
     ) -> None:
         super().__init__(message)
         self.busy, self.passing, self.of_object = busy, passing or busy, of_object
+        self.answered = answered
 
 
 def is_bucket(text: str) -> bool:
@@ -121,12 +128,18 @@ def is_gone(error: Exception) -> bool:
     return _code(error) in _GONE
 
 
+def requests_of(error: Exception) -> int:
+    """How many requests ended in this error: a client repeats some itself."""
+    about = getattr(error, "response", None) or {}
+    return 1 + int(about.get("ResponseMetadata", {}).get("RetryAttempts", 0))
+
+
 def refusal(error: Exception) -> BucketError:
     """What a client's error means, in a line that repeats nothing of a key."""
     code, name = _code(error), type(error).__name__
     if code:
         busy, text = code in _BUSY, f"{_REASONS.get(code, 'it refused')} ({code})"
-        return BucketError(text, busy=busy, passing=code in _FAULTY)
+        return BucketError(text, busy=busy, passing=code in _FAULTY, answered=True)
     if name in _NO_KEY:
         return BucketError(f"this machine has no key for it ({name})")
     text = f"{_ON_THE_WAY.get(name, 'it cannot be reached')} ({name})"

@@ -12,10 +12,10 @@ import pytest
 
 
 @contextmanager
-def mounted(folder: Path, size: str = "4m") -> Iterator[Path]:
-    """A file system of so much, 4 MiB unless told, at this folder, which is made."""
+def mounted(folder: Path, size: str = "4m", files: int = 0) -> Iterator[Path]:
+    """A file system of so much, 4 MiB unless told, at this folder, which is made; 0 files: as many as fit."""
     folder.mkdir(parents=True)
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size},nr_inodes={files}", "none", str(folder)]
     answer = subprocess.run(mount, capture_output=True, text=True)
     if answer.returncode:
         pytest.fail(

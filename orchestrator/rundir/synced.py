@@ -18,7 +18,7 @@ from __future__ import annotations
 import fcntl
 import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -178,6 +178,17 @@ def sync_lock(sweep: SweepDir) -> Iterator[int]:
     with file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file.fileno()
+
+
+def refuse_links(paths: Iterable[Path], results: Path) -> None:
+    """Raise if one of these, which a sync writes to, is a link: it may lead out of the results folder."""
+    for path in paths:
+        if path.is_symlink():
+            raise OrchestrateError(
+                f"{path}: found a link, expected a folder or a plain file: nothing is written outside of "
+                f"{results}",
+                hint="remove the link, or sync to where it leads",
+            )
 
 
 def copy_of(sweep: SweepDir) -> Copy | None:

@@ -28,7 +28,6 @@ from orchestrator.rundir.synced import (
     plain_size,
     sync_lock,
 )
-from orchestrator.selection import select_runs
 from orchestrator.sync import merge
 from orchestrator.sync.alike import acquit, find_alike, link, redate
 from orchestrator.sync.choose import Chosen, choose, run_of
@@ -37,6 +36,7 @@ from orchestrator.sync.need import lack_for
 from orchestrator.sync.places import came_from, promote, settle_places
 from orchestrator.sync.task import Task, task_of
 from orchestrator.sync.transport import Listing, brief, size_of, stamp_of
+from orchestrator.sync.wanted import fitting
 from orchestrator.sync.wish import Brought, Screen
 
 # Results are checked and published after so many bytes, or runs: what is here by then stays whatever happens.
@@ -147,12 +147,9 @@ def selected(task: Task, index: Path) -> list[str]:
     runs = list(task.there.runs)
     if not task.wish.runs:
         return runs
-    rows = merge.read_rows(index)
-    wanted: set[str] = set()
-    for selector in task.wish.runs:
-        found = {row.run_id for row in select_runs(rows, selector)}
-        task.brought.fitting |= {selector} if found else set()
-        wanted |= found
+    found = fitting(index, task.wish.runs)
+    task.brought.fitting |= {selector for selector, run_ids in found.items() if run_ids}
+    wanted = set().union(*found.values())
     return [run_id for run_id in runs if run_id in wanted]
 
 

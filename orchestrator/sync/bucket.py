@@ -29,20 +29,20 @@ from orchestrator.buckets import AT_ONCE, Address, BucketError, connect, refusal
 from orchestrator.errors import BackendUnavailableError, NotFoundError, StorageError, UnreachableError
 from orchestrator.rundir.atomic import storage_errors
 from orchestrator.rundir.copied import SOURCES
-from orchestrator.rundir.synced import BUCKETS, INDEX, RESULT, RUNS
+from orchestrator.rundir.synced import BUCKETS, RESULT, RUNS, refuse_links
 from orchestrator.rundir.tree import SWEEP_NAME
 from orchestrator.sync.download import Downloads, Patience
 from orchestrator.sync.etags import Etags, Item
 from orchestrator.sync.names import is_plain
 from orchestrator.sync.room import lack_of_room
+from orchestrator.sync.wanted import Wanted, find_wanted, is_index
 from orchestrator.sync.wish import Screen, Silent, Wish
 
 # Bytes of a path that S3 can name, and of a name in it that file systems can.
 _LONGEST_PATH, _LONGEST_NAME = 1024, 255
-# So many objects are refused, and not a single one came, until the rest is not asked for.
+# So many objects are refused, one after the other, until the rest is not asked for: from the beginning of a
+# download, or later for a fault that is the bucket's own.
 _HOPELESS = 16
-# What makes less come of a bucket: its runs, and each run's checkpoints, come all or none.
-_LESS = "--sweep, --only metrics,logs"
 # The time of a file that only stands for an object: none that was fetched has it.
 _NEVER_NS = 1_000_000_000
 
@@ -94,19 +94,23 @@ class Mirror:
             record = self._folder(source_name) / "etags"
             etags = Etags(record, trusting=not look.wish.verify, dry=look.dry)
             self._clear(items, look.wish.sweeps)
-            missing = self._missing(source_name, items, etags, look)
             downloads = Downloads(client, self.address, self.path.parent / "parts", etags, patience)
+            if look.wish.runs:
+                self._fetch_indexes(source_name, items, etags, downloads)
+            wanted = find_wanted(look.wish, [item.name for item in items], self.path)
+            listed = [item for item in items if wanted.is_listed(item.name)]
+            missing = self._missing(source_name, listed, etags, wanted)
             self.lack = self._lack_of_room(missing, downloads)
             if self.lack is not None and not look.dry:
                 raise self.lack
             if look.dry:
                 missing = [item for item in missing if not self._stand_for(item)]
-            self._download(missing, downloads, look)
+            self._download(missing, downloads, Silent() if look.dry else look.screen)
             if not look.dry:
                 etags.compact()
         except BucketError as error:
             raise _unavailable(self.address, error) from error
-        self._withhold()
+        self._withhold(wanted)
         self._date_folders(items)
         return refused
 
@@ -117,7 +121,7 @@ class Mirror:
         for name in ("tree", "parts"):
             shutil.rmtree(self._base / name, ignore_errors=True)
         for other in self._base.parent.iterdir():
-            if other.is_dir() and other != self._base:
+            if other.is_dir() and not other.is_symlink() and other != self._base:
                 _remove_left(other)
         (self._base / "lock").unlink(missing_ok=True)
         with suppress(OSError):
@@ -129,7 +133,9 @@ class Mirror:
         return self._known / BUCKETS / source_name
 
     def _open(self, source_name: str, *, dry: bool) -> None:
-        """Have a folder that no other process has: the first one that is free."""
+        """Have a folder that no other process has: the first one that is free. Refuses links."""
+        folder = self._folder(source_name)
+        refuse_links([folder.parent, folder, folder / "etags"], self._known)
         if dry:
             if self._dry is None:
                 self._dry = Path(tempfile.mkdtemp(prefix="orchestrate-bucket-"))
@@ -137,10 +143,12 @@ class Mirror:
         elif self._lock is None:
             with storage_errors(self._known):
                 for number in count(1):
-                    base = self._folder(source_name) / str(number)
+                    base = folder / str(number)
+                    refuse_links([base, base / "lock"], self._known)
                     if (lock := _locked(base)) is not None:
                         self._lock, self._base = weakref.finalize(self, os.close, lock), base
                         break
+            refuse_links(base.rglob("*"), self._known)
         with storage_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
 
@@ -185,27 +193,39 @@ class Mirror:
                     if f"{folder}/{name}" not in wanted:
                         os.unlink(f"{folder}/{name}")
 
-    def _missing(self, source_name: str, items: Sequence[Item], etags: Etags, look: Look) -> list[Item]:
+    def _fetch_indexes(
+        self, source_name: str, items: Sequence[Item], etags: Etags, downloads: Downloads
+    ) -> None:
+        """Fetch what says which runs are selected. Raises :class:`BucketError`."""
+        indexes = [item for item in items if is_index(item.name)]
+        missing = self._missing(source_name, indexes, etags, Wanted(Wish()))
+        self._download(missing, downloads, Silent())
+        for name, why in self.failed.items():
+            raise BucketError(f"{why} for {name}")
+
+    def _missing(self, source_name: str, items: Sequence[Item], etags: Etags, wanted: Wanted) -> list[Item]:
         """Objects that are to be fetched: the others are in the tree afterwards, or stood for there."""
 
         def is_missing(item: Item) -> bool:
             path = self.path / item.name
-            if etags.is_same(path, item):
+            if not _only_stands(path) and etags.is_same(path, item):
                 return False
             with storage_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.unlink(missing_ok=True)
                 if self._take_known(source_name, item, path, etags):
                     return False
-                return _is_wanted(item.name, look.wish) or not self._stand_for(item)
+                comes = wanted.comes(item.name) or (
+                    wanted.is_selected(item.name) and self._is_damaged(source_name, item)
+                )
+                return comes or not self._stand_for(item)
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return [item for item, missing in zip(items, pool.map(is_missing, items), strict=True) if missing]
 
     def _take_known(self, source_name: str, item: Item, path: Path, etags: Etags) -> bool:
         """Whether the results folder here had it."""
-        sweep, _, rest = item.name.partition("/")
-        places = [self._known / sweep / rest, self._known / sweep / SOURCES / source_name / rest]
+        places = [folder / item.name.partition("/")[2] for folder in self._sweeps(source_name, item)]
         if self._dry:  # beside what came before a cut
             places.append(self._folder(source_name) / "1" / "tree" / item.name)
         for known in places:
@@ -213,6 +233,19 @@ class Mirror:
                 self._have(known, item, path)
                 return True
         return False
+
+    def _sweeps(self, source_name: str, item: Item) -> tuple[Path, Path]:
+        """The folders here that may have the item's sweep."""
+        sweep = self._known / item.name.partition("/")[0]
+        return sweep, sweep / SOURCES / source_name
+
+    def _is_damaged(self, source_name: str, item: Item) -> bool:
+        """Whether an object that the results folder has not is there as another file of a finished run."""
+        _, *inside = item.name.split("/")
+        return any(
+            folder.joinpath(*inside[:2], RESULT).is_file() and folder.joinpath(*inside).is_file()
+            for folder in self._sweeps(source_name, item)
+        )
 
     def _have(self, known: Path, item: Item, path: Path) -> None:
         """Have a file of the results folder in the tree."""
@@ -228,9 +261,7 @@ class Mirror:
 
         ``False`` for one that is read also then.
         """
-        if item.name.endswith((f"/{INDEX}", f"/{RESULT}")) and (
-            time_ns != _NEVER_NS or item.name.count("/") == 1
-        ):
+        if is_index(item.name) or (_is_result(item.name) and time_ns != _NEVER_NS):
             return False
         path = self.path / item.name
         with open(path, "wb") as file:
@@ -239,19 +270,20 @@ class Mirror:
         return True
 
     def _lack_of_room(self, missing: Sequence[Item], downloads: Downloads) -> StorageError | None:
+        """The folders are in the tree already, and come a second time; other files become links."""
         size = sum(max(0, item.size - downloads.begun(item)) for item in missing)
-        what = f"what is new in {self.address.text}"
-        return lack_of_room(self._known, size, len(missing), what, _LESS)
+        folders = {parent for item in missing for parent in PurePosixPath(item.name).parents}
+        files = len(missing) + sum(not (self._known / folder).is_dir() for folder in folders)
+        return lack_of_room(self._known, size, files, f"what is new in {self.address.text}")
 
-    def _download(self, missing: Sequence[Item], downloads: Downloads, look: Look) -> None:
+    def _download(self, missing: Sequence[Item], downloads: Downloads, screen: Screen) -> None:
         """Fetch these; an object that cannot be read is no reason to go without the others."""
         self.failed = {}
         if not missing:
             return
-        if not look.dry:
-            size = sum(item.size - downloads.begun(item) for item in missing)
-            look.screen.expect(self.address.text, len(missing), size)
-        fetching = _Fetching(self.path, downloads, look.screen)
+        size = sum(item.size - downloads.begun(item) for item in missing)
+        screen.expect(self.address.text, len(missing), size)
+        fetching = _Fetching(self.path, downloads, screen)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             try:
                 list(pool.map(fetching.fetch, missing))
@@ -261,15 +293,26 @@ class Mirror:
         self.failed = fetching.failed
         if fetching.ends:
             raise fetching.ends[0]
-        if self.failed and not fetching.came:
-            raise BucketError(next(iter(self.failed.values())))
+        if self.failed and not fetching.came and (fetching.is_hopeless or self._is_empty()):
+            name, why = next(iter(self.failed.items()))
+            raise BucketError(f"{why} for {name}")
 
-    def _withhold(self) -> None:
-        """Have no result in the tree of a run of which an object could not be read."""
+    def _is_empty(self) -> bool:
+        """Whether no object at all is in the tree."""
+        return all(_only_stands(path) for path in self.path.rglob("*") if path.is_file())
+
+    def _withhold(self, wanted: Wanted) -> None:
+        """Have no result in the tree of a run of which an object could not be read.
+
+        And nothing that could be taken for its newest checkpoint where that did not come.
+        """
         for name in self.failed:
             parts = name.split("/")
             if len(parts) > 3 and parts[1] == RUNS:
                 (self.path.joinpath(*parts[:3]) / RESULT).unlink(missing_ok=True)
+        for name, newest in wanted.outdated.items():
+            if not (self.path / newest).is_file() and _only_stands(self.path / name):
+                (self.path / name).unlink()
 
     def _date_folders(self, items: Iterable[Item]) -> None:
         """A run's folder has the time of its newest object: so it is seen whether anything changed."""
@@ -292,31 +335,41 @@ class _Fetching:
         self.came: list[str] = []
         self.failed: dict[str, str] = {}
         self.ends: list[BaseException] = []
+        self._in_vain = 0
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether so much was refused, and nothing came, that the rest is not asked for."""
+        return len(self.failed) >= _HOPELESS and not self.came
 
     def fetch(self, item: Item) -> None:
-        hopeless = len(self.failed) >= _HOPELESS and not self.came
-        if self.ends or hopeless:
+        if self.ends or self.is_hopeless:
             return
         path = self._tree / item.name
         try:
             with storage_errors(path):
                 self._downloads.fetch(item, path)
         except BucketError as error:
-            if error.passing and not error.of_object:
-                self.ends.append(error)
+            self._in_vain += error.passing
+            if error.passing and (not error.of_object or self._in_vain >= _HOPELESS):
+                text = f"{error} for {item.name}"
+                self.ends.append(BucketError(text, busy=error.busy, passing=error.passing))
             else:
                 self.failed[item.name] = str(error)
         except BaseException as error:  # for the thread that waits for all of them
             self.ends.append(error)
         else:
             self.came.append(item.name)
+            self._in_vain = 0
             self._screen.came(self._downloads.came)
 
 
-def _is_wanted(name: str, wish: Wish) -> bool:
-    """Whether an object is of a kind that is to come."""
-    _, top, *rest = name.split("/")
-    return top != RUNS or len(rest) < 2 or rest[1] == RESULT or wish.wants(PurePosixPath(*rest[1:]))
+def _only_stands(path: Path) -> bool:
+    """Whether a file is none that was fetched: it only stands for an object."""
+    try:
+        return path.lstat().st_mtime_ns == _NEVER_NS
+    except OSError:
+        return False
 
 
 def _locked(base: Path) -> int | None:

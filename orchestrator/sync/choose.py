@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 from orchestrator.errors import DamagedFileError
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.absent import MARK
-from orchestrator.rundir.run import CHECKPOINT
 from orchestrator.rundir.synced import RESULT, RUNS, is_brought, is_derived, kind_of, plain_size
 from orchestrator.sync.transport import Entry, Listing
 from orchestrator.sync.verify import ATTEMPTS, is_as_listed
+from orchestrator.sync.wanted import checkpoints
 from orchestrator.sync.wish import Wish
 
 
@@ -91,7 +91,7 @@ def _choose(chosen: Chosen, entries: Sequence[Entry], wish: Wish, adopted: bool)
     chosen.fresh = all(entry.new for entry in entries)
     base = here / RUNS / run_id if run_id else here
     verified = _manifest(base) if run_id and any(entry.new for entry in entries) else {}
-    outdated = _outdated(entries) if run_id and wish.latest_checkpoint else set()
+    outdated = checkpoints(entry.path for entry in entries)[:-1] if run_id and wish.latest_checkpoint else []
     for entry in entries:
         path = PurePosixPath(entry.path)
         if not entry.plain:
@@ -143,17 +143,6 @@ def _newer_here(entry: Entry, here: Path) -> bool:
         return (here / entry.path).stat().st_mtime > entry.time
     except FileNotFoundError:
         return False
-
-
-def _outdated(entries: Iterable[Entry]) -> set[str]:
-    """Checkpoints of a run that has a more advanced one."""
-    found = []
-    for entry in entries:
-        parts = entry.path.split("/")
-        match = CHECKPOINT.fullmatch(parts[-1])
-        if match and len(parts) == 6 and parts[3].isdecimal():
-            found.append((int(match["frames"]), int(parts[3]), entry.path))
-    return {path for _, _, path in sorted(found)[:-1]}
 
 
 def _manifest(folder: Path) -> Mapping[str, Mapping[str, Any]]:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orchestrator.buckets import Address, BucketError, is_gone, refusal
+from orchestrator.buckets import Address, BucketError, is_gone, refusal, requests_of
 from orchestrator.rundir.atomic import storage_errors
 from orchestrator.rundir.run import sha256
 from orchestrator.sync.etags import Etags, Item, matches
@@ -48,13 +48,17 @@ class Patience:
         with self._lock:
             self._since, self._wait = None, _FIRST_WAIT_S
 
-    def stumble(self, error: BucketError) -> None:
-        """Note that a request failed. Raises the error if waiting does not help any more."""
+    def stumble(self, error: BucketError, since: float | None = None) -> None:
+        """Note that a request failed. Raises the error if waiting does not help any more.
+
+        ``since``: when requests for one object began to fail, where only those do: a monotonic time.
+        """
         now = time.monotonic()
         with self._lock:
             if self._since is None:  # not since something came: files here may have been read for an hour
                 self._since = now
-            if not error.passing or now - self._since > (BUSY_S if error.busy else CUT_S):
+            begun = self._since if since is None else since
+            if not error.passing or now - begun > (BUSY_S if error.busy else CUT_S):
                 raise error
             if now < self._not_before:  # other threads noticed, too
                 return
@@ -120,12 +124,13 @@ class Downloads:
                 self._keep(item, part, path, answer, digest if same is not False else "")
                 return True
             part.unlink()
-        text = "what comes is not what the bucket says to have: its checksum differs each time"
+        text = f"what comes is not what the bucket says to have: its checksum differs each of {_TRIES} times"
         raise BucketError(text, of_object=True)
 
     def _receive(self, item: Item, part: Path) -> dict[str, Any] | None:
         """Read an object to its end, in as many requests as that takes; ``None`` if it is gone."""
-        most, vain = 0, 0
+        most, vain, asked = 0, 0, 0
+        since: float | None = None
         while True:
             self._patience.pause()
             answer: dict[str, Any] | None = None
@@ -139,17 +144,23 @@ class Downloads:
                 if is_gone(error):
                     part.unlink(missing_ok=True)
                     return None
-                failed = refusal(error)
+                failed, asked = refusal(error), asked + requests_of(error)
             if any(f"({code})" in str(failed) for code in _CHANGED):
                 part.unlink(missing_ok=True)  # it was replaced there: from the beginning
                 failed.passing = True
             have = part.stat().st_size if part.is_file() else 0
             if answer is not None:
-                most, vain = max(most, have), vain + 1 if have <= most and have else 0
+                most, vain, since = max(most, have), vain + 1 if have <= most and have else 0, None
+            since = since or time.monotonic()
             if vain >= _TRIES:  # what comes does not count, as its own checksum says, or has no end
+                failed.of_object, failed.passing = True, False
+            elif failed.answered and not failed.busy:  # others may come meanwhile
                 failed.of_object = True
-                raise failed
-            self._patience.stumble(failed)
+            try:
+                self._patience.stumble(failed, since if failed.of_object else None)
+            except BucketError:
+                failed.args = (f"{failed}, after {asked} request{'s' * (asked > 1)}",)
+                raise
 
     def _ask(self, item: Item, part: Path) -> tuple[dict[str, Any], str]:
         """Ask for what is missing of an object: the answer, and the mode to write its bytes in."""

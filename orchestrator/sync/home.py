@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from orchestrator.buckets import Address
+from orchestrator.rundir.synced import RUNS
 from orchestrator.shown import plain
 from orchestrator.sync.bring import bring
 from orchestrator.sync.bucket import Look
@@ -37,7 +40,7 @@ def sync(source: Source, results: Path, wish: Wish, screen: Screen, *, dry: bool
         brought[0].notes.append(f"left there (no sweep, run or plain file): {names}")
     _name_failed(source, brought)
     if source.mirror is not None and dry:
-        brought[0].lack = source.mirror.lack
+        brought[0].lack = source.mirror.lack or brought[0].lack
     if not dry:
         source.leave()
     return brought
@@ -45,9 +48,17 @@ def sync(source: Source, results: Path, wish: Wish, screen: Screen, *, dry: bool
 
 def _name_failed(source: Source, brought: Iterable[Brought]) -> None:
     """Say which objects of a bucket could not be read, and what that means."""
-    failed = source.mirror.failed if source.mirror is not None else {}
+    if source.mirror is None:
+        return
     for one in brought:
-        for name, why in failed.items():
-            sweep, _, path = name.partition("/")
-            if sweep == one.sweep:
-                one.problems.append(f"{brief(path)} in the bucket: {why}; its run stays as it is here")
+        for name, why in source.mirror.failed.items():
+            if name.partition("/")[0] == one.sweep:
+                one.problems.append(_failed(source.mirror.address, name, why))
+
+
+def _failed(address: Address, name: str, why: str) -> str:
+    """What could not be read, what that means, and what to do."""
+    stays = "; its run stays as it is here" if f"/{RUNS}/" in name else ""
+    key = shlex.quote(plain(address.prefix + name))
+    command = f"aws s3api head-object --bucket {address.bucket} --key {key}"
+    return f"{address.text}/{brief(name)}: {why}{stays}. Sync again; if it stays so, see: {command}"

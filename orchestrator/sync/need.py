@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
-from pathlib import Path
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 from orchestrator.errors import StorageError
 from orchestrator.rundir.synced import PARTIAL
+from orchestrator.sync import holes
 from orchestrator.sync.choose import Chosen
-from orchestrator.sync.room import lack_of_room
+from orchestrator.sync.room import device_of, lack_of_room
 from orchestrator.sync.source import Source
 from orchestrator.sync.task import Task
 
@@ -18,62 +20,66 @@ from orchestrator.sync.task import Task
 _LARGE = 1 << 20
 # Asking a busy file system about many files takes a while.
 _PATIENCE_S = 600.0
-_ALLOCATED = 'cd -- "$1" && exec xargs -0 du -k --'
 
 
 def lack_for(task: Task, chosen: Sequence[Chosen]) -> StorageError | None:
-    """The error where what was chosen does not fit; looks for holes, and at what it replaces, only then.
+    """The error where what was chosen does not fit, of all that comes to one file system.
 
-    Files of a bucket lie here already.
+    Files of a bucket lie here already, and are linked where that is the same file system.
     """
-    if task.rsync.source.mirror is not None:
-        return None
-    folders: dict[Path, list[Chosen]] = {}
+    groups: dict[int, list[Chosen]] = {}
     for one in chosen:
-        folders.setdefault(one.here, []).append(one)
-    for here, group in folders.items():
-        what, files = f"what is new of {task.there.name}", sum(one.files for one in group)
-        size = sum(one.size for one in group)
-        if lack_of_room(here, size, files, what) is None:
-            continue
-        sizes = {name: size for one in group for name, size in one.sizes.items()}
+        groups.setdefault(device_of(one.here), []).append(one)
+    if task.rsync.source.mirror is not None:
+        groups.pop(device_of(task.sweep.results), None)
+    lacks = (_lack(task, group) for group in groups.values())
+    return next((lack for lack in lacks if lack is not None), None)
+
+
+def _lack(task: Task, group: Sequence[Chosen]) -> StorageError | None:
+    """The same of one file system; looks for holes, and at what is replaced, only where it seems full."""
+    here, what = group[0].here, f"what is new of {task.there.name}"
+    files, size = sum(one.files for one in group), sum(one.size for one in group)
+    folders = {one.here / folder for one in group for folder in _folders(one)}
+    if lack_of_room(here, size, files + len(folders), what) is None:
+        return None
+    sizes = {name: length for one in group for name, length in one.sizes.items()}
+    paths = {one.here / name: length for one in group for name, length in one.sizes.items()}
+    if task.rsync.source.mirror is None:
         size -= _holes(task.rsync.source, f"{task.rsync.source.root}/{task.there.name}", sizes)
-        size -= _replaced(here, sizes)
-        if (lack := lack_of_room(here, max(0, size), files, what)) is not None:
-            return lack
-    return None
+    size -= _replaced(paths)
+    count = files + len(folders) - sum(map(os.path.lexists, [*paths, *folders]))
+    return lack_of_room(here, max(0, size), count, what)
 
 
-def _holes(source: Source, folder: str, sizes: dict[str, int]) -> int:
+def _folders(one: Chosen) -> set[str]:
+    """Folders that come, or that a file comes to."""
+    parents = {str(parent) for name in one.names for parent in PurePosixPath(name).parents}
+    return parents | (set(one.names) - one.sizes.keys())
+
+
+def _holes(source: Source, folder: str, sizes: Mapping[str, int]) -> int:
     """Bytes of these files that take no room at the source, and none here; 0 where it does not say."""
     large = [name for name, size in sizes.items() if size >= _LARGE]
-    if not large:  # without a name `du` walks through all that there is
+    if not large:
         return 0
-    argv, given = (
-        ["sh", "-c", _ALLOCATED, "sh", folder],
-        b"".join(os.fsencode(name) + b"\0" for name in large),
-    )
+    python = "python3" if source.host is not None else sys.executable
+    argv = [python, "-c", Path(holes.__file__).read_text(encoding="utf-8"), folder]
+    given = b"".join(os.fsencode(name) + b"\0" for name in large)
     if source.host is not None:
         said = source.host.run(argv, given, patience=_PATIENCE_S).output
     else:
-        done = subprocess.run(argv, input=given, capture_output=True, check=False)
-        said = done.stdout.decode(errors="surrogateescape")
-    holes = 0
-    for line in said.split("\n"):
-        taken, _, name = line.partition("\t")
-        if name in sizes and taken.isdecimal():
-            holes += max(0, sizes[name] - 1024 * int(taken))
-    return holes
+        said = subprocess.run(argv, input=given, capture_output=True, check=False).stdout.decode()
+    return int(said) if said.strip().isdecimal() else 0
 
 
-def _replaced(here: Path, sizes: dict[str, int]) -> int:
+def _replaced(sizes: Mapping[Path, int]) -> int:
     """Bytes that these files have here already: what came of them before a cut, and what they replace.
 
     Of those that are replaced the largest lies beside its new version for a while.
     """
     begun, old = 0, [0]
-    for name, size in sizes.items():
-        path = here / name
+    for path, size in sizes.items():
         begun += min(size, _taken(path.parent / PARTIAL / path.name))
         old.append(min(size, _taken(path)))
     return begun + sum(old) - max(old)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.errors import OrchestrateError
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.rundir.copied import SOURCES, SYNCED
 from orchestrator.rundir.synced import (
@@ -15,6 +14,7 @@ from orchestrator.rundir.synced import (
     copy_of,
     further_copies,
     further_copy,
+    refuse_links,
 )
 from orchestrator.sync.source import Source
 from orchestrator.sync.there import SweepThere
@@ -85,10 +85,7 @@ def folder_of(sweep: SweepDir, source: Source) -> CopyDir:
     copy = copy_of(sweep)
     further = sweep.latest_grid() is not None if copy is None else copy.name != source.name
     folder = further_copy(sweep, source.name) if further else CopyDir(sweep.path)
-    for path in (sweep.path, sweep.path / RUNS, sweep.path / SOURCES, folder.path, folder.path / SYNCED):
-        if path.is_symlink():
-            raise OrchestrateError(
-                f"{path}: found a link, expected a folder: nothing is written outside of {sweep.results}",
-                hint="put the folder itself in its place, or sync to where it is",
-            )
+    own = sweep.path / SYNCED
+    folders = [sweep.path, sweep.path / RUNS, sweep.path / SOURCES, own, folder.path, folder.path / SYNCED]
+    refuse_links([*folders, own / "lock", folder.incoming, folder.staged], sweep.results)
     return folder

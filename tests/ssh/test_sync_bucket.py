@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.synthetic import finished_sweep, matrix_runs, publish, result_of
-from orchestrator.errors import StorageError, UnreachableError
+from orchestrator.errors import OrchestrateError, StorageError, UnreachableError
 from orchestrator.rundir import SweepDir
 from orchestrator.sync import download
 from orchestrator.sync.home import sync
@@ -235,6 +236,20 @@ def test_a_dry_run_fetches_only_the_index_and_writes_nothing(
     } == {path: time for path, time in before.items() if path.is_file() and ".synced" not in path.parts}
 
 
+@pytest.mark.parametrize("link", ["", "*", "*/etags", "*/1", "*/1/lock", "*/1/tree/speed", "*/1/parts"])
+def test_links_among_what_comes_of_a_bucket_are_refused(tmp_path: Path, link: str) -> None:
+    """Nothing is written to where they lead."""
+    source, outside = find_source(WHERE, tmp_path / "results"), tmp_path / "outside"
+    outside.mkdir()
+    path = tmp_path / "results" / ".buckets" / link.replace("*", source.name)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(outside)
+    assert source.mirror is not None
+    with pytest.raises(OrchestrateError, match=re.escape(f"{path}: found a link")):
+        source.mirror._open(source.name, dry=False)
+    assert not list(outside.iterdir())
+
+
 def test_kinds_that_are_not_wanted_are_not_fetched(
     bucket: BucketServer, there: SweepDir, tmp_path: Path
 ) -> None:
@@ -245,6 +260,124 @@ def test_kinds_that_are_not_wanted_are_not_fetched(
     assert not list(home.rglob("*.pt"))
     assert bring(home).problems == []
     assert_same(there, home)
+
+
+@pytest.mark.parametrize("wish", ["run", "latest", "only"])
+def test_only_what_the_wish_needs_is_fetched(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path, wish: str
+) -> None:
+    """By the bytes that came; a sync without the wish brings the rest."""
+    first, *others = there.run_ids()
+    for run_id in there.run_ids():
+        older = there.run(run_id).attempt(1).checkpoint_name(6_000, run_id)
+        older.write_bytes(os.urandom(SIZE))
+    code = there.path / "code" / f"{0:016x}" / "tree"
+    code.mkdir(parents=True)
+    (code / "module.py").write_bytes(os.urandom(SIZE))
+    put(bucket, there)
+    wishes = {
+        "run": Wish(runs=(first,)),
+        "latest": Wish(latest_checkpoint=True),
+        "only": Wish(only=kinds("metrics")),
+    }
+    large = {"run": 3, "latest": 5, "only": 0}[wish]
+    files = [path for path in there.path.rglob("*") if path.is_file()]
+    small = sum(path.stat().st_size for path in files if path.stat().st_size != SIZE)
+    home = tmp_path / "results"
+    with faults(bucket, lambda *_: None) as way:
+        said = bring(home, wishes[wish], dry=True)
+        brought = bring(home, wishes[wish])
+        listed = 64 * 1024  # what the lists of the bucket take
+        assert large * SIZE <= way.sent <= large * SIZE + small + listed
+    assert (said.size, said.problems) == (brought.size, [])
+    assert (brought.problems, brought.finished, brought.runs) == ([], 4, 4)
+    assert len(brought.complete) == (1 if wish == "run" else 4)
+    home_sweep = SweepDir(home, "speed")
+    assert [home_sweep.run(run_id).path.exists() for run_id in others] == 3 * [wish != "run"]
+    assert (home_sweep.path / "code").exists() == (wish != "only")
+    assert bring(home).problems == []
+    assert_same(there, home)
+
+
+@pytest.mark.usefixtures("short_waits")
+def test_an_older_checkpoint_is_not_taken_for_the_newest(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path
+) -> None:
+    """The newest of a run under way is gone before it is fetched: a worker has removed it."""
+    run = there.run(there.run_ids()[0])
+    newest = next(iter(run.attempt(1).checkpoints.iterdir())).name
+    older = run.attempt(1).checkpoint_name(6_000, run.run_id)
+    older.write_bytes(os.urandom(SIZE))
+    put(bucket, there)
+    result = run.result_path.relative_to(there.results)
+    bucket.client().delete_object(Bucket=BUCKET, Key=f"some/folder/{result}")
+    home = tmp_path / "results"
+    with faults(bucket, lambda name, _: (404, "NoSuchKey") if name.endswith(newest) else None):
+        bring(home, Wish(latest_checkpoint=True))
+    assert not list(SweepDir(home, "speed").run(run.run_id).path.rglob("*.pt"))
+
+
+def test_a_damaged_file_that_is_not_wanted_is_repaired(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path
+) -> None:
+    home = tmp_path / "results"
+    bring(home)
+    run = SweepDir(home, "speed").run(there.run_ids()[0])
+    checkpoint = next(iter(run.attempt(1).checkpoints.iterdir()))
+    checkpoint.unlink()
+    checkpoint.write_bytes(os.urandom(SIZE))
+    assert bring(home, Wish(only=kinds("metrics"), verify=True)).problems == []
+    assert_same(there, home)
+
+
+@pytest.mark.usefixtures("short_waits")
+def test_an_object_with_a_fault_is_named_and_the_others_come(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nothing else is to come: by a sync after it, of a run without a result."""
+    monkeypatch.setattr(download, "CUT_S", 0.5)
+    run = there.run(there.run_ids()[0])
+    bad = next(iter(run.attempt(1).checkpoints.iterdir())).name
+    result = run.result_path.relative_to(there.results)
+    bucket.client().delete_object(Bucket=BUCKET, Key=f"some/folder/{result}")
+    home = tmp_path / "results"
+    with faults(bucket, lambda name, _: (500, "InternalError") if name.endswith(bad) else None) as way:
+        for complete in (3, 0):
+            way.asked.clear()
+            brought = bring(home)
+            assert len(brought.complete) == complete
+            (problem,) = brought.problems
+            (key,) = (name for name in way.asked if name.endswith(bad))
+            assert f"{WHERE}/{key.removeprefix('some/folder/')}: it has a fault of its own" in problem
+            assert f"(InternalError), after {way.asked[key]} requests; its run stays as it is here" in problem
+            assert f"aws s3api head-object --bucket {BUCKET} --key {key}" in problem
+    assert bring(home).problems == []
+
+
+@pytest.mark.usefixtures("short_waits")
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (500, "InternalError", r"it has a fault of its own \(InternalError\), after \d+ requests"),
+        (403, "AccessDenied", r"access denied \(AccessDenied\), after 1 request"),
+    ],
+)
+def test_a_bucket_that_gives_no_object_names_one(
+    bucket: BucketServer,
+    there: SweepDir,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    code: str,
+    words: str,
+) -> None:
+    monkeypatch.setattr(download, "CUT_S", 0.2)
+    with (
+        faults(bucket, lambda name, _: (status, code) if name else None),
+        pytest.raises(OrchestrateError, match=rf"{WHERE}: {words} for speed/\S+$") as caught,
+    ):
+        bring(tmp_path / "results")
+    assert caught.value.exit_code == 3
 
 
 def test_a_bucket_larger_than_the_disk_is_refused_with_figures(
@@ -259,6 +392,18 @@ def test_a_bucket_larger_than_the_disk_is_refused_with_figures(
             bring(disk / "results")
         assert "--only" in str(caught.value.hint)
         assert bucket.fetched()[1:] == []  # the index, once, for the dry run
+        assert not list(disk.rglob("*.pt"))
+
+
+def test_a_sweep_on_a_disk_of_its_own_needs_room_there(
+    bucket: BucketServer, there: SweepDir, tmp_path: Path
+) -> None:
+    """Where objects cannot become links to what came to `.buckets`."""
+    home = tmp_path / "results"
+    with mounted(home / "speed", "1m") as disk:
+        assert bring(home, dry=True).lack is not None
+        with pytest.raises(StorageError, match=r"what is new of speed needs 1\.\d+ MB in \d+ files"):
+            bring(home)
         assert not list(disk.rglob("*.pt"))
 
 

@@ -138,4 +138,12 @@ def test_a_link_where_results_go(there: SweepDir, server: Server) -> None:
     home.mkdir()
     (home / "speed").symlink_to(outside)
     assert "found a link, expected a folder" in error_of(2, ALIAS)
-    assert list(outside.iterdir()) == []
+    (home / "speed").unlink()
+    (home / "speed" / ".synced").mkdir(parents=True)
+    for name in ("lock", "incoming"):
+        link, target = home / "speed" / ".synced" / name, outside / "mine"
+        target.write_text("mine")
+        link.symlink_to(target if name == "lock" else outside)
+        assert f"{link.relative_to(server.laptop)}: found a link" in error_of(2, ALIAS)
+        link.unlink()
+        assert [path.read_text() for path in outside.iterdir()] == ["mine"]

@@ -55,6 +55,45 @@ def test_the_folder_s_own_file_system_counts(there: SweepDir, tmp_path: Path) ->
         assert "nothing of it was begun" in command_line(f"{there.results}/", tmp_path / "results").stderr
 
 
+def test_folders_on_one_file_system_share_its_room(there: SweepDir, tmp_path: Path) -> None:
+    """Also where each of them has enough of it: a sweep's own folder, and that of a further source."""
+    with mounted(tmp_path / "disk") as disk:
+        home = disk / "results"
+        elsewhere = finished_sweep(tmp_path / "else" / "results", "speed", {"seed": [0]}, iterations=3)
+        assert command_line(f"{elsewhere.results}/", home).returncode == 0
+        assert command_line(f"{there.results}/", home).returncode == 0
+        for name, run_id in zip(("one", "two"), sorted(there.run_ids()), strict=True):
+            (there.run(run_id).path / name).write_bytes(os.urandom(int(2.2 * MB)))
+        for options in (["--dry-run"], []):
+            done = command_line(f"{there.results}/", home, *options)
+            assert done.returncode == 3, done
+            assert "needs 4.61 MB in " in done.stderr
+        assert not list(disk.rglob("one"))
+
+
+def test_what_needs_more_inodes_than_there_are_is_refused(there: SweepDir, tmp_path: Path) -> None:
+    """With figures; folders take some, too. What is here already takes none."""
+    files = sum(path.is_file() for path in there.path.rglob("*"))
+    with mounted(tmp_path / "disk", files=100 + files + 10) as disk:
+        for options in (["--dry-run"], []):
+            done = command_line(f"{there.results}/", disk / "results", *options)
+            assert done.returncode == 3, done
+            line, hint = done.stderr.splitlines()
+            assert " files and folders, and " in line
+            assert " inodes free, of which 100 are to stay: nothing of it was begun" in line
+            assert "--run" in hint
+        assert not list(disk.rglob("run.json"))
+        subprocess.run(["mount", "-o", "remount,nr_inodes=500", disk], check=True)
+        assert command_line(f"{there.results}/", disk / "results").returncode == 0
+        for run_id in there.run_ids():
+            metrics = there.run(run_id).attempt(1).metrics
+            os.utime(metrics, (1, 1))
+        left = 500 - sum(1 for _ in disk.rglob("*"))
+        for number in range(left - 110):
+            (disk / str(number)).touch()
+        assert command_line(f"{there.results}/", disk / "results").returncode == 0
+
+
 @pytest.mark.parametrize("over_ssh", [False, True])
 def test_holes_are_kept_and_do_not_count(
     there: SweepDir, tmp_path: Path, request: pytest.FixtureRequest, over_ssh: bool

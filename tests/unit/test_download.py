@@ -81,8 +81,15 @@ def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytes
     assert len(list((tmp_path / ".buckets" / "source").iterdir())) == 1
 
 
-def test_holes_of_no_large_file_are_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`du` without a name walks through the whole sweep."""
-    monkeypatch.setattr(need, "_ALLOCATED", 'touch "$1/asked"')
+def test_only_holes_count_as_holes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer blocks than bytes are no sign of them: a file system that compresses has those for any file."""
+    (tmp_path / "du").write_text('#!/bin/sh\nprintf "0\\tcompressed\\n"\n')
+    (tmp_path / "du").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "compressed").write_bytes(os.urandom(2 << 20))
+    with open(tmp_path / "hole $(touch harm)\n", "wb") as file:
+        file.write(os.urandom(1 << 20))
+        file.truncate(5 << 20)
+    sizes = {name: (tmp_path / name).stat().st_size for name in ("compressed", "hole $(touch harm)\n")}
+    assert need._holes(Source(str(tmp_path)), str(tmp_path), {**sizes, "gone": 2 << 20}) == 4 << 20
     assert need._holes(Source(str(tmp_path)), str(tmp_path), {"small": 10}) == 0
-    assert not (tmp_path / "asked").exists()

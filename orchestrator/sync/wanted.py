@@ -1,0 +1,99 @@
+"""What of a source is wanted, by the names of its files alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from orchestrator.rundir.absent import MARK
+from orchestrator.rundir.run import CHECKPOINT
+from orchestrator.rundir.synced import CODE, INDEX, RESULT, RUNS
+from orchestrator.selection import select_runs
+from orchestrator.sync import merge
+from orchestrator.sync.wish import Wish
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which files of a results tree are to come; names are paths in the tree.
+
+    ``others``: folders of runs that are not selected. ``outdated``: checkpoints that do not come, each with
+    the newest of its run.
+    """
+
+    wish: Wish
+    others: frozenset[str] = frozenset()
+    outdated: Mapping[str, str] = field(default_factory=dict)
+
+    def is_listed(self, name: str) -> bool:
+        """Whether the file counts at all: of runs that are not selected only their small records do."""
+        return name.count("/") < 4 or _run_of(name) not in self.others
+
+    def is_selected(self, name: str) -> bool:
+        """Whether the file is none of a run that is not selected."""
+        return _run_of(name) not in self.others
+
+    def comes(self, name: str) -> bool:
+        """Whether the file itself is to come."""
+        _, top, *rest = name.split("/")
+        if top == CODE:
+            return self.wish.only is None
+        if top != RUNS or len(rest) < 2:
+            return True
+        if name in self.outdated or not self.is_selected(name):
+            return False
+        return rest[1] in (RESULT, MARK) or self.wish.wants(PurePosixPath(*rest[1:]))
+
+
+def find_wanted(wish: Wish, names: Iterable[str], tree: Path) -> Wanted:
+    """What is wanted of these files; a sweep whose index is not in ``tree`` has all its runs selected."""
+    runs: dict[str, list[str]] = {}
+    for name in names:
+        if run := _run_of(name):
+            runs.setdefault(run, []).append(name)
+    sweeps = {run.partition("/")[0] for run in runs} if wish.runs else set()
+    selected: dict[str, set[str]] = {}
+    for sweep in sweeps:
+        if (index := tree / sweep / INDEX).is_file():
+            selected[sweep] = set().union(*fitting(index, wish.runs).values())
+    others = frozenset(run for run in runs if not _is_selected(run, selected))
+    outdated: dict[str, str] = {}
+    for run in runs.keys() - others if wish.latest_checkpoint else ():
+        sweep = run.partition("/")[0]
+        found = checkpoints(name.removeprefix(f"{sweep}/") for name in runs[run])
+        outdated |= {f"{sweep}/{name}": f"{sweep}/{found[-1]}" for name in found[:-1]}
+    return Wanted(wish, others, outdated)
+
+
+def fitting(index: Path, selectors: Sequence[str]) -> dict[str, set[str]]:
+    """The ids of the runs that each selector means, by an index file."""
+    rows = merge.read_rows(index)
+    return {selector: {row.run_id for row in select_runs(rows, selector)} for selector in selectors}
+
+
+def is_index(name: str) -> bool:
+    """Whether a file is a sweep's index, by its path in the tree."""
+    return name.partition("/")[2] == INDEX
+
+
+def checkpoints(names: Iterable[str]) -> list[str]:
+    """The checkpoints among a run's files, by their paths in the sweep's folder; the most advanced last."""
+    found = []
+    for name in names:
+        parts = name.split("/")
+        match = CHECKPOINT.fullmatch(parts[-1])
+        if match and len(parts) == 6 and parts[3].isdecimal():
+            found.append((int(match["frames"]), int(parts[3]), name))
+    return [name for _, _, name in sorted(found)]
+
+
+def _run_of(name: str) -> str:
+    """The folder of the run that a file is of, by its path in the tree; empty if it is of none."""
+    parts = name.split("/")
+    return "/".join(parts[:3]) if len(parts) > 3 and parts[1] == RUNS else ""
+
+
+def _is_selected(run: str, selected: Mapping[str, set[str]]) -> bool:
+    sweep, _, run_id = run.split("/")
+    return sweep not in selected or run_id in selected[sweep]
