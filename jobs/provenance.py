@@ -101,7 +101,8 @@ def _version(package: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The git commit of the current folder, with ``+changes`` if its code differs from that commit.
+    """The git commit of the current folder, with ``+changes`` if its code differs from that commit; ``None``
+    where git does not say.
 
     Where code runs that was kept with its sweep, the commit it was kept at, with the changes' place in it.
     """
@@ -112,7 +113,10 @@ def commit() -> str | None:
     if not head:
         return None
     changed = _git("status", "--porcelain", "--untracked-files=no")
-    new = (_git("ls-files", "--others", "--exclude-standard") or "").splitlines()
+    others = _git("-c", "core.quotePath=off", "ls-files", "--others", "--exclude-standard")
+    if changed is None or others is None:
+        return None  # of a commit whose changes are not known nothing could be made again
+    new = others.splitlines()
     results = results_among(new)
     is_new = any(is_source(name) for name in new if not name.startswith(results))
     return head + ("+changes" if changed or is_new else "")
@@ -129,7 +133,12 @@ def _kept_commit(code: CodeDir) -> str | None:
 def _git(*arguments: str) -> str | None:
     try:
         answer = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL
+            ["git", *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10,
+            stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.SubprocessError):
         return None

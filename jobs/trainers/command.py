@@ -111,9 +111,12 @@ def _may_read_description(run: Run) -> bool:
     """Whether the program may read its run's description: it names that, or its files are not known here."""
     try:
         argv = command_line(run)
-        files = project_files(Path.cwd()).program(run.point).files
+        program = project_files(Path.cwd()).program(run.point)
     except OrchestrateError:
         return True
+    if program.unknown is not None:
+        return True
+    files = program.files
     module = (module_of(argv) or "").partition(".")[0]
     own = module and any(name.startswith((f"{module}/", f"{module}.py")) for name in files)
     if not (own or program_file(argv) or code_of(argv) or os.path.normpath(argv[0]) in files):

@@ -376,6 +376,9 @@ def test_a_key_that_the_program_has_no_way_to_know_is_a_warning(repository: Proj
     assert "all good" in said("-c, 'import os; os.environ[\"ORCHESTRATE_RUN\"]'")
     repository.write("train.py", "import os\nos.environ['ORCHESTRATE_RUN']\n")
     assert "all good" in said("train.py")
+    repository.write("train.py", TRAIN)
+    (repository.folder / ".git" / "index").write_bytes(b"DIRCnonsense" * 10)
+    assert "all good" in said("train.py")  # whose files are not known
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,10 @@ def test_copies_of_code_among_results_are_no_new_code(
         path.touch()
     commit = provenance.commit() or ""
     assert len(commit) == 40
-    (tmp_path / "new.py").touch()
+    (tmp_path / "odd \udcff.py").touch()
     assert provenance.commit() == f"{commit}+changes"
+    (tmp_path / ".git" / "index").write_bytes(b"DIRCnonsense" * 10)
+    assert provenance.commit() is None
 
 
 def test_on_an_instance_files_are_known_only_from_a_copy(
