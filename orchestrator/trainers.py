@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from pathlib import Path
 
 from orchestrator.errors import OrchestrateError
+from orchestrator.syntax import syntax_hash
 from orchestrator.types import PluginSource, Run, Value, run_identity
 
 ENTRY_POINT_GROUP = "orchestrate.trainers"
@@ -202,10 +203,11 @@ def is_installed(spec: TrainerSpec) -> bool:
 
 @cache
 def code_id(spec: TrainerSpec) -> str:
-    """Names the code that trains, in 12 hexadecimal digits: the trainer's sources, its packages' versions and
-    its plug-ins' files.
+    """Names the code that trains, in 12 hexadecimal digits: what the trainer's sources do, its packages'
+    versions and its plug-ins' files.
 
-    Two results with different ids may differ although their runs are the same.
+    Two results with different ids may differ although their runs are the same. Comments, docstrings, import
+    statements and the names of modules change nothing.
     """
     digest = hashlib.sha256()
     for package in spec.packages:
@@ -213,12 +215,20 @@ def code_id(spec: TrainerSpec) -> str:
             digest.update(f"{package}=={version(package)}\n".encode())
         except PackageNotFoundError:
             digest.update(f"{package} absent\n".encode())
-    for module in spec.source:
-        for file in _sources(module):
-            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    files = {file for module in spec.source for file in _sources(module)}
+    for text in sorted(map(_source_hash, files)):
+        digest.update(text.encode() + b"\n")
     for source in spec.plugins:
         _add_plugin(digest, source)
     return digest.hexdigest()[:12]
+
+
+def _source_hash(file: Path) -> str:
+    """What one source file contributes to the id: a module by what it does, a preset by its name too."""
+    content = file.read_bytes()
+    if file.suffix == ".py":
+        return syntax_hash(content)
+    return f"{file.name} {hashlib.sha256(content).hexdigest()}"
 
 
 def installed_plugin(name: str) -> EntryPoint | None:

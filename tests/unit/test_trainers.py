@@ -39,6 +39,10 @@ def test_a_code_id_follows_the_sources_and_nothing_else(
     shutil.rmtree(package / "__pycache__", ignore_errors=True)
     assert fresh() == before
     assert fresh(replace(spec, packages=("pytest", "hypothesis"))) != before
+    (package / "loop.py").write_text('"""Say what it is."""\n\nimport math\n\nsteps = 1  # for now\n')
+    assert fresh() == before
+    (package / "loop.py").rename(package / "iterations.py")
+    assert fresh(replace(spec, source=("some_trainer.iterations",))) == before
     (package / "loop.py").write_text("steps = 2\n")
     assert fresh() != before
 
