@@ -15,6 +15,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as some
 
+from orchestrator.backends.skypilot import SkyPilotBackend
 from orchestrator.backends.skypilot.task import (
     boot_commands,
     cluster_name,
@@ -27,7 +28,7 @@ from orchestrator.profiles import Profile
 from orchestrator.render import Setting
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.tree import SWEEP_NAME
-from orchestrator.types import Job, Resources
+from orchestrator.types import Job, Plan, Resources, Run, Sweep
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "skypilot_l4.yaml"
 CODE_ID = "0123456789abcdef"
@@ -143,6 +144,27 @@ def test_a_machine_of_aws_turns_itself_off_if_no_job_begins(
     mark.unlink()
     subprocess.run(argv, env=env, check=True)
     assert off.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "git", "expected"),
+    [
+        (["python", "train.py"], False, ["(it is in no git repository), and `command` starts train.py"]),
+        (["python", "train.py"], True, []),
+        (["python", "/opt/train.py"], False, []),
+        (["simulate", "--fast"], False, []),
+    ],
+)
+def test_a_program_that_is_not_sent_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], git: bool, expected: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if git:
+        subprocess.run(["git", "init", "--quiet"], check=True)
+    run = Run("a" * 16, "command", {"command": command})
+    plan = Plan(Sweep("mine", "command", (run,), ""), "l4", (), {}, {}, {})
+    said = [one.text.partition(" is sent to an instance ")[2] for one in SkyPilotBackend(L4).concerns(plan)]
+    assert said == expected
 
 
 def test_values_stay_texts() -> None:

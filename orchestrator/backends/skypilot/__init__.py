@@ -20,6 +20,7 @@ from orchestrator.backends.skypilot.task import (
     secret_names,
     task_file,
 )
+from orchestrator.command import COMMAND_KEY, program_file
 from orchestrator.errors import BackendUnavailableError, OrchestrateError, RefusedError
 from orchestrator.profiles import Profile
 from orchestrator.render import Script, Setting
@@ -27,6 +28,7 @@ from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.parcel import discard, keep_store, pack
 from orchestrator.ssh import Host
 from orchestrator.types import Array, Capacity, Concern, JobState, JobStatus, Plan, Reason
+from orchestrator.worktree import NoWorkTree, read_worktree
 
 __all__ = [
     "RESULTS_THERE",
@@ -105,6 +107,21 @@ class SkyPilotBackend:
         )
 
     def concerns(self, plan: Plan, ask: bool = True) -> tuple[Concern, ...]:
+        """Programs of a project that no instance gets: sent is the copy of a git work tree, or nothing."""
+        commands = (run.overrides.get(COMMAND_KEY) for run in plan.sweep.runs)
+        argvs = ([str(item) for item in one] for one in commands if isinstance(one, list | tuple))
+        files = (program_file(argv) for argv in argvs)
+        file = next((file for file in files if file and not file.startswith(("/", "~", "$"))), None)
+        try:
+            if file is not None:
+                read_worktree(Path.cwd().resolve())
+        except NoWorkTree as error:
+            return (
+                Concern(
+                    f"no file of {Path.cwd()} is sent to an instance ({error}), and `command` starts {file}",
+                    "`git init` there, or name the program by its absolute path on the instance",
+                ),
+            )
         return ()
 
     def render(self, array: Array, setting: Setting) -> str:
