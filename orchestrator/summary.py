@@ -11,7 +11,7 @@ from orchestrator.alike import UNRANKED, Terms, differences, mixed_code
 from orchestrator.collect import Collected
 from orchestrator.significance import FEW_SEEDS
 from orchestrator.stats import Final, Group, final_returns, finite, groups
-from orchestrator.throughput import END_TO_END, TRAINING
+from orchestrator.throughput import END_TO_END, PROVISIONAL, TRAINING
 
 _TIMES = ("seconds_per_iteration", "collection_seconds", "learning_seconds")
 _MOST_NAMED = 8
@@ -29,7 +29,8 @@ SUMMARY_COLUMNS = (
 @dataclass(frozen=True)
 class Speed:
     """A group's speed on one kind of hardware: both throughputs of each run that has them, and the medians
-    over runs of the seconds per iteration and of two parts of these.
+    over runs of the seconds per iteration and of two parts of these. ``provisional``: the end-to-end
+    throughput of some run is.
     """
 
     group: Group
@@ -39,6 +40,7 @@ class Speed:
     seconds_per_iteration: float | None
     collection_seconds: float | None
     learning_seconds: float | None
+    provisional: bool
 
     def split(self) -> tuple[float, float, float]:
         """Seconds per iteration of collection, of learning, and of all else."""
@@ -57,9 +59,15 @@ def speeds(found: Sequence[Group]) -> list[Speed]:
             by_hardware.setdefault(hardware(row), []).append(row)
         for name, alike in sorted(by_hardware.items()):
             training, end_to_end = (tuple(_column(alike, column)) for column in (TRAINING, END_TO_END))
-            seconds = (_median(_column(alike, column)) for column in _TIMES)
-            rows.append(Speed(group, name, training, end_to_end, *seconds))
+            whole, collection, learning = (_median(_column(alike, column)) for column in _TIMES)
+            seconds, marked = (whole, collection, learning), is_provisional(alike)
+            rows.append(Speed(group, name, training, end_to_end, *seconds, marked))
     return rows
+
+
+def is_provisional(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the end-to-end throughput of any of these runs is provisional."""
+    return any(row["provisional"] for row in rows)
 
 
 def hardware(row: Mapping[str, Any]) -> str:
@@ -84,7 +92,14 @@ def warnings(finals: Sequence[Final]) -> list[str]:
     for final in finals:
         if final.note:
             about.setdefault(final.note, []).append(final.group.label)
-    return [*unranked(finals), *(f"{what}: {_some(labels)}" for what, labels in about.items())]
+    found = [f"{what}: {_some(labels)}" for what, labels in about.items()]
+    return [*unranked(finals), *found, *provisional([final.group for final in finals])]
+
+
+def provisional(found: Sequence[Group]) -> list[str]:
+    """Of which groups the end-to-end throughput is provisional, and why, in a line."""
+    labels = [group.label for group in found if is_provisional(group.counted()[0])]
+    return [f"{PROVISIONAL}: {_some(labels)}"] if labels else []
 
 
 def unranked(finals: Sequence[Final]) -> list[str]:
@@ -127,16 +142,19 @@ def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
                 ", ".join(f"{count} {state}" for state, count in group.states.items()),
                 "" if final.estimate is None else f"{final.estimate.value:.4g}",
                 _each(own, lambda speed: _median(speed.training_fps), "{:,.0f}"),
-                _each(own, lambda speed: _median(speed.end_to_end_fps), "{:,.0f}"),
+                _each(own, lambda speed: _median(speed.end_to_end_fps), "{:,.0f}", mark=True),
                 _each(own, lambda speed: speed.seconds_per_iteration, "{:.3g}"),
             ]
         )
     return list(SUMMARY_COLUMNS), rows
 
 
-def _each(own: Sequence[Speed], pick: Callable[[Speed], float | None], layout: str) -> str:
-    """One number per kind of hardware."""
-    return " / ".join(layout.format(value) for speed in own if (value := pick(speed)) is not None)
+def _each(
+    own: Sequence[Speed], pick: Callable[[Speed], float | None], layout: str, *, mark: bool = False
+) -> str:
+    """One number per kind of hardware; ``mark``: with an asterisk where it is provisional."""
+    told = ((speed, value) for speed in own if (value := pick(speed)) is not None)
+    return " / ".join(layout.format(value) + "*" * (mark and speed.provisional) for speed, value in told)
 
 
 def _median(values: Sequence[float]) -> float | None:

@@ -109,6 +109,7 @@ RESULT_COLUMNS = {
     "training_fps": _Column(float, ("speed", "training_fps")),
     "end_to_end_fps": _Column(float, ("speed", "end_to_end_fps")),
     "steady_iterations": _Column(_count, ("speed", "steady_iterations")),
+    "provisional": _Column(bool, ("speed", "provisional")),
     "seconds_per_iteration": _Column(float, ("speed", "seconds_per_iteration")),
     "collection_seconds": _Column(float, ("speed", "collection_seconds")),
     "learning_seconds": _Column(float, ("speed", "learning_seconds")),
@@ -146,6 +147,7 @@ def runs_table(
         _count: pl.Int64,
         _count_if_any: pl.Int64,
         _dirty: pl.Boolean,
+        bool: pl.Boolean,
         float: pl.Float64,
         _seconds: pl.Float64,
     }

@@ -7,7 +7,8 @@ second of wall time, with evaluations, logs and checkpoints. It predicts time an
 The steady window of an attempt is its iterations after the first, which warms up. An attempt that evaluated
 at least twice after the first iteration has its window cut to whole evaluation cycles: from the end of the
 first of these evaluations to the end of the last. So neither figure depends on the iteration at which a run
-ended. Where no attempt has a whole cycle, the window is all iterations after each attempt's first. Without
+ended. Where no attempt has a whole cycle, the window is all iterations after each attempt's first. The
+end-to-end throughput of a run that evaluates is provisional then: it depends on where the run ended. Without
 any of these, as after a single iteration, there are no figures.
 """
 
@@ -32,6 +33,13 @@ NAMES = {TRAINING: "training throughput", END_TO_END: "end-to-end throughput"}
 SHORT = {TRAINING: "of training", END_TO_END: "end-to-end"}
 
 
+# What a figure with an asterisk is.
+PROVISIONAL = (
+    "provisional end-to-end throughput: some run holds no whole cycle from one evaluation to the next, so "
+    "that it depends on how long the run trained"
+)
+
+
 def comparable(rows: Iterable[Mapping[str, Any]]) -> str:
     """The column to compare the speed of these runs by: the training throughput.
 
@@ -48,7 +56,8 @@ def _is_speed(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Throughput:
-    """The figures of a run. ``steady_iterations``: how many iterations they rest on.
+    """The figures of a run. ``steady_iterations``: how many iterations they rest on. ``provisional``: these
+    hold evaluations but no whole cycle of them.
 
     ``training_fps`` and ``end_to_end_fps`` are frames per second; the rest are means over the window, in
     seconds per iteration. ``None`` is not known: the training throughput of a program that reports no timers.
@@ -60,6 +69,7 @@ class Throughput:
     seconds_per_iteration: float | None = None
     collection_seconds: float | None = None
     learning_seconds: float | None = None
+    provisional: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -84,7 +94,7 @@ class _Sums:
         self.learning += other.learning
         self.timed += other.timed
 
-    def figures(self) -> Throughput:
+    def figures(self, *, provisional: bool) -> Throughput:
         timed = 0 < self.iterations == self.timed
         return Throughput(
             _ratio(self.frames, self.collection + self.learning) if timed else None,
@@ -93,6 +103,7 @@ class _Sums:
             _mean(self.seconds, self.iterations),
             _mean(self.collection, self.iterations) if timed else None,
             _mean(self.learning, self.iterations) if timed else None,
+            provisional,
         )
 
 
@@ -103,9 +114,11 @@ class Window:
         self._before: Row | None = None
         self._all, self._cycles, self._open = _Sums(), _Sums(), _Sums()
         self._evaluated = False
+        self.evaluates = False
 
     def add(self, row: Row) -> None:
         before, self._before = self._before, row
+        self.evaluates = self.evaluates or evaluates(row)
         if before is None:
             return  # the first iteration warms up
         step = _step(before, row)
@@ -138,7 +151,10 @@ def throughput_of(windows: Sequence[Window]) -> Throughput:
     for window in windows:
         cycles.add(window._cycles)
         every.add(window._all)
-    return (cycles if cycles.iterations else every).figures()
+    if cycles.iterations:
+        return cycles.figures(provisional=False)
+    evaluated = any(window.evaluates for window in windows)
+    return every.figures(provisional=evaluated and every.iterations > 0)
 
 
 def evaluates(row: Row) -> bool:

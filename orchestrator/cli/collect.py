@@ -61,7 +61,7 @@ def collect(
     from orchestrator.shown import plain
     from orchestrator.speeds import take_up
     from orchestrator.stats import final_returns, groups
-    from orchestrator.summary import summary_table, unranked
+    from orchestrator.summary import provisional, summary_table, unranked
 
     found = found_sweeps(results, sweeps)
     foreign = read_others(others or [], found)
@@ -76,6 +76,7 @@ def collect(
         compared = comparisons([sweep_dir], collected, intervals=False)
         compared_groups = groups(collected)
         limits = [*unranked(final_returns(compared_groups, intervals=False)), *collected.warnings]
+        limits += [f"* {line}" for line in provisional(compared_groups)]
         if (drift := drift_of(compared_groups)) is not None:
             limits.append(str(drift))
         if as_json:

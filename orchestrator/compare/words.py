@@ -16,7 +16,8 @@ from orchestrator.ratios import Ratio
 from orchestrator.shown import duration, number
 from orchestrator.significance import FEW_SEEDS, LEVEL, chance_of_wins, holm, least_chance, wins
 from orchestrator.stats import Estimate
-from orchestrator.throughput import END_TO_END, NAMES, TRAINING
+from orchestrator.summary import is_provisional
+from orchestrator.throughput import END_TO_END, NAMES, PROVISIONAL, TRAINING
 
 _NOTHING = "–"
 _SPEEDS = {
@@ -243,19 +244,27 @@ def notes(found: KeyComparison) -> list[str]:
         lines.append(f"efficiency: {gain} per {found.per}, over that of {found.named(found.baseline)}")
     if found.together:
         lines.append(f"changes with {found.short}: {', '.join(found.together)}")
+    return [*lines, *(f"{what}: {_some(labels)}" for what, labels in _said_of(found).items())]
+
+
+def _said_of(found: KeyComparison) -> dict[str, list[str]]:
+    """What holds for some combinations, or for some cells of them, with their names."""
     trained = [one for one in found.combinations if _trained(one)]
     told: dict[str, list[str]] = {}
     for one in trained:
         for cell in one.cells:
+            named = f"{one.label} {found.named(cell.value)}".strip()
             if cell.note:
-                told.setdefault(cell.note, []).append(f"{one.label} {found.named(cell.value)}".strip())
+                told.setdefault(cell.note, []).append(named)
+            if is_provisional(cell.members.counted()[0]):
+                told.setdefault(PROVISIONAL, []).append(named)
         if len(one.cells) == 1:
             only = f"only {found.named(one.cells[0].value)}, nothing to set against it"
             told.setdefault(only, []).append(one.label)
     for one in found.combinations if trained else ():
         if not _trained(one):
             told.setdefault("no finished run", []).append(one.label)
-    return [*lines, *(f"{what}: {_some(labels)}" for what, labels in told.items())]
+    return told
 
 
 def _unranked(found: KeyComparison) -> list[str]:

@@ -32,7 +32,7 @@ from orchestrator.significance import FEW_SEEDS
 from orchestrator.standings import overall_profiles, task_profiles
 from orchestrator.stats import Final, Group, curves, final_returns, groups
 from orchestrator.summary import Speed, speeds, unranked, warnings
-from orchestrator.throughput import NAMES
+from orchestrator.throughput import NAMES, PROVISIONAL
 
 # A browser sorts and filters this many rows at once without a pause; the rest is in results.csv.
 _MOST_ROWS = 2000
@@ -157,7 +157,7 @@ def _groups(matter: Matter) -> Section:
     blocks: tuple[Block, ...] = (Text("The sweep has no runs."),)
     if matter.groups:
         table = tables.group_table(matter.finals, matter.speeds)
-        blocks = (*_clipped(table, "results.csv"), Text(_GROUPS, note=True))
+        blocks = (*_clipped(table, "results.csv"), Text(_GROUPS, note=True), *_provisional(matter))
     return Section("groups", "Groups", blocks)
 
 
@@ -262,7 +262,13 @@ def _speed(matter: Matter) -> Section:
         return Section("speed", "Speed", (Text("No finished run has a measured speed."),))
     table = tables.speed_table(matter.speeds)
     drawn = (Gallery(tuple(found)), *_clipped(table, "results.csv"), Text(_SPEEDS, note=True))
-    return Section("speed", "Speed", drawn)
+    return Section("speed", "Speed", (*drawn, *_provisional(matter)))
+
+
+def _provisional(matter: Matter) -> tuple[Block, ...]:
+    """The footnote to throughputs with an asterisk, if there are any."""
+    marked = any(speed.provisional for speed in matter.speeds)
+    return (Text(f"* {PROVISIONAL}.", note=True),) if marked else ()
 
 
 _SPEEDS = (

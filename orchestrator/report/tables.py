@@ -58,6 +58,7 @@ def group_table(finals: Sequence[Final], measured: Sequence[Speed]) -> Table:
     heads, named = places([final.group for final in finals])
     training: dict[int, list[float]] = {}
     end_to_end: dict[int, list[float]] = {}
+    provisional = {id(speed.group) for speed in measured if speed.provisional}
     for speed in measured:
         training.setdefault(id(speed.group), []).extend(speed.training_fps)
         end_to_end.setdefault(id(speed.group), []).extend(speed.end_to_end_fps)
@@ -71,7 +72,7 @@ def group_table(finals: Sequence[Final], measured: Sequence[Speed]) -> Table:
                 Cell(states),
                 _estimate(final),
                 number(middle(training.get(id(final.group), []))),
-                number(middle(end_to_end.get(id(final.group), []))),
+                _end_to_end(end_to_end.get(id(final.group), []), id(final.group) in provisional),
                 Cell(final.note),
             )
         )
@@ -80,6 +81,12 @@ def group_table(finals: Sequence[Final], measured: Sequence[Speed]) -> Table:
 
 
 _THROUGHPUTS = ("#training frames/s", "#end-to-end frames/s")
+
+
+def _end_to_end(values: Sequence[float], provisional: bool) -> Cell:
+    """The middle of these throughputs; with an asterisk if it is provisional."""
+    told = number(middle(values))
+    return Cell(f"{told.text}*", told.sort) if values and provisional else told
 
 
 def _estimate(final: Final) -> Cell:
@@ -123,7 +130,7 @@ def speed_table(measured: Sequence[Speed]) -> Table:
                 Cell(speed.hardware),
                 number(len(speed.end_to_end_fps)),
                 number(middle(speed.training_fps)),
-                number(middle(speed.end_to_end_fps)),
+                _end_to_end(speed.end_to_end_fps, speed.provisional),
                 _spread(speed.training_fps or speed.end_to_end_fps),
                 number(whole),
                 *(

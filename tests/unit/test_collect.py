@@ -35,7 +35,7 @@ from orchestrator.types import Run, RunState
 
 COLUMNS = (
     "run_id sweep trainer in_grid algorithm task seed state target attempts device environments "
-    "frames iterations wall_time training_fps end_to_end_fps steady_iterations "
+    "frames iterations wall_time training_fps end_to_end_fps steady_iterations provisional "
     "seconds_per_iteration collection_seconds learning_seconds "
     "final_return best_return return_metric evaluation_episodes exactness "
     "hostname cpu_model cpu_capability cores gpu_model gpu_capability threads peak_memory_mb "

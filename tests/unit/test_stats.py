@@ -22,6 +22,7 @@ from benchmarks.synthetic import (
     write_attempt,
 )
 from orchestrator.collect import Collected, collect
+from orchestrator.report.tables import group_table, speed_table
 from orchestrator.rundir import IndexRow, Row, SweepDir
 from orchestrator.stats import (
     Estimate,
@@ -33,7 +34,7 @@ from orchestrator.stats import (
     interquartile_mean,
     on_common_frames,
 )
-from orchestrator.summary import speeds, summary_table, warnings
+from orchestrator.summary import provisional, speeds, summary_table, warnings
 from orchestrator.types import Run, RunState
 
 MATRIX = {"task": ["vmas/navigation"], "algorithm": ["mappo", "iql"], "seed": range(3)}
@@ -294,15 +295,23 @@ def test_the_summary_names_groups_states_returns_and_speed(results: Path) -> Non
         "learning_seconds": 4.0,
     }
     for run in runs[:3]:
-        finish(sweep.run(run.run_id), run, returns({10: 1.0}), final_return=1.0 + run.seed, speed=speed)
+        told = {**speed, "provisional": run.overrides["algorithm"] == "iql"}
+        finish(sweep.run(run.run_id), run, returns({10: 1.0}), final_return=1.0 + run.seed, speed=told)
     collected = collect([sweep])
     columns, rows = summary_table(collected)
     throughputs = ["training frames/s", "end-to-end frames/s"]
     assert columns == ["group", "n", "states", "final return (IQM)", *throughputs, "s/iteration"]
     assert rows == [
         ["mappo", "2", "2 done", "1.5", "1,000", "800", "6"],
-        ["iql", "1", "1 pending, 1 done", "1", "1,000", "800", "6"],
+        ["iql", "1", "1 pending, 1 done", "1", "1,000", "800*", "6"],
     ]
+    [note] = provisional(groups(collected))
+    assert note.startswith("provisional end-to-end throughput: some run holds no whole cycle")
+    assert note.endswith(": iql")
+    found = groups(collected)
+    tables = group_table(final_returns(found), speeds(found)), speed_table(speeds(found))
+    cells = [cell.text for table in tables for row in table.rows for cell in row]
+    assert (cells.count("800"), cells.count("800*")) == (2, 2)
     (first, _) = speeds(groups(collected))
     assert first.split() == (1.5, 4.0, 0.5)
     assert first.hardware == "Example CPU 3000, 1 thread"

@@ -115,6 +115,11 @@ def test_without_a_whole_cycle_all_iterations_after_the_first_count() -> None:
     assert found.steady_iterations == 4
     assert found.training_fps == pytest.approx(3000)
     assert found.end_to_end_fps == pytest.approx(4 * FRAMES / (4 * 2 + 4 / 3))
+    assert found.provisional  # another length has another figure
+    assert throughput([history(6, period=4)]).end_to_end_fps != pytest.approx(found.end_to_end_fps)
+    assert not throughput([history(5, period=4), history(10, period=4)]).provisional
+    silent = [Row(row.iteration, row.frames, row.wall_time, {"loss": 1.0}) for row in history(5, period=4)]
+    assert not throughput([silent]).provisional
 
 
 @pytest.mark.parametrize("attempts", [[], [[]], [history(1)], [history(1), history(1)]])
