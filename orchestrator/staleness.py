@@ -151,5 +151,6 @@ class _Kept:
                 result = self._sweep_dir.run(row.run_id).result()
             except (DamagedFileError, OSError):
                 result = None
-            self._listed[status.code_id] = Program.from_json((result or {}).get("code_files"))
+            listed = Program.from_json((result or {}).get("code_files"))
+            self._listed[status.code_id] = listed if listed and listed.id == status.code_id else None
         return self._listed[status.code_id]
