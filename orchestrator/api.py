@@ -28,7 +28,7 @@ from rich.text import Text
 
 from orchestrator import control, fleet, marl_eval, sending
 from orchestrator.backends.base import Backend
-from orchestrator.check import check_plan, check_sweep
+from orchestrator.check import check_plan
 from orchestrator.cli import view
 from orchestrator.collect import Collected, gather, write
 from orchestrator.control import Wish
@@ -38,7 +38,7 @@ from orchestrator.labels import labeller
 from orchestrator.observe import leave_queue
 from orchestrator.rehearsal import said_before
 from orchestrator.rundir import SweepDir
-from orchestrator.sharing import Matter, Party, Table, parties_of, submit_all
+from orchestrator.sharing import Matter, Party, Table, check, parties_of, submit_all
 from orchestrator.state import Survey
 from orchestrator.sweep import load_sweep
 from orchestrator.targets import behind_ssh, target_of
@@ -101,10 +101,10 @@ def launch(
 
 def _launch_on_several(matter: Matter, parties: Sequence[Party]) -> Launched:
     """Shared out once; who follows deals what is left, and moves what waits."""
-    report = check_sweep(matter.sweep)
-    if report.problems:
+    report = check(matter, parties)
+    if report is not None and report.problems:
         raise OrchestrateError("\n".join(map(str, report.problems)))
-    told = list(map(str, report.warnings))
+    told = list(map(str, report.warnings)) if report is not None else []
     with _without_the_kernel():
         submit_all(matter, parties, told.append)
     return Launched(matter.sweep, matter.sweep_dir, None, matter.wish, tuple(told), tuple(parties))

@@ -10,19 +10,20 @@ from orchestrator.backends.base import Backend
 from orchestrator.budget import worth_going_on
 from orchestrator.chances import second_chances
 from orchestrator.control import AS_USUAL, Wish
-from orchestrator.errors import BudgetError, StorageError
+from orchestrator.errors import BackendUnavailableError, BudgetError, RefusedError, StorageError
 from orchestrator.evidence import proved_ended
 from orchestrator.expect import canaries
 from orchestrator.observe import leave_queue, look
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.atomic import CANNOT_WRITE
 from orchestrator.state import Survey
-from orchestrator.types import BUDGET_REACHED, JobState, Reason, RunState, Sweep
+from orchestrator.types import BUDGET_REACHED, Capacity, JobState, Reason, RunState, Sweep
 
 # How often a lost worker is replaced without any run having advanced in between.
 _REPLACEMENTS = 3
 _REFRESH_S = 0.5
-# How often runs of a worker that cannot be asked from here are looked at again.
+# How often runs of a worker that cannot be asked from here are looked at again. What could not be submitted is
+# tried again after as long, then ever less often.
 _PATIENCE_S = 5.0
 # Workers kill what does not leave within its grace, half a minute; then something holds them up.
 _STOP_PATIENCE_S = 60.0
@@ -48,7 +49,8 @@ def follow(
     """The sweep's state again and again, until nothing works on it any more, and no instance is left.
 
     A worker that died is replaced. One that left for a reason, or because somebody asked, is not. ``tell`` is
-    given lines about instances that are not as they should be.
+    given lines about what is in the way: instances that are not as they should be, a backend that does not
+    answer, a full queue.
     """
     yield from _work_off(sweep, sweep_dir, backend, wish, tell)
     for note in leave_queue(sweep_dir, look(sweep_dir, control.rows_of(sweep, sweep_dir))):
@@ -60,7 +62,7 @@ def follow(
 def _work_off(
     sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: Wish, tell: Callable[[str], None]
 ) -> Iterator[Survey]:
-    tries, before = 0, (-1, -1)
+    tries, before, wait = 0, (-1, -1), _PATIENCE_S
     while True:
         bring_home(sweep_dir, tell, orphans=True)
         began = time.monotonic()
@@ -73,18 +75,44 @@ def _work_off(
             time.sleep(_PATIENCE_S)  # a worker elsewhere has them, until its claims run out
             continue
         advanced = _advanced(seen, sweep_dir, backend)
-        tries = tries + 1 if advanced <= before else 0
-        before = max(before, advanced)
-        if second_chances(sweep, seen, backend.capacity(ask=False)):
-            control.submit_sweep(sweep, sweep_dir, backend, wish, define=False)
-            continue
-        idle = not seen.left and not seen.unknown
-        if idle or tries >= _REPLACEMENTS or _stays_so(sweep_dir, seen, wish):
-            return
+        again = tries + 1 if advanced <= before else 0
+        chances = bool(second_chances(sweep, seen, backend.capacity(ask=False)))
+        if not chances:
+            idle = not seen.left and not seen.unknown
+            if idle or again >= _REPLACEMENTS or _stays_so(sweep_dir, seen, wish):
+                return
         try:
-            control.submit_sweep(sweep, sweep_dir, backend, wish, define=False)
+            obstacle = _submit(sweep, sweep_dir, backend, wish)
         except BudgetError:
+            if chances:
+                raise
             return  # what is left pays for no job: it stays left
+        if obstacle is None:
+            tries, before, wait = again, max(before, advanced), _PATIENCE_S
+            continue
+        if wait == _PATIENCE_S:
+            tell(f"{obstacle}; tried again until it works")
+        time.sleep(wait)
+        wait = min(_LONGEST_REST_S, 2 * wait)
+
+
+def _submit(sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: Wish) -> str | None:
+    """Submit what is missing; what is in the way if nothing could be, and may not be in the way later."""
+    rooms = []
+
+    def room() -> Capacity:
+        capacity = backend.capacity()
+        rooms.append(capacity.room)
+        return capacity
+
+    try:
+        plan = control.submit_sweep(sweep, sweep_dir, backend, wish, define=False, capacity=room).plan
+    except BackendUnavailableError as error:
+        if isinstance(error, RefusedError) or not backend.queues:
+            raise
+        return f"cannot submit now: {error}"
+    full = rooms == [0] and plan.waiting and not plan.jobs
+    return "the queue takes no more jobs of yours now" if full else None
 
 
 def _advanced(seen: Survey, sweep_dir: SweepDir, backend: Backend) -> tuple[int, int]:

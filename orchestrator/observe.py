@@ -28,6 +28,9 @@ from orchestrator.types import Array, Job, JobState, JobStatus, Reason, RunState
 _START_GRACE_S = 60.0
 # When the answer of a backend took longer, what was read before is old.
 _LONG_S = 2.0
+# Where a worker has done everything and left, and its node is found dead afterwards, the job goes back to the
+# queue; it may wait there for days. Before that a scheduler needs a while to see that the worker has left.
+_REQUEUED_S = (60.0, 7 * 86400.0)
 
 # What Slurm's daemons, and the kernel through them, write where a job wanted too much memory.
 _NO_MEMORY = ("exceeded job memory limit", "exceeded memory limit", "oom-kill", "oom_kill")
@@ -116,13 +119,18 @@ def idle_jobs(sweep_dir: SweepDir) -> dict[str, str]:
     return _idle(sweep_dir, look(sweep_dir))
 
 
-def _idle(sweep_dir: SweepDir, seen: Survey) -> dict[str, str]:
+def _idle(sweep_dir: SweepDir, seen: Survey, *, left: bool = False) -> dict[str, str]:
+    """As :func:`idle_jobs`. ``left``: also jobs whose workers left a while ago, wherever those jobs are."""
     ledger, logs = sweep_dir.read_ledger(), {log.token: log for log in sweep_dir.read_journals()}
-    ids = job_ids(ledger)
+    ids, now, (soonest, latest) = job_ids(ledger), time.time(), _REQUEUED_S
 
     def waits(token: str) -> bool:
-        again = token in seen.jobs and seen.jobs[token].state is JobState.QUEUED
-        return token not in logs or (again and not logs[token].revoked)
+        log = logs.get(token)
+        if log is None or log.revoked:
+            return log is None
+        if left and log.exited and log.events and soonest <= now - log.events[-1].time <= latest:
+            return True
+        return token in seen.jobs and seen.jobs[token].state is JobState.QUEUED
 
     return {
         job["token"]: ids[job["token"]]
@@ -136,10 +144,12 @@ def _idle(sweep_dir: SweepDir, seen: Survey) -> dict[str, str]:
 def leave_queue(sweep_dir: SweepDir, seen: Survey) -> tuple[str, ...]:
     """Take jobs that only wait out of Slurm's queue if nothing is left for them; what a person is to know.
 
-    The last worker to leave does so too. It may have been killed, or the job requeued after it.
+    The last worker to leave does so too. It may have been killed, or the job requeued after it: its own as
+    well, where its node was taken for dead.
     """
     kind = f"{SlurmBackend.kind}:"  # rented machines are condemned, and taken down by an exchange
-    idle = [job_id for job_id in _idle(sweep_dir, seen).values() if job_id.startswith(kind)]
+    found = _idle(sweep_dir, seen, left=True)
+    idle = [job_id for job_id in found.values() if job_id.startswith(kind)]
     answers = Everywhere().poll(idle) if idle else {}
     waiting = [job_id for job_id in idle if answers[job_id].state is JobState.QUEUED]
     if not waiting:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ def several(matter: Matter, parties: Sequence[Party], *, detach: bool, as_json: 
     from orchestrator.cli import view
     from orchestrator.cli.money import settle_up
     from orchestrator.follow import exit_code_of
-    from orchestrator.sharing import Table, submit_all, take_from_others
+    from orchestrator.sharing import Table, check, submit_all, take_from_others
     from orchestrator.types import RunState
 
     if detach and matter.wish.canary:
@@ -43,7 +43,11 @@ def several(matter: Matter, parties: Sequence[Party], *, detach: bool, as_json: 
     with view.Screen(matter.sweep.name, quiet=as_json) as screen:
         tell = partial(typer.echo, err=True) if as_json else screen.note
         table = Table(matter, parties, tell)
-        _check(matter, table.skipped)
+        if (report := check(matter, parties)) is not None:
+            if report.problems:
+                print_problems(report.problems)
+                raise typer.Exit(2)
+            print_warnings(report.warnings)
         if not as_json:
             _announce(matter, table)
         if detach:
@@ -69,26 +73,6 @@ def several(matter: Matter, parties: Sequence[Party], *, detach: bool, as_json: 
         raise typer.Exit(1)
     names = ", ".join(party.name for party in parties)
     refuse_untrainable(counts.get(RunState.SKIPPED, 0), sum(counts.values()), names)
-
-
-def _check(matter: Matter, skipped: Collection[str]) -> None:
-    """Nothing is submitted anywhere while a run that is to be done cannot work."""
-    from dataclasses import replace
-
-    from orchestrator import control
-    from orchestrator.check import check_sweep
-    from orchestrator.observe import look
-    from orchestrator.plan import to_do
-
-    seen = look(matter.sweep_dir, control.rows_of(matter.sweep, matter.sweep_dir))
-    todo = tuple(run for run in to_do(matter.sweep, seen) if run.run_id not in skipped)
-    if not todo:
-        return
-    report = check_sweep(replace(matter.sweep, runs=todo))
-    if report.problems:
-        print_problems(report.problems)
-        raise typer.Exit(2)
-    print_warnings(report.warnings)
 
 
 def _announce(matter: Matter, table: Table) -> None:

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
+from orchestrator import control
+from orchestrator.check import CheckReport, check_sweep
 from orchestrator.dealing import deal, split
 from orchestrator.errors import OrchestrateError
+from orchestrator.observe import look
 from orchestrator.outlook import forecasts
-from orchestrator.sharing.parties import Matter, Party
+from orchestrator.plan import to_do
+from orchestrator.sharing.parties import Matter, Party, abilities
 from orchestrator.sharing.table import Table, Tell
 from orchestrator.types import Deal
+
+
+def check(matter: Matter, parties: Sequence[Party]) -> CheckReport | None:
+    """What is amiss with the runs that are to be done, if any are. With a problem nothing is to be submitted.
+
+    Raises :class:`OrchestrateError` where a target lacks what its profile requires.
+    """
+    sweep, (_, skipped) = matter.sweep, abilities(matter.sweep, parties)
+    seen = look(matter.sweep_dir, control.rows_of(sweep, matter.sweep_dir))
+    todo = tuple(run for run in to_do(sweep, seen) if run.run_id not in skipped)
+    if not todo:
+        return None
+    if blocking := next((party.blocked for party in parties if party.blocked is not None), None):
+        raise OrchestrateError(blocking.text, hint=blocking.hint)
+    return check_sweep(replace(sweep, runs=todo))
 
 
 def submit_all(matter: Matter, parties: Sequence[Party], tell: Tell) -> None:

@@ -22,7 +22,7 @@ from orchestrator.remote.questions import assigned_of
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
 from orchestrator.state import Survey
 from orchestrator.targets import Everywhere, behind_ssh, find_target
-from orchestrator.types import Capacity, Deal, JobState, RunState, Sweep, number_of
+from orchestrator.types import Capacity, Concern, Deal, JobState, Plan, RunState, Sweep, number_of
 
 # Jobs that a queue may work on at once, where nobody says: so many at first, then twice those that it does.
 _JOBS_AT_FIRST = 16
@@ -74,7 +74,8 @@ class Party(Protocol):
     """One of several targets. ``address`` leads to its profile.
 
     ``has_options``: further options of a submission are for it. ``begins_at_once``: it has no queue.
-    ``patience``: how many seconds a job of it may wait.
+    ``patience``: how many seconds a job of it may wait. ``blocked``: why nothing is to be submitted to it, as
+    far as that is known here.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Party(Protocol):
     has_options: bool
     begins_at_once: bool
     patience: float
+    blocked: Concern | None
 
     def places(self, sight: Sight) -> int:
         """How many runs it can work on at once."""
@@ -158,6 +160,8 @@ class Here:
         self.begins_at_once, self.has_options = not backend.queues, backend.kind == "slurm"
         self.patience = _PATIENCE_S.get(backend.kind, _PATIENCE_OF_A_MACHINE_S)
         self._in_a_job = matter.wish.slots or at_once(matter.sweep, self.capacity)
+        no_jobs = Plan(matter.sweep, self.name, (), {}, {}, {})  # what is amiss with the profile itself
+        self.blocked = next((one for one in backend.concerns(no_jobs, ask=False) if one.blocks), None)
 
     def places(self, sight: Sight) -> int:
         if self.capacity.array_size is None:
@@ -247,6 +251,7 @@ class There:
 
     begins_at_once, has_options = False, True
     patience = _PATIENCE_S["slurm"]
+    blocked: Concern | None = None  # it knows itself, and refuses
 
     def __init__(self, matter: Matter, profile: Profile, options: Sequence[str]) -> None:
         self._matter, self._profile, self._options = matter, profile, tuple(options)

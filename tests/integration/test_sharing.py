@@ -159,9 +159,11 @@ def test_what_no_target_can_do_is_skipped_and_each_says_why(lab: Lab) -> None:
         ("left.yaml,left.yaml", 2, "found the target left twice, expected each once"),
         ("left.yaml,nowhere", 2, "there is no such profile"),
         ("left.yaml,", 2, "there is no such profile"),
+        ("left.yaml,empty.yaml", 2, "empty: account is empty, and jobs there need it"),
     ],
 )
 def test_targets_that_cannot_be(lab: Lab, on: str, code: int, said: str) -> None:
+    (lab.folder / "empty.yaml").write_text("backend: slurm\nrequire: [account]\n")
     lab.count_grid(runs=1)
     assert said in lab.run("sweep", "--grid", "tiny.yaml", "--on", on, code=code)
     assert not lab.results.exists()

@@ -101,12 +101,15 @@ def test_what_a_person_ends_neither_comes_back_nor_submits_more(lab: Lab, slurm:
 def test_runs_longer_than_their_time_limit(
     lab: Lab, undisturbed: Lab, slurm: Cluster, tmp_path: Path
 ) -> None:
-    """Slurm looks at limits, and warns of them, on every thirtieth second: all goes on side by side."""
+    """Slurm looks at limits, and warns of them, on every thirtieth second: all goes on side by side.
+
+    On a busy machine a job may have begun more often than it has to.
+    """
     by_own_clock, by_slurm = Lab(tmp_path / "by_own_clock"), Lab(tmp_path / "by_slurm")
     by_own_clock.profile(time=1, signal=35, cpus_per_task=1, pack=2)  # leaves after 25 s of the 60 it needs
     by_own_clock.count_grid(runs=2, pace=2.0)
     by_slurm.profile(signal=5, cpus_per_task=1, pack=2)
-    by_slurm.count_grid(runs=2, pace=3.0)
+    by_slurm.count_grid(runs=2, pace=3.0)  # 90 s of work in starts of a minute at most
     by_own_clock.sweep()
     by_slurm.sweep()
     (limited,) = by_slurm.job_ids().values()
@@ -116,9 +119,9 @@ def test_runs_longer_than_their_time_limit(
     warn_twice(slurm, lab)
     assert sum(judge(lab, undisturbed, slurm, "real")) > 3
     assert min(judge(by_own_clock, undisturbed, slurm)) >= 3
-    helpers.wait_for(lambda: len(by_slurm.hosts()) == 2, 120, "the second start")
+    helpers.wait_for(lambda: len(by_slurm.hosts()) >= 2, 180, "the second start")
     by_slurm.pace(0.01)
-    assert judge(by_slurm, undisturbed, slurm) == [2, 2]
+    assert min(judge(by_slurm, undisturbed, slurm)) >= 2
     for one, name in ((by_own_clock, "tiny"), (by_slurm, "tiny"), (lab, "real")):
         assert len(one.job_ids(name)) == 1
         assert accounted(slurm, one, name) == {"REQUEUED", "COMPLETED"}
