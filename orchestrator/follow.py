@@ -22,8 +22,8 @@ from orchestrator.types import BUDGET_REACHED, Capacity, JobState, Reason, RunSt
 # How often a lost worker is replaced without any run having advanced in between.
 _REPLACEMENTS = 3
 _REFRESH_S = 0.5
-# How often runs of a worker that cannot be asked from here are looked at again. What could not be submitted is
-# tried again after as long, then ever less often.
+# How often runs of a worker that cannot be asked from here are looked at again. What could not be submitted
+# is tried again after as long, then ever less often.
 _PATIENCE_S = 5.0
 # Workers kill what does not leave within its grace, half a minute; then something holds them up.
 _STOP_PATIENCE_S = 60.0

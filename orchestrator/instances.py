@@ -6,18 +6,16 @@ job lives, and what it makes of them comes back under the same names.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from orchestrator.backends import skypilot
-from orchestrator.backends.skypilot import Cluster, Standing
+from orchestrator.backends.skypilot import Cluster, ClusterState, Standing
 from orchestrator.errors import DamagedFileError, OrchestrateError
 from orchestrator.ledger import jobs_of
 from orchestrator.rundir import Event, RunDir, SweepDir, tidy_finished
@@ -25,11 +23,13 @@ from orchestrator.rundir.handover import Handover
 from orchestrator.rundir.journal import REVOKED
 from orchestrator.rundir.parcel import (
     arrivals,
+    condemned_at,
     discard,
-    is_condemned,
     ledger_names,
     of_job,
+    since_exchange,
     store_of,
+    turn_to_exchange,
     unpacked,
 )
 from orchestrator.rundir.synced import RESULT, RUNS, copy_of
@@ -48,6 +48,8 @@ EXCHANGE_S = 20.0
 _SEE_OFF_S = 5.0
 # A worker whose instance's program was killed saves within its grace.
 _LAST_WORDS_S = 60.0
+# Workers kill what does not leave within its grace, half a minute; they hear of it by an exchange.
+_SAVING_S = 60.0
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
 _LEAST_SECRET = 8
 # A launch takes minutes, and as long as its files are on their way.
@@ -117,14 +119,14 @@ def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S, *, orphans: bool =
     whose runs were cancelled go in any case.
     """
     done = Exchanged()
-    jobs = [job for job in sent_jobs(sweep) if _age(job) > not_within]
+    jobs = [job for job in sent_jobs(sweep) if since_exchange(sweep, job.token) > not_within]
     try:
         standing = skypilot.standing_of([job.job_id for job in jobs]) if jobs else {}
     except OrchestrateError as error:
         done.problems.append(str(error))
         return done
     for job in jobs:
-        with _turn(job) as mine:
+        with turn_to_exchange(sweep, job.token) as mine:
             if mine:
                 try:
                     _settle(job, standing[job.job_id], done, orphans)
@@ -158,7 +160,11 @@ def costs(sweep: SweepDir) -> list[str]:
 def _warning(sweep: SweepDir, token: str, job_id: str, cluster: Cluster) -> str:
     """What to do about an instance that no one stops; empty where SkyPilot takes it down."""
     stop = f"`orchestrate cancel {sweep.name}` takes it down"
-    if is_condemned(sweep, token):
+    if (condemned := condemned_at(sweep, token)) is not None:
+        until, at_work = condemned + _SAVING_S, cluster.state is ClusterState.UP and cluster.autodown
+        if at_work and time.time() < until:
+            clock = time.strftime("%H:%M:%S", time.localtime(until))
+            return f". Its runs were cancelled, and save checkpoints until {clock} at most; then looks end it"
         return f". WARNING: its runs were cancelled; it could not be taken down yet: {stop}, as looks try to"
     if skypilot.is_orphan(job_id, cluster):
         return (
@@ -190,7 +196,7 @@ def see_off(sweep: SweepDir, patience: float) -> Iterator[Exchanged]:
 
 def _settle(job: Sent, standing: Standing, done: Exchanged, orphans: bool) -> None:
     """Take the job as far as it goes now; the order lets nothing be lost, whatever ends it in between."""
-    condemned = is_condemned(job.sweep, job.token)
+    condemned = condemned_at(job.sweep, job.token) is not None
     if standing is Standing.ORPHAN:
         standing = Standing.ORPHAN if _never_began(job, condemned) else Standing.UP
     if standing in (Standing.STARTING, Standing.ORPHAN):
@@ -420,31 +426,3 @@ def _keep_words(job: Sent) -> None:
 def _store(job: Sent) -> str | None:
     """Where the job was told to have its results kept."""
     return store_of(job.sweep, job.token)
-
-
-def _age(job: Sent) -> float:
-    """Seconds since the last exchange with the job's instance."""
-    try:
-        return time.time() - _lock(job).stat().st_mtime
-    except FileNotFoundError:
-        return float("inf")
-
-
-def _lock(job: Sent) -> Path:
-    return arrivals(job.sweep, job.token) / "lock"
-
-
-@contextmanager
-def _turn(job: Sent) -> Iterator[bool]:
-    """One command at a time exchanges with an instance; whether it is this one's turn."""
-    path = _lock(job)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
-        if path.exists():
-            os.utime(path)

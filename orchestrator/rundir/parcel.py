@@ -11,9 +11,13 @@ Laid out like the tree it is part of, so that what comes back has the same names
 
 from __future__ import annotations
 
+import fcntl
+import math
 import os
 import shutil
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from orchestrator.rundir.atomic import storage_errors, temporary_name, write_atomic
@@ -108,17 +112,51 @@ def _store(sweep: SweepDir, token: str) -> Path:
 def condemn(sweep: SweepDir, token: str) -> None:
     """Put on record that a job's machine is to go whatever is on it; until the parcel is discarded."""
     path = _condemned(sweep, token)
+    if path.exists():
+        return
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, b"")
 
 
-def is_condemned(sweep: SweepDir, token: str) -> bool:
-    return _condemned(sweep, token).exists()
+def condemned_at(sweep: SweepDir, token: str) -> float | None:
+    """Since when a job's machine is to go, in seconds since 1970; ``None`` if it is not."""
+    try:
+        return _condemned(sweep, token).stat().st_mtime
+    except FileNotFoundError:
+        return None
 
 
 def _condemned(sweep: SweepDir, token: str) -> Path:
     return arrivals(sweep, token) / "condemned"
+
+
+def since_exchange(sweep: SweepDir, token: str) -> float:
+    """Seconds since the last exchange with a job's machine."""
+    try:
+        return time.time() - _lock(sweep, token).stat().st_mtime
+    except FileNotFoundError:
+        return math.inf
+
+
+@contextmanager
+def turn_to_exchange(sweep: SweepDir, token: str) -> Iterator[bool]:
+    """One command at a time exchanges with a job's machine; whether it is this one's turn."""
+    path = _lock(sweep, token)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+        if path.exists():
+            os.utime(path)
+
+
+def _lock(sweep: SweepDir, token: str) -> Path:
+    return arrivals(sweep, token) / "lock"
 
 
 def ledger_names(sweep: SweepDir) -> list[str]:

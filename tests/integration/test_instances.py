@@ -27,7 +27,7 @@ from orchestrator.errors import BackendUnavailableError, RefusedError
 from orchestrator.observe import look
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.handover import Ended, Handover
-from orchestrator.rundir.parcel import keep_store, pack, unpacked
+from orchestrator.rundir.parcel import keep_store, pack, turn_to_exchange, unpacked
 from orchestrator.sync.transport import Rsync
 from orchestrator.types import Job, JobState, RunState
 from tests import helpers
@@ -48,6 +48,7 @@ class Rented:
     task: cloud.Task | None = None
     state: ClusterState = ClusterState.UP
     autodown: str = "goes down after 5 idle minutes"
+    since: float = 0.0
     refuses: str = ""
     on_the_way_down: Callable[[], None] = lambda: None
     taken_down: list[str] = field(default_factory=list)
@@ -55,7 +56,7 @@ class Rented:
     def clusters(self, names: Collection[str] | None, refresh: bool) -> dict[str, Cluster]:
         if not self.up or (names is not None and self.name not in names):
             return {}
-        return {self.name: Cluster(self.name, self.state, 0.0, None, "", "", False, self.autodown)}
+        return {self.name: Cluster(self.name, self.state, self.since, None, "", "", False, self.autodown)}
 
     def dies_in_mid_launch(self) -> None:
         """With SkyPilot's server: no request is known any more, and no timer was set."""
@@ -315,8 +316,7 @@ def test_two_commands_at_once_do_not_meet(rented: Rented, sent: tuple[SweepDir, 
     sweep, job = sent
     assert helpers.finish(train(rented, sweep, job)) == 0
     end(rented, sweep, job)
-    (one,) = instances.sent_jobs(sweep)
-    with instances._turn(one) as mine:
+    with turn_to_exchange(sweep, job.token) as mine:
         assert mine
         assert exchange(sweep).settled == []
     assert exchange(sweep).settled == [job.token]
@@ -381,14 +381,37 @@ def test_an_instance_that_cannot_be_taken_down_stays_on_record_until_it_is(
     assert instances.costs(sweep) == []
 
 
-def test_cancel_takes_down_what_is_being_launched(rented: Rented, sent: tuple[SweepDir, Job]) -> None:
+@pytest.mark.parametrize("state", [ClusterState.STARTING, ClusterState.UP])
+@pytest.mark.parametrize("minutes", [5, 120])
+def test_cancel_alone_takes_down_what_is_being_launched_however_long(
+    rented: Rented, sent: tuple[SweepDir, Job], state: ClusterState, minutes: int
+) -> None:
+    """SkyPilot is still at it: its files may be on their way."""
     sweep, _ = sent
-    rented.launch, rented.state, rented.autodown = RequestState.RUNNING, ClusterState.STARTING, ""
+    rented.launch, rented.state, rented.autodown = RequestState.RUNNING, state, ""
+    rented.since = time.time() - 60 * minutes
     assert instances.exchange(sweep, not_within=0, orphans=True).settled == []
     assert rented.taken_down == []
-    assert "WARNING" not in instances.costs(sweep)[0]
+    assert ("WARNING: its launch takes very long" in instances.costs(sweep)[0]) == (minutes > 60)
     assert cli(sweep, "cancel").exit_code == 0
     assert rented.taken_down == [rented.name]
+    assert unpacked(sweep) == []
+
+
+def test_an_instance_that_saves_its_checkpoints_is_given_its_time(
+    rented: Rented, sent: tuple[SweepDir, Job]
+) -> None:
+    """Its job had begun there, and nothing of it was here, when its runs were cancelled."""
+    sweep, job = sent
+    assert cli(sweep, "cancel").exit_code == 0
+    assert rented.taken_down == []
+    said = cli(sweep, "status").output
+    assert "Its runs were cancelled, and save checkpoints until" in said
+    assert "WARNING" not in said
+    (mark,) = sweep.path.glob(f"parcels/.{job.token}/condemned")
+    os.utime(mark, (0, time.time() - 120))
+    assert cli(sweep, "cancel").exit_code == 0  # again: that gives it no more time
+    assert "it could not be taken down yet" in cli(sweep, "status").output
 
 
 def test_cancel_finds_an_instance_whose_launch_is_on_no_record(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests import helpers
 from tests.slurm.cluster import Cluster
-from tests.slurm.lab import Lab, judge
+from tests.slurm.lab import Lab, judge, judge_runs
 
 
 def urgent(slurm: Cluster, folder: Path) -> None:
@@ -66,6 +66,25 @@ def test_processes_that_slurm_lost_make_no_second_result(lab: Lab, undisturbed: 
     assert lab.results_of() == 0
     lab.pace(0.01)
     assert judge(lab, undisturbed, slurm, beside=True) == [2, 2]
+
+
+def test_a_run_whose_slurmd_died_is_running_as_long_as_it_writes(lab: Lab, slurm: Cluster) -> None:
+    lab.count_grid(runs=2, pace=1.0)
+    lab.sweep()
+    lab.at_work(4)
+    (job_id,) = lab.job_ids().values()
+    slurm.run("scontrol", "update", "NodeName=cpu2", "State=DRAIN", "Reason=test")
+    slurm.slurmd_kill("cpu1", "daemons")
+    slurm.node_down("cpu1")
+    helpers.wait_for(lambda: slurm.job(job_id).get("JobState") == "PENDING", 120, "requeueing")
+    said = lab.run("status", "tiny")
+    assert "2 running" in said
+    assert "its worker still writes, and its job is back in the queue: PENDING" in said
+    slurm.slurmd_kill("cpu1")
+    helpers.wait_for(lambda: set(lab.states()) == {"queued"}, 120, "the silence of a dead node to be seen")
+    slurm.run("scontrol", "update", "NodeName=cpu2", "State=RESUME")
+    lab.pace(0.01)
+    judge_runs(lab, slurm)
 
 
 def test_a_cancelled_element_leaves_its_runs_to_the_others(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
@@ -108,27 +106,6 @@ def test_a_controller_that_is_silent_is_waited_for_aloud(lab: Lab, slurm: Cluste
     rest, errors = status.communicate(timeout=120)
     assert "waiting for squeue" in errors
     assert "2 running" in rest
-    lab.pace(0.01)
-    judge_runs(lab, slurm)
-
-
-def test_a_run_whose_slurmd_died_is_running_as_long_as_it_writes(
-    lab: Lab, slurm: Cluster, tmp_path: Path
-) -> None:
-    lab.count_grid(runs=2, pace=1.0)
-    lab.sweep()
-    lab.at_work(4)
-    (job_id,) = lab.job_ids().values()
-    slurm.run("scontrol", "update", "NodeName=cpu2", "State=DRAIN", "Reason=test")
-    slurm.slurmd_kill("cpu1", "daemons")
-    slurm.node_down("cpu1")
-    helpers.wait_for(lambda: slurm.job(job_id).get("JobState") == "PENDING", 120, "requeueing")
-    said = lab.run("status", "tiny")
-    assert re.search(r"2 running", said), said
-    assert "its worker still writes, and its job is back in the queue: PENDING" in said
-    slurm.slurmd_kill("cpu1")
-    helpers.wait_for(lambda: set(lab.states()) == {"queued"}, 120, "the silence of a dead node to be seen")
-    slurm.run("scontrol", "update", "NodeName=cpu2", "State=RESUME")
     lab.pace(0.01)
     judge_runs(lab, slurm)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from orchestrator.backends.skypilot import cloud
-from orchestrator.backends.skypilot.cloud import Cluster
+from orchestrator.backends.skypilot.cloud import Cluster, ClusterState
 from orchestrator.backends.skypilot.task import (
     RESULTS_THERE,
     boot_commands,
@@ -33,6 +33,7 @@ from orchestrator.worktree import NoWorkTree, read_worktree
 __all__ = [
     "RESULTS_THERE",
     "Cluster",
+    "ClusterState",
     "SkyPilotBackend",
     "Standing",
     "doubt",
@@ -166,7 +167,7 @@ class SkyPilotBackend:
         cluster = clusters.get(job.cluster)
         if cluster is not None and is_orphan(job_id, cluster):
             return JobStatus(JobState.UNKNOWN, _ORPHAN, place=job.cluster)
-        if cluster is not None and cluster.state is cloud.ClusterState.UP:
+        if cluster is not None and cluster.state is ClusterState.UP:
             return JobStatus(JobState.RUNNING, "its instance is up", place=job.cluster)
         return _not_up(cluster, cloud.request_state(job.request))
 
@@ -224,11 +225,11 @@ def _standing(job: _Id, cluster: Cluster | None) -> Standing:
     if launch is cloud.RequestState.RUNNING:  # also while things are still on their way to one that is up
         return Standing.STARTING
     never_was = launch in (cloud.RequestState.FAILED, cloud.RequestState.CANCELLED)
-    if cluster is None or (never_was and cluster.state is cloud.ClusterState.STARTING):
+    if cluster is None or (never_was and cluster.state is ClusterState.STARTING):
         return Standing.GONE
     if launch is not cloud.RequestState.SUCCEEDED and not cluster.autodown:
         return Standing.ORPHAN
-    if cluster.state is cloud.ClusterState.STOPPED:
+    if cluster.state is ClusterState.STOPPED:
         return Standing.STOPPED
     return Standing.UP  # one that SkyPilot finds in disorder may have results all the same
 
@@ -253,7 +254,7 @@ def never_sent(job_id: str) -> bool:
     """
     job = _Id.of(job_id)
     cluster = _clusters([job_id]).get(job.cluster)
-    if cluster is None or cluster.state is not cloud.ClusterState.UP:
+    if cluster is None or cluster.state is not ClusterState.UP:
         return True  # no job is sent to one that was never up
     try:
         return job.token not in cloud.tasks(job.cluster)
@@ -307,7 +308,7 @@ def _clusters(ids: Sequence[str]) -> dict[str, Cluster]:
         name
         for name, cluster in found.items()
         if now - _sure.get(name, -math.inf) > _SURE_S
-        and (cluster.autodown or cluster.state is not cloud.ClusterState.STARTING)
+        and (cluster.autodown or cluster.state is not ClusterState.STARTING)
     }
     if not unsure:
         return found

@@ -7,22 +7,29 @@ from __future__ import annotations
 
 import enum
 import json
+import logging
 import selectors
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.backends.skypilot.errors import Trouble, unanswered
+from orchestrator.backends.waiting import said_when_silent
 from orchestrator.errors import BackendUnavailableError, RefusedError
 from orchestrator.types import JobState
 
 # The first question waits until SkyPilot is imported and its API server is up; and clouds take their time.
 _PATIENCE_S = 120.0
 _END_S = 900.0
+# What takes longer is said; to load SkyPilot takes a few seconds by itself.
+_SILENT_S = 5.0
+
+_log = logging.getLogger(__name__)
 
 
 class ClusterState(enum.Enum):
@@ -252,6 +259,25 @@ def close() -> None:
             _helper = None
 
 
+# Questions whose last answer took long.
+_slow: set[str] = set()
+
+
+@contextmanager
+def _said_once_when_silent(asked: str, patience: float) -> Iterator[None]:
+    """Log that an answer takes long: once for each time that it begins to."""
+    told: list[str] = []
+
+    def tell(text: str) -> None:
+        told.append(text)
+        if asked not in _slow:
+            _log.warning(text)
+
+    with said_when_silent(f"waiting for SkyPilot, for up to {patience:.0f} s: {asked}", tell, _SILENT_S):
+        yield
+    (_slow.add if told else _slow.discard)(asked)
+
+
 def _ask(asked: str, call: str, *, patience: float = _PATIENCE_S, **arguments: Any) -> Any:
     global _helper
     question = {"call": call, "asked": asked, "arguments": arguments}
@@ -259,7 +285,8 @@ def _ask(asked: str, call: str, *, patience: float = _PATIENCE_S, **arguments: A
         if _helper is None or not _helper.alive:
             _helper = _Helper()
         try:
-            answer = _helper.ask(question, patience)
+            with _said_once_when_silent(asked, patience):
+                answer = _helper.ask(question, patience)
         except (EOFError, OSError) as error:
             words = _helper.last_words()
             _helper.close()

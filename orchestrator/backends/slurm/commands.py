@@ -6,19 +6,17 @@ import logging
 import os
 import re
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.backends.waiting import said_when_silent
 from orchestrator.errors import BackendUnavailableError, QueueFullError, RefusedError
 
 # A busy controller takes its time; one that is down is retried by the commands themselves for a while.
 TIMEOUT_S = 60.0
-# What takes longer is said, for a person waits.
-_SILENT_S = 1.2
 # A request that failed at once, within so many seconds, is made again after each of these pauses.
 _AT_ONCE_S = 5.0
 PAUSES_S = (1.0, 3.0)
@@ -54,7 +52,8 @@ def run(
     Raises :class:`BackendUnavailableError` if it is not installed.
     """
     try:
-        with _said_when_silent(argv[0], patience, tell):
+        text = f"waiting for {argv[0]}, for up to {patience:.0f} s: the cluster does not answer at once"
+        with nullcontext() if tell is None else said_when_silent(text, tell):
             done = subprocess.run(
                 list(argv),
                 stdin=subprocess.DEVNULL,
@@ -73,21 +72,6 @@ def run(
     except subprocess.TimeoutExpired:
         return Answer(None, "", f"no answer within {patience:.0f} s")
     return Answer(done.returncode, done.stdout, done.stderr)
-
-
-@contextmanager
-def _said_when_silent(name: str, patience: float, tell: Callable[[str], None] | None) -> Iterator[None]:
-    if tell is None:
-        yield
-        return
-    text = f"waiting for {name}, for up to {patience:.0f} s: the cluster does not answer at once"
-    timer = threading.Timer(_SILENT_S, tell, (text,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 class Commands:
