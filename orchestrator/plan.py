@@ -72,6 +72,7 @@ def make_plan(
         problems={one.run_id: one.message or "" for one in statuses if one.reason == DAMAGED_RESULT},
         states={one.run_id: one.state for one in statuses},
         waiting=tuple(builder.waiting),
+        no_feed=capacity.no_feed,
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orchestrator import control
 from orchestrator.control import Wish
-from orchestrator.errors import OrchestrateError, QueueFullError
+from orchestrator.errors import OrchestrateError, QueueFullError, RefusedError
 from orchestrator.observe import look
 from orchestrator.rundir import SweepDir
 from orchestrator.submitted import Latest, latest_target
@@ -49,6 +49,11 @@ def _submit(sweep_dir: SweepDir, latest: Latest) -> Plan | None:
         capacity = backend.capacity()
         limits = [limit for limit in (capacity.at_once, capacity.most) if limit is not None]
         rooms.append(capacity.room)
+        if capacity.no_feed is not None and capacity.room == 0:
+            raise RefusedError(
+                f"the queue has no room: {capacity.no_feed}",
+                hint="the same sweep command submits what is left",
+            )
         if not limits:
             return capacity
         seen = look(sweep_dir)

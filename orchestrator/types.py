@@ -302,7 +302,7 @@ class Capacity:
     ``max_mem``: what a run that was out of memory may have in a job of its own. ``at_once``: jobs of an array
     that may work at the same time; ``most``: jobs of a sweep that may be in the queue. ``can_avoid``: whether
     jobs can be kept off machines by name. ``no_gpu``: why a GPU run cannot be placed. ``apart``: every job
-    has a machine, and a file system, to itself.
+    has a machine, and a file system, to itself. ``no_feed``: why jobs that end cannot submit what waits.
     """
 
     target: str
@@ -320,6 +320,7 @@ class Capacity:
     most: int | None = None
     can_avoid: bool = False
     apart: bool = False
+    no_feed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -346,7 +347,8 @@ class Plan:
     """Runs still to do, as jobs. What `--dry-run` prints and what is submitted: the same object.
 
     ``skipped`` and ``problems`` say why a run is in no job: it cannot be placed, or its result is damaged.
-    ``waiting`` are runs for which the queue has no room yet.
+    ``waiting`` are runs for which the queue has no room yet; ``no_feed`` says why jobs that end cannot submit
+    them.
     """
 
     sweep: Sweep
@@ -356,6 +358,7 @@ class Plan:
     problems: Mapping[str, str]
     states: Mapping[str, RunState]
     waiting: tuple[str, ...] = ()
+    no_feed: str | None = None
 
     @property
     def jobs(self) -> tuple[Job, ...]:

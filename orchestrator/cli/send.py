@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from orchestrator.cli.common import count, print_json, print_kept, refuse_untrainable
+from orchestrator.cli.common import count, print_json, print_kept, refuse_untrainable, waiting
 
 if TYPE_CHECKING:
     from orchestrator.control import Wish
@@ -82,9 +82,8 @@ def _announce(sweep_dir: SweepDir, done: Sent) -> None:
             what = f"{scheduler} array {job_id.partition('_')[0]}"
             typer.echo(f"  {what}: {count(array['jobs'], 'job')}, {array['slots']} runs at once in each")
         if answer["waiting"]:
-            typer.echo(
-                f"  {count(answer['waiting'], 'run')} wait for room in the queue: jobs that end submit them"
-            )
+            submitted, no_feed = bool(answer["arrays"]), answer.get("no_feed")
+            typer.echo(f"  {waiting(answer['waiting'], submitted=submitted, no_feed=no_feed, follow=False)}")
     for note in (*done.notes, *answer.get("notes", ())):
         typer.echo(f"  {note}")
     print_kept(done.kept)

@@ -18,6 +18,7 @@ from orchestrator.cli.common import (
     print_problems,
     print_warnings,
     refuse_untrainable,
+    waiting,
 )
 
 if TYPE_CHECKING:
@@ -273,8 +274,8 @@ def _announce(sweep_dir: SweepDir, submitted: Submitted) -> None:
     for line in _arrays(submitted):
         typer.echo(f"  {line}")
     if plan.waiting:
-        how = "jobs that end submit them, or this command again" if plan.jobs else "this command again tries"
-        typer.echo(f"  {count(len(plan.waiting), 'run')} wait for room in the queue: {how}")
+        jobs, no_feed = bool(plan.jobs), plan.no_feed
+        typer.echo(f"  {waiting(len(plan.waiting), submitted=jobs, no_feed=no_feed, follow=True)}")
     for note in submitted.notes:
         typer.echo(f"  {note}")
 

@@ -82,14 +82,15 @@ def limits(site: Site) -> Finding:
         return not_here(name, "`scontrol show config` does not answer")
     allowed: list[Association | Qos] = [*site.applying, *site.applying_qos]
     own = str(site.profile.max_jobs) if site.profile else ""
-    submit = least([own, *(one.max_submit for one in allowed)])
+    of_site = least(one.max_submit for one in allowed)
+    submit = least([own, "" if of_site is None else str(of_site)])
     at_once = least(one.max_jobs for one in allowed)
     size = array_size(config)
     found = f"arrays of up to {size:,} jobs; {_queue(config.get('MaxJobCount', ''), submit, at_once)}"
     if submit == 0 or at_once == 0:
         return problem(name, found, "this account or QOS may run nothing: name another in the profile")
     if submit is not None and submit < size:
-        found += f". {_what_if_more(site.profile, submit)}"
+        found += f". {_what_if_more(site.profile, submit, can_feed=of_site != 1)}"
     return ok(name, found)
 
 
@@ -132,12 +133,14 @@ def _queue(holds: str, submit: int | None, at_once: int | None) -> str:
     return ", ".join(said) or "no limit on the queue"
 
 
-def _what_if_more(profile: Profile | None, jobs: int) -> str:
-    """What becomes of a sweep with more runs than there can be jobs."""
+def _what_if_more(profile: Profile | None, jobs: int, *, can_feed: bool) -> str:
+    """What becomes of a sweep with more runs than there can be jobs; a job that ends still counts itself."""
     if profile is None or profile.pack != 1:
         return f"More runs than that share {jobs:,} jobs" if jobs > 1 else "All runs share one job"
-    if profile.feed:
+    if profile.feed and can_feed:
         return "With pack: 1 a job that ends submits the next"
+    if profile.feed:
+        return "A job that ends still counts: run `orchestrate sweep` again for the next, or with --follow"
     return "With pack: 1 and feed: false, run `orchestrate sweep` again for what is left"
 
 

@@ -78,6 +78,7 @@ def submit(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
         "adopted": len(done.adopted),
         "arrays": arrays,
         "waiting": len(done.plan.waiting),
+        "no_feed": done.plan.no_feed,
         "cannot": dict(done.plan.problems),
         "notes": [*said, *done.notes],
         **status(request, sweep_dir),

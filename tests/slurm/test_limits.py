@@ -35,6 +35,25 @@ def test_jobs_that_end_submit_what_the_queue_has_room_for(lab: Lab, slurm: Clust
     assert len(codes) <= 1 + 2 * limit
 
 
+def test_where_one_job_is_the_limit_a_person_stays_or_comes_again(lab: Lab, slurm: Cluster) -> None:
+    """A job counts itself, and so can submit none: the limit is that of the QOS that jobs get."""
+    qos = ("sacctmgr", "--immediate", "modify", "qos", "normal", "set")
+    slurm.run(*qos, "MaxSubmitJobsPerUser=1")
+    try:
+        lab.profile(pack=1, cpus_per_task=1, mem="500M")
+        lab.count_grid(runs=3)
+        env = counted(lab)
+        said = lab.sweep("tiny", "--follow", env=env)
+    finally:
+        slurm.run(*qos, "MaxSubmitJobsPerUser=-1")
+    assert "2 runs wait for room in the queue: this command again submits them, or --follow" in said
+    assert "your limit there is one job" in said
+    assert judge_runs(lab, slurm) == [1] * 3
+    assert (lab.folder / "sbatch.log").read_text().split() == ["0"] * 3
+    (output,) = {lab.dir().worker_output(token).read_text().strip() for token in list(lab.job_ids())[:2]}
+    assert "the queue has no room: your limit there is one job" in output
+
+
 @pytest.mark.parametrize("size", [10, 2000])
 def test_a_dry_run_shows_the_arrays_that_are_submitted(lab: Lab, slurm: Cluster, size: int) -> None:
     slurm.set_config(MaxArraySize=size)

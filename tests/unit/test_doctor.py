@@ -244,12 +244,19 @@ def test_a_partition_that_cannot_be_used(login_node: Path, tmp_path: Path) -> No
     [
         ("", "More runs than that share 5 jobs"),
         ("pack: 1", "a job that ends submits the next"),
+        ("pack: 1\nmax_jobs: 1", "a job that ends submits the next"),
         ("pack: 1\nfeed: false", "run `orchestrate sweep` again"),
         ("max_jobs: 1", "All runs share one job"),
     ],
 )
 def test_what_a_short_queue_means(login_node: Path, tmp_path: Path, more: str, said: str) -> None:
     assert said in findings(tmp_path, FULL + more)["Limits"].found
+
+
+def test_a_job_that_counts_itself_submits_no_other(login_node: Path, tmp_path: Path) -> None:
+    answers = {"sacctmgr -n -P show qos": "long||1|\n"}
+    found = findings(tmp_path, FULL + "pack: 1", answers=answers)["Limits"].found
+    assert "A job that ends still counts: run `orchestrate sweep` again" in found
 
 
 def test_the_page_explains_every_line(login_node: Path, tmp_path: Path) -> None:

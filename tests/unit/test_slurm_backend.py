@@ -264,6 +264,61 @@ def test_a_job_counts_until_it_has_left() -> None:
     assert backend(cluster, Profile("here", "here.yaml", account="lab")).capacity().room == 3
 
 
+ASSOC, QOS = "lab||short|normal,short", "short|2|\nnormal||\nlong|4|3"
+PARTITIONS = "PartitionName=cpu Default=YES QoS=N/A\nPartitionName=big Default=NO QoS=Long\n"
+QUEUED = "PENDING|short|cpu\nRUNNING|normal|big\nPENDING|normal|cpu,big\nCOMPLETED|short|cpu\n"
+
+
+@pytest.mark.parametrize(
+    ("assoc", "profile", "options", "room"),
+    [
+        (ASSOC, {}, [], 1),  # the account's default QOS
+        ("lab||short|short\nlab||short|short", {}, [], 1),
+        ("lab|||short", {}, [], 1),  # the only one
+        ("lab|||normal,short", {}, [], None),  # normal
+        (ASSOC, {"qos": "normal"}, [], None),
+        (ASSOC, {"qos": "Short"}, [], 1),
+        (ASSOC, {"qos": "normal"}, ["--qos=short"], 1),
+        (ASSOC, {"qos": "normal", "partition": "big"}, [], 1),  # 3 for the account there, and 2 are there
+        (ASSOC, {"partition": "big"}, [], 1),
+        (ASSOC, {"qos": "normal", "partition": "cpu,big"}, [], None),  # it may go to either
+        ("lab|1|short|short", {}, [], 1),  # what a QOS allows a user replaces what the account does
+        ("lab|5||normal", {}, [], 2),
+        ("", {}, [], None),
+    ],
+)
+def test_room_is_what_the_qos_of_jobs_leaves(
+    monkeypatch: pytest.MonkeyPatch, assoc: str, profile: dict[str, str], options: list[str], room: int | None
+) -> None:
+    for name in ("SBATCH_ACCOUNT", "SBATCH_QOS", "SBATCH_PARTITION"):
+        monkeypatch.delenv(name, raising=False)
+    answers = {
+        "show config": "ClusterName = east\n",
+        "show partition": PARTITIONS,
+        "show assoc": assoc,
+        "show qos": QOS,
+        "%T|%q|%P": QUEUED,
+        "squeue": "7|PENDING||x|None\n8|RUNNING|a|x|None\n9|PENDING||x|None\n",
+    }
+
+    def ask(argv: Sequence[str]) -> Answer:
+        return Answer(0, next((said for words, said in answers.items() if words in " ".join(argv)), ""))
+
+    ours = SlurmBackend(Profile("here", "here.yaml", **profile), options, ask, pauses=())  # type: ignore[arg-type]
+    assert ours.capacity().room == room
+
+
+@pytest.mark.parametrize(
+    ("limit", "feed", "why"),
+    [(1, True, "your limit there is one job"), (2, True, ""), (2, False, "feed: false")],
+)
+def test_whether_jobs_that_end_can_submit_others(limit: int, feed: bool, why: str) -> None:
+    cluster = Cluster(scontrol=Answer(0, CONFIG), sacctmgr=Answer(0, f"lab|{limit}\n"))
+    said = backend(cluster, Profile("here", "here.yaml", account="lab", feed=feed)).capacity().no_feed
+    assert why in (said or "")
+    assert bool(said) == bool(why)
+
+
 def test_a_site_without_job_arrays() -> None:
     with pytest.raises(BackendUnavailableError, match="job arrays switched off"):
         backend(Cluster(scontrol=Answer(0, "MaxArraySize = 0\n"))).capacity()

@@ -115,6 +115,7 @@ def test_settings_and_limits() -> None:
     assert submit_limits("lab|20\nother|7\n") == {"lab": 20, "other": 7}
     assert submit_limits("lab|20\nlab|\nlab|7\n") == {"lab": None}, "in one partition there is no limit"
     assert submit_limits("") == {}
+    assert submit_limits("lab|20|short|normal,short\n") == {"lab": 20}
     assert array_of("20826000_3") == array_of("20826000") == "20826000"
 
 

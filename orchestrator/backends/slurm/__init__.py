@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pwd
 import time
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -28,15 +27,14 @@ from orchestrator.backends.slurm.concerns import (
     time_limits,
 )
 from orchestrator.backends.slurm.departed import Departed
+from orchestrator.backends.slurm.limits import COUNTED, Limit, SubmitLimits
 from orchestrator.backends.slurm.parse import (
     LISTED,
     QueueEntry,
     array_of,
     array_size,
-    least,
     queue_entries,
     settings,
-    submit_limits,
     submitted,
     together,
 )
@@ -74,11 +72,12 @@ class SlurmBackend:
         self.address = profile.address
         self._queue: tuple[float, list[QueueEntry] | Answer] | None = None
         self._departed = Departed(self._ask)
+        self._limits = SubmitLimits(self._ask, profile, self.options)
         self._mine = "--me"
 
     def capacity(self, ask: bool = True) -> Capacity:
         profile, config = self._profile, self._config() if ask else {}
-        size = array_size(config)
+        size, limits = array_size(config), self._limits.limits(config) if ask else ()
         if size == 0:
             raise BackendUnavailableError(
                 "this site has job arrays switched off (found MaxArraySize=0, expected at least 1)",
@@ -93,7 +92,8 @@ class SlurmBackend:
             time=profile.time,
             pack=profile.pack,
             array_size=size,
-            room=self._room(config) if ask else None,
+            room=self._room(limits) if ask else None,
+            no_feed=self._no_feed(limits),
             most=profile.max_jobs,
             chain=1 if profile.requeue else profile.chain,
             max_mem=None if "mem" in profile.forbid else profile.max_mem,
@@ -206,44 +206,31 @@ class SlurmBackend:
             raise unanswered("scontrol show config", answer)
         return settings(answer.output)
 
-    def _room(self, config: Mapping[str, str]) -> int | None:
-        """How many more jobs the controller and the user's limits allow in the queue.
+    def _room(self, limits: Sequence[Limit]) -> int | None:
+        """How many more jobs these limits allow in the queue.
 
         A job counts until it has left, also one that submits others as the last thing that it does.
         """
-        limits = [least([config.get("MaxJobCount", "")]), self._association_limit(config.get("ClusterName"))]
-        limit = min((one for one in limits if one is not None), default=None)
         queue = self._ask_queue(_RECENT_S)  # whoever waits for room asks again and again
         if isinstance(queue, Answer):
             raise unanswered("cannot see what is in the queue: squeue", queue)
-        if limit is None:
-            return None
-        return max(0, limit - sum(not entry.status.state.final for entry in queue))
+        counted = ""
+        if not all(limit.counts_all for limit in limits):
+            answer = self._ask(["squeue", *COUNTED, self._mine])
+            if answer.code != 0:
+                raise unanswered("cannot see what is in the queue: squeue", answer)
+            counted = answer.output
+        there = sum(not entry.status.state.final for entry in queue)
+        left = (one.most - (there if one.counts_all else one.count(counted)) for one in limits)
+        return max(0, least_room) if (least_room := min(left, default=None)) is not None else None
 
-    def _association_limit(self, cluster: str | None) -> int | None:
-        """MaxSubmitJobs of the user's association, if there is one and accounting answers.
-
-        Where it is not certain which of several holds, the largest: sbatch soon says if it was another.
-        """
-        user = f"user={pwd.getpwuid(os.getuid()).pw_name}"
-        which = [user, *([f"cluster={cluster}"] if cluster else [])]
-        if account := self._account():
-            which.append(f"account={account}")
-        answer = self._ask(["sacctmgr", "-n", "-P", "show", "assoc", *which, "format=Account,MaxSubmitJobs"])
-        if answer.code != 0:
-            return None
-        limits = submit_limits(answer.output)
-        if len({*limits.values()}) > 1:  # several accounts: jobs that name none go to the default one
-            said = self._ask(["sacctmgr", "-n", "-P", "show", "user", user, "format=DefaultAccount"])
-            default = said.output.strip() if said.code == 0 else ""
-            limits = {default: limits[default]} if default in limits else limits
-        known = [limit for limit in limits.values() if limit is not None]
-        return max(known) if known and len(known) == len(limits) else None
-
-    def _account(self) -> str | None:
-        """Whom jobs are charged to, if that is not left to the site; in the order in which sbatch looks."""
-        typed = [option.partition("=")[2] for option in self.options if option.startswith("--account=")]
-        return typed[-1] if typed else self._profile.account or os.environ.get("SBATCH_ACCOUNT")
+    def _no_feed(self, limits: Sequence[Limit]) -> str | None:
+        """Why jobs that end cannot submit what waits for room."""
+        if not self._profile.feed:
+            return "its profile says `feed: false`"
+        if any(limit.most == 1 for limit in limits):
+            return "your limit there is one job, and a job that ends still counts"
+        return None
 
 
 def _ids(array: Array, job_id: str) -> dict[str, str]:

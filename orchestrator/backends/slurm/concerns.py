@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from orchestrator.backends.slurm.parse import partition_fields
 from orchestrator.profiles import Profile, option_name
 from orchestrator.types import Array, Concern, Plan
 from orchestrator.units import seconds
@@ -115,14 +116,10 @@ def _seconds(text: str) -> int:
 
 
 def time_limits(output: str, named: Sequence[str]) -> dict[str, str]:
-    """MaxTime by name, of `scontrol --oneliner show partition`: of those named, or of the default one."""
-    found = {}
-    for line in output.splitlines():
-        fields = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
-        name, wanted = fields.get("PartitionName", ""), fields.get("Default") == "YES"
-        if name in named or (not named and wanted):
-            found[name] = fields.get("MaxTime", "UNLIMITED")
-    return found
+    """MaxTime by name, as for :func:`partition_fields`."""
+    return {
+        name: fields.get("MaxTime", "UNLIMITED") for name, fields in partition_fields(output, named).items()
+    }
 
 
 def node_cores(output: str, partitions: Iterable[str]) -> dict[str, int]:

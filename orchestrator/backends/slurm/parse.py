@@ -119,14 +119,40 @@ def together(job_ids: Iterable[str]) -> list[str]:
 
 
 def submit_limits(output: str) -> dict[str, int | None]:
-    """The largest MaxSubmitJobs by account, of `sacctmgr show assoc format=Account,MaxSubmitJobs`."""
+    """The largest MaxSubmitJobs by account, of `sacctmgr show assoc format=Account,MaxSubmitJobs,...`."""
     limits: dict[str, int | None] = {}
     for line in output.splitlines():
-        account, bar, text = line.partition("|")
+        account, bar, rest = line.partition("|")
+        text = rest.partition("|")[0]
         if bar:
             limit, before = int(text) if text.isdecimal() else None, limits.get(account, 0)
             limits[account] = None if limit is None or before is None else max(limit, before)
     return limits
+
+
+def usual_qos(output: str) -> dict[str, str]:
+    """The QOS of jobs that name none, by account; "" if it is not certain.
+
+    Of `sacctmgr show assoc format=Account,MaxSubmitJobs,DefaultQOS,QOS`.
+    """
+    found: dict[str, str] = {}
+    for line in output.splitlines():
+        account, _, default, allowed = (*line.split("|"), "", "", "")[:4]
+        names = allowed.split(",")
+        usual = default or (names[0] if len(names) == 1 else "normal" if "normal" in names else "")
+        found[account] = usual if found.get(account, usual) == usual else ""
+    return found
+
+
+def partition_fields(output: str, named: Sequence[str]) -> dict[str, dict[str, str]]:
+    """What `scontrol --oneliner show partition` says, by name: of those named, or of the default one."""
+    found = {}
+    for line in output.splitlines():
+        fields = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
+        name, wanted = fields.get("PartitionName", ""), fields.get("Default") == "YES"
+        if name in named or (not named and wanted):
+            found[name] = fields
+    return found
 
 
 def array_size(config: Mapping[str, str]) -> int:

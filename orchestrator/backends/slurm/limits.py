@@ -1,0 +1,121 @@
+"""How many jobs of a user a queue takes: limits of the controller, the account, the partition and the QOS."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from orchestrator.backends.slurm.commands import Answer
+from orchestrator.backends.slurm.parse import least, partition_fields, status_of, submit_limits, usual_qos
+from orchestrator.profiles import Profile
+
+Ask = Callable[[Sequence[str]], Answer]
+
+# Limits change seldom, and whoever waits for room asks again and again.
+_FRESH_S = 60.0
+# Of each job: its state, its QOS, and the partitions that it may go to.
+COUNTED = ("-h", "--array", "--states=all", "-o", "%T|%q|%P")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """So many of the user's jobs may be in the queue; where a QOS or a partition is named, of those in it."""
+
+    most: int
+    qos: str = ""
+    partition: str = ""
+
+    @property
+    def counts_all(self) -> bool:
+        return not self.qos and not self.partition
+
+    def count(self, output: str) -> int:
+        """How many jobs count, of the lines of `squeue` in the format :data:`COUNTED`."""
+        rows = (line.split("|") for line in output.splitlines())
+        return sum(
+            not status_of(state).state.final
+            and self.qos in ("", qos.lower())
+            and (not self.partition or self.partition in partitions.split(","))
+            for state, qos, partitions in (row for row in rows if len(row) == 3)
+        )
+
+
+class SubmitLimits:
+    """The limits for jobs of a profile, as far as the controller and accounting tell them."""
+
+    def __init__(self, ask: Ask, profile: Profile, options: Sequence[str]) -> None:
+        self._ask, self._profile, self._options = ask, profile, options
+        self._kept: tuple[float, tuple[Limit, ...]] | None = None
+
+    def limits(self, config: Mapping[str, str]) -> tuple[Limit, ...]:
+        """All that hold at once. ``config``: what `scontrol show config` says."""
+        if self._kept is None or time.monotonic() - self._kept[0] > _FRESH_S:
+            self._kept = (time.monotonic(), tuple(self._found(config)))
+        return self._kept[1]
+
+    def _found(self, config: Mapping[str, str]) -> Iterator[Limit]:
+        if (most := least([config.get("MaxJobCount", "")])) is not None:
+            yield Limit(most)
+        of_account, qos = self._of_account(config.get("ClusterName"))
+        partition, of_partition = self._partition()
+        known = self._of_qos([name for name in (qos, of_partition) if name])
+        users = [known[name][0] for name in (qos, of_partition) if name in known]
+        # A limit per user of a QOS takes the place of the account's.
+        if of_account is not None and all(one is None for one in users):
+            yield Limit(of_account)
+        for name, place in ((qos, {"qos": qos}), (of_partition, {"partition": partition})):
+            yield from (Limit(one, **place) for one in known.get(name, ()) if one is not None)
+
+    def _of_account(self, cluster: str | None) -> tuple[int | None, str]:
+        """MaxSubmitJobs of the user's association, and the QOS of jobs; as far as there are any.
+
+        Where it is not certain which of several limits holds, the largest: sbatch says if it was another.
+        """
+        user = f"user={pwd.getpwuid(os.getuid()).pw_name}"
+        which = [user, *([f"cluster={cluster}"] if cluster else [])]
+        if account := self._chosen("account", self._profile.account):
+            which.append(f"account={account}")
+        chosen = (self._chosen("qos", self._profile.qos) or "").lower()
+        fields = "format=Account,MaxSubmitJobs,DefaultQOS,QOS"
+        answer = self._ask(["sacctmgr", "-n", "-P", "show", "assoc", *which, fields])
+        if answer.code != 0:
+            return None, chosen
+        limits, usual = submit_limits(answer.output), usual_qos(answer.output)
+        if len({(limits[name], usual[name]) for name in limits}) > 1:
+            # Several accounts: jobs that name none go to the default one.
+            said = self._ask(["sacctmgr", "-n", "-P", "show", "user", user, "format=DefaultAccount"])
+            default = said.output.strip() if said.code == 0 else ""
+            limits = {default: limits[default]} if default in limits else limits
+        known = [limit for limit in limits.values() if limit is not None]
+        names = {usual[name] for name in limits}
+        qos = chosen or (names.pop() if len(names) == 1 else "")
+        return (max(known) if known and len(known) == len(limits) else None), qos
+
+    def _partition(self) -> tuple[str, str]:
+        """The partition that jobs go to, if it is a certain one, and its QOS, if it has one."""
+        named = (self._chosen("partition", self._profile.partition) or "").split(",")
+        answer = self._ask(["scontrol", "--oneliner", "show", "partition"])
+        found = partition_fields(answer.output, [name.strip() for name in named if name.strip()])
+        if answer.code != 0 or len(found) != 1:
+            return "", ""
+        ((name, fields),) = found.items()
+        qos = fields.get("QoS", "N/A").lower()
+        return name, "" if qos == "n/a" else qos
+
+    def _of_qos(self, names: Sequence[str]) -> dict[str, tuple[int | None, int | None]]:
+        """How many jobs of a user, and of all users of an account, each QOS allows. Only own jobs show."""
+        if not names:
+            return {}
+        fields = "format=Name,MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount"
+        asked = ["sacctmgr", "-n", "-P", "show", "qos", "where", f"name={','.join(names)}", fields]
+        answer = self._ask(asked)
+        rows = [line.split("|") for line in answer.output.splitlines()] if answer.code == 0 else []
+        return {row[0]: (least([row[1]]), least([row[2]])) for row in rows if len(row) == 3}
+
+    def _chosen(self, option: str, of_profile: str | None) -> str | None:
+        """What jobs ask for, if that is not left to the site; in the order in which sbatch looks."""
+        typed = [one.partition("=")[2] for one in self._options if one.startswith(f"--{option}=")]
+        return typed[-1] if typed else of_profile or os.environ.get(f"SBATCH_{option.upper()}")
