@@ -19,24 +19,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jobs import program_hook, provenance
-from jobs.check import ELSEWHERE, Problem
 from jobs.child import die_with_parent
 from jobs.context import BadConfigError, InterruptedRun, Outcome, RunContext
 from jobs.failures import ProgramFailed, is_storage_error
 from jobs.trainers.declared import PROGRAM_KEY, Declared, imported_packages
 from orchestrator.command import (
     COMMAND_KEY,
-    asked_for,
-    code_of,
     command_meant,
     filled,
-    module_of,
     program_file,
 )
 from orchestrator.errors import OrchestrateError, StorageError
@@ -46,7 +41,7 @@ from orchestrator.trainers import COMMAND
 from orchestrator.types import Run, Value
 
 # The variable that names the file with a run's values.
-_DESCRIPTION = "ORCHESTRATE_RUN"
+DESCRIPTION = "ORCHESTRATE_RUN"
 
 # Nothing a program does by mistake ends it with one of these.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -62,77 +57,7 @@ _KEPT_CHECKPOINTS = 2
 _TAIL_BYTES = 4096
 
 
-def check(runs: Sequence[Run]) -> list[Problem]:
-    """What would keep runs' programs from starting; runs with the same fault are named by their first."""
-    problems: dict[str, Problem] = {}
-    for run in runs:
-        try:
-            argv = command_line(run)
-            if ELSEWHERE not in os.environ:
-                require_program(argv)
-                _require_module(argv)
-            elif not os.path.isabs(program_file(argv) or ""):
-                require_program(argv)  # relative to the copy of this folder that runs start in
-        except BadConfigError as error:
-            problems.setdefault(str(error), Problem(run.run_id, COMMAND_KEY, str(error), error.hint))
-        try:
-            _require_code(run)
-        except OrchestrateError as error:
-            problems.setdefault(str(error), Problem(run.run_id, CODE_KEY, str(error), error.hint))
-    return [*problems.values(), *_unused_keys(runs)]
-
-
-def _unused_keys(runs: Sequence[Run]) -> Iterator[Problem]:
-    """A warning of keys that differ between runs, and that their programs have no way to know."""
-    values: dict[str, set[str]] = {}
-    commands: dict[str, Run] = {}
-    for run in runs:
-        for key, value in run.overrides.items():
-            values.setdefault(key, set()).add(json.dumps(value))
-        commands.setdefault(json.dumps(run.overrides.get(COMMAND_KEY)), run)
-    asked = {key for run in commands.values() for key in asked_for(run.overrides.get(COMMAND_KEY))}
-    known = {COMMAND_KEY, CODE_KEY, *asked}
-    unused = [key for key, found in values.items() if len(found) > 1 and key not in known]
-    if not unused or any(map(_may_read_description, commands.values())):
-        return
-    first, keys = unused[0], ", ".join(unused)
-    yield Problem(
-        runs[0].run_id,
-        first,
-        f"`command` does not use {keys}, and no file of the program names {_DESCRIPTION}: runs that differ "
-        "in nothing else do the same",
-        f"write {{{first}}} in an argument, such as --{first}={{{first}}}, or have the program read it from "
-        f"the file that {_DESCRIPTION} names",
-        blocks=False,
-    )
-
-
-def _may_read_description(run: Run) -> bool:
-    """Whether the program may read its run's description: it names that, or its files are not known here."""
-    try:
-        argv = command_line(run)
-        program = project_files(Path.cwd()).program(run.point)
-    except OrchestrateError:
-        return True
-    if program.unknown is not None:
-        return True
-    files = program.files
-    module = (module_of(argv) or "").partition(".")[0]
-    own = module and any(name.startswith((f"{module}/", f"{module}.py")) for name in files)
-    if not (own or program_file(argv) or code_of(argv) or os.path.normpath(argv[0]) in files):
-        return True
-    texts = (" ".join(argv).encode(), *map(_content, files))
-    return any(_DESCRIPTION.encode() in text for text in texts)
-
-
-def _content(name: str) -> bytes:
-    try:
-        return Path(name).read_bytes()
-    except OSError:
-        return b""
-
-
-def _patterns(run: Run) -> Value:
+def patterns_of(run: Run) -> Value:
     """What the key `code` holds, if that can be used. Raises :class:`BadConfigError`."""
     value = run.overrides.get(CODE_KEY)
     try:
@@ -142,22 +67,12 @@ def _patterns(run: Run) -> Value:
     return value
 
 
-def _require_code(run: Run) -> None:
-    """Raise unless every entry of the key `code` fits a file."""
-    value = _patterns(run)
-    if value is not None and (missing := project_files(Path.cwd()).unmatched(value)):
-        raise BadConfigError(
-            f"`{CODE_KEY}`: found no file {missing[0]!r} in {Path.cwd()}, where runs start",
-            hint="name files, folders or patterns relative to that folder",
-        )
-
-
 def train(context: RunContext) -> Outcome:
     """Run the program to its end; its stop is this run's stop."""
     context.polls_stopping = True
     argv = command_line(context.run)
     require_program(argv)
-    _patterns(context.run)
+    patterns_of(context.run)
     checkpoint = _newest_whole(context.candidates())
     inbox = Inbox(context, checkpoint)
     environment = _environment(context, checkpoint)
@@ -214,27 +129,6 @@ def require_program(argv: Sequence[str]) -> None:
         raise BadConfigError(f"`command`: found the folder {script!r}, which holds no __main__.py", hint=hint)
 
 
-def _require_module(argv: Sequence[str]) -> None:
-    """Raise :class:`BadConfigError` where the command's Python has no module that it is to run."""
-    name = module_of(argv)
-    if name is not None and not _has_module(argv[0], name.partition(".")[0]):
-        raise BadConfigError(
-            f"`command`: found no module {name!r}: {argv[0]} has none, and {Path.cwd()}, where runs start, "
-            "holds none",
-            hint="install it in that Python's environment, or put its folder on PYTHONPATH",
-        )
-
-
-@cache
-def _has_module(python: str, name: str) -> bool:
-    code = "import importlib.util, sys; sys.exit(3 if importlib.util.find_spec(sys.argv[1]) is None else 0)"
-    try:
-        argv = [python, "-c", code, name]
-        return subprocess.run(argv, capture_output=True, timeout=60, check=False).returncode != 3
-    except (OSError, subprocess.SubprocessError):
-        return True  # nothing is known
-
-
 def _fill(item: Value, values: Mapping[str, Value]) -> str:
     try:
         return filled(item, values)
@@ -257,7 +151,7 @@ def _environment(context: RunContext, checkpoint: CheckpointFile | None) -> dict
     attempt, run = context.attempt, context.run
     environment = {
         **os.environ,
-        _DESCRIPTION: str(context.run_dir.description_path),
+        DESCRIPTION: str(context.run_dir.description_path),
         "ORCHESTRATE_METRICS": str(attempt.inbox_metrics),
         "ORCHESTRATE_CHECKPOINT_DIR": str(attempt.inbox_checkpoints),
         "ORCHESTRATE_SEED": str(run.seed),

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.context import BadConfigError
-from jobs.trainers.command import check, command_line
+from jobs.trainers.command import command_line
+from jobs.trainers.command_check import check
 from orchestrator.types import Run
 
 values = st.text() | st.integers() | st.booleans() | st.none() | st.lists(st.text(), max_size=2)
