@@ -12,7 +12,6 @@ from orchestrator.cli.common import (
     amount,
     count,
     print_json,
-    print_problems,
     print_warnings,
     refuse_untrainable,
 )
@@ -94,7 +93,7 @@ def estimate(
 
 
 def _check_program(sweep: Sweep, found: list[Forecast]) -> None:
-    """Say what keeps a program of the user's from starting. Other trainers take too long to be asked here."""
+    """Warn of what keeps a user's program from starting. Other trainers take too long to be asked here."""
     from dataclasses import replace
 
     from orchestrator.check import check_sweep
@@ -105,10 +104,8 @@ def _check_program(sweep: Sweep, found: list[Forecast]) -> None:
         return
     runs, targets = (run for run in sweep.runs if run.run_id in todo), (one.where.name for one in found)
     report = check_sweep(replace(sweep, runs=tuple(runs), targets=tuple(targets)))
-    if report.problems:
-        print_problems(report.problems)
-        raise typer.Exit(2)
-    print_warnings(report.warnings)
+    # Of a program that is yet to be written, time and money can be asked all the same.
+    print_warnings([*map(str, report.problems), *report.warnings])
 
 
 def _print(sweep: Sweep, found: list[Forecast], advice: Advice | None) -> None:

@@ -348,12 +348,12 @@ def test_check_finds_no_fault_with_one_that_is(repository: Project, command: str
     assert "all good" in repository.run("check", "grid.yaml")
 
 
-def test_estimate_refuses_a_program_that_is_not_there(repository: Project) -> None:
+def test_estimate_warns_of_a_program_that_is_not_there(repository: Project) -> None:
+    """It may be written yet."""
     text = f"name: mine\ntrainer: command\nbase: {{command: [{sys.executable}, missing.py], steps: 1}}\n"
     repository.write("grid.yaml", text)
-    assert "grid.yaml:3:8: `command`: found no file 'missing.py'" in repository.run(
-        "estimate", "grid.yaml", code=2
-    )
+    said = repository.run("estimate", "grid.yaml")
+    assert "warning: grid.yaml:3:8: `command`: found no file 'missing.py'" in said
 
 
 def test_a_key_that_the_program_has_no_way_to_know_is_a_warning(repository: Project) -> None:

@@ -158,7 +158,7 @@ def test_down_while_it_is_being_started(bed: Bed) -> None:
     wait_for(bed.slurm.queue, 180, "the instance's job")
     cloud.down("early")
     assert cloud.request_state(request).state is RequestState.CANCELLED
-    assert bed.slurm.queue() == []
+    wait_for(lambda: bed.slurm.queue() == [], 60, "Slurm to see the instance's job off")
     never = cloud.launch("never", task, secrets={})
     cloud.down("never")
     assert cloud.request_state(never).state is RequestState.CANCELLED
