@@ -43,13 +43,13 @@ class Cost:
 
 
 def measure(algorithm: str, iterations: int, results: Path, extra: dict[str, Any]) -> Cost:
-    from jobs.context import RunContext
     from jobs.trainers.benchmarl import train
     from jobs.trainers.benchmarl.experiment import ResumableExperiment
     from jobs.trainers.benchmarl.state import save_state
     from jobs.trainers.benchmarl.tensors import tensor_bytes
+    from jobs.training.context import RunContext
+    from orchestrator.config.trainers import get_trainer
     from orchestrator.rundir import Claim, Lease, SweepDir
-    from orchestrator.trainers import get_trainer
 
     overrides = {
         "algorithm": algorithm,

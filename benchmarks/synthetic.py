@@ -15,10 +15,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from orchestrator.config.trainers import get_trainer
+from orchestrator.core.types import Job, Resources, Run
 from orchestrator.rundir import AttemptDir, Claim, Event, Holder, IndexRow, Row, RunDir, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
-from orchestrator.trainers import get_trainer
-from orchestrator.types import Job, Resources, Run
 
 EPOCH = 1_790_000_000.0
 FRAMES_PER_ITERATION = 6_000

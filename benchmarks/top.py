@@ -15,15 +15,15 @@ from statistics import median
 
 from benchmarks.run import MATRIX, POINTS, Measured
 from benchmarks.synthetic import matrix_runs
+from orchestrator.core.types import Job, Resources
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS, STARTED
-from orchestrator.top import watch
-from orchestrator.top.app import Top
-from orchestrator.top.fleet import Tree, look_around
-from orchestrator.top.model import Picture
-from orchestrator.top.table import Table
-from orchestrator.top.views import key_of
-from orchestrator.types import Job, Resources
+from orchestrator.ui.top import refresher
+from orchestrator.ui.top.actions import Tree, look_around
+from orchestrator.ui.top.app import Top
+from orchestrator.ui.top.model import Picture
+from orchestrator.ui.top.table_widget import Table
+from orchestrator.ui.top.views import key_of
 
 JOBS, AT_WORK = 40, 10
 KEYS = ("down", "pagedown", "end", "home", "3", "1")
@@ -97,7 +97,7 @@ def main() -> int:
         tree = Tree(write_fleet(Path(folder)).results)
         look(tree)
         looks = [look(tree) for _ in range(5)]
-        watch._REST, watch._REFRESH_S = 0, 0.0
+        refresher._REST, refresher._REFRESH_S = 0, 0.0
         waits = sorted(asyncio.run(press_keys(tree)))
     rows = [
         Measured(f"top: a look at {POINTS:,} runs", median(looks), 2, "s"),

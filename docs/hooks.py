@@ -5,7 +5,7 @@ from __future__ import annotations
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from orchestrator.reference import pages
+from orchestrator.ui.reference import pages
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

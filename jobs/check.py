@@ -13,10 +13,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from jobs.context import BadConfigError
-from jobs.plugins import load_plugins
-from orchestrator.trainers import TrainerSpec, get_trainer
-from orchestrator.types import PluginSource, Run
+from jobs.training.context import BadConfigError
+from jobs.training.plugins import load_plugins
+from orchestrator.config.trainers import TrainerSpec, get_trainer
+from orchestrator.core.types import PluginSource, Run
 
 # Set where runs are to start on other machines: what is missing on this one may be there.
 ELSEWHERE = "ORCHESTRATE_CHECK_ELSEWHERE"

@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from jobs.plugins import load_plugins
-from orchestrator.errors import OrchestrateError
+from jobs.training.plugins import load_plugins
+from orchestrator.config.trainers import get_trainer
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import PluginSource, Run, Value
 from orchestrator.rundir import CheckpointFile
-from orchestrator.trainers import get_trainer
-from orchestrator.types import PluginSource, Run, Value
 
 
 @dataclass(frozen=True)

@@ -23,22 +23,22 @@ from glob import glob
 from pathlib import Path
 from typing import Protocol
 
-from jobs import provenance
-from jobs.allocation import MAILBOX_VARIABLE
-from jobs.assignment import find_job, pool_of
-from jobs.child import die_with_parent
-from jobs.delivery import Courier, Delivery
-from jobs.signals import STOP_SIGNALS
-from jobs.store import open_store
-from orchestrator.errors import DamagedFileError, OrchestrateError, StorageError
+from jobs.cloud.delivery import Courier, Delivery
+from jobs.cloud.store import open_store
+from jobs.training import provenance
+from jobs.worker.assignment import find_job, pool_of
+from jobs.worker.run_process import die_with_parent
+from jobs.worker.scheduler_job import MAILBOX_VARIABLE
+from jobs.worker.signals import STOP_SIGNALS
+from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
+from orchestrator.core.secret_detection import looks_secret
+from orchestrator.core.types import Job
 from orchestrator.rundir import Event, SweepDir
 from orchestrator.rundir.handover import Ended, Handover, Luggage
+from orchestrator.rundir.holder import JOB_VARIABLE
 from orchestrator.rundir.journal import CLAIMED, ENDED
-from orchestrator.rundir.plain import open_to_write, read_plain
-from orchestrator.rundir.process import JOB_VARIABLE
+from orchestrator.rundir.plain_files import open_to_write, read_plain
 from orchestrator.rundir.synced import require_own
-from orchestrator.secrecy import looks_secret
-from orchestrator.types import Job
 
 _POLL_S = 0.2
 # Between two looks at what the job reached.

@@ -37,7 +37,7 @@ def torch_facts() -> Facts:
 
 def drawing_facts() -> Facts:
     """``found`` and ``fix`` where nothing can be drawn; ``absent`` where nothing here would draw."""
-    from jobs.drawing import draw_vmas, obstacle
+    from jobs.training.headless_rendering import draw_vmas, obstacle
 
     if importlib.util.find_spec("vmas") is None:
         return {"absent": "vmas"}

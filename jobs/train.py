@@ -16,15 +16,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs.by_hand import put_on_record
-from jobs.overrides import runs_of
-from jobs.signals import STOP_SIGNALS
-from jobs.worker import work
-from orchestrator.errors import OrchestrateError
+from jobs.hydra.overrides import runs_of
+from jobs.worker.manual_submission import put_on_record
+from jobs.worker.signals import STOP_SIGNALS
+from jobs.worker.worker import work
+from orchestrator.config.trainers import get_trainer
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import Run, RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.synced import require_own
-from orchestrator.trainers import get_trainer
-from orchestrator.types import Run, RunState
 
 _DONE, _SOME_FAILED, _NO_STORAGE, _MORE_TO_DO = 0, 1, 3, 75
 

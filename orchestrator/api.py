@@ -26,29 +26,31 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from orchestrator import control, fleet, marl_eval, sending
+from orchestrator.analysis import marl_eval_export
+from orchestrator.analysis.collect import Collected, gather, write
 from orchestrator.backends.base import Backend
-from orchestrator.check import check_plan
-from orchestrator.cli import view
-from orchestrator.collect import Collected, gather, write
-from orchestrator.control import Wish
-from orchestrator.errors import NotFoundError, OrchestrateError
-from orchestrator.follow import follow
-from orchestrator.labels import labeller
-from orchestrator.observe import leave_queue
-from orchestrator.rehearsal import said_before
+from orchestrator.backends.registry import behind_ssh, target_of
+from orchestrator.config.check import check_plan
+from orchestrator.config.sweep import load_sweep
+from orchestrator.control import fleet, submit
+from orchestrator.control.dry_run import said_before
+from orchestrator.control.follow import follow
+from orchestrator.control.multi_target import Matter, Party, Table, check, parties_of, submit_all
+from orchestrator.control.poll import leave_queue
+from orchestrator.control.remote import delegate
+from orchestrator.control.submit import Wish
+from orchestrator.core.errors import NotFoundError, OrchestrateError
+from orchestrator.core.labels import labeller
+from orchestrator.core.types import Plan, Sweep
 from orchestrator.rundir import SweepDir
-from orchestrator.sharing import Matter, Party, Table, check, parties_of, submit_all
-from orchestrator.state import Survey
-from orchestrator.sweep import load_sweep
-from orchestrator.targets import behind_ssh, target_of
-from orchestrator.types import Plan, Sweep
+from orchestrator.status.survey import Survey
+from orchestrator.ui.cli import sweep_table
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from orchestrator.profiles import Profile
-    from orchestrator.report.drawing import Picture
+    from orchestrator.analysis.report.plotting import Picture
+    from orchestrator.config.profiles import Profile
 
 __all__ = ["Launched", "Pictures", "launch"]
 
@@ -86,8 +88,8 @@ def launch(
     if profile := behind_ssh(sweep, on):
         return _launch_there(sweep, folder, profile, wish, options)
     backend = target_of(sweep, on, options)
-    prospect = control.plan_sweep(sweep, folder, backend.capacity(ask=False), wish)
-    if control.is_settled(sweep, folder, prospect):
+    prospect = submit.plan_sweep(sweep, folder, backend.capacity(ask=False), wish)
+    if submit.is_settled(sweep, folder, prospect):
         notes = leave_queue(folder, prospect.seen)
         return Launched(sweep, folder, backend, wish, ("nothing new to submit", *notes))
     report = check_plan(prospect.plan)
@@ -95,7 +97,7 @@ def launch(
         raise OrchestrateError("\n".join(map(str, report.problems)))
     said = (*map(str, report.warnings), *said_before(backend, prospect.plan))
     with _without_the_kernel():
-        submitted = control.submit_sweep(sweep, folder, backend, wish)
+        submitted = submit.submit_sweep(sweep, folder, backend, wish)
     return Launched(sweep, folder, backend, wish, (*said, *_left_out(submitted.plan), *submitted.notes))
 
 
@@ -113,7 +115,7 @@ def _launch_on_several(matter: Matter, parties: Sequence[Party]) -> Launched:
 def _launch_there(
     sweep: Sweep, folder: SweepDir, profile: Profile, wish: Wish, options: Sequence[str]
 ) -> Launched:
-    done = sending.send(sweep, folder, profile, wish, options)
+    done = delegate.send(sweep, folder, profile, wish, options)
     if problems := done.answer["problems"]:
         raise OrchestrateError("\n".join(problems))
     kept = (f"{run_id[:8]} stays where it is: {why}" for run_id, why in done.kept.items())
@@ -141,10 +143,10 @@ class Launched:
         """
         with _without_the_kernel():
             surveys = self._surveys()
-            if view.console().is_jupyter:
+            if sweep_table.console().is_jupyter:
                 self._show_in_one_place(surveys)
             else:
-                with view.Screen(self.folder.name) as screen:
+                with sweep_table.Screen(self.folder.name) as screen:
                     for seen in surveys:
                         screen.show(seen)
 
@@ -174,7 +176,7 @@ class Launched:
         fleet.bring_home(self.folder)
         collected = gather([self.folder], fleet.present)
         write(collected, self.folder)
-        marl_eval.write(collected, self.folder)
+        marl_eval_export.write(collected, self.folder)
         return collected
 
     def plot(self, kind: str = "learning") -> Pictures:
@@ -182,7 +184,7 @@ class Launched:
 
         Raises :class:`NotFoundError` while there is nothing to draw.
         """
-        from orchestrator.report.page import pictures_of
+        from orchestrator.analysis.report.page import pictures_of
 
         if kind not in _PLOTS:
             raise OrchestrateError(f"found the plot {kind!r}", hint=f"there are: {', '.join(_PLOTS)}")
@@ -204,7 +206,7 @@ class Launched:
     def _surveys(self) -> Iterator[Survey]:
         if self.parties:
             matter = Matter(self.sweep, self.folder, self.wish)
-            return Table(matter, self.parties, view.Screen(self.folder.name).note).follow()
+            return Table(matter, self.parties, sweep_table.Screen(self.folder.name).note).follow()
         if self.backend is None:
             return fleet.watch(self.folder)
         return follow(self.sweep, self.folder, self.backend, self.wish)
@@ -219,7 +221,7 @@ class Launched:
 
     def _drawn(self, seen: Survey) -> Group:
         notes = [Text(note, style="dim") for note in self.notes]
-        return Group(view.sweep_view(self.folder.name, seen, view.ROWS), *notes)
+        return Group(sweep_table.sweep_view(self.folder.name, seen, sweep_table.ROWS), *notes)
 
     def __repr__(self) -> str:
         return _Drawing(self._drawn(fleet.present(self.folder))).text()
@@ -281,7 +283,7 @@ def _left_out(plan: Plan) -> Iterator[str]:
 @contextmanager
 def _without_the_kernel() -> Iterator[None]:
     """For the time of a submission, the environment as it was before a notebook's kernel added to it."""
-    if not view.console().is_jupyter:
+    if not sweep_table.console().is_jupyter:
         yield
         return
     own: dict[str, Any] = {name: os.environ.pop(name) for name in _OF_THE_KERNEL if name in os.environ}

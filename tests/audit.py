@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
 
+from orchestrator.core.types import Run
 from orchestrator.rundir import Row, SweepDir
-from orchestrator.types import Run
 
 
 def expected_rows(seed: int, steps: int = 20) -> list[tuple[int, int, float]]:

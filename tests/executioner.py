@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orchestrator.rundir import descriptions, journal, run, tree
+from orchestrator.rundir import descriptions, journal, run, sweep
 
 
 class Executioner:
@@ -41,7 +41,7 @@ class Executioner:
         return watched
 
     def watch_writes(self) -> None:
-        for module in (tree, descriptions, run, journal):
+        for module in (sweep, descriptions, run, journal):
             for name in {"write_atomic", "write_exclusive"} & set(vars(module)):
                 setattr(module, name, self.watch(getattr(module, name), what))
 
@@ -55,7 +55,7 @@ def what(arguments: tuple[Any, ...]) -> str:
 
 
 def main() -> None:
-    from orchestrator.cli import main as orchestrate
+    from orchestrator.ui.cli import main as orchestrate
 
     executioner = Executioner(int(sys.argv[1]), "after")
     executioner.watch_writes()

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestrator.core.types import JobStatus
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
-from orchestrator.state import Survey, survey
-from orchestrator.top.model import History
-from orchestrator.types import JobStatus
+from orchestrator.status.survey import Survey, survey
+from orchestrator.ui.top.model import History
 
 NOON = 1_790_078_400.0  # 2026-09-22, 12:00 UTC
 HOLDER = Holder("host", "boot", "pid:[1]", 42, 1000)

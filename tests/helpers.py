@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from orchestrator.config.trainers import get_trainer
+from orchestrator.core.types import Job, Resources, Run
 from orchestrator.rundir import IndexRow, RunDir, SweepDir
-from orchestrator.trainers import get_trainer
-from orchestrator.types import Job, Resources, Run
 
 T = TypeVar("T")
 

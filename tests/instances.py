@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from orchestrator.core.types import Job
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.handover import Handover
-from orchestrator.types import Job
 from tests import helpers
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.doctor.probe import Facts
+from orchestrator.ui.doctor.torch_probe import Facts
 from tests.helpers import unshared
 
 FACTS: dict[str, Facts] = {

@@ -159,10 +159,10 @@ def _live(attempt: Attempt) -> None:
 
 
 def _train(attempt: Attempt) -> int:
-    from jobs.context import InterruptedRun, RunContext
     from jobs.trainers.benchmarl import train
+    from jobs.training.context import InterruptedRun, RunContext
+    from orchestrator.config.trainers import get_trainer
     from orchestrator.rundir import Claim, Lease, RunDir
-    from orchestrator.trainers import get_trainer
 
     run = get_trainer("benchmarl").identify(attempt.overrides, attempt.seed, 1)
     run_dir = RunDir(Path(attempt.folder))

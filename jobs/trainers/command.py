@@ -2,7 +2,7 @@
 
 Overrides: ``command``, an argument list, never a shell; ``{key}`` in an item stands for the run's value of
 that key, ``{seed}`` and ``{threads}`` among them. ``code`` says which files count as the program
-(:mod:`orchestrator.program`). All other keys are the program's own.
+(:mod:`orchestrator.config.program.identity`). All other keys are the program's own.
 
 The program runs as a child of this process. It writes metrics and checkpoints into an inbox; this process
 takes them over, in order, so that no checkpoint is ever ahead of the metrics and a fenced attempt changes
@@ -23,22 +23,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobs import program_hook, provenance
-from jobs.child import die_with_parent
-from jobs.context import BadConfigError, InterruptedRun, Outcome, RunContext
-from jobs.failures import ProgramFailed, is_storage_error
+from jobs import program_hook
 from jobs.trainers.declared import PROGRAM_KEY, Declared, imported_packages
-from orchestrator.command import (
+from jobs.training import provenance
+from jobs.training.context import BadConfigError, InterruptedRun, Outcome, RunContext
+from jobs.worker.failures import ProgramFailed, is_storage_error
+from jobs.worker.run_process import die_with_parent
+from orchestrator.config.command import (
     COMMAND_KEY,
     command_meant,
     filled,
     program_file,
 )
-from orchestrator.errors import OrchestrateError, StorageError
-from orchestrator.program import CODE_KEY, Patterns, project_files
+from orchestrator.config.program.identity import CODE_KEY, Patterns, project_files
+from orchestrator.config.trainers import COMMAND
+from orchestrator.core.errors import OrchestrateError, StorageError
+from orchestrator.core.types import Run, Value
 from orchestrator.rundir import CheckpointFile, CodeDir, ResumePoint, Row, sha256
-from orchestrator.trainers import COMMAND
-from orchestrator.types import Run, Value
 
 # The variable that names the file with a run's values.
 DESCRIPTION = "ORCHESTRATE_RUN"

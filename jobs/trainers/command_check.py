@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 
 from jobs.check import ELSEWHERE, Problem
-from jobs.context import BadConfigError
 from jobs.trainers.command import DESCRIPTION, command_line, patterns_of, require_program
-from orchestrator.command import COMMAND_KEY, asked_for, code_of, module_of, program_file
-from orchestrator.errors import OrchestrateError
-from orchestrator.program import CODE_KEY, project_files
-from orchestrator.types import Run
+from jobs.training.context import BadConfigError
+from orchestrator.config.command import COMMAND_KEY, asked_for, code_of, module_of, program_file
+from orchestrator.config.program.identity import CODE_KEY, project_files
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import Run
 
 
 def check(runs: Sequence[Run]) -> list[Problem]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from orchestrator.program import Program
+from orchestrator.config.program.identity import Program
 
 # The key of a line in the metrics that describes the program instead of its training.
 PROGRAM_KEY = "program"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
 
-from orchestrator.render import Script, Setting
+from orchestrator.backends.script import Script, Setting
+from orchestrator.core.types import Array, Capacity, Concern, JobStatus, Plan
 from orchestrator.rundir import SweepDir
-from orchestrator.types import Array, Capacity, Concern, JobStatus, Plan
 
 
 class Backend(Protocol):
@@ -15,7 +15,7 @@ class Backend(Protocol):
 
     ``kind`` is the backend's name in profiles and ledgers; ``queues`` is true where jobs go on whatever
     becomes of whoever submitted them, ``leaves`` where a submission leaves them to it unless told otherwise.
-    ``address`` is by what :func:`orchestrator.targets.find_target` finds it again, with ``options``.
+    ``address`` is by what :func:`~orchestrator.backends.registry.find_target` finds it, with ``options``.
     """
 
     kind: ClassVar[str]

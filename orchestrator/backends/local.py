@@ -9,14 +9,14 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from orchestrator import machine
-from orchestrator.errors import BackendUnavailableError
-from orchestrator.profiles import Profile
-from orchestrator.render import Script, Setting, local_command
+from orchestrator.backends.script import Script, Setting, local_command
+from orchestrator.config.profiles import Profile
+from orchestrator.core import hardware
+from orchestrator.core.errors import BackendUnavailableError
+from orchestrator.core.types import Array, Capacity, Concern, JobState, JobStatus, Plan
 from orchestrator.rundir import Holder, SweepDir
 from orchestrator.rundir.atomic import storage_errors
-from orchestrator.rundir.plain import open_to_write
-from orchestrator.types import Array, Capacity, Concern, JobState, JobStatus, Plan
+from orchestrator.rundir.plain_files import open_to_write
 
 # Boot, pid namespace, pid, start time in ticks: no other process ever has the same four.
 _ID = re.compile(r"local:(?P<boot>[0-9a-f]{8}):(?P<namespace>\d+):(?P<pid>\d+):(?P<started>\d+)")
@@ -44,11 +44,11 @@ class LocalBackend:
         return named
 
     def capacity(self, ask: bool = True) -> Capacity:
-        memory = machine.memory_mb()
+        memory = hardware.memory_mb()
         return Capacity(
             self._name,
-            machine.whole_cores(),
-            len(machine.gpus()),
+            hardware.whole_cores(),
+            len(hardware.gpus()),
             mem=f"{memory}M" if memory else None,
             pack=self._pack,
         )

@@ -2,9 +2,10 @@
 
 from orchestrator.rundir.atomic import check_writable
 from orchestrator.rundir.claims import Claim, Lease, lease_seconds
+from orchestrator.rundir.cleanup import tidy_finished
 from orchestrator.rundir.code import CodeDir
 from orchestrator.rundir.evaluations import Evaluation, EvaluationLog
-from orchestrator.rundir.finish import tidy_finished
+from orchestrator.rundir.holder import Holder
 from orchestrator.rundir.index import IndexRow, results_among
 from orchestrator.rundir.journal import Event, Journal, WorkerLog
 from orchestrator.rundir.metrics import (
@@ -16,9 +17,8 @@ from orchestrator.rundir.metrics import (
     read_metrics,
     standing,
 )
-from orchestrator.rundir.process import Holder
 from orchestrator.rundir.run import AttemptDir, CheckpointFile, RunDir, attempt_ended, sha256
-from orchestrator.rundir.tree import DAMAGED, LedgerEntry, SweepDir, sweeps
+from orchestrator.rundir.sweep import DAMAGED, LedgerEntry, SweepDir, sweeps
 from orchestrator.rundir.uploads import Uploaded, UploadLog
 
 __all__ = [

@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
-from orchestrator.errors import DamagedFileError, StorageError
-from orchestrator.rundir.plain import LARGEST_JSON, read_plain
+from orchestrator.core.errors import DamagedFileError, StorageError
+from orchestrator.rundir.plain_files import LARGEST_JSON, read_plain
 
 _STORAGE_ERRNOS = {
     errno.ENOSPC: "the disk is full",

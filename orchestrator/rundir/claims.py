@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from orchestrator.errors import DamagedFileError
+from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import (
     dump_json,
     read_json,
@@ -24,7 +24,7 @@ from orchestrator.rundir.atomic import (
     temporary_name,
     write_exclusive,
 )
-from orchestrator.rundir.process import Holder
+from orchestrator.rundir.holder import Holder
 
 DEFAULT_LEASE_S = 300.0
 

@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from orchestrator.rundir.atomic import fsync_folder, read_json, storage_errors, temporary_name
 from orchestrator.rundir.run import listdir
-from orchestrator.rundir.tree import SweepDir
+from orchestrator.rundir.sweep import SweepDir
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _FOLDER, _FACTS = "code", "code.json"

@@ -16,10 +16,10 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from orchestrator.errors import DamagedFileError
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.types import Run
 from orchestrator.rundir.atomic import dump_json, storage_errors, write_exclusive
-from orchestrator.rundir.plain import Version, read_plain, version_of
-from orchestrator.types import Run
+from orchestrator.rundir.plain_files import Version, read_plain, version_of
 
 FOLDER = "descriptions"
 _SUFFIX = ".tsv"

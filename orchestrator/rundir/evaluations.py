@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import DamagedFileError
+from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
 
 _NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.json")

@@ -17,12 +17,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from orchestrator.errors import DamagedFileError
+from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
-from orchestrator.rundir.plain import read_plain
+from orchestrator.rundir.plain_files import read_plain
 from orchestrator.rundir.run import CHECKPOINT, AttemptDir, RunDir, listdir
+from orchestrator.rundir.sweep import SweepDir
 from orchestrator.rundir.synced import HANDOVER, RETIRED, RUNS
-from orchestrator.rundir.tree import SweepDir
 
 # A file's size in bytes and its modification time in nanoseconds: another one after every write.
 Stamp = tuple[int, int]

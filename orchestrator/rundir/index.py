@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orchestrator.errors import DamagedFileError
+from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import dump_json
 
 RUN_ID = re.compile(r"[0-9a-f]{16}")

@@ -17,7 +17,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Self
 
-from orchestrator.errors import DamagedFileError
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.types import RunState
 from orchestrator.rundir.atomic import (
     dump_json,
     parse_json,
@@ -25,9 +26,15 @@ from orchestrator.rundir.atomic import (
     write_atomic,
     write_exclusive,
 )
-from orchestrator.rundir.plain import Version, open_plain, open_to_write, read_plain, read_rest, version_of
-from orchestrator.rundir.process import Holder
-from orchestrator.types import RunState
+from orchestrator.rundir.holder import Holder
+from orchestrator.rundir.plain_files import (
+    Version,
+    open_plain,
+    open_to_write,
+    read_plain,
+    read_rest,
+    version_of,
+)
 
 # Kinds of event, in the order they can happen to one worker.
 STARTED = "started"  # the worker: holder, slots, host facts

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import DamagedFileError
+from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import parse_json, storage_errors
-from orchestrator.rundir.plain import open_to_write, read_plain
+from orchestrator.rundir.plain_files import open_to_write, read_plain
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from orchestrator.core.types import Job
 from orchestrator.rundir.atomic import storage_errors, temporary_name, write_atomic
 from orchestrator.rundir.code import CodeDir
-from orchestrator.rundir.plain import read_plain
+from orchestrator.rundir.plain_files import read_plain
 from orchestrator.rundir.run import AttemptDir, RunDir, listdir
-from orchestrator.rundir.tree import SweepDir
-from orchestrator.types import Job
+from orchestrator.rundir.sweep import SweepDir
 
 RESULTS = "results"
 _PARCELS = "parcels"

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from orchestrator.errors import DamagedFileError
-from orchestrator.rundir.absent import foreign_attempts, read_absent
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.types import Reason, Run, RunState
 from orchestrator.rundir.atomic import (
     dump_json,
     fsync_folder,
@@ -29,11 +29,11 @@ from orchestrator.rundir.claims import (
     create_claim,
     read_claim,
 )
-from orchestrator.rundir.copied import bring_again
+from orchestrator.rundir.copy_origin import bring_again
+from orchestrator.rundir.delegation import foreign_attempts, read_absent
 from orchestrator.rundir.descriptions import Descriptions
 from orchestrator.rundir.metrics import Executed, ResumePoint, Row, merge, read_metrics, walk_back
-from orchestrator.rundir.plain import open_plain, read_plain
-from orchestrator.types import Reason, Run, RunState
+from orchestrator.rundir.plain_files import open_plain, read_plain
 
 _RETIRED = re.compile(r"retired-(\d+)\.json")
 _OUTCOMES = [state.value for state in RunState]

@@ -24,15 +24,15 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from orchestrator.errors import DamagedFileError, OrchestrateError
-from orchestrator.rundir.absent import MARK
+from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
-from orchestrator.rundir.copied import SOURCES, SYNCED, Copy, read_copy
+from orchestrator.rundir.copy_origin import SOURCES, SYNCED, Copy, read_copy
+from orchestrator.rundir.delegation import MARK
 from orchestrator.rundir.fingerprint import fingerprint, is_unchanged
 from orchestrator.rundir.journal import read_compacted
-from orchestrator.rundir.plain import open_to_write
+from orchestrator.rundir.plain_files import open_to_write
 from orchestrator.rundir.run import AttemptDir, RunDir, listdir
-from orchestrator.rundir.tree import COMPARISON, SweepDir
+from orchestrator.rundir.sweep import COMPARISON, SweepDir
 
 # In a results folder: what is on its way from buckets.
 PARTIAL, BUCKETS = ".partial", ".buckets"

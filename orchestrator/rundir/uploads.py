@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from orchestrator.errors import OrchestrateError
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir.atomic import dump_json, parse_json, storage_errors
-from orchestrator.rundir.plain import open_to_write, read_plain
+from orchestrator.rundir.plain_files import open_to_write, read_plain
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import DamagedFileError, OrchestrateError
+from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import IndexRow, RunDir, SweepDir, depends_on_time
-from orchestrator.rundir.absent import forget_origin, mark_origin, origin_of
-from orchestrator.rundir.plain import same_content
+from orchestrator.rundir.delegation import forget_origin, mark_origin, origin_of
+from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.run import attempt_ended, listdir
 from orchestrator.rundir.synced import CopyDir, copy_of, further_copies, further_copy
 

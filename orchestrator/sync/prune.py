@@ -14,20 +14,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.errors import HostError, OrchestrateError
+from orchestrator.core.errors import HostError, OrchestrateError
+from orchestrator.core.formatting import plain
+from orchestrator.core.ssh import Answer
 from orchestrator.rundir import RunDir
-from orchestrator.rundir.absent import MARK, mark_absent, read_absent
-from orchestrator.rundir.plain import same_content
+from orchestrator.rundir.delegation import MARK, mark_absent, read_absent
+from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.synced import RESULT, RUNS
-from orchestrator.shown import plain
-from orchestrator.ssh import Answer
-from orchestrator.sync.bring import selected
+from orchestrator.sync.fetch_sweep import selected
+from orchestrator.sync.job import Task, task_of
+from orchestrator.sync.listing import look_there
+from orchestrator.sync.request import Wish
+from orchestrator.sync.rsync import Rsync
 from orchestrator.sync.source import Source, refuse_own
-from orchestrator.sync.task import Task, task_of
-from orchestrator.sync.there import look_there
-from orchestrator.sync.transport import Rsync
 from orchestrator.sync.verify import check_all
-from orchestrator.sync.wish import Wish
 
 # Deleting very many files takes a while on a busy file system.
 _PATIENCE_S = 600.0

@@ -8,13 +8,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.buckets import is_bucket, parse_bucket
-from orchestrator.errors import HostError, NotFoundError, OrchestrateError
-from orchestrator.places import LOCAL, parse_place, tree_there
+from orchestrator.config.locations import LOCAL, parse_place, tree_there
+from orchestrator.core.errors import HostError, NotFoundError, OrchestrateError
+from orchestrator.core.s3 import is_bucket, parse_bucket
+from orchestrator.core.ssh import Host
 from orchestrator.rundir.atomic import storage_errors
-from orchestrator.ssh import Host
-from orchestrator.sync.bucket import Look, Mirror
-from orchestrator.sync.wish import Wish
+from orchestrator.sync.bucket_mirror import Look, Mirror
+from orchestrator.sync.request import Wish
 
 _ALL = Look()
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from orchestrator.errors import DamagedFileError
+from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir, sha256
-from orchestrator.rundir.absent import read_absent
+from orchestrator.rundir.delegation import read_absent
 from orchestrator.rundir.synced import RUNS, is_brought, plain_size
-from orchestrator.sync.names import is_plain
-from orchestrator.sync.transport import brief
+from orchestrator.sync.file_names import is_plain
+from orchestrator.sync.rsync import brief
 
 ATTEMPTS = "attempts"
 _THREADS = 4

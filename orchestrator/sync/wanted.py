@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from orchestrator.rundir.absent import MARK
+from orchestrator.rundir.delegation import MARK
 from orchestrator.rundir.run import CHECKPOINT
 from orchestrator.rundir.synced import CODE, INDEX, RESULT, RUNS
-from orchestrator.selection import select_runs
+from orchestrator.status.select_runs import select_runs
 from orchestrator.sync import merge
-from orchestrator.sync.wish import Wish
+from orchestrator.sync.request import Wish
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from orchestrator.cli import app
-from orchestrator.control import Wish
-from orchestrator.errors import OrchestrateError
-from orchestrator.profiles import parse_profile
+from orchestrator.config.profiles import parse_profile
+from orchestrator.control.submit import Wish
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.ui.cli import app
 
 # What else a command needs before it looks at the option.
 _NEEDED = {"sweep": ["--grid", "tiny.yaml"], "estimate": ["tiny.yaml"], "sync": ["host:folder"]}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.api import Launched, launch
-from orchestrator.errors import NotFoundError, OrchestrateError
+from orchestrator.core.errors import NotFoundError, OrchestrateError
 from orchestrator.rundir import SweepDir
 from tests.helpers import COMMANDS, wait_for
 from tests.notebooks import execute, install_kernel, notebook_of, shown

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestrator.check import CheckReport, check_sweep
-from orchestrator.grid import parse_grid
-from orchestrator.sweep import expand, load_sweep
+from orchestrator.config.check import CheckReport, check_sweep
+from orchestrator.config.grid import parse_grid
+from orchestrator.config.sweep import expand, load_sweep
 
 ROOT = Path(__file__).parents[2]
 HEAD = "name: speed\ntrainer: benchmarl\n"
@@ -172,7 +172,7 @@ def test_what_is_composed_is_what_benchmarl_composes() -> None:
     code = (
         "import json, sys\n"
         "from jobs.trainers.benchmarl.config import compose, override_lines\n"
-        "from orchestrator.trainers import BENCHMARL\n"
+        "from orchestrator.config.trainers import BENCHMARL\n"
         "run = BENCHMARL.identify(json.load(sys.stdin), 3, 1)\n"
         "json.dump([compose(run).plain, override_lines(run)], sys.stdout)\n"
     )

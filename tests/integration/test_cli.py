@@ -16,11 +16,11 @@ import click
 import pytest
 import typer
 
-from orchestrator.cli import app
 from orchestrator.rundir import SweepDir
+from orchestrator.ui.cli import app
 from tests.helpers import COMMANDS, ROOT, kill, wait_for
 
-ORCHESTRATE = [sys.executable, "-m", "orchestrator.cli"]
+ORCHESTRATE = [sys.executable, "-m", "orchestrator.ui.cli"]
 
 
 # All that a program has to do to be done.

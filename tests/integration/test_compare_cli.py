@@ -10,14 +10,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from benchmarks.synthetic import create_sweep, finish, matrix_runs, result_of, training_rows
-from orchestrator.cli import app
-from orchestrator.collect import collect
-from orchestrator.crossover import contests
-from orchestrator.report import write_report
-from orchestrator.report.blocks import Text
-from orchestrator.report.crossover import where_to_run
+from orchestrator.analysis.collect import collect
+from orchestrator.analysis.hardware_crossover import contests
+from orchestrator.analysis.report import write_report
+from orchestrator.analysis.report.blocks import Text
+from orchestrator.analysis.report.crossover_figures import where_to_run
+from orchestrator.config.trainers import BENCHMARL
 from orchestrator.rundir import SweepDir
-from orchestrator.trainers import BENCHMARL
+from orchestrator.ui.cli import app
 from tests.helpers import make_sweep, work
 
 ENVIRONMENTS = "experiment.on_policy_n_envs_per_worker"

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from orchestrator.backends.local import LocalBackend
-from orchestrator.control import submit_sweep
-from orchestrator.follow import follow
+from orchestrator.config.sweep import load_sweep
+from orchestrator.control.follow import follow
+from orchestrator.control.submit import submit_sweep
+from orchestrator.core.types import Capacity
 from orchestrator.rundir import SweepDir
-from orchestrator.sweep import load_sweep
-from orchestrator.types import Capacity
 from tests import helpers
 from tests.audit import check_finished
 from tests.executioner import Executioner

@@ -13,10 +13,10 @@ import click
 import pytest
 import typer
 
-from orchestrator.cli import app
-from orchestrator.grid.parse import SECTIONS
-from orchestrator.profiles import Profile
-from orchestrator.types import Resources
+from orchestrator.config.grid.parse import SECTIONS
+from orchestrator.config.profiles import Profile
+from orchestrator.core.types import Resources
+from orchestrator.ui.cli import app
 from tests.helpers import ROOT
 
 

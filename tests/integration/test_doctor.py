@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.doctor import training
-from orchestrator.doctor.probe import Probing
+from orchestrator.ui.doctor import training
+from orchestrator.ui.doctor.torch_probe import Probing
 from tests.helpers import running, wait_for
 from tests.libraries import without_glu
 
@@ -95,7 +95,7 @@ def test_a_pytorch_that_does_not_load(
 
 def test_a_driver_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken_torch(tmp_path, monkeypatch, TOO_NEW)
-    monkeypatch.setattr("orchestrator.machine.gpus", lambda: ("NVIDIA L4",))
+    monkeypatch.setattr("orchestrator.core.hardware.gpus", lambda: ("NVIDIA L4",))
     with Probing() as probe:
         finding = training.pytorch(probe)
     assert finding.found == (

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from orchestrator.errors import OrchestrateError
-from orchestrator.evaluate import choose_checkpoint
+from orchestrator.analysis.evaluate import choose_checkpoint
+from orchestrator.config.trainers import get_trainer
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import Run
 from orchestrator.rundir import CheckpointFile, RunDir, SweepDir
-from orchestrator.trainers import get_trainer
-from orchestrator.types import Run
 from tests.helpers import ROOT
 from tests.resuming import Attempt, Nursery
 from tests.tiny_benchmarl import FRAMES, KAZ_VECTOR, MULTIWALKER_MAPPO, NAVIGATION_MAPPO
@@ -57,7 +57,7 @@ class Theatre:
 
     def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-m", "orchestrator.cli", *arguments],
+            [sys.executable, "-m", "orchestrator.ui.cli", *arguments],
             cwd=self.folder,
             env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(self.folder)},
             stdin=subprocess.DEVNULL,
@@ -306,9 +306,9 @@ def test_where_nothing_can_be_drawn_what_to_install_is_said_and_no_file_is_left(
 
 
 def test_knights_archers_and_zombies_are_filmed(tmp_path: Path) -> None:
-    from jobs.film import Film
     from jobs.trainers.benchmarl.config import compose
     from jobs.trainers.benchmarl.evaluating import Stage
+    from jobs.training.video import Film
 
     stage = Stage(compose(identified(KAZ_VECTOR)), 1)
     with Film(tmp_path / "kaz.mp4") as film:

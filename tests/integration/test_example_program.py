@@ -25,7 +25,7 @@ def trained(folder: Path, steps: int = 25) -> RunDir:
         shutil.copytree(ROOT / "examples" / "program", folder)
     (folder / "grid.yaml").write_text(GRID.format(python=sys.executable, steps=steps))
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "orchestrator.cli", "sweep", "--grid", "grid.yaml"],
+        [sys.executable, "-P", "-m", "orchestrator.ui.cli", "sweep", "--grid", "grid.yaml"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

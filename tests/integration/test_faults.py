@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.core.types import Run
 from orchestrator.rundir import SweepDir, attempt_ended
-from orchestrator.types import Run
 from tests import helpers
 from tests.audit import Audit, check_finished, point_of
 
@@ -246,7 +246,7 @@ def test_killed_command_lines_start_nothing_twice(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "orchestrator.cli",
+        "orchestrator.ui.cli",
         "sweep",
         "--grid",
         str(grid),

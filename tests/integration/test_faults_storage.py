@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.core.types import Run
 from orchestrator.rundir import RunDir, SweepDir
-from orchestrator.types import Run
 from tests import helpers
 from tests.audit import as_tuples, check_finished, expected_rows
 from tests.disks import fill, mounted
@@ -129,7 +129,7 @@ def _fill_in_mid_sweep(disk: Path, tmp_path: Path) -> None:
 
     def sweep() -> subprocess.CompletedProcess[str]:
         argv = ["sweep", "--grid", grid.name, "--results", str(results), "--slots", "1"]
-        command = [sys.executable, "-m", "orchestrator.cli", *argv]
+        command = [sys.executable, "-m", "orchestrator.ui.cli", *argv]
         env = {**os.environ, "PYTHONPATH": str(helpers.ROOT)}
         return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=180)
 

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.trainers.benchmarl import first_look
 from jobs.trainers.benchmarl.spelling import keys_of, options
-from orchestrator.types import Run
+from orchestrator.core.types import Run
 
 with warnings.catch_warnings():  # what these say of each other at import is theirs to say
     warnings.simplefilter("ignore")

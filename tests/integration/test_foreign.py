@@ -16,12 +16,12 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.synthetic import EVAL, create_sweep, finish, matrix_runs, training_rows
-from orchestrator.cli import app
-from orchestrator.collect import Collected, collect
-from orchestrator.errors import NotFoundError, OrchestrateError
-from orchestrator.foreign import read_outputs
-from orchestrator.marl_eval import export
+from orchestrator.analysis.collect import Collected, collect
+from orchestrator.analysis.foreign import read_outputs
+from orchestrator.analysis.marl_eval_export import export
+from orchestrator.core.errors import NotFoundError, OrchestrateError
 from orchestrator.rundir import Row, SweepDir
+from orchestrator.ui.cli import app
 from tests.foreign_runs import experiments, unpack
 
 LR = "experiment.lr"

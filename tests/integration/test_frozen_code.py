@@ -11,28 +11,28 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.freeze import FrozenCode, freeze
+from orchestrator.config.code.snapshot import FrozenCode, freeze
+from orchestrator.config.trainers import BENCHMARL, COMMAND, code_id
+from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
-from orchestrator.trainers import BENCHMARL, COMMAND, code_id
-from orchestrator.types import RunState
 from tests.helpers import ROOT, finish, kill, make_sweep, submit, wait_for
 
 OURS = ("orchestrator", "jobs", "templates")
 FREEZE = """
 import json, sys
 from pathlib import Path
-from orchestrator.freeze import freeze
+from orchestrator.config.code.snapshot import freeze
 from orchestrator.rundir import SweepDir
 code = freeze(SweepDir(Path(sys.argv[1]), "kept"), Path.cwd())
 print(json.dumps(code.to_json()))
 """
 TELL = """
-import json, jobs.worker, orchestrator.cli, mine
-from jobs import provenance
-from orchestrator.shipped import template
-from orchestrator.trainers import BENCHMARL, COMMAND, code_id
-from orchestrator.types import RunState
-files = [jobs.worker.__file__, orchestrator.cli.__file__, mine.__file__, str(template("profiles"))]
+import json, jobs.worker.worker, orchestrator.ui.cli, mine
+from jobs.training import provenance
+from orchestrator.core.package_files import template
+from orchestrator.config.trainers import BENCHMARL, COMMAND, code_id
+from orchestrator.core.types import RunState
+files = [jobs.worker.worker.__file__, orchestrator.ui.cli.__file__, mine.__file__, str(template("profiles"))]
 print(json.dumps([files, [code_id(BENCHMARL), code_id(COMMAND)], provenance.commit()]))
 """
 
@@ -181,7 +181,7 @@ def test_edits_reach_neither_queued_runs_nor_replaced_workers(project: Path, res
     git(project, "commit", "--quiet", "--message=m")
     arguments = ["sweep", "--grid", "grid.yaml", "--slots", "1", "--results", str(results)]
     command_line = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator.cli", *arguments],
+        [sys.executable, "-m", "orchestrator.ui.cli", *arguments],
         cwd=project,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

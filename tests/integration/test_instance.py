@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.core.types import Job
 from orchestrator.rundir import RunDir, SweepDir
-from orchestrator.types import Job
 from tests import helpers
 from tests.audit import check_finished
 from tests.disks import fill, make_writable, mounted

@@ -18,18 +18,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from orchestrator import control, instances
 from orchestrator.backends import skypilot
-from orchestrator.backends.skypilot import cloud
-from orchestrator.backends.skypilot.cloud import Cluster, ClusterState, Request, RequestState
-from orchestrator.cli import app
-from orchestrator.errors import BackendUnavailableError, RefusedError
-from orchestrator.observe import look
+from orchestrator.backends.skypilot import client
+from orchestrator.backends.skypilot.client import Cluster, ClusterState, Request, RequestState
+from orchestrator.control import cloud_instances, submit
+from orchestrator.control.poll import look
+from orchestrator.core.errors import BackendUnavailableError, RefusedError
+from orchestrator.core.types import Job, JobState, RunState
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.handover import Ended, Handover
 from orchestrator.rundir.parcel import keep_store, pack, turn_to_exchange, unpacked
-from orchestrator.sync.transport import Rsync
-from orchestrator.types import Job, JobState, RunState
+from orchestrator.sync.rsync import Rsync
+from orchestrator.ui.cli import app
 from tests import helpers
 from tests.audit import as_tuples, check_finished, expected_rows
 
@@ -45,7 +45,7 @@ class Rented:
     name: str = ""
     up: bool = True
     launch: RequestState = RequestState.SUCCEEDED
-    task: cloud.Task | None = None
+    task: client.Task | None = None
     state: ClusterState = ClusterState.UP
     autodown: str = "goes down after 5 idle minutes"
     since: float = 0.0
@@ -82,11 +82,11 @@ class Rented:
 @pytest.fixture
 def rented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rented:
     one = Rented(tmp_path / "instance")
-    monkeypatch.setattr(cloud, "clusters", one.clusters)
-    monkeypatch.setattr(cloud, "down", one.down)
-    monkeypatch.setattr(cloud, "launching", lambda _: None)
-    monkeypatch.setattr(cloud, "request_state", lambda _: Request(one.launch, "no capacity", "elsewhere"))
-    monkeypatch.setattr(cloud, "tasks", lambda _: {"0001-0001": one.task} if one.task else {})
+    monkeypatch.setattr(client, "clusters", one.clusters)
+    monkeypatch.setattr(client, "down", one.down)
+    monkeypatch.setattr(client, "launching", lambda _: None)
+    monkeypatch.setattr(client, "request_state", lambda _: Request(one.launch, "no capacity", "elsewhere"))
+    monkeypatch.setattr(client, "tasks", lambda _: {"0001-0001": one.task} if one.task else {})
     monkeypatch.setattr(skypilot, "reach", lambda _: None)
     monkeypatch.setattr(skypilot, "RESULTS_THERE", str(one.tree))
     monkeypatch.setattr(skypilot, "last_words", lambda _: "no such package; the key is open sesame\n")
@@ -126,8 +126,8 @@ def end(rented: Rented, sweep: SweepDir, job: Job, code: int = 0) -> None:
     Handover(SweepDir(rented.tree, sweep.name), job.token).mark_ended(Ended(time.time(), code))
 
 
-def exchange(sweep: SweepDir) -> instances.Exchanged:
-    return instances.exchange(sweep, not_within=0)
+def exchange(sweep: SweepDir) -> cloud_instances.Exchanged:
+    return cloud_instances.exchange(sweep, not_within=0)
 
 
 def states(sweep: SweepDir) -> set[RunState]:
@@ -265,7 +265,7 @@ def test_what_a_retry_put_aside_does_not_come_back(rented: Rented, sent: tuple[S
     sweep, job = sent
     assert helpers.finish(train(rented, sweep, job)) == 0
     exchange(sweep)
-    control.retry_runs(sweep, sweep.run_ids())
+    submit.retry_runs(sweep, sweep.run_ids())
     exchange(sweep)
     assert not any(sweep.run(run_id).result_path.exists() for run_id in sweep.run_ids())
 
@@ -275,7 +275,7 @@ def test_a_job_that_never_began_says_why_and_is_not_repeated(
 ) -> None:
     sweep, job = sent
     monkeypatch.setenv("MY_API_KEY", "open sesame")
-    rented.task = cloud.Task(JobState.ENDED, "failed setup")
+    rented.task = client.Task(JobState.ENDED, "failed setup")
     assert exchange(sweep).settled == []  # it is not asked for at once
     skypilot._asked[f"skypilot:{rented.name}/{sweep.name}/{job.token}/request"] -= 1000
     assert exchange(sweep).settled == [job.token]
@@ -292,10 +292,10 @@ def test_what_somebody_stopped_is_told_and_left(
 ) -> None:
     sweep, _ = sent
     stopped = Cluster(rented.name, ClusterState.STOPPED, 0.0, None, "", "", False, rented.autodown)
-    monkeypatch.setattr(cloud, "clusters", lambda names, refresh: {rented.name: stopped})
+    monkeypatch.setattr(client, "clusters", lambda names, refresh: {rented.name: stopped})
     done = exchange(sweep)
     assert "sky start" in done.problems[0]
-    control.stop_workers(sweep)
+    submit.stop_workers(sweep)
     assert rented.taken_down == []
     assert states(sweep) == {RunState.QUEUED}
 
@@ -305,11 +305,11 @@ def test_an_instance_that_is_on_no_record_is_named(rented: Rented, sent: tuple[S
     sweep, _ = sent
     (entry,) = sweep.read_ledger()
     sweep.amend_ledger(entry.number, entry.kind, {**entry.data, "job_ids": {}})
-    assert instances.sent_jobs(sweep) == []
-    (line,) = instances.costs(sweep)
+    assert cloud_instances.sent_jobs(sweep) == []
+    (line,) = cloud_instances.costs(sweep)
     assert line.startswith(f"instance {rented.name} is up")
     rented.lose()
-    assert instances.costs(sweep) == []
+    assert cloud_instances.costs(sweep) == []
 
 
 def test_two_commands_at_once_do_not_meet(rented: Rented, sent: tuple[SweepDir, Job]) -> None:
@@ -338,7 +338,7 @@ def test_an_orphan_is_told_by_looks_and_replaced_by_a_sweep(
     assert f"orchestrate cancel {sweep.name}" in said.output
     assert (rented.taken_down, unpacked(sweep)) == ([], [job.token])
     assert states(sweep) == {RunState.QUEUED}
-    assert instances.exchange(sweep, not_within=0, orphans=True).settled == [job.token]
+    assert cloud_instances.exchange(sweep, not_within=0, orphans=True).settled == [job.token]
     assert rented.taken_down == [rented.name]
     assert states(sweep) == {RunState.PENDING}
 
@@ -378,7 +378,7 @@ def test_an_instance_that_cannot_be_taken_down_stays_on_record_until_it_is(
     assert said.exit_code == 0, said.output
     assert rented.taken_down == [rented.name]
     assert unpacked(sweep) == []
-    assert instances.costs(sweep) == []
+    assert cloud_instances.costs(sweep) == []
 
 
 @pytest.mark.parametrize("state", [ClusterState.STARTING, ClusterState.UP])
@@ -390,9 +390,9 @@ def test_cancel_alone_takes_down_what_is_being_launched_however_long(
     sweep, _ = sent
     rented.launch, rented.state, rented.autodown = RequestState.RUNNING, state, ""
     rented.since = time.time() - 60 * minutes
-    assert instances.exchange(sweep, not_within=0, orphans=True).settled == []
+    assert cloud_instances.exchange(sweep, not_within=0, orphans=True).settled == []
     assert rented.taken_down == []
-    assert ("WARNING: its launch takes very long" in instances.costs(sweep)[0]) == (minutes > 60)
+    assert ("WARNING: its launch takes very long" in cloud_instances.costs(sweep)[0]) == (minutes > 60)
     assert cli(sweep, "cancel").exit_code == 0
     assert rented.taken_down == [rented.name]
     assert unpacked(sweep) == []
@@ -432,14 +432,14 @@ def test_one_whose_timer_a_person_lifted_is_no_orphan(
     """SkyPilot's server ended since, and nothing came home yet; one that does not answer is kept, too."""
     sweep, _ = sent
     rented.launch, rented.autodown = RequestState.UNKNOWN, ""
-    rented.task = cloud.Task(JobState.RUNNING, "running")
-    assert instances.exchange(sweep, not_within=0, orphans=True).problems == []
+    rented.task = client.Task(JobState.RUNNING, "running")
+    assert cloud_instances.exchange(sweep, not_within=0, orphans=True).problems == []
 
     def silent(_: str) -> None:
         raise BackendUnavailableError("it does not answer")
 
-    monkeypatch.setattr(cloud, "tasks", silent)
-    (problem,) = instances.exchange(sweep, not_within=0, orphans=True).problems
+    monkeypatch.setattr(client, "tasks", silent)
+    (problem,) = cloud_instances.exchange(sweep, not_within=0, orphans=True).problems
     assert "it does not answer" in problem
     assert rented.taken_down == []
 
@@ -454,8 +454,8 @@ def test_an_orphan_that_is_up_on_record_alone_is_one(
 
     sweep, job = sent
     rented.launch, rented.autodown = RequestState.UNKNOWN, ""
-    monkeypatch.setattr(cloud, "tasks", refused)
-    assert instances.exchange(sweep, not_within=0, orphans=True).settled == [job.token]
+    monkeypatch.setattr(client, "tasks", refused)
+    assert cloud_instances.exchange(sweep, not_within=0, orphans=True).settled == [job.token]
     assert rented.taken_down == [rented.name]
 
 
@@ -465,7 +465,7 @@ def test_a_launch_that_failed_at_the_end_leaves_nothing_up(
     """As when its files could not be sent: the instance is up, and another would fare no better."""
     sweep, job = sent
     rented.launch, rented.autodown = RequestState.FAILED, ""
-    assert instances.exchange(sweep, not_within=0, orphans=True).settled == [job.token]
+    assert cloud_instances.exchange(sweep, not_within=0, orphans=True).settled == [job.token]
     assert rented.taken_down == [rented.name]
     (log,) = sweep.read_journals()
     assert log.revoked

@@ -13,11 +13,11 @@ import pytest
 
 from orchestrator.backends.base import Backend
 from orchestrator.backends.local import LocalBackend
-from orchestrator.errors import BackendUnavailableError, StorageError
-from orchestrator.freeze import freeze
-from orchestrator.render import Script, Setting
+from orchestrator.backends.script import Script, Setting
+from orchestrator.config.code.snapshot import freeze
+from orchestrator.core.errors import BackendUnavailableError, StorageError
+from orchestrator.core.types import Array, Job, JobState, Resources
 from orchestrator.rundir import SweepDir
-from orchestrator.types import Array, Job, JobState, Resources
 from tests import helpers
 from tests.helpers import wait_for
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.bills import bills, rates
+from orchestrator.planning.predictions import bills, rates
 from orchestrator.rundir import SweepDir
 from tests.helpers import kill, wait_for
 from tests.integration.test_cli import Bench

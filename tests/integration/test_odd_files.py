@@ -30,15 +30,15 @@ from benchmarks.synthetic import (
     write_attempt,
     write_journal,
 )
-from orchestrator.cli import app
-from orchestrator.errors import OrchestrateError
+from orchestrator.config.sweep import load_sweep
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import Run
 from orchestrator.rundir import Evaluation, Event, Holder, SweepDir, Uploaded
-from orchestrator.rundir.absent import mark_absent, mark_origin
-from orchestrator.rundir.glance import Tree
+from orchestrator.rundir.delegation import mark_absent, mark_origin
 from orchestrator.rundir.handover import Ended, Handover
 from orchestrator.rundir.journal import STARTED
-from orchestrator.sweep import load_sweep
-from orchestrator.types import Run
+from orchestrator.rundir.standalone_reader import Tree
+from orchestrator.ui.cli import app
 from tests.helpers import ROOT
 
 LIMIT_S = 120
@@ -196,7 +196,7 @@ def test_a_sweep_ends_beside_a_fifo(tmp_path: Path, name: str) -> None:
     grid = tmp_path / "grid.yaml"
     base = f"base: {{command: [sh, -c, {json.dumps(program)}]}}"
     grid.write_text(f"name: odd\ntrainer: command\n{base}\nmatrix: {{seed: [0, 1]}}\n")
-    command = [sys.executable, "-m", "orchestrator.cli", "sweep", "--grid", "grid.yaml"]
+    command = [sys.executable, "-m", "orchestrator.ui.cli", "sweep", "--grid", "grid.yaml"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "ORCHESTRATE_LEASE": "4"}
     sweep = load_sweep(grid)
     SweepDir(tmp_path / "results", "odd").create()

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator import control
 from orchestrator.backends.local import LocalBackend
-from orchestrator.grid import parse_grid
-from orchestrator.render import Script
+from orchestrator.backends.script import Script
+from orchestrator.config.grid import parse_grid
+from orchestrator.config.sweep import expand, load_sweep
+from orchestrator.control import submit as control
 from orchestrator.rundir import SweepDir
-from orchestrator.sweep import expand, load_sweep
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "my-marl"
@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Path:
 
 def orchestrate(folder: Path, *arguments: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "orchestrator.cli", *arguments],
+        [sys.executable, "-m", "orchestrator.ui.cli", *arguments],
         cwd=folder,
         env={**os.environ, **({"PYTHONPATH": str(path)} if path else {})},
         capture_output=True,

@@ -28,7 +28,7 @@ SMALL = (
 
 def orchestrate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "orchestrator.cli", *arguments, "--json"],
+        [sys.executable, "-m", "orchestrator.ui.cli", *arguments, "--json"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -57,7 +57,7 @@ def test_what_they_set() -> None:
     code = (
         "import json\n"
         "from jobs.trainers.benchmarl.config import compose\n"
-        "from orchestrator.trainers import BENCHMARL\n"
+        "from orchestrator.config.trainers import BENCHMARL\n"
         "base = {'algorithm': 'ippo', 'task': 'vmas/navigation'}\n"
         "names = ('base_experiment', 'gpu', 'gpu_offline', 'debug', 'no_log')\n"
         "runs = {name: BENCHMARL.identify({**base, 'experiment': name}, 0, 1) for name in names}\n"

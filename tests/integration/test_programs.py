@@ -16,10 +16,10 @@ import polars as pl
 import pytest
 
 from jobs import program_hook
-from orchestrator.check import check_sweep
-from orchestrator.grid import parse_grid
+from orchestrator.config.check import check_sweep
+from orchestrator.config.grid import parse_grid
+from orchestrator.config.sweep import expand, load_sweep
 from orchestrator.rundir import SweepDir
-from orchestrator.sweep import expand, load_sweep
 from tests.helpers import ROOT, command_run, make_sweep, work
 
 HOOK = Path(program_hook.__file__).parent / "sitecustomize.py"
@@ -66,7 +66,7 @@ class Project:
         self.git("commit", "--quiet", "--message=m")
         return self.git("rev-parse", "HEAD")
 
-    def run(self, *arguments: str, code: int = 0, module: str = "orchestrator.cli") -> str:
+    def run(self, *arguments: str, code: int = 0, module: str = "orchestrator.ui.cli") -> str:
         done = subprocess.run(
             [sys.executable, "-P", "-m", module, *arguments],
             cwd=self.folder,

@@ -72,7 +72,7 @@ def test_the_demo_grid_is_valid(clone: Path) -> None:
 
 
 def test_the_table_of_commands_is_complete() -> None:
-    from orchestrator.cli import app
+    from orchestrator.ui.cli import app
 
     told = set(re.findall(r"^\| `orchestrate (\w+)", README, re.MULTILINE))
     assert told == {command.name for command in app.registered_commands}

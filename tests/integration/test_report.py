@@ -21,11 +21,11 @@ from benchmarks.synthetic import (
     training_rows,
     write_attempt,
 )
-from orchestrator.collect import collect
-from orchestrator.errors import OrchestrateError, StorageError
-from orchestrator.report import write_report
+from orchestrator.analysis.collect import collect
+from orchestrator.analysis.report import write_report
+from orchestrator.core.errors import OrchestrateError, StorageError
+from orchestrator.core.types import RunState
 from orchestrator.rundir import Row, SweepDir
-from orchestrator.types import RunState
 
 GENERATED = "2026-01-02 03:04 UTC"
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -19,9 +19,9 @@ from benchmarks.synthetic import (
     training_rows,
     write_attempt,
 )
-from orchestrator.collect import collect
-from orchestrator.report import write_report
-from orchestrator.types import RunState
+from orchestrator.analysis.collect import collect
+from orchestrator.analysis.report import write_report
+from orchestrator.core.types import RunState
 from tests.browser import Browser, BrowserError, Page, chromium
 
 pytestmark = pytest.mark.browser

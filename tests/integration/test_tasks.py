@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orchestrator.check import CheckReport, check_sweep
-from orchestrator.grid import parse_grid
-from orchestrator.sweep import expand, load_sweep
-from orchestrator.trainers import BENCHMARL
+from orchestrator.config.check import CheckReport, check_sweep
+from orchestrator.config.grid import parse_grid
+from orchestrator.config.sweep import expand, load_sweep
+from orchestrator.config.trainers import BENCHMARL
 
 with warnings.catch_warnings():  # what these say of each other at import is theirs to say
     warnings.simplefilter("ignore")
@@ -20,11 +20,11 @@ with warnings.catch_warnings():  # what these say of each other at import is the
     import torch
     from torchrl.data import Composite, Unbounded
 
-    from jobs.context import BadConfigError
     from jobs.trainers.benchmarl.building import try_build
     from jobs.trainers.benchmarl.config import Composed, compose
     from jobs.trainers.benchmarl.models.extra_mlp import ExtraMlpConfig
     from jobs.trainers.benchmarl.tasks.kaz import KazEnv
+    from jobs.training.context import BadConfigError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

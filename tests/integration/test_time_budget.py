@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jobs.context import BadConfigError
+from jobs.training.context import BadConfigError
+from orchestrator.config.trainers import BENCHMARL
 from orchestrator.rundir import Row, RunDir
-from orchestrator.trainers import BENCHMARL
 from tests.resuming import Attempt, Kill, Nursery, bits, train_plainly
 from tests.tiny_benchmarl import NAVIGATION_IQL
 

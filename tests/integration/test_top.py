@@ -20,11 +20,11 @@ import pyte
 import pytest
 
 from orchestrator.rundir import SweepDir
-from orchestrator.state import RunStatus
-from orchestrator.top.fleet import Tree
+from orchestrator.status.survey import RunStatus
+from orchestrator.ui.top.actions import Tree
 from tests.helpers import COMMANDS, ROOT, events, kill, wait_for
 
-ORCHESTRATE = [sys.executable, "-m", "orchestrator.cli"]
+ORCHESTRATE = [sys.executable, "-m", "orchestrator.ui.cli"]
 PATIENCE_S = 60.0
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.control import present
+from orchestrator.config.sweep import load_sweep
+from orchestrator.control.submit import present
+from orchestrator.core.types import RunState
 from orchestrator.rundir import RunDir, SweepDir
-from orchestrator.sweep import load_sweep
-from orchestrator.types import RunState
 from tests.audit import check_finished
 from tests.helpers import COMMANDS, ROOT, wait_for
 
@@ -64,7 +64,7 @@ class Hand:
 
     def orchestrate(self, *arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "orchestrator.cli", *arguments],
+            [sys.executable, "-m", "orchestrator.ui.cli", *arguments],
             cwd=self.folder,
             env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
             stdin=subprocess.DEVNULL,

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.upload import upload
-from orchestrator.distribution import install_package
-from orchestrator.errors import OrchestrateError, UploadError
+from orchestrator.core.errors import OrchestrateError, UploadError
+from orchestrator.core.installation import install_package
+from orchestrator.core.types import wandb_id
 from orchestrator.rundir import RunDir, SweepDir
-from orchestrator.types import wandb_id
-from orchestrator.upload import plan_uploads, send
+from orchestrator.sync.wandb import plan_uploads, send
+from orchestrator.ui.cli.upload import upload
 from tests.helpers import ROOT, children, command_run, make_sweep, running, wait_for
 from tests.offline_logs import PARTS, PROJECT, end_part, finish, history, make_logs, take_part, value
 from tests.wandb_server import ENTITY, KEY, UploadedRun, WandbServer, signed_in
@@ -279,5 +279,5 @@ def test_a_damaged_log_is_named_and_the_others_go_up(
 
 
 def uploading() -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "orchestrator.cli", "sync", "--wandb"]
+    command = [sys.executable, "-m", "orchestrator.ui.cli", "sync", "--wandb"]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL)

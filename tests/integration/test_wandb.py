@@ -16,7 +16,7 @@ import yaml
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
 from orchestrator.rundir import Row, RunDir, SweepDir
-from orchestrator.upload import plan_uploads, send
+from orchestrator.sync.wandb import plan_uploads, send
 from tests import offline_wandb
 from tests.helpers import ROOT, inodes, wait_for
 from tests.resuming import Attempt, Kill, Nursery
@@ -143,7 +143,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[SweepDir, RunDir]:
         yaml.safe_dump({"name": "logged", "trainer": "benchmarl", "base": base})
     )
     done = subprocess.run(
-        [sys.executable, "-m", "orchestrator.cli", "sweep", "--grid", "grid.yaml"],
+        [sys.executable, "-m", "orchestrator.ui.cli", "sweep", "--grid", "grid.yaml"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "WANDB_API_KEY": SECRET},
         stdin=subprocess.DEVNULL,

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.crossover import CPU, GPU, Line, Spot, contest_of
-from orchestrator.doctor import training
-from orchestrator.doctor.login import wandb
+from orchestrator.analysis.hardware_crossover import CPU, GPU, Line, Spot, contest_of
 from orchestrator.rundir import SweepDir
+from orchestrator.ui.doctor import training
+from orchestrator.ui.doctor.wandb_login import wandb
 from tests.helpers import (
     ROOT,
     command_run,
@@ -228,7 +228,7 @@ def test_gpu_slower_than_cpu(request: pytest.FixtureRequest) -> None:
 
 
 def orchestrate(sweep: SweepDir, *arguments: str) -> str:
-    command = [sys.executable, "-m", "orchestrator.cli", *arguments, "--results", str(sweep.results)]
+    command = [sys.executable, "-m", "orchestrator.ui.cli", *arguments, "--results", str(sweep.results)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -22,7 +22,8 @@ matrix: {seed: range(2)}
 PROGRAM = (ROOT / "tests" / "commands" / "count.py").read_text()
 WHERE = """
 import json, importlib.metadata, jobs, orchestrator
-from orchestrator import distribution as own, shipped
+from orchestrator.core import installation as own
+from orchestrator.core import package_files as shipped
 files = [orchestrator.__file__, jobs.__file__, str(shipped.template("profiles")), str(own.constraints())]
 print(json.dumps({
     "files": files,

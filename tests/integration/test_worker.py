@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.core.types import Resources, Run
 from orchestrator.rundir import RunDir, SweepDir
-from orchestrator.types import Resources, Run
 from tests import helpers
 
 SHELL = ["/bin/sh", "-c"]
@@ -26,7 +26,7 @@ ANEW = ("failed", "code error", "open it for appending")
 
 def shell_run(text: str, seed: int = 0) -> Run:
     """A program of one shell line. The shell is the program here, named by the list like any other."""
-    from orchestrator.trainers import get_trainer
+    from orchestrator.config.trainers import get_trainer
 
     return get_trainer("command").identify({"command": [*SHELL, text]}, seed, threads=1)
 
@@ -366,7 +366,7 @@ def test_the_warm_parent_stays_fit_to_fork() -> None:
     """One thread, no W&B, no GPU touched; and torch works in a forked process with threads of its own."""
     script = """
 import os, sys
-from jobs.preload import preload
+from jobs.worker.preload import preload
 preload("benchmarl")
 import torch
 assert len(os.listdir("/proc/self/task")) == 1, "threads beside a fork"

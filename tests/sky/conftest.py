@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.backends.skypilot import cloud
+from orchestrator.backends.skypilot import client
 from tests.sky.bed import Bed
 from tests.slurm.daemons import ClusterError
 
@@ -28,7 +28,7 @@ def running_bed() -> Iterator[Bed]:
     except ClusterError as error:
         pytest.fail(str(error), pytrace=False)
     yield bed
-    cloud.close()
+    client.close()
     bed.stop()
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.backends.skypilot import cloud
-from orchestrator.backends.skypilot.cloud import ClusterState, Request, RequestState
-from orchestrator.distribution import install_here
-from orchestrator.errors import BackendUnavailableError, RefusedError
-from orchestrator.types import JobState
+from orchestrator.backends.skypilot import client
+from orchestrator.backends.skypilot.client import ClusterState, Request, RequestState
+from orchestrator.core.errors import BackendUnavailableError, RefusedError
+from orchestrator.core.installation import install_here
+from orchestrator.core.types import JobState
 from tests.helpers import wait_for
 from tests.sky.bed import Bed, Laptop
 from tests.sky.catalog import write_catalog
@@ -29,7 +29,7 @@ def settled(request: str, timeout: float = 120.0) -> Request:
 
     def over() -> Request | None:
         time.sleep(0.2)
-        seen = cloud.request_state(request)
+        seen = client.request_state(request)
         return seen if seen.state is not RequestState.RUNNING else None
 
     return wait_for(over, timeout, f"the end of request {request}")  # type: ignore[return-value]
@@ -48,8 +48,8 @@ def test_the_machine_that_is_chosen_and_its_price(
     bed: Bed, asked: str, machine: str, price: float, otherwise: float
 ) -> None:
     task = f"resources: {{infra: aws, {asked}}}\nrun: nvidia-smi\n"
-    cloud.validate(task)
-    found = cloud.price(task)
+    client.validate(task)
+    found = client.price(task)
     assert (found.cloud, found.region, found.instance_type) == ("AWS", "us-east-1", machine)
     assert (found.usd_per_hour, found.otherwise, found.spot) == (price, otherwise, "spot" in asked)
 
@@ -70,7 +70,7 @@ def test_the_machine_that_is_chosen_and_its_price(
 )
 def test_what_no_cloud_has(bed: Bed, resources: str, said: str, hint: str) -> None:
     with pytest.raises(RefusedError) as caught:
-        cloud.price(f"resources: {{{resources}}}\nrun: 'true'\n")
+        client.price(f"resources: {{{resources}}}\nrun: 'true'\n")
     assert said in str(caught.value)
     assert hint in (caught.value.hint or "")
 
@@ -78,7 +78,7 @@ def test_what_no_cloud_has(bed: Bed, resources: str, said: str, hint: str) -> No
 @pytest.mark.parametrize("text", ["resource: {}\nrun: x", "envs: {A: }\nrun: x", "resources: {cpu: 2}", "[]"])
 def test_a_task_that_is_none(bed: Bed, text: str) -> None:
     with pytest.raises(RefusedError, match="SkyPilot refuses the task"):
-        cloud.validate(text)
+        client.validate(text)
 
 
 def test_what_amazon_refuses(bed: Bed) -> None:
@@ -91,13 +91,13 @@ def test_what_amazon_refuses(bed: Bed) -> None:
     with refusing(bed) as door:
         for code, (said, hint) in answers.items():
             door.code = code
-            ended = settled(cloud.launch("refused", L4, secrets={}))
+            ended = settled(client.launch("refused", L4, secrets={}))
             assert ended.state is RequestState.FAILED
             assert said in ended.text
             assert f"{code}: as the test wants it" in ended.text
             assert hint in ended.hint
         assert door.asked >= len(answers)
-    assert cloud.clusters(["refused"], refresh=True) == {}
+    assert client.clusters(["refused"], refresh=True) == {}
 
 
 def test_an_instance_from_launch_to_end(bed: Bed, tmp_path: Path) -> None:
@@ -108,42 +108,42 @@ def test_an_instance_from_launch_to_end(bed: Bed, tmp_path: Path) -> None:
         f"workdir: {tmp_path / 'work'}\nsecrets: {{KEY: null}}\n"
         'run: echo "$(hostname) $PWD $HOME $(cat sent) $KEY" > came; while [ ! -e go ]; do sleep 0.2; done\n'
     )
-    request = cloud.launch("one", task, secrets={"KEY": SECRET})
-    assert cloud.launching("one") == request
+    request = client.launch("one", task, secrets={"KEY": SECRET})
+    assert client.launching("one") == request
     assert settled(request).state is RequestState.SUCCEEDED
-    assert cloud.launching("one") is None
-    one = cloud.clusters(["one", "other"], refresh=False)["one"]
+    assert client.launching("one") is None
+    one = client.clusters(["one", "other"], refresh=False)["one"]
     assert (one.state, one.price_per_hour, one.spot) == (ClusterState.UP, 0.0, False)
     assert (one.region, one.autodown) == ("Slurm test", "goes down after 5 idle minutes")
     assert time.time() - 300 < one.since <= time.time()
 
-    cloud.ssh_config("one")
+    client.ssh_config("one")
     argv = ["ssh", "one", 'until cat sky_workdir/came 2>/dev/null; do sleep 0.2; done; echo "$HOME"']
     said = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=180, check=True).stdout.split()
     host, folder, home, sent, key, home_of_a_login = said
     assert (host, folder, home_of_a_login) == ("cpu1", f"{home}/sky_workdir", home)
     assert (sent, key) == ("hello", SECRET)
-    assert cloud.tasks("one")["0001-0001"].state is JobState.RUNNING
-    cloud.cancel("one", ["0001-0001"])
-    assert (cloud.tasks("one")["0001-0001"].text, bed.slurm.queue() == []) == ("cancelled", False)
+    assert client.tasks("one")["0001-0001"].state is JobState.RUNNING
+    client.cancel("one", ["0001-0001"])
+    assert (client.tasks("one")["0001-0001"].text, bed.slurm.queue() == []) == ("cancelled", False)
 
     more = "resources: {infra: slurm/test, accelerators: L4}\nrun: 'true'\n"
-    taken = settled(cloud.launch("one", more, secrets={}))
+    taken = settled(client.launch("one", more, secrets={}))
     assert "of that name is in use" in taken.text
     assert "sky down" in taken.hint
     bed.server.stop()
     try:
         with pytest.raises(BackendUnavailableError) as caught:
-            cloud.clusters(["one"], refresh=True)
+            client.clusters(["one"], refresh=True)
         assert not isinstance(caught.value, RefusedError)
     finally:
         bed.connect()
-    cloud.down("one")
-    assert cloud.clusters(["one"], refresh=True) == {}
+    client.down("one")
+    assert client.clusters(["one"], refresh=True) == {}
     assert bed.slurm.queue() == []
     with pytest.raises(RefusedError, match="there is no such instance"):
-        cloud.tasks("one")
-    cloud.down("one")
+        client.tasks("one")
+    client.down("one")
     assert not [path for path in written(bed) if SECRET.encode() in path.read_bytes()]
 
 
@@ -154,20 +154,20 @@ def written(bed: Bed) -> Iterator[Path]:
 
 def test_down_while_it_is_being_started(bed: Bed) -> None:
     task = "resources: {infra: slurm/test, cpus: 2}\nrun: sleep 60\n"
-    request = cloud.launch("early", task, secrets={})
+    request = client.launch("early", task, secrets={})
     wait_for(bed.slurm.queue, 180, "the instance's job")
-    cloud.down("early")
-    assert cloud.request_state(request).state is RequestState.CANCELLED
+    client.down("early")
+    assert client.request_state(request).state is RequestState.CANCELLED
     wait_for(lambda: bed.slurm.queue() == [], 60, "Slurm to see the instance's job off")
-    never = cloud.launch("never", task, secrets={})
-    cloud.down("never")
-    assert cloud.request_state(never).state is RequestState.CANCELLED
+    never = client.launch("never", task, secrets={})
+    client.down("never")
+    assert client.request_state(never).state is RequestState.CANCELLED
     assert bed.slurm.queue() == []
 
 
 def test_a_stop_is_refused_on_slurm(bed: Bed) -> None:
     task = "resources: {infra: slurm/test, cpus: 2, autostop: {idle_minutes: 5, down: false}}\nrun: 'true'\n"
-    ended = settled(cloud.launch("stops", task, secrets={}))
+    ended = settled(client.launch("stops", task, secrets={}))
     assert "cannot be stopped" in ended.text
     assert "sky down" in ended.hint
 
@@ -175,25 +175,25 @@ def test_a_stop_is_refused_on_slurm(bed: Bed) -> None:
 @pytest.fixture
 def laptop(own_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laptop]:
     """A SkyPilot that knows no cloud and no prices, and reaches nobody."""
-    cloud.close()
+    client.close()
     laptop = Laptop()
     laptop.guard()
     for name, value in {**laptop.env, "https_proxy": "http://127.0.0.1:1", "HTTPS_PROXY": ""}.items():
         monkeypatch.setenv(name, value)
     yield laptop
-    cloud.close()
+    client.close()
     laptop.stop()
 
 
 def test_without_prices_and_without_clouds(laptop: Laptop) -> None:
-    cloud.validate(L4)
-    assert fails(lambda: cloud.price(L4)) == (
+    client.validate(L4)
+    assert fails(lambda: client.price(L4)) == (
         "ask for a price: the list of machines and prices cannot be fetched",
         "connect this machine once: SkyPilot then keeps the prices in ~/.sky/catalogs",
     )
     write_catalog(laptop.home)
-    assert cloud.price(L4).usd_per_hour == 0.8048  # nobody needs an account to know a price
-    said, hint = fails(lambda: cloud.price("resources: {accelerators: L4}\nrun: 'true'\n"))
+    assert client.price(L4).usd_per_hour == 0.8048  # nobody needs an account to know a price
+    said, hint = fails(lambda: client.price("resources: {accelerators: L4}\nrun: 'true'\n"))
     assert said == "ask for a price: no cloud is enabled that this could run on"
     assert hint.startswith("`sky check`")
 
@@ -202,14 +202,14 @@ def test_without_skypilot(laptop: Laptop, tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "sky").mkdir()
     (tmp_path / "sky" / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'sky'\")")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    said, hint = fails(lambda: cloud.price(L4))
+    said, hint = fails(lambda: client.price(L4))
     assert said.startswith("SkyPilot cannot be used by ")
     assert hint == install_here("sky")
 
 
 def test_without_an_answer(laptop: Laptop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKYPILOT_API_SERVER_ENDPOINT", f"http://127.0.0.1:{free_port()}")
-    said, hint = fails(lambda: cloud.clusters(None, refresh=False))
+    said, hint = fails(lambda: client.clusters(None, refresh=False))
     assert "SkyPilot's API server does not answer" in said
     assert "sky api start" in hint
 

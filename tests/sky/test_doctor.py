@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.backends.skypilot import cloud
-from orchestrator.doctor import Finding, Verdict, diagnose
-from orchestrator.profiles import parse_profile
+from orchestrator.backends.skypilot import client
+from orchestrator.config.profiles import parse_profile
+from orchestrator.ui.doctor import Finding, Verdict, diagnose
 from tests.libraries import well
 from tests.sky.bed import Bed
 
@@ -46,10 +46,10 @@ def test_what_is_amiss(bed: Bed, tmp_path: Path, profile: str, name: str, said: 
 
 
 def test_no_way_to_the_server(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cloud.close()
+    client.close()
     monkeypatch.setenv("SKYPILOT_API_SERVER_ENDPOINT", "http://127.0.0.1:9")
     found = findings(tmp_path, "infra: aws")
-    cloud.close()
+    client.close()
     assert "does not answer" in found["API server"].found
     assert found["All other checks"].verdict is Verdict.NOT_HERE
     assert "Machine" not in found

@@ -25,7 +25,7 @@ def estimate(bed: Bed, folder: Path, **profiles: str) -> dict[str, Any]:
         )
     names = ",".join(f"./{name}.yaml" for name in profiles)
     done = subprocess.run(
-        [sys.executable, "-m", "orchestrator.cli", "estimate", str(GRID), "--on", names, "--json"],
+        [sys.executable, "-m", "orchestrator.ui.cli", "estimate", str(GRID), "--on", names, "--json"],
         cwd=folder,
         env={**os.environ, **bed.env, "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -87,7 +87,7 @@ def test_by_hand_from_launch_to_results(bed: Bed, tmp_path: Path) -> None:
     (tmp_path / "new pace").replace(pace)
     assert "2/2 done" in bed.sky(*launch, "--fast", timeout=PATIENCE_S)
     done = subprocess.run(
-        [sys.executable, "-m", "orchestrator.cli", "sync", "walkers", tmp_path / "home"],
+        [sys.executable, "-m", "orchestrator.ui.cli", "sync", "walkers", tmp_path / "home"],
         env={**os.environ, **bed.env},
         capture_output=True,
         text=True,

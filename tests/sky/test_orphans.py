@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.backends.skypilot import cloud
+from orchestrator.backends.skypilot import client as cloud
 from tests.helpers import kill, wait_for
 from tests.sky.bed import Bed
 from tests.sky.reaper import belonging

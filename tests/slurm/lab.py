@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
+from orchestrator.core.types import Run
 from orchestrator.rundir import SweepDir, depends_on_time
 from orchestrator.rundir.journal import STARTED
-from orchestrator.types import Run
 from tests import helpers
 from tests.audit import Audit, check_finished
 from tests.slurm.cluster import Cluster
@@ -64,7 +64,7 @@ class Lab:
     # Commands
 
     def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        return self.start_python("-m", "orchestrator.cli", *arguments, env=env)
+        return self.start_python("-m", "orchestrator.ui.cli", *arguments, env=env)
 
     def start_python(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         process = subprocess.Popen(

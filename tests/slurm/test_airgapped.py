@@ -67,7 +67,7 @@ def test_a_preempted_run_without_a_network_is_one_wandb_run(lab: Lab, slurm: Clu
 def test_checking_asks_no_network(lab: Lab) -> None:
     base = {"task": "vmas/navigation", "algorithm": "mappo", "experiment": "gpu_offline"}
     lab.write_grid("gpu", "benchmarl", base, {"seed": [0]})
-    check = [*unshared("--net"), sys.executable, "-m", "orchestrator.cli", "check", "gpu.yaml"]
+    check = [*unshared("--net"), sys.executable, "-m", "orchestrator.ui.cli", "check", "gpu.yaml"]
     done = subprocess.run(
         check, cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from orchestrator.bills import bills
+from orchestrator.planning.predictions import bills
 from tests.slurm.cluster import Cluster
 from tests.slurm.lab import STEPS, Lab
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.doctor import Finding, Verdict, diagnose, site
-from orchestrator.profiles import parse_profile
+from orchestrator.config.profiles import parse_profile
+from orchestrator.ui.doctor import Finding, Verdict, cluster_facts, diagnose
 from tests.helpers import ROOT
 from tests.libraries import well
 from tests.slurm.cluster import Cluster
@@ -111,7 +111,7 @@ def test_accounting_down_is_a_warning_and_a_controller_down_ends_the_rest(
     assert found["Account"].verdict is Verdict.NOT_HERE
     assert problems(found) == {}
     slurm.slurmctld_stop()
-    monkeypatch.setattr(site, "PATIENCE_S", 3.0)
+    monkeypatch.setattr(cluster_facts, "PATIENCE_S", 3.0)
     found = findings(tmp_path, "partition: cpu")
     assert list(problems(found)) == ["Slurm controller"]
     assert list(found)[-1] == "All other checks"

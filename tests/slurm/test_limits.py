@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from orchestrator.types import array_of
+from orchestrator.core.types import array_of
 from tests import helpers
 from tests.slurm.cluster import Cluster
 from tests.slurm.lab import Lab, judge_runs

@@ -26,8 +26,8 @@ FOLDER = "~/marl's place"
 
 HELD = """
 import pathlib, sys, time
-from orchestrator import sending
-from orchestrator.cli import main
+from orchestrator.control.remote import delegate as sending
+from orchestrator.ui.cli import main
 
 step, here, gate = sys.argv.pop(1), pathlib.Path(sys.argv.pop(1)), pathlib.Path(sys.argv.pop(1))
 function = getattr(sending, step)
@@ -44,8 +44,10 @@ main()
 
 KILLED = """
 import os, signal, sys
-from orchestrator import control, rundir, sending
-from orchestrator.cli import main
+from orchestrator.control import submit as control
+from orchestrator import rundir
+from orchestrator.control.remote import delegate as sending
+from orchestrator.ui.cli import main
 
 def deadly(function):
     def called(*arguments, **options):

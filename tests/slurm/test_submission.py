@@ -30,7 +30,7 @@ def impatient(lab: Lab, *arguments: str, env: dict[str, str]) -> tuple[int, str]
     """A command that gives Slurm's commands 3 seconds instead of a minute: exit code and words."""
     text = """
 from orchestrator.backends.slurm import commands
-from orchestrator.cli import main
+from orchestrator.ui.cli import main
 commands.run.__defaults__ = (3.0,)
 main()
 """

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.assignments import Place, SentCode
-from orchestrator.cli.logs import _print
-from orchestrator.errors import HostError, OrchestrateError, UnreachableError
-from orchestrator.profiles import Profile, parse_profile
-from orchestrator.remote.ask import ask, stream
+from orchestrator.config.profiles import Profile, parse_profile
+from orchestrator.control.remote.client import ask, stream
+from orchestrator.core.errors import HostError, OrchestrateError, UnreachableError
+from orchestrator.status.ownership import Place, SentCode
+from orchestrator.ui.cli.logs import _print
 from tests.helpers import wait_for
 from tests.ssh.server import ALIAS, Server
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator import ssh
-from orchestrator.errors import HostError, UnreachableError
-from orchestrator.ssh import Host, remote_command
+from orchestrator.core import ssh
+from orchestrator.core.errors import HostError, UnreachableError
+from orchestrator.core.ssh import Host, remote_command
 from tests.helpers import wait_for
 from tests.ssh.server import ALIAS, Server, free_port
 
@@ -75,7 +75,7 @@ def test_a_login_at_a_terminal_is_as_by_hand_and_the_others_wait_for_it(
     with pytest.raises(HostError, match="does not let you in"):
         host.run(["true"])
     ours, theirs = os.openpty()
-    program = f"from orchestrator.ssh import Host; print(Host({ALIAS!r}).run(['echo', 'word']).output)"
+    program = f"from orchestrator.core.ssh import Host; print(Host({ALIAS!r}).run(['echo', 'word']).output)"
     at_terminal = subprocess.Popen(
         ["setsid", "--ctty", sys.executable, "-c", program], stdin=theirs, stdout=theirs, stderr=theirs
     )

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from orchestrator.errors import HostError, NotFoundError, UnreachableError
-from orchestrator.monitor import Monitor, Seen, link
-from orchestrator.places import parse_place, tree_there
+from orchestrator.config.locations import parse_place, tree_there
+from orchestrator.core.errors import HostError, NotFoundError, UnreachableError
+from orchestrator.core.ssh import Host
 from orchestrator.rundir import SweepDir
-from orchestrator.ssh import Host
+from orchestrator.ui.monitor import Monitor, Seen, connection
 from tests.helpers import count_runs, finish, make_sweep, wait_for, work
 from tests.ssh.server import ALIAS, Server
 
@@ -39,7 +39,7 @@ server.serve_forever()
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process looks more often than the command does."""
-    monkeypatch.setattr(link, "INTERVAL_S", 0.3)
+    monkeypatch.setattr(connection, "INTERVAL_S", 0.3)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def until(monitor: Monitor, what: str, **expected: bool) -> Seen:
 @contextmanager
 def command(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
     """`orchestrate monitor` as a process of its own."""
-    argv = [sys.executable, "-m", "orchestrator.cli", "monitor", *map(str, words)]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", "monitor", *map(str, words)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         try:
             yield process

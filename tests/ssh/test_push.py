@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.doctor import there as doctor
-from orchestrator.doctor.finding import Verdict
-from orchestrator.errors import DamagedFileError, HostError
-from orchestrator.freeze import FrozenCode, freeze, received
-from orchestrator.places import parse_place, tree_there
-from orchestrator.profiles import Profile, parse_profile
-from orchestrator.remote import push as pushing
-from orchestrator.remote.push import look_there, push, sent
+from orchestrator.config.code.snapshot import FrozenCode, freeze, received
+from orchestrator.config.locations import parse_place, tree_there
+from orchestrator.config.profiles import Profile, parse_profile
+from orchestrator.control.remote import push_code as pushing
+from orchestrator.control.remote.push_code import look_there, push, sent
+from orchestrator.core.errors import DamagedFileError, HostError
+from orchestrator.core.ssh import Host
 from orchestrator.rundir import CodeDir, SweepDir
-from orchestrator.ssh import Host
+from orchestrator.ui.doctor import login_node as doctor
+from orchestrator.ui.doctor.finding import Verdict
 from tests.ssh.server import ALIAS, Server
 
 

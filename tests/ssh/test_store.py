@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from jobs.store import open_store
-from orchestrator.errors import StorageError
+from jobs.cloud.store import open_store
+from orchestrator.core.errors import StorageError
+from orchestrator.core.types import Job
 from orchestrator.rundir import SweepDir
 from orchestrator.sync.source import store_source
-from orchestrator.types import Job
 from tests import helpers
 from tests.audit import check_finished
 from tests.buckets import BUCKET, BucketServer
@@ -49,7 +49,7 @@ def start() -> Iterator[Start]:
 
 
 def command_line(*arguments: str | Path, code: int = 0) -> str:
-    argv = [sys.executable, "-m", "orchestrator.cli", *map(str, arguments)]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", *map(str, arguments)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
     assert done.returncode == code, done
     assert "Traceback" not in done.stderr

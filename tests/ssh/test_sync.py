@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.synthetic import finished_sweep
-from orchestrator.assignments import ASSIGNED, SentCode, assigned
-from orchestrator.control import stop_workers
-from orchestrator.errors import OrchestrateError
+from orchestrator.control.submit import stop_workers
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import Event, Holder, RunDir, SweepDir
 from orchestrator.rundir.journal import STARTED
-from orchestrator.sync.home import sync
+from orchestrator.status.ownership import ASSIGNED, SentCode, assigned
+from orchestrator.sync.request import Brought, Silent, Wish
 from orchestrator.sync.source import find_source
-from orchestrator.sync.wish import Brought, Silent, Wish
+from orchestrator.sync.sync import sync
 from tests.helpers import ROOT, submit
 from tests.ssh.server import ALIAS, Server
 
@@ -54,7 +54,7 @@ def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def command_line(*arguments: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "orchestrator.cli", *arguments]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", *arguments]
     return subprocess.run(argv, capture_output=True, text=True, timeout=180)
 
 

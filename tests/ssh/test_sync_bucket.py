@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.synthetic import finished_sweep, matrix_runs, publish, result_of
-from orchestrator.errors import OrchestrateError, StorageError, UnreachableError
+from orchestrator.core.errors import OrchestrateError, StorageError, UnreachableError
 from orchestrator.rundir import SweepDir
-from orchestrator.sync import download
-from orchestrator.sync.home import sync
+from orchestrator.sync import bucket_download
+from orchestrator.sync.request import Brought, Silent, Wish, kinds
 from orchestrator.sync.source import find_source
-from orchestrator.sync.wish import Brought, Silent, Wish, kinds
+from orchestrator.sync.sync import sync
 from tests.buckets import BUCKET, BucketServer, Faults
 from tests.disks import mounted
 from tests.helpers import wait_for
@@ -32,9 +32,9 @@ SIZE = 300_000
 @pytest.fixture
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Moments between requests, and a client that does not itself try again."""
-    monkeypatch.setattr(download, "_FIRST_WAIT_S", 0.02)
-    monkeypatch.setattr(download, "_LONGEST_WAIT_S", 0.1)
-    monkeypatch.setattr("orchestrator.buckets._ATTEMPTS", 1)
+    monkeypatch.setattr(bucket_download, "_FIRST_WAIT_S", 0.02)
+    monkeypatch.setattr(bucket_download, "_LONGEST_WAIT_S", 0.1)
+    monkeypatch.setattr("orchestrator.core.s3._ATTEMPTS", 1)
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def test_a_bucket_that_asks_for_patience_gets_it(
 def test_a_bucket_that_stays_busy_says_so_and_what_came_is_kept(
     bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "BUSY_S", 1.0)
+    monkeypatch.setattr(bucket_download, "BUSY_S", 1.0)
     home = tmp_path / "results"
     with faults(bucket, lambda name, _: (503, "SlowDown") if is_checkpoint(name) else None):
         with pytest.raises(UnreachableError, match=r"it asks for fewer requests \(SlowDown\)") as caught:
@@ -187,7 +187,7 @@ def test_a_sync_that_is_killed_leaves_nothing_for_ever_and_loses_nothing(
     home = tmp_path / "results"
     with faults(bucket, lambda name, number: "hang" if is_checkpoint(name) and number == 1 else None) as way:
         env = {**os.environ, "AWS_ENDPOINT_URL": way.url}
-        argv = [sys.executable, "-m", "orchestrator.cli", "sync", WHERE, str(home)]
+        argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", WHERE, str(home)]
         process = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         parts = lambda: list(home.glob(".buckets/*/1/parts/*"))  # noqa: E731
         whole = lambda: list(home.glob(".buckets/*/1/tree/speed/runs/*/r*.json"))  # noqa: E731
@@ -335,7 +335,7 @@ def test_an_object_with_a_fault_is_named_and_the_others_come(
     bucket: BucketServer, there: SweepDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where nothing else is to come: by a sync after it, of a run without a result."""
-    monkeypatch.setattr(download, "CUT_S", 0.5)
+    monkeypatch.setattr(bucket_download, "CUT_S", 0.5)
     run = there.run(there.run_ids()[0])
     bad = next(iter(run.attempt(1).checkpoints.iterdir())).name
     result = run.result_path.relative_to(there.results)
@@ -371,7 +371,7 @@ def test_a_bucket_that_gives_no_object_names_one(
     code: str,
     words: str,
 ) -> None:
-    monkeypatch.setattr(download, "CUT_S", 0.2)
+    monkeypatch.setattr(bucket_download, "CUT_S", 0.2)
     with (
         faults(bucket, lambda name, _: (status, code) if name else None),
         pytest.raises(OrchestrateError, match=rf"{WHERE}: {words} for speed/\S+$") as caught,
@@ -409,7 +409,7 @@ def test_a_sweep_on_a_disk_of_its_own_needs_room_there(
 
 def test_two_at_once_do_not_share_a_mirror(bucket: BucketServer, there: SweepDir, tmp_path: Path) -> None:
     """And the one that ends last leaves nothing of either."""
-    from orchestrator.sync.bucket import Look
+    from orchestrator.sync.bucket_mirror import Look
 
     home = tmp_path / "results"
     one, two = find_source(WHERE, home), find_source(WHERE, home)

@@ -79,7 +79,7 @@ def slow_rsync(server: Server, kilobytes: int) -> None:
 
 
 def start() -> subprocess.Popen[str]:
-    argv = [sys.executable, "-m", "orchestrator.cli", "sync", ALIAS]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

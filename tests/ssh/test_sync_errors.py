@@ -16,7 +16,7 @@ from orchestrator.rundir import SweepDir
 from tests.helpers import unshared
 from tests.ssh.server import ALIAS, Server, free_port
 
-SYNC = [sys.executable, "-m", "orchestrator.cli", "sync"]
+SYNC = [sys.executable, "-m", "orchestrator.ui.cli", "sync"]
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def home(server: Server) -> SweepDir:
 
 
 def sync(code: int = 0, *arguments: str) -> str:
-    argv = [sys.executable, "-m", "orchestrator.cli", "sync", ALIAS, *arguments]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS, *arguments]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=180)
     assert done.returncode == code, done
     return done.stdout + done.stderr
@@ -202,7 +202,7 @@ def test_links_planted_here_before_lead_nowhere(there: SweepDir, home: SweepDir,
 def test_paths_that_a_shell_would_take_for_commands(server: Server, there: SweepDir) -> None:
     odd = server.home / "a b;touch $(x) `y` 'z' \"q\" *"
     shutil.copytree(there.results, odd)
-    argv = [sys.executable, "-m", "orchestrator.cli", "sync", f"{ALIAS}:{odd.name}", "out"]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", f"{ALIAS}:{odd.name}", "out"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done
     assert (server.laptop / "out" / "speed" / "index.tsv").exists()

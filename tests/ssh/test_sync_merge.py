@@ -26,16 +26,16 @@ from benchmarks.synthetic import (
     write_attempt,
     write_journal,
 )
-from orchestrator.collect import collect
-from orchestrator.observe import look
+from orchestrator.analysis.collect import collect
+from orchestrator.control.poll import look
+from orchestrator.core.types import Run
 from orchestrator.rundir import Claim, Holder, RunDir, SweepDir
-from orchestrator.rundir.absent import foreign_attempts, read_absent
+from orchestrator.rundir.delegation import foreign_attempts, read_absent
 from orchestrator.rundir.synced import copy_of
-from orchestrator.state import RunState
-from orchestrator.sync.home import sync
+from orchestrator.status.survey import RunState
+from orchestrator.sync.request import Brought, Silent, Wish, kinds
 from orchestrator.sync.source import Source, find_source
-from orchestrator.sync.wish import Brought, Silent, Wish, kinds
-from orchestrator.types import Run
+from orchestrator.sync.sync import sync
 from tests.helpers import children, kill, running, wait_for
 
 MATRIX = {"algorithm": ["mappo", "iql"], "seed": [0, 1]}
@@ -373,7 +373,7 @@ def test_two_sources_at_once(tmp_path: Path) -> None:
         cluster(tmp_path / "two", many, done=12, code_id="beef"),
     )
     home = SweepDir(tmp_path / "home", "speed")
-    argv = [sys.executable, "-m", "orchestrator.cli", "sync"]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync"]
     for _ in range(2):
         started = [
             subprocess.Popen([*argv, f"{source.results}/", str(home.results)], stdout=subprocess.DEVNULL)

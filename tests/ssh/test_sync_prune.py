@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.collect import collect
+from orchestrator.analysis.collect import collect
 from orchestrator.rundir import SweepDir
 from tests.helpers import unshared
 from tests.ssh.server import ALIAS, Server
@@ -20,7 +20,7 @@ COUNT = Path(__file__).parent.parent / "commands" / "count.py"
 
 
 def orchestrate(*arguments: str, cwd: Path, env: dict[str, str] | None = None, typed: str = "") -> str:
-    argv = [sys.executable, "-m", "orchestrator.cli", *arguments]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", *arguments]
     done = subprocess.run(
         argv,
         cwd=cwd,
@@ -87,7 +87,7 @@ def test_a_result_that_changed_there_keeps_its_files(server: Server, grid: Path)
     run = there.run(there.run_ids()[0])
     before = files(run.path)
     run.result_path.write_text(run.result_path.read_text().replace('"done"', '"DONE"'))
-    argv = [sys.executable, "-m", "orchestrator.cli", "sync", ALIAS, "--prune-remote", "--yes"]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS, "--prune-remote", "--yes"]
     done = subprocess.run(argv, cwd=server.laptop, capture_output=True, text=True, timeout=180)
     assert done.returncode == 1
     assert "its result there is another" in done.stderr
@@ -117,7 +117,7 @@ def test_a_source_that_cannot_be_written(server: Server, grid: Path, mount: str,
     program.chmod(0o755)
     server.stop()
     server.start({"PATH": f"{folder}:/usr/local/bin:/usr/bin:/bin"})
-    argv = [sys.executable, "-m", "orchestrator.cli", "sync", ALIAS, "--prune-remote", "--yes"]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS, "--prune-remote", "--yes"]
     done = subprocess.run(argv, cwd=server.laptop, capture_output=True, text=True, timeout=180)
     assert done.returncode == 3, done
     assert said in done.stderr
@@ -127,7 +127,7 @@ def test_a_source_that_cannot_be_written(server: Server, grid: Path, mount: str,
 
 
 def refused(*arguments: str, cwd: Path) -> str:
-    argv = [sys.executable, "-m", "orchestrator.cli", "sync", *arguments]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", *arguments]
     done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=180)
     assert done.returncode == 2, done
     return done.stderr
@@ -154,7 +154,7 @@ def test_a_deletion_that_was_cut_is_completed(server: Server, grid: Path) -> Non
     ssh = server.bin / "ssh"
     whole = ssh.read_text()
     ssh.write_text(whole.replace("exec", 'case "$*" in *xargs*) exit 255 ;; esac\nexec'))
-    argv = [sys.executable, "-m", "orchestrator.cli", "sync", ALIAS, "--prune-remote", "--yes"]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS, "--prune-remote", "--yes"]
     cut = subprocess.run(argv, cwd=server.laptop, capture_output=True, text=True, timeout=180)
     assert cut.returncode == 3, cut
     run = there.run(there.run_ids()[0])

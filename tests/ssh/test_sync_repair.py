@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.synthetic import finish, finished_sweep, matrix_runs, training_rows, write_journal
-from orchestrator.collect import collect
+from orchestrator.analysis.collect import collect
 from orchestrator.rundir import RunDir, SweepDir
-from orchestrator.sync.home import sync
+from orchestrator.sync.request import Brought, Silent, Wish
 from orchestrator.sync.source import Source, find_source
-from orchestrator.sync.wish import Brought, Silent, Wish
+from orchestrator.sync.sync import sync
 
 MATRIX = {"algorithm": ["mappo", "iql"], "seed": [0, 1]}
 LONG_AGO = 1_700_000_000
@@ -61,7 +61,7 @@ def files(sweep: SweepDir) -> dict[str, tuple[bytes, int]]:
 
 
 def command_line(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "orchestrator.cli", *map(str, arguments)]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", *map(str, arguments)]
     return subprocess.run(argv, capture_output=True, text=True, timeout=180, cwd=cwd)
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.synthetic import finished_sweep
-from orchestrator.cli.transfer import Screen
 from orchestrator.rundir import SweepDir
-from orchestrator.sync.home import sync
+from orchestrator.sync.request import Wish
 from orchestrator.sync.source import find_source
-from orchestrator.sync.wish import Wish
+from orchestrator.sync.sync import sync
+from orchestrator.ui.cli.sync_progress import Screen
 from tests.disks import fill, mounted
 from tests.ssh.server import ALIAS
 
@@ -28,7 +28,7 @@ def there(tmp_path: Path) -> SweepDir:
 
 
 def command_line(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "orchestrator.cli", "sync", *map(str, arguments)]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", *map(str, arguments)]
     return subprocess.run(argv, capture_output=True, text=True, timeout=180)
 
 
@@ -161,7 +161,7 @@ def test_a_bare_folder_is_no_host(there: SweepDir, tmp_path: Path, monkeypatch: 
 
 
 def test_a_long_transfer_tells_how_far_it_is() -> None:
-    from orchestrator.cli.pulse import Pulse
+    from orchestrator.ui.cli.progress_lines import Pulse
 
     pulse = Pulse(beat=20)
     pulse.expect("speed", 1_000_000)

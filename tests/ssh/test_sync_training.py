@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.at_work import works
-from orchestrator.control import present
-from orchestrator.observe import compact, look
+from orchestrator.config.trainers import get_trainer
+from orchestrator.control.at_work import works
+from orchestrator.control.poll import compact, look
+from orchestrator.control.submit import present
 from orchestrator.rundir import SweepDir
-from orchestrator.state import RunState
-from orchestrator.sync.home import sync
+from orchestrator.status.survey import RunState
+from orchestrator.sync.request import Brought, Silent, Wish
 from orchestrator.sync.source import find_source
-from orchestrator.sync.wish import Brought, Silent, Wish
-from orchestrator.trainers import get_trainer
+from orchestrator.sync.sync import sync
 from tests.helpers import count_runs, finish, make_sweep, start_worker, submit, wait_for
 from tests.ssh.server import ALIAS, Server
 from tests.tiny_benchmarl import NAVIGATION_IQL
@@ -82,7 +82,7 @@ def test_watching_until_nothing_works_there_any_more(server: Server, tmp_path: P
     there, home = make_sweep(server.home / "results", runs), server.laptop / "results"
     worker = start_worker(there, submit(there, slots=2))
     wait_for(lambda: any(there.run(run.run_id).checkpoints() for run in runs), what="a checkpoint")
-    argv = [sys.executable, "-m", "orchestrator.cli", "sync", ALIAS, str(home), "--watch", "1"]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS, str(home), "--watch", "1"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
         assert watching.stderr is not None
         wait_for((home / "tiny" / "runs").exists, what="the first sync")

@@ -15,7 +15,7 @@ from tests.wandb_server import KEY, signed_in
 
 
 def sync(server: Server, *arguments: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "orchestrator.cli", "sync", ALIAS, *arguments]
+    argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS, *arguments]
     return subprocess.run(argv, cwd=server.laptop, capture_output=True, text=True, timeout=120)
 
 

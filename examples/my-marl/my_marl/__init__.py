@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.plugins import Plugin
+from jobs.training.plugins import Plugin
 from my_marl.corridor import CorridorConfig, CorridorTask
 from my_marl.scaled_mlp import ScaledMlpConfig
 from my_marl.thrifty_ippo import ThriftyIppoConfig

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from jobs.context import Outcome, RunContext
-from orchestrator.types import Run
+from jobs.training.context import Outcome, RunContext
+from orchestrator.core.types import Run
 
 if TYPE_CHECKING:
     from jobs.check import Problem

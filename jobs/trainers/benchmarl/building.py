@@ -14,12 +14,12 @@ from typing import Any
 
 from benchmarl.experiment import Experiment
 
-from jobs.drawing import obstacle
 from jobs.trainers.benchmarl.config import Composed, Outline
 from jobs.trainers.benchmarl.hydra_search import first_line
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError
 from jobs.trainers.benchmarl.rules import can_prioritize
-from orchestrator import machine
+from jobs.training.headless_rendering import obstacle
+from orchestrator.core import hardware
 
 # Of each environment family, those of plug-ins apart: the package that is imported when one is made.
 _PACKAGES = {
@@ -105,7 +105,7 @@ def _require_environment(task_name: str) -> None:
             f"task: {task_name} needs the Python package {package}, which is not installed here",
             hint=f"install {package} into the environment that runs the workers, or choose another task",
         )
-    game = machine.starcraft() if family == "smacv2" else None
+    game = hardware.starcraft() if family == "smacv2" else None
     if game is not None and game.lack:
         raise RefusedKeyError("task", f"task: {task_name} needs StarCraft II: {game.lack}", hint=game.fix)
 

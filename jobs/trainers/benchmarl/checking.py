@@ -18,7 +18,6 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from jobs.check import Problem, structure
-from jobs.context import BadConfigError
 from jobs.trainers.benchmarl import rules, time_budget
 from jobs.trainers.benchmarl.building import require_possible, try_build
 from jobs.trainers.benchmarl.config import Outline, compose, compose_config, outline
@@ -30,8 +29,9 @@ from jobs.trainers.benchmarl.spelling import (
     wrong_choices,
     wrong_type,
 )
-from orchestrator.trainers import BENCHMARL
-from orchestrator.types import Run, Value
+from jobs.training.context import BadConfigError
+from orchestrator.config.trainers import BENCHMARL
+from orchestrator.core.types import Run, Value
 
 # Every distinct set of choices is built once, further values of model, task and algorithm within this time.
 _BUILD_SECONDS = 15.0

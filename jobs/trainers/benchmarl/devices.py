@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from orchestrator import machine
+from orchestrator.core import hardware
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Cuda:
     def here(cls) -> Cuda:
         """Of this machine; loads the CUDA driver into this process."""
         usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        return cls(machine.gpus(), usable, torch.version.cuda)
+        return cls(hardware.gpus(), usable, torch.version.cuda)
 
     def why_not(self, device: str) -> tuple[str, str] | None:
         """Why ``device`` cannot be used although the machine has a GPU, and what to do; ``None`` if it can.

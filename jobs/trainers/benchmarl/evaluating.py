@@ -23,17 +23,17 @@ from tensordict import TensorDictBase
 from torchrl.envs import EnvBase
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from jobs.checkpoint import read_payload
-from jobs.context import BadConfigError
-from jobs.drawing import obstacle
 from jobs.evaluate import Answer, Question
-from jobs.film import Film, Frame
 from jobs.trainers.benchmarl.building import require_possible
 from jobs.trainers.benchmarl.config import Composed, compose
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key
 from jobs.trainers.benchmarl.spaces import reason, require_same
-from orchestrator.errors import OrchestrateError
-from orchestrator.types import Run
+from jobs.training.checkpoints import read_payload
+from jobs.training.context import BadConfigError
+from jobs.training.headless_rendering import obstacle
+from jobs.training.video import Film, Frame
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import Run
 
 # Environments that play side by side at most: what they play is kept until they are through.
 _AT_ONCE = 500

@@ -24,9 +24,6 @@ from benchmarl.experiment import experiment as benchmarl_experiment
 from benchmarl.utils import local_seed
 from torchrl import logger as torchrl_logger
 
-from jobs.checkpoint import CheckpointStore, Loaded, Segment, pass_over
-from jobs.context import FencedRun, Outcome, RunContext
-from jobs.failures import end_of
 from jobs.trainers.benchmarl.best import BestPolicy
 from jobs.trainers.benchmarl.buffers import SavedRing
 from jobs.trainers.benchmarl.config import Composed, compose
@@ -34,9 +31,12 @@ from jobs.trainers.benchmarl.environments import Environments, logged
 from jobs.trainers.benchmarl.iterations import IterationLogger
 from jobs.trainers.benchmarl.state import load_result, load_state, save_result, save_state
 from jobs.trainers.benchmarl.time_budget import TimeBudget, TimeIsUp, minutes_of, unbounded
-from orchestrator.errors import DamagedFileError
+from jobs.training.checkpoints import CheckpointStore, Loaded, Segment, pass_over
+from jobs.training.context import FencedRun, Outcome, RunContext
+from jobs.worker.failures import end_of
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.types import Reason
 from orchestrator.rundir import CheckpointFile, ResumePoint, Row
-from orchestrator.types import Reason
 
 # A checkpoint is due when training has run this many times as long as the last one took to write: below 2 %.
 _TIME_PER_COST = 50

@@ -14,7 +14,6 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from jobs.check import Problem, structure
-from jobs.context import BadConfigError
 from jobs.trainers.benchmarl import time_budget
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
 from jobs.trainers.benchmarl.spelling import (
@@ -27,8 +26,9 @@ from jobs.trainers.benchmarl.spelling import (
     wrong_choices,
 )
 from jobs.trainers.benchmarl.values import check_value
-from orchestrator.trainers import BENCHMARL
-from orchestrator.types import Run, Value
+from jobs.training.context import BadConfigError
+from orchestrator.config.trainers import BENCHMARL
+from orchestrator.core.types import Run, Value
 
 # What stands for a choice that a grid leaves out, as in BenchMARL's config.yaml.
 _USUAL = {"experiment": "base_experiment", "model": "layers/mlp", "model@critic_model": "layers/mlp"}

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 from hydra.core.override_parser.types import Quote, QuotedString
 
-from jobs.context import BadConfigError
-from orchestrator.types import Value
+from jobs.training.context import BadConfigError
+from orchestrator.core.types import Value
 
 _KEY = re.compile(r"(?:\+{1,2}|~)?[A-Za-z_][\w-]*(?:[./@:][A-Za-z0-9_][\w-]*)*", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_][\w-]*(?:[/.][A-Za-z0-9_][\w-]*)*", re.ASCII)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from benchmarl.experiment.logger import Logger
 
-from jobs.loggers import Sink, open_sinks
+from jobs.training.loggers import Sink, open_sinks
+from orchestrator.planning.throughput.measure import COLLECTION_TIMER, LEARNING_TIMER
 from orchestrator.rundir import Row
-from orchestrator.throughput import COLLECTION_TIMER, LEARNING_TIMER
 
 if TYPE_CHECKING:
     from jobs.trainers.benchmarl.experiment import ResumableExperiment

@@ -17,11 +17,11 @@ from benchmarl.models import model_config_registry
 from hydra.core.config_store import ConfigStore
 
 import jobs
-from jobs.context import BadConfigError
-from jobs.plugins import Plugin
 from jobs.trainers.benchmarl.models.extra_mlp import ExtraMlpConfig
 from jobs.trainers.benchmarl.tasks.kaz import ImageConfig, Kaz, VectorConfig
 from jobs.trainers.benchmarl.tasks.multiwalker import MultiwalkerConfig, MultiwalkerShared
+from jobs.training.context import BadConfigError
+from jobs.training.plugins import Plugin
 
 OURS = Plugin(
     tasks={

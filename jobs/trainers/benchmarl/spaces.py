@@ -13,9 +13,9 @@ from benchmarl.experiment import Experiment
 from torchrl.data import Composite
 from torchrl.envs import Compose, TransformedEnv
 
-from jobs.context import BadConfigError
 from jobs.trainers.benchmarl.config import Composed
 from jobs.trainers.benchmarl.hydra_search import first_line
+from jobs.training.context import BadConfigError
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 import jobs
-from jobs.context import BadConfigError
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
 from jobs.trainers.benchmarl.people import KEYS, NAMES
-from orchestrator.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
-from orchestrator.trainers import BENCHMARL
-from orchestrator.types import Value
+from jobs.training.context import BadConfigError
+from orchestrator.config.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
+from orchestrator.config.trainers import BENCHMARL
+from orchestrator.core.types import Value
 
 # Nothing here loads PyTorch before :func:`explain`: most typing errors need none.
 _REQUIRED = {"algorithm": "mappo", "task": "vmas/navigation"}

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key
+from orchestrator.config.trainers import BENCHMARL
+from orchestrator.core.types import Run, Value
+from orchestrator.planning.throughput.measure import COLLECTION_TIMER, LEARNING_TIMER
 from orchestrator.rundir import Row
-from orchestrator.throughput import COLLECTION_TIMER, LEARNING_TIMER
-from orchestrator.trainers import BENCHMARL
-from orchestrator.types import Run, Value
 
 _MINUTE_S = 60.0
 _BOUNDS = ("experiment.max_n_frames", "experiment.max_n_iters")

@@ -9,10 +9,10 @@ from typing import Any
 
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key
 from jobs.trainers.benchmarl.people import CLASSES
-from orchestrator.types import Value
+from orchestrator.core.types import Value
 
 DEVICES = ("experiment.sampling_device", "experiment.train_device", "experiment.buffer_device")
-LOGGERS = ("csv", "tensorboard", "wandb")  # jobs.loggers has them, and loads PyTorch
+LOGGERS = ("csv", "tensorboard", "wandb")  # jobs.training.loggers has them, and loads PyTorch
 # What a grid is likely to name of torch's devices, and what people call them.
 _DEVICE = re.compile(r"(?:cpu|cuda|mps|xpu|hpu|mtia|xla|meta|hip|ipu|vulkan|privateuseone)(?::\d{1,3})?")
 _CALLED = {"gpu": "cuda", "nvidia": "cuda", "amd": "cuda", "rocm": "cuda", "metal": "mps", "apple": "mps"}

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
-from orchestrator.backends.skypilot import cloud
-from orchestrator.backends.skypilot.cloud import Cluster, ClusterState
+from orchestrator.backends.script import Script, Setting
+from orchestrator.backends.skypilot import client
+from orchestrator.backends.skypilot.client import Cluster, ClusterState
 from orchestrator.backends.skypilot.task import (
     RESULTS_THERE,
     boot_commands,
@@ -20,15 +21,14 @@ from orchestrator.backends.skypilot.task import (
     secret_names,
     task_file,
 )
-from orchestrator.command import COMMAND_KEY, program_file
-from orchestrator.errors import BackendUnavailableError, OrchestrateError, RefusedError
-from orchestrator.profiles import Profile
-from orchestrator.render import Script, Setting
+from orchestrator.config.command import COMMAND_KEY, program_file
+from orchestrator.config.profiles import Profile
+from orchestrator.config.worktree import NoWorkTree, read_worktree
+from orchestrator.core.errors import BackendUnavailableError, OrchestrateError, RefusedError
+from orchestrator.core.ssh import Host
+from orchestrator.core.types import Array, Capacity, Concern, JobState, JobStatus, Plan, Reason
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.parcel import discard, keep_store, pack
-from orchestrator.ssh import Host
-from orchestrator.types import Array, Capacity, Concern, JobState, JobStatus, Plan, Reason
-from orchestrator.worktree import NoWorkTree, read_worktree
 
 __all__ = [
     "RESULTS_THERE",
@@ -139,7 +139,7 @@ class SkyPilotBackend:
         cluster = cluster_name(setting.sweep_dir, job.token)
         try:
             boot = boot_commands(self._profile)
-            request = cloud.launch(cluster, script.text, secrets=secrets, boot=boot)
+            request = client.launch(cluster, script.text, secrets=secrets, boot=boot)
         except RefusedError:
             discard(setting.sweep_dir, job.token)
             raise
@@ -148,8 +148,8 @@ class SkyPilotBackend:
     def find(self, array: Array, sweep_dir: SweepDir) -> Mapping[str, str]:
         token = array.jobs[0].token
         cluster = cluster_name(sweep_dir, token)
-        request = cloud.launching(cluster)
-        if request is None and cluster not in cloud.clusters([cluster], refresh=False):
+        request = client.launching(cluster)
+        if request is None and cluster not in client.clusters([cluster], refresh=False):
             return {}
         return {token: str(_Id(cluster, sweep_dir.name, token, request or ""))}
 
@@ -169,7 +169,7 @@ class SkyPilotBackend:
             return JobStatus(JobState.UNKNOWN, _ORPHAN, place=job.cluster)
         if cluster is not None and cluster.state is ClusterState.UP:
             return JobStatus(JobState.RUNNING, "its instance is up", place=job.cluster)
-        return _not_up(cluster, cloud.request_state(job.request))
+        return _not_up(cluster, client.request_state(job.request))
 
     def cancel(self, ids: Sequence[str]) -> None:
         """Have the workers leave, by letter: SkyPilot's own way gives no time to save anything.
@@ -222,23 +222,23 @@ def standing_of(ids: Sequence[str]) -> dict[str, Standing]:
 
 def _standing(job: _Id, cluster: Cluster | None) -> Standing:
     launch = _launch(job)
-    if launch is cloud.RequestState.RUNNING:  # also while things are still on their way to one that is up
+    if launch is client.RequestState.RUNNING:  # also while things are still on their way to one that is up
         return Standing.STARTING
-    never_was = launch in (cloud.RequestState.FAILED, cloud.RequestState.CANCELLED)
+    never_was = launch in (client.RequestState.FAILED, client.RequestState.CANCELLED)
     if cluster is None or (never_was and cluster.state is ClusterState.STARTING):
         return Standing.GONE
-    if launch is not cloud.RequestState.SUCCEEDED and not cluster.autodown:
+    if launch is not client.RequestState.SUCCEEDED and not cluster.autodown:
         return Standing.ORPHAN
     if cluster.state is ClusterState.STOPPED:
         return Standing.STOPPED
     return Standing.UP  # one that SkyPilot finds in disorder may have results all the same
 
 
-def _launch(job: _Id) -> cloud.RequestState:
+def _launch(job: _Id) -> client.RequestState:
     """How a job's launch stands. A request is forgotten when SkyPilot's server ends, and may not be known."""
-    state = cloud.request_state(job.request).state
-    if state is cloud.RequestState.UNKNOWN and cloud.launching(job.cluster) is not None:
-        return cloud.RequestState.RUNNING
+    state = client.request_state(job.request).state
+    if state is client.RequestState.UNKNOWN and client.launching(job.cluster) is not None:
+        return client.RequestState.RUNNING
     return state
 
 
@@ -257,15 +257,15 @@ def never_sent(job_id: str) -> bool:
     if cluster is None or cluster.state is not ClusterState.UP:
         return True  # no job is sent to one that was never up
     try:
-        return job.token not in cloud.tasks(job.cluster)
+        return job.token not in client.tasks(job.cluster)
     except RefusedError:
         return True  # it was never set up so far that it could be asked, whatever the record says
 
 
 def launch_failure(job_id: str) -> str | None:
     """Why a job's launch failed; ``None`` if it did not, or died with its server."""
-    launch = cloud.request_state(_Id.of(job_id).request)
-    return launch.text if launch.state is cloud.RequestState.FAILED else None
+    launch = client.request_state(_Id.of(job_id).request)
+    return launch.text if launch.state is client.RequestState.FAILED else None
 
 
 def unrecorded_id(sweep: SweepDir, token: str) -> str:
@@ -303,7 +303,7 @@ def _clusters(ids: Sequence[str]) -> dict[str, Cluster]:
     It takes a while to answer, and longest about one that was never up: of that, SkyPilot's records tell
     whether it is being launched.
     """
-    found, now = cloud.clusters({instance_of(one) for one in ids}, refresh=False), time.monotonic()
+    found, now = client.clusters({instance_of(one) for one in ids}, refresh=False), time.monotonic()
     unsure = {
         name
         for name, cluster in found.items()
@@ -314,13 +314,13 @@ def _clusters(ids: Sequence[str]) -> dict[str, Cluster]:
         return found
     _sure.update(dict.fromkeys(unsure, now))
     known = {name: cluster for name, cluster in found.items() if name not in unsure}
-    return known | cloud.clusters(unsure, refresh=True)
+    return known | client.clusters(unsure, refresh=True)
 
 
 def reach(job_id: str) -> Host:
     """A job's instance, as ssh knows it from now on; its results tree is at ``RESULTS_THERE``."""
     cluster = _Id.of(job_id).cluster
-    cloud.ssh_config(cluster)
+    client.ssh_config(cluster)
     return Host(cluster)
 
 
@@ -338,11 +338,11 @@ def over(job_id: str) -> str | None:
     if now - _asked.setdefault(job_id, now) < _TASK_FRESH_S:
         return None
     _asked[job_id] = now
-    task = cloud.tasks(job.cluster).get(job.token)
+    task = client.tasks(job.cluster).get(job.token)
     if task is not None:
         return task.text if task.state.final else None
-    launched = cloud.request_state(job.request)
-    return None if launched.state is cloud.RequestState.RUNNING else launched.text or "it was never begun"
+    launched = client.request_state(job.request)
+    return None if launched.state is client.RequestState.RUNNING else launched.text or "it was never begun"
 
 
 # When SkyPilot was last asked for a job's task, which takes it long.
@@ -353,18 +353,18 @@ _over: dict[str, JobStatus] = {}
 
 def take_down(job_id: str, said: str | None = None) -> None:
     """End a job's instance, and make sure that it is gone. ``said``: how its job ended, if by itself."""
-    cloud.down(instance_of(job_id))
+    client.down(instance_of(job_id))
     if said is not None:
         _over[job_id] = JobStatus(JobState.ENDED, said, Reason.KILLED)
 
 
-def _not_up(cluster: Cluster | None, launch: cloud.Request) -> JobStatus:
+def _not_up(cluster: Cluster | None, launch: client.Request) -> JobStatus:
     """Of a job whose instance is being started, could not be, or is gone."""
-    if launch.state is cloud.RequestState.FAILED:
+    if launch.state is client.RequestState.FAILED:
         return JobStatus(JobState.ENDED, f"{launch.text} ({launch.hint})" if launch.hint else launch.text)
-    if launch.state is cloud.RequestState.CANCELLED:
+    if launch.state is client.RequestState.CANCELLED:
         return JobStatus(JobState.ENDED, "its instance was given up while it was being started")
-    if launch.state is cloud.RequestState.RUNNING:
+    if launch.state is client.RequestState.RUNNING:
         return JobStatus(JobState.QUEUED, "its instance is being started")
     if cluster is None:
         return JobStatus(JobState.ENDED, "its instance is gone", Reason.PREEMPTED)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from orchestrator.profiles import Profile, find_profile
-from orchestrator.shown import dollars
-from orchestrator.types import Price
+from orchestrator.config.profiles import Profile, find_profile
+from orchestrator.core.formatting import dollars
+from orchestrator.core.types import Price
 
 
 @cache
@@ -16,7 +16,7 @@ def price_of(address: str) -> Price | None:
 
     Raises :class:`BackendUnavailableError` where it cannot be asked, or has no such machine.
     """
-    from orchestrator.backends.skypilot.cloud import price
+    from orchestrator.backends.skypilot.client import price
     from orchestrator.backends.skypilot.task import machine_text
 
     found = price(machine_text(find_profile(address)))

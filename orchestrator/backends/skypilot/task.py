@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
-from orchestrator.buckets import is_bucket
-from orchestrator.distribution import DISTRIBUTION, IN_A_CLONE
-from orchestrator.distribution import requirements as declared
-from orchestrator.errors import OrchestrateError
-from orchestrator.profiles import Profile
-from orchestrator.render import Setting
+from orchestrator.backends.script import Setting
+from orchestrator.config.profiles import Profile
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.installation import DISTRIBUTION, IN_A_CLONE
+from orchestrator.core.installation import requirements as declared
+from orchestrator.core.s3 import is_bucket
+from orchestrator.core.types import Job
+from orchestrator.core.units import megabytes, seconds
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.parcel import RESULTS, parcel
-from orchestrator.types import Job
-from orchestrator.units import megabytes, seconds
 
 # Where SkyPilot puts what a task's `workdir` names, and with it the results tree, from the home of a login.
 RESULTS_THERE = f"sky_workdir/{RESULTS}"

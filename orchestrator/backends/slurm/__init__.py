@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from orchestrator.backends.script import Script, Setting
 from orchestrator.backends.slurm.commands import (
     PAUSES_S,
     Answer,
@@ -26,7 +27,7 @@ from orchestrator.backends.slurm.concerns import (
     node_cores,
     time_limits,
 )
-from orchestrator.backends.slurm.departed import Departed
+from orchestrator.backends.slurm.finished_jobs import Departed
 from orchestrator.backends.slurm.limits import COUNTED, Limit, SubmitLimits
 from orchestrator.backends.slurm.parse import (
     LISTED,
@@ -39,11 +40,10 @@ from orchestrator.backends.slurm.parse import (
     together,
 )
 from orchestrator.backends.slurm.script import sbatch_script
-from orchestrator.errors import BackendUnavailableError
-from orchestrator.profiles import Profile
-from orchestrator.render import Script, Setting
+from orchestrator.config.profiles import Profile
+from orchestrator.core.errors import BackendUnavailableError
+from orchestrator.core.types import Array, Capacity, Concern, JobState, JobStatus, Plan, index_of
 from orchestrator.rundir import SweepDir
-from orchestrator.types import Array, Capacity, Concern, JobState, JobStatus, Plan, index_of
 
 PREFIX = "slurm:"
 

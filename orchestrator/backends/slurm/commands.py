@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.backends.waiting import said_when_silent
-from orchestrator.errors import BackendUnavailableError, QueueFullError, RefusedError
+from orchestrator.core.errors import BackendUnavailableError, QueueFullError, RefusedError
 
 # A busy controller takes its time; one that is down is retried by the commands themselves for a while.
 TIMEOUT_S = 60.0

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.backends.slurm.parse import partition_fields
-from orchestrator.profiles import Profile, option_name
-from orchestrator.types import Array, Concern, Plan
-from orchestrator.units import seconds
+from orchestrator.config.profiles import Profile, option_name
+from orchestrator.core.types import Array, Concern, Plan
+from orchestrator.core.units import seconds
 
 # What is exported once for all submissions stands in for a key that the profile leaves empty.
 _EXPORTED = {

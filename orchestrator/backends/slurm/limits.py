@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from orchestrator.backends.slurm.commands import Answer
 from orchestrator.backends.slurm.parse import least, partition_fields, status_of, submit_limits, usual_qos
-from orchestrator.profiles import Profile
+from orchestrator.config.profiles import Profile
 
 Ask = Callable[[Sequence[str]], Answer]
 

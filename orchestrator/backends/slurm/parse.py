@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.types import JobState, JobStatus, Reason
+from orchestrator.core.types import JobState, JobStatus, Reason
 
 # `squeue -o` of :func:`queue_entries`, `sacct --format` of :func:`accounted`.
 QUEUE_FORMAT = "%i|%T|%N|%k|%r"

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from orchestrator.backends.script import Setting, python_path, worker_argv
 from orchestrator.backends.slurm.parse import ranges
-from orchestrator.errors import OrchestrateError
-from orchestrator.profiles import Profile, preparation
-from orchestrator.profiles.options import SHORT, contradiction, meant
-from orchestrator.render import Setting, python_path, worker_argv
-from orchestrator.shipped import template
-from orchestrator.types import Array, Resources, index_of
-from orchestrator.units import megabytes, seconds
+from orchestrator.config.profiles import Profile, preparation
+from orchestrator.config.profiles.sbatch_options import SHORT, contradiction, meant
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.package_files import template
+from orchestrator.core.types import Array, Resources, index_of
+from orchestrator.core.units import megabytes, seconds
 
 # The worker's exit code that asks for another go.
 AGAIN_CODE = 75

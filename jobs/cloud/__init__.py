@@ -1,0 +1,1 @@
+"""A job on a cloud instance, and the stores that it takes results to."""

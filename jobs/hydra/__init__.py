@@ -1,0 +1,1 @@
+"""Hydra's grammar: overrides, composition and suggestions for misspelt keys."""

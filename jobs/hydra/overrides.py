@@ -1,0 +1,128 @@
+"""Overrides as a person types them for Hydra, read by Hydra's own parser: ``seed=0,1 experiment.lr=6e-5``.
+
+They mean what they mean in a grid, so that the same point has the same id however it was given.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from orchestrator.config.trainers import TrainerSpec
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.secret_detection import WHERE_THEY_GO, secret_in
+from orchestrator.core.types import Run, Value
+
+_EXPONENT = re.compile(r"\d[eE][-+]?\d")
+_MOST_RUNS = 10_000
+_LONGEST = 200  # characters of a text that are shown
+_LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
+_MOST_THREADS = 1024
+
+
+def runs_of(spec: TrainerSpec, overrides: Iterable[str]) -> list[Run]:
+    """The runs that overrides stand for, each once: all combinations of what has several values.
+
+    The last such key varies fastest. Of a key that comes twice the last counts, as in Hydra. Raises
+    :class:`OrchestrateError`.
+    """
+    axes: dict[str, tuple[str, list[Value]]] = {}
+    for text in overrides:
+        key, values = _read(spec, text)
+        axes[key.lstrip("+~")] = (key, values)
+    keys = [key for key, _ in axes.values()]
+    runs: dict[str, Run] = {}
+    for combination in itertools.product(*(values for _, values in axes.values())):
+        if len(runs) == _MOST_RUNS:
+            raise OrchestrateError(f"found more than {_MOST_RUNS:,} runs", hint="give them in several calls")
+        point = dict(zip(keys, combination, strict=True))
+        run = spec.identify(seed=point.pop("seed", 0), threads=point.pop("threads", 1), overrides=point)
+        runs.setdefault(run.run_id, run)
+    return list(runs.values())
+
+
+def _read(spec: TrainerSpec, text: str) -> tuple[str, list[Value]]:
+    key, equals, _ = text.partition("=")
+    bare = key.lstrip("+~")
+    if not bare or (not equals and not key.startswith("~")):
+        raise OrchestrateError(f"found {text!r}, expected key=value, such as algorithm=ippo")
+    if bare in ("seed", "threads") and bare != key:
+        raise OrchestrateError(f"found {key}, expected {bare}: every run has it")
+    if (why := spec.owned_because(key)) is not None:
+        raise OrchestrateError(f"found {key}, which cannot be set: {why}", hint="leave it away")
+    values = _values(text)
+    for value in values:
+        _check(key, value)
+    return key, values
+
+
+def _check(key: str, value: Value) -> None:
+    """Seeds and thread counts are the program's own, whatever the trainer; secrets stay off the disk."""
+    if found := secret_in(key, value):
+        raise OrchestrateError(
+            f"found {found}, which looks like a secret: overrides and results stay on disk",
+            hint=WHERE_THEY_GO,
+        )
+    limits = {"seed": (0, _LARGEST_SEED), "threads": (1, _MOST_THREADS)}
+    if key in limits:
+        low, high = limits[key]
+        if type(value) is not int or not low <= value <= high:
+            raise OrchestrateError(f"{key}: found {value!r}, expected a whole number from {low} to {high}")
+
+
+def _values(text: str) -> list[Value]:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.override_parser.types import ChoiceSweep, Glob, RangeSweep, Sweep
+    from hydra.errors import HydraException
+
+    try:
+        found = OverridesParser.create().parse_override(text).value()
+    except (
+        HydraException,
+        ValueError,
+        RecursionError,
+    ) as error:  # more digits than int() takes; deep nesting
+        why = str(error).splitlines()[0]
+        raise OrchestrateError(
+            f"Hydra cannot read {text[:_LONGEST]!r}: {why[:_LONGEST]}",
+            hint="text with anything special in it takes quotes: \"key='…'\"",
+        ) from None
+    if not isinstance(found, Sweep | Glob):
+        return [_plain(found, text)]
+    if not isinstance(found, ChoiceSweep | RangeSweep) or found.shuffle:
+        raise OrchestrateError(
+            f"found {text!r}, expected one value, or several as in seed=0,1 or seed=range(3)"
+        )
+    several = _range(found, text) if isinstance(found, RangeSweep) else list(found.list)
+    if not several:
+        raise OrchestrateError(
+            f"found {text!r}, which has no values", hint="range(start, stop) leaves stop out"
+        )
+    return [_plain(item, text) for item in several]
+
+
+def _range(found: Any, text: str) -> list[Value]:
+    start, stop, step = found.start, found.stop, found.step
+    if any(math.isnan(number) for number in (start, stop, step)):
+        raise OrchestrateError(f"found {text!r}, expected numbers in range(start, stop, step)")
+    if step and (stop - start) / step > _MOST_RUNS:
+        raise OrchestrateError(f"found {text!r}, expected at most {_MOST_RUNS:,} values")
+    return list(found.range()) if step else []
+
+
+def _plain(item: Any, text: str) -> Value:
+    """Hydra's values as JSON's; whole numbers in exponent form are integers, as everywhere in a grid."""
+    from hydra.core.override_parser.types import QuotedString
+
+    if isinstance(item, QuotedString):
+        return item.text
+    if isinstance(item, list):
+        return [_plain(part, text) for part in item]
+    if isinstance(item, dict):
+        return {str(_plain(key, text)): _plain(part, text) for key, part in item.items()}
+    if isinstance(item, float) and item.is_integer() and _EXPONENT.search(text.partition("=")[2]):
+        return int(item)
+    return item

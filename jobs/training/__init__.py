@@ -1,0 +1,1 @@
+"""What any trainer uses: context, checkpoints, loggers, provenance, plug-ins and video."""

@@ -1,0 +1,176 @@
+"""Where a run's metrics go besides its own metrics file: Weights & Biases and TensorBoard.
+
+Every attempt's files are complete in themselves: a resumed attempt first logs the history again that it
+builds on, so each step stands exactly once in the files of the last attempt. Nothing here needs a network.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import torch
+
+from jobs.training import provenance
+from jobs.training.context import BadConfigError, RunContext
+from jobs.wandb.reachable import unreachable
+from orchestrator.config.trainers import get_trainer
+from orchestrator.core.types import Run, wandb_id
+from orchestrator.rundir import AttemptDir, Row
+
+# Arguments of TorchRL's W&B logger that W&B itself does not know; "offline" is obeyed, the folder is ours.
+_TORCHRL_ONLY = ("offline", "save_dir", "video_fps")
+
+CSV, WANDB, TENSORBOARD = "csv", "wandb", "tensorboard"
+
+
+class Sink(Protocol):
+    """One place that metrics go to."""
+
+    def log(self, row: Row) -> None: ...
+
+    def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
+        """``video``: uint8 of shape (1, frames, channels, height, width)."""
+        ...
+
+    def close(self, *, finished: bool) -> None:
+        """Make everything logged so far readable. ``finished``: the run is done, not interrupted."""
+        ...
+
+
+def open_sinks(
+    names: Iterable[str],
+    context: RunContext,
+    project: str,
+    config: Mapping[str, Any],
+    extra: Mapping[str, Any],
+) -> list[Sink]:
+    """The sinks a run asks for, the history so far already in them. ``csv`` is the run's own metrics file.
+
+    ``extra`` are further arguments for W&B, in the trainer's vocabulary.
+    """
+    sinks: list[Sink] = []
+    for name in dict.fromkeys(names):
+        if name == WANDB:
+            sinks.append(WandbSink(context, project, config, extra))
+        elif name == TENSORBOARD:
+            sinks.append(TensorboardSink(context.attempt, config))
+        elif name != CSV:
+            raise BadConfigError(
+                f"no logger named {name!r} (there are: {CSV}, {TENSORBOARD}, {WANDB})",
+                hint="change experiment.loggers in the grid",
+            )
+    for sink in sinks:
+        for row in context.rows:
+            sink.log(row)
+    return sinks
+
+
+class WandbSink:
+    """One W&B run per run of ours, whatever its attempts; its group is the sweep, its step the iteration."""
+
+    def __init__(
+        self, context: RunContext, project: str, config: Mapping[str, Any], extra: Mapping[str, Any]
+    ) -> None:
+        import wandb
+
+        run = context.run
+        self._wandb = wandb
+        self._run = wandb.init(
+            **{
+                "project": project,
+                "name": _readable_name(run),
+                **{key: value for key, value in extra.items() if key not in _TORCHRL_ONLY},
+                "id": wandb_id(context.sweep, run.run_id, context.run_dir.retired),
+                "group": context.sweep,
+                "config": {**config, "orchestrate": _identity(context)},
+                "dir": str(context.attempt.path),
+                "mode": "offline" if extra.get("offline") else _wandb_mode(wandb),
+                "settings": _quiet_settings(wandb),
+            }
+        )
+
+    def log(self, row: Row) -> None:
+        self._run.log(dict(row.metrics), step=row.iteration, commit=True)
+
+    def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
+        clip = self._wandb.Video(video.squeeze(0).numpy(), fps=20, format="mp4")
+        self._run.log({name.replace("_", "/", 1): clip}, step=step, commit=False)
+
+    def close(self, *, finished: bool) -> None:
+        self._run.finish(exit_code=0 if finished else 1)
+
+
+class TensorboardSink:
+    """An event file in the attempt's folder, with the tag names that BenchMARL gives it."""
+
+    def __init__(self, attempt: AttemptDir, config: Mapping[str, Any]) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(log_dir=str(attempt.path))
+        self._writer.add_text("config", "\n".join(f"    {key}: {value}" for key, value in config.items()))
+
+    def log(self, row: Row) -> None:
+        for name, value in row.metrics.items():
+            self._writer.add_scalar(name.replace("/", "_"), value, global_step=row.iteration)
+
+    def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
+        self._writer.add_video(name, video, global_step=step, fps=20)
+
+    def close(self, *, finished: bool) -> None:  # noqa: ARG002
+        self._writer.close()
+
+
+def _wandb_mode(wandb: Any) -> str:
+    """Offline unless the run's environment asks for online, has a key for it, and the server is there."""
+    if os.environ.get("WANDB_MODE") != "online":
+        return "offline"
+    if not os.environ.get("WANDB_API_KEY"):
+        why_not = "there is no WANDB_API_KEY"
+    else:
+        why_not = unreachable(wandb.setup().settings.base_url)
+    if why_not:
+        sys.stderr.write(f"W&B: WANDB_MODE is online, but {why_not}: logging offline\n")
+    return "offline" if why_not else "online"
+
+
+def _quiet_settings(wandb: Any) -> Any:
+    return wandb.Settings(
+        silent=True,
+        console="off",
+        disable_git=True,
+        disable_code=True,
+        save_code=False,
+        x_disable_stats=True,
+        x_disable_machine_info=True,
+    )
+
+
+def _identity(context: RunContext) -> dict[str, Any]:
+    """Which run of ours this is, and what it is trained with."""
+    spec, claim = get_trainer(context.run.trainer), context.attempt.claim()
+    return {
+        "run_id": context.run.run_id,
+        "sweep": context.sweep,
+        "attempt": context.attempt.number,
+        "trainer": context.run.trainer,
+        "point": context.run.point,
+        "threads": context.run.threads,
+        "code_id": claim.code_id if claim else None,
+        "versions": provenance.versions(spec),
+        "host": provenance.host(),
+    }
+
+
+def _readable_name(run: Run) -> str:
+    """As in "mappo navigation seed=1 lr=0.0003": choices by their value, then all else that decides."""
+    decides = get_trainer(run.trainer).decides
+    choices = [str(value).rsplit("/", 1)[-1] for key, value in run.overrides.items() if "." not in key]
+    others = [
+        f"{key.rsplit('.', 1)[-1]}={value}"
+        for key, value in run.overrides.items()
+        if "." in key and decides(key)
+    ]
+    return " ".join([*choices, f"seed={run.seed}", *others])[:128]

@@ -1,0 +1,146 @@
+"""Where and with what a run was trained."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from orchestrator import __version__
+from orchestrator.config.code.file_kinds import is_source
+from orchestrator.config.program.identity import project_files
+from orchestrator.config.trainers import TrainerSpec, code_id
+from orchestrator.core import hardware
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import Run
+from orchestrator.rundir import CodeDir, results_among
+
+
+def host() -> dict[str, Any]:
+    """What this process computes on: hostname, Slurm's node, models and capabilities of CPU and GPU, cores.
+
+    Loads nothing. The capabilities decide bits, and only torch knows them: ``None`` where it is not loaded. A
+    GPU that the process has not used, however many the machine has, is none of its.
+    """
+    torch: Any = sys.modules.get("torch")
+    cuda = torch.cuda if torch and torch.cuda.is_initialized() else None
+    return {
+        "hostname": socket.gethostname(),
+        "node": os.environ.get("SLURMD_NODENAME"),
+        "cpu_model": hardware.cpu_model(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability() if torch else None,
+        "cores": os.cpu_count(),
+        "gpu_model": cuda.get_device_name() if cuda else None,
+        "gpu_capability": ".".join(map(str, cuda.get_device_capability())) if cuda else None,
+    }
+
+
+def versions(spec: TrainerSpec) -> dict[str, str]:
+    """Of Python, of this program and of the packages that decide a result; absent ones are left out."""
+    found = {package: _version(package) for package in spec.packages}
+    return {
+        "python": platform.python_version(),
+        "orchestrate": __version__,
+        **{name: text for name, text in found.items() if text},
+    }
+
+
+# Set for a worker on a cloud instance: files of the project are there only as a copy that was kept.
+ON_INSTANCE = "ORCHESTRATE_ON_INSTANCE"
+
+
+@dataclass(frozen=True)
+class Code:
+    """The code that trains a run: its id, or why that is ``unknown``.
+
+    ``files``: the hash of each file by name, where no copy of them is kept that could be looked at later.
+    """
+
+    id: str | None
+    unknown: str | None = None
+    files: Mapping[str, str] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        more = {"code_unknown": self.unknown, "code_files": self.files}
+        return {"code_id": self.id, **{key: value for key, value in more.items() if value is not None}}
+
+
+NO_CODE = Code(None)
+
+
+def code_of(spec: TrainerSpec, run: Run, results: Path) -> Code:
+    """The code that trains the run: the trainer's, or the program that it starts from here."""
+    if not spec.runs_program:
+        return Code(code_id(spec))
+    is_copy = CodeDir.holding(Path.cwd() / "here") is not None
+    if ON_INSTANCE in os.environ and not is_copy:
+        return Code(
+            None, "no copy of the project was kept, and so none of its files was sent to this machine"
+        )
+    try:
+        program = project_files(Path.cwd(), [results.resolve()]).program(run.point)
+    except OrchestrateError as error:
+        return Code(None, str(error))  # a key that cannot be used, which the trainer refuses
+    return Code(program.id, program.unknown, None if is_copy else program.to_json())
+
+
+@cache
+def _version(package: str) -> str | None:
+    """Looked up once, by the worker before it forks: each time is milliseconds of a run."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def commit() -> str | None:
+    """The git commit of the current folder, with ``+changes`` if its code differs from that commit; ``None``
+    where git does not say.
+
+    Where code runs that was kept with its sweep, the commit it was kept at, with the changes' place in it.
+    """
+    code = CodeDir.holding(Path(__file__))
+    if code is not None:
+        return _kept_commit(code)
+    head = _git("rev-parse", "HEAD")
+    if not head:
+        return None
+    changed = _git("status", "--porcelain", "--untracked-files=no")
+    others = _git("-c", "core.quotePath=off", "ls-files", "--others", "--exclude-standard")
+    if changed is None or others is None:
+        return None  # of a commit whose changes are not known nothing could be made again
+    new = others.splitlines()
+    results = results_among(new)
+    is_new = any(is_source(name) for name in new if not name.startswith(results))
+    return head + ("+changes" if changed or is_new else "")
+
+
+def _kept_commit(code: CodeDir) -> str | None:
+    project = code.facts()["project"]
+    if project is None or project["commit"] is None:
+        return None
+    changed = project["changed"] or project.get("untracked")
+    return f"{project['commit']}+changes-{code.code_id}" if changed else str(project["commit"])
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        answer = subprocess.run(
+            ["git", *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None

@@ -1,0 +1,1 @@
+"""Runs of Weights & Biases: read offline, uploaded later."""

@@ -1,0 +1,245 @@
+"""What a worker may work on next: the runs given to its job, and what people decided about them meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from jobs.worker.failures import End, deaths_in_vain, in_vain
+from orchestrator.core.errors import DamagedFileError, OrchestrateError
+from orchestrator.core.types import Job, Reason, RunState, array_of
+from orchestrator.rundir import DAMAGED, LedgerEntry, RunDir, SweepDir, attempt_ended, tidy_finished
+
+# Runs held by others are looked at this often, and given up when nothing changed for so long. A worker killed
+# a moment ago seems to hold its runs until the kernel has ended them all.
+_HELD_INTERVAL_S = 0.5
+_HELD_PATIENCE_S = 3.0
+
+# How ids of Slurm's jobs begin in the ledger.
+_SLURM = "slurm:"
+
+
+class Verdict(Enum):
+    READY = "ready"
+    HELD = "held by someone alive"
+    OVER = "done, failed for good, cancelled or another job's"
+
+
+@dataclass(frozen=True)
+class CrashLoop:
+    """A run found dead too often before it reached a new checkpoint; ``end`` is now its last attempt's."""
+
+    attempt: int
+    end: End
+
+
+class Decisions:
+    """The ledger's cancellations and retries, read entry by entry as they come.
+
+    ``submission`` is the number of the entry that the reader's job was submitted by, ``last`` that of the
+    last one read.
+    """
+
+    def __init__(self, sweep: SweepDir, submission: int) -> None:
+        self._sweep, self._submission, self.last = sweep, submission, 0
+        self.cancelled: set[str] = set()
+        self.retried: dict[str, int] = {}
+        self.given_away: set[str] = set()
+
+    def refresh(self) -> None:
+        """Read what was added since the last time. A damaged entry decides nothing."""
+        for entry in self._sweep.read_ledger(after=self.last):
+            self.last = max(self.last, entry.number)
+            self._apply(entry)
+
+    def _apply(self, entry: LedgerEntry) -> None:
+        if entry.kind == "cancel":
+            self.cancelled.update(entry.data["runs"])
+        elif entry.kind in ("retry", "memory"):
+            self.cancelled.difference_update(entry.data["runs"])
+            self.retried.update(entry.data["runs"])
+            if _wants_another_job(entry) and entry.number > self._submission:
+                self.given_away.update(entry.data["runs"])
+
+
+def _wants_another_job(entry: LedgerEntry) -> bool:
+    """Whether runs are to have what jobs submitted before lack: more memory, or another machine."""
+    return entry.kind == "memory" or "why" in entry.data
+
+
+class Assignment:
+    """The job's runs in the order of work: ``waiting`` to be looked at, ``held`` by others at work."""
+
+    def __init__(self, sweep: SweepDir, run_ids: Iterable[str], decisions: Decisions) -> None:
+        self._sweep, self._decisions = sweep, decisions
+        self.waiting = deque(run_ids)
+        self.held: deque[str] = deque()
+        self._looked_at_held = 0.0
+        self.last_change = time.monotonic()
+
+    def pop(self) -> str | None:
+        """The next run to look at; held ones again once in a while."""
+        if not self.waiting and self.held and self._held_due():
+            self.waiting, self.held = self.held, deque()
+        return self.waiting.popleft() if self.waiting else None
+
+    def hold(self, run_id: str) -> None:
+        self.held.append(run_id)
+
+    def again(self, run_id: str) -> None:
+        """The run is to be continued before all others."""
+        self.waiting.appendleft(run_id)
+        self.changed()
+
+    def changed(self) -> None:
+        self.last_change = time.monotonic()
+
+    @property
+    def over(self) -> bool:
+        """Nothing is left but runs that others hold, and hold for a while."""
+        if self.waiting:
+            return False
+        return not self.held or time.monotonic() - self.last_change > _HELD_PATIENCE_S
+
+    def look(self, run_id: str) -> Verdict | CrashLoop:
+        """Whether the run can be taken now. Raises :class:`DamagedFileError`, and ``StorageError``."""
+        run_dir = self._sweep.run(run_id)
+        result = run_dir.result()
+        if result is not None:
+            if run_dir.blocked_by() is None:  # else its own process is still at it
+                tidy_finished(run_dir, result)
+            return Verdict.OVER
+        if run_id in self._decisions.cancelled or run_id in self._decisions.given_away:
+            return Verdict.OVER
+        run_dir.description()
+        return self._look_at_attempts(run_dir)
+
+    def is_over(self, run_id: str) -> bool:
+        """Whether no worker is to take the run again: it is done, failed or cancelled. Only reads."""
+        run_dir = self._sweep.run(run_id)
+        if run_id in self._decisions.cancelled or run_dir.result_path.exists():
+            return True
+        attempts = run_dir.attempts()
+        try:
+            end = attempts[-1].end() if attempts else None
+        except DamagedFileError:
+            return False
+        failed = end is not None and end.get("outcome") == RunState.FAILED.value
+        return failed and attempts[-1].number > self.since(run_id)
+
+    def since(self, run_id: str) -> int:
+        """The last attempt that a retry made forgotten."""
+        return self._decisions.retried.get(run_id, 0)
+
+    def deaths_in_vain(self, run_id: str, witnessed: int) -> int:
+        """As :func:`deaths_in_vain`: of a run whose attempt ``witnessed`` just died under this worker."""
+        return deaths_in_vain(self._sweep.run(run_id).attempts(), self.since(run_id), witnessed)
+
+    def _look_at_attempts(self, run_dir: RunDir) -> Verdict | CrashLoop:
+        attempts = run_dir.attempts()
+        if not attempts:
+            return Verdict.READY
+        newest, since = attempts[-1], self.since(run_dir.run_id)
+        if not attempt_ended(newest):
+            return Verdict.HELD
+        end = newest.end()
+        if end is not None and end.get("outcome") == RunState.FAILED.value and newest.number > since:
+            return Verdict.OVER
+        # A record of a time limit can be the control plane's, which does not judge, as a worker's does.
+        late = end is not None and end.get("reason") == Reason.TIME_LIMIT.value
+        if (end is None or late) and (deaths := deaths_in_vain(attempts, since)):
+            last = Reason.TIME_LIMIT if late else Reason.KILLED
+            crash = CrashLoop(newest.number, in_vain(deaths, last, "its worker died with it"))
+            if end is None and not newest.write_end(crash.end.to_json()):
+                return Verdict.HELD
+            return crash
+        return Verdict.READY
+
+    def _held_due(self) -> bool:
+        now = time.monotonic()
+        if now - self._looked_at_held < _HELD_INTERVAL_S:
+            return False
+        self._looked_at_held = now
+        return True
+
+
+def find_job(sweep: SweepDir, token: str) -> Job:
+    """The job of that token, as it was submitted."""
+    ledger = sweep.read_ledger()
+    for entry in reversed(ledger):
+        if entry.kind == "submission":
+            for job in entry.data["jobs"]:
+                if job["token"] == token:
+                    return _job(job)
+    damaged = "".join(f"; {entry.data['problem']}" for entry in ledger if entry.kind == DAMAGED)
+    raise OrchestrateError(
+        f"no submission of sweep {sweep.name!r} in {sweep.results} has a job {token!r}{damaged}",
+        hint="workers are started by `orchestrate sweep`, which writes the submission first",
+    )
+
+
+def pool_of(sweep: SweepDir, job: Job) -> list[str]:
+    """The runs that a job may take, its own first; one that steals then takes those of the jobs after it.
+
+    Jobs of one submission whose runs need the same resources share them.
+    """
+    if not job.steals:
+        return list(job.run_ids)
+    jobs = map(_job, submission_of(sweep, job).data["jobs"])
+    alike = [one for one in jobs if one.steals and one.resources == job.resources]
+    place = [one.token for one in alike].index(job.token)
+    in_turn = [*alike[place:], *alike[:place]]
+    return list(dict.fromkeys(run_id for one in in_turn for run_id in one.run_ids))
+
+
+def without_work(sweep: SweepDir, job: Job, waiting: Container[str]) -> list[str]:
+    """Scheduler ids of jobs whose own runs are all over, and that would begin all the same.
+
+    Those are the later jobs of this one's chain, and jobs that went back to the queue and whose runs others
+    did meanwhile; this one too, if its scheduler lost sight of it. ``waiting``: scheduler ids of elements
+    that wait in the queue by themselves.
+    """
+    submission = submission_of(sweep, job)
+    decisions = Decisions(sweep, submission.number)
+    decisions.refresh()
+    assignment = Assignment(sweep, (), decisions)
+    found = []
+    for entry in sweep.read_ledger():
+        for data in entry.data["jobs"] if entry.kind == "submission" else ():
+            job_id = entry.data["job_ids"].get(data["token"], "").removeprefix(_SLURM)
+            alike = entry.number == submission.number and tuple(data["run_ids"]) == job.run_ids
+            follows = alike and data["token"] != job.token
+            if not job_id or not (follows or job_id in waiting):
+                continue
+            if all(map(assignment.is_over, data["run_ids"])):
+                found.append(job_id)
+    return found
+
+
+def array_mates(sweep: SweepDir, job: Job) -> list[str]:
+    """Tokens of the jobs in the same array."""
+    tokens = [data["token"] for data in submission_of(sweep, job).data["jobs"]]
+    return [token for token in tokens if array_of(token) == array_of(job.token)]
+
+
+def submission_of(sweep: SweepDir, job: Job) -> LedgerEntry:
+    """The entry that the job was submitted by."""
+    return next(entry for entry in sweep.read_ledger() if _has_job(entry, job.token))
+
+
+def _has_job(entry: LedgerEntry, token: str) -> bool:
+    return entry.kind == "submission" and any(job["token"] == token for job in entry.data["jobs"])
+
+
+def _job(data: Mapping[str, Any]) -> Job:
+    try:
+        return Job.from_json(data)
+    except (KeyError, TypeError) as error:
+        raise OrchestrateError(
+            f"job {data['token']} cannot be used as it was submitted ({error!r})",
+            hint="run `orchestrate sweep` with the grid again",
+        ) from error

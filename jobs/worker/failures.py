@@ -1,0 +1,181 @@
+"""Why an attempt ended, in one line and one class."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs.training.context import BadConfigError, InterruptedRun
+from jobs.worker.scheduler_job import Allocation
+from orchestrator.core.errors import DamagedFileError, StorageError
+from orchestrator.core.types import Reason, RunState
+from orchestrator.rundir import AttemptDir
+from orchestrator.rundir.holder import JOB_VARIABLE
+
+# This many attempts in a row that ended before they reached a new checkpoint end a run: of those that died
+# under a worker that went on, or whose time was over, and of all. One that its worker died with was most
+# likely pulled down from outside (preemption, reboot, a killed worker), but a run that kills its worker each
+# time must end too.
+_WITNESSED_DEATHS, _ALL_DEATHS = 3, 10
+
+_DEATHS = (Reason.KILLED.value, Reason.CRASH_LOOP.value, Reason.TIME_LIMIT.value)
+_MESSAGE_LENGTH = 500
+_DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_NO_SPACE = tuple(os.strerror(number) for number in _DISK_ERRNOS)
+_NO_MEMORY = (
+    "can't allocate memory",
+    "not enough memory",
+    "cannot allocate memory",
+    "out of memory",
+    "memoryerror",
+)
+
+
+@dataclass(frozen=True)
+class End:
+    """How an attempt ended. ``frames``: recorded; ``checkpointed``: in the last checkpoint of its own."""
+
+    outcome: RunState
+    reason: Reason | None = None
+    message: str = ""
+    frames: int | None = None
+    checkpointed: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "outcome": self.outcome.value,
+            "reason": self.reason and self.reason.value,
+            "message": self.message,
+            "frames": self.frames,
+            "checkpointed": self.checkpointed,
+            "time": time.time(),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> End:
+        reason = data.get("reason")
+        return cls(
+            RunState(data["outcome"]),
+            Reason(reason) if reason else None,
+            data.get("message", ""),
+            data.get("frames"),
+            data.get("checkpointed"),
+        )
+
+
+class ProgramFailed(Exception):
+    """A training program left with an error; the message says it all, no place in our code matters."""
+
+
+def end_of(error: BaseException) -> End:
+    """The end that an exception out of a trainer means."""
+    if isinstance(error, InterruptedRun):
+        return _asked_to_leave(str(error))
+    if isinstance(error, DamagedFileError):
+        return End(RunState.FAILED, None, one_line(f"{error}; {_hint(error)}"))
+    reason = _reason(error)
+    # A full disk is nothing wrong with the run: the same command goes on once there is room.
+    outcome = RunState.INTERRUPTED if reason is Reason.DISK_FULL else RunState.FAILED
+    return End(outcome, reason, describe(error))
+
+
+def _asked_to_leave(name: str) -> End:
+    """Schedulers warn jobs of their time limit by the signals that nobody sends by accident."""
+    if name in ("SIGUSR1", "SIGUSR2") and JOB_VARIABLE in os.environ:
+        if not Allocation.current().nears_end():
+            return End(RunState.INTERRUPTED, Reason.PREEMPTED, "warned long before its job's time limit")
+        return End(RunState.INTERRUPTED, Reason.TIME_LIMIT, "its job's time limit came near")
+    return End(RunState.INTERRUPTED, Reason.STOPPED, f"asked to leave by {name}")
+
+
+def describe(error: BaseException) -> str:
+    """Type, message and place of an exception in one line."""
+    if isinstance(error, ProgramFailed | BadConfigError | StorageError):
+        return one_line(str(error))
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return one_line(text)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno} in {frames[-1].name})"
+    return one_line(text, _MESSAGE_LENGTH - len(place)) + place
+
+
+def one_line(text: str, length: int = _MESSAGE_LENGTH) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= length else flat[: length - 1] + "…"
+
+
+def is_storage_error(error: BaseException) -> bool:
+    return any(
+        isinstance(link, StorageError)
+        or (isinstance(link, OSError) and link.errno in _DISK_ERRNOS)
+        or any(text in str(link) for text in _NO_SPACE)
+        for link in _chain(error)
+    )
+
+
+def deaths_in_vain(attempts: Sequence[AttemptDir], since: int, witnessed: int = 0) -> int:
+    """How many attempts up to the last ended before they reached a new checkpoint, if too many; else 0.
+
+    They were killed, or their job's time was over; whatever ended for the sake of others does not count.
+
+    Attempts up to number ``since`` do not count. ``witnessed`` is one whose end is not on record yet.
+    """
+    total = under_a_worker = 0
+    for attempt in reversed(attempts):
+        end = attempt.end()
+        reason = end.get("reason") if end else Reason.KILLED.value
+        in_vain = reason in _DEATHS and attempt.checkpointed() is None
+        if attempt.number <= since or not in_vain:
+            break
+        total += 1
+        under_a_worker += end is not None or attempt.number == witnessed
+    return total if under_a_worker >= _WITNESSED_DEATHS or total >= _ALL_DEATHS else 0
+
+
+def in_vain(deaths: int, last: Reason, cause: str, frames: int | None = None) -> End:
+    """The end of a run that died so often: the last time for that reason, and in these words."""
+    if last is Reason.TIME_LIMIT:
+        message = (
+            f"ended {deaths} times in a row before it reached a new checkpoint, now by the time limit: "
+            "give jobs more time, or have the run save checkpoints more often, then `orchestrate retry`"
+        )
+        return End(RunState.FAILED, Reason.TIME_LIMIT, message, frames)
+    message = f"killed {deaths} times in a row before it reached a new checkpoint (last: {cause})"
+    return End(RunState.FAILED, Reason.CRASH_LOOP, message, frames)
+
+
+def _reason(error: BaseException) -> Reason:
+    if isinstance(error, BadConfigError):
+        return Reason.BAD_CONFIG
+    if is_storage_error(error):
+        return Reason.DISK_FULL
+    if any(_is_out_of_memory(link) for link in _chain(error)):
+        return Reason.OUT_OF_MEMORY
+    return Reason.CODE_ERROR
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Python's, torch's (whose classes are not to be imported here), or a program's last words."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    speaks = isinstance(error, RuntimeError | OSError | ProgramFailed)
+    return speaks and any(text in str(error).lower() for text in _NO_MEMORY)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _hint(error: DamagedFileError) -> str:
+    return error.hint or "repair the file, or delete it if nobody works on the run, then `orchestrate retry`"

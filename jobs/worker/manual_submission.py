@@ -1,0 +1,116 @@
+"""A job that no backend submitted: a person started it, and it is put on record as a submission would be.
+
+So `orchestrate status`, `collect`, `report`, `cancel` and `retry` know it like any other, and a sweep can be
+worked on by hand and by `orchestrate sweep` in turn.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import time
+from collections.abc import Sequence
+
+from jobs.worker.scheduler_job import Allocation
+from orchestrator.config.trainers import TrainerSpec
+from orchestrator.core import hardware
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import Job, Resources, Run
+from orchestrator.rundir import IndexRow, SweepDir
+
+# A grid that this module wrote begins with it, and grows with every call.
+_MARK = "# Points that were trained by hand"
+_SUBMISSION = "submission"
+
+
+def put_on_record(
+    sweep: SweepDir, spec: TrainerSpec, named: Sequence[Run], runs: Sequence[Run], slots: int | None = None
+) -> Job:
+    """List all runs that were named, and enter a job for those to be trained now into the ledger.
+
+    ``slots``: runs at once; by default as many as there are cores, and GPUs where runs need one. Where the
+    sweep has a grid that somebody submitted, that one goes on to say what is in the sweep.
+    """
+    _require_finite(named)
+    sweep.create()
+    with sweep.lock():
+        _refuse_other_trainer(sweep, spec)
+        grid = _list(sweep, spec, named)
+        for problem in sweep.describe(runs).values():
+            raise OrchestrateError(problem)
+        ledger = sweep.read_ledger()
+        number = ledger[-1].number + 1 if ledger else 1
+        # The lock is only an aid, so two may take one number: the rest of the token tells them apart.
+        job = _job(f"{number:04d}-{secrets.token_hex(4)}", sweep, spec, runs, slots)
+        sweep.add_to_ledger(_SUBMISSION, _entry(job, spec, grid))
+    return job
+
+
+def _list(sweep: SweepDir, spec: TrainerSpec, runs: Sequence[Run]) -> int:
+    """Add what is new to the index, and to the grid if it is ours; the grid's number."""
+    latest, rows = sweep.latest_grid(), sweep.read_index()
+    ours = latest is None or latest[1].startswith(_MARK)
+    listed = {row.run_id for row in rows}
+    new = [IndexRow(run.run_id, ours, run.point) for run in runs if run.run_id not in listed]
+    rows = [*rows, *new]
+    number = sweep.record_grid(_grid(sweep.name, spec, rows)) if ours or latest is None else latest[0]
+    if new:
+        sweep.write_index(rows)
+    return number
+
+
+def _grid(name: str, spec: TrainerSpec, rows: Sequence[IndexRow]) -> str:
+    points = "".join(f"  - {json.dumps(row.point)}\n" for row in rows if row.in_grid)
+    head = f"{_MARK}; `orchestrate sweep --grid` takes it like any other."
+    return f"{head}\nname: {json.dumps(name)}\ntrainer: {spec.name}\ninclude:\n{points}"
+
+
+def _job(token: str, sweep: SweepDir, spec: TrainerSpec, runs: Sequence[Run], slots: int | None) -> Job:
+    threads = max(run.threads for run in runs)
+    gpus = int(any(spec.needs_gpu(run) for run in runs))
+    if slots is None:
+        slots = min(len(runs), _cores() // threads, len(hardware.gpus()) if gpus else len(runs))
+    needs = Resources(cpus_per_task=threads, gpus=gpus)
+    return Job(token, sweep.name, "local", tuple(run.run_id for run in runs), max(1, slots), needs)
+
+
+def _cores() -> int:
+    """Cores of this job; some sites leave it to the job to keep to them."""
+    granted = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    there = hardware.whole_cores()
+    return min(int(granted), there) if granted.isdigit() else there
+
+
+def _entry(job: Job, spec: TrainerSpec, grid: int) -> dict[str, object]:
+    """As `orchestrate sweep` writes it. What is to be done later is done by the machine that asks for it."""
+    job_id = Allocation.current().job_id
+    return {
+        "time": time.time(),
+        "grid": grid,
+        "backend": "local" if job_id is None else "slurm",
+        "target": job.target,
+        "on": "local",
+        "trainer": spec.name,
+        "folder": os.getcwd(),
+        "jobs": [job.to_json()],
+        "job_ids": {} if job_id is None else {job.token: f"slurm:{job_id}"},
+        "skipped": {},
+    }
+
+
+def _refuse_other_trainer(sweep: SweepDir, spec: TrainerSpec) -> None:
+    names = [entry.data.get("trainer") for entry in sweep.read_ledger() if entry.kind == _SUBMISSION]
+    if names and names[-1] != spec.name:
+        raise OrchestrateError(
+            f"sweep {sweep.name!r} in {sweep.results} is one of trainer {names[-1]}, not {spec.name}",
+            hint="name another: --sweep NAME",
+        )
+
+
+def _require_finite(runs: Sequence[Run]) -> None:
+    for run in runs:
+        try:
+            json.dumps(run.point, allow_nan=False)
+        except ValueError:
+            raise OrchestrateError(f"found {run.point}, expected finite numbers") from None

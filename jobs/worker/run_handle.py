@@ -1,0 +1,161 @@
+"""A run's process as the worker that forked it sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jobs.worker.failures import End
+from jobs.worker.slots import Slot
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.rundir import SweepDir
+
+# Progress goes to the journal every second at first, and more rarely the longer the run lasts (a hundredth of
+# its age, up to the maximum), so that a run of a day leaves thousands of lines and not a hundred thousand.
+_PROGRESS_INTERVAL_S, _PROGRESS_INTERVAL_MAX_S = 1.0, 30.0
+
+
+@dataclass
+class Child:
+    """What a run's process told through its pipe, and what is known of its death."""
+
+    pid: int
+    run_id: str
+    slot: Slot
+    relay: int
+    attempt: int | None = None
+    announced: bool = False
+    silent: bool = False
+    end: End | None = None
+    cancelled: bool = False
+    killed_by_us: bool = False
+    kill_at: float = float("inf")
+    status: int | None = None
+    _progress: dict[str, Any] | None = None
+    _told: float = 0.0
+    _began: float = field(default_factory=time.monotonic)
+    _frames: int | None = None
+    _saved: float = field(default_factory=time.monotonic)
+    checkpoint_interval: float = 0.0
+    _buffer: bytes = b""
+    _oom_kills: int = field(default_factory=lambda: oom_kills())
+
+    def fileno(self) -> int:
+        return self.relay
+
+    def read(self) -> None:
+        """Take in what the run said since the last time."""
+        while True:
+            try:
+                chunk = os.read(self.relay, 65536)
+            except BlockingIOError:
+                return
+            if not chunk:
+                self.silent = True
+                return
+            *lines, self._buffer = (self._buffer + chunk).split(b"\n")
+            for line in lines:
+                self._take(json.loads(line))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "attempt" in message:
+            self.attempt = message["attempt"]
+        elif "end" in message:
+            self.end = End.from_json(message["end"])
+        elif "checkpoint" in message:
+            now = time.monotonic()
+            self.checkpoint_interval, self._saved = max(self.checkpoint_interval, now - self._saved), now
+        else:
+            self._progress, self._frames = message, message["frames"]
+
+    def take_progress(self, now: float) -> dict[str, Any] | None:
+        """The latest progress, at most once a second (``now``: monotonic seconds)."""
+        interval = min(_PROGRESS_INTERVAL_MAX_S, max(_PROGRESS_INTERVAL_S, (now - self._began) / 100))
+        if self._progress is None or now - self._told < interval:
+            return None
+        progress, self._progress, self._told = self._progress, None, now
+        return progress
+
+    @property
+    def frames(self) -> int | None:
+        return self._frames
+
+    def signal(self, number: int) -> None:
+        """Not yet reaped, so the number is still this process's."""
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.killed_by_us = True
+        self.signal(signal.SIGKILL)
+
+    def reap(self) -> bool:
+        """Whether the process is gone; its last words may then still be read."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid == 0:
+            return False
+        self.status = status
+        return True
+
+    def close(self) -> None:
+        os.close(self.relay)
+
+    @property
+    def exit_code(self) -> int:
+        """As :func:`os.waitstatus_to_exitcode`: negative for a signal."""
+        assert self.status is not None, "reap() comes first"
+        return os.waitstatus_to_exitcode(self.status)
+
+    def cause_of_death(self) -> str:
+        if self.exit_code < 0:
+            return f"killed by {signal.Signals(-self.exit_code).name}"
+        return f"its process left with exit code {self.exit_code} and without a word"
+
+    def out_of_memory(self) -> bool:
+        return self.exit_code == -signal.SIGKILL and oom_kills() > self._oom_kills
+
+    def end_leftovers(self, sweep: SweepDir) -> None:
+        """Kill what the run's programs left behind in its session."""
+        if self.attempt is None:
+            return
+        try:
+            claim = sweep.run(self.run_id).attempt(self.attempt).claim()
+        except DamagedFileError:
+            return
+        if claim is not None:
+            claim.holder.end_survivors()
+
+
+def oom_kills() -> int:
+    """Processes of our control group that the kernel killed for want of memory so far; 0 if unknown."""
+    for file in _memory_files():
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return 0
+
+
+def _memory_files() -> list[Path]:
+    """Where control groups of either version count such kills."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    root = Path("/sys/fs/cgroup")
+    files = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            files.append(root / path.lstrip("/") / "memory.events")
+        elif "memory" in controllers.split(","):
+            files.append(root / "memory" / path.lstrip("/") / "memory.oom_control")
+    return files

@@ -1,0 +1,149 @@
+"""The scheduler's job that a worker is in: its name, its end, and what reaches it from outside."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.types import Reason, index_of
+from orchestrator.rundir.holder import JOB_VARIABLE
+from orchestrator.rundir.plain_files import read_plain
+
+# Epoch seconds at which the scheduler ends the job; seconds before it at which the job is warned; a file in
+# which the job's script leaves the names of signals it got. All set by that script.
+ENDS_VARIABLE, WARNING_VARIABLE, MAILBOX_VARIABLE = (
+    "ORCHESTRATE_ENDS",
+    "ORCHESTRATE_WARNING",
+    "ORCHESTRATE_MAILBOX",
+)
+_PATIENCE_S = 10.0
+
+# Slurm looks at its jobs' ends once in 30 s, and warns up to a minute earlier than asked.
+_EARLY_S = 90.0
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A job as its scheduler knows it; nothing is known of one that no scheduler started.
+
+    ``job_id`` is the scheduler's, ``123_4`` for an array's element; ``restarts`` how often it was given back
+    to the queue. ``ends`` is in epoch seconds, ``warning`` in seconds before it.
+    """
+
+    job_id: str | None = None
+    restarts: int = 0
+    ends: float | None = None
+    warning: float = 0.0
+    mailbox: Path | None = None
+
+    @classmethod
+    def current(cls) -> Allocation:
+        """The one of this process. Names it for all that this process starts."""
+        mailbox = os.environ.get(MAILBOX_VARIABLE)
+        letters = Path(mailbox) if mailbox else None
+        if "SLURM_JOB_ID" not in os.environ:
+            return cls(mailbox=letters)
+        from submitit.slurm.slurm import SlurmJobEnvironment
+
+        job_id, restarts = SlurmJobEnvironment().job_id, int(os.environ.get("SLURM_RESTART_COUNT", 0))
+        os.environ[JOB_VARIABLE] = f"{job_id}:{restarts}"
+        return cls(
+            job_id,
+            restarts,
+            _number(os.environ.get("SLURM_JOB_END_TIME") or os.environ.get(ENDS_VARIABLE)),
+            _number(os.environ.get(WARNING_VARIABLE)) or 0.0,
+            letters,
+        )
+
+    def has_time_for(self, seconds: float) -> bool:
+        """Whether so much work fits in before the warning."""
+        return self.ends is None or time.time() + seconds < self.ends - self.warning
+
+    def letters(self) -> list[int]:
+        """All signals that the job's script got so far, as they came."""
+        if self.mailbox is None:
+            return []
+        try:
+            names = read_plain(self.mailbox).decode("ascii", errors="replace").split("\n")[:-1]
+        except (DamagedFileError, OSError):
+            return []
+        known = {one.name.removeprefix("SIG"): one.value for one in signal.Signals}
+        return [known[name] for name in names if name in known]
+
+    def nears_end(self) -> bool:
+        """Whether a warning that came just now can be the one before the end; else a job is preempted."""
+        return self.ends is None or not self.has_time_for(_EARLY_S)
+
+    def ended_by_scheduler(self) -> Reason | None:
+        """Why the scheduler wants an end of the job: ``PREEMPTED``, and it is back in the queue, or
+        ``TIME_LIMIT``. ``None`` where it does not, but a person, or where it cannot be asked.
+        """
+        known = self._as_known()
+        restarts = re.search(r"\bRestarts=(\d+)", known)
+        if restarts is not None and int(restarts[1]) > self.restarts:
+            return Reason.PREEMPTED
+        return Reason.TIME_LIMIT if re.search(r"\bReason=TimeLimit\b", known) else None
+
+    def ends_for_good(self) -> bool:
+        """Whether the scheduler refuses to give the job back to its queue."""
+        return re.search(r"\bRequeue=0\b", self._as_known()) is not None
+
+    def _as_known(self) -> str:
+        return _ask(["scontrol", "--oneliner", "show", "job", self.job_id]) if self.job_id else ""
+
+    def requeued(self) -> list[str]:
+        """Ids of array elements of this user that wait in the queue by themselves, as requeued ones do.
+
+        Elements that never began are listed as a range, ``123_[4-7]``, and left out.
+        """
+        if self.job_id is None:
+            return []
+        mine = f"--user={os.getuid()}"
+        listed = _ask(["squeue", "--noheader", mine, "--states=PENDING", "--format=%i"])
+        return [line for line in listed.split() if re.fullmatch(r"\d+_\d+", line)]
+
+    def mates(self, tokens: Iterable[str]) -> list[str]:
+        """The ids of elements of this array."""
+        array = (self.job_id or "").partition("_")[0]
+        return [f"{array}_{index_of(token)}" for token in tokens] if array else []
+
+    def dismiss(self, job_ids: Iterable[str]) -> None:
+        """Take elements of arrays that only wait out of the queue: nothing is left for them."""
+        arrays: dict[str, set[str]] = {}
+        for job_id in job_ids:
+            array, _, index = job_id.partition("_")
+            arrays.setdefault(array, set()).add(index)
+        if self.job_id is not None and arrays:
+            named = [f"{array}_[{','.join(sorted(indices, key=int))}]" for array, indices in arrays.items()]
+            # Where it cannot be said they begin, find nothing, and end.
+            _ask(["scancel", "--quiet", "--state=PENDING", *named])
+
+
+def _ask(argv: Sequence[str]) -> str:
+    """What one of the scheduler's commands prints; nothing where there is none, as in a container."""
+    try:
+        done = subprocess.run(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None

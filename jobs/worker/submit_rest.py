@@ -1,0 +1,73 @@
+"""Submitting what a sweep has left from a job that ends, so that nothing needs to wait on a login node."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+from jobs.worker.scheduler_job import Allocation
+from jobs.worker.signals import STOP_SIGNALS
+from orchestrator.core.types import RunState
+from orchestrator.rundir import LedgerEntry, SweepDir
+from orchestrator.rundir.journal import ENDED
+
+# Set by the job's script where the site lets jobs submit jobs.
+_VARIABLE = "ORCHESTRATE_FEED"
+_PATIENCE_S = 600.0
+
+# So many failures of the jobs submitted last, and the control plane is to see whether a machine is to blame.
+_MANY_FAILURES = 3
+
+
+def feed(sweep: SweepDir, job: str, allocation: Allocation, *, wanted: bool) -> None:
+    """Have the control plane submit what the queue had no room for, and what another job can make good.
+
+    It does so where ``job`` (a token) was submitted to. ``wanted``: there is something of that kind. Runs
+    that failed for their machine are, too, which is for the control plane to find out. It is started as a
+    program: nothing of it is loaded into workers.
+    """
+    if allocation.job_id is None or os.environ.get(_VARIABLE) != "1":
+        return
+    if not wanted and not _something_is_left(sweep, job):
+        return
+    argv = [
+        sys.executable,
+        "-P",
+        "-m",
+        "orchestrator.control.continue_from_job",
+        str(sweep.results),
+        sweep.name,
+        job,
+    ]
+    _open_to_signals()
+    try:
+        subprocess.run(argv, stdin=subprocess.DEVNULL, timeout=_PATIENCE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        sys.stderr.write(f"could not submit what is left: {error}\n")
+
+
+def _open_to_signals() -> None:
+    """So that the program can be stopped: what is blocked or ignored here stays so there.
+
+    Signals that are handled are not, and this process, which has nothing else to do, is to outlast them.
+    """
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
+def _something_is_left(sweep: SweepDir, job: str) -> bool:
+    """Whether the latest submission to the job's target left runs waiting, or many of its attempts failed."""
+    made = [entry for entry in sweep.read_ledger() if entry.kind == "submission"]
+    own = next(entry.data for entry in made if job in {one["token"] for one in entry.data["jobs"]})
+    latest = next(entry for entry in reversed(made) if entry.data.get("on") == own.get("on"))
+    return bool(latest.data.get("waiting")) or _many_failed(sweep, latest)
+
+
+def _many_failed(sweep: SweepDir, submission: LedgerEntry) -> bool:
+    tokens = {job["token"] for job in submission.data["jobs"]}
+    logs = [log for log in sweep.read_journals() if log.token in tokens]
+    ends = [event.data["outcome"] for log in logs for event in log.events if event.kind == ENDED]
+    return ends.count(RunState.FAILED.value) >= _MANY_FAILURES

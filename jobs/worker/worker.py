@@ -1,0 +1,446 @@
+"""``python -m jobs.worker RESULTS SWEEP TOKEN``: works through the runs of one job.
+
+A single-threaded parent that keeps the trainer's modules loaded and forks one process per run; it waits for
+signals, reads what the runs tell, writes the journal, and never trains itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from jobs.training import measures, provenance
+from jobs.training.context import FENCED_EXIT, NOT_MINE_EXIT
+from jobs.worker.assignment import (
+    Assignment,
+    CrashLoop,
+    Decisions,
+    Verdict,
+    array_mates,
+    find_job,
+    pool_of,
+    submission_of,
+    without_work,
+)
+from jobs.worker.failures import End, end_of, in_vain, is_storage_error
+from jobs.worker.preload import preload, remember_code
+from jobs.worker.run_handle import Child
+from jobs.worker.run_process import Launch, fork_run
+from jobs.worker.scheduler_job import Allocation
+from jobs.worker.shutdown import Leaving
+from jobs.worker.signals import STOP_SIGNALS, grace_seconds
+from jobs.worker.slots import CoreReservations, lay_out, own_cores
+from jobs.worker.submit_rest import feed
+from jobs.worker.time_budget import Allowance
+from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
+from orchestrator.core.types import Job, Reason, RunState
+from orchestrator.rundir import Event, Holder, Journal, Lease, SweepDir, tidy_finished
+from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.rundir.synced import require_own
+
+_POLL_S = 0.1
+_LEDGER_INTERVAL_S = 1.0
+
+# What the journal names where none of this worker's was made.
+_NO_ATTEMPT = 0
+
+_TOO_SHORT = (
+    "its end came near before it could begin a run, and would again: give the profile more `time`, "
+    "or a shorter warning (`signal`)"
+)
+
+# Exit codes of the worker, as those of the commands.
+_DONE, _SOME_FAILED, _NO_STORAGE, _INTERRUPTED = 0, 1, 3, 130
+# To the job's script: give the job back to the queue, there is more to do.
+_AGAIN = 75
+
+
+class Worker:
+    """One job at work."""
+
+    def __init__(self, sweep: SweepDir, job: Job, journal: Journal, allocation: Allocation) -> None:
+        self._sweep, self._job, self._journal, self._allocation = sweep, job, journal, allocation
+        self._allowance = Allowance(job.allowance, journal.read().worked() if job.allowance else 0.0)
+        self._reservations = CoreReservations()
+        self._free = list(reversed(lay_out(job, own_cores(job, self._reservations))))
+        self._children: dict[int, Child] = {}
+        self._decisions = Decisions(sweep, submission_of(sweep, job).number)
+        self._assignment = Assignment(sweep, pool_of(sweep, job), self._decisions)
+        self._preloaded: set[str] = set()
+        self._commit = provenance.commit()
+        self._unwritten: list[Event] = []
+        self._next_ledger = 0.0
+        self._leaving = Leaving(allocation)
+        self._told_unpaid = False
+        self._interrupted = 0
+        self._began = False  # an attempt, of whatever run
+        self._checkpoint_interval_s = 0.0
+        self._storage_error: str | None = None
+        self._no_process: str | None = None
+        self._failed = 0
+        self.wants_more = False  # some run failed that another job could finish
+
+    def run(self) -> int:
+        """Work until nothing is left, or until told to leave; the exit code."""
+        while True:
+            self._read_ledger()
+            self._start_runs()
+            if not self._children and (self._is_leaving or self._assignment.over):
+                break
+            self._wait()
+            self._attend()
+        data = {"why": self._why(), "asked": self._is_leaving}
+        if self._comes_back:
+            data["again"] = True
+        self._write(EXITED, data=data)
+        return self._exit_code()
+
+    # Starting runs
+
+    def _start_runs(self) -> None:
+        while self._free and not self._is_leaving:
+            run_id = self._assignment.pop()
+            if run_id is None:
+                return
+            if not self._allocation.has_time_for(self._checkpoint_interval_s):
+                self._assignment.again(run_id)
+                self._leaving.no_time_for_more()
+                return
+            if not self._allowance.has_time_for(self._checkpoint_interval_s):
+                self._assignment.again(run_id)
+                self._leaving.unpaid_for_more(self._allowance.why)
+                return
+            try:
+                verdict = self._assignment.look(run_id)
+                if verdict is Verdict.READY:
+                    self._start(run_id)
+                elif verdict is Verdict.HELD:
+                    self._assignment.hold(run_id)
+                elif isinstance(verdict, CrashLoop):
+                    self._ended(run_id, verdict.attempt, verdict.end)
+            except Exception as error:  # whatever is wrong with one run, the others go on
+                self._cannot_start(run_id, error)
+
+    def _start(self, run_id: str) -> None:
+        run = self._sweep.run(run_id).description()
+        if run.trainer not in self._preloaded:
+            preload(run.trainer)
+            self._preloaded.add(run.trainer)
+        remember_code(run, self._sweep.results)
+        slot = self._free[-1]
+        reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            launch = Launch(self._sweep, run_id, self._job.token, slot, writing, self._commit)
+            since, told = self._assignment.since(run_id), self._decisions.last
+            job = self._job
+            launch = replace(launch, plugins=job.plugins, since=since, told=told, target=job.target)
+            pid = fork_run(launch)
+        except OSError as error:
+            os.close(reading)
+            if error.errno not in (errno.EAGAIN, errno.ENOMEM):
+                raise
+            # No more processes or memory just now: nothing that the run is to blame for.
+            self._no_process = f"could not start a process ({error.strerror})"
+            self._assignment.hold(run_id)
+            return
+        finally:
+            os.close(writing)
+        self._no_process = None
+        self._free.pop()
+        self._children[pid] = Child(pid, run_id, slot, reading)
+
+    def _cannot_start(self, run_id: str, error: Exception) -> None:
+        """The run failed, unless it is the tree that takes no writes: that stops the worker."""
+        if is_storage_error(error):
+            self._look_at_storage()
+        self._ended(run_id, _NO_ATTEMPT, end_of(error))
+
+    # Waiting, and what there is to do then
+
+    def _wait(self) -> None:
+        """Until a run speaks, falls silent or a moment passed. Signals stay blocked and are fetched.
+
+        Not by ``signal.sigtimedwait``: stopped and continued, Python 3.11 returns what no signal sent.
+        """
+        talking = [child for child in self._children.values() if not child.silent]
+        select.select(talking, [], [], _POLL_S)
+        while pending := signal.sigpending() & set(STOP_SIGNALS):
+            self._asked_to_leave(signal.sigwait(pending))
+
+    def _attend(self) -> None:
+        now = time.monotonic()
+        for child in list(self._children.values()):
+            if now > min(self._leaving.kill_at, child.kill_at):
+                child.kill()
+            gone = child.reap()
+            child.read()
+            self._checkpoint_interval_s = max(self._checkpoint_interval_s, child.checkpoint_interval)
+            if child.attempt is not None and not child.announced:
+                child.announced = self._began = True
+                self._assignment.changed()
+                self._write(CLAIMED, child.run_id, child.attempt)
+            if progress := child.take_progress(now):
+                self._write(PROGRESS, child.run_id, child.attempt, progress)
+            if gone:
+                child.close()
+                del self._children[child.pid]
+                self._free.append(child.slot)
+                self._reaped(child)
+
+    def _asked_to_leave(self, number: int, *, relayed: bool = False) -> None:
+        self._leaving.asked_by(number, relayed=relayed)
+        self._tell_to_leave(number)
+
+    def _tell_to_leave(self, number: int) -> None:
+        for child in self._children.values():
+            child.signal(number)
+
+    def _read_ledger(self) -> None:
+        if time.monotonic() < self._next_ledger:
+            return
+        self._next_ledger = time.monotonic() + _LEDGER_INTERVAL_S
+        for number in self._leaving.letters():
+            self._asked_to_leave(number, relayed=True)
+        if not self._allowance.has_time_for(0.0) and not self._told_unpaid:
+            self._told_unpaid = True
+            self._tell_to_leave(self._leaving.unpaid_altogether(self._allowance.why))
+        self._decisions.refresh()
+        for child in self._children.values():
+            if child.run_id in self._decisions.cancelled and not child.cancelled:
+                child.cancelled = True
+                child.kill_at = time.monotonic() + grace_seconds(signal.SIGTERM)
+                child.signal(signal.SIGTERM)
+
+    # What became of a run
+
+    def _reaped(self, child: Child) -> None:
+        if child.exit_code == NOT_MINE_EXIT:
+            self._assignment.hold(child.run_id)
+            return
+        try:
+            child.end_leftovers(self._sweep)
+            end = self._end_of(child)
+        except Exception as error:  # as in _start_runs()
+            end = end_of(error)
+        if end.reason is Reason.DISK_FULL:
+            self._look_at_storage()
+        self._ended(child.run_id, child.attempt or _NO_ATTEMPT, end, cancelled=child.cancelled)
+        if child.exit_code == FENCED_EXIT or (end.reason is Reason.KILLED and child.attempt is None):
+            self._assignment.hold(child.run_id)
+        elif end.reason is Reason.KILLED and not self._is_leaving:
+            self._assignment.again(child.run_id)
+        elif end.outcome is RunState.INTERRUPTED and not child.cancelled:
+            self._interrupted += 1
+
+    def _look_at_storage(self) -> None:
+        """A run found no room. If the tree has none at all, the next run would find none either."""
+        try:
+            self._sweep.check_writable()
+        except StorageError as error:
+            self._storage_error = f"{error}; {error.hint}"
+
+    def _end_of(self, child: Child) -> End:
+        """How the attempt ended; put on record if the run's process died without doing so."""
+        run_dir = self._sweep.run(child.run_id)
+        if child.attempt is None:
+            return self._without_a_record(child)
+        attempt = run_dir.attempt(child.attempt)
+        result = run_dir.result()
+        if result is not None and result.get("attempt") == child.attempt:
+            tidy_finished(run_dir, result)  # its process may have died before it did
+            end = End(RunState.DONE, frames=child.frames)  # whatever went wrong after it was published
+        elif child.exit_code == FENCED_EXIT:
+            return End(RunState.INTERRUPTED, None, "lost its claim to another worker and left", child.frames)
+        elif (record := attempt.end()) is not None:
+            return End.from_json(record)
+        else:
+            end = self._without_a_record(child)
+        end = replace(end, checkpointed=attempt.checkpointed())
+        # Not beside a record that is there: whoever sees that one may be tidying the attempt's folder by now.
+        if not attempt.end_path.exists():
+            attempt.write_end(end.to_json())
+        return end
+
+    def _without_a_record(self, child: Child) -> End:
+        if child.end is not None:
+            return child.end
+        reason, cause = Reason.KILLED, child.cause_of_death()
+        if child.killed_by_us:
+            reason, cause = Reason.TIME_LIMIT, "did not leave within its grace and was killed"
+            if child.cancelled or not self._leaving.out_of_time:
+                return End(RunState.INTERRUPTED, Reason.STOPPED, cause)
+        elif child.out_of_memory():
+            return End(RunState.FAILED, Reason.OUT_OF_MEMORY, "killed for want of memory", child.frames)
+        if child.attempt and (deaths := self._assignment.deaths_in_vain(child.run_id, child.attempt)):
+            return in_vain(deaths, reason, cause, child.frames)
+        return End(RunState.INTERRUPTED, reason, cause, child.frames)
+
+    def _ended(self, run_id: str, attempt: int, end: End, *, cancelled: bool = False) -> None:
+        data = {key: value for key, value in end.to_json().items() if key != "time"}
+        if end.outcome is RunState.DONE:
+            data |= self._told_by_result(run_id)
+        elif cancelled:
+            data |= {"outcome": RunState.CANCELLED.value, "reason": None, "message": "cancelled"}
+        elif end.outcome is RunState.INTERRUPTED and self._leaving.unpaid:
+            data |= {"reason": Reason.STOPPED.value, "message": self._leaving.why}
+        elif end.reason is Reason.STOPPED and self._leaving.preempted:
+            data |= {"reason": Reason.PREEMPTED.value, "message": "its job was given back to the queue"}
+        elif end.outcome is RunState.FAILED:
+            self._failed += 1
+            self.wants_more |= end.reason is Reason.OUT_OF_MEMORY
+        self._assignment.changed()
+        self._write(ENDED, run_id, attempt, data)
+
+    def _told_by_result(self, run_id: str) -> dict[str, object]:
+        try:
+            result = self._sweep.run(run_id).result() or {}
+            return {
+                "frames": result["frames"],
+                "code_id": result["code_id"],
+                "summary": measures.summary(result),
+            }
+        except (DamagedFileError, KeyError, TypeError):
+            return {}
+
+    # The journal
+
+    def _write(
+        self,
+        kind: str,
+        run_id: str | None = None,
+        attempt: int | None = None,
+        data: dict[str, object] | None = None,
+    ) -> None:
+        """Write to the journal. While the disk takes nothing, all but progress is kept for later."""
+        if kind != PROGRESS or not self._unwritten:
+            self._unwritten.append(Event(kind, time.time(), run_id, attempt, data or {}, Lease.clock()))
+        try:
+            while self._unwritten:
+                self._journal.append(self._unwritten[0])
+                del self._unwritten[0]
+        except StorageError as error:
+            self._storage_error = f"{error}; {error.hint}"
+            self._unwritten = [event for event in self._unwritten if event.kind != PROGRESS]
+
+    # Leaving
+
+    @property
+    def found_nothing_more(self) -> bool:
+        """Whether of the runs it may take none is left but those that others are at."""
+        return not self._is_leaving and not self._assignment.waiting
+
+    @property
+    def _is_leaving(self) -> bool:
+        return bool(self._leaving.why) or self._storage_error is not None
+
+    @property
+    def may_feed(self) -> bool:
+        """Whether the job is to submit what is left: not if a person ended it, if it was too short, or while
+        it comes back itself.
+        """
+        if self._leaving.stopped or self._too_short:
+            return False
+        return not self._comes_back or self._allocation.ends_for_good()
+
+    @property
+    def _comes_back(self) -> bool:
+        """Whether the job is to be given back to the queue: it was warned, and runs are left."""
+        return self._leaving.warned and not self._storage_error and self._some_left and not self._too_short
+
+    @property
+    def _too_short(self) -> bool:
+        """Whether the job's end came near before anything began: begun again it would be no better."""
+        return not self._began and self._some_left and self._leaving.out_of_time
+
+    @property
+    def _some_left(self) -> bool:
+        return bool(self._interrupted or self._assignment.waiting)
+
+    def _why(self) -> str:
+        if self._storage_error:
+            return self._storage_error
+        if self._too_short:
+            return _TOO_SHORT
+        if self._leaving.why:
+            return self._leaving.why
+        if self._no_process:
+            return self._no_process
+        if held := len(self._assignment.held):
+            return f"{held} of its runs are held by other workers, nothing else is left"
+        return "nothing is left to do"
+
+    def _exit_code(self) -> int:
+        if self._storage_error:
+            _say(f"job {self._job.token}: {self._storage_error}")
+            return _NO_STORAGE
+        if self._comes_back:
+            return _AGAIN
+        if self._too_short:
+            _say(f"job {self._job.token}: {_TOO_SHORT}")
+            return _INTERRUPTED
+        if self._leaving.why and not self._leaving.warned:
+            return _INTERRUPTED
+        return _SOME_FAILED if self._failed else _DONE
+
+
+def work(results: Path, name: str, token: str) -> int:
+    """Take the job's token and work through its runs; 0 if somebody has the token already."""
+    sweep = SweepDir.existing(results, name)
+    require_own(sweep)
+    job = find_job(sweep, token)
+    allocation = Allocation.current()
+    started = Event(
+        STARTED,
+        time.time(),
+        data={"holder": Holder.current().to_json(), "slots": job.slots, "host": provenance.host()},
+        up=Lease.clock(),
+    )
+    journal = sweep.take_token(token, started)
+    if journal is None:
+        _say(f"job {token} of sweep {name!r} was taken by another worker: nothing to do here")
+        return 0
+    worker = Worker(sweep, job, journal, allocation)
+    code = worker.run()
+    if worker.found_nothing_more and allocation.job_id is not None:
+        mates = array_mates(sweep, job)
+        unbegun = [one for one in mates if not sweep.has_begun(one)] if job.steals else []
+        shared = job.steals or len(mates) == 1  # else there may be thousands that end, each for itself
+        useless = without_work(sweep, job, allocation.requeued() if shared else ())
+        allocation.dismiss([*allocation.mates(unbegun), *useless])
+    if worker.may_feed:
+        feed(sweep, token, allocation, wanted=worker.wants_more)
+    if code != _AGAIN:  # else its script may have to say that it could not give the job back to the queue
+        _remove_if_empty(sweep.worker_output(token))
+    return code
+
+
+def _remove_if_empty(output: Path) -> None:
+    try:
+        if output.stat().st_size == 0:
+            output.unlink()
+    except OSError:
+        pass
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 3:
+        _say("usage: python -m jobs.worker RESULTS SWEEP TOKEN")
+        return 2
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # one that was ignored would reap the runs by itself
+    try:
+        return work(Path(arguments[0]), arguments[1], arguments[2])
+    except OrchestrateError as error:
+        hint = f"\n  {error.hint}" if error.hint else ""
+        _say(f"error: {error}{hint}")
+        return error.exit_code

@@ -1,0 +1,1 @@
+"""Tables, statistics, comparisons, evaluations and reports of finished runs."""

@@ -1,0 +1,343 @@
+"""Run folders in, tables out: a row a run, and every metric of every run in long form.
+
+Everything read is verified; a damaged run is named in ``problems`` and the rest goes on. Runs that are not
+done are rows too, with their state and why, and with the metrics they have so far.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from orchestrator.analysis.csv_export import cells
+from orchestrator.analysis.foreign import Outputs, read_outputs
+from orchestrator.analysis.tables import RESULT_COLUMNS, Reading, metrics_table, runs_table
+from orchestrator.config.trainers import BENCHMARL
+from orchestrator.core.bulk_read import no_garbage_collection, read_all
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.types import RunState
+from orchestrator.planning.throughput.measure import measured
+from orchestrator.rundir import AttemptDir, IndexRow, Row, RunDir, SweepDir, attempt_ended
+from orchestrator.rundir.atomic import write_atomic
+from orchestrator.status.survey import Survey
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_T = TypeVar("_T")
+
+_COUNTABLE = 2**63
+
+
+class Missing(NamedTuple):
+    """A run of the grid without a usable result, and why."""
+
+    sweep: str
+    run_id: str
+    point: dict[str, Any]
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class Collected:
+    """The tables of one or several sweeps.
+
+    ``runs`` holds a row a run, in the order of the index; ``keys`` are its columns that come from the grid.
+    ``metrics`` are ordered by run, iteration and name; ``wall_time`` is in seconds.
+    ``problems`` name damaged files; ``warnings`` say what limits a comparison of the rows. ``points`` hold
+    each run's keys as they were written, by sweep and run_id; ``others`` are the sweeps that are not ours.
+    """
+
+    runs: pl.DataFrame
+    metrics: pl.DataFrame
+    keys: tuple[str, ...]
+    missing: tuple[Missing, ...]
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+    points: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+
+
+def gather(
+    sweep_dirs: Sequence[SweepDir],
+    survey: Callable[[SweepDir], Survey],
+    checksums: bool = False,
+    others: Sequence[Outputs] = (),
+) -> Collected:
+    """As :func:`collect`, with the states that ``survey`` finds: those that `status` shows."""
+    states, reasons, targets = {}, {}, {}
+    notes: list[str] = []
+    for sweep_dir in sweep_dirs:
+        seen = survey(sweep_dir)
+        notes += [f"{sweep_dir.name}: {note}" for note in seen.notes]
+        states[sweep_dir.name] = {run_id: status.state for run_id, status in seen.statuses.items()}
+        reasons[sweep_dir.name] = {run_id: status.why for run_id, status in seen.statuses.items()}
+        targets[sweep_dir.name] = {run_id: seen.target(run_id) for run_id in seen.statuses}
+    found = collect(
+        sweep_dirs, states=states, reasons=reasons, targets=targets, checksums=checksums, others=others
+    )
+    return replace(found, warnings=(*found.warnings, *notes))
+
+
+def read_others(folders: Iterable[str], sweep_dirs: Iterable[SweepDir]) -> list[Outputs]:
+    """What others trained, by folder or ``NAME=FOLDER``; each is named unlike any of these sweeps."""
+    found: list[Outputs] = []
+    for folder in folders:
+        taken = {sweep.name for sweep in sweep_dirs} | {one.name for one in found}
+        found.append(read_outputs(folder, taken))
+    return found
+
+
+def collect(
+    sweep_dirs: Sequence[SweepDir],
+    *,
+    states: Mapping[str, Mapping[str, RunState]] | None = None,
+    reasons: Mapping[str, Mapping[str, str]] | None = None,
+    targets: Mapping[str, Mapping[str, str | None]] | None = None,
+    checksums: bool = False,
+    others: Sequence[Outputs] = (),
+) -> Collected:
+    """Read and verify every run of these sweeps; ``checksums`` also compares contents, not only sizes.
+
+    ``states``, ``reasons`` and ``targets`` (sweep → run_id → …) are what is known of runs beside their
+    folders; without them a run's state is what its result or its last end record says. ``others`` are runs
+    that were trained without this program, and stand beside the sweeps' as one sweep more each.
+    """
+    with no_garbage_collection():
+        return _collect(sweep_dirs, states or {}, reasons or {}, targets or {}, checksums, others)
+
+
+def _collect(
+    sweep_dirs: Sequence[SweepDir],
+    states: Mapping[str, Mapping[str, RunState]],
+    reasons: Mapping[str, Mapping[str, str]],
+    targets: Mapping[str, Mapping[str, str | None]],
+    checksums: bool,
+    others: Sequence[Outputs],
+) -> Collected:
+    readings: list[Reading] = []
+    problems: list[str] = []
+    for sweep in sweep_dirs:
+        index = _index(sweep, problems)
+        name = sweep.name
+        reader = _Reader(sweep, states.get(name, {}), reasons.get(name, {}), targets.get(name, {}), checksums)
+        readings += read_all(reader.read, index)
+    for reading in readings:
+        problems += [f"{reading.sweep}/{reading.index.run_id}: {text}" for text in reading.problems]
+    trainers = _trainers(sweep_dirs, readings)
+    keys_here = {key for reading in readings for key in reading.index.point}
+    for other in others:
+        readings += other.readings(keys_here)
+        problems += other.problems
+        trainers[other.name] = BENCHMARL.name
+    runs, keys = runs_table(readings, trainers)
+    missing = [
+        Missing(reading.sweep, reading.index.run_id, reading.index.point, reading.why)
+        for reading in readings
+        if reading.index.in_grid and reading.state not in (RunState.DONE, RunState.STALE)
+    ]
+    return Collected(
+        runs,
+        metrics_table(readings),
+        keys,
+        tuple(missing),
+        tuple(problems),
+        (*_warnings(runs), *_mixed_codes(readings), *(note for other in others for note in other.notes)),
+        {(reading.sweep, reading.index.run_id): reading.index.point for reading in readings},
+        tuple(other.name for other in others),
+    )
+
+
+def write(collected: Collected, sweep_dir: SweepDir) -> None:
+    """Replace the sweep's results.parquet, results.csv and metrics.parquet by its part of the tables.
+
+    What others trained is part of it.
+    """
+    import polars as pl
+
+    own = pl.col("sweep").is_in([sweep_dir.name, *collected.others])
+    runs, metrics = collected.runs.filter(own), collected.metrics.filter(own)
+    if len(runs) < len(collected.runs):
+        # Column by column, since polars reads a key named "*" as a pattern.
+        foreign = {key for key in collected.keys if runs.get_column(key).is_null().all()}
+        runs = pl.DataFrame([column for column in runs.get_columns() if column.name not in foreign])
+    for path, store in (
+        (sweep_dir.table_parquet, runs.write_parquet),
+        (sweep_dir.table_csv, cells(runs).write_csv),
+        (sweep_dir.metrics_parquet, metrics.write_parquet),
+    ):
+        buffer = io.BytesIO()
+        store(buffer)
+        write_atomic(path, buffer.getvalue())
+
+
+# Reading run folders
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads runs of one sweep. ``read`` never raises for what a run folder may hold."""
+
+    sweep: SweepDir
+    states: Mapping[str, RunState]
+    reasons: Mapping[str, str]
+    targets: Mapping[str, str | None]
+    checksums: bool
+
+    def read(self, index: IndexRow) -> Reading:
+        run_dir = self.sweep.run(index.run_id)
+        problems: list[str] = []
+        facts = _guarded(lambda: self._facts(run_dir), problems)
+        last = facts.pop("attempt") if facts else None
+        codes = facts.pop("code_ids") if facts else []
+        history = _guarded(lambda: _countable(run_dir.history(last)), problems) or []
+        if facts:
+            state, reason = self._finished(index.run_id)
+        else:
+            attempts = _guarded(run_dir.attempts, problems) or []
+            facts = _progress(attempts, history)
+            state, reason = self._unfinished(index.run_id, attempts, problems)
+        facts["target"] = facts.get("target") or self.targets.get(index.run_id)
+        return Reading(
+            self.sweep.name, index, state, reason, facts, history, tuple(problems), codes=tuple(codes)
+        )
+
+    def _facts(self, run_dir: RunDir) -> dict[str, Any] | None:
+        result = run_dir.result()
+        if result is None:
+            return None
+        run_dir.verify(result, checksums=self.checksums)
+        result = {**result, "speed": measured(result)}
+        facts = {name: column.extract(result) for name, column in RESULT_COLUMNS.items()}
+        return facts | {"code_ids": list(result.get("code_ids", []))}
+
+    def _finished(self, run_id: str) -> tuple[RunState, str]:
+        # The folder is newer than what was told, except that only the teller can know a result to be stale.
+        if self.states.get(run_id) is RunState.STALE:
+            return RunState.STALE, self.reasons.get(
+                run_id, "made by other code or configuration than today's"
+            )
+        return RunState.DONE, ""
+
+    def _unfinished(
+        self, run_id: str, attempts: Sequence[AttemptDir], problems: list[str]
+    ) -> tuple[RunState, str]:
+        if problems:
+            return RunState.UNKNOWN, problems[0]
+        told = self.states.get(run_id)
+        if told is not None and told not in (RunState.DONE, RunState.STALE):
+            return told, self.reasons.get(run_id, "")
+        if told is not None:
+            problems.append(f"said to be {told.value}, but there is no result in its folder")
+            return RunState.UNKNOWN, problems[0]
+        return _guarded(lambda: _last_word(attempts), problems) or (RunState.UNKNOWN, problems[0])
+
+
+def _guarded(read: Callable[[], _T], problems: list[str]) -> _T | None:
+    try:
+        return read()
+    except DamagedFileError as error:
+        problems.append(f"{error}; {error.hint}" if error.hint else str(error))
+    except (OSError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        problems.append(f"cannot be read ({error!r})")
+    return None
+
+
+def _countable(history: list[Row]) -> list[Row]:
+    for row in history:
+        if not (-_COUNTABLE <= row.frames < _COUNTABLE and -_COUNTABLE <= row.iteration < _COUNTABLE):
+            raise ValueError(f"{max(row.frames, row.iteration)} frames or iterations are beyond 64 bits")
+    return history
+
+
+def _last_word(attempts: Sequence[AttemptDir]) -> tuple[RunState, str]:
+    """State and reason of a run without a result, by its newest attempt."""
+    if not attempts:
+        return RunState.PENDING, ""
+    end = attempts[-1].end()
+    if end is None:
+        return (RunState.INTERRUPTED if attempt_ended(attempts[-1]) else RunState.RUNNING), ""
+    state = RunState(end["outcome"])
+    reason = ": ".join(str(part) for part in (end.get("reason"), end.get("message")) if part)
+    if state is RunState.DONE:
+        return RunState.UNKNOWN, "its last attempt ended as done, but there is no result in its folder"
+    return state, reason
+
+
+def _progress(attempts: Sequence[AttemptDir], history: Sequence[Row]) -> dict[str, Any]:
+    """What an unfinished run has to show."""
+    facts: dict[str, Any] = {"attempts": len(attempts)}
+    if history:
+        facts |= {
+            "frames": history[-1].frames,
+            "iterations": history[-1].iteration + 1,
+            "wall_time": history[-1].wall_time,
+        }
+    return facts
+
+
+def _index(sweep: SweepDir, problems: list[str]) -> list[IndexRow]:
+    """The sweep's runs: as indexed, then those that only have a folder."""
+    indexed = _guarded(sweep.read_index, problems) or []
+    known = {row.run_id for row in indexed}
+    for run_id in sweep.run_ids():
+        if run_id not in known:
+            run = _guarded(sweep.run(run_id).description, problems)
+            indexed.append(IndexRow(run_id, False, run.point if run else {}))
+    return indexed
+
+
+def _trainers(sweeps: Iterable[SweepDir], readings: Iterable[Reading]) -> dict[str, str]:
+    """The trainer of each sweep, as the first readable run description says."""
+    by_name = {sweep.name: sweep for sweep in sweeps}
+    trainers: dict[str, str] = {}
+    for reading in readings:
+        if reading.sweep not in trainers:
+            run = _guarded(by_name[reading.sweep].run(reading.index.run_id).description, [])
+            if run is not None:
+                trainers[reading.sweep] = run.trainer
+    return trainers
+
+
+# What limits a comparison
+
+
+def _warnings(runs: pl.DataFrame) -> list[str]:
+    import polars as pl
+
+    finished = runs.filter(pl.col("state").is_in([RunState.DONE.value, RunState.STALE.value]))
+    found = []
+    for column, word in (("cpu_capability", "CPU capability"), ("threads", "threads"), ("code_id", "code")):
+        if text := _differing(Counter(finished[column].drop_nulls().to_list())):
+            found.append(f"not comparable bitwise: {word} differs ({text})")
+    versions = Counter(finished["versions"].drop_nulls().to_list())
+    packages: dict[str, Counter[str]] = {}
+    for text, count in versions.items():
+        for package, version in json.loads(text).items():
+            packages.setdefault(package, Counter())[str(version)] += count
+    for package, counts in sorted(packages.items()):
+        if text := _differing(counts):
+            found.append(f"not comparable bitwise: version of {package} differs ({text})")
+    if stale := runs["state"].to_list().count(RunState.STALE.value):
+        found.append(f"{stale} stale: made by other code or configuration than today's")
+    return found
+
+
+def _mixed_codes(readings: Iterable[Reading]) -> list[str]:
+    """Runs that were resumed by other code than they were begun with."""
+    mixed = [reading for reading in readings if len(reading.codes) > 1]
+    if not mixed:
+        return []
+    first = f"{mixed[0].sweep}/{mixed[0].index.run_id} by {', then '.join(mixed[0].codes)}"
+    number = f"{len(mixed)} run{'s' * (len(mixed) != 1)}"
+    return [f"not comparable bitwise: the code changed within {number} ({first})"]
+
+
+def _differing(counts: Counter[Any]) -> str:
+    if len(counts) < 2:
+        return ""
+    return "; ".join(f"{value}: {count} run{'s' * (count != 1)}" for value, count in sorted(counts.items()))

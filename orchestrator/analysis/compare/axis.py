@@ -1,0 +1,143 @@
+"""Which key a person means, and which values of it there are."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.labels import short_keys, spellings, varying_keys
+
+Row = Mapping[str, Any]
+HARDWARE = "hardware"
+# What runs have beside the grid's keys, and can be compared by.
+_FACTS = ("threads", "target", "sweep", "device", "environments", HARDWARE)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A key with the values that runs have of it, in the grid's order, as text.
+
+    ``together``: other keys that have one value for each of its values, and so change with it.
+    """
+
+    key: str
+    short: str
+    values: tuple[str, ...]
+    together: tuple[str, ...]
+
+
+def text(value: Any) -> str:
+    """A value as it is written: text as it stands, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def hardware(row: Row) -> str | None:
+    """The processor, and before it the GPU, of a run that has trained."""
+    if not row["cpu_model"] and not row["gpu_model"]:
+        return None
+    return " + ".join(filter(None, (row["gpu_model"], row["cpu_model"])))
+
+
+def find_axis(rows: Sequence[Row], keys: Sequence[str], asked: str) -> Axis:
+    """The axis that ``asked`` names, in full or in short.
+
+    Raises :class:`OrchestrateError` for a key that is not there, or that has the same value in all runs.
+    """
+    varying = _varying(rows, keys)
+    if asked.lstrip("+~") == "seed":
+        raise OrchestrateError(
+            "seeds are not compared: they are what tells a difference from noise",
+            hint=f"compare by one of: {_named(varying)}",
+        )
+    key = _meant(asked, varying, keys)
+    known = with_key(rows, keys, key)
+    values = tuple(dict.fromkeys(text(row[key]) for row in known))
+    if len(values) < 2:
+        only = f"is {values[0]} in all runs" if values else "is known of no run"
+        raise OrchestrateError(
+            f"{key} {only}, so there is nothing to compare by it",
+            hint=f"keys with several values: {_named(varying)}",
+        )
+    others = [other for other in (*keys, "sweep") if other not in (key, "seed")]
+    together = [
+        other for other in dict.fromkeys(others) if _varies(known, other) and follows(known, other, key)
+    ]
+    short = short_keys(list(dict.fromkeys((*varying, key))))[key]
+    return Axis(key, short, values, tuple(together))
+
+
+def with_key(rows: Sequence[Row], keys: Sequence[str], key: str) -> list[Row]:
+    """The runs that have it: what a grid says of any run is known, what a result says of finished ones."""
+    return [row for row in rows if row[key] is not None or key in keys]
+
+
+def find_baseline(axis: Axis, asked: str | None) -> str:
+    """The value that the others are measured against: the one asked for, else the grid's first."""
+    if asked is None:
+        return axis.values[0]
+    for value in axis.values:
+        if asked in (value, f"{axis.short}={value}", f"{axis.key}={value}") or _same_number(asked, value):
+            return value
+    near = difflib.get_close_matches(asked, axis.values, 1)
+    raise OrchestrateError(
+        f"--baseline: {axis.key} is never {asked!r}; expected one of: {', '.join(axis.values)}",
+        hint=f"did you mean {near[0]}?" if near else None,
+    )
+
+
+def follows(rows: Sequence[Row], other: str, key: str) -> bool:
+    """Whether ``other`` has one value for each value of ``key``."""
+    seen: dict[str, str] = {}
+    return all(seen.setdefault(text(row[key]), text(row[other])) == text(row[other]) for row in rows)
+
+
+def _meant(asked: str, varying: Sequence[str], keys: Sequence[str]) -> str:
+    name = asked.lstrip("+~")
+    known = list(dict.fromkeys((*varying, *keys, *_FACTS)))
+    bare = {key.lstrip("+~"): key for key in reversed(known)}
+    if name in bare:
+        return bare[name]
+    for some in (varying, known):
+        fitting = [key for key in some if name in spellings(key)]
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            raise OrchestrateError(
+                f"--by {asked}: several keys end so: {', '.join(fitting)}", hint="write the whole key"
+            )
+    near = difflib.get_close_matches(name, [*bare, *(name for key in known for name in spellings(key))], 1)
+    raise OrchestrateError(
+        f"--by {asked}: no run has that key; keys with several values: {_named(varying)}",
+        hint=f"did you mean {near[0]}?" if near else None,
+    )
+
+
+def _varying(rows: Sequence[Row], keys: Sequence[str]) -> list[str]:
+    """Keys and facts with several values. Of keys that advance together, the first."""
+    points = [{key: row[key] for key in keys if row[key] is not None} for row in rows]
+    found = varying_keys(points, without=("seed",)) if len(rows) > 1 else []
+    facts = [name for name in _FACTS if name not in keys and _varies(rows, name)]
+    return [*found, *facts]
+
+
+def _varies(rows: Sequence[Row], key: str) -> bool:
+    known = (
+        (row[key] for row in rows if row[key] is not None) if key in _FACTS else (row[key] for row in rows)
+    )
+    return len({text(value) for value in known}) > 1
+
+
+def _named(varying: Sequence[str]) -> str:
+    short = short_keys(varying)
+    return ", ".join(short[key] for key in varying) or "none"
+
+
+def _same_number(one: str, other: str) -> bool:
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return False

@@ -1,0 +1,415 @@
+"""Trained policies, evaluated: which checkpoint of which run, and how; the trainer plays in its own process.
+
+Runs are only read, also while somebody trains them. What comes out is kept with the sweep
+(:class:`orchestrator.rundir.Evaluation`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from orchestrator.config.grid.yaml_scalars import resolve
+from orchestrator.config.trainers import BENCHMARL, get_trainer
+from orchestrator.core.errors import (
+    BackendUnavailableError,
+    DamagedFileError,
+    NotFoundError,
+    OrchestrateError,
+    StorageError,
+)
+from orchestrator.core.installation import install_here
+from orchestrator.core.types import PluginSource, Run, Value
+from orchestrator.rundir import CheckpointFile, Evaluation, RunDir, SweepDir
+from orchestrator.rundir.delegation import read_absent
+from orchestrator.rundir.run import CHECKPOINT
+from orchestrator.status.ledger import submitted_plugins
+
+# Of a run's evaluation episodes in training: as many show what its best policy is worth ("absolute metric").
+TIMES_FOR_BEST = 10
+FILMS = (".mp4", ".gif")
+_LIKE_THIS = "for example: --on-task vmas/balance, or with other values: --on-task vmas/navigation,n_agents=5"
+_TAIL_LINES = 10
+# A checkpoint that is replaced while it is being looked for is followed by a newer one.
+_TRIES = 5
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How policies are to be evaluated.
+
+    ``checkpoint``: frames of the checkpoint, ``None`` for the newest. ``best``: the best policy it holds, not
+    the one that training had reached. ``episodes`` and ``deterministic``: ``None`` for as in the run's own
+    evaluations, of the best policy ten times the episodes. ``task``: another task, with ``changes`` of its
+    keys; ``None`` for the run's own. ``film``: an mp4 or gif of the first episode.
+    """
+
+    checkpoint: int | None = None
+    best: bool = False
+    episodes: int | None = None
+    deterministic: bool | None = None
+    seed: int = 0
+    task: str | None = None
+    changes: Mapping[str, Value] = field(default_factory=dict)
+    film: Path | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """A policy that was evaluated, in ``seconds`` of playing.
+
+    ``known``: it was on record already. ``unkept``: why it could not be put on record.
+    """
+
+    evaluation: Evaluation
+    seconds: float
+    known: bool = False
+    unkept: StorageError | None = None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A policy that could not be evaluated."""
+
+    run_id: str
+    error: OrchestrateError
+
+
+def parse_task(text: str) -> tuple[str, dict[str, Value]]:
+    """A task and changes of its keys: ``vmas/navigation,n_agents=5`` or just its name.
+
+    Raises :class:`OrchestrateError`.
+    """
+    task, *pairs = (part.strip() for part in text.split(","))
+    if not task or "=" in task:
+        raise OrchestrateError(f"--on-task: found {text!r}, expected a task", hint=_LIKE_THIS)
+    changes = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        key = key.strip().removeprefix("task.")
+        if not key or not equals:
+            raise OrchestrateError(f"--on-task: found {pair!r}, expected key=value", hint=_LIKE_THIS)
+        try:
+            changes[f"task.{key}"] = resolve(value.strip())
+        except ValueError as error:
+            raise OrchestrateError(f"--on-task: {key}: {error}") from None
+    return task, changes
+
+
+def require_film(path: Path) -> None:
+    """Raise :class:`OrchestrateError` unless a film can be written there."""
+    if path.suffix.lower() not in FILMS:
+        raise OrchestrateError(
+            f"--render: found {path.name!r}, expected a name that ends in {' or '.join(FILMS)}",
+            hint=f"--render {path.with_suffix('.mp4')}",
+        )
+    if path.is_dir() or not path.parent.is_dir():
+        told = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise OrchestrateError(f"--render: cannot write {path}: {told}")
+
+
+def finished_runs(sweep_dir: SweepDir) -> list[str]:
+    """The runs of the latest grid that have a result."""
+    rows = (row.run_id for row in sweep_dir.read_index() if row.in_grid)
+    return [run_id for run_id in rows if sweep_dir.run(run_id).result_path.exists()]
+
+
+def require_policies(sweep_dir: SweepDir) -> None:
+    """Raise :class:`OrchestrateError` if no run of the latest grid can be evaluated, whatever its state.
+
+    A grid has one trainer, so its first run tells.
+    """
+    first = next((row.run_id for row in sweep_dir.read_index() if row.in_grid), None)
+    try:
+        trainer = sweep_dir.run(first).description().trainer if first is not None else None
+    except (FileNotFoundError, DamagedFileError):
+        return
+    if trainer is not None and not get_trainer(trainer).evaluate:
+        raise _other_trainer(f"the runs of {sweep_dir.name} are", trainer)
+
+
+def evaluate(
+    sweep_dir: SweepDir, run_ids: Sequence[str], wish: Wish, *, again: bool = True
+) -> Iterator[Done | Failed]:
+    """Evaluate these runs' policies one after another and keep what comes out, in the order given.
+
+    Without ``again`` what is on record is not evaluated once more. Raises :class:`OrchestrateError` if
+    nothing can be evaluated at all.
+    """
+    on_record = [] if again else sweep_dir.evaluations.read()
+    plugins = submitted_plugins(sweep_dir)
+    with closing(_Player()) as player:
+        for run_id in run_ids:
+            run_dir = sweep_dir.run(run_id)
+            try:
+                run, checkpoint = _described(run_dir), choose_checkpoint(run_dir, wish.checkpoint)
+                known = _known(run_dir, checkpoint, wish, on_record)
+                if known is not None:
+                    yield Done(known, 0.0, known=True)
+                    continue
+                yield _evaluate(sweep_dir, run, checkpoint, wish, plugins, player)
+            except BackendUnavailableError:  # the next would fare no better
+                raise
+            except OrchestrateError as error:
+                yield Failed(run_id, error)
+
+
+def choose_checkpoint(run_dir: RunDir, frames: int | None) -> CheckpointFile:
+    """The run's checkpoint of so many frames, its newest if ``None``; :class:`NotFoundError` if none is."""
+    found = run_dir.checkpoints()
+    chosen = next((one for one in found if frames in (None, one.frames)), None)
+    if chosen is not None:
+        return chosen
+    if found:
+        there = ", ".join(str(n) for n in sorted({one.frames for one in found}))
+        raise NotFoundError(
+            f"run {run_dir.run_id} has no checkpoint of {frames} frames (found: {there})",
+            hint="training keeps the last two; a finished run has the final one",
+        )
+    raise _without_checkpoint(run_dir)
+
+
+def _without_checkpoint(run_dir: RunDir) -> NotFoundError:
+    sweep = run_dir.path.parent.parent.name
+    absent = read_absent(run_dir.path)
+    bring = f"orchestrate sync SOURCE --sweep {sweep} --run {run_dir.run_id[:8]} --only checkpoints"
+    if absent.files:
+        where = f" at {absent.where}" if absent.where else " elsewhere"
+        return NotFoundError(f"run {run_dir.run_id}: its checkpoint is{where}", hint=bring)
+    if run_dir.result_path.exists():
+        return NotFoundError(f"run {run_dir.run_id} is finished, but its checkpoint is not here", hint=bring)
+    begun = "has no checkpoint yet" if run_dir.attempts() else "has not begun yet"
+    return NotFoundError(
+        f"run {run_dir.run_id} {begun}",
+        hint=f"`orchestrate status {sweep}` tells how far it is; if it is trained elsewhere: {bring}",
+    )
+
+
+def _described(run_dir: RunDir) -> Run:
+    try:
+        run = run_dir.description()
+    except FileNotFoundError:
+        raise NotFoundError(f"run {run_dir.run_id} has not begun yet") from None
+    if not get_trainer(run.trainer).evaluate:
+        raise _other_trainer(f"run {run.run_id} is", run.trainer)
+    return run
+
+
+def _other_trainer(which: str, trainer: str) -> OrchestrateError:
+    return OrchestrateError(
+        f"{which} of the trainer {trainer!r}: only its own program can play its policies",
+        hint=f"runs of the trainer {BENCHMARL.name!r} can be evaluated",
+    )
+
+
+def _known(
+    run_dir: RunDir, checkpoint: CheckpointFile, wish: Wish, on_record: Iterable[Evaluation]
+) -> Evaluation | None:
+    """The record of just this evaluation, as far as it can be told without asking the trainer."""
+    usual = usual_of(run_dir)
+    if usual is None or wish.film is not None:
+        return None
+    wanted = (
+        run_dir.run_id,
+        checkpoint.digest,
+        wish.best,
+        _task_text(wish, usual.task),
+        wish.episodes or usual.episodes * (TIMES_FOR_BEST if wish.best else 1),
+        wish.seed,
+        usual.deterministic if wish.deterministic is None else wish.deterministic,
+    )
+    for one in on_record:
+        asked = (one.run_id, one.checkpoint, one.best, one.task, one.episodes, one.seed, one.deterministic)
+        if asked == wanted:
+            return one
+    return None
+
+
+@dataclass(frozen=True)
+class Usual:
+    """How a finished run was evaluated in training.
+
+    ``checkpoint`` is the digest of its final checkpoint, ``None`` if its result has none.
+    """
+
+    task: str
+    episodes: int
+    deterministic: bool
+    checkpoint: str | None
+
+
+def usual_of(run_dir: RunDir) -> Usual | None:
+    """By the configuration and the files in its result; ``None`` without one, or if it does not tell."""
+    try:
+        result = run_dir.result() or {}
+        config = result["config"]
+        told = config["experiment"]
+        return Usual(
+            task=str(config["choices"]["task"]),
+            episodes=int(told["evaluation_episodes"]),
+            deterministic=bool(told["evaluation_deterministic_actions"]),
+            checkpoint=_final_checkpoint(item["path"] for item in result["manifest"]),
+        )
+    except (DamagedFileError, KeyError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _final_checkpoint(paths: Iterable[str]) -> str | None:
+    names = (CHECKPOINT.fullmatch(PurePosixPath(path).name) for path in paths)
+    last = max((name for name in names if name), key=lambda name: int(name["frames"]), default=None)
+    return last["digest"] if last else None
+
+
+def _task_text(wish: Wish, task: str) -> str:
+    changed = (f"{key}={json.dumps(value)}" for key, value in sorted(wish.changes.items()))
+    return " ".join([wish.task or task, *changed])
+
+
+def _evaluate(
+    sweep_dir: SweepDir,
+    run: Run,
+    checkpoint: CheckpointFile,
+    wish: Wish,
+    plugins: Sequence[PluginSource],
+    player: _Player,
+) -> Done:
+    for _ in range(_TRIES):
+        answer = player.ask(_question(run, checkpoint, wish, plugins))
+        if not answer.get("gone") or wish.checkpoint is not None:
+            break
+        checkpoint = choose_checkpoint(sweep_dir.run(run.run_id), None)
+    if "error" in answer:
+        raise OrchestrateError(f"run {run.run_id[:8]}: {answer['error']}", hint=answer["hint"])
+    evaluation = Evaluation(
+        run_id=run.run_id,
+        frames=answer["frames"],
+        best=wish.best,
+        checkpoint=checkpoint.digest,
+        task=_task_text(wish, answer["task"]),
+        episodes=len(answer["returns"]),
+        seed=wish.seed,
+        deterministic=answer["deterministic"],
+        returns=tuple(answer["returns"]),
+        lengths=tuple(answer["lengths"]),
+        time=time.time(),
+    )
+    try:
+        sweep_dir.evaluations.add(evaluation)
+    except StorageError as error:  # a tree of somebody else's may be evaluated too
+        unkept = StorageError(f"not on record: {error}")
+        return Done(evaluation, answer["seconds"], unkept=unkept)
+    return Done(evaluation, answer["seconds"])
+
+
+def _question(
+    run: Run, checkpoint: CheckpointFile, wish: Wish, plugins: Sequence[PluginSource]
+) -> dict[str, Any]:
+    return {
+        "plugins": [asdict(plugin) for plugin in plugins],
+        "run": run.to_json(),
+        "checkpoint": {**asdict(checkpoint), "path": str(checkpoint.path.absolute())},
+        "best": wish.best,
+        "episodes": wish.episodes,
+        "times": TIMES_FOR_BEST if wish.best else 1,
+        "deterministic": wish.deterministic,
+        "seed": wish.seed,
+        "task": wish.task,
+        "changes": dict(wish.changes),
+        "film": str(wish.film.absolute()) if wish.film is not None else None,
+    }
+
+
+class _Player:
+    """The process in which a trainer plays, begun when the first question is asked."""
+
+    def __init__(self) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """The trainer's answer. Raises :class:`OrchestrateError` if the process cannot go on."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "jobs.evaluate"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+            )
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(question).encode() + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass  # told below
+        line = process.stdout.readline()
+        if not line:
+            raise self._fallen()
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _fallen(self) -> OrchestrateError:
+        code = self._end()
+        self._errors.seek(0)
+        tail = self._errors.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
+        missing = any("No module named" in line for line in tail)
+        told = "\n  ".join([f"the process that plays ended with exit code {code}", *tail])
+        if missing:
+            hint = f"install what training needs: {install_here('train')}"
+            return BackendUnavailableError(told, hint=hint)
+        return OrchestrateError(told)
+
+    def close(self) -> None:
+        """End it, in the middle of an episode too."""
+        if self._process is not None:
+            self._process.kill()
+            self._end()
+        self._errors.close()
+
+    def _end(self) -> int:
+        """Its exit code, once it has ended."""
+        assert self._process is not None
+        process, self._process = self._process, None
+        with contextlib.suppress(BrokenPipeError):
+            process.communicate()
+        return process.returncode
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Of an evaluation's episodes: the mean, the interquartile mean with its 95 % interval, the length."""
+
+    mean: float
+    iqm: float | None
+    low: float | None
+    high: float | None
+    length: float
+
+
+def summaries(found: Sequence[Evaluation]) -> list[Summary]:
+    """One each. Returns that are not finite have a mean that says so, and no interquartile mean."""
+    from orchestrator.analysis.stats import estimates_of
+
+    usable = [list(one.returns) if all(map(math.isfinite, one.returns)) else [] for one in found]
+    estimates = estimates_of(usable)
+    return [
+        Summary(
+            mean=sum(one.returns) / len(one.returns),
+            iqm=estimate.value if estimate else None,
+            low=estimate.low if estimate else None,
+            high=estimate.high if estimate else None,
+            length=sum(one.lengths) / len(one.lengths),
+        )
+        for one, estimate in zip(found, estimates, strict=True)
+    ]

@@ -1,0 +1,93 @@
+"""Where in a folder BenchMARL's experiments lie. Nothing is opened here."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from orchestrator.analysis.foreign.names import readable
+
+# <algorithm>_<task>_<model>__<8 hexadecimal digits>_<yy_mm_dd-hh_mm_ss>
+_NAME = re.compile(r".+__(?P<run>[0-9a-f]{8}_(?P<when>\d\d_\d\d_\d\d-\d\d_\d\d_\d\d))", re.ASCII)
+_NEVER = {"wandb", "checkpoints", "videos", "texts", "scalars"}
+# Above an experiment's folder, Hydra's record is at most so many folders up.
+_HYDRA_ABOVE = 3
+
+
+@dataclass(frozen=True)
+class Found:
+    """One experiment: its files as far as there are any.
+
+    ``name`` is for people, ``place`` the folder that holds them. ``scalars`` and ``texts`` are the CSV
+    logger's folders, ``json`` is the file for marl-eval, ``hydra`` the folder of Hydra's record.
+    """
+
+    name: str
+    place: Path
+    scalars: Path | None = None
+    texts: Path | None = None
+    json: Path | None = None
+    hydra: Path | None = None
+
+    @property
+    def run_id(self) -> str:
+        """The part of its name that no other has: digits of chance, and when it began."""
+        return self._named()["run"]
+
+    @property
+    def when(self) -> str:
+        """When it began, in a text that sorts by time."""
+        return self._named()["when"]
+
+    def _named(self) -> re.Match[str]:
+        match = _NAME.fullmatch(self.name)
+        assert match is not None, self.name
+        return match
+
+
+def find_experiments(folder: Path, unreadable: Callable[[OSError], None]) -> list[Found]:
+    """Every experiment in ``folder`` and below it, oldest first; symbolic links to folders are not followed.
+
+    A name that is there several times is listed as often. ``unreadable`` is told of folders that are.
+    """
+    loggers: dict[tuple[str, Path], Path] = {}
+    files: dict[tuple[str, Path], Path] = {}
+    bare: set[tuple[str, Path]] = set()
+    for path, folders, names in os.walk(folder.resolve(), onerror=unreadable):
+        here = Path(path)
+        if _NAME.fullmatch(here.name) is not None:
+            if "scalars" in folders:
+                loggers[here.name, here.parent] = here
+            else:
+                bare.add((here.name, here))
+        files |= {(name, here): here / f"{name}.json" for name in _experiments_among(names)}
+        folders[:] = sorted(name for name in folders if name not in _NEVER and not name.startswith("."))
+    found = [
+        Found(
+            readable(name),
+            place,
+            _folder(loggers.get((name, place)), "scalars"),
+            _folder(loggers.get((name, place)), "texts"),
+            files.get((name, place)),
+            _hydra(place),
+        )
+        for name, place in {*loggers, *files, *bare}
+    ]
+    return sorted(found, key=lambda one: (one.when, one.name, one.place))
+
+
+def _experiments_among(names: Iterable[str]) -> list[str]:
+    stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return [stem for stem in stems if _NAME.fullmatch(stem)]
+
+
+def _folder(logger: Path | None, name: str) -> Path | None:
+    return logger / name if logger is not None and (logger / name).is_dir() else None
+
+
+def _hydra(place: Path) -> Path | None:
+    above = [place, *place.parents][:_HYDRA_ABOVE]
+    return next((path / ".hydra" for path in above if (path / ".hydra").is_dir()), None)

@@ -1,0 +1,333 @@
+"""A folder of BenchMARL's experiments as runs: one of each, told apart by what differs in them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orchestrator.analysis.foreign.files import (
+    Identity,
+    Told,
+    read_hparams,
+    read_hydra,
+    read_json_history,
+    read_scalars,
+)
+from orchestrator.analysis.foreign.find import Found, find_experiments
+from orchestrator.analysis.foreign.names import readable
+from orchestrator.analysis.tables import Reading
+from orchestrator.config.trainers import BENCHMARL
+from orchestrator.core.errors import DamagedFileError, NotFoundError, OrchestrateError
+from orchestrator.core.types import RunState
+from orchestrator.planning.throughput.measure import throughput
+from orchestrator.rundir import IndexRow, Row, sweeps
+
+_T = TypeVar("_T")
+
+_EXPECTED = (
+    "expected folders such as mappo_navigation_mlp__0a1b2c3d_26_01_31-12_00_00/ with what BenchMARL's "
+    "csv logger or create_json left in them"
+)
+_ON_POLICY = ("mappo", "ippo")
+_OFF_POLICY = ("iql", "vdn", "qmix", "maddpg", "iddpg", "masac", "isac")
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """One run. ``config`` is empty where nothing tells it; ``logged``: its history is the CSV logger's.
+
+    ``within`` is the folder above its own, from the one that was asked for.
+    """
+
+    found: Found
+    within: str
+    identity: Identity
+    config: Mapping[str, Any]
+    history: Sequence[Row]
+    logged: bool
+
+    @property
+    def deciding(self) -> dict[str, Any]:
+        """What of its configuration decides its result, as far as that is known."""
+        other = {"on": "off", "off": "on"}.get(self.policy or "")
+        return {
+            key: value
+            for key, value in self.config.items()
+            if BENCHMARL.decides(key)
+            and BENCHMARL.owned_because(key) is None
+            and not key.startswith(f"experiment.{other}_policy_")
+        }
+
+    @property
+    def policy(self) -> str | None:
+        """Which policy its algorithm learns from, "on" or "off"; ``None`` for one that is not known here."""
+        if self.identity.algorithm in _ON_POLICY:
+            return "on"
+        return "off" if self.identity.algorithm in _OFF_POLICY else None
+
+    @property
+    def frames(self) -> int:
+        return self.history[-1].frames
+
+    def state(self) -> tuple[RunState, str]:
+        """Done, unless what was logged reaches none of the bounds that its configuration sets."""
+        bounds = self._bounds() if self.logged else []
+        if not bounds or any(reached >= wanted for reached, wanted, _ in bounds):
+            return RunState.DONE, ""
+        reached, wanted, word = max(bounds, key=lambda bound: bound[0] / bound[1])
+        return RunState.INTERRUPTED, f"stopped early, or still trains: {reached:,} of {wanted:,} {word}"
+
+    def _bounds(self) -> list[tuple[int, float, str]]:
+        """Reached, wanted, of what. BenchMARL ends at the first; its default has 3,000,000 frames."""
+        frames, iterations = self._positive("max_n_frames"), self._positive("max_n_iters")
+        found = [(self.frames, frames, "frames"), (len(self.history), iterations, "iterations")]
+        batch = self._positive(f"{self.policy}_policy_collected_frames_per_batch")
+        if iterations and batch:
+            # It counts frames, and a batch may hold more than asked for: the last iterations may not come.
+            found.append((self.frames, iterations * batch, "frames"))
+        return [(reached, wanted, word) for reached, wanted, word in found if wanted]
+
+    def _positive(self, key: str) -> float:
+        """What its configuration says, 0 if nothing that bounds a training."""
+        value = self.config.get(f"experiment.{key}")
+        return value if isinstance(value, int | float) and value > 0 else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """What a folder holds. ``name`` stands where a sweep's does; ``notes`` say what was not counted."""
+
+    name: str
+    experiments: tuple[Experiment, ...]
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def readings(self, keys: Collection[str]) -> list[Reading]:
+        """A reading a run. ``keys`` are the keys of the grids beside it: their values are told too."""
+        return [
+            Reading(
+                self.name,
+                IndexRow(one.found.run_id, True, point),
+                *one.state(),
+                facts=_facts(one),
+                history=one.history,
+                foreign=True,
+            )
+            for one, point in zip(self.experiments, _points(self.experiments, keys), strict=True)
+        ]
+
+
+def read_outputs(spelled: str, taken: Collection[str] = ()) -> Outputs:
+    """The experiments in the folder ``spelled``, which may be ``NAME=FOLDER``. ``taken`` names are others'.
+
+    Raises :class:`NotFoundError` where there is none. What is damaged is named, and the rest goes on.
+    """
+    name, folder = _named(spelled, taken)
+    problems: list[str] = []
+
+    def problem(text: str) -> None:
+        problems.append(readable(text))
+
+    def unreadable(error: OSError) -> None:
+        problem(f"{error.filename}: cannot be read ({error.strerror})")
+
+    found = find_experiments(folder, unreadable)
+    if not found:
+        raise _nothing(folder, problems)
+    read = [_read(each, folder.resolve(), problem) for each in found]
+    experiments, notes = _once(one for one in read if one is not None)
+    return Outputs(name, tuple(experiments), tuple(f"{name}: {text}" for text in problems), tuple(notes))
+
+
+def _named(spelled: str, taken: Collection[str]) -> tuple[str, Path]:
+    chosen, equals, rest = spelled.partition("=")
+    path = Path(spelled).expanduser()
+    if equals and chosen and not path.exists():
+        name = readable(chosen)
+        if name in taken:
+            raise OrchestrateError(f"--with {readable(spelled)}: there is a sweep named {name} already")
+        path = Path(rest).expanduser()
+        return name, _folder(path)
+    name = wanted = readable(_folder(path).resolve().name) or "root"
+    number = 2
+    while name in taken:
+        name, number = f"{wanted}-{number}", number + 1
+    return name, path
+
+
+def _folder(path: Path) -> Path:
+    if path.is_dir():
+        return path
+    found = "is a file" if path.exists() else "does not exist"
+    raise NotFoundError(f"{readable(path)} {found}: expected a folder with runs of BenchMARL in it")
+
+
+def _nothing(folder: Path, problems: Sequence[str]) -> NotFoundError:
+    folder = folder.resolve()
+    hint = "--with FOLDER takes what BenchMARL itself left, when it was run without this program"
+    if sweeps(folder):
+        hint = f"these are sweeps of this program: orchestrate collect --results {readable(folder)}"
+    elif folder in [sweep.path for sweep in sweeps(folder.parent)]:
+        command = f"orchestrate collect {folder.name} --results {folder.parent}"
+        hint = f"this is a sweep of this program: {readable(command)}"
+    unread = f" ({'; '.join(problems)})" if problems else ""
+    return NotFoundError(f"nothing of BenchMARL's in {readable(folder)}/{unread}: {_EXPECTED}", hint=hint)
+
+
+# Reading one
+
+
+def _read(found: Found, root: Path, problem: Callable[[str], None]) -> Experiment | None:
+    def guarded(read: Callable[[Path], _T | None], path: Path | None) -> _T | None:
+        try:
+            return None if path is None else read(path)
+        except DamagedFileError as error:
+            problem(str(error))
+        return None
+
+    noted, composed = guarded(read_hparams, found.texts), guarded(read_hydra, found.hydra)
+    rows = guarded(partial(read_scalars, problem=problem), found.scalars)
+    identity = noted.identity if noted else None
+    logged = bool(rows)
+    if not rows or identity is None:
+        told = guarded(read_json_history, found.json)
+        identity, rows = (identity or told[0], rows or told[1]) if told else (identity, rows)
+    identity = identity or (composed.identity if composed else None)
+    if identity is None or not rows:
+        lacks = "what it trained" if rows else "any value"
+        problem(f"{found.place}: {found.name} is left out, as nothing in it tells {lacks}")
+        return None
+    above = found.place.parent if readable(found.place.name) == found.name else found.place
+    within = above.relative_to(root).as_posix() if above.is_relative_to(root) else "."
+    return Experiment(found, readable(within), identity, _config(noted, composed, identity), rows, logged)
+
+
+def _config(noted: Told | None, composed: Told | None, identity: Identity) -> Mapping[str, Any]:
+    if noted is not None and noted.config:
+        return noted.config
+    # Hydra's record is of this very experiment only if it says so.
+    return composed.config if composed is not None and composed.identity == identity else {}
+
+
+# One of each
+
+
+def _once(experiments: Iterable[Experiment]) -> tuple[list[Experiment], list[str]]:
+    """Copies of one experiment, and repetitions of one configuration with one seed, count once."""
+    notes = []
+    by_name: dict[str, list[Experiment]] = {}
+    for one in experiments:
+        by_name.setdefault(one.found.run_id, []).append(one)
+    by_point: dict[str, list[Experiment]] = {}
+    for copies in by_name.values():
+        one = max(copies, key=lambda copy: (copy.frames, copy.logged))
+        by_point.setdefault(_fingerprint(one), []).append(one)
+    kept = set()
+    for alike in by_point.values():
+        best = max(alike, key=lambda one: (one.state()[0] is RunState.DONE, one.frames, one.found.when))
+        kept.add(best)
+        if len(alike) > 1:
+            others = ", ".join(one.found.name for one in alike if one is not best)
+            notes.append(f"counted once: {best.found.name} repeats {others}, with the same seed")
+    return [one for alike in by_point.values() for one in alike if one in kept], notes
+
+
+def _fingerprint(one: Experiment) -> str:
+    identity = one.identity
+    # Without its configuration, only the folder may tell it from another.
+    config: Any = one.deciding or one.within
+    return _comparable([identity.task, identity.algorithm, identity.seed, config])
+
+
+# What tells them apart
+
+
+def _points(experiments: Sequence[Experiment], keys: Collection[str]) -> list[dict[str, Any]]:
+    varying = _varying(experiments)
+    points = [
+        {
+            "algorithm": one.identity.algorithm,
+            "task": one.identity.task,
+            **{key: value for key, value in one.deciding.items() if key in varying},
+            **{key: value for key, value in one.config.items() if key in keys},
+            "seed": one.identity.seed,
+        }
+        for one in experiments
+    ]
+    if len({_comparable(point) for point in points}) < len(points):
+        return [{"folder": one.within, **point} for one, point in zip(experiments, points, strict=True)]
+    return points
+
+
+def _varying(experiments: Sequence[Experiment]) -> set[str]:
+    """The keys in which experiments of one algorithm on one task differ, as far as they are known."""
+    values: dict[tuple[str, str, str], set[str]] = {}
+    configs = [(one.identity, one.deciding) for one in experiments if one.config]
+    every = {key for _, config in configs for key in config}
+    for identity, config in configs:
+        for key in every:
+            of = identity.task, identity.algorithm, key
+            values.setdefault(of, set()).add(_comparable(config[key]) if key in config else "")
+    return {key for (_, _, key), found in values.items() if len(found) > 1}
+
+
+def _comparable(value: Any) -> str:
+    """Text that is the same for 5 and 5.0, which Hydra and Python spell differently."""
+
+    def even(item: Any) -> Any:
+        if isinstance(item, dict):
+            return {key: even(part) for key, part in item.items()}
+        if isinstance(item, list):
+            return [even(part) for part in item]
+        return float(item) if type(item) is int else item
+
+    return json.dumps(even(value), sort_keys=True)
+
+
+# What the table of runs says of one
+
+
+def _facts(one: Experiment) -> dict[str, Any]:
+    rows = one.history
+    wall_time = rows[-1].wall_time
+    timed = math.isfinite(wall_time) and wall_time > 0
+    final, best = _returns(rows)
+    return {
+        "device": _device(one.config),
+        "environments": _environments(one),
+        "frames": one.frames,
+        "iterations": len(rows) if one.logged else None,
+        "wall_time": wall_time if timed else None,
+        **throughput([rows]).to_json(),
+        "final_return": final,
+        "best_return": best,
+        "evaluation_episodes": _evaluation_episodes(one.config),
+    }
+
+
+def _returns(rows: Sequence[Row]) -> tuple[float | None, float | None]:
+    for name in BENCHMARL.returns:
+        values = [row.metrics[name] for row in rows if math.isfinite(row.metrics.get(name, math.nan))]
+        if values:
+            return values[-1], max(values)
+    return None, None
+
+
+def _device(config: Mapping[str, Any]) -> str | None:
+    devices = (config.get(f"experiment.{kind}_device") for kind in ("sampling", "train"))
+    return ", ".join(dict.fromkeys(str(device) for device in devices if device)) or None
+
+
+def _environments(one: Experiment) -> int | None:
+    number = one.config.get(f"experiment.{one.policy}_policy_n_envs_per_worker")
+    return number if type(number) is int else None
+
+
+def _evaluation_episodes(config: Mapping[str, Any]) -> int | None:
+    number = config.get("experiment.evaluation_episodes")
+    return number if type(number) is int else None

@@ -1,0 +1,444 @@
+"""Training throughput against the number of environments, on CPUs and on GPUs: from where on which one wins.
+
+Lines are straight between what was measured, both axes logarithmic, and end where it ends: nothing is
+extrapolated. What several runs of one kind differ by is their spread, from the slowest to the fastest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.stats import counted_rows, finite
+from orchestrator.core.labels import run_labels
+from orchestrator.planning.throughput.measure import END_TO_END, SHORT, TRAINING, comparable
+
+_Row = Mapping[str, Any]
+CPU, GPU = "CPU", "GPU"
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Frames/s of runs with so many environments, from the slowest run to the fastest.
+
+    ``fps`` is the throughput that devices are compared by; ``end_to_end``: that with evaluations and
+    checkpoints.
+    """
+
+    environments: int
+    fps: tuple[float, ...]
+    end_to_end: tuple[float, ...] = ()
+
+    @property
+    def middle(self) -> float:
+        return median(self.fps)
+
+    @property
+    def low(self) -> float:
+        return self.fps[0]
+
+    @property
+    def high(self) -> float:
+        return self.fps[-1]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One kind of machine with so many threads; ``spots`` by their number of environments."""
+
+    kind: str
+    model: str
+    threads: int
+    target: str
+    spots: tuple[Spot, ...]
+    label: str = ""
+
+    def spot(self, environments: int) -> Spot | None:
+        return next((spot for spot in self.spots if spot.environments == environments), None)
+
+
+class Outcome(Enum):
+    """What CPU and GPU are to each other where both were measured."""
+
+    ONE_DEVICE = "only one of them was measured"
+    APART = "they were measured with different numbers of environments"
+    EVEN = "nowhere a clear difference"
+    GPU_NEVER = "the GPU never wins"
+    GPU_ALWAYS = "the GPU always wins"
+    GPU_FROM = "the GPU wins from some number of environments"
+    GPU_UNTIL = "the GPU wins up to some number of environments"
+    SEVERAL = "they change places more than once"
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A number of environments where the lines cross; ``low`` and ``high`` by the spread, if there is any."""
+
+    at: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class Contest:
+    """CPU and GPU at the same training. ``first`` and ``last``: the environments that both were measured
+    with; ``best_ratio`` and ``worst_ratio``: GPU over CPU there. ``clear``: the spread leaves no doubt there.
+    ``figure``: the throughput that is compared, as a column of the table of runs.
+    """
+
+    label: str
+    task: str
+    lines: tuple[Line, ...]
+    outcome: Outcome
+    crossings: tuple[Crossing, ...] = ()
+    first: int = 0
+    last: int = 0
+    best_ratio: float = math.nan
+    worst_ratio: float = math.nan
+    clear: bool = True
+    figure: str = TRAINING
+
+    @property
+    def measured(self) -> int:
+        """How many things were measured: with one there is no choice."""
+        return sum(len(line.spots) for line in self.lines)
+
+    @property
+    def best(self) -> tuple[Line, Spot]:
+        """The fastest, where and with how many environments."""
+        return max(
+            ((line, spot) for line in self.lines for spot in line.spots), key=lambda one: one[1].middle
+        )
+
+    @property
+    def advice(self) -> str:
+        """One sentence that says where to run."""
+        line, spot = self.best
+        rest = f"{_threads(line.threads)}, {_environments(spot.environments)}"
+        where = f"the {line.kind} ({', '.join(filter(None, (_apart(line, self.lines), rest)))})"
+        return f"Run {self.label} on {where}: {self.speed_of(spot)}{_against(self, line)}{_hedge(self)}."
+
+    def speed_of(self, spot: Spot) -> str:
+        """The throughput that was compared, and what is left of it with evaluations and checkpoints."""
+        said = f"{spot.middle:,.0f} frames/s {SHORT[self.figure]}"
+        if self.figure == TRAINING and spot.end_to_end:
+            said += f", {median(spot.end_to_end):,.0f} {SHORT[END_TO_END]}"
+        return said
+
+
+def contests(collected: Collected) -> list[Contest]:
+    """Of each algorithm on each task, and of each setting that is not the machine's, in the grid's order.
+
+    Runs count that are finished and know their number of environments; not what others trained, as nobody
+    knows on what.
+    """
+    ours = (row for row in collected.runs.iter_rows(named=True) if row["sweep"] not in collected.others)
+    rows = [row for row in ours if row["in_grid"]]
+    rows = [row for row in rows if _count_of(row) and finite(row[END_TO_END]) and row[END_TO_END] > 0]
+    together: dict[tuple[Any, Any], list[_Row]] = {}
+    for row in rows:
+        together.setdefault((row.get("task"), row.get("algorithm")), []).append(row)
+    points: list[dict[str, Any]] = []
+    members: list[list[_Row]] = []
+    for alike in together.values():
+        for point, own in _settings(counted_rows(alike)[0], collected.keys):
+            points.append(point)
+            members.append(own)
+    labels = _labels(points)
+    return [
+        contest_of(label, str(point.get("task") or ""), _lines(own, comparable(own)), comparable(own))
+        for label, point, own in zip(labels, points, members, strict=True)
+    ]
+
+
+def contest_of(label: str, task: str, lines: Sequence[Line], figure: str = TRAINING) -> Contest:
+    """Who wins where among these lines."""
+    sides = {kind: [line for line in lines if line.kind == kind] for kind in (CPU, GPU)}
+    named = tuple(_named(lines))
+    if not sides[CPU] or not sides[GPU]:
+        return Contest(label, task, named, Outcome.ONE_DEVICE, figure=figure)
+    grid = _shared(sides[CPU], sides[GPU])
+    if not grid:
+        return Contest(label, task, named, Outcome.APART, figure=figure)
+    leads = [_Lead.at(count, sides) for count in grid]
+    outcome, crossings = _judged(leads)
+    ratios = [math.exp(lead.middle) for lead in leads]
+    return Contest(
+        label,
+        task,
+        named,
+        outcome,
+        crossings,
+        first=grid[0],
+        last=grid[-1],
+        best_ratio=max(ratios),
+        worst_ratio=min(ratios),
+        clear=all(lead.clear for lead in leads),
+        figure=figure,
+    )
+
+
+# Which runs are measured against each other
+
+
+def _settings(rows: Sequence[_Row], keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], list[_Row]]]:
+    """Runs that differ only in machine, devices, threads, environments and what follows from these."""
+    own = [key for key in ("sweep", *keys) if key not in ("seed", "task", "algorithm", "threads", "target")]
+    apart = [key for key in own if not _follows(rows, key)]
+    found: dict[tuple[str, ...], list[_Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(str(row[key]) for key in apart), []).append(row)
+    for alike in found.values():
+        first = alike[0]
+        algorithm = first.get("algorithm") or first["trainer"]
+        yield {"algorithm": algorithm, "task": first.get("task"), **{key: first[key] for key in apart}}, alike
+
+
+def _follows(rows: Sequence[_Row], key: str) -> bool:
+    seen: dict[Any, str] = {}
+    return all(
+        seen.setdefault((*_machine(row), _count_of(row)), str(row[key])) == str(row[key]) for row in rows
+    )
+
+
+def _machine(row: _Row) -> tuple[str, str, int, str]:
+    """Kind, model, threads and target."""
+    device = row.get("device") or row.get("grid.device") or ("cuda" if row["gpu_model"] else "cpu")
+    kind = CPU if device == "cpu" else GPU
+    model = row["gpu_model"] if kind == GPU else row["cpu_model"]
+    return kind, model or "", row["threads"] or 1, row["target"] or ""
+
+
+def _count_of(row: _Row) -> int | None:
+    """How many environments: as the trainer says, or a grid's key of that name."""
+    count = row.get("environments") or row.get("grid.environments")
+    return count if isinstance(count, int) and count > 0 else None
+
+
+def _lines(rows: Iterable[_Row], figure: str) -> list[Line]:
+    found: dict[tuple[str, str, int, str], dict[int, list[_Row]]] = {}
+    for row in rows:
+        count = _count_of(row)
+        assert count is not None
+        found.setdefault(_machine(row), {}).setdefault(count, []).append(row)
+    lines = [
+        Line(*machine, tuple(_spot(count, own, figure) for count, own in sorted(by_count.items())))
+        for machine, by_count in found.items()
+    ]
+    return sorted(lines, key=lambda line: line.kind != CPU)
+
+
+def _spot(count: int, rows: Sequence[_Row], figure: str) -> Spot:
+    compared, end_to_end = (tuple(sorted(row[column] for row in rows)) for column in (figure, END_TO_END))
+    return Spot(count, compared, end_to_end)
+
+
+def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The algorithm, and what else tells these apart."""
+    labels = run_labels(points) if len(points) > 1 else [""]
+    return (
+        [
+            label if str(point["algorithm"]) in label else f"{point['algorithm']} {label}".strip()
+            for label, point in zip(labels, points, strict=True)
+        ]
+        if points
+        else []
+    )
+
+
+def _named(lines: Sequence[Line]) -> Iterator[Line]:
+    for line in lines:
+        parts = (line.kind, _apart(line, lines), _threads(line.threads) if _vary(lines, "threads") else "")
+        label = ", ".join(filter(None, parts))
+        yield Line(line.kind, line.model, line.threads, line.target, line.spots, label)
+
+
+def _apart(line: Line, lines: Sequence[Line]) -> str:
+    """Model and target, where lines of that kind differ in them."""
+    alike = [one for one in lines if one.kind == line.kind]
+    return ", ".join(
+        filter(None, (getattr(line, name) for name in ("model", "target") if _vary(alike, name)))
+    )
+
+
+def _vary(lines: Sequence[Line], name: str) -> bool:
+    return len({getattr(line, name) for line in lines}) > 1
+
+
+# Who wins where
+
+
+@dataclass(frozen=True)
+class _Lead:
+    """The logarithm of GPU over CPU with so many environments: at least, in the middle, at most."""
+
+    count: float
+    low: float
+    middle: float
+    high: float
+
+    @classmethod
+    def at(cls, count: float, sides: Mapping[str, Sequence[Line]]) -> _Lead:
+        cpu, gpu = (
+            [_best(sides[kind], count, name) for name in ("low", "middle", "high")] for kind in (CPU, GPU)
+        )
+        return cls(count, gpu[0] - cpu[2], gpu[1] - cpu[1], gpu[2] - cpu[0])
+
+    @property
+    def clear(self) -> bool:
+        return self.low > 0 or self.high < 0
+
+
+def _shared(some: Sequence[Line], others: Sequence[Line]) -> list[int]:
+    """Every number of environments at which either was measured, as far as both reach."""
+    ends = [
+        [(line.spots[0].environments, line.spots[-1].environments) for line in side]
+        for side in (some, others)
+    ]
+    first = max(min(start for start, _ in side) for side in ends)
+    last = min(max(end for _, end in side) for side in ends)
+    counts = {spot.environments for line in (*some, *others) for spot in line.spots}
+    covered = [count for count in counts if first <= count <= last]
+    return sorted(count for count in covered if _reached(some, count) and _reached(others, count))
+
+
+def _reached(lines: Sequence[Line], count: float) -> bool:
+    return any(line.spots[0].environments <= count <= line.spots[-1].environments for line in lines)
+
+
+def _best(lines: Sequence[Line], count: float, name: str) -> float:
+    """The logarithm of what the best of these lines reaches there."""
+    return max(value for line in lines if (value := _between(line.spots, count, name)) is not None)
+
+
+def _between(spots: Sequence[Spot], count: float, name: str) -> float | None:
+    """On the straight line between the two measured neighbours, both axes logarithmic."""
+    for spot in spots:
+        if spot.environments == count:
+            return math.log(getattr(spot, name))
+    for before, after in pairwise(spots):
+        if before.environments < count < after.environments:
+            start, end = math.log(before.environments), math.log(after.environments)
+            part = (math.log(count) - start) / (end - start)
+            return (1 - part) * math.log(getattr(before, name)) + part * math.log(getattr(after, name))
+    return None
+
+
+def _judged(leads: Sequence[_Lead]) -> tuple[Outcome, tuple[Crossing, ...]]:
+    """They change places only between two clear leads: in between and around these it may be noise."""
+    clear = [lead for lead in leads if lead.clear]
+    if not clear:
+        return Outcome.EVEN, ()
+    turns = [(one, other) for one, other in pairwise(clear) if (one.middle > 0) != (other.middle > 0)]
+    gpu_last = clear[-1].middle > 0
+    if not turns:
+        return (Outcome.GPU_ALWAYS if gpu_last else Outcome.GPU_NEVER), ()
+    found = [_crossed(leads, *turn) for turn in turns]
+    if len(found) > 1:
+        return Outcome.SEVERAL, tuple(map(Crossing, found))
+    low, high = _doubt(leads)
+    crossing = Crossing(found[0], *((low, high) if low < high else (None, None)))
+    return (Outcome.GPU_FROM if gpu_last else Outcome.GPU_UNTIL), (crossing,)
+
+
+def _crossed(leads: Sequence[_Lead], before: _Lead, after: _Lead) -> float:
+    """Where the middles cross between two clear leads; where noise makes them do so repeatedly, in the midst
+    of that.
+    """
+    zeros = list(_zeros([lead for lead in leads if before.count <= lead.count <= after.count], "middle"))
+    return zeros[len(zeros) // 2]
+
+
+def _doubt(leads: Sequence[_Lead]) -> tuple[float, float]:
+    """Between which numbers of environments the only crossing may be, by the spread: where the fastest on
+    the one meet the slowest on the other.
+    """
+    known = [zero for name in ("low", "middle", "high") for zero in _zeros(leads, name)]
+    return min(known), max(known)
+
+
+def _zeros(leads: Sequence[_Lead], name: str) -> Iterator[float]:
+    """Where a lead changes its sign. One that only touches zero does not."""
+    known = [lead for lead in leads if getattr(lead, name) != 0]
+    for before, after in pairwise(known):
+        one, other = getattr(before, name), getattr(after, name)
+        if (one > 0) != (other > 0):
+            part = one / (one - other)
+            yield math.exp((1 - part) * math.log(before.count) + part * math.log(after.count))
+
+
+# In words
+
+
+def _against(contest: Contest, best: Line) -> str:
+    """What is to be said of the other device."""
+    other = GPU if best.kind == CPU else CPU
+    span = _environments(contest.first, contest.last)
+    said = {
+        Outcome.ONE_DEVICE: f"no {other} was measured, so there is no crossover to show",
+        Outcome.APART: "CPU and GPU were measured with different numbers of environments, "
+        "so where one overtakes the other is not known",
+        Outcome.EVEN: f"no clear difference between CPU and GPU with {span}",
+        Outcome.GPU_NEVER: f"the GPU is slower with {span}, at best {contest.best_ratio:.2f} times as fast",
+        Outcome.GPU_ALWAYS: f"the GPU is faster with {span}, at least {contest.worst_ratio:.2f} times",
+    }
+    if contest.outcome in (Outcome.GPU_NEVER, Outcome.GPU_ALWAYS) and not contest.clear:
+        loser = GPU if contest.outcome is Outcome.GPU_NEVER else CPU
+        return f"; the {loser} is nowhere clearly faster with {span}"
+    if contest.outcome in said:
+        return f"; {said[contest.outcome]}"
+    if contest.outcome is Outcome.SEVERAL:
+        counts = ", ".join(_about(one.at) for one in contest.crossings)
+        return f"; CPU and GPU change places at about {counts} environments"
+    [crossing] = contest.crossings
+    at = f"about {_about(crossing.at)} environments"
+    if crossing.low is not None and crossing.high is not None:
+        at += f" ({_about(crossing.low)} to {_about(crossing.high)})"
+    gpu_above = contest.outcome is Outcome.GPU_FROM
+    if best.kind == CPU:
+        return f"; the GPU wins {'from' if gpu_above else 'up to'} {at}"
+    return f"; {'below' if gpu_above else 'above'} {at} the CPU is faster"
+
+
+def _hedge(contest: Contest) -> str:
+    """What keeps the sentence from being sure: lines as fast as the best, and few runs."""
+    line, spot = contest.best
+    rivals = {
+        one.label.partition(", ")[2] or one.label: other
+        for one in contest.lines
+        if one != line and one.kind == line.kind and (other := one.spot(spot.environments)) is not None
+    }
+    several = len(spot.fps) > 1
+    close = [
+        name for name, other in rivals.items() if several and len(other.fps) > 1 and other.high >= spot.low
+    ]
+    said = f"; no clear difference to {' or '.join(close)}" if close else ""
+    counts = [len(one.fps) for each in contest.lines for one in each.spots]
+    if contest.measured < 2 or min(counts) >= FEW_SEEDS:
+        return said
+    few = sum(count < FEW_SEEDS for count in counts)
+    where = "each" if few == len(counts) else f"at {few} of {len(counts)} points"
+    runs = f"one run {where}" if max(counts) == 1 else f"fewer than {FEW_SEEDS} runs {where}"
+    return f"{said} ({runs}: small differences may be noise)"
+
+
+def _threads(threads: int) -> str:
+    return f"{threads} thread{'s' * (threads != 1)}"
+
+
+def _environments(first: int, last: int | None = None) -> str:
+    span = f"{first:,}" if last in (None, first) else f"{first:,} to {last:,}"
+    return f"{span} environment{'s' * (span != '1')}"
+
+
+def _about(count: float) -> str:
+    """Two digits are all that such a crossing can bear."""
+    digits = max(0, math.floor(math.log10(count)) - 1)
+    return f"{round(count / 10**digits) * 10**digits:,}"

@@ -1,0 +1,334 @@
+"""The JSON that marl-eval reads, with a level for variants where it has algorithms.
+
+Its levels: environment → task → variant → ``seed_N`` → ``step_K`` and ``absolute_metrics``. A variant is all
+that the grid varies but task and seed, so two settings of one algorithm never share a place. marl-eval lowers
+the case of every name, raises it again for its pictures, refuses commas among algorithms, and keeps notes of
+its own under ``extra``: names here are distinct after all of that.
+
+Its absolute metric is that of the best policy found in training, by the mean return of an evaluation,
+evaluated anew for ten times the episodes. Without that evaluation the highest return in training stands in,
+and a note says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.evaluate import TIMES_FOR_BEST, usual_of
+from orchestrator.analysis.stats import finite, groups
+from orchestrator.config.trainers import can_evaluate, returns_of
+from orchestrator.core.labels import labeller
+from orchestrator.rundir import Evaluation, RunDir, SweepDir
+from orchestrator.rundir.atomic import write_atomic
+
+Point = Mapping[str, Any]
+
+_RESERVED = frozenset({"EXTRA"})
+# The key of a point that names its sweep; no grid can have it.
+SWEEP = "@sweep"
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Names:
+    """Where a point's run stands in the file."""
+
+    environment: str
+    task: str
+    variant: str
+    seed: str
+
+
+@dataclass(frozen=True)
+class Export:
+    """The file's content, and what a reader of it must know.
+
+    ``measured`` of ``runs`` runs have their absolute metric as marl-eval defines it.
+    """
+
+    data: Mapping[str, Any]
+    runs: int
+    measured: int
+    notes: tuple[str, ...]
+
+
+def write(collected: Collected, sweep_dir: SweepDir) -> Export:
+    """Replace the sweep's marl_eval.json by what was collected of it; what was written."""
+    again = f"orchestrate evaluate {sweep_dir.name} --best"
+    made = export(collected, absolute_metrics(sweep_dir), again=again)
+    # In its order: marl-eval takes steps as they come, and "step_10" sorts before "step_2".
+    write_atomic(sweep_dir.marl_eval, json.dumps(made.data, indent=1, allow_nan=False).encode() + b"\n")
+    return made
+
+
+def export(collected: Collected, absolute: Mapping[str, Evaluation], *, again: str) -> Export:
+    """Every run whose result counts and that was evaluated in training.
+
+    ``absolute``: by run_id, the evaluation that is its absolute metric. ``again``: the command that evaluates
+    best policies anew.
+    """
+    named = _named(collected)
+    rows = [row for group in groups(collected) for row in group.counted()[0]]
+    series = _series(collected, rows)
+    found = []
+    for row in rows:
+        key = row["sweep"], row["run_id"]
+        if key in series:
+            evaluable, here = can_evaluate(row["trainer"]), row["sweep"] not in collected.others
+            found.append(_Run(named[key], series[key], absolute.get(row["run_id"]), evaluable, here))
+    timed = all(finite(one.seconds) for run in found for one in run.steps)
+    data: dict[str, Any] = {}
+    for run in found:
+        at = run.names
+        seeds = data.setdefault(at.environment, {}).setdefault(at.task, {}).setdefault(at.variant, {})
+        seeds.setdefault(at.seed, run.to_json(timed=timed))
+    notes = [*_notes(found, again), *_unevaluated(len(rows) - len(found)), *_irregular(data)]
+    return Export(data, len(found), sum(run.absolute is not None for run in found), tuple(notes))
+
+
+# Names
+
+
+def names_of(points: Sequence[Point]) -> list[Names]:
+    """Each point's place. Distinct points have distinct places, also as marl-eval reads them.
+
+    Every point has a :data:`SWEEP`, which also is the task of one without. What a task decides alone, as a
+    number of environments given for each, is no part of a variant, as variants are compared over all tasks.
+    """
+    tasks = [point.get("task", point[SWEEP]) for point in points]
+    places = [_environment_and_task(task) for task in tasks]
+    environments = _distinct({environment: environment for environment, _ in places})
+    inner: dict[str, dict[str, str]] = {}
+    for task, (environment, name) in zip(tasks, places, strict=True):
+        inner.setdefault(environment, {})[_canonical(task)] = name
+    inner = {environment: _distinct(wished) for environment, wished in inner.items()}
+    variants = _variants(points, tasks)
+    return [
+        Names(environments[place], inner[place][_canonical(task)], variant, f"seed_{point.get('seed', 0)}")
+        for point, task, (place, _), variant in zip(points, tasks, places, variants, strict=True)
+    ]
+
+
+def _environment_and_task(task: Any) -> tuple[str, str]:
+    text = task if isinstance(task, str) else _canonical(task)
+    environment, slash, name = text.partition("/")
+    return (environment, name) if slash and environment and name else (text, text)
+
+
+def _variants(points: Sequence[Point], tasks: Sequence[Any]) -> list[str]:
+    without = {"task", "seed", "algorithm", *_decided_by_task(points, tasks)}
+    own = [{key: value for key, value in point.items() if key not in without} for point in points]
+    identities = [
+        _canonical([point.get("algorithm"), "algorithm" in point, rest])
+        for point, rest in zip(points, own, strict=True)
+    ]
+    label = labeller(own)
+    wished = {}
+    for identity, point, rest in zip(identities, points, own, strict=True):
+        parts = [_text(point["algorithm"])] if "algorithm" in point else []
+        wished[identity] = " ".join([*parts, label(rest)]).strip() or str(point[SWEEP])
+    names = _distinct(wished)
+    return [names[identity] for identity in identities]
+
+
+def _decided_by_task(points: Sequence[Point], tasks: Sequence[Any]) -> set[str]:
+    """The keys that are one and the same within each task, or missing from all of it."""
+    values: dict[str, dict[str, set[str]]] = {}
+    for key in {key for point in points for key in point}:
+        of_task = values.setdefault(key, {})
+        for point, task in zip(points, tasks, strict=True):
+            value = _canonical(point[key]) if key in point else ""
+            of_task.setdefault(_canonical(task), set()).add(value)
+    return {key for key, of_task in values.items() if all(len(found) == 1 for found in of_task.values())}
+
+
+def _distinct(wished: Mapping[str, str]) -> dict[str, str]:
+    """A name for each identity: the wished one, with a part of the identity's hash where it is not alone."""
+    names = {identity: name.replace(",", ";") for identity, name in wished.items()}
+    often = Counter(map(_as_read, names.values()))
+    found = {
+        identity: name
+        for identity, name in names.items()
+        if often[_as_read(name)] == 1 and _as_read(name) not in _RESERVED
+    }
+    used = {_as_read(name) for name in found.values()}
+    for identity in sorted(names.keys() - found.keys()):
+        digest = hashlib.sha256(identity.encode()).hexdigest()
+        longer = (f"{names[identity]} #{digest[:length]}" for length in range(6, len(digest)))
+        found[identity] = next(name for name in longer if _as_read(name) not in used)
+        used.add(_as_read(found[identity]))
+    return found
+
+
+def _as_read(name: str) -> str:
+    return name.lower().upper()
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else _canonical(value)
+
+
+def _named(collected: Collected) -> dict[tuple[str, str], Names]:
+    """The place of every run of the grid, done or not, so that a name does not depend on what is finished."""
+    own = collected.runs.select("sweep", "run_id", "in_grid").rows()
+    keys = [(sweep, run_id) for sweep, run_id, in_grid in own if in_grid]
+    points = [{SWEEP: key[0], **collected.points[key]} for key in keys]
+    return dict(zip(keys, names_of(points), strict=True))
+
+
+# What was measured
+
+
+@dataclass(frozen=True)
+class _Step:
+    """An evaluation in training: after so many frames and seconds, the mean return of its episodes."""
+
+    frames: int
+    seconds: float | None
+    value: float
+
+
+@dataclass(frozen=True)
+class _Run:
+    """``absolute``: its best policy evaluated anew, if it was; ``evaluable``: whether its trainer can do it;
+    ``here``: whether this program trained it.
+    """
+
+    names: Names
+    steps: Sequence[_Step]
+    absolute: Evaluation | None
+    evaluable: bool
+    here: bool
+
+    def to_json(self, *, timed: bool) -> dict[str, Any]:
+        data = {
+            f"step_{number}": {"step_count": step.frames, **_measured([step.value], step.seconds, timed)}
+            for number, step in enumerate(self.steps)
+        }
+        best, anew = max(self.steps, key=lambda step: step.value), self.absolute
+        if anew is None:
+            return {**data, "absolute_metrics": _measured([best.value], best.seconds, timed)}
+        frames = anew.frames
+        trained = min(self.steps, key=lambda step: abs(step.frames - frames))
+        return {**data, "absolute_metrics": _measured(list(anew.returns), trained.seconds, timed)}
+
+
+def _measured(returns: list[float], seconds: float | None, timed: bool) -> dict[str, Any]:
+    # marl-eval wants the same metrics everywhere: times in every step of every run, or nowhere.
+    return {"return": returns, **({"elapsed_time": seconds} if timed else {})}
+
+
+def _series(collected: Collected, rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[_Step]]:
+    """The evaluations of each run that has any: finite ones of the first metric that means return."""
+    import polars as pl
+
+    wanted = {(row["sweep"], row["run_id"]): _evaluated(row["trainer"]) for row in rows}
+    every = {name for names in wanted.values() for name in names}
+    table = collected.metrics.filter(pl.col("name").is_in(list(every)) & pl.col("value").is_finite())
+    parts = table.partition_by("sweep", "run_id", "name", as_dict=True)
+    found = {}
+    for key, names in wanted.items():
+        own = next((parts[*key, name] for name in names if (*key, name) in parts), None)
+        if own is not None:
+            found[key] = [_Step(*step) for step in own.select("frames", "wall_time", "value").rows()]
+    return found
+
+
+def _evaluated(trainer: str | None) -> list[str]:
+    """The metrics that hold a policy's evaluated return; what was collected with exploration is none."""
+    return [name for name in returns_of(trainer) if not name.startswith("collection/")]
+
+
+def absolute_metrics(sweep_dir: SweepDir) -> dict[str, Evaluation]:
+    """By run_id, the evaluation on record that is the run's absolute metric, where there is one."""
+    best: dict[str, list[Evaluation]] = {}
+    for one in sweep_dir.evaluations.read():
+        if one.best and one.returns and all(map(finite, one.returns)):
+            best.setdefault(one.run_id, []).append(one)
+    chosen = {run_id: _absolute(sweep_dir.run(run_id), found) for run_id, found in best.items()}
+    return {run_id: one for run_id, one in chosen.items() if one is not None}
+
+
+def _absolute(run_dir: RunDir, evaluations: Iterable[Evaluation]) -> Evaluation | None:
+    """The one of most episodes, and newest, of those made as in training, on the same task.
+
+    What was read from another checkpoint than the final one is of an earlier training, or of the best policy
+    so far.
+    """
+    usual = usual_of(run_dir)
+    if usual is None:
+        return None
+    wanted = usual.checkpoint, usual.task, usual.deterministic
+    fitting = [
+        one
+        for one in evaluations
+        if (one.checkpoint, one.task, one.deterministic) == wanted
+        and one.episodes >= TIMES_FOR_BEST * usual.episodes
+    ]
+    return max(fitting, key=lambda one: (one.episodes, one.time), default=None)
+
+
+# What a reader must know
+
+
+def _notes(runs: Sequence[_Run], again: str) -> list[str]:
+    lacking = [run for run in runs if run.absolute is None]
+    evaluable = [run for run in lacking if run.evaluable]
+    hint = f": {again}" if any(run.here for run in evaluable) else ""
+    episodes = (
+        f"the best evaluation in training, not {TIMES_FOR_BEST} times the episodes of that policy{hint}"
+    )
+    highest = "the highest return in training, as their trainer cannot evaluate a trained policy"
+    counts = {episodes: len(evaluable), highest: len(lacking) - len(evaluable)}
+    about = "marl_eval.json: absolute metric of"
+    return [f"{about} {n} of {len(runs)} runs is {what}" for what, n in counts.items() if n]
+
+
+def _unevaluated(number: int) -> list[str]:
+    runs = "1 finished run was" if number == 1 else f"{number} finished runs were"
+    return [f"marl_eval.json: {runs} never evaluated in training, and left out"] if number else []
+
+
+def _irregular(data: Mapping[str, Any]) -> list[str]:
+    """What marl-eval cannot compare: every variant has to be on every task, with equal seeds and steps."""
+    found = []
+    for environment, tasks in data.items():
+        shapes = {
+            (task, variant, seed): len(steps)
+            for task, variants in tasks.items()
+            for variant, seeds in variants.items()
+            for seed, steps in seeds.items()
+        }
+        variants, seeds = ({shape[place] for shape in shapes} for place in (1, 2))
+        lacking = [
+            f"{variant} on {task} {seed}"
+            for task in tasks
+            for variant in sorted(variants)
+            for seed in sorted(seeds)
+            if (task, variant, seed) not in shapes
+        ]
+        if lacking:
+            found.append(f"nothing in {environment} of {_some(lacking)}")
+        if len(lengths := Counter(shapes.values())) > 1:
+            usual = lengths.most_common(1)[0][0]
+            other = [
+                f"{variant} on {task} {seed}" for (task, variant, seed), n in shapes.items() if n != usual
+            ]
+            found.append(f"another number of evaluations in {environment} of {_some(other)}")
+    wants = "marl-eval compares only what has all variants, seeds and evaluations on all tasks"
+    return [f"marl_eval.json: {wants}; {'; '.join(found)}"] if found else []
+
+
+def _some(names: Sequence[str]) -> str:
+    left = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")

@@ -1,0 +1,85 @@
+"""How many times better one thing is than another, and whether that is more than noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, mean_with_chance
+
+# A point of the grid → seed → a figure greater than zero.
+Side = Mapping[tuple[Any, ...], Mapping[Any, float]]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times ``better`` beats ``other``: at speed, at money or at whatever was measured.
+
+    ``low`` and ``high`` are its 95 % interval and ``chance`` that of a ratio so far from 1 by noise alone,
+    ``None`` where there is too little for one. ``n``: pairs, or configurations where there are ``paired``
+    none. ``seeds``: of the side that has fewer. ``among``: of how many ratios its value picked this one.
+    """
+
+    better: str
+    other: str
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+    paired: bool
+    seeds: int
+    chance: float | None = None
+    among: int = 1
+
+    @property
+    def beyond_noise(self) -> bool | None:
+        """``None`` where so few cannot tell."""
+        if self.chance is None or min(self.n, self.seeds) < FEW_SEEDS:
+            return None
+        return self.chance * self.among <= LEVEL
+
+    @property
+    def even(self) -> bool:
+        """Whether it is 1 as it is shown, with two decimals."""
+        return f"{self.value:.2f}" == "1.00"
+
+    def __str__(self) -> str:
+        noun = ("pair" if self.paired else "configuration") + ("" if self.n == 1 else "s")
+        within = "" if self.low is None else f"95 % interval {self.low:.2f} to {self.high:.2f}, "
+        if self.beyond_noise is None:
+            of = f" of {self.seeds} seed{'s' * (self.seeds != 1)}" if self.seeds < self.n else ""
+            return f"{within}{self.n} {noun}{of}: too few to tell from noise, {FEW_SEEDS} can"
+        picked = f", as one of {self.among}" if self.among > 1 else ""
+        more = "more" if self.beyond_noise else "no more"
+        return f"{within}{self.n} {noun}: {more} than noise{picked}"
+
+
+def ratio(better: str, other: str, mine: Side, theirs: Side, *, among: int = 1) -> Ratio | None:
+    """The geometric mean of one side's figures over the other's: over pairs of the same point and seed if
+    there are any, else over points that both have; ``None`` without either. Its interval and its chance are
+    by Student's t, of the logarithms.
+    """
+    both = [point for point in mine if point in theirs]
+    pairs = [(point, seed) for point in both for seed in mine[point] if seed in theirs[point]]
+    differences = [math.log(mine[point][seed]) - math.log(theirs[point][seed]) for point, seed in pairs]
+    seeds = len({seed for _, seed in pairs})
+    if not pairs:
+        differences = [_middle(mine[point]) - _middle(theirs[point]) for point in both]
+        seeds = min(len({seed for point in both for seed in side[point]}) for side in (mine, theirs))
+    if not differences:
+        return None
+    told = mean_with_chance(differences)
+    low, high, chance = (_exp(told[0]), _exp(told[1]), told[2]) if told else (None, None, None)
+    value = math.exp(fmean(differences))
+    return Ratio(better, other, value, low, high, len(differences), bool(pairs), seeds, chance, among)
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, 700.0))
+
+
+def _middle(figures: Mapping[Any, float]) -> float:
+    return fmean(map(math.log, figures.values()))

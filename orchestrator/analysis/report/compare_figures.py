@@ -1,0 +1,252 @@
+"""The picture of a comparison by a key: speed-up, memory, and returns over frames and over time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.analysis.compare import Cell, Combination, KeyComparison, Line
+from orchestrator.analysis.compare.wording import as_csv
+from orchestrator.analysis.report.plotting import (
+    WIDE_IN,
+    Draw,
+    Picture,
+    Theme,
+    compact,
+    dash,
+    from_zero_or_log,
+    listed,
+    marker,
+    parts,
+    picture,
+    rows,
+    short,
+    wrapped,
+)
+from orchestrator.analysis.stats import Band, bands_of
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.formatting import number
+from orchestrator.planning.throughput.measure import NAMES
+from orchestrator.rundir.atomic import storage_errors, write_atomic
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Lines of returns that can be told apart in one panel: as many combinations as fit with that many values.
+_LINES = 8
+_MARKED_POINTS = 15
+# Beyond this nobody looks at them; the table holds everything.
+_MOST_PICTURES = 12
+
+# By the line's id.
+_Bands = Mapping[int, Band]
+
+
+def comparison_pictures(found: KeyComparison) -> Iterator[Picture]:
+    """Four panels for a few combinations of one task at a time, those with something to compare."""
+    tasks: dict[str, list[Combination]] = {}
+    for one in found.combinations:
+        if _comparable(one):
+            tasks.setdefault(one.task, []).append(one)
+    numbers = count(1)
+    for task, several in tasks.items():
+        for part, title in parts(several, max(1, _LINES // len(found.values)), task):
+            yield picture(
+                f"compare-{next(numbers)}",
+                title,
+                _panels(found, part, title, _bands(part)),
+                caption=(
+                    f"By {found.short}, against {found.named(found.baseline)}. Dots are runs; bars 95 % "
+                    "intervals, bands too; none for one seed. Returns are interquartile means over seeds; "
+                    "dotted: equal frames and equal time."
+                ),
+                alt=f"Comparison by {found.short}, {title}. {_told(part)}.",
+            )
+
+
+def _comparable(one: Combination) -> bool:
+    return sum(bool(cell.end_to_end_fps) for cell in one.cells) > 1
+
+
+def _told(part: Sequence[Combination]) -> str:
+    cells = [(one.label, cell) for one in part for cell in one.cells if cell.end_to_end_fps]
+    return listed([f"{label} {cell.value}: {_speeds(cell)}" for label, cell in cells])
+
+
+def _speeds(cell: Cell) -> str:
+    training = f"{number(cell.middle_training_fps)} frames/s training, " if cell.training_fps else ""
+    return f"{training}{number(cell.middle_end_to_end_fps)} frames/s end-to-end"
+
+
+def _bands(part: Sequence[Combination]) -> _Bands:
+    """What is drawn of each line, all in one go: it is the bootstrap that takes time."""
+    cells = [cell for one in part for cell in one.cells]
+    lines = [line for cell in cells for line in (cell.over_frames, cell.over_time) if line is not None]
+    return dict(zip(map(id, lines), bands_of([line.scores for line in lines]), strict=True))
+
+
+def _panels(found: KeyComparison, part: Sequence[Combination], title: str, bands: _Bands) -> Draw:
+    def draw(theme: Theme) -> Figure:
+        from matplotlib.figure import Figure
+
+        bars = 0.34 * len(part) * len(found.values) + 1.5
+        figure = Figure(figsize=(WIDE_IN, bars + 3.6), dpi=150, layout="constrained")
+        grid = figure.subplots(2, 2, gridspec_kw={"height_ratios": (bars, 3.1)})
+        heading = f"{title}: by {found.short}".removeprefix(": ")
+        figure.suptitle(wrapped(heading, 80), fontsize=12, weight="bold")
+        _speed_ups(grid[0][0], found, part, theme)
+        _memory(grid[0][1], found, part, theme)
+        _returns(grid[1][0], found, part, theme, bands, over_time=False)
+        _returns(grid[1][1], found, part, theme, bands, over_time=True)
+        _legend(figure, found, part, theme)
+        return figure
+
+    return draw
+
+
+def _speed_ups(on: Axes, found: KeyComparison, part: Sequence[Combination], theme: Theme) -> None:
+    ends = [1.0]
+    for row, cell, colour in _cells(found, part, theme):
+        if cell.speed is None:
+            on.text(0, row, f" {_without(cell)}", va="center", fontsize=8, color=colour)
+            continue
+        on.barh(row, cell.speed.value, height=_step(found) * 0.8, color=colour, alpha=0.8)
+        if cell.speed.low is not None and cell.speed.high is not None:
+            on.hlines(row, cell.speed.low, cell.speed.high, color=theme.ink, linewidth=1.5)
+        ends += [cell.speed.value, cell.speed.high or 0.0]
+    on.axvline(1, color=theme.ink, linewidth=0.8, linestyle=":")
+    on.set_xlim(0, 1.1 * max(ends))
+    rows(on, [short(one.label) for one in part])
+    on.set_title(f"speed-up against {wrapped(found.named(found.baseline))}", loc="left")
+    on.set_xlabel(f"times the {NAMES[found.figure]}")
+
+
+def _memory(on: Axes, found: KeyComparison, part: Sequence[Combination], theme: Theme) -> None:
+    every: list[float] = []
+    for row, cell, colour in _cells(found, part, theme):
+        if cell.peak_memory_mb is None:
+            continue
+        on.barh(row, cell.peak_memory_mb, height=_step(found) * 0.8, color=colour, alpha=0.8)
+        on.plot(cell.memory, [row] * len(cell.memory), "o", color=theme.ink, markersize=3, alpha=0.7)
+        every += cell.memory
+    rows(on, [""] * len(part))
+    if every:
+        from_zero_or_log(on, every)
+    on.set_title("peak memory", loc="left")
+    on.set_xlabel("MiB")
+
+
+def _returns(
+    on: Axes,
+    found: KeyComparison,
+    part: Sequence[Combination],
+    theme: Theme,
+    bands: _Bands,
+    *,
+    over_time: bool,
+) -> None:
+    drawn = False
+    for side, one in enumerate(part):
+        for cell in one.cells:
+            line = cell.over_time if over_time else cell.over_frames
+            if line is not None:
+                colour = theme.line(found.values.index(cell.value))
+                _line(on, line, bands[id(line)], colour, side, held=over_time)
+                drawn = True
+    ends = {one.seconds if over_time else one.frames for one in part} - {None}
+    if len(ends) == 1:
+        on.axvline(max(filter(None, ends)), color=theme.ink, linewidth=0.8, linestyle=":")
+    if not drawn:
+        on.text(0.5, 0.5, "no returns", ha="center", va="center", transform=on.transAxes)
+        on.set_xticks([])
+        on.set_yticks([])
+    on.set_title("return over time" if over_time else "return over frames", loc="left")
+    on.set_xlabel("wall time (s), evaluations and checkpoints included" if over_time else "training frames")
+    on.set_xlim(left=0)
+    if drawn:
+        on.xaxis.set_major_formatter(compact)
+
+
+def _line(on: Axes, line: Line, band: Band, colour: str, side: int, *, held: bool) -> None:
+    """``held``: each value until the next, as seeds are not evaluated at the same times."""
+    value, low, high = band
+    on.plot(
+        line.x,
+        value,
+        color=colour,
+        linestyle=dash(0, side),
+        marker=marker(side, 0) if len(line.x) <= _MARKED_POINTS else None,
+        drawstyle="steps-post" if held else "default",
+    )
+    if low is not None and high is not None:
+        style: dict[str, Any] = {"step": "post"} if held else {}
+        on.fill_between(line.x, low, high, color=colour, alpha=0.15, linewidth=0, **style)
+
+
+def _cells(
+    found: KeyComparison, part: Sequence[Combination], theme: Theme
+) -> Iterator[tuple[float, Cell, str]]:
+    """Each cell's height on the axis of rows, and its colour."""
+    for row, one in enumerate(part):
+        for cell in one.cells:
+            number_ = found.values.index(cell.value)
+            yield row + _step(found) * (number_ - (len(found.values) - 1) / 2), cell, theme.line(number_)
+
+
+def _step(found: KeyComparison) -> float:
+    return 0.8 / len(found.values)
+
+
+def _without(cell: Cell) -> str:
+    """Why there is no bar."""
+    if cell.end_to_end_fps:
+        return "nothing to set against it"
+    return ", ".join(f"{number_} {state}" for state, number_ in cell.members.states.items())
+
+
+def _legend(figure: Figure, found: KeyComparison, part: Sequence[Combination], theme: Theme) -> None:
+    """Colours are values; where there are several combinations, dashes are these."""
+    from matplotlib.lines import Line2D
+
+    handles: list[Any] = [
+        Line2D([], [], color=theme.line(number_), linewidth=5) for number_ in range(len(found.values))
+    ]
+    labels = [wrapped(found.named(value)) for value in found.values]
+    if len(part) > 1:
+        handles += [
+            Line2D([], [], color=theme.ink, linestyle=dash(0, side), marker=marker(side, 0))
+            for side in range(len(part))
+        ]
+        labels += [wrapped(short(one.label), 50) for one in part]
+    columns = 2 if len(part) > 1 else len(found.values)
+    figure.legend(handles, labels, loc="outside lower left", ncols=min(4, columns), columnspacing=1.4)
+
+
+def write_comparison(found: KeyComparison, out: Path) -> list[Path]:
+    """Write the table as CSV and the pictures, light and dark, into the folder ``out``; their paths.
+
+    Raises :class:`~orchestrator.core.errors.StorageError` if it cannot be written.
+    """
+    _prepare(out)
+    files = {"comparison.csv": as_csv(found).encode()}
+    for one in islice(comparison_pictures(found), _MOST_PICTURES):
+        files |= {f"{one.name}.png": one.light, f"{one.name}-dark.png": one.dark}
+    for name, content in files.items():
+        write_atomic(out / name, content)
+    return [out / name for name in files]
+
+
+def _prepare(out: Path) -> None:
+    """Make the folder, without the pictures of a former comparison."""
+    with storage_errors(out):
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise OrchestrateError(f"{out} cannot be a folder: a file is in the way") from error
+        for path in out.glob("compare-*.png"):
+            if re.fullmatch(r"compare-[0-9]+(-dark)?\.png", path.name):
+                path.unlink(missing_ok=True)

@@ -1,0 +1,176 @@
+"""Where to run: sentences, and throughput against the number of environments, on CPUs and on GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.hardware_crossover import CPU, Contest, Line, contests
+from orchestrator.analysis.report.blocks import Gallery, Section, Text
+from orchestrator.analysis.report.plotting import (
+    Draw,
+    Picture,
+    Theme,
+    axes,
+    compact,
+    dash,
+    heading,
+    listed,
+    marker,
+    parts,
+    picture,
+    wrapped,
+)
+from orchestrator.core.formatting import number
+from orchestrator.planning.throughput.measure import NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PANELS = 2
+_CROSSED = "dotted where CPU and GPU cross, grey how sure that is"
+_NOT_CROSSED = "nothing is drawn beyond what was measured"
+
+
+# More sentences than this answer no question.
+_MOST_SAID = 12
+_MOST_PICTURES = 6
+_NOTE = (
+    "Frames/s of training are those of collecting and learning, by which devices are compared; end-to-end "
+    "they are those of wall time, with evaluations and checkpoints. A crossing is read off straight lines "
+    "between what was measured, both axes logarithmic; how sure it is, off the slowest and the fastest "
+    "runs. More environments are faster and learn otherwise: with the same frames an iteration each plays "
+    "shorter. orchestrate compare sets returns against time."
+)
+
+
+def where_to_run(collected: Collected) -> Section | None:
+    """The report's section; ``None`` where nothing was measured that one could choose between."""
+    found = [contest for contest in contests(collected) if contest.measured > 1]
+    if not found:
+        return None
+    said = [Text(contest.advice) for contest in found[:_MOST_SAID]]
+    if len(found) > _MOST_SAID:
+        said.append(Text(f"And {len(found) - _MOST_SAID} more settings.", note=True))
+    drawn = tuple(islice(crossover_pictures(found), _MOST_PICTURES))
+    return Section("where", "Where to run", (*said, Gallery(drawn), Text(_NOTE, note=True)))
+
+
+def crossover_pictures(found: Sequence[Contest]) -> Iterator[Picture]:
+    """Two algorithms beside each other, those with something to choose from."""
+    several = [contest for contest in found if contest.measured > 1]
+    numbers = count(1)
+    for part, title in parts(several, _PANELS, ""):
+        crossings = any(contest.crossings for contest in part)
+        yield picture(
+            f"crossover-{next(numbers)}",
+            title or "Where to run",
+            _panels(part),
+            caption=(
+                f"{_figures(part)} against the number of environments, both logarithmic: median of the "
+                f"runs, bars from the slowest to the fastest; {_CROSSED if crossings else _NOT_CROSSED}."
+            ),
+            alt=f"{_figures(part)} against environments. {listed([_told(contest) for contest in part])}.",
+        )
+
+
+def _figures(part: Sequence[Contest]) -> str:
+    return " or ".join(dict.fromkeys(NAMES[contest.figure] for contest in part)).capitalize()
+
+
+def _told(contest: Contest) -> str:
+    lines = [
+        f"{line.label}: " + ", ".join(f"{spot.environments:,}: {number(spot.middle)}" for spot in line.spots)
+        for line in contest.lines
+    ]
+    return f"{contest.label}: {'; '.join(lines)}"
+
+
+def _panels(part: Sequence[Contest]) -> Draw:
+    def draw(theme: Theme) -> Figure:
+        figure, _ = axes(4.2, columns=len(part))
+        styles = _styles(part, theme)
+        for on, contest in zip(figure.axes, part, strict=True):
+            _panel(on, contest, styles, theme)
+        figure.axes[0].set_ylabel(f"{_figures(part)} (frames/s)")
+        _legend(figure, styles)
+        return figure
+
+    return draw
+
+
+_Style = dict[str, Any]
+
+
+def _styles(part: Sequence[Contest], theme: Theme) -> dict[str, _Style]:
+    """A line of a label looks the same in all panels: colour by device, dash and marker by the rest."""
+    kinds: dict[str, list[str]] = {}
+    for contest in part:
+        for line in contest.lines:
+            own = kinds.setdefault(line.kind, [])
+            if line.label not in own:
+                own.append(line.label)
+    return {
+        label: {
+            "color": theme.line((0 if kind == CPU else 1) + 2 * (number_ // 3)),
+            "linestyle": dash(0, number_),
+            "marker": marker(number_, 0),
+        }
+        for kind, labels in kinds.items()
+        for number_, label in enumerate(labels)
+    }
+
+
+def _panel(on: Axes, contest: Contest, styles: dict[str, _Style], theme: Theme) -> None:
+    for line in contest.lines:
+        _line(on, line, styles[line.label])
+    for crossing in contest.crossings:
+        on.axvline(crossing.at, color=theme.ink, linewidth=0.9, linestyle=":")
+        if crossing.low is not None and crossing.high is not None:
+            on.axvspan(crossing.low, crossing.high, color=theme.ink, alpha=0.07, linewidth=0)
+    heading(on, contest.label, small=True)
+    on.set_xscale("log")
+    on.set_yscale("log")
+    counts = sorted({spot.environments for line in contest.lines for spot in line.spots})
+    if len(counts) <= 8:
+        on.set_xticks(counts, [compact(value) for value in counts])
+    on.minorticks_off()
+    on.set_xlabel("environments")
+    _frames_axis(on, [value for line in contest.lines for spot in line.spots for value in spot.fps])
+
+
+def _frames_axis(on: Axes, values: Sequence[float]) -> None:
+    """Ticks at round numbers: a logarithmic axis over less than a decade would have one, or none."""
+    from matplotlib.ticker import LogLocator
+
+    low, high = min(values), max(values)
+    on.set_ylim(low / 1.25, high * 1.25)
+    steps = (1.0, 2.0, 5.0) if high / low < 100 else (1.0,)
+    on.yaxis.set_major_locator(LogLocator(subs=steps))
+    on.yaxis.set_major_formatter(compact)
+    on.minorticks_off()
+
+
+def _line(on: Axes, line: Line, style: _Style) -> None:
+    x = [spot.environments for spot in line.spots]
+    on.plot(x, [spot.middle for spot in line.spots], **style)
+    several = [spot for spot in line.spots if len(spot.fps) > 1]
+    on.vlines(
+        [spot.environments for spot in several],
+        [spot.low for spot in several],
+        [spot.high for spot in several],
+        color=style["color"],
+        linewidth=4,
+        alpha=0.35,
+    )
+
+
+def _legend(figure: Figure, styles: dict[str, _Style]) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], **style) for style in styles.values()]
+    labels = [wrapped(label, 40) for label in styles]
+    figure.legend(handles, labels, loc="outside lower left", ncols=min(4, len(labels)), columnspacing=1.4)

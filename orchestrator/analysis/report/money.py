@@ -1,0 +1,69 @@
+"""Time and money on the page: what was predicted of each submission, what became of it, what frames cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from orchestrator.core.formatting import dollars, duration
+from orchestrator.planning.estimate import Range
+from orchestrator.planning.predictions import Bill, bills, rates
+from orchestrator.rundir import SweepDir
+
+_NOT_KNOWN = "–"
+
+
+@dataclass(frozen=True)
+class Money:
+    """Rows of text: of each submission what was predicted and what it came to; of each target its rate."""
+
+    submissions: tuple[tuple[str, ...], ...]
+    targets: tuple[tuple[str, ...], ...]
+
+
+def money_of(sweep_dirs: Iterable[SweepDir]) -> Money:
+    """What the page shows of these sweeps: submissions whose jobs began, targets with a price."""
+    found = [bill for sweep_dir in sweep_dirs for bill in bills(sweep_dir) if bill.seconds is not None]
+    return Money(tuple(map(_submission, found)), _targets(found))
+
+
+def _submission(bill: Bill) -> tuple[str, ...]:
+    assert bill.seconds is not None
+    spent = bill.dollars
+    unfinished = "" if bill.over else ", so far"
+    return (
+        f"{bill.sweep}, {datetime.fromtimestamp(bill.time, UTC):%Y-%m-%d %H:%M}",
+        bill.target,
+        str(bill.runs),
+        _shown(bill.predicted, duration),
+        duration(bill.seconds) + unfinished,
+        _ratio(bill.seconds, bill.predicted),
+        _shown(bill.dollars_predicted, dollars),
+        _NOT_KNOWN if spent is None else dollars(spent) + unfinished,
+        _NOT_KNOWN if spent is None else _ratio(spent, bill.dollars_predicted),
+    )
+
+
+def _targets(found: Sequence[Bill]) -> tuple[tuple[str, ...], ...]:
+    return tuple(
+        (
+            rate.target,
+            dollars(rate.dollars),
+            f"{rate.frames:,}",
+            _NOT_KNOWN if rate.per_million is None else dollars(rate.per_million),
+        )
+        for rate in rates(found)
+    )
+
+
+def _shown(found: Range | None, show: Callable[[float], str]) -> str:
+    return _NOT_KNOWN if found is None else f"{show(found.mid)} [{show(found.low)}, {show(found.high)}]"
+
+
+def _ratio(actual: float, predicted: Range | None) -> str:
+    """The actual as a part of what was predicted, and whether it is where it was said to be."""
+    if predicted is None or predicted.mid <= 0:
+        return _NOT_KNOWN
+    inside = predicted.low <= actual <= predicted.high
+    return f"{actual / predicted.mid:.0%}{'' if inside else ', outside the range'}"

@@ -1,0 +1,98 @@
+"""The report's page: tables and groups in, one HTML file out."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.report.blocks import point_text
+from orchestrator.analysis.report.plotting import Picture
+from orchestrator.analysis.report.sections import Matter, matter_of, pictures, sections
+from orchestrator.analysis.report.tables import Row, shared_point
+from orchestrator.core.types import RunState
+from orchestrator.rundir import SweepDir
+
+
+@dataclass(frozen=True)
+class Page:
+    """The finished page, and its pictures for the folder."""
+
+    html: str
+    pictures: tuple[Picture, ...]
+
+
+def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) -> Page:
+    matter = matter_of(sweep_dirs, collected)
+    found = sections(matter)
+    style, script = _part("page.css"), _part("page.js")
+    html = _template().render(
+        title=", ".join(sweep.name for sweep in sweep_dirs),
+        generated=generated,
+        trained=_period(matter.rows),
+        shared=point_text(shared_point(matter.rows, collected.keys)),
+        counts=_counts(matter),
+        outside=sum(not row["in_grid"] for row in matter.rows),
+        sections=found,
+        style=Markup(style),  # noqa: S704  our own files
+        script=Markup(script),  # noqa: S704
+        policy=_policy(style, script),
+    )
+    return Page(html, tuple(picture for section in found for picture in section.pictures))
+
+
+def pictures_of(collected: Collected, kind: str) -> list[Picture]:
+    """The page's pictures of one kind: ``learning``, ``final`` or ``speed``."""
+    return pictures(matter_of((), collected), kind)
+
+
+def _template() -> Any:
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["data_uri"] = _data_uri
+    return environment.from_string(_part("page.html.j2"))
+
+
+def _part(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _policy(style: str, script: str) -> str:
+    """What a browser may do with the page: nothing over a network, and no script or style but ours."""
+    return (
+        f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _data_uri(png: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(png).decode()
+
+
+def _counts(matter: Matter) -> list[tuple[str, int]]:
+    counted = Counter(row["state"] for row in matter.rows if row["in_grid"])
+    return [(state.value, counted[state.value]) for state in RunState if counted[state.value]]
+
+
+def _period(rows: Sequence[Row]) -> str:
+    started = [row["started"] for row in rows if row["started"] is not None]
+    ended = [row["ended"] for row in rows if row["ended"] is not None]
+    if not started or not ended:
+        return ""
+    first, last = (datetime.fromtimestamp(time, UTC) for time in (min(started), max(ended)))
+    end = f"{last:%H:%M}" if first.date() == last.date() else f"{last:%Y-%m-%d %H:%M}"
+    return f"{first:%Y-%m-%d %H:%M} to {end} UTC"

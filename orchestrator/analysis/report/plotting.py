@@ -1,0 +1,274 @@
+"""What the report's pictures have in common: two themes, axes, rows, legends, and PNG files."""
+
+from __future__ import annotations
+
+import io
+import math
+import textwrap
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from orchestrator.analysis.stats import Group
+from orchestrator.analysis.variant_ranking import names
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_T = TypeVar("_T")
+
+# More lines than this in one picture cannot be told apart; the next ones get a picture of their own.
+LINES = 10
+BARS = 24
+_LOG_RATIO = 15
+_LABEL = 50
+_COLOURS = 256
+_DPI = 150
+# The widths at which letters are as large as the page's: a picture by itself, and one of several beside
+# each other, which is also what a telephone shows.
+WIDE_IN = 8.6
+SMALL_IN = 5.2
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure: ``name`` is its file's stem, ``light`` and ``dark`` are PNG files.
+
+    ``caption`` says how to read it, ``alt`` what it shows to those who do not see it. ``small``: made to
+    stand beside others of its kind.
+    """
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    light: bytes
+    dark: bytes
+    small: bool = False
+
+
+@dataclass(frozen=True)
+class Theme:
+    """``lines`` are told apart by people with any kind of colour vision, in this order."""
+
+    paper: str
+    ink: str
+    faint: str
+    lines: tuple[str, ...]
+    parts: tuple[str, str, str]
+
+    def line(self, number: int) -> str:
+        return self.lines[number % len(self.lines)]
+
+
+LIGHT = Theme(
+    "#ffffff",
+    "#1d2129",
+    "#d9dce3",
+    ("#0072b2", "#d55e00", "#009e73", "#aa4499", "#b8860b", "#44a1d8", "#1d2129", "#8a919e"),
+    ("#4f9fd0", "#e08a3c", "#b9bec9"),
+)
+DARK = Theme(
+    "#181b21",
+    "#e4e7ee",
+    "#3a404c",
+    ("#5ab4f0", "#ff8f4d", "#3fd0a4", "#e08bd0", "#e3c04f", "#a9c7ff", "#e4e7ee", "#858d9d"),
+    ("#4f9fd0", "#e08a3c", "#646b7a"),
+)
+_DASHES = ("-", "--", "-.")  # dots are for what is not finished
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+Draw = Callable[[Theme], "Figure"]
+
+
+def picture(name: str, title: str, draw: Draw, *, caption: str, alt: str, small: bool = False) -> Picture:
+    """Draw it in both themes."""
+    return Picture(name, title, caption, _clean(alt), _png(draw, LIGHT), _png(draw, DARK), small)
+
+
+def dash(number: int, side: int) -> str:
+    """Variants beyond the number of colours get another dash, and so does each further sweep."""
+    return _DASHES[(number // len(LIGHT.lines) + side) % len(_DASHES)]
+
+
+def marker(number: int, side: int) -> str:
+    return _MARKERS[(number + 3 * side) % len(_MARKERS)]
+
+
+# Words
+
+
+def group_names(found: Sequence[Group]) -> list[str]:
+    """Short names for the groups of one task."""
+    return [short(name) for name in names([group.point for group in found])]
+
+
+def short(label: str) -> str:
+    """At most two lines of it: names differ at their beginning or at their end."""
+    return label if len(label) <= _LABEL else f"{label[: _LABEL // 2]}…{label[-_LABEL // 2 + 1 :]}"
+
+
+def parts(items: list[_T], size: int, title: str) -> Iterable[tuple[list[_T], str]]:
+    """Pieces of even length, at most ``size`` each, with their titles."""
+    pieces = math.ceil(len(items) / size)
+    for number in range(pieces):
+        part = items[number * len(items) // pieces : (number + 1) * len(items) // pieces]
+        yield part, f"{title} ({number + 1} of {pieces})".strip() if pieces > 1 else title
+
+
+def bundles(
+    named: Sequence[tuple[_T, str]], kin: Callable[[_T], tuple[int, int]], size: int, title: str
+) -> Iterable[tuple[list[tuple[_T, str]], str]]:
+    """As :func:`parts`, a variant's sweeps beside each other and never in different pieces.
+
+    ``kin``: the number of a thing's variant and of its sweep.
+    """
+    by_variant: dict[int, list[tuple[_T, str]]] = {}
+    for item in sorted(named, key=lambda pair: kin(pair[0])):
+        by_variant.setdefault(kin(item[0])[0], []).append(item)
+    most = max(map(len, by_variant.values()))
+    for piece, name in parts(list(by_variant.values()), max(1, size // most), title):
+        yield [item for bundle in piece for item in bundle], name
+
+
+def wrapped(text: str, width: int = 30) -> str:
+    return "\n".join(textwrap.wrap(_clean(text), width))
+
+
+def compact(value: float, _: object = None) -> str:
+    """12000 as "12k"."""
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= limit:
+            return f"{value / limit:.4g}{unit}"
+    return f"{value:.4g}"
+
+
+def listed(words: Sequence[str], most: int = 12) -> str:
+    """For an alternative text: the first ones, and how many more there are."""
+    left = len(words) - most
+    return "; ".join(words[:most]) + (f"; and {left} more" if left > 0 else "")
+
+
+def about(title: str) -> str:
+    """For an alternative text: which task a picture is about, if tasks have names."""
+    return f" on {title}" if title else ""
+
+
+def _clean(text: str) -> str:
+    """Text that a font can show: control characters and line breaks become spaces."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+# Parts of a drawing
+
+
+def axes(height: float, columns: int = 1, *, small: bool = False) -> tuple[Figure, Axes]:
+    """A figure of ``height`` inches and its first axes."""
+    from matplotlib.figure import Figure
+
+    size = (SMALL_IN if small else WIDE_IN, height)
+    figure = Figure(figsize=size, dpi=_DPI, layout="constrained")
+    return figure, figure.subplots(1, columns, squeeze=False)[0][0]
+
+
+def heading(on: Axes, title: str, *, small: bool = False) -> None:
+    on.set_title(wrapped(title, 44 if small else 70), loc="left")
+
+
+def rows(on: Axes, labels: Sequence[str], width: int = 30) -> None:
+    """Name the rows of a horizontal chart, the first on top."""
+    on.set_yticks(range(len(labels)), [wrapped(label, width) for label in labels])
+    on.set_ylim(len(labels) - 0.5, -0.5)
+    on.grid(visible=False, axis="y")
+    on.tick_params(axis="y", length=0)
+
+
+def from_zero_or_log(on: Axes, values: Sequence[float]) -> None:
+    positive = [value for value in values if value > 0]
+    if positive and max(positive) / min(positive) > _LOG_RATIO:
+        on.set_xscale("log")
+    else:
+        on.set_xlim(0, 1.08 * max(values))
+        on.locator_params(axis="x", nbins=6)
+    on.xaxis.set_major_formatter(compact)
+
+
+def legend_height(labels: Sequence[str], *, small: bool) -> float:
+    """Inches that :func:`legend` takes below a small picture; beside a wide one it takes none."""
+    if not small:
+        return 0.0
+    columns = _legend_columns(labels)
+    lines = [len(wrapped(label, _legend_width(columns)).splitlines()) for label in labels]
+    rows_of = math.ceil(len(lines) / columns)
+    return 0.19 * sum(max(lines[row::rows_of]) for row in range(rows_of)) + 0.1
+
+
+def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], *, small: bool) -> None:
+    """Right of a wide picture and below a small one. By hand: a label that begins with "_" would be lost."""
+    if small:
+        columns = _legend_columns(labels)
+        texts = [wrapped(label, _legend_width(columns)) for label in labels]
+        figure.legend(handles, texts, loc="outside lower left", ncols=columns, columnspacing=1.2)
+    else:
+        figure.legend(handles, [wrapped(label) for label in labels], loc="outside right upper")
+
+
+def _legend_columns(labels: Sequence[str]) -> int:
+    return 2 if all(len(label) <= _legend_width(2) for label in labels) else 1
+
+
+def _legend_width(columns: int) -> int:
+    return 60 // columns - 2
+
+
+# Files
+
+
+def _png(draw: Draw, theme: Theme) -> bytes:
+    """A palette makes it a third as large, and no eye tells them apart."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
+
+    with matplotlib.rc_context(_style(theme)), warnings.catch_warnings():
+        # A name in a script that the font lacks shows as boxes; that is no reason to fail.
+        warnings.filterwarnings("ignore", message="Glyph")
+        canvas = FigureCanvasAgg(draw(theme))
+        canvas.draw()  # savefig would draw everything twice
+    pixels = Image.frombytes("RGBA", canvas.get_width_height(), bytes(canvas.buffer_rgba())).convert("RGB")
+    few = pixels.quantize(_COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    buffer = io.BytesIO()
+    few.save(buffer, format="png", dpi=(_DPI, _DPI))
+    return buffer.getvalue()
+
+
+def _style(theme: Theme) -> dict[str, Any]:
+    return {
+        "figure.facecolor": theme.paper,
+        "axes.facecolor": theme.paper,
+        "text.color": theme.ink,
+        "text.parse_math": False,
+        "axes.labelcolor": theme.ink,
+        "axes.edgecolor": theme.faint,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.titleweight": "bold",
+        "axes.titlesize": 11,
+        "axes.titlepad": 10,
+        "figure.constrained_layout.w_pad": 0.1,
+        "figure.constrained_layout.h_pad": 0.08,
+        "grid.color": theme.faint,
+        "grid.linewidth": 0.6,
+        "xtick.color": theme.ink,
+        "ytick.color": theme.ink,
+        "lines.linewidth": 1.8,
+        "lines.markersize": 5,
+        "legend.frameon": False,
+        "legend.fontsize": 9,
+        "font.size": 10,
+        "font.family": "DejaVu Sans",
+    }

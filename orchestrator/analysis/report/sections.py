@@ -1,0 +1,403 @@
+"""The page's sections, in order. One more is one more function in ``SECTIONS``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.improvement import standing
+from orchestrator.analysis.report import sweeps_side_by_side, tables
+from orchestrator.analysis.report.blocks import (
+    Block,
+    Cell,
+    Gallery,
+    Points,
+    Section,
+    Source,
+    Table,
+    Text,
+    columns,
+)
+from orchestrator.analysis.report.crossover_figures import where_to_run
+from orchestrator.analysis.report.money import money_of
+from orchestrator.analysis.report.plotting import Picture
+from orchestrator.analysis.report.ranking_figures import improvement_pictures, profile_pictures
+from orchestrator.analysis.report.targets import comparisons
+from orchestrator.analysis.report.training_figures import (
+    final_pictures,
+    learning_pictures,
+    speed_pictures,
+    target_pictures,
+)
+from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.speed_drift import drift_of
+from orchestrator.analysis.stats import Final, Group, curves, final_returns, groups
+from orchestrator.analysis.summary import Speed, speeds, unranked, warnings
+from orchestrator.analysis.variant_ranking import overall_profiles, task_profiles
+from orchestrator.planning.throughput.measure import NAMES, PROVISIONAL
+from orchestrator.rundir import SweepDir
+
+# A browser sorts and filters this many rows at once without a pause; the rest is in results.csv.
+_MOST_ROWS = 2000
+_MOST_MISSING = 200
+# Beyond this nobody looks at them; the tables hold everything.
+_MOST_DRAWN = 120
+_MOST_PICTURES = 12
+
+
+@dataclass(frozen=True)
+class Matter:
+    """What the sections are about. ``rows`` are the table of runs, ``by_sweep`` each sweep's part of it."""
+
+    sweep_dirs: tuple[SweepDir, ...]
+    collected: Collected
+    rows: tuple[tables.Row, ...]
+    groups: tuple[Group, ...]
+    finals: tuple[Final, ...]
+    speeds: tuple[Speed, ...]
+
+    @property
+    def sweeps(self) -> list[str]:
+        return list(self.by_sweep)
+
+    @property
+    def by_sweep(self) -> Mapping[str, Sequence[tables.Row]]:
+        found: dict[str, list[tables.Row]] = {sweep_dir.name: [] for sweep_dir in self.sweep_dirs}
+        for row in self.rows:
+            found.setdefault(row["sweep"], []).append(row)
+        return found
+
+    @property
+    def returning(self) -> list[Final]:
+        """The groups that have a final return."""
+        return [final for final in self.finals if final.estimate is not None]
+
+
+def matter_of(sweep_dirs: Sequence[SweepDir], collected: Collected) -> Matter:
+    found = groups(collected)
+    return Matter(
+        tuple(sweep_dirs),
+        collected,
+        tuple(collected.runs.iter_rows(named=True)),
+        found,
+        tuple(final_returns(found)),
+        tuple(speeds(found)),
+    )
+
+
+def sections(matter: Matter) -> list[Section]:
+    """Those that have something to say."""
+    return [section for make in SECTIONS if (section := make(matter)) is not None]
+
+
+def pictures(matter: Matter, kind: str) -> list[Picture]:
+    """The pictures of ``learning`` curves, ``final`` returns or ``speed``."""
+    found = matter.groups[:_MOST_DRAWN]
+    if kind == "learning":
+        return _first(learning_pictures(curves(matter.collected, found)))
+    if kind == "final":
+        return _first(final_pictures(matter.returning[:_MOST_DRAWN]))
+    assert kind == "speed"
+    return _first(speed_pictures(matter.speeds[:_MOST_DRAWN]))
+
+
+def _first(found: Iterable[Picture]) -> list[Picture]:
+    return list(islice(found, _MOST_PICTURES))
+
+
+def _clipped(table: Table, elsewhere: str = "") -> tuple[Block, ...]:
+    """The table with as many rows as a browser bears, and how many were left out."""
+    left = len(table.rows) - _MOST_ROWS
+    if left <= 0:
+        return (table,)
+    where = f": all runs are in {elsewhere}" if elsewhere else ""
+    note = Text(f"{left:,} more rows are left out{where}.", note=True)
+    return (replace(table, rows=table.rows[:_MOST_ROWS]), note)
+
+
+# One function a section
+
+
+def _warnings(matter: Matter) -> Section | None:
+    found = [("", text) for text in (*warnings(matter.finals), *matter.collected.warnings)]
+    if (drift := drift_of(matter.groups)) is not None:
+        found.append(("", str(drift)))
+    found += [("damaged:", text) for text in matter.collected.problems]
+    return Section("warnings", "Before you read on", (Points(tuple(found)),)) if found else None
+
+
+def _sweeps(matter: Matter) -> Section | None:
+    if len(matter.by_sweep) < 2:  # others' runs are in the tables, and have no folder of ours
+        return None
+    told = sweeps_side_by_side.settings(matter.by_sweep, matter.collected.keys)
+    blocks: list[Block] = [told.differing]
+    if told.alike:
+        blocks.append(Text(f"The same in all: {told.alike}.", note=True))
+    returns = sweeps_side_by_side.returns_table(matter.sweeps, matter.finals, matter.speeds)
+    fps = {
+        name: sweeps_side_by_side.speeds_table(matter.sweeps, matter.finals, matter.speeds, figure)
+        for figure, name in NAMES.items()
+    }
+    if returns is not None:
+        blocks += [Text("Final returns", title=True), returns, Text(_SIDES, note=True)]
+    for name, table in fps.items():
+        if table is not None:
+            blocks += [Text(name.capitalize(), title=True), table]
+    if returns is None and not any(fps.values()):
+        blocks.append(Text("No variant of a task is finished in two of these sweeps."))
+    return Section("sweeps", "Sweeps side by side", tuple(blocks))
+
+
+_SIDES = (
+    "A row is a task and a variant: the algorithm, and what a sweep varies within a task beside the seed."
+    " What else sets the sweeps apart is in the table above. P(B > A): the chance that a run of sweep B "
+    "returns more than one of sweep A, a tie counting half; ½ means that neither does better. It is not "
+    f"given below {FEW_SEEDS} seeds of either, nor where returns came about differently."
+)
+
+
+def _groups(matter: Matter) -> Section:
+    blocks: tuple[Block, ...] = (Text("The sweep has no runs."),)
+    if matter.groups:
+        table = tables.group_table(matter.finals, matter.speeds)
+        blocks = (*_clipped(table, "results.csv"), Text(_GROUPS, note=True), *_provisional(matter))
+    return Section("groups", "Groups", blocks)
+
+
+_GROUPS = (
+    "A group is all runs that differ only in their seed; n counts the seeds with a finite final return. "
+    "Returns are raw. IQM: interquartile mean over seeds (up to three seeds, their mean), with a 95 % "
+    "interval by stratified bootstrap; one seed gives none. frames/s: medians over runs; training: "
+    "collecting and learning; end-to-end: wall time, with evaluations and checkpoints."
+)
+
+
+def _learning(matter: Matter) -> Section:
+    return _drawn(
+        "learning",
+        "Learning",
+        pictures(matter, "learning"),
+        "No run has recorded a return yet.",
+        many=len(matter.groups) > _MOST_DRAWN,
+    )
+
+
+def _final(matter: Matter) -> Section:
+    found = pictures(matter, "final")
+    return _drawn("final", "Final returns", found, "No finished run has a finite final return.")
+
+
+def _drawn(id_: str, title: str, found: list[Picture], nothing: str, *, many: bool = False) -> Section:
+    if not found:
+        return Section(id_, title, (Text(nothing),))
+    blocks: tuple[Block, ...] = (Gallery(tuple(found)),)
+    if many or len(found) == _MOST_PICTURES:
+        blocks = (*blocks, Text(_MANY, note=True))
+    return Section(id_, title, blocks)
+
+
+_MANY = "There is more than can be drawn here; these are the first. All is in the tables beside the report."
+
+
+def _profiles(matter: Matter) -> Section | None:
+    shown = matter.returning[:_MOST_DRAWN]
+    # What is said of all tasks holds of all variants, or it is not said.
+    overall = overall_profiles(shown) if len(shown) == len(matter.returning) else None
+    found = _first(profile_pictures(task_profiles(shown), overall))
+    if not found:
+        return None
+    large = tuple(picture for picture in found if not picture.small)
+    small = tuple(picture for picture in found if picture.small)
+    drawn: list[Block] = [Gallery(some) for some in (large, small) if some]
+    if flags := unranked(matter.finals):
+        drawn.insert(0, Points(tuple(("", text) for text in flags)))
+    notes = [Text(_PROFILES, note=True)]
+    if len(shown) < len(matter.returning) or len(found) == _MOST_PICTURES:
+        notes.append(Text(_MANY, note=True))
+    return Section("profiles", "Performance profiles", (*drawn, *notes))
+
+
+_PROFILES = (
+    "The higher a line, the more of the variant's runs return at least that much. Lines of few runs lie "
+    "apart by luck: whether two variants differ by more is said under probability of improvement, and of "
+    f"fewer than {FEW_SEEDS} seeds it is not said. Intervals by bootstrap over the seeds of each task; "
+    "where a task has one seed there are none. Returns of one task are raw. All tasks together need one "
+    "scale, and the one above depends on which runs are on this page."
+)
+
+
+def _improvements(matter: Matter) -> Section | None:
+    found = standing(matter.returning, overall=len(matter.returning) <= _MOST_DRAWN)
+    if not found.pairs and not found.left_out:
+        return None
+    left_out = [("left out:", text) for text in found.left_out]
+    flags = [("", text) for text in unranked(matter.finals)]
+    blocks: list[Block] = [Points((*flags, *left_out))] if flags or left_out else []
+    if found.pairs:
+        drawn = Gallery(tuple(_first(improvement_pictures(found.pairs))))
+        blocks += [drawn, *_clipped(tables.improvement_table(found.pairs)), Text(_PAIRS, note=True)]
+    else:
+        blocks.insert(0, Text(_NO_PAIR))
+    return Section("improvement", "Probability of improvement", tuple(blocks))
+
+
+_NO_PAIR = (
+    f"No verdict: that takes two variants of a task with {FEW_SEEDS} seeds each, and final returns of the "
+    "same metric, after as many frames, in as many evaluation episodes."
+)
+
+
+_PAIRS = (
+    "P(X > Y) is the chance that a run of X returns more than a run of Y, a tie counting half, with its "
+    "95 % interval by bootstrap over seeds, of that pair by itself; it says how often, not by how much. X "
+    "has the highest interquartile mean of the variants with the most seeds in its task, over all tasks it "
+    "is the one that beats the others most often, and P the mean over tasks. Y are the next ones, up to 50 "
+    "of a task. More than luck: p is the chance of so many wins or losses between variants that are alike, "
+    "by a permutation test of the ranks, corrected by Holm's method for all pairs that could be made of the "
+    "variants of each task here, as X was picked among them; at most one page in twenty has a yes by luck. "
+    f"Variants with fewer than {FEW_SEEDS} seeds are left out."
+)
+
+
+def _speed(matter: Matter) -> Section:
+    found = pictures(matter, "speed")
+    if not found:
+        return Section("speed", "Speed", (Text("No finished run has a measured speed."),))
+    table = tables.speed_table(matter.speeds)
+    drawn = (Gallery(tuple(found)), *_clipped(table, "results.csv"), Text(_SPEEDS, note=True))
+    return Section("speed", "Speed", (*drawn, *_provisional(matter)))
+
+
+def _provisional(matter: Matter) -> tuple[Block, ...]:
+    """The footnote to throughputs with an asterisk, if there are any."""
+    marked = any(speed.provisional for speed in matter.speeds)
+    return (Text(f"* {PROVISIONAL}.", note=True),) if marked else ()
+
+
+_SPEEDS = (
+    "Training throughput: frames per second of collecting and learning; it compares devices. End-to-end "
+    "throughput: frames per second of wall time, with evaluations, logs and checkpoints; it tells time "
+    "and money. Both are sums over each run's steady window: without the first iteration of every "
+    "attempt, and from one evaluation to another, so that they do not depend on where a run ended. A "
+    "program that reports no timers has no training throughput; then min – max are of the other."
+)
+
+
+def _where(matter: Matter) -> Section | None:
+    return where_to_run(matter.collected)
+
+
+def _money(matter: Matter) -> Section | None:
+    money = money_of(matter.sweep_dirs)
+    if not money.submissions:
+        return None
+    blocks: list[Block] = [
+        _plain(
+            "submissions",
+            money.submissions,
+            "submission (UTC)",
+            "target",
+            "#runs",
+            "#time predicted [80 %]",
+            "#actual",
+            "#of it",
+            "#dollars predicted [80 %]",
+            "#actual",
+            "#of it",
+        ),
+        Text(_MONEY, note=True),
+    ]
+    if money.targets:
+        names = ("target", "#dollars", "#frames", "#dollars for a million frames")
+        blocks.append(_plain("prices", money.targets, *names))
+    else:
+        blocks.append(Text("The cost is unknown: no profile sets price_per_hour."))
+    return Section("money", "Time and money", tuple(blocks))
+
+
+_MONEY = (
+    "Predicted is what was said when it was submitted. Actual: from the first worker's start to the last "
+    "one's end; dollars by the time of jobs and the price of then, what was done twice included."
+)
+
+
+def _plain(name: str, rows: Iterable[Sequence[str]], *heads: str) -> Table:
+    return Table(name, columns(*heads), tuple(tuple(map(Cell, row)) for row in rows), headed=True)
+
+
+def _targets(matter: Matter) -> Section | None:
+    found = comparisons(matter.sweep_dirs, matter.collected)
+    if not found:
+        return None
+    said = []
+    for one in found:
+        moved = f" {one.left_out} of its runs moved from one target to another and are left out."
+        name = f"{one.sweep}: " if len(found) > 1 else ""
+        said.append(Text(name + one.verdict + (moved if one.left_out else "")))
+    drawn = Gallery(tuple(_first(target_pictures(found))))
+    return Section(
+        "targets", "Targets", (*said, drawn, tables.target_table(found), Text(_TARGETS, note=True))
+    )
+
+
+_TARGETS = (
+    "Interquartile means over the runs that one target finished by itself, with 95 % intervals by "
+    "bootstrap. The ratio of two targets is the geometric mean over pairs of runs that differ in nothing "
+    "but the target, or where there are none over configurations; its interval is by Student's t. $ per "
+    "million frames: the price of a job and hour, by what all its places train at their end-to-end "
+    "throughput; waiting, starting and places that are empty come on top."
+)
+
+
+def _missing(matter: Matter) -> Section | None:
+    missing = matter.collected.missing
+    if not missing:
+        return None
+    shared = tables.shared_point(matter.rows, matter.collected.keys)
+    blocks: tuple[Block, ...] = (tables.missing_table(missing[:_MOST_MISSING], shared),)
+    if len(missing) > _MOST_MISSING:
+        more = f"And {len(missing) - _MOST_MISSING} more: orchestrate status lists them all."
+        blocks = (*blocks, Text(more, note=True))
+    return Section("missing", "Failed, skipped and missing", blocks)
+
+
+def _runs(matter: Matter) -> Section:
+    shown = matter.rows[:_MOST_ROWS]
+    several = len({row["sweep"] for row in matter.rows}) > 1
+    table = tables.runs_table(shown, matter.collected.keys, several=several)
+    blocks: tuple[Block, ...] = (table,)
+    if len(matter.rows) > len(shown):
+        blocks = (
+            *blocks,
+            Text(f"{len(matter.rows) - len(shown):,} more runs are in results.csv.", note=True),
+        )
+    return Section("runs", "Runs", blocks)
+
+
+def _provenance(matter: Matter) -> Section:
+    told = tables.provenance_table(matter.by_sweep)
+    blocks: list[Block] = [Text("No run is finished.") if told is None else told]
+    for sweep_dir in matter.sweep_dirs:
+        if (grid := sweep_dir.latest_grid()) is not None:
+            blocks.append(Source(f"Grid of {sweep_dir.name} (as submitted, number {grid[0]})", grid[1]))
+    return Section("provenance", "Provenance", tuple(blocks))
+
+
+SECTIONS: tuple[Callable[[Matter], Section | None], ...] = (
+    _warnings,
+    _sweeps,
+    _groups,
+    _learning,
+    _final,
+    _profiles,
+    _improvements,
+    _speed,
+    _where,
+    _money,
+    _targets,
+    _missing,
+    _runs,
+    _provenance,
+)

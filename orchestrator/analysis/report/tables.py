@@ -1,0 +1,331 @@
+"""The page's tables: groups, pairs, speeds, targets, runs, what is missing, provenance."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.analysis.collect import Missing
+from orchestrator.analysis.improvement import Improvement
+from orchestrator.analysis.report.blocks import (
+    MISSING,
+    Cell,
+    Column,
+    Table,
+    cell,
+    columns,
+    middle,
+    number,
+    point_text,
+    shown,
+)
+from orchestrator.analysis.report.targets import Comparison
+from orchestrator.analysis.stats import Final, Group
+from orchestrator.analysis.summary import Speed
+from orchestrator.analysis.variant_ranking import names
+from orchestrator.core.labels import shared_keys, short_keys, varying_keys
+from orchestrator.core.types import RunState
+from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
+
+Row = Mapping[str, Any]
+
+
+# Groups
+
+
+def places(found: Sequence[Group]) -> tuple[tuple[Column, ...], list[tuple[Cell, ...]]]:
+    """What names a group in a table: its sweep and its task where there are several, and the rest of it."""
+    sweeps, tasks = {group.sweep for group in found}, {group.task for group in found}
+    labels = names([group.point for group in found], ("task", "sweep"))
+    heads = (
+        *(columns("sweep") if len(sweeps) > 1 else ()),
+        *(columns("task") if len(tasks) > 1 else ()),
+        *columns("group"),
+    )
+    return heads, [
+        (
+            *((Cell(group.sweep),) if len(sweeps) > 1 else ()),
+            *((Cell(group.task or MISSING),) if len(tasks) > 1 else ()),
+            Cell(label),
+        )
+        for group, label in zip(found, labels, strict=True)
+    ]
+
+
+def group_table(finals: Sequence[Final], measured: Sequence[Speed]) -> Table:
+    heads, named = places([final.group for final in finals])
+    training: dict[int, list[float]] = {}
+    end_to_end: dict[int, list[float]] = {}
+    provisional = {id(speed.group) for speed in measured if speed.provisional}
+    for speed in measured:
+        training.setdefault(id(speed.group), []).extend(speed.training_fps)
+        end_to_end.setdefault(id(speed.group), []).extend(speed.end_to_end_fps)
+    rows = []
+    for final, name in zip(finals, named, strict=True):
+        states = ", ".join(f"{count} {state}" for state, count in final.group.states.items())
+        rows.append(
+            (
+                *name,
+                number(len(final.values)),
+                Cell(states),
+                _estimate(final),
+                number(middle(training.get(id(final.group), []))),
+                _end_to_end(end_to_end.get(id(final.group), []), id(final.group) in provisional),
+                Cell(final.note),
+            )
+        )
+    told = columns("#n", "states", "#final return, IQM [95 %]", *_THROUGHPUTS, "note")
+    return Table("groups", (*heads, *told), tuple(rows))
+
+
+_THROUGHPUTS = ("#training frames/s", "#end-to-end frames/s")
+
+
+def _end_to_end(values: Sequence[float], provisional: bool) -> Cell:
+    """The middle of these throughputs; with an asterisk if it is provisional."""
+    told = number(middle(values))
+    return Cell(f"{told.text}*", told.sort) if values and provisional else told
+
+
+def _estimate(final: Final) -> Cell:
+    return Cell(MISSING) if final.estimate is None else Cell(str(final.estimate), final.estimate.value)
+
+
+def improvement_table(found: Sequence[Improvement]) -> Table:
+    rows = [
+        (
+            Cell(one.tasks[0] or MISSING if len(one.tasks) == 1 else f"all {len(one.tasks)} tasks"),
+            Cell(one.better.label),
+            Cell(one.other.label),
+            Cell(str(one), one.value),
+            _verdict(one),
+            Cell(f"{one.better.n} and {one.other.n}"),
+        )
+        for one in found
+    ]
+    heads = columns("task", "X", "Y", "#P(X > Y) [95 %]", "more than luck", "runs of X and Y")
+    return Table("pairs", heads, tuple(rows))
+
+
+def _verdict(one: Improvement) -> Cell:
+    if one.chance is None or one.beyond_chance is None:
+        return Cell(f"too few seeds for {one.among} pairs" if one.among > 1 else "too few seeds")
+    return Cell(f"{'yes' if one.beyond_chance else 'no'}, p = {one.chance:.2g}", one.chance)
+
+
+# Speed and targets
+
+
+def speed_table(measured: Sequence[Speed]) -> Table:
+    measured = [speed for speed in measured if speed.end_to_end_fps]
+    heads, named = places([speed.group for speed in measured])
+    rows = []
+    for speed, name in zip(measured, named, strict=True):
+        whole = speed.seconds_per_iteration
+        rows.append(
+            (
+                *name,
+                Cell(speed.hardware),
+                number(len(speed.end_to_end_fps)),
+                number(middle(speed.training_fps)),
+                _end_to_end(speed.end_to_end_fps, speed.provisional),
+                _spread(speed.training_fps or speed.end_to_end_fps),
+                number(whole),
+                *(
+                    Cell(f"{part / whole:.0%}", part / whole) if whole else Cell(MISSING)
+                    for part in speed.split()
+                ),
+            )
+        )
+    times = ("#s/iteration", "#collection", "#learning", "#other")
+    told = columns("hardware", "#n", *_THROUGHPUTS, "#min – max", *times)
+    return Table("speeds", (*heads, *told), tuple(rows))
+
+
+def _spread(values: Sequence[float]) -> Cell:
+    low, high = min(values), max(values)
+    return Cell(f"{shown(low)} – {shown(high)}", low) if len(values) > 1 else Cell(MISSING)
+
+
+def _share(part: float, whole: float | None) -> Cell:
+    return Cell(f"{part / whole:.0%}", part / whole) if whole else Cell(MISSING)
+
+
+def target_table(compared: Sequence[Comparison]) -> Table:
+    rows = [
+        (
+            Cell(bar.label),
+            Cell(bar.target),
+            number(len(bar.runs)),
+            *(
+                Cell(MISSING) if one is None else Cell(str(one), one.value)
+                for one in (bar.training_fps, bar.end_to_end_fps, bar.seconds, bar.dollars)
+            ),
+        )
+        for comparison in compared
+        for bar in comparison.bars
+    ]
+    heads = columns(
+        "configuration",
+        "target",
+        "#n",
+        "#training frames/s [95 %]",
+        "#end-to-end frames/s [95 %]",
+        "#s/iteration [95 %]",
+        "#$ per million frames [95 %]",
+    )
+    return Table("targets", heads, tuple(rows))
+
+
+# Runs
+
+
+def missing_table(missing: Sequence[Missing], shared: Mapping[str, Any]) -> Table:
+    """Runs of the grid without a usable result, why, and what to type."""
+    rows = []
+    for item in missing:
+        state = item.why.partition(":")[0]
+        point = point_text({key: value for key, value in item.point.items() if key not in shared})
+        reason = item.why.removeprefix(state).removeprefix(": ")
+        rows.append(
+            (
+                Cell(f"{item.run_id[:8]} {point}".strip(), title=item.run_id),
+                Cell(state, state=state),
+                Cell(reason or MISSING),
+                Cell(_next(state, item), source=True),
+            )
+        )
+    return Table("missing runs", columns("run", "state", "reason", "next"), tuple(rows))
+
+
+def _next(state: str, item: Missing) -> str:
+    name = f"{item.sweep} {item.run_id}"
+    commands = {
+        "failed": f"orchestrate logs {name}\norchestrate retry {name}",
+        "cancelled": f"orchestrate retry {name}",
+        "stale": f"orchestrate retry {name}",
+        "unknown": f"orchestrate logs {name}",
+        "running": f"orchestrate logs {name} -f",
+        "stalled": f"orchestrate logs {name} -f",
+        "queued": f"orchestrate status {item.sweep}",
+        "skipped": "orchestrate sweep --grid GRID --on TARGET",
+    }
+    return commands.get(state, "orchestrate sweep --grid GRID")
+
+
+def runs_table(rows: Sequence[Row], keys: Sequence[str], *, several: bool) -> Table:
+    points = [{key: row[key] for key in keys if row[key] is not None} for row in rows]
+    varying = varying_keys(points)
+    if len({row["target"] for row in rows} - {None}) > 1 and "target" not in varying:
+        varying = [*varying, "target"]
+    short = short_keys(varying)
+    heads = (
+        *columns("run", *(["sweep"] if several else [])),
+        *(Column(short[key], _numbers(rows, key)) for key in varying),
+        *columns("state", *(f"#{name}" for name, _ in _RUN_NUMBERS), "host", "config"),
+    )
+    cells = [
+        (
+            Cell(row["run_id"][:8], title=row["run_id"]),
+            *([Cell(row["sweep"])] if several else []),
+            *(cell(row[key]) for key in varying),
+            Cell(_state(row), title=row["reason"] or "", state=row["state"]),
+            *(number(row[column]) for _, column in _RUN_NUMBERS),
+            Cell(row["hostname"] or MISSING),
+            Cell((row["config_hash"] or MISSING)[:8], title=row["config_hash"] or ""),
+        )
+        for row in rows
+    ]
+    counted = Counter(row["state"] for row in rows)
+    states = tuple((state.value, counted[state.value]) for state in RunState if counted[state.value])
+    return Table("runs", heads, tuple(cells), states)
+
+
+def _numbers(rows: Sequence[Row], key: str) -> bool:
+    values = [row[key] for row in rows if row[key] is not None]
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _state(row: Row) -> str:
+    return str(row["state"]) + ("" if row["in_grid"] else ", outside the grid")
+
+
+_RUN_NUMBERS = (
+    ("attempts", "attempts"),
+    ("frames", "frames"),
+    ("final return", "final_return"),
+    ("best return", "best_return"),
+    ("training frames/s", TRAINING),
+    ("end-to-end frames/s", END_TO_END),
+    ("s/iteration", "seconds_per_iteration"),
+    ("wall time (s)", "wall_time"),
+    ("peak memory (MiB)", "peak_memory_mb"),
+)
+
+
+def shared_point(rows: Sequence[Row], keys: Sequence[str]) -> dict[str, Any]:
+    """The keys of the grid that are the same for all."""
+    return shared_keys([{key: row[key] for key in keys if row[key] is not None} for row in rows])
+
+
+# Provenance
+
+
+def provenance_table(by_sweep: Mapping[str, Sequence[Row]]) -> Table | None:
+    """Fact by fact, the values that each sweep's finished runs have and how many have each."""
+    facts = {name: _facts(rows) for name, rows in by_sweep.items()}
+    told = dict.fromkeys(fact for own in facts.values() for fact, values in own.items() if values)
+    if not told:
+        return None
+    rows = tuple(
+        (Cell(fact), *(Cell(_counted(own.get(fact, Counter()))) for own in facts.values())) for fact in told
+    )
+    heads = (*columns("fact"), *map(Column, facts)) if len(facts) > 1 else ()
+    return Table("provenance", heads, rows, headed=True)
+
+
+def _facts(rows: Sequence[Row]) -> dict[str, Counter[str]]:
+    finished = [row for row in rows if row["state"] in (RunState.DONE.value, RunState.STALE.value)]
+    facts: dict[str, Counter[str]] = {name: Counter() for name, _ in _FACTS}
+    for row in finished:
+        for name, column in _FACTS:
+            if row[column] is not None:
+                facts[name][_said(row[column])] += 1
+        for package, version in json.loads(row["versions"] or "{}").items():
+            facts.setdefault(package, Counter())[str(version)] += 1
+    hashes = facts["configurations"]
+    if len(hashes) > 1:
+        facts["configurations"] = Counter({f"{len(hashes)} different ones, see the runs": len(finished)})
+    return facts
+
+
+def _said(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def _counted(values: Counter[str]) -> str:
+    """A value a line, with how many runs have it where there are several."""
+    if len(values) == 1:
+        return next(iter(values))
+    return "\n".join(f"{value} ({count})" for value, count in sorted(values.items())) or MISSING
+
+
+_FACTS = (
+    ("host", "hostname"),
+    ("CPU", "cpu_model"),
+    ("CPU capability", "cpu_capability"),
+    ("cores", "cores"),
+    ("GPU", "gpu_model"),
+    ("GPU capability", "gpu_capability"),
+    ("threads", "threads"),
+    ("exactness", "exactness"),
+    ("trainer", "trainer"),
+    ("code", "code_id"),
+    ("commit", "commit"),
+    ("differs from its commit", "dirty"),
+    ("configurations", "config_hash"),
+)

@@ -1,0 +1,125 @@
+"""Whether speed depends on when a run was started: a busy hour, or a machine that gets slower.
+
+Runs that differ only in their seed, on the same hardware, should be as fast whenever they start. What they
+differ by is looked at in the order of their starts, over all of them: in one direction from first to last,
+and between neighbours, which finds a slow hour in the middle. Both are tests of ranks, by always the same
+random permutations within those runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.analysis.stats import Group, finite
+from orchestrator.analysis.summary import hardware
+from orchestrator.core.formatting import duration
+from orchestrator.planning.throughput.measure import END_TO_END, comparable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+# With fewer a test finds nothing that matters; of more, evenly many in time.
+_FEWEST_RUNS, _MOST_RUNS = 9, 1000
+_PERMUTATIONS = 2000
+# Of each of the two tests.
+_LEVEL = 0.005
+# A smaller difference between two parts of the time is no reason to doubt a comparison.
+_LEAST_EFFECT = 1.05
+_SEED = 20
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Speed that depends on the time of start. ``slow`` and ``fast``: parts of the time, in seconds after the
+    first start, and the runs of the one are ``times`` as fast as those of the other.
+    """
+
+    runs: int
+    chance: float
+    slow: tuple[float, float]
+    fast: tuple[float, float]
+    times: float
+
+    def __str__(self) -> str:
+        slow, fast = (f"{duration(start)} to {duration(end)}" for start, end in (self.slow, self.fast))
+        return (
+            "speed depends on when runs were started: of runs that differ only in their seed, those started "
+            f"{slow} after the first one trained {self.times:.2f} times as fast as those started {fast} "
+            f"after it ({self.runs} runs, p = {self.chance:.2g}); something else may have slowed the machine "
+            "then, which speeds of other configurations may show as well"
+        )
+
+
+def drift_of(found: Sequence[Group]) -> Drift | None:
+    """What the starts and speeds of finished runs show; ``None`` where that is no more than noise."""
+    import numpy as np
+
+    started, away, strata = _residuals(found)
+    if len(started) < _FEWEST_RUNS or np.ptp(started) <= 0:
+        return None
+    chance = _chance(away, strata)
+    if chance > 2 * _LEVEL:
+        return None
+    thirds = [part for part in np.array_split(np.arange(len(started)), 3) if len(part)]
+    levels = [float(np.median(away[part])) for part in thirds]
+    slow, fast = int(np.argmin(levels)), int(np.argmax(levels))
+    times = math.exp(levels[slow] - levels[fast])
+    if 1 / times < _LEAST_EFFECT:
+        return None
+    spans = [(float(started[part[0]]), float(started[part[-1]])) for part in thirds]
+    return Drift(len(started), chance, spans[slow], spans[fast], times)
+
+
+def _residuals(found: Sequence[Group]) -> tuple[Floats, Floats, NDArray[np.int_]]:
+    """Of each run, in the order of starts: seconds after the first, the logarithm of its speed over the
+    middle of its like, and the number of these.
+    """
+    import numpy as np
+
+    rows: list[tuple[float, float, int]] = []
+    number = 0
+    for group in found:
+        alike: dict[str, list[Mapping[str, Any]]] = {}
+        for row in group.counted()[0]:
+            if finite(row["started"]) and finite(row[END_TO_END]) and row[END_TO_END] > 0:
+                alike.setdefault(hardware(row), []).append(row)
+        for several in alike.values():
+            column = comparable(several)
+            speeds = np.log([row[column] for row in several])
+            if len(several) > 1:
+                middle = float(speeds.mean())
+                rows += [
+                    (row["started"], float(speed) - middle, number)
+                    for row, speed in zip(several, speeds, strict=True)
+                ]
+                number += 1
+    rows.sort()
+    if len(rows) > _MOST_RUNS:
+        rows = [rows[place] for place in np.linspace(0, len(rows) - 1, _MOST_RUNS).astype(int)]
+    table = np.array(rows, dtype=np.float64).reshape(-1, 3)
+    return table[:, 0] - table[:1, 0].sum(), table[:, 1], table[:, 2].astype(int)
+
+
+def _chance(away: Floats, strata: NDArray[np.int_]) -> float:
+    """The chance of speeds that hang together so much in time; ``away`` in the order of starts."""
+    import numpy as np
+    from scipy.stats import rankdata  # type: ignore[import-untyped]
+
+    ranks = rankdata(away.round(6))
+    ranks -= ranks.mean()
+    generator = np.random.default_rng(_SEED)
+    drawn = np.tile(ranks, (_PERMUTATIONS + 1, 1))
+    # Sorted by stratum, and by chance within it: all strata at once, of which there can be hundreds.
+    by_chance = np.argsort(strata + generator.random((_PERMUTATIONS, len(ranks))), axis=1)
+    drawn[1:, np.argsort(strata, kind="stable")] = ranks[by_chance]
+    places = np.arange(len(ranks)) - (len(ranks) - 1) / 2
+    direction, neighbours = drawn @ places, (drawn[:, 1:] * drawn[:, :-1]).sum(axis=1)
+    direction = np.abs(direction - direction[1:].mean())
+    chances = [float((one >= one[0] - 1e-9).mean()) for one in (direction, neighbours)]
+    return min(1.0, 2 * min(chances))

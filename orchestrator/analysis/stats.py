@@ -1,0 +1,398 @@
+"""What the tables say about learning: groups of seeds, and how sure one can be of them.
+
+A group is all runs of a sweep that differ in nothing but the seed. Returns are raw: no normalisation is
+invented, so groups are compared within a task and never averaged across tasks. Aggregates are interquartile
+means over seeds, with 95 % intervals by stratified bootstrap from rliable; one seed has no interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.comparability import Terms, terms_of
+from orchestrator.config.trainers import returns_of
+from orchestrator.core.labels import run_labels
+from orchestrator.core.types import RunState
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_Point = Mapping[str, Any]
+
+# As many can be told apart by colour and dash.
+FEW_VARIANTS = 24
+RESAMPLES = 1000
+_BOOTSTRAP_SEED = 20
+_COLUMNS_AT_ONCE = 2000
+_CURVE_POINTS = 100
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one sweep that differ only in their seed. ``rows`` are their rows of the table of runs.
+
+    ``variant`` is the part of ``point`` that other tasks and other sweeps may have as well. ``number`` counts
+    variants and ``side`` sweeps, from 0: they keep a colour and a dash the same in every picture.
+    """
+
+    sweep: str
+    number: int
+    side: int
+    label: str
+    point: Mapping[str, Any]
+    variant: Mapping[str, Any]
+    rows: tuple[Mapping[str, Any], ...]
+
+    @property
+    def task(self) -> str:
+        return str(self.point.get("task", ""))
+
+    @property
+    def states(self) -> dict[str, int]:
+        return states_of(self.rows)
+
+    def counted(self) -> tuple[list[Mapping[str, Any]], str]:
+        """The runs whose results count: the finished ones, stale ones only where there is nothing else."""
+        return counted_rows(self.rows)
+
+
+def states_of(rows: Sequence[_Point]) -> dict[str, int]:
+    """How many of these runs are in each state."""
+    counted = Counter(row["state"] for row in rows)
+    return {state.value: counted[state.value] for state in RunState if counted[state.value]}
+
+
+def counted_rows(rows: Sequence[_Point]) -> tuple[list[_Point], str]:
+    """Of these runs the finished ones, stale ones only where there is nothing else; and what was left out."""
+    done = [row for row in rows if row["state"] == RunState.DONE.value]
+    stale = [row for row in rows if row["state"] == RunState.STALE.value]
+    if done:
+        return done, f"{len(stale)} stale left out" if stale else ""
+    return stale, f"all {len(stale)} stale" if stale else ""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An interquartile mean of ``n`` seeds with its 95 % interval, ``None`` where one seed gives none."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{self.value:.4g}"
+        return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
+
+
+@dataclass(frozen=True)
+class Final:
+    """A group's final returns: one per seed (finite ones only), and their estimate if there is any."""
+
+    group: Group
+    values: tuple[float, ...]
+    estimate: Estimate | None
+    note: str
+    terms: Terms
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A group's return over training frames; the arrays have one entry per point, no band for n=1.
+
+    It spans what all its seeds share and ends with the shortest. ``unfinished``: no seed of it is done yet.
+    """
+
+    group: Group
+    metric: str
+    frames: Floats
+    value: Floats
+    low: Floats | None
+    high: Floats | None
+    n: int
+    unfinished: bool
+    note: str
+
+
+def groups(collected: Collected) -> tuple[Group, ...]:
+    """The groups of the present grids, in the order of their first run."""
+    own = [key for key in collected.keys if key != "seed"]
+    members: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for row in collected.runs.iter_rows(named=True):
+        if row["in_grid"]:
+            members.setdefault((row["sweep"], *(row[key] for key in own)), []).append(row)
+    points = [
+        {key: value for key, value in zip(("sweep", *own), values, strict=True) if value is not None}
+        for values in members
+    ]
+    trainers = [rows[0]["trainer"] for rows in members.values()]
+    variants = _variants(points, trainers)
+    sides = list(dict.fromkeys(point["sweep"] for point in points))
+    return tuple(
+        Group(point["sweep"], number, sides.index(point["sweep"]), label, point, variant, tuple(rows))
+        for point, number, label, variant, rows in zip(
+            points,
+            _numbers(points, variants),
+            group_labels(points),
+            variants,
+            members.values(),
+            strict=True,
+        )
+    )
+
+
+def _variants(points: Sequence[_Point], trainers: Sequence[str]) -> list[dict[str, Any]]:
+    """Of each point the algorithm, and what varies within a task of a sweep.
+
+    All else is a setting of the whole sweep or of the whole task, as the number of frames often is. No two
+    points of a sweep and task have the same variant.
+    """
+    alike: dict[tuple[Any, Any], list[_Point]] = {}
+    for point in points:
+        alike.setdefault((point["sweep"], point.get("task")), []).append(point)
+    kept = dict.fromkeys(("algorithm", "model"))
+    for several in alike.values():
+        for key in dict.fromkeys(key for point in several for key in point):
+            if any(point.get(key) != several[0].get(key) for point in several):
+                kept[key] = None
+    kept.pop("task", None)
+    found = [{key: point[key] for key in point if key in kept} for point in points]
+    if len(set(trainers)) > 1:
+        return [{"trainer": name, **variant} for name, variant in zip(trainers, found, strict=True)]
+    return found
+
+
+def _numbers(points: Sequence[_Point], variants: Sequence[_Point]) -> list[int]:
+    """One number for a variant in all tasks while they are few enough to be told apart, else by task."""
+    identities = [tuple(variant.items()) for variant in variants]
+    few = len(set(identities)) <= FEW_VARIANTS
+    seen: dict[Any, dict[Any, int]] = {}
+    numbers = []
+    for point, identity in zip(points, identities, strict=True):
+        own = seen.setdefault(None if few else point.get("task"), {})
+        numbers.append(own.setdefault(identity, len(own)))
+    return numbers
+
+
+def group_labels(points: Sequence[Mapping[str, Any]], without: tuple[str, ...] = ()) -> list[str]:
+    """A label per point of the keys that vary, or the algorithm's name where none does."""
+    if len(points) > 1 and all(labels := run_labels(points, without)):
+        return labels
+    return [str(point.get("algorithm", point["sweep"])) for point in points]
+
+
+# Returns
+
+
+def final_returns(found: Sequence[Group], *, intervals: bool = True) -> list[Final]:
+    """The final returns of every group, in order; without ``intervals`` in a tenth of the time."""
+    counted = [group.counted() for group in found]
+    values = [
+        tuple(row["final_return"] for row in rows if finite(row["final_return"])) for rows, _ in counted
+    ]
+    estimates = estimates_of(values, intervals=intervals)
+    finals = []
+    for group, own, estimate, (rows, note) in zip(found, values, estimates, counted, strict=True):
+        lost = len(rows) - len(own)
+        notes = [note, f"{lost} of {len(rows)} without a finite return" if lost else ""]
+        finals.append(Final(group, own, estimate, _joined(notes), terms_of(rows)))
+    return finals
+
+
+def estimates_of(samples: Sequence[Sequence[float]], *, intervals: bool = True) -> list[Estimate | None]:
+    """The estimate of each sample of finite numbers, ``None`` of an empty one."""
+    import numpy as np
+
+    found = iter(bands_of([np.array(own)[:, None] for own in samples if len(own)], intervals))
+    return [_estimate(next(found), len(own)) if len(own) else None for own in samples]
+
+
+def _estimate(band: Band, n: int) -> Estimate:
+    value, low, high = band
+    ends = (None if low is None else float(low[0]), None if high is None else float(high[0]))
+    return Estimate(float(value[0]), *ends, n)
+
+
+def curves(collected: Collected, found: Sequence[Group]) -> list[Curve]:
+    """The learning curve of every group that has one, in order."""
+    import numpy as np
+
+    series = _series(collected, found)
+    drafts = [draft for group in found if (draft := _draft(group, series)) is not None]
+    bands = bands_of([draft.scores for draft in drafts])
+    return [
+        Curve(
+            draft.group,
+            draft.metric,
+            np.asarray(draft.frames, dtype=np.float64),
+            value,
+            low,
+            high,
+            len(draft.scores),
+            draft.unfinished,
+            draft.note,
+        )
+        for draft, (value, low, high) in zip(drafts, bands, strict=True)
+    ]
+
+
+_Series = Mapping[tuple[str, str, str], "tuple[Floats, Floats]"]
+
+
+def _series(collected: Collected, found: Sequence[Group]) -> _Series:
+    """(sweep, run_id, metric) → frames and values of that run's return metrics, finite ones only."""
+    import polars as pl
+
+    names = {name for group in found for row in group.rows for name in returns_of(row["trainer"])}
+    wanted = {row["run_id"] for group in found for row in group.rows}
+    table = collected.metrics.filter(
+        pl.col("name").is_in(list(names)) & pl.col("value").is_finite() & pl.col("run_id").is_in(list(wanted))
+    )
+    return {
+        key: (part["frames"].to_numpy().astype(float), part["value"].to_numpy())
+        for key, part in table.partition_by("sweep", "run_id", "name", as_dict=True).items()
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class _Draft:
+    """A curve before its statistics. ``scores``: seeds × points."""
+
+    group: Group
+    metric: str
+    frames: Floats
+    scores: Floats
+    unfinished: bool
+    note: str
+
+
+def _draft(group: Group, series: _Series) -> _Draft | None:
+    rows, note = group.counted()
+    unfinished = not rows
+    rows = rows or list(group.rows)
+    for metric in returns_of(group.rows[0]["trainer"]):
+        keys = [(row["sweep"], row["run_id"], metric) for row in rows]
+        found = [series[key] for key in keys if key in series]
+        if found:
+            break
+    else:
+        return None
+    frames, scores = on_common_frames(found)
+    lost = len(rows) - len(found)
+    ends = {float(own[-1]) for own, _ in found}
+    notes = [
+        note,
+        f"{lost} of {len(rows)} seeds have no values" if lost else "",
+        f"seeds differ in length, cut at {min(ends):,.0f} frames" if len(ends) > 1 else "",
+        "not finished" if unfinished else "",
+    ]
+    return _Draft(group, metric, frames, scores, unfinished, _joined(notes)) if len(frames) else None
+
+
+def on_common_frames(series: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+    """Several runs' (frames, values) on one grid of frames: (points,) and values of shape (runs, points).
+
+    A value holds until the run's next one. The grid begins where every run has a value and ends with the
+    shortest run, so nothing is extrapolated; it is empty if no frame is common to all.
+    """
+    import numpy as np
+
+    first, last = max(frames[0] for frames, _ in series), min(frames[-1] for frames, _ in series)
+    union = np.unique(np.concatenate([frames for frames, _ in series]))
+    grid = union[(union >= first) & (union <= last)]
+    if len(grid) > _CURVE_POINTS:
+        grid = grid[np.unique(np.linspace(0, len(grid) - 1, _CURVE_POINTS).round().astype(int))]
+    rows = [values[np.searchsorted(frames, grid, side="right") - 1] for frames, values in series]
+    return grid, np.array(rows, dtype=np.float64).reshape(len(series), len(grid))
+
+
+# The bootstrap
+
+# An interquartile mean and both ends of its interval, point by point; no interval of one seed.
+Band = tuple["Floats", "Floats | None", "Floats | None"]
+
+
+def bands_of(scores: Sequence[Floats], intervals: bool = True) -> list[Band]:
+    """Per matrix (seeds × points): its interquartile mean and interval, point by point.
+
+    Matrices of as many seeds share one bootstrap; their columns are strata, resampled independently.
+    """
+    import numpy as np
+
+    bands: list[Band | None] = [None] * len(scores)
+    batches: dict[int, list[list[int]]] = {}
+    filled: dict[int, int] = {}  # columns in the last batch of so many seeds
+    for number, matrix in enumerate(scores):
+        seeds, columns = matrix.shape
+        alike = batches.setdefault(seeds, [[]])
+        filled[seeds] = filled.get(seeds, 0) + columns
+        if filled[seeds] > _COLUMNS_AT_ONCE:
+            alike.append([])
+            filled[seeds] = columns
+        alike[-1].append(number)
+    for seeds, alike in batches.items():
+        for batch in filter(None, alike):
+            joined = np.concatenate([scores[number] for number in batch], axis=1)
+            value = interquartile_mean(joined)
+            low, high = bootstrap_interval(joined) if intervals and seeds > 1 else (None, None)
+            start = 0
+            for number in batch:
+                part = slice(start, start := start + scores[number].shape[1])
+                bands[number] = (
+                    value[part],
+                    None if low is None else low[part],
+                    None if high is None else high[part],
+                )
+    return [band for band in bands if band is not None]
+
+
+def interquartile_mean(scores: Floats) -> Floats:
+    """Per column of ``scores`` (seeds × columns), what rliable's ``aggregate_iqm`` is of that column.
+
+    It cuts a whole number of seeds at each end, so up to three seeds it is their mean.
+    """
+    from scipy.stats import trim_mean  # type: ignore[import-untyped]
+
+    means: Floats = trim_mean(scores, 0.25, axis=0)
+    return means
+
+
+def bootstrap_interval(scores: Floats) -> tuple[Floats, Floats]:
+    """95 % interval of each column's interquartile mean, by always the same draws (seeds × columns)."""
+    from rliable.library import get_interval_estimates
+
+    with _numpy_seed(_BOOTSTRAP_SEED):
+        _, intervals = get_interval_estimates({"": scores}, interquartile_mean, reps=RESAMPLES)
+    low, high = intervals[""]
+    return low, high
+
+
+@contextmanager
+def _numpy_seed(seed: int) -> Iterator[None]:
+    # rliable takes a random state but draws from NumPy's global one.
+    import numpy as np
+
+    before = np.random.get_state()
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(before)
+
+
+def finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _joined(notes: Sequence[str]) -> str:
+    return "; ".join(note for note in notes if note)

@@ -1,0 +1,161 @@
+"""Sweeps in few words: speed by group and hardware, the table that `collect` prints, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.comparability import UNRANKED, Terms, differences, mixed_code
+from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.stats import Final, Group, final_returns, finite, groups
+from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
+
+_TIMES = ("seconds_per_iteration", "collection_seconds", "learning_seconds")
+_MOST_NAMED = 8
+SUMMARY_COLUMNS = (
+    "group",
+    "n",
+    "states",
+    "final return (IQM)",
+    "training frames/s",
+    "end-to-end frames/s",
+    "s/iteration",
+)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """A group's speed on one kind of hardware: both throughputs of each run that has them, and the medians
+    over runs of the seconds per iteration and of two parts of these. ``provisional``: the end-to-end
+    throughput of some run is.
+    """
+
+    group: Group
+    hardware: str
+    training_fps: tuple[float, ...]
+    end_to_end_fps: tuple[float, ...]
+    seconds_per_iteration: float | None
+    collection_seconds: float | None
+    learning_seconds: float | None
+    provisional: bool
+
+    def split(self) -> tuple[float, float, float]:
+        """Seconds per iteration of collection, of learning, and of all else."""
+        whole = self.seconds_per_iteration or 0.0
+        collection = min(self.collection_seconds or 0.0, whole)
+        learning = min(self.learning_seconds or 0.0, whole - collection)
+        return collection, learning, whole - collection - learning
+
+
+def speeds(found: Sequence[Group]) -> list[Speed]:
+    """Each group's speed on each kind of hardware it ran on."""
+    rows = []
+    for group in found:
+        by_hardware: dict[str, list[Mapping[str, Any]]] = {}
+        for row in group.counted()[0]:
+            by_hardware.setdefault(hardware(row), []).append(row)
+        for name, alike in sorted(by_hardware.items()):
+            training, end_to_end = (tuple(_column(alike, column)) for column in (TRAINING, END_TO_END))
+            whole, collection, learning = (_median(_column(alike, column)) for column in _TIMES)
+            seconds, marked = (whole, collection, learning), is_provisional(alike)
+            rows.append(Speed(group, name, training, end_to_end, *seconds, marked))
+    return rows
+
+
+def is_provisional(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the end-to-end throughput of any of these runs is provisional."""
+    return any(row["provisional"] for row in rows)
+
+
+def hardware(row: Mapping[str, Any]) -> str:
+    """What a run's speed depends on, in a few words."""
+    threads, cpu = row["threads"], row["cpu_model"] or "unknown CPU"
+    if threads is not None:
+        cpu = f"{cpu}, {threads} thread{'s' * (threads != 1)}"
+    return f"{row['gpu_model']} + {cpu}" if row["gpu_model"] else cpu
+
+
+def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [row[name] for row in rows if finite(row[name])]
+
+
+def warnings(finals: Sequence[Final]) -> list[str]:
+    """What a reader must know before believing an interval: a line per kind, with its groups."""
+    few = f"fewer than {FEW_SEEDS} seeds, so there is no verdict, intervals are rough and one seed has none"
+    about: dict[str, list[str]] = {}
+    for final in finals:
+        if 0 < len(final.values) < FEW_SEEDS:
+            about.setdefault(few, []).append(f"{final.group.label} (n={len(final.values)})")
+    for final in finals:
+        if final.note:
+            about.setdefault(final.note, []).append(final.group.label)
+    found = [f"{what}: {_some(labels)}" for what, labels in about.items()]
+    return [*unranked(finals), *found, *provisional([final.group for final in finals])]
+
+
+def provisional(found: Sequence[Group]) -> list[str]:
+    """Of which groups the end-to-end throughput is provisional, and why, in a line."""
+    labels = [group.label for group in found if is_provisional(group.counted()[0])]
+    return [f"{PROVISIONAL}: {_some(labels)}"] if labels else []
+
+
+def unranked(finals: Sequence[Final]) -> list[str]:
+    """Task by task how the final returns came about differently, so that they are not ranked.
+
+    Before that, which groups put results of different code together.
+    """
+    panels: dict[str, list[tuple[str, Terms]]] = {}
+    for final in finals:
+        if final.estimate is not None:
+            panels.setdefault(final.group.task, []).append((final.group.label, final.terms))
+    return [
+        *mixed_code([named for panel in panels.values() for named in panel]),
+        *(
+            f"{UNRANKED}, {task or 'all runs'}: {text}"
+            for task, panel in panels.items()
+            for text in differences(panel)
+        ),
+    ]
+
+
+def _some(labels: Sequence[str]) -> str:
+    shown = ", ".join(labels[:_MOST_NAMED])
+    return shown if len(labels) <= _MOST_NAMED else f"{shown} and {len(labels) - _MOST_NAMED} more"
+
+
+def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
+    """Columns and a row a group, as text: what `collect` prints. Intervals are the report's."""
+    found = groups(collected)
+    by_group: dict[int, list[Speed]] = {}
+    for speed in speeds(found):
+        by_group.setdefault(id(speed.group), []).append(speed)
+    rows = []
+    for group, final in zip(found, final_returns(found, intervals=False), strict=True):
+        own = by_group.get(id(group), [])
+        rows.append(
+            [
+                group.label,
+                str(len(final.values)),
+                ", ".join(f"{count} {state}" for state, count in group.states.items()),
+                "" if final.estimate is None else f"{final.estimate.value:.4g}",
+                _each(own, lambda speed: _median(speed.training_fps), "{:,.0f}"),
+                _each(own, lambda speed: _median(speed.end_to_end_fps), "{:,.0f}", mark=True),
+                _each(own, lambda speed: speed.seconds_per_iteration, "{:.3g}"),
+            ]
+        )
+    return list(SUMMARY_COLUMNS), rows
+
+
+def _each(
+    own: Sequence[Speed], pick: Callable[[Speed], float | None], layout: str, *, mark: bool = False
+) -> str:
+    """One number per kind of hardware; ``mark``: with an asterisk where it is provisional."""
+    told = ((speed, value) for speed in own if (value := pick(speed)) is not None)
+    return " / ".join(layout.format(value) + "*" * (mark and speed.provisional) for speed, value in told)
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None

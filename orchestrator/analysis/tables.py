@@ -1,0 +1,271 @@
+"""Readings of runs as tables: their columns, their types, their order. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.config.trainers import returns_of
+from orchestrator.core.types import RunState
+from orchestrator.rundir import IndexRow, Row
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A run as found in its folder. ``facts`` are columns of the table of runs, as far as known.
+
+    ``codes`` are the ids of the codes that trained it, one after the other. A ``foreign`` run was trained
+    without this program, so what it always does is not known of it.
+    """
+
+    sweep: str
+    index: IndexRow
+    state: RunState
+    reason: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    history: Sequence[Row] = ()
+    problems: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    foreign: bool = False
+
+    @property
+    def why(self) -> str:
+        return f"{self.state.value}: {self.reason}" if self.reason else self.state.value
+
+
+# A result's columns
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _in_turn(values: Any) -> str:
+    return ", ".join(map(str, values))
+
+
+def _count(value: Any) -> int:
+    if (number := _whole(int(value))) is None:
+        raise ValueError(f"{value!r} is beyond 64 bits")
+    return number
+
+
+def _count_if_any(value: Any) -> int | None:
+    return None if isinstance(value, bool) else _whole(value)
+
+
+def _seconds(value: Any) -> float:
+    """Seconds since the epoch, from a number or an ISO 8601 text."""
+    return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else float(value)
+
+
+def _commit(value: str) -> str:
+    """The commit alone: what stands behind it says that the code differed, and where it is."""
+    return value.partition("+")[0]
+
+
+def _dirty(value: str) -> bool:
+    """Whether the code differed from its commit."""
+    return "+" in value
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Where a result holds a column. A missing value is null; one of another kind raises, unless ``free``: in
+    a configuration a program may say anything.
+    """
+
+    convert: Callable[[Any], Any]
+    path: tuple[str, ...]
+    free: bool = False
+
+    def extract(self, result: Mapping[str, Any]) -> Any:
+        value: Any = result
+        for name in self.path:
+            if self.free and not isinstance(value, Mapping):
+                return None
+            value = value.get(name)
+            if value is None:
+                return None
+        return self.convert(value)
+
+
+RESULT_COLUMNS = {
+    "target": _Column(_in_turn, ("targets",)),
+    "attempt": _Column(_count, ("attempt",)),
+    "attempts": _Column(_count, ("attempts",)),
+    "device": _Column(_in_turn, ("devices",)),
+    "environments": _Column(_count, ("environments",)),
+    "frames": _Column(_count, ("frames",)),
+    "iterations": _Column(_count, ("iterations",)),
+    "wall_time": _Column(float, ("wall_time",)),
+    "training_fps": _Column(float, ("speed", "training_fps")),
+    "end_to_end_fps": _Column(float, ("speed", "end_to_end_fps")),
+    "steady_iterations": _Column(_count, ("speed", "steady_iterations")),
+    "provisional": _Column(bool, ("speed", "provisional")),
+    "seconds_per_iteration": _Column(float, ("speed", "seconds_per_iteration")),
+    "collection_seconds": _Column(float, ("speed", "collection_seconds")),
+    "learning_seconds": _Column(float, ("speed", "learning_seconds")),
+    "final_return": _Column(float, ("final_return",)),
+    "best_return": _Column(float, ("best_return",)),
+    "evaluation_episodes": _Column(_count_if_any, ("config", "experiment", "evaluation_episodes"), free=True),
+    "exactness": _Column(str, ("exactness",)),
+    "hostname": _Column(str, ("host", "hostname")),
+    "cpu_model": _Column(str, ("host", "cpu_model")),
+    "cpu_capability": _Column(str, ("host", "cpu_capability")),
+    "cores": _Column(_count, ("host", "cores")),
+    "gpu_model": _Column(str, ("host", "gpu_model")),
+    "gpu_capability": _Column(_text, ("host", "gpu_capability")),
+    "threads": _Column(_count, ("threads",)),
+    "peak_memory_mb": _Column(float, ("peak_memory_mb",)),
+    "versions": _Column(_text, ("versions",)),
+    "code_id": _Column(str, ("code_id",)),
+    "commit": _Column(_commit, ("commit",)),
+    "dirty": _Column(_dirty, ("commit",)),
+    "config_hash": _Column(str, ("config_hash",)),
+    "started": _Column(_seconds, ("started",)),
+    "ended": _Column(_seconds, ("ended",)),
+}
+
+
+# Tables
+
+
+def runs_table(
+    readings: Sequence[Reading], trainers: Mapping[str, str]
+) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    import polars as pl
+
+    types = {
+        _count: pl.Int64,
+        _count_if_any: pl.Int64,
+        _dirty: pl.Boolean,
+        bool: pl.Boolean,
+        float: pl.Float64,
+        _seconds: pl.Float64,
+    }
+    own = {
+        name: types.get(column.convert, pl.String)
+        for name, column in RESULT_COLUMNS.items()
+        if name != "attempt"
+    }
+    columns = {
+        "run_id": pl.Series([reading.index.run_id for reading in readings], dtype=pl.String),
+        "sweep": pl.Series([reading.sweep for reading in readings], dtype=pl.String),
+        "trainer": pl.Series([trainers.get(reading.sweep) for reading in readings], dtype=pl.String),
+        "in_grid": pl.Series([reading.index.in_grid for reading in readings], dtype=pl.Boolean),
+    }
+    points = [reading.index.point for reading in readings]
+    # These are keys of the grid and facts of every result: one column, the fact's.
+    keys = _key_columns(
+        (key for point in points for key in point if key not in ("threads", "target")),
+        {*columns, *own, "return_metric", "state", "reason"},
+    )
+    for key, name in keys.items():
+        columns[name] = _key_series([point.get(key) for point in points])
+    columns["state"] = pl.Series([reading.state.value for reading in readings], dtype=pl.String)
+    for name, dtype in own.items():
+        columns[name] = pl.Series([reading.facts.get(name) for reading in readings], dtype=dtype)
+        if name == "best_return":
+            metrics = [_return_metric(reading, trainers.get(reading.sweep)) for reading in readings]
+            columns["return_metric"] = pl.Series(metrics, dtype=pl.String)
+    if any("threads" in point for point in points):
+        usual = (None if reading.foreign else 1 for reading in readings)
+        threads = [_whole(point.get("threads", one)) for point, one in zip(points, usual, strict=True)]
+        asked = pl.Series(threads, dtype=pl.Int64)
+        columns["threads"] = columns["threads"].fill_null(asked)
+        keys["threads"] = "threads"
+    if any("target" in point for point in points):
+        asked = pl.Series([point.get("target") for point in points], dtype=pl.String)
+        columns["target"] = columns["target"].fill_null(asked)
+        keys["target"] = "target"
+    columns["reason"] = pl.Series([reading.reason or None for reading in readings], dtype=pl.String)
+    return pl.DataFrame(columns), tuple(keys.values())
+
+
+def _return_metric(reading: Reading, trainer: str | None) -> str | None:
+    """What its final return is a value of: the first of the trainer's metrics that the run ever recorded."""
+    if reading.facts.get("final_return") is None:
+        return None
+    for name in returns_of(trainer):
+        if any(math.isfinite(row.metrics.get(name, math.nan)) for row in reading.history):
+            return name
+    return None
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and abs(value) < 2**63 else None
+
+
+def _key_columns(keys: Iterable[str], taken: set[str]) -> dict[str, str]:
+    """The grid's keys, seed last, with the name of each one's column: its own unless that is taken."""
+    names: dict[str, str] = {}
+    for key in sorted(dict.fromkeys(keys), key=lambda key: key == "seed"):
+        name = key
+        while name in taken:
+            name = f"grid.{name}"
+        taken.add(name)
+        names[key] = name
+    return names
+
+
+def _key_series(values: Sequence[Any]) -> pl.Series:
+    """A key's values in the narrowest type that holds them all; what does not go together becomes text."""
+    import polars as pl
+
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return pl.Series(values, dtype=pl.Boolean)
+    if kinds == {int} and all(_whole(value) is not None for value in values if value is not None):
+        return pl.Series(values, dtype=pl.Int64)
+    if kinds in ({float}, {int, float}):
+        return pl.Series([None if value is None else float(value) for value in values], dtype=pl.Float64)
+    return pl.Series([None if value is None else _text(value) for value in values], dtype=pl.String)
+
+
+def metrics_table(readings: Sequence[Reading]) -> pl.DataFrame:
+    import numpy as np
+    import polars as pl
+
+    runs, rows = [], []
+    lengths: list[int] = []
+    names: list[str] = []
+    values: list[float] = []
+    for number, reading in enumerate(readings):
+        for row in reading.history:
+            runs.append(number)
+            rows.append(row)
+            lengths.append(len(row.metrics))
+            names.extend(row.metrics)
+            values.extend(row.metrics.values())
+    steps = pl.DataFrame(
+        {
+            "run": pl.Series(runs, dtype=pl.UInt32),
+            "iteration": pl.Series([row.iteration for row in rows], dtype=pl.Int64),
+            "frames": pl.Series([row.frames for row in rows], dtype=pl.Int64),
+            "wall_time": pl.Series([row.wall_time for row in rows], dtype=pl.Float64).fill_nan(None),
+        }
+    )
+    long = (
+        steps[np.repeat(np.arange(len(rows)), lengths)]
+        .with_columns(
+            name=pl.Series(names, dtype=pl.String), value=pl.Series(values, dtype=pl.Float64, strict=False)
+        )
+        .sort("run", "iteration", "name", maintain_order=True)
+    )
+    identities = pl.DataFrame(
+        {
+            "sweep": pl.Series([reading.sweep for reading in readings], dtype=pl.String),
+            "run_id": pl.Series([reading.index.run_id for reading in readings], dtype=pl.String),
+        }
+    )
+    return pl.concat([identities[long["run"]], long.drop("run")], how="horizontal").select(
+        "sweep", "run_id", "iteration", "frames", "name", "value", "wall_time"
+    )

@@ -1,0 +1,230 @@
+"""Variants beside each other, in a task and over all of them; performance profiles.
+
+Profiles are of final returns, as rliable defines them, and are made here so that seeds may differ in number
+from task to task. A task at a time they need no scale; across tasks a profile needs scores on one scale,
+which is then named. Intervals are 95 % percentile intervals of a bootstrap over the seeds of each task, by
+always the same draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.analysis.comparability import Terms
+from orchestrator.analysis.stats import RESAMPLES, Final
+from orchestrator.core.labels import labeller
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+SEED = 20
+_THRESHOLDS = 100
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One variant over tasks: in each, its final returns, one per seed, and how these came about. ``side`` is
+    a group's.
+    """
+
+    label: str
+    number: int
+    side: int
+    scores: Mapping[str, tuple[float, ...]]
+    terms: Mapping[str, Terms]
+
+    @property
+    def n(self) -> int:
+        return sum(map(len, self.scores.values()))
+
+    @property
+    def fewest(self) -> int:
+        """Its seeds in the task in which it has the fewest."""
+        return min(map(len, self.scores.values()), default=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Of a variant the part of its runs that score above each threshold; no band where a task has one seed.
+
+    Between two thresholds the part is that of the lower one.
+    """
+
+    variant: Variant
+    thresholds: Floats
+    value: Floats
+    low: Floats | None
+    high: Floats | None
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """Profiles that share an axis: of one task in raw returns, or of several ``tasks`` scaled by ``spans``.
+
+    ``spans``: per task the returns that became 0 and 1. ``left_out``: variants that lack one of the tasks.
+    """
+
+    tasks: tuple[str, ...]
+    profiles: tuple[Profile, ...]
+    spans: Mapping[str, tuple[float, float]]
+    left_out: tuple[str, ...] = ()
+
+
+# What stands against what
+
+
+def variants(finals: Sequence[Final]) -> dict[str, list[Variant]]:
+    """Task by task every group that has a final return, named by what tells those of the task apart."""
+    by_task: dict[str, list[Final]] = {}
+    for final in finals:
+        if final.values:
+            by_task.setdefault(final.group.task, []).append(final)
+    return {task: list(_named(task, panel)) for task, panel in by_task.items()}
+
+
+def _named(task: str, panel: Sequence[Final]) -> Iterator[Variant]:
+    points = [final.group.point for final in panel]
+    for final, label in zip(panel, names(points), strict=True):
+        group = final.group
+        yield Variant(label, group.number, group.side, {task: final.values}, {task: final.terms})
+
+
+def names(points: Sequence[Mapping[str, Any]], without: Sequence[str] = ("task",)) -> list[str]:
+    """A name for each of these points, told by what varies among them but ``without`` these keys."""
+    label = labeller(points, without)
+    plain = [label(point) if len(points) > 1 else "" for point in points]
+    return [
+        name or str(point.get("algorithm") or point.get("sweep") or "all runs")
+        for name, point in zip(plain, points, strict=True)
+    ]
+
+
+def over_tasks(finals: Sequence[Final]) -> list[Variant]:
+    """Every variant over all its tasks. Sweeps are told apart only where two of them share a task."""
+    sweeps: dict[str, set[str]] = {}
+    for final in finals:
+        sweeps.setdefault(final.group.task, set()).add(final.group.sweep)
+    several = any(len(named) > 1 for named in sweeps.values())
+    members: dict[Any, list[Final]] = {}
+    for final in finals:
+        identity = (final.group.sweep if several else "", *final.group.variant.items())
+        members.setdefault(identity, []).append(final)
+    points = [
+        {**({"sweep": own[0].group.sweep} if several else {}), **own[0].group.variant}
+        for own in members.values()
+    ]
+    return [
+        Variant(
+            label,
+            own[0].group.number,
+            own[0].group.side if several else 0,
+            {final.group.task: final.values for final in own if final.values},
+            {final.group.task: final.terms for final in own if final.values},
+        )
+        for label, own in zip(names(points), members.values(), strict=True)
+    ]
+
+
+# Performance profiles
+
+
+def task_profiles(finals: Sequence[Final]) -> list[Profiles]:
+    """One per task of several variants, one of which has two seeds or more; in raw returns."""
+    found = []
+    for task, panel in variants(finals).items():
+        if len(panel) > 1 and any(variant.n > 1 for variant in panel):
+            axis = _thresholds(value for variant in panel for value in variant.scores[task])
+            found.append(
+                Profiles((task,), tuple(_profile(variant, (task,), axis, {}) for variant in panel), {})
+            )
+    return found
+
+
+def overall_profiles(finals: Sequence[Final]) -> Profiles | None:
+    """Over all tasks, of the variants that have them all; ``None`` without two tasks and two such variants.
+
+    A task's returns are scaled by the lowest and the highest final return of all its runs here; a task where
+    these are equal says nothing and is left out.
+    """
+    every = over_tasks(finals)
+    spans = {
+        task: (min(values), max(values))
+        for task, values in values_by_task(every).items()
+        if max(values) > min(values)
+    }
+    tasks = tuple(spans)
+    whole = [variant for variant in every if variant.scores.keys() >= spans.keys()]
+    if len(tasks) < 2 or len(whole) < 2:
+        return None
+    axis = _thresholds(
+        score for variant in whole for task in tasks for score in _scaled(variant.scores[task], spans[task])
+    )
+    left_out = tuple(variant.label for variant in every if variant.scores and variant not in whole)
+    return Profiles(tasks, tuple(_profile(variant, tasks, axis, spans) for variant in whole), spans, left_out)
+
+
+def values_by_task(every: Iterable[Variant]) -> dict[str, list[float]]:
+    values: dict[str, list[float]] = {}
+    for variant in every:
+        for task, own in variant.scores.items():
+            values.setdefault(task, []).extend(own)
+    return values
+
+
+def _thresholds(values: Iterable[float]) -> Floats:
+    """Where a part changes, with a margin at both ends; on an even grid if these are too many."""
+    import numpy as np
+
+    found = np.unique(np.fromiter(values, dtype=np.float64))
+    if len(found) > _THRESHOLDS:
+        found = np.linspace(found[0], found[-1], _THRESHOLDS)
+    margin = 0.03 * (found[-1] - found[0]) or 0.03 * abs(found[0]) or 1.0
+    return np.concatenate([[found[0] - margin], found, [found[-1] + margin]])
+
+
+def _scaled(values: Sequence[float], span: tuple[float, float]) -> list[float]:
+    low, high = span
+    return [(value - low) / (high - low) for value in values]
+
+
+def _profile(
+    variant: Variant, tasks: Sequence[str], axis: Floats, spans: Mapping[str, tuple[float, float]]
+) -> Profile:
+    import numpy as np
+
+    scores = [
+        np.array(_scaled(variant.scores[task], spans[task]) if spans else variant.scores[task])
+        for task in tasks
+    ]
+    return Profile(variant, axis, *performance_profile(scores, axis))
+
+
+def performance_profile(
+    scores: Sequence[Floats], thresholds: Floats
+) -> tuple[Floats, Floats | None, Floats | None]:
+    """The part of runs above each threshold, and its interval: three times (thresholds,).
+
+    ``scores``: per task one number a run. Every task weighs the same, however many runs it has; with as many
+    in each it is rliable's score distribution. No interval where a task has one run.
+    """
+    import numpy as np
+
+    above = [(own[:, None] > thresholds).astype(float) for own in scores]
+    value = np.mean([matrix.mean(axis=0) for matrix in above], axis=0)
+    if any(len(own) < 2 for own in scores):
+        return value, None, None
+    generator = np.random.default_rng(SEED)
+    draws = np.mean([weights(generator, len(matrix)) @ matrix for matrix in above], axis=0)
+    low, high = np.quantile(draws, (0.025, 0.975), axis=0)
+    return value, low, high
+
+
+def weights(generator: np.random.Generator, n: int) -> Floats:
+    """(resamples, n): how much of each resample every run is."""
+    weights: Floats = generator.multinomial(n, [1 / n] * n, size=RESAMPLES) / n
+    return weights

@@ -1,0 +1,90 @@
+"""How jobs ended that are in the queue no more, as far as accounting and the controller know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+
+from orchestrator.backends.slurm.commands import Answer
+from orchestrator.backends.slurm.parse import (
+    ACCOUNTING_FIELDS,
+    LISTED,
+    accounted,
+    array_of,
+    queue_entries,
+)
+from orchestrator.core.types import JobState, JobStatus
+
+Ask = Callable[[Sequence[str]], Answer]
+
+# Accounting follows the queue within seconds, or not at all: what it does not know yet is asked for less and
+# less often, from this ...
+_FIRST_REST_S = 2.0
+# ... up to this. One that fails is left alone for so long, or for a multiple of the time that it took.
+_LONGEST_REST_S = 30.0
+_REST = 10
+
+
+@dataclass
+class _Doubt:
+    """What was said for want of an end, how long it was good for (s) and until when it is."""
+
+    status: JobStatus
+    rest: float
+    until: float
+
+
+class Departed:
+    """Remembers the ends that it was told; accounting may be slow, broken or absent, and is asked seldom."""
+
+    def __init__(self, ask: Ask, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ask, self._clock = ask, clock
+        self._ends: dict[str, JobStatus] = {}
+        self._doubts: dict[str, _Doubt] = {}
+        self._accounting_from = 0.0
+
+    @property
+    def settled(self) -> Set[str]:
+        """Jobs whose end is known."""
+        return self._ends.keys()
+
+    def statuses(self, job_ids: Set[str]) -> dict[str, JobStatus]:
+        """The status of jobs that the queue was asked for and does not have."""
+        unsettled = job_ids - self._ends.keys()
+        if any(one not in self._doubts or self._clock() >= self._doubts[one].until for one in unsettled):
+            self._ends |= self._accounting(unsettled)
+            for one, status in self._absent(unsettled - self._ends.keys()).items():
+                before = self._doubts.get(one)
+                rest = min(_LONGEST_REST_S, 2 * before.rest if before else _FIRST_REST_S)
+                self._doubts[one] = _Doubt(status, rest, self._clock() + rest)
+        return {one: self._ends[one] if one in self._ends else self._doubts[one].status for one in job_ids}
+
+    def _accounting(self, job_ids: Set[str]) -> dict[str, JobStatus]:
+        """The ends that accounting knows."""
+        began = self._clock()
+        if began < self._accounting_from:
+            return {}
+        named = ",".join(sorted(set(map(array_of, job_ids))))
+        answer = self._ask(["sacct", "-n", "-P", "-X", "-j", named, f"--format={ACCOUNTING_FIELDS}"])
+        if answer.code != 0:
+            now = self._clock()
+            self._accounting_from = now + max(_LONGEST_REST_S, _REST * (now - began))
+            return {}
+        told = accounted(answer.output)
+        return {one: status for one, status in told.items() if one in job_ids and status.state.final}
+
+    def _absent(self, job_ids: Set[str]) -> dict[str, JobStatus]:
+        """Jobs that are not among the user's own, and of whose end nobody knows.
+
+        One that a controller does not know when asked for it by its number is over; how is not known.
+        """
+        if not job_ids:
+            return {}
+        named = ",".join(sorted({array_of(one) for one in job_ids}))
+        answer = self._ask(["squeue", *LISTED, "-j", named])
+        if answer.code != 0 and "invalid job id" not in answer.complaint.lower():
+            return dict.fromkeys(job_ids, JobStatus(JobState.UNKNOWN, f"squeue: {answer.complaint}"))
+        there = {entry.job_id: entry.status for entry in queue_entries(answer.output)}
+        over = JobStatus(JobState.ENDED, "left the queue")
+        return {one: there.get(one, over) for one in job_ids}

@@ -1,5 +1,0 @@
-from __future__ import annotations
-
-from orchestrator.cli import main
-
-main()

@@ -1,0 +1,1 @@
+"""What is to be run: grids, sweeps, profiles, trainers and the project's code."""

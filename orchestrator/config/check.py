@@ -1,0 +1,154 @@
+"""Has the trainer look at a sweep in a process of its own, before anything is submitted."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from orchestrator.config.grid import Position, parse_grid
+from orchestrator.config.grid.model import bare_key
+from orchestrator.core.errors import GridError, OrchestrateError
+from orchestrator.core.installation import install_here
+from orchestrator.core.types import Plan, Sweep, Value
+
+LOCAL = "local"
+_TAIL_LINES = 15
+_MISSING = re.compile(r"No module named '?([\w]+)")
+_PATIENCE_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class CheckProblem:
+    """A fault found before any training. ``run_id`` is one run that has it; ``line`` is in the grid file."""
+
+    run_id: str
+    key: str | None
+    message: str
+    hint: str | None
+    file: str
+    line: int | None
+    column: int | None
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        hint = f"\n  {self.hint}" if self.hint else ""
+        return f"{place}: {self.message}{hint}"
+
+    def to_json(self) -> dict[str, Value]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What a check found. ``structures`` is how many kinds of configuration the ``points`` runs have.
+
+    ``early``: the problems were found at a first look, and nothing else was looked at. ``warnings`` keep
+    nothing from being submitted.
+    """
+
+    problems: tuple[CheckProblem, ...]
+    structures: int
+    points: int
+    seconds: float
+    early: bool = False
+    warnings: tuple[CheckProblem, ...] = ()
+
+
+def check_plan(plan: Plan, folder: Path | None = None) -> CheckReport:
+    """What is wrong with the runs that are about to be submitted, now or when the queue has room.
+
+    ``folder`` is where they start, the current one by default.
+    """
+    todo = {*plan.run_ids, *plan.waiting}
+    if not todo:
+        return CheckReport((), 0, 0, 0.0)
+    runs = tuple(run for run in plan.sweep.runs if run.run_id in todo)
+    partial = len(runs) < len(plan.sweep.runs)
+    sweep = replace(plan.sweep, runs=runs, targets=(plan.target,))
+    return check_sweep(sweep, partial=partial, folder=folder)
+
+
+def check_sweep(
+    sweep: Sweep, python: str = sys.executable, *, partial: bool = False, folder: Path | None = None
+) -> CheckReport:
+    """Validate every distinct structure and value of a sweep on the worker's side; trains nothing.
+
+    ``python`` would run the workers. ``partial``: the grid has other runs too. ``folder``: where runs
+    start, if it is not the current one. Raises :class:`OrchestrateError` if it cannot check at all.
+    """
+    began = time.monotonic()
+    plugins = [asdict(plugin) for plugin in sweep.plugins]
+    request = {
+        "trainer": sweep.trainer,
+        "plugins": plugins,
+        "runs": [run.to_json() for run in sweep.runs],
+        # Other machines have files and packages that cannot be seen from here.
+        "elsewhere": any(target != LOCAL for target in sweep.targets),
+    }
+    answer = _ask(python, json.dumps(request), folder)
+    positions = _positions(sweep)
+    faults = [found for found in answer["problems"] if not (partial and found["whole"])]
+    problems, warnings = (
+        sorted(
+            (_located(found, positions, sweep.source) for found in faults if found["blocks"] is blocks),
+            key=lambda problem: (problem.line is None, problem.line, problem.column),
+        )
+        for blocks in (True, False)
+    )
+    early = any(found["early"] for found in answer["problems"])
+    seconds = time.monotonic() - began
+    counted = answer["structures"], len(sweep.runs)
+    return CheckReport(tuple(problems), *counted, seconds, early, tuple(warnings))
+
+
+def _ask(python: str, request: str, folder: Path | None) -> dict[str, Value]:
+    # -P: a folder named jobs where the command was typed is not ours.
+    argv = [python, "-P", "-m", "jobs.check"]
+    try:
+        done = subprocess.run(
+            argv,
+            cwd=folder,
+            input=request,
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_SECONDS,
+            check=False,
+        )
+    except OSError as error:
+        raise OrchestrateError(f"cannot start {python}: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise OrchestrateError(f"the check took more than {_PATIENCE_SECONDS} s and was ended") from None
+    if done.returncode != 0:
+        raise _ended(python, done.returncode, done.stderr.strip().splitlines()[-_TAIL_LINES:])
+    answer: dict[str, Value] = json.loads(done.stdout)
+    return answer
+
+
+def _ended(python: str, code: int, tail: Sequence[str]) -> OrchestrateError:
+    missing = _MISSING.search(tail[-1]) if tail else None
+    if missing is None:
+        return OrchestrateError("\n".join([f"the check ended with exit code {code}:", *tail]))
+    return OrchestrateError(
+        f"the trainer needs the Python package {missing[1]}, which {python} does not have",
+        hint=f"install what training needs: {install_here('train')}",
+    )
+
+
+def _positions(sweep: Sweep) -> Mapping[str, Position]:
+    try:
+        return parse_grid(sweep.grid_text, sweep.source).positions
+    except GridError:
+        return {}  # a sweep that was not made from a file
+
+
+def _located(found: Mapping[str, Value], positions: Mapping[str, Position], file: str) -> CheckProblem:
+    key = found["key"]
+    at = None if key is None else positions.get(key) or positions.get(bare_key(key))
+    line, column = at if at is not None else (None, None)
+    return CheckProblem(found["run_id"], key, found["message"], found["hint"], file, line, column)

@@ -1,0 +1,69 @@
+"""Which kinds of files can decide what a program does, by their names."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+_SOURCE = re.compile(
+    r".+\.(py|pyx|pxd|pyi|sh|bash|zsh|c|h|cc|cpp|cxx|hpp|hh|cu|cuh|rs|go|java|kt|scala|jl|r|lua|m|f|f90|f95|js|mjs|"
+    r"ts|rb|pl|php|cs|swift|hs|ml|zig|nim|proto|glsl|wgsl|asm|s|mk|cmake)",
+    re.IGNORECASE,
+)
+_SETTINGS = re.compile(r".+\.(yaml|yml|toml|ini|cfg|conf|gin|xml|urdf|mjcf|sdf)", re.IGNORECASE)
+# Programs write such files, too: they count only where they are known to be a project's.
+_LISTED_ONLY = re.compile(r".+\.json", re.IGNORECASE)
+
+_FOLDERS_LEFT_OUT = frozenset(("tests", "test", "docs", "doc", "node_modules", "__pycache__"))
+# Of tools that check, pack and describe a project; no training reads them.
+_FILES_LEFT_OUT = re.compile(
+    r"test_.*\.py|.*_test\.py|conftest\.py|pyproject\.toml|setup\.cfg|(tox|pytest|mypy)\.ini|ruff\.toml|"
+    r"(mkdocs|environment)\.ya?ml|package(-lock)?\.json|\..*"
+)
+
+# Top folders of this program's own checkout, in which people keep programs of theirs, too.
+_OURS = re.compile(r"orchestrator|jobs|templates|sky|launch|sweeps|tests|benchmarks|docs|examples")
+_MARKS = ("orchestrator/config/code/file_kinds.py", "jobs/worker/worker.py")
+
+
+def is_source(name: str) -> bool:
+    return _SOURCE.fullmatch(name) is not None
+
+
+def is_listed_only(name: str) -> bool:
+    return _LISTED_ONLY.fullmatch(name) is not None
+
+
+def counts(name: str, *, listed: bool, ours: bool = False) -> bool:
+    """Whether a file of that name, relative to a folder with a program in it, counts by default.
+
+    ``listed``: it is one of a project's files as git knows them; ``ours``: the folder is this program's.
+    """
+    *folders, last = name.split("/")
+    if not (_SOURCE.fullmatch(last) or _SETTINGS.fullmatch(last) or (listed and is_listed_only(last))):
+        return False
+    if _FILES_LEFT_OUT.fullmatch(last) or (ours and folders and _OURS.fullmatch(folders[0])):
+        return False
+    return not any(folder in _FOLDERS_LEFT_OUT or folder.startswith(".") for folder in folders)
+
+
+def is_own_package(names: Collection[str]) -> bool:
+    """Whether these files are this program's own checkout."""
+    return set(_MARKS) <= set(names)
+
+
+def modules_beside(folder: Path) -> Iterator[Path]:
+    """Sources and settings in a folder, and in those below it that hold Python files.
+
+    For folders that git knows nothing of: what else lies there, data and outputs, can be anything.
+    """
+    for here, folders, names in os.walk(folder):
+        if here != os.fspath(folder) and not any(name.endswith(".py") for name in names):
+            folders[:] = []
+            continue
+        folders[:] = sorted(
+            one for one in folders if not one.startswith(".") and one not in _FOLDERS_LEFT_OUT
+        )
+        yield from (Path(here, name) for name in sorted(names) if counts(name, listed=False))

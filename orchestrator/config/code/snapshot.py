@@ -1,0 +1,411 @@
+"""Keeping the code of a submission with its sweep, so that its jobs run that code whenever they start.
+
+Kept are this program's packages as they run now, and the project: the git work tree that holds the folder of
+the call. What other packages a job imports is the environment's business; results name their versions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+from urllib.parse import quote, unquote_to_bytes
+
+from orchestrator import __version__
+from orchestrator.config.code.file_kinds import is_source
+from orchestrator.config.worktree import TOO_LARGE_HINT, NoWorkTree, WorkTree, read_worktree
+from orchestrator.core.errors import DamagedFileError, OrchestrateError
+from orchestrator.core.package_files import PACKAGE
+from orchestrator.rundir import CodeDir, SweepDir, sweeps
+from orchestrator.rundir.atomic import dump_json, storage_errors
+
+# All that a worker imports of ours lies beside this package.
+_OUR_PACKAGES = ("orchestrator", "jobs")
+_MOST_FILES = 20_000
+_MOST_BYTES = 512 << 20
+_CHUNK = 1 << 20
+_TRIES = 3
+_MOST_NAMED = 3
+_EDITS = "later edits affect queued and resumed runs"
+_CACHE = "__pycache__"
+
+
+@dataclass(frozen=True)
+class FrozenCode:
+    """Code kept with a sweep, and how a worker is to be started on it. All paths are absolute.
+
+    ``python_path`` is to be the worker's PYTHONPATH, or its beginning, ``cwd`` its folder; ``submit_dir`` is
+    the folder of the call, which programs are told as ORCHESTRATE_SUBMIT_DIR. ``notes`` are for a person.
+    """
+
+    id: str
+    path: Path
+    python_path: tuple[Path, ...]
+    cwd: Path
+    submit_dir: Path
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        paths = {"path": self.path, "cwd": self.cwd, "submit_dir": self.submit_dir}
+        return {
+            **asdict(self),
+            **{name: os.fspath(path) for name, path in paths.items()},
+            "python_path": [os.fspath(path) for path in self.python_path],
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(
+            data["id"],
+            Path(data["path"]),
+            tuple(Path(path) for path in data["python_path"]),
+            Path(data["cwd"]),
+            Path(data["submit_dir"]),
+            tuple(data["notes"]),
+        )
+
+
+def freeze(sweep: SweepDir, cwd: Path, *, dry: bool = False) -> FrozenCode:
+    """Keep the code as it is now under ``sweep``, once however often it is submitted.
+
+    ``cwd`` is the folder of the call. With ``dry`` the answer is the same, and nothing is written; else call
+    under the sweep's lock. Raises ``OrchestrateError`` for a project too large to keep, ``DamagedFileError``
+    where a kept one was changed, ``StorageError``.
+    """
+    for _ in range(_TRIES):
+        source = _look(sweep, cwd.resolve())
+        marks = _marks(source.entries)
+        code = CodeDir.of(sweep, _name(source.commit, marks))
+        frozen = _frozen(source, code, cwd)
+        if dry:
+            return frozen
+        if code.exists():
+            _verify(marks, code)
+        elif not _store(source, code):
+            continue
+        with storage_errors(frozen.cwd):
+            frozen.cwd.mkdir(parents=True, exist_ok=True)  # git knows no empty folder
+        return frozen
+    raise OrchestrateError(
+        f"{source.root}: files change while they are being copied",
+        hint="run the same command again when nothing writes there, or list such files in .gitignore",
+    )
+
+
+def received(code: CodeDir, python_path: Iterable[str], cwd: str | None, submit_dir: Path) -> FrozenCode:
+    """Code that another machine kept and sent here; paths are relative to its folder.
+
+    Without ``cwd`` runs start in ``submit_dir``; what they and Python leave in it does not count. Raises
+    :class:`DamagedFileError` unless all that was sent is as its name says, and for no other reason.
+    """
+    if not _is_whole(code):
+        raise DamagedFileError(
+            code.path, "is not the code that was sent", hint=f"remove {code.path} and send it again"
+        )
+    start = submit_dir if cwd is None else code.path / cwd
+    with storage_errors(start):
+        start.mkdir(parents=True, exist_ok=True)
+    paths = tuple(code.path / path for path in python_path)
+    return FrozenCode(code.code_id, code.path, paths, start, submit_dir)
+
+
+def _is_whole(code: CodeDir) -> bool:
+    try:
+        facts = code.facts()
+        project, names = facts["project"], [os.fsdecode(unquote_to_bytes(name)) for name in facts["files"]]
+        return _name(project and project["commit"], _found(names, code)) == code.code_id
+    except (DamagedFileError, OSError, KeyError, TypeError):
+        return False
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A file to keep under ``name``: the content of ``source``, or a link to ``target``."""
+
+    name: str
+    source: Path
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What is to be kept. ``base``: the folder our packages lie in; ``why_not``: why there is no ``tree``."""
+
+    cwd: Path
+    without: Sequence[Path]
+    base: Path
+    ours_in_tree: bool
+    tree: WorkTree | None
+    why_not: str | None
+    entries: tuple[_Entry, ...]
+
+    @property
+    def root(self) -> Path:
+        return self.tree.root if self.tree else self.cwd
+
+    @property
+    def commit(self) -> str | None:
+        return self.tree.commit if self.tree else None
+
+
+def _look(sweep: SweepDir, cwd: Path) -> _Source:
+    """Find what is to be kept; reads no file of it."""
+    tree, why_not, without = None, None, _results_folders(sweep, cwd)
+    if (code := CodeDir.holding(cwd / "here")) is not None:
+        why_not = f"it is part of the frozen code {code.path}"
+    else:
+        try:
+            tree = read_worktree(cwd, without)
+        except NoWorkTree as error:
+            why_not = str(error)
+    base = PACKAGE.parent.resolve()
+    ours = [path for package in _OUR_PACKAGES for path in _files(base / package)]
+    # Python writes its caches anew in a copy, which would seem changed.
+    items = [item for item in (tree.items if tree else ()) if _CACHE not in Path(item.path).parts]
+    entries = [_Entry(f"tree/{item.path}", tree.root / item.path, item.target) for item in items if tree]
+    files = {entry.source for entry in entries if entry.target is None}
+    ours_in_tree = all(path.resolve() in files for path in ours)
+    if not ours_in_tree:
+        entries += [_Entry(f"ours/{path.relative_to(base)}", path.resolve()) for path in ours]
+    if len(entries) > _MOST_FILES:
+        raise OrchestrateError(
+            f"the code to keep with the sweep has {len(entries)} files, more than {_MOST_FILES}",
+            hint=TOO_LARGE_HINT,
+        )
+    return _Source(cwd, without, base, ours_in_tree, tree, why_not, tuple(entries))
+
+
+def _results_folders(sweep: SweepDir, cwd: Path) -> list[Path]:
+    """What lies among the project's files and is results, none of its code."""
+    results = sweep.results.resolve()
+    if not cwd.is_relative_to(results):
+        return [results]
+    return [results / sweep.name, *(other.path.resolve() for other in sweeps(results))]
+
+
+def _files(package: Path) -> Iterator[Path]:
+    """A package's files, through links too: templates are one in a checkout."""
+    for folder, folders, names in os.walk(package, followlinks=True):
+        folders.sort()
+        for name in sorted(names):
+            if not name.endswith((".pyc", ".pyo")):
+                yield Path(folder, name)
+
+
+# Reading and writing
+
+
+def _marks(entries: Iterable[_Entry], into: Path | None = None) -> dict[str, str]:
+    """What stands behind every name, files by their hash; copied ``into`` a folder if there is one.
+
+    A file that is gone by now has no mark.
+    """
+    marks: dict[str, str] = {}
+    budget = _MOST_BYTES
+    for entry in entries:
+        target = into / entry.name if into else None
+        if target is not None:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        if entry.target is not None:
+            marks[entry.name] = f"link {entry.target}"
+            if target is not None:
+                target.symlink_to(entry.target)
+            continue
+        try:
+            descriptor = os.open(entry.source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        with open(descriptor, "rb") as file:
+            marks[entry.name], size = _transfer(file, target)
+        budget -= size
+        if budget < 0:
+            raise OrchestrateError(
+                f"the code to keep with the sweep has more than {_MOST_BYTES >> 20} MiB", hint=TOO_LARGE_HINT
+            )
+    return marks
+
+
+def _transfer(file: BinaryIO, target: Path | None) -> tuple[str, int]:
+    """Hash a file, and copy it to ``target`` if there is one: its mark and its bytes.
+
+    The copy is for reading only, and nobody may read it who may not read the file.
+    """
+    mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    digest, size = hashlib.sha256(), 0
+    copy = open(target, "xb") if target is not None else None  # noqa: SIM115 (there may be none)
+    try:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            if copy is not None:
+                copy.write(chunk)
+        if copy is not None:
+            os.fchmod(copy.fileno(), mode & 0o555)
+    finally:
+        if copy is not None:
+            copy.close()
+    return f"{'program' if mode & stat.S_IXUSR else 'file'} {digest.hexdigest()}", size
+
+
+def _name(commit: str | None, marks: Mapping[str, str]) -> str:
+    """16 hexadecimal digits that name the content, and the commit it belongs to."""
+    digest = hashlib.sha256(f"{commit}\n".encode())
+    for name, mark in sorted(marks.items()):
+        digest.update(os.fsencode(name) + b"\0" + os.fsencode(mark) + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _store(source: _Source, code: CodeDir) -> bool:
+    """Write the folder; ``False`` if the files are no longer what it is named for."""
+    with code.draft() as draft:
+        if _name(source.commit, _marks(source.entries, draft.path)) != code.code_id:
+            return False
+        changes = source.tree.changes() if source.tree else b""
+        if changes:
+            draft.changes.write_bytes(changes)
+        draft.facts_path.write_bytes(dump_json(_facts(source, changes is not None), indent=1))
+        code.publish(draft)
+    return True
+
+
+def _facts(source: _Source, has_changes: bool) -> dict[str, Any]:
+    tree = source.tree
+    files = [quote(os.fsencode(entry.name)) for entry in source.entries]
+    outside = [entry for entry in source.entries if entry.target is not None and os.path.isabs(entry.target)]
+    facts: dict[str, Any] = {
+        "time": time.time(),
+        "version": __version__,
+        "project": None,
+        "files": files,
+        "links": [quote(os.fsencode(entry.name)) for entry in outside],
+    }
+    if tree is not None:
+        left_out = {**tree.left_out} if has_changes else {**tree.left_out, "changes.diff": "too large"}
+        facts["project"] = {
+            "root": _shown(os.fspath(tree.root)),
+            "commit": tree.commit,
+            "branch": tree.branch,
+            "changed": tree.changed,
+            "untracked": [_shown(path) for path in tree.untracked if is_source(path)],
+            "linked": {_shown(path): why for path, why in tree.linked.items()},
+            "left_out": {_shown(path): why for path, why in left_out.items()},
+        }
+    return facts
+
+
+def _verify(marks: Mapping[str, str], code: CodeDir) -> None:
+    """Raise :class:`DamagedFileError` unless the folder still holds what it is named for."""
+    found = _found(marks, code)
+    for name, mark in marks.items():
+        if found.get(name) != mark:
+            raise DamagedFileError(
+                code.path / name,
+                "is not what was kept there: it was changed, or a power cut took it",
+                hint=f"move {code.path} away and run the same command again: it is kept anew",
+            )
+
+
+def _found(names: Iterable[str], code: CodeDir) -> dict[str, str]:
+    """The marks of what the folder holds under these names."""
+    return _marks(_Entry(name, code.path / name, _target(code.path / name)) for name in names)
+
+
+def _target(path: Path) -> str | None:
+    return os.readlink(path) if path.is_symlink() else None
+
+
+def _shown(name: str) -> str:
+    """A file name as text, whatever bytes it is made of."""
+    return os.fsencode(name).decode(errors="backslashreplace")
+
+
+# How a worker is to be started
+
+
+def _frozen(source: _Source, code: CodeDir, submit_dir: Path) -> FrozenCode:
+    tree, cwd = source.tree, source.cwd
+    ours = code.tree / source.base.relative_to(source.root) if source.ours_in_tree else code.ours
+    theirs, notes = _module_folders(source, code)
+    if tree is None:
+        notes = [
+            f"the code in {cwd} is not copied ({source.why_not}): {_EDITS}",
+            *notes,
+        ]
+    elif any(cwd.is_relative_to(folder) for folder in source.without):
+        notes = [*_what_is_missing(tree), f"runs start in {cwd} itself: it is part of the results", *notes]
+    else:
+        notes = [*_what_is_missing(tree), *notes]
+        cwd = code.tree / cwd.relative_to(tree.root)
+    if os.pathsep in os.fspath(code.path):
+        raise OrchestrateError(
+            f"{code.path}: Python searches no folder with {os.pathsep!r} in its name",
+            hint="choose another folder for the results: --results DIR",
+        )
+    path = tuple(dict.fromkeys([ours, *theirs]))
+    return FrozenCode(code.code_id, code.path, path, cwd, submit_dir.absolute(), tuple(notes))
+
+
+def _what_is_missing(tree: WorkTree) -> Iterator[str]:
+    for said, files in (("linked, not copied", tree.linked), ("left out", tree.left_out)):
+        if files:
+            named = [f"{_shown(path)} ({why})" for path, why in list(files.items())[:_MOST_NAMED]]
+            more = f" and {len(files) - len(named)} more" if len(files) > len(named) else ""
+            yield f"of {tree.root}, {said}: {', '.join(named)}{more}"
+
+
+def _module_folders(source: _Source, code: CodeDir) -> tuple[list[Path], list[str]]:
+    """Where the user's modules are imported from, the project's in its copy; and notes on those of others.
+
+    They are on Python's path, or installed as editable. A folder elsewhere is left to the environment, unless
+    PYTHONPATH alone tells of it.
+    """
+    tree, found, notes = source.tree, [], []
+    held = {Path(), *(parent for item in tree.items for parent in Path(item.path).parents)} if tree else set()
+    named = {os.path.abspath(name) for name in os.environ.get("PYTHONPATH", "").split(os.pathsep) if name}
+    for entry in sys.path if sys.flags.safe_path else sys.path[1:]:
+        folder = Path(entry).resolve()
+        if tree and folder.is_relative_to(tree.root) and folder.relative_to(tree.root) in held:
+            found.append(code.tree / folder.relative_to(tree.root))
+        elif os.path.abspath(entry) in named:
+            found.append(Path(entry).absolute())
+    for distribution in distributions():
+        for folder in _editable_folders(distribution):
+            if tree and folder.is_relative_to(tree.root):
+                found.append(code.tree / folder.relative_to(tree.root))
+            elif _is_plugin(distribution):
+                notes.append(f"the code of {distribution.name} in {folder} is not copied: {_EDITS}")
+    return found, notes
+
+
+def _editable_folders(distribution: Distribution) -> set[Path]:
+    """Where the packages of a distribution lie that was installed as editable; none of any other."""
+    if '"editable": true' not in (distribution.read_text("direct_url.json") or ""):
+        return set()
+    declared = (distribution.read_text("top_level.txt") or "").split()
+    names = {*declared, *(point.module.split(".")[0] for point in distribution.entry_points)}
+    return {folder for name in names if (folder := _folder_of(name)) is not None}
+
+
+def _folder_of(module: str) -> Path | None:
+    """The folder that a module or package of that name is imported from."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or spec.origin is None or not Path(spec.origin).exists():
+        return None
+    origin = Path(spec.origin).resolve()
+    return origin.parent.parent if spec.submodule_search_locations else origin.parent
+
+
+def _is_plugin(distribution: Distribution) -> bool:
+    return any(point.group.startswith("orchestrate.") for point in distribution.entry_points)

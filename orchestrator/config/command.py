@@ -1,0 +1,168 @@
+"""What a `command` of a grid means: its arguments filled in, and the file in it that is the program."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orchestrator.core.types import Value
+
+COMMAND_KEY = "command"
+# What people call it, and how a grid names a program of one's own.
+OTHER_COMMAND_KEYS = ("script", "program", "cmd", "entrypoint", "entry_point", "executable")
+PROGRAM_OF_ONES_OWN = "trainer: command, and base: {command: [python, train.py]}"
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_./+~-]*)\}")
+
+_PLAIN_ITEM = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./=-]*|--?[A-Za-z0-9_./=-]+")
+_PYTHON = re.compile(r"(python|pypy)[0-9.]*")
+_SHELL = re.compile(r"(ba|da|z|k|a|fi)?sh")
+_OTHER = re.compile(r"perl|ruby|Rscript|julia|node|lua|php")
+# Programs that start another one, which stands among their arguments.
+_WRAPPER = re.compile(
+    r"accelerate|conda|deepspeed|env|hatch|mamba|micromamba|mpiexec|mpirun|nice|numactl|pdm|pipenv|poetry|srun|"
+    r"stdbuf|taskset|time|timeout|torchrun|uvx?|xvfb-run"
+)
+# Options whose value is the argument after them, and those after which no file is the program.
+_VALUED_PYTHON = frozenset(("-W", "-X", "--check-hash-based-pycs"))
+_VALUED_SHELL = frozenset(("-o", "-O", "--rcfile", "--init-file"))
+_VALUED_OTHER = frozenset(("-r", "--require", "-t", "--threads", "-p", "--project", "-I", "-M", "-l"))
+_NO_FILE_PYTHON = re.compile(r"-([A-Za-z]*[cm].*)?")
+_NO_FILE_SHELL = re.compile(r"-([A-Za-z]*[cs][A-Za-z]*)?")
+_NO_FILE_OTHER = re.compile(r"-([eE].*|-eval.*)?")
+# The option after which code stands; not of a login shell, whose profile may lead to another folder.
+_INLINE = re.compile(r"-[A-Zabd-hj-km-z]*c")
+_ASSIGNED = re.compile(r"\w+=")
+# What a shell makes something else of.
+_EXPANDED = re.compile(r"[$`*?\[{~\\]")
+_SCRIPT = re.compile(r".+\.(py|sh|bash|zsh|jl|R|r|pl|rb|lua|js|mjs|php)")
+
+
+def values_of(point: Mapping[str, Any]) -> dict[str, Any]:
+    """What placeholders stand for, by key; ``point`` holds a run's keys, seed and threads among them."""
+    return {"threads": 1, **point}
+
+
+def asked_for(command: Any) -> set[str]:
+    """The keys that stand as placeholders in a command."""
+    items = command if isinstance(command, list | tuple) else ()
+    return {key for item in items for key in _PLACEHOLDER.findall(_text(item))}
+
+
+def filled(item: Value, values: Mapping[str, Any]) -> str:
+    """An argument with the run's values in it. Raises ``KeyError`` with the name of one that there is not."""
+    text = _text(item)
+    return _PLACEHOLDER.sub(lambda match: _text(values[match[1]]), text) if "{" in text else text
+
+
+def _text(value: Value) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def command_meant(keys: Mapping[str, Any]) -> str:
+    """The list that a grid without one most likely means, as it would stand there."""
+    texts = [keys[name] for name in (COMMAND_KEY, *OTHER_COMMAND_KEYS) if isinstance(keys.get(name), str)]
+    try:
+        words = shlex.split(texts[0]) if texts else []
+    except ValueError:
+        words = []
+    if words and words[0].endswith(".py"):
+        words = ["python", *words]
+    words = words or ["python", "train.py", "--seed", "{seed}"]
+    items = (word if _PLAIN_ITEM.fullmatch(word) else json.dumps(word) for word in words)
+    return f"{COMMAND_KEY}: [{', '.join(items)}]"
+
+
+def program_file(argv: Sequence[str]) -> str | None:
+    """What has to be on disk for the program to start, as :func:`script_of`; also in the code of a shell."""
+    code = code_of(argv) if argv and _SHELL.fullmatch(os.path.basename(argv[0])) else None
+    return script_of(argv) if code is None else _script_in(code)
+
+
+def code_of(argv: Sequence[str]) -> str | None:
+    """The text after ``-c`` that Python, or a shell other than a login shell, runs as its program."""
+    name = os.path.basename(argv[0]) if argv else ""
+    valued = _VALUED_PYTHON if _PYTHON.fullmatch(name) else _VALUED_SHELL if _SHELL.fullmatch(name) else None
+    options = iter(argv[1:] if valued is not None else ())
+    for item in options:
+        if valued and item in valued:
+            next(options, None)
+        elif _INLINE.fullmatch(item):
+            return next(options, None)
+        elif not item.startswith("-") or item == "--login":
+            return None
+    return None
+
+
+def _script_in(code: str) -> str | None:
+    """The script that the first command of this shell code starts, where the words alone tell it."""
+    words = shlex.shlex(code, posix=True, punctuation_chars="();<>|&\n")
+    words.whitespace, words.whitespace_split, words.commenters = " \t", True, ""
+    first: list[str] = []
+    try:
+        for word in words:
+            if word[0] in "();<>|&\n":
+                if word == "||":  # what follows is for the case that it is not there
+                    return None
+                break
+            first.append(word)
+    except ValueError:  # quotes that do not end
+        return None
+    while first and (first[0] == "exec" or _ASSIGNED.match(first[0])):
+        first.pop(0)
+    script = script_of(first)
+    return None if script is None or _EXPANDED.search(script) else script
+
+
+def script_of(argv: Sequence[str]) -> str | None:
+    """The argument that has to be a file for the program to start; ``None`` where none is known to be."""
+    for position, item in enumerate(argv):
+        name = os.path.basename(item)
+        if position and item.startswith("-"):
+            continue
+        if _PYTHON.fullmatch(name) or _SHELL.fullmatch(name) or _OTHER.fullmatch(name):
+            return _script_after(argv[position + 1 :], name)
+        if not position and not _WRAPPER.fullmatch(name):
+            return None
+        if position and _SCRIPT.fullmatch(item) and not argv[position - 1].startswith("-"):
+            return item
+    return None
+
+
+def module_of(argv: Sequence[str]) -> str | None:
+    """The module that ``python -m`` is to run."""
+    if not argv or not _PYTHON.fullmatch(os.path.basename(argv[0])):
+        return None
+    options = iter(argv[1:])
+    for item in options:
+        if item in _VALUED_PYTHON:
+            next(options, None)
+        elif re.fullmatch(r"-[A-Za-z]*m", item):
+            return next(options, None)
+        elif not item.startswith("-") or _NO_FILE_PYTHON.fullmatch(item):
+            return None
+    return None
+
+
+def _script_after(arguments: Sequence[str], interpreter: str) -> str | None:
+    if _PYTHON.fullmatch(interpreter):
+        valued, no_file = _VALUED_PYTHON, _NO_FILE_PYTHON
+    elif _SHELL.fullmatch(interpreter):
+        valued, no_file = _VALUED_SHELL, _NO_FILE_SHELL
+    else:
+        valued, no_file = _VALUED_OTHER, _NO_FILE_OTHER
+    options = iter(arguments)
+    for item in options:
+        if item in valued:
+            next(options, None)
+        elif item == "--":
+            return next(options, None)
+        elif not item.startswith("-"):
+            return item
+        elif not item.startswith(("-W", "-X")) and no_file.fullmatch(item):
+            return None
+    return None

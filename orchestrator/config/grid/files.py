@@ -1,0 +1,35 @@
+"""The text of a file that a person wrote, or an error that says what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from orchestrator.config.grid.model import Position
+from orchestrator.config.grid.yaml_nodes import Source
+
+
+def read_text(path: Path, source: Source, otherwise: Callable[[Path], str]) -> str:
+    """The file's text. ``otherwise`` says where else to look, for a path that there is not.
+
+    Raises the source's kind of :class:`PlacedError`.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise source.error(None, "there is no such file", otherwise(path)) from None
+    except IsADirectoryError:
+        raise source.error(
+            None, f"is a folder, expected a {source.noun} file", otherwise(path / "_")
+        ) from None
+    except UnicodeDecodeError as error:
+        *above, line = error.object[: error.start].decode().split("\n")
+        raise source.error(
+            Position(len(above) + 1, len(line) + 1),
+            f"found the byte 0x{error.object[error.start]:02x}, expected UTF-8 text",
+            f"is this a {source.noun} file? Save it as UTF-8",
+        ) from None
+    except ValueError:  # a null byte or half a character in the name
+        raise source.error(None, "found a name that no file can have") from None
+    except OSError as error:
+        raise source.error(None, f"cannot be read: {error.strerror}") from None

@@ -1,0 +1,149 @@
+"""Text that means several values, read by Hydra's own parser so that it means what it means there."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import random
+import re
+from typing import Any
+
+from orchestrator.config.grid.model import MAX_POINTS
+from orchestrator.config.grid.yaml_scalars import LARGEST
+from orchestrator.core.types import Value
+
+FUNCTIONS = ("choice", "range", "shuffle", "sort")
+_UNSUPPORTED = {
+    "interval": "a continuous interval has no points; write range(start, stop, step)",
+    "glob": "write the names out",
+}
+_CALL = re.compile(r"\s*([A-Za-z_]+)\s*\(.*", re.DOTALL)
+_QUOTES = ("'", '"')
+# Characters of a text, or of a parser's message, that are shown.
+_LONGEST = 200
+
+
+class SweepTextError(ValueError):
+    """Text that looks like a sweep and is none. The message says what is wrong; ``hint`` what to write."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def looks_like_sweep(text: str) -> bool:
+    """Whether Hydra would read several values here: a function of its, or a comma list."""
+    call = _CALL.fullmatch(text)
+    if call is not None and (call[1] in {*FUNCTIONS, *_UNSUPPORTED, "tag"} or _meant(call[1]) is not None):
+        return True
+    return "," in text
+
+
+def sweep_values(text: str) -> list[Value] | None:
+    """The values that the text stands for in Hydra, or ``None`` if it stands for itself.
+
+    Raises :class:`SweepTextError`. ``shuffle`` always shuffles in the same way: a sweep is deterministic.
+    """
+    if text[:1] in _QUOTES and text[-1:] == text[:1] and len(text) > 1:
+        quoted = _parsed(text).value()
+        return [_plain(quoted, text)] if not _is_sweep(quoted) else _values(quoted, text)
+    if not looks_like_sweep(text):
+        return None
+    call = _CALL.fullmatch(text)
+    if call is not None and call[1] in _UNSUPPORTED:
+        raise SweepTextError(f"found {call[1]}(), which is not a list of points", _UNSUPPORTED[call[1]])
+    if call is not None and (meant := _meant(call[1])) is not None:
+        raise SweepTextError(
+            f"found {call[1]}(), expected one of: {', '.join(FUNCTIONS)}", f"did you mean {meant}?"
+        )
+    value = _parsed(text).value()
+    return _values(value, text) if _is_sweep(value) else None
+
+
+def _meant(name: str) -> str | None:
+    if name in {*FUNCTIONS, *_UNSUPPORTED, "tag"}:
+        return None
+    close = difflib.get_close_matches(name.lower(), FUNCTIONS, 1, 0.75)
+    return close[0] if close else None
+
+
+def _parsed(text: str) -> Any:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        return OverridesParser.create().parse_override(f"key={text}")
+    except RecursionError:
+        raise SweepTextError(f"found {_short(text)}, which is nested too deeply") from None
+    except (HydraException, ValueError) as error:  # ValueError: more digits than int() takes
+        why = _cut(str(error).splitlines()[0])
+        raise SweepTextError(
+            f"found {_short(text)}, which Hydra cannot read as several values: {why}",
+            _unreadable_hint(text),
+        ) from None
+
+
+def _unreadable_hint(text: str) -> str:
+    if text.count("(") > text.count(")"):
+        return 'inside braces YAML ends a value at the comma: quote the whole sweep, "range(0,3)"'
+    return "one value that is such a text goes into a list and quotes: ['…']"
+
+
+def _is_sweep(value: Any) -> bool:
+    from hydra.core.override_parser.types import Glob, Sweep
+
+    return isinstance(value, Sweep | Glob)
+
+
+def _values(sweep: Any, text: str) -> list[Value]:
+    from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
+
+    if isinstance(sweep, RangeSweep):
+        raw = _range(sweep, text)
+    elif isinstance(sweep, ChoiceSweep):
+        raw = list(sweep.list)
+    else:
+        raise SweepTextError(
+            f"found {_short(text)}, which is not a list of points", "write a list or a range()"
+        )
+    values = [_plain(item, text) for item in raw]
+    if sweep.shuffle:
+        random.Random(text).shuffle(values)
+    return values
+
+
+def _range(sweep: Any, text: str) -> list[Value]:
+    start, stop, step = sweep.start, sweep.stop, sweep.step
+    if any(math.isnan(number) for number in (start, stop, step)):
+        raise SweepTextError(f"found {_short(text)}, expected numbers in range(start, stop, step)")
+    if not step or (stop - start) / step <= 0:
+        raise SweepTextError(
+            f"found {_short(text)}, which has no values", "range(start, stop, step) leaves stop out"
+        )
+    if (stop - start) / step > MAX_POINTS:
+        raise SweepTextError(f"found {_short(text)}, expected at most {MAX_POINTS:,} values")
+    return list(sweep.range())
+
+
+def _plain(item: Any, text: str) -> Value:
+    from hydra.core.override_parser.types import QuotedString
+
+    if isinstance(item, QuotedString):
+        return item.text
+    if isinstance(item, list):
+        return [_plain(part, text) for part in item]
+    if isinstance(item, dict):
+        return {str(_plain(key, text)): _plain(part, text) for key, part in item.items()}
+    if isinstance(item, float) and item.is_integer() and "." not in text:
+        item = int(item)  # 6e4 is an integer everywhere in a grid
+    if isinstance(item, int) and not -LARGEST <= item < LARGEST:
+        raise SweepTextError(f"found {_short(text)}, with an integer beyond 64 bits")
+    return item
+
+
+def _short(text: str) -> str:
+    return _cut(repr(text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

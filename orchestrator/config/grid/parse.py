@@ -1,0 +1,297 @@
+"""From the text of a grid file to a :class:`Grid`: the sections one after the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from orchestrator.config.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
+from orchestrator.config.grid.hydra_sweeps import SweepTextError
+from orchestrator.config.grid.model import Axis, Grid, Position, shown
+from orchestrator.config.grid.plugins import read_plugins
+from orchestrator.config.grid.points import read_exclude, read_include, refuse_empty
+from orchestrator.config.grid.resources import OTHER_NAMES, RESOURCES, read_resources
+from orchestrator.config.grid.values import Keys, one_value, several_values
+from orchestrator.config.grid.yaml_nodes import (
+    Entries,
+    Entry,
+    Items,
+    Node,
+    Scalar,
+    Source,
+    did_you_mean,
+    kind,
+    read_nodes,
+)
+from orchestrator.config.trainers import TrainerSpec, get_trainer, trainer_names
+from orchestrator.core.types import Value
+from orchestrator.rundir.sweep import SWEEP_NAME
+
+# What each section of a grid is, in Markdown, for the reference and docs/grid.md.
+SECTIONS: Mapping[str, str] = {
+    "name": (
+        "Names the sweep and its folder in the results: up to 100 letters, digits, dots, dashes and "
+        "underscores."
+    ),
+    "trainer": "Who trains: `benchmarl`, `command`, or a trainer of your own.",
+    "plugins": (
+        "Tasks, models and algorithms of your own for `benchmarl`: the folder of a Python package, "
+        "relative to the grid file, or the name of an installed one, or a list of these."
+    ),
+    "base": "Keys that are the same in every run.",
+    "matrix": (
+        "Keys with several values. Every combination is a run. The first key varies slowest and the "
+        "last one fastest: the order in which `status` lists runs. They are begun in turns, "
+        "seed by seed, so that a busy hour slows all alike."
+    ),
+    "zip": "Keys whose lists advance together, as one more axis after those of `matrix`.",
+    "exclude": (
+        "A list of mappings. Each takes away every point that agrees with all of its keys. It may "
+        "name keys of `matrix` and `zip`, and `target` with `compare: true`. An entry that takes "
+        "nothing away is an error: it is nearly always a slip of the pen."
+    ),
+    "include": (
+        "A list of mappings. Each adds one whole point: `base`, and over it the entry's own keys. "
+        "It must name every key of `matrix` and `zip`, may name further keys of the trainer, and "
+        "never extends or changes other points."
+    ),
+    "targets": (
+        "Where runs may go, `[local]` by default: names of profiles. Several targets share the "
+        "runs; `--on A,B` says others."
+    ),
+    "compare": (
+        "With `true`, every point runs once on *each* target, and the target is a part of what a "
+        "run is. The report compares them."
+    ),
+    "resources": (
+        "What one run needs, in Slurm's names and syntax: `cpus_per_task` (by default the largest "
+        "`threads` of the grid, and never less), `gpus`, `mem`, `time`. A run that needs more than "
+        "the target has is skipped there, with the reason."
+    ),
+}
+# What other programs call a section.
+_OTHER_SECTIONS: Mapping[str, str] = {
+    "seeds": "matrix: {seed: range(5)}",
+    "seed": "base: {seed: 0}, or matrix: {seed: range(5)}",
+    "n_seeds": "matrix: {seed: range(5)}",
+    "num_seeds": "matrix: {seed: range(5)}",
+    "grid": "matrix",
+    "params": "matrix",
+    "parameters": "matrix",
+    "sweep": "matrix",
+    "sweeps": "matrix",
+    "strategy": "matrix",
+    "defaults": "base",
+    "common": "base",
+    "config": "base",
+    "overrides": "base",
+    "fixed": "base",
+    **dict.fromkeys((COMMAND_KEY, *OTHER_COMMAND_KEYS), PROGRAM_OF_ONES_OWN),
+    "method": "matrix: every combination is a run",
+    "backend": "targets: [local]",
+    "cluster": "targets: [local]",
+    "profile": "targets: [local]",
+    "partition": "a profile: docs/profiles.md",
+    "account": "a profile: docs/profiles.md",
+    "environment": "a profile: docs/profiles.md",
+    "env": "base: {task: vmas/navigation}",
+}
+_TARGET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_DEFAULT_TARGETS = ("local",)
+
+
+def parse_grid(text: str, source: str) -> Grid:
+    """The grid that ``text`` describes; ``source`` is the file's name in messages.
+
+    Raises :class:`GridError` with line, column, what was found, what was expected and the nearest spelling.
+    """
+    place = Source(source)
+    sections = _sections(read_nodes(text, place), place)
+    name = _name(sections, place)
+    spec = _trainer(sections, place)
+    keys = Keys(spec, place)
+    base = _base(sections.get("base"), keys, place)
+    axes = _matrix(sections.get("matrix"), keys, place)
+    axes = (*axes, *_zip(sections.get("zip"), keys, place))
+    targets = _targets(sections.get("targets"), place)
+    compare = _compare(sections.get("compare"), place)
+    varying = _with_targets(axes, targets, compare)
+    exclude = read_exclude(_node(sections, "exclude"), base, varying, place)
+    include = read_include(_node(sections, "include"), axes, keys, place)
+    refuse_empty(sections, base, axes, include, place)
+    positions = {**keys.positions, **{name: sections[name].at for name in sections if name == "plugins"}}
+    return Grid(
+        name=name,
+        trainer=spec,
+        base=base,
+        axes=varying,
+        exclude=exclude,
+        include=include,
+        targets=targets,
+        compare=compare,
+        resources=read_resources(_node(sections, "resources"), keys.max_threads, place),
+        plugins=read_plugins(_node(sections, "plugins"), spec, place),
+        text=text,
+        source=source,
+        positions=positions,
+    )
+
+
+def _with_targets(axes: tuple[Axis, ...], targets: tuple[str, ...], compare: bool) -> tuple[Axis, ...]:
+    """With ``compare: true`` the target is one more axis, and part of every run's identity."""
+    return (*axes, Axis(("target",), tuple((target,) for target in targets))) if compare else axes
+
+
+def _sections(root: Node, source: Source) -> dict[str, Entry]:
+    if not isinstance(root, Entries):
+        raise source.error(root.at, f"found {kind(root)}, expected the sections {', '.join(SECTIONS)}")
+    for entry in root.entries:
+        if entry.key not in SECTIONS:
+            raise source.error(
+                entry.at,
+                f"found {shown(entry.key)}, expected one of: {', '.join(SECTIONS)}",
+                _section_meant(entry.key),
+            )
+    return {entry.key: entry for entry in root.entries}
+
+
+def _section_meant(key: str) -> str:
+    """Where what stands at the top of a grid belongs."""
+    if key in RESOURCES or key in OTHER_NAMES:
+        return f"did you mean resources: {{{OTHER_NAMES.get(key, key)}: …}}?"
+    if key in _OTHER_SECTIONS:
+        return f"did you mean {_OTHER_SECTIONS[key]}?"
+    near = did_you_mean(key, SECTIONS)
+    return near or "the trainer's own keys go into base or matrix"
+
+
+def _node(sections: Mapping[str, Entry], name: str) -> Node | None:
+    return sections[name].node if name in sections else None
+
+
+def _name(sections: Mapping[str, Entry], source: Source) -> str:
+    node = _node(sections, "name")
+    if node is None:
+        raise source.error(Position(1, 1), "the grid has no name", "add a line such as name: speed")
+    name = node.value if isinstance(node, Scalar) else None
+    if not isinstance(name, str) or not SWEEP_NAME.fullmatch(name) or name.endswith((".", "-")):
+        raise source.error(
+            node.at,
+            f"name: found {kind(node)}, expected up to 100 letters, digits, dots, dashes and underscores "
+            "that start with a letter or digit: it names a folder",
+            "put a number in quotes" if isinstance(name, int | float) else None,
+        )
+    return name
+
+
+def _trainer(sections: Mapping[str, Entry], source: Source) -> TrainerSpec:
+    node = _node(sections, "trainer")
+    names = trainer_names()
+    if node is None:
+        raise source.error(
+            Position(1, 1), "the grid names no trainer", "add a line such as trainer: benchmarl"
+        )
+    if not isinstance(node, Scalar) or node.value not in names:
+        raise source.error(
+            node.at,
+            f"trainer: found {kind(node)}, expected one of: {', '.join(names)}",
+            _trainer_meant(kind(node).lower(), names),
+        )
+    return get_trainer(str(node.value))
+
+
+def _trainer_meant(found: str, names: Sequence[str]) -> str | None:
+    if near := did_you_mean(found, names):
+        return near
+    # An algorithm, where the trainer is asked for.
+    if found.endswith(("ppo", "sac", "ddpg", "dqn", "iql", "qmix", "vdn")):
+        return "algorithms are keys of base or matrix: trainer: benchmarl, and base: {algorithm: mappo}"
+    return f"a program of your own is {PROGRAM_OF_ONES_OWN} (docs/run-protocol.md)"
+
+
+def _mapping(entry: Entry | None, source: Source) -> tuple[Entry, ...]:
+    """The entries of a section that maps keys to values; an empty or absent section has none."""
+    if entry is None or (isinstance(entry.node, Scalar) and entry.node.value is None):
+        return ()
+    if not isinstance(entry.node, Entries):
+        raise source.error(
+            entry.node.at, f"{entry.key}: found {kind(entry.node)}, expected a mapping of the trainer's keys"
+        )
+    return entry.node.entries
+
+
+def _base(section: Entry | None, keys: Keys, source: Source) -> dict[str, Value]:
+    base = {}
+    for entry in _mapping(section, source):
+        keys.add(entry.key, entry.at, "base")
+        base[entry.key] = value = one_value(entry.key, entry.node, source, where="base")
+        keys.check_value(entry.key, value, entry.node.at)
+    return base
+
+
+def _matrix(section: Entry | None, keys: Keys, source: Source) -> tuple[Axis, ...]:
+    axes = []
+    for entry in _mapping(section, source):
+        keys.add(entry.key, entry.at, "matrix")
+        axes.append(Axis((entry.key,), tuple((value,) for value in _steps(entry, keys, source))))
+    return tuple(axes)
+
+
+def _zip(section: Entry | None, keys: Keys, source: Source) -> tuple[Axis, ...]:
+    columns: dict[str, list[Value]] = {}
+    for entry in _mapping(section, source):
+        keys.add(entry.key, entry.at, "zip")
+        columns[entry.key] = _steps(entry, keys, source)
+        first, length = next((key, len(values)) for key, values in columns.items())
+        if len(columns[entry.key]) != length:
+            raise source.error(
+                entry.node.at,
+                f"zip: found a list of {len(columns[entry.key])} for {entry.key}, expected {length} as for "
+                f"{first}: they advance together",
+                "lists that vary independently go into matrix",
+            )
+    return (Axis(tuple(columns), tuple(zip(*columns.values(), strict=True))),) if columns else ()
+
+
+def _steps(entry: Entry, keys: Keys, source: Source) -> list[Value]:
+    try:
+        values = several_values(entry, source)
+    except SweepTextError as error:
+        raise source.error(entry.node.at, f"{entry.key}: {error}", error.hint) from None
+    for value, at in values:
+        keys.check_value(entry.key, value, at)
+    return [value for value, _ in values]
+
+
+def _targets(section: Entry | None, source: Source) -> tuple[str, ...]:
+    if section is None:
+        return _DEFAULT_TARGETS
+    node = section.node
+    items = node.items if isinstance(node, Items) else (node,)
+    for item in items:
+        value = item.value if isinstance(item, Scalar) else None
+        if not isinstance(value, str) or not _TARGET.fullmatch(value):
+            raise source.error(
+                item.at, f"targets: found {kind(item)}, expected names of targets", "such as targets: [local]"
+            )
+    names = tuple(str(item.value) for item in items if isinstance(item, Scalar))
+    if not names:
+        raise source.error(
+            node.at, "targets: found an empty list, expected at least one", "leave it out for [local]"
+        )
+    if len(set(names)) < len(names):
+        raise source.error(node.at, f"targets: found {_twice(names)} twice")
+    return names
+
+
+def _twice(names: tuple[str, ...]) -> str:
+    return next(name for name in names if names.count(name) > 1)
+
+
+def _compare(section: Entry | None, source: Source) -> bool:
+    if section is None:
+        return False
+    value = section.node.value if isinstance(section.node, Scalar) else None
+    if not isinstance(value, bool):
+        raise source.error(section.node.at, f"compare: found {kind(section.node)}, expected true or false")
+    return value

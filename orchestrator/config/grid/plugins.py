@@ -1,0 +1,59 @@
+"""The section `plugins`: packages with tasks, models and algorithms that the trainer does not have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from orchestrator.config.grid.yaml_nodes import Items, Node, Scalar, Source, kind
+from orchestrator.config.trainers import TrainerSpec
+from orchestrator.core.types import PluginSource
+
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_INSTALLED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def read_plugins(node: Node | None, spec: TrainerSpec, source: Source) -> tuple[PluginSource, ...]:
+    """The plug-ins named by one text or a list of them.
+
+    With a slash, or as ``.`` or ``..``, it is the folder of a package, relative to the grid file; else it is
+    the name of a package that is installed. Raises :class:`GridError`.
+    """
+    if node is None:
+        return ()
+    if not spec.takes_plugins:
+        raise source.error(node.at, f"plugins: found {kind(node)}, but the trainer {spec.name} takes none")
+    plugins: dict[str, PluginSource] = {}
+    for plugin, item in _read(node, source):
+        if plugin.name in plugins:
+            raise source.error(item.at, f"plugins: found {plugin.name} twice", "remove or rename one of them")
+        plugins[plugin.name] = plugin
+    return tuple(plugins.values())
+
+
+def _read(node: Node, source: Source) -> Iterator[tuple[PluginSource, Node]]:
+    for item in node.items if isinstance(node, Items) else (node,):
+        text = item.value if isinstance(item, Scalar) else None
+        if not isinstance(text, str) or not text:
+            raise source.error(
+                item.at,
+                f"plugins: found {kind(item)}, expected the folder of a package or an installed one's name",
+                "such as plugins: ./my_marl",
+            )
+        yield _plugin(text, item, source), item
+
+
+def _plugin(text: str, item: Node, source: Source) -> PluginSource:
+    if "/" not in text and text not in (".", ".."):
+        if not _INSTALLED.fullmatch(text):
+            raise source.error(item.at, f"plugins: found {text!r}, expected the name of an installed plug-in")
+        return PluginSource(text)
+    folder = (Path(source.name).absolute().parent / Path(text).expanduser()).resolve()
+    if not _NAME.fullmatch(folder.name):
+        raise source.error(
+            item.at,
+            f"plugins: found the folder {folder.name!r}, expected a name that Python can import: letters, "
+            "digits and underscores",
+        )
+    return PluginSource(folder.name, str(folder))

@@ -1,0 +1,148 @@
+"""The sections ``exclude`` and ``include``: points named one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from orchestrator.config.grid.model import MAX_POINTS, Axis, Point, bare_key, same_value, shown
+from orchestrator.config.grid.values import Keys, nearest, one_value
+from orchestrator.config.grid.yaml_nodes import Entries, Entry, Items, Node, Scalar, Source, kind
+from orchestrator.core.types import Value
+
+
+def read_exclude(
+    node: Node | None, base: Mapping[str, Value], axes: Sequence[Axis], source: Source
+) -> tuple[Point, ...]:
+    """Entries that take away every point that agrees with them. One that takes nothing away is an error."""
+    known = [key for axis in axes for key in axis.keys]
+    points = []
+    for entries in _list_of_points(node, "exclude", source):
+        for entry in entries.entries:
+            if entry.key not in known:
+                raise _not_an_axis(entry, base, known, source)
+        point = Point(
+            {e.key: one_value(e.key, e.node, source, where="exclude") for e in entries.entries}, entries.at
+        )
+        _must_match(entries, point, axes, source)
+        points.append(point)
+    return tuple(points)
+
+
+def read_include(node: Node | None, axes: Sequence[Axis], keys: Keys, source: Source) -> tuple[Point, ...]:
+    """Entries that each add one whole point: ``base`` and, over it, the entry's own keys."""
+    wanted = [key for axis in axes for key in axis.keys]
+    points = []
+    for entries in _list_of_points(node, "include", source):
+        values: dict[str, Value] = {}
+        for entry in entries.entries:
+            keys.check_key(entry.key, entry.at)
+            if bare_key(entry.key) in map(bare_key, values):
+                raise source.error(
+                    entry.at, f"include: found {shown(entry.key)}, which the same point sets already"
+                )
+            values[entry.key] = value = one_value(entry.key, entry.node, source, where="include")
+            keys.check_value(entry.key, value, entry.node.at)
+            keys.positions.setdefault(bare_key(entry.key), entry.at)
+        missing = [key for key in wanted if key not in values]
+        if missing:
+            near = [(key, nearest(key, missing)) for key in values if key not in wanted]
+            swap = next((f"did you mean {right} instead of {key}?" for key, right in near if right), None)
+            raise source.error(
+                entries.at,
+                f"include: the point lacks {', '.join(missing)}: an entry adds one whole point, "
+                "it does not extend others",
+                swap or "give it every key of matrix and zip",
+            )
+        points.append(Point(values, entries.at))
+    return tuple(points)
+
+
+def refuse_empty(
+    sections: Mapping[str, Entry],
+    base: Mapping[str, Value],
+    axes: Sequence[Axis],
+    include: Sequence[Point],
+    source: Source,
+) -> None:
+    """A grid without a point, or with far too many."""
+    if not axes and not include:
+        if "matrix" in sections:
+            raise source.error(
+                sections["matrix"].node.at,
+                "matrix: found nothing in it, expected at least one key with values",
+                "a sweep of one run has no matrix at all" if base else None,
+            )
+        if not base:
+            raise source.error(None, "the grid has neither base nor matrix", f"start from {source.example}")
+    count = math.prod(len(axis.steps) for axis in axes)
+    if count > MAX_POINTS:
+        at = sections["matrix"].at if "matrix" in sections else None
+        raise source.error(
+            at, f"found {count:,} points, expected at most {MAX_POINTS:,}", "split it into several grids"
+        )
+
+
+def _list_of_points(node: Node | None, section: str, source: Source) -> list[Entries]:
+    if node is None or (isinstance(node, Scalar) and node.value is None):
+        return []
+    example = f"such as {section}: [{{algorithm: iql, seed: 0}}]"
+    if not isinstance(node, Items):
+        raise source.error(node.at, f"{section}: found {kind(node)}, expected a list of mappings", example)
+    points = []
+    for item in node.items:
+        if not isinstance(item, Entries) or not item.entries:
+            found = "an empty mapping" if isinstance(item, Entries) else kind(item)
+            raise source.error(
+                item.at, f"{section}: found {found}, expected a mapping of keys to values", example
+            )
+        points.append(item)
+    return points
+
+
+def _not_an_axis(entry: Entry, base: Mapping[str, Value], known: Sequence[str], source: Source) -> Exception:
+    if entry.key in base:
+        return source.error(
+            entry.at,
+            f"exclude: found {entry.key}, which base gives the same value in every point",
+            "remove the key",
+        )
+    near = nearest(entry.key, known)
+    return source.error(
+        entry.at,
+        f"exclude: found {shown(entry.key)}, expected keys of matrix or zip: {', '.join(known) or 'none'}",
+        f"did you mean {near}?" if near else None,
+    )
+
+
+def _must_match(entries: Entries, point: Point, axes: Sequence[Axis], source: Source) -> None:
+    for axis in axes:
+        named = [entry for entry in entries.entries if entry.key in axis.keys]
+        if matching_steps(axis, point):
+            continue
+        for entry in named:
+            column = axis.keys.index(entry.key)
+            values = list({same_value(step[column]): shown(step[column]) for step in axis.steps}.values())
+            if same_value(point.values[entry.key]) not in {same_value(step[column]) for step in axis.steps}:
+                found = shown(point.values[entry.key])
+                near = nearest(found, values)
+                raise source.error(
+                    entry.node.at,
+                    f"exclude: {entry.key} is never {found}, so nothing is excluded; "
+                    f"expected one of: {', '.join(values[:10])}{', …' if len(values) > 10 else ''}",
+                    f"did you mean {near}?" if near else None,
+                )
+        together = ", ".join(f"{entry.key}={shown(point.values[entry.key])}" for entry in named)
+        raise source.error(entries.at, f"exclude: zip never has {together} together, so nothing is excluded")
+
+
+def matching_steps(axis: Axis, point: Point) -> list[int]:
+    """The steps of an axis that agree with a point; all of them if it names none of the axis's keys."""
+    named = [
+        (column, same_value(point.values[key])) for column, key in enumerate(axis.keys) if key in point.values
+    ]
+    return [
+        number
+        for number, step in enumerate(axis.steps)
+        if all(same_value(step[column]) == wanted for column, wanted in named)
+    ]

@@ -1,0 +1,118 @@
+"""The section ``resources``: Slurm's names and Slurm's syntax."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+
+from orchestrator.config.grid.yaml_nodes import Entries, Entry, Node, Scalar, Source, did_you_mean, kind
+from orchestrator.core.types import Resources, Value
+from orchestrator.core.units import MEMORY_SYNTAX, TIME_SYNTAX, megabytes, seconds
+
+# What each of its keys is, in Markdown, for the reference.
+RESOURCES: Mapping[str, str] = {
+    "cpus_per_task": "cores of one run; the largest `threads` of the grid by default, and never less",
+    "gpus": "GPUs of one run: a number. Of which type they are is the profile's",
+    "mem": f"memory of one run: {MEMORY_SYNTAX}",
+    "time": f"how long one run may take: {TIME_SYNTAX}",
+}
+# More than there is of anything; sums and products of it are numbers still.
+_MOST = 999_999_999
+_NAMES = tuple(field.name for field in fields(Resources))
+# What people write, and what Slurm calls it.
+OTHER_NAMES = {
+    "cpu": "cpus_per_task",
+    "cpus": "cpus_per_task",
+    "ncpus": "cpus_per_task",
+    "n_cpus": "cpus_per_task",
+    "num_cpus": "cpus_per_task",
+    "cores": "cpus_per_task",
+    "core": "cpus_per_task",
+    "threads": "cpus_per_task",
+    "workers": "cpus_per_task",
+    "gpu": "gpus",
+    "ngpus": "gpus",
+    "n_gpus": "gpus",
+    "num_gpus": "gpus",
+    "gres": "gpus",
+    "accelerators": "gpus",
+    "memory": "mem",
+    "mem_gb": "mem",
+    "mem_per_cpu": "mem",
+    "ram": "mem",
+    "timeout": "time",
+    "time_limit": "time",
+    "walltime": "time",
+    "hours": "time",
+    "minutes": "time",
+}
+
+
+def read_resources(node: Node | None, max_threads: int, source: Source) -> Resources:
+    """What one run needs. A run gets a core for each of its threads unless the grid gives it more."""
+    if node is None or (isinstance(node, Scalar) and node.value is None):
+        return Resources(cpus_per_task=max_threads)
+    if not isinstance(node, Entries):
+        raise source.error(node.at, f"resources: found {kind(node)}, expected a mapping such as {{mem: 4G}}")
+    values: dict[str, Value] = {"cpus_per_task": max_threads}
+    for entry in node.entries:
+        values[entry.key] = _resource(entry, max_threads, source)
+    return Resources(**values)
+
+
+def read_memory(key: str, node: Node, source: Source) -> str:
+    """An amount of memory in Slurm's syntax, as written but in capitals."""
+    text = _written(node).upper()
+    try:
+        megabytes(text)
+    except ValueError:
+        raise source.error(
+            node.at, f"{key}: found {kind(node)}, expected {MEMORY_SYNTAX}", "4G is 4 gigabytes"
+        ) from None
+    return text
+
+
+def read_time(key: str, node: Node, source: Source) -> str:
+    """A time limit in Slurm's syntax, as written."""
+    text = _written(node)
+    try:
+        seconds(text)
+    except ValueError:
+        raise source.error(
+            node.at, f"{key}: found {kind(node)}, expected {TIME_SYNTAX}", '"2:00:00" is two hours'
+        ) from None
+    return text
+
+
+def _written(node: Node) -> str:
+    """A number without what only YAML knows (``24_000``), a text as it is."""
+    value = node.value if isinstance(node, Scalar) else None
+    return str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
+
+
+def _resource(entry: Entry, max_threads: int, source: Source) -> Value:
+    if entry.key not in _NAMES:
+        raise source.error(
+            entry.at,
+            f"resources: found {entry.key!r}, expected one of: {', '.join(_NAMES)}",
+            did_you_mean(entry.key, _NAMES, OTHER_NAMES),
+        )
+    key = f"resources.{entry.key}"
+    if entry.key == "mem":
+        return read_memory(key, entry.node, source)
+    if entry.key == "time":
+        return read_time(key, entry.node, source)
+    if entry.key == "gpus":
+        return read_count(key, entry.node, 0, source, "a GPU's type belongs in the target's profile")
+    return read_count(key, entry.node, max_threads, source, "every thread of a run needs a core of its own")
+
+
+def read_count(key: str, node: Node, least: int, source: Source, hint: str | None = None) -> int:
+    """A whole number, ``least`` or more."""
+    value = node.value if isinstance(node, Scalar) else None
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST:
+        return value
+    expected = f"a whole number from {least}"
+    if isinstance(value, int) and value > _MOST:
+        expected += f" to {_MOST:,}"
+    raise source.error(node.at, f"{key}: found {kind(node)}, expected {expected}", hint)

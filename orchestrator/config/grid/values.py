@@ -1,0 +1,154 @@
+"""The trainer's keys and their values, wherever a grid names them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+
+from orchestrator.config.grid.hydra_sweeps import looks_like_sweep, sweep_values
+from orchestrator.config.grid.model import MAX_POINTS, Position, bare_key, shown
+from orchestrator.config.grid.yaml_nodes import Entries, Entry, Node, Scalar, Source, plain_value, scalars
+from orchestrator.config.trainers import TrainerSpec
+from orchestrator.core.secret_detection import WHERE_THEY_GO, secret_in
+from orchestrator.core.types import Value
+
+_UNUSABLE_KEY = re.compile(r"[\s=,\x00-\x1f\x7f]")
+_MAX_KEY = 200
+# Keys that belong to every trainer, in Markdown, for the reference.
+OWN_KEYS: Mapping[str, str] = {
+    "seed": "what a run's random numbers begin with: a whole number, 0 by default",
+    "threads": "how many threads a run computes with, 1 by default. A part of what a run is",
+}
+# The least and the largest value of each; NumPy takes no larger seed.
+_LIMITS: Mapping[str, tuple[int, int]] = {"seed": (0, 2**32 - 1), "threads": (1, 1024)}
+# Several whole numbers as people write them: 0-4, 0..4, 0 to 4.
+_SPAN = re.compile(r"(\d{1,9})\s*(?:-|\.\.\.?|to)\s*(\d{1,9})")
+
+
+class Keys:
+    """The keys met so far in ``base``, ``matrix`` and ``zip``: each may be set in one place only."""
+
+    def __init__(self, spec: TrainerSpec, source: Source) -> None:
+        self.spec, self.source = spec, source
+        self.positions: dict[str, Position] = {}
+        self.max_threads = 1
+        self._set_in: dict[str, str] = {}
+
+    def add(self, key: str, at: Position, section: str) -> None:
+        """Take a key of a section, or say why it cannot be set there."""
+        self.check_key(key, at)
+        name = bare_key(key)
+        if name in self._set_in:
+            line = self.positions[name].line
+            raise self.source.error(
+                at,
+                f"{section}: found {shown(key)}, which {self._set_in[name]} sets already on line {line}",
+                "keep it in one place",
+            )
+        self._set_in[name] = section
+        self.positions[name] = at
+        self.positions.setdefault(key, at)
+
+    def check_key(self, key: str, at: Position) -> None:
+        """Refuse keys that no grid may set."""
+        if _UNUSABLE_KEY.search(key) or len(key) > _MAX_KEY or not bare_key(key):
+            raise self.source.error(
+                at,
+                f"found the key {shown(key)}, expected at most {_MAX_KEY} characters, no blanks, = or commas",
+            )
+        name = bare_key(key)
+        if name in OWN_KEYS and name != key:
+            raise self.source.error(at, f"found {key}, expected {name}: every run has it")
+        if name == "target":
+            raise self.source.error(at, "found target as a key", "write targets: [...] and compare: true")
+        why = self.spec.owned_because(key)
+        if why is not None:
+            raise self.source.error(at, f"found {key}, which a grid may not set: {why}", "remove the line")
+
+    def check_value(self, key: str, value: Value, at: Position) -> None:
+        """Seeds and thread counts are the program's own, whatever the trainer; secrets go into no grid."""
+        if found := secret_in(key, value):
+            raise self.source.error(
+                at,
+                f"found {found}{'' if found == key else f' in {key}'}, which looks like a secret: grids, "
+                "results and reports stay on disk",
+                WHERE_THEY_GO,
+            )
+        if key in _LIMITS:
+            low, high = _LIMITS[key]
+            if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+                expected = f"a whole number from {low} to {high}"
+                raise self.source.error(
+                    at, f"{key}: found {shown(value)}, expected {expected}", _several_meant(key, value)
+                )
+            if key == "threads":
+                self.max_threads = max(self.max_threads, value)
+
+
+def one_value(key: str, node: Node, source: Source, *, where: str) -> Value:
+    """The single value of a key. A sweep is an error here: one value is expected."""
+    for scalar in scalars(node):
+        _refuse_sweep(key, scalar, source, f"expected one value in {where}", "sweeps belong in matrix")
+    return plain_value(node)
+
+
+def several_values(entry: Entry, source: Source) -> list[tuple[Value, Position]]:
+    """The values of a key of ``matrix`` or ``zip``, each with its place: a list, a Hydra sweep, or one value.
+
+    Raises :class:`GridError`, and :class:`SweepTextError` for text that only looks like a sweep.
+    """
+    key, node = entry.key, entry.node
+    if isinstance(node, Entries):
+        raise source.error(
+            node.at, f"{key}: found a mapping, expected a list of values", f"nested keys take dots: {key}.…"
+        )
+    if isinstance(node, Scalar):
+        if node.value is None:
+            raise source.error(
+                node.at, f"{key}: found nothing, expected a list of values", "[null] is one null"
+            )
+        found = sweep_values(node.value) if isinstance(node.value, str) else None
+        values = [(value, node.at) for value in (found if found is not None else [node.value])]
+    else:
+        for scalar in scalars(node):
+            _refuse_sweep(key, scalar, source, "expected values in a list", f"write {key}: {scalar.value}")
+        values = [(plain_value(item), item.at) for item in node.items]
+    if not values:
+        raise source.error(
+            node.at, f"{key}: found an empty list, expected at least one value", "remove the key"
+        )
+    if len(values) > MAX_POINTS:
+        raise source.error(node.at, f"{key}: found {len(values):,} values, expected at most {MAX_POINTS:,}")
+    return values
+
+
+def nearest(found: str, known: Iterable[str]) -> str | None:
+    """The known spelling that a person most likely meant."""
+    names = list(known)
+    close = difflib.get_close_matches(found, names, 1, 0.6)
+    if close:
+        return close[0]
+    tails = {name.rpartition(".")[2]: name for name in reversed(names)}
+    return tails.get(found.rpartition(".")[2])
+
+
+def _refuse_sweep(key: str, scalar: Scalar, source: Source, expected: str, hint: str) -> None:
+    if isinstance(scalar.value, str) and scalar.plain and looks_like_sweep(scalar.value):
+        raise source.error(
+            scalar.at,
+            f"{key}: found {shown(scalar.value)}, which Hydra reads as several values; {expected}",
+            f"{hint}; quotes make it a text",
+        )
+
+
+def _several_meant(key: str, value: Value) -> str | None:
+    """How the matrix spells what was probably meant to be several numbers."""
+    if isinstance(value, list):
+        return f"several values go into matrix: {{{key}: {shown(value)}}}"
+    span = _SPAN.fullmatch(value.strip()) if isinstance(value, str) else None
+    if span is None:
+        return None
+    first, stop = int(span[1]), int(span[2]) + 1
+    values = f"range({stop})" if first == 0 else f'"range({first},{stop})"'
+    return f"did you mean matrix: {{{key}: {values}}}?" if first < stop else None

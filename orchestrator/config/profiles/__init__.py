@@ -1,0 +1,20 @@
+"""Profiles: named clusters as data, in YAML files."""
+
+from orchestrator.config.profiles.find import as_typed, every_profile, find_profile, own_folder, profile_names
+from orchestrator.config.profiles.model import OWNED_OPTIONS, Profile, option_name
+from orchestrator.config.profiles.parse import parse_profile
+from orchestrator.config.profiles.remote_setup import preparation, text_for_there
+
+__all__ = [
+    "OWNED_OPTIONS",
+    "Profile",
+    "as_typed",
+    "every_profile",
+    "find_profile",
+    "option_name",
+    "own_folder",
+    "parse_profile",
+    "preparation",
+    "profile_names",
+    "text_for_there",
+]

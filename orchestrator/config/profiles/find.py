@@ -1,0 +1,98 @@
+"""Profiles by name: the user's own, then those that come with the program."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from orchestrator.config.grid.files import read_text
+from orchestrator.config.grid.yaml_nodes import did_you_mean
+from orchestrator.config.profiles.model import Profile
+from orchestrator.config.profiles.parse import parse_profile, source_of
+from orchestrator.core.errors import ProfileError
+from orchestrator.core.package_files import template
+
+# Also a target in a grid.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_LOCAL = Profile(
+    name="local",
+    source="built in",
+    backend="local",
+    description="this machine: its cores, its memory, its GPUs",
+)
+
+
+def find_profile(name_or_path: str) -> Profile:
+    """The profile in a file (``x.yaml``, ``dir/x``), or of a name: the user's own comes before ours.
+
+    Raises :class:`ProfileError`.
+    """
+    if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
+        return _load(Path(name_or_path))
+    if name_or_path == _LOCAL.name:
+        return _LOCAL
+    if _NAME.fullmatch(name_or_path):
+        for folder in _folders():
+            path = folder / f"{name_or_path}.yaml"
+            if path.is_file():
+                return _load(path)
+    names = profile_names()
+    raise ProfileError(
+        f"there is no such profile; there are: {', '.join(names)}",
+        file=name_or_path,
+        hint=did_you_mean(name_or_path, names, None, f"write one: {own_folder() / 'NAME.yaml'}"),
+    )
+
+
+def as_typed(profile: Profile) -> str:
+    """The profile as `--on` takes it: its name where that finds it, else its file."""
+    try:
+        found = find_profile(profile.name).source == profile.source
+    except ProfileError:
+        found = False
+    return profile.name if found else profile.source
+
+
+def profile_names() -> list[str]:
+    """All names that :func:`find_profile` knows, sorted, ``local`` first."""
+    found = {path.stem for folder in _folders() for path in folder.glob("*.yaml")}
+    return [_LOCAL.name, *sorted(name for name in found - {_LOCAL.name} if _NAME.fullmatch(name))]
+
+
+def every_profile() -> tuple[list[Profile], list[ProfileError]]:
+    """All profiles with a name, and what is wrong with those that cannot be used."""
+    found, problems = [], []
+    for name in profile_names():
+        try:
+            found.append(find_profile(name))
+        except ProfileError as error:
+            problems.append(error)
+    return found, problems
+
+
+def own_folder() -> Path:
+    """Where the user keeps profiles."""
+    chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    # A relative one means nothing, says the XDG specification.
+    base = chosen if chosen.is_absolute() else Path.home() / ".config"
+    return base / "orchestrate" / "profiles"
+
+
+def _folders() -> tuple[Path, ...]:
+    return own_folder(), template("profiles")
+
+
+def _load(path: Path) -> Profile:
+    if not _NAME.fullmatch(path.stem) or path.stem == _LOCAL.name:
+        raise ProfileError(
+            f"found the name {path.stem!r}, expected letters, digits, dots, dashes, underscores; not 'local'",
+            file=str(path),
+            hint="the file's name is the profile's: rename it",
+        )
+    text = read_text(path, source_of(str(path)), _where_to_look)
+    return parse_profile(text, str(path), path.stem)
+
+
+def _where_to_look(_: Path) -> str:
+    return "`orchestrate profiles` lists those that have a name"

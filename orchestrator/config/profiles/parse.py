@@ -1,0 +1,271 @@
+"""From the text of a profile to a :class:`Profile`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.config.grid.model import Position, shown
+from orchestrator.config.grid.resources import OTHER_NAMES, read_memory, read_time
+from orchestrator.config.grid.yaml_nodes import (
+    Entries,
+    Entry,
+    Node,
+    Scalar,
+    Source,
+    did_you_mean,
+    kind,
+    read_nodes,
+)
+from orchestrator.config.profiles.model import KEY_OPTIONS, Profile, option_name
+from orchestrator.config.profiles.readers import (
+    Reader,
+    count_from,
+    one_of,
+    read_accelerators,
+    read_backend,
+    read_environment,
+    read_file_mounts,
+    read_flag,
+    read_forbidden,
+    read_gpus,
+    read_names,
+    read_options,
+    read_price,
+    read_python,
+    read_setup,
+    read_ssh,
+    read_store,
+    read_text,
+    read_texts,
+)
+from orchestrator.config.profiles.sbatch_options import is_several_tasks
+from orchestrator.core.errors import ProfileError
+from orchestrator.core.types import Value
+from orchestrator.core.units import megabytes, seconds
+
+# What people write, and what we call it.
+_OTHER_NAMES = {
+    **OTHER_NAMES,
+    "activate": "setup",
+    "command": "python",
+    "container": "python",
+    "env": "environment",
+    "gres": "options",
+    "host": "ssh",
+    "login_node": "ssh",
+    "accelerator": "accelerators",
+    "cloud": "infra",
+    "disk_size": "disk",
+    "image_id": "image",
+    "region": "infra",
+    "use_spot": "spot",
+    "bucket": "store",
+    "num_nodes": "instances",
+    "max_time": "time",
+    "module": "modules",
+    "queue": "partition",
+    "time_limit": "time",
+    "venv": "setup",
+}
+
+# Where they are forbidden they say what a job has without asking, which packing needs to know.
+_STATED = ("cpus_per_task", "gpus", "mem", "mem_per_cpu", "time")
+_LOCAL_KEYS = ("backend", "description", "pack", "price_per_hour")
+# What only machines of a cloud have, and what else is said of them.
+CLOUD_ONLY = (
+    "infra",
+    "accelerators",
+    "instance_type",
+    "disk",
+    "image",
+    "spot",
+    "instances",
+    "store",
+    "hold",
+    "idle_minutes",
+    "file_mounts",
+    "secrets",
+)
+_CLOUD_KEYS = (
+    *_LOCAL_KEYS,
+    *CLOUD_ONLY,
+    "cpus_per_task",
+    "mem",
+    "setup",
+    "python",
+    "environment",
+)
+
+
+def parse_profile(text: str, source: str, name: str) -> Profile:
+    """The profile that ``text`` describes; ``source`` is the file's name in messages.
+
+    Raises :class:`ProfileError` with line, column, what was found, what was expected, the nearest spelling.
+    """
+    place = source_of(source)
+    entries = _entries(read_nodes(text, place), place)
+    values: dict[str, Value] = {}
+    for key, entry in entries.items():
+        if not (isinstance(entry.node, Scalar) and entry.node.value is None):
+            values[key] = _READERS[key](key, entry.node, place)
+        elif key == "modules":
+            values[key] = ()  # to name none is to unload all; any other key without a value waits for one
+    if "gpus" in values:
+        values["gpu_type"], values["gpus"] = values["gpus"]
+    if "accelerators" in values:
+        values["gpus"] = int(values["accelerators"].rpartition(":")[2])
+    profile = Profile(name=name, source=source, **values)
+    _check_together(profile, {key: entry.at for key, entry in entries.items()}, place)
+    return profile
+
+
+def source_of(name: str) -> Source:
+    return Source(name, "profile", "templates/profiles/cpu.yaml", ProfileError)
+
+
+def _entries(root: Node, source: Source) -> dict[str, Entry]:
+    if not isinstance(root, Entries):
+        raise source.error(root.at, f"found {kind(root)}, expected keys such as partition: cpu")
+    for entry in root.entries:
+        if is_several_tasks(option_name(entry.key)):
+            raise source.error(
+                entry.at,
+                f"found {shown(entry.key)}: a job is one task on one node",
+                f"leave {entry.key} away: jobs on several nodes are not supported yet",
+            )
+        if entry.key not in _READERS:
+            raise source.error(
+                entry.at,
+                f"found {shown(entry.key)}, which is no key of a profile",
+                did_you_mean(
+                    entry.key,
+                    _READERS,
+                    _OTHER_NAMES,
+                    "further options of sbatch go into options: {name: value}",
+                ),
+            )
+    return {entry.key: entry for entry in root.entries}
+
+
+def _check_together(profile: Profile, keys: Mapping[str, Position], source: Source) -> None:
+    """What each key allows but several of them do not."""
+    _check_backend(profile, keys, source)
+    for key in KEY_OPTIONS:
+        if key not in _STATED and option_name(key) in profile.forbid and getattr(profile, key) is not None:
+            raise source.error(
+                keys[key],
+                f"found {key}, which this profile forbids",
+                f"leave out {key}, or take it out of forbid",
+            )
+    for name, _ in profile.options:
+        if name in profile.forbid:
+            raise source.error(keys["options"], f"options: found {name}, which this profile forbids")
+    if profile.mem is not None and profile.mem_per_cpu is not None:
+        raise source.error(keys["mem_per_cpu"], "found both mem and mem_per_cpu, expected one of them")
+    if profile.ssh is None and profile.folder != Profile.folder:
+        raise source.error(
+            keys["folder"],
+            "found folder, which is a folder of the machine that ssh names, and no ssh",
+            "add ssh: HOST, or leave folder out",
+        )
+    if profile.requeue and profile.chain > 1:
+        raise source.error(
+            keys["chain"],
+            "found a chain of jobs where requeue is true: a job that is requeued needs no other to follow it",
+            "add requeue: false, or leave chain out",
+        )
+    _check_amounts(profile, keys, source)
+
+
+def _check_backend(profile: Profile, keys: Mapping[str, Position], source: Source) -> None:
+    """Every key that stands there is one of the backend's."""
+    known = {"local": _LOCAL_KEYS, "skypilot": _CLOUD_KEYS}.get(profile.backend)
+    for key, at in keys.items():
+        if known is not None and key not in known:
+            raise source.error(at, f"found {key}, which backend: {profile.backend} has no use for")
+        if known is None and key in CLOUD_ONLY:
+            raise source.error(
+                at, f"found {key}, which is for machines of a cloud", "add backend: skypilot, or leave it out"
+            )
+
+
+def _check_amounts(profile: Profile, keys: Mapping[str, Position], source: Source) -> None:
+    if profile.time is not None and seconds(profile.time) <= profile.signal:
+        raise source.error(
+            keys.get("signal", keys["time"]),
+            f"found a time limit of {seconds(profile.time)} s and a signal {profile.signal} s before it",
+            "a job needs more time than that",
+        )
+    if profile.max_mem and "mem" in profile.forbid:
+        raise source.error(keys["max_mem"], "found max_mem, but this profile forbids asking for memory")
+    if profile.max_mem and profile.job_mem and megabytes(profile.max_mem) < megabytes(profile.job_mem):
+        raise source.error(
+            keys["max_mem"], f"max_mem: found {profile.max_mem}, expected a job's {profile.job_mem} or more"
+        )
+
+
+def _read_required(key: str, node: Node, source: Source) -> tuple[str, ...]:
+    """Keys, or several of which one is enough: ``setup or modules``."""
+    found = read_texts(key, node, source)
+    for name in (name for one in found for name in one.split(" or ")):
+        if name not in _READERS:
+            raise source.error(
+                node.at,
+                f"{key}: found {shown(name)}, expected keys of a profile such as account",
+                did_you_mean(name, _READERS, _OTHER_NAMES),
+            )
+    return found
+
+
+_READERS: Mapping[str, Reader] = {
+    "backend": read_backend,
+    "description": read_text,
+    "account": read_text,
+    "partition": read_text,
+    "qos": read_text,
+    "constraint": read_text,
+    "reservation": read_text,
+    "nodelist": read_text,
+    "exclude": read_text,
+    "cpus_per_task": count_from(1),
+    "gpus": read_gpus,
+    "gpu_option": one_of("gpus", "gres"),
+    "mem": read_memory,
+    "mem_per_cpu": read_memory,
+    "time": read_time,
+    "hint": one_of("compute_bound", "memory_bound", "multithread", "nomultithread"),
+    "mail_type": read_text,
+    "mail_user": read_text,
+    "options": read_options,
+    "forbid": read_forbidden,
+    "require": _read_required,
+    "modules": read_texts,
+    "setup": read_setup,
+    "python": read_python,
+    "environment": read_environment,
+    "pack": count_from(1),
+    "array_limit": count_from(1),
+    "max_jobs": count_from(1),
+    "signal": count_from(1),
+    "requeue": read_flag,
+    "chain": count_from(1),
+    "max_mem": read_memory,
+    "scratch": read_text,
+    "price_per_hour": read_price,
+    "feed": read_flag,
+    "ssh": read_ssh,
+    "folder": read_text,
+    "infra": read_text,
+    "accelerators": read_accelerators,
+    "instance_type": read_text,
+    "disk": count_from(1),
+    "image": read_text,
+    "spot": read_flag,
+    "instances": count_from(1),
+    "store": read_store,
+    "hold": read_time,
+    "idle_minutes": count_from(1),
+    "file_mounts": read_file_mounts,
+    "secrets": read_names,
+}
+KEYS = tuple(_READERS)

@@ -1,0 +1,308 @@
+"""One reader for each kind of key in a profile: a node in, a checked value or an error with its place out."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+
+from orchestrator.config.grid.model import shown
+from orchestrator.config.grid.resources import OTHER_NAMES, read_count
+from orchestrator.config.grid.yaml_nodes import (
+    Entries,
+    Entry,
+    Items,
+    Node,
+    Scalar,
+    Source,
+    did_you_mean,
+    kind,
+)
+from orchestrator.config.profiles.model import KEY_OPTIONS, OWNED_OPTIONS, option_name
+from orchestrator.config.profiles.sbatch_options import contradiction, key_for
+from orchestrator.core.errors import HostError, PlacedError
+from orchestrator.core.secret_detection import looks_secret, secret_in_text
+from orchestrator.core.ssh import Host
+from orchestrator.core.types import Value
+
+Reader = Callable[[str, Node, Source], Value]
+
+BACKENDS = ("local", "slurm", "skypilot")
+# What a script can do without.
+_FORBIDDABLE = (
+    *map(option_name, KEY_OPTIONS),
+    "gres",
+    "mem-per-gpu",
+    "no-requeue",
+    "nodes",
+    "ntasks",
+    "open-mode",
+    "requeue",
+)
+_GPUS = re.compile(r"(?:(?P<type>[A-Za-z0-9][A-Za-z0-9._-]*):)?(?P<count>[0-9]{1,6})")
+_ACCELERATOR = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+_OPTION = re.compile(r"[a-z][a-z0-9-]+")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Nothing that can be rented costs that much; sums of it are numbers still.
+_MOST_PER_HOUR = 1_000_000
+_VARIABLE = re.compile(r"\$[A-Za-z_{]")
+# A value that comes from elsewhere, such as NAME=$(cat file), is no secret itself.
+_ASSIGNED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)=(?![\"']?\$)(?=[^\s;&|])")
+
+
+def read_text(key: str, node: Node, source: Source) -> str:
+    """Text on one line. Numbers are taken as they were written: an account may be called 0123."""
+    if not isinstance(node, Scalar) or node.value is None or isinstance(node.value, bool):
+        raise source.error(node.at, f"{key}: found {kind(node)}, expected text")
+    text = node.text.strip()
+    if not text or not text.isprintable():
+        raise source.error(
+            node.at, f"{key}: found {kind(node)}, expected text on one line without control characters"
+        )
+    return text
+
+
+def read_ssh(key: str, node: Node, source: Source) -> str:
+    """A machine by the name that ssh knows it by."""
+    text = read_text(key, node, source)
+    try:
+        return Host(text).name
+    except HostError as error:
+        raise source.error(node.at, f"{key}: {error}", error.hint) from None
+
+
+def read_flag(key: str, node: Node, source: Source) -> bool:
+    if not isinstance(node, Scalar) or not isinstance(node.value, bool):
+        raise source.error(node.at, f"{key}: found {kind(node)}, expected true or false")
+    return node.value
+
+
+def count_from(least: int) -> Reader:
+    return lambda key, node, source: read_count(key, node, least, source)
+
+
+def one_of(*names: str) -> Reader:
+    def read(key: str, node: Node, source: Source) -> str:
+        text = node.text if isinstance(node, Scalar) else ""
+        if text not in names:
+            raise source.error(
+                node.at,
+                f"{key}: found {kind(node)}, expected one of: {', '.join(names)}",
+                did_you_mean(text, names),
+            )
+        return text
+
+    return read
+
+
+read_backend = one_of(*BACKENDS)
+
+
+def read_gpus(key: str, node: Node, source: Source) -> tuple[str | None, int]:
+    found = _GPUS.fullmatch(node.text.strip()) if isinstance(node, Scalar) else None
+    if found is None:
+        raise source.error(
+            node.at, f"{key}: found {kind(node)}, expected a number, or a type and a number such as l4:2"
+        )
+    return found["type"], int(found["count"])
+
+
+def read_accelerators(key: str, node: Node, source: Source) -> str:
+    """GPUs in SkyPilot's names, always with their number: ``L4`` is ``L4:1``."""
+    found = _GPUS.fullmatch(node.text.strip()) if isinstance(node, Scalar) else None
+    if isinstance(node, Scalar) and _ACCELERATOR.fullmatch(node.text.strip()):
+        return f"{node.text.strip()}:1"
+    if found is None or found["type"] is None or not int(found["count"]):
+        raise source.error(node.at, f"{key}: found {kind(node)}, expected a GPU and a number such as L4:1")
+    return f"{found['type']}:{int(found['count'])}"
+
+
+def read_store(key: str, node: Node, source: Source) -> str:
+    text = read_text(key, node, source)
+    host, colon, folder = text.partition(":")
+    if text.startswith("/") or (text.startswith("s3://") and len(text) > len("s3://")):
+        return text.rstrip("/") or "/"
+    if not colon or "/" in host or not folder or folder.startswith("//"):
+        raise source.error(
+            node.at,
+            f"{key}: found {kind(node)}, expected s3://BUCKET/FOLDER, HOST:FOLDER or a folder: /mnt/store",
+        )
+    try:
+        return f"{Host(host).name}:{folder}"
+    except HostError as error:
+        raise source.error(node.at, f"{key}: {error}", error.hint) from None
+
+
+def read_names(key: str, node: Node, source: Source) -> tuple[str, ...]:
+    """Names of variables."""
+    names = read_texts(key, node, source)
+    for name in names:
+        if not _NAME.fullmatch(name):
+            text = f"{key}: found {shown(name)}, expected a name of letters, digits and underscores"
+            raise source.error(node.at, text)
+    return names
+
+
+def read_file_mounts(key: str, node: Node, source: Source) -> Mapping[str, str]:
+    if not isinstance(node, Entries):
+        raise source.error(
+            node.at, f"{key}: found {kind(node)}, expected a mapping such as {{~/data: ~/my/data}}"
+        )
+    return {entry.key: read_text(f"{key}.{entry.key}", entry.node, source) for entry in node.entries}
+
+
+def read_price(key: str, node: Node, source: Source) -> float:
+    value = node.value if isinstance(node, Scalar) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_PER_HOUR:
+        most = f"expected US dollars for one job and hour, {_MOST_PER_HOUR:,} at most"
+        raise source.error(node.at, f"{key}: found {kind(node)}, {most}")
+    return float(value)
+
+
+def read_texts(key: str, node: Node, source: Source) -> tuple[str, ...]:
+    if not isinstance(node, Items):
+        raise source.error(node.at, f"{key}: found {kind(node)}, expected a list such as [first, second]")
+    return tuple(read_text(key, item, source) for item in node.items)
+
+
+def read_python(key: str, node: Node, source: Source) -> tuple[str, ...]:
+    if isinstance(node, Items):
+        words = read_texts(key, node, source)
+    else:
+        try:
+            words = tuple(shlex.split(read_text(key, node, source)))
+        except ValueError as error:
+            raise source.error(
+                node.at, f"{key}: found {kind(node)}, which is no command: {str(error).lower()}"
+            ) from None
+    if not words or not all(words):
+        raise source.error(
+            node.at,
+            f"{key}: found no command, expected one that starts Python",
+            "such as uv run --no-sync python",
+        )
+    for word in words:
+        _refuse_variable(key, word, node, source)
+        _refuse_assigned_secrets(key, word, node, source)
+    return words
+
+
+def read_setup(key: str, node: Node, source: Source) -> tuple[str, ...]:
+    """Lines of shell: a list of them, or one block of text."""
+    items = node.items if isinstance(node, Items) else (node,)
+    lines: list[str] = []
+    for item in items:
+        if not isinstance(item, Scalar) or not isinstance(item.value, str):
+            raise source.error(item.at, f"{key}: found {kind(item)}, expected lines of shell")
+        for line in item.text.rstrip("\n").split("\n"):
+            if not line.replace("\t", " ").isprintable():
+                raise source.error(
+                    item.at, f"{key}: found {shown(line)}, expected a line without control characters"
+                )
+            _refuse_assigned_secrets(key, line, item, source)
+            if line.lstrip().startswith("#SBATCH"):
+                raise source.error(
+                    item.at,
+                    f"{key}: found {shown(line.strip())}, an option of sbatch, which stands elsewhere",
+                    "write it as a key of its own, or into options: {name: value}",
+                )
+            lines.append(line)
+    return tuple(lines)
+
+
+def read_environment(key: str, node: Node, source: Source) -> Mapping[str, str]:
+    if not isinstance(node, Entries):
+        raise source.error(node.at, f"{key}: found {kind(node)}, expected a mapping such as {{NAME: value}}")
+    variables = {}
+    for entry in node.entries:
+        if not _NAME.fullmatch(entry.key):
+            raise source.error(
+                entry.at,
+                f"{key}: found {shown(entry.key)}, expected a name of letters, digits and underscores",
+            )
+        if looks_secret(entry.key):
+            raise _secret(key, entry.key, entry, source)
+        value = entry.node
+        if not isinstance(value, Scalar) or not value.text.isprintable():
+            raise source.error(value.at, f"{key}.{entry.key}: found {kind(value)}, expected text on one line")
+        _refuse_variable(f"{key}.{entry.key}", value.text, value, source)
+        _refuse_assigned_secrets(f"{key}.{entry.key}", value.text, value, source)
+        variables[entry.key] = value.text
+    return variables
+
+
+def _refuse_variable(key: str, text: str, node: Node, source: Source) -> None:
+    """A word that reaches the program as it is written: nobody would fill the variable in."""
+    if _VARIABLE.search(text):
+        raise source.error(
+            node.at,
+            f"{key}: found {shown(text)}, where $VARIABLES are not filled in",
+            "write the value out; lines of setup are shell, such as export NAME=$HOME/cache",
+        )
+
+
+def _refuse_assigned_secrets(key: str, text: str, node: Node, source: Source) -> None:
+    for name in _ASSIGNED.findall(text):
+        if looks_secret(name):
+            raise _secret(key, name, node, source)
+    if found := secret_in_text(text):
+        raise _secret(key, found, node, source)
+
+
+def _secret(key: str, found: str, node: Node | Entry, source: Source) -> PlacedError:
+    name = found if _NAME.fullmatch(found) else "it"
+    return source.error(
+        node.at,
+        f"{key}: found {found}, which looks like a secret: profiles and scripts stay on disk",
+        f"export {name} in the shell that submits: jobs inherit its environment",
+    )
+
+
+def read_options(key: str, node: Node, source: Source) -> tuple[tuple[str, str | None], ...]:
+    if not isinstance(node, Entries):
+        raise source.error(
+            node.at, f"{key}: found {kind(node)}, expected a mapping such as {{exclusive: true, nice: 10}}"
+        )
+    options: dict[str, str | None] = {}
+    for entry in node.entries:
+        name = option_name(entry.key)
+        refusal = "for the second time" if name in options else _why_not(name)
+        if refusal:
+            raise source.error(entry.at, f"{key}: found {shown(entry.key)}, {refusal}")
+        value = _option_value(f"{key}.{entry.key}", entry.node, source)
+        if problem := contradiction(name, value):
+            raise source.error(entry.at, f"{key}: found {shown(entry.key)}: {problem[0]}", problem[1])
+        options[name] = value
+    return tuple(options.items())
+
+
+def _why_not(name: str) -> str | None:
+    if not _OPTION.fullmatch(name):
+        return "expected the long name of an option of sbatch, without dashes before it"
+    if name in OWNED_OPTIONS:
+        return "which the program sets itself"
+    if key_for(name) is not None:
+        return "which is a key of its own: write it beside options, not in them"
+    return None
+
+
+def _option_value(key: str, node: Node, source: Source) -> str | None:
+    if isinstance(node, Scalar) and node.value is True:
+        return None
+    if isinstance(node, Scalar) and (node.value is None or node.value is False):
+        raise source.error(
+            node.at, f"{key}: found {kind(node)}, expected a value, or true for an option that has none"
+        )
+    return read_text(key, node, source)
+
+
+def read_forbidden(key: str, node: Node, source: Source) -> frozenset[str]:
+    names = [option_name(text.lstrip("-")) for text in read_texts(key, node, source)]
+    for name in names:
+        if name not in _FORBIDDABLE:
+            raise source.error(
+                node.at,
+                f"{key}: found {shown(name)}, expected options that scripts can do without, such as mem",
+                did_you_mean(name, _FORBIDDABLE, OTHER_NAMES),
+            )
+    return frozenset(names)

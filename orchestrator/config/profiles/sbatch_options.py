@@ -1,0 +1,97 @@
+"""Which options of sbatch a person may set, in a profile or on the command line, and why not others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from orchestrator.config.profiles.model import KEY_OPTIONS, OWNED_OPTIONS, option_name
+
+# A job is one task on one node: its worker starts the runs.
+_ONE_TASK = frozenset(
+    {
+        "nodes",
+        "ntasks",
+        "ntasks-per-core",
+        "ntasks-per-gpu",
+        "ntasks-per-node",
+        "ntasks-per-socket",
+        "tasks-per-node",
+    }
+)
+# What asks for the same as a key of the profile, by which jobs are planned, in another way.
+_STANDS_FOR = {
+    "cpus-per-gpu": "cpus_per_task",
+    "gpus-per-node": "gpus",
+    "gpus-per-socket": "gpus",
+    "gpus-per-task": "gpus",
+    "mem-per-gpu": "mem",
+}
+# Options that the program sets from a key of the profile which is called otherwise, or means something else.
+_OWN_KEYS = {
+    "array": "array_limit",
+    "dependency": "chain",
+    "no-requeue": "requeue",
+    "requeue": "requeue",
+    "signal": "signal",
+}
+SHORT = {
+    "A": "account",
+    "C": "constraint",
+    "D": "chdir",
+    "G": "gpus",
+    "J": "job-name",
+    "M": "clusters",
+    "N": "nodes",
+    "W": "wait",
+    "a": "array",
+    "c": "cpus-per-task",
+    "d": "dependency",
+    "e": "error",
+    "n": "ntasks",
+    "o": "output",
+    "p": "partition",
+    "q": "qos",
+    "t": "time",
+    "w": "nodelist",
+    "x": "exclude",
+}
+
+
+def meant(name: str, options: Iterable[str]) -> str | None:
+    """Which of the options sbatch may take this name for: it completes names."""
+    known = sorted(options)
+    return name if name in known else next((option for option in known if option.startswith(name)), None)
+
+
+def is_several_tasks(name: str) -> bool:
+    return name in _ONE_TASK
+
+
+def contradiction(name: str, value: str | None) -> tuple[str, str] | None:
+    """Why an option contradicts the script, and what to do; ``None`` if it does not.
+
+    ``name`` is its long name without dashes, shortened or not.
+    """
+    if (shape := meant(name, _ONE_TASK)) is not None:
+        if value in ("1", "1-1"):
+            return None  # as the script has it
+        return (
+            f"{shape} is always 1: a job is one task on one node",
+            f"leave {shape} away: jobs on several nodes are not supported yet; several jobs share a sweep",
+        )
+    if (owned := meant(name, OWNED_OPTIONS)) is not None:
+        hint = f"leave {owned} away; `orchestrate sweep --dry-run` shows what is set"
+        if owned in _OWN_KEYS:
+            hint = f"leave {owned} away; what there is to choose is `{_OWN_KEYS[owned]}:` of the profile"
+        return f"{owned} is set by the program itself", hint
+    if (other := meant(name, _STANDS_FOR)) is not None:
+        return f"{other} is what jobs are planned by", f"set `{_STANDS_FOR[other]}:` in the profile"
+    if name == "gres" and any(part.strip().startswith("gpu") for part in (value or "").split(",")):
+        hint = "set `gpus:`, and `gpu_option: gres`, in the profile"
+        return "gres asks for GPUs, which jobs are planned by", hint
+    return None
+
+
+def key_for(name: str) -> str | None:
+    """The key of a profile that is this option of sbatch."""
+    return next((key for key in KEY_OPTIONS if option_name(key) == name), None)

@@ -1,0 +1,84 @@
+"""The hash of one file of a program, and which files say what to train instead of how."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import fields
+from pathlib import Path
+
+from orchestrator.config.profiles.model import Profile
+from orchestrator.config.worktree import LARGEST_FILE
+
+_RUNS = frozenset(("base", "matrix", "zip", "include"))
+_GRID_KEYS = _RUNS | {"name", "trainer", "plugins", "exclude", "targets", "compare", "resources"}
+_PROFILE_KEYS = frozenset(key.name for key in fields(Profile) if "told" in key.metadata)
+# Those of a profile that a program's own settings hardly have.
+_OF_MACHINES = frozenset(
+    (
+        "accelerators",
+        "account",
+        "backend",
+        "cpus_per_task",
+        "instance_type",
+        "partition",
+        "price_per_hour",
+        "qos",
+    )
+)
+_CHUNK = 1 << 20
+
+
+def digest_of(path: Path, *, asked: bool) -> str | None:
+    """The hash of a file's content; ``None`` of none, and unless ``asked`` for of a grid and of a profile.
+
+    Those say which runs there are and where, and not what one of them does.
+    """
+    try:
+        about = os.stat(path)
+    except OSError:
+        return None
+    if not os.path.isfile(path):
+        return None
+    mark = (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+    known = _known.get(os.fspath(path))
+    if known is None or known[0] != mark:
+        try:
+            known = (mark, *_read(path, about.st_size))
+        except OSError:
+            return None
+        _known[os.fspath(path)] = known
+    return None if known[2] and not asked else known[1]
+
+
+_known: dict[str, tuple[tuple[int, ...], str, bool]] = {}
+
+
+def _read(path: Path, size: int) -> tuple[str, bool]:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        first = file.read(_CHUNK)
+        digest.update(first)
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    is_yaml = path.suffix.lower() in (".yaml", ".yml") and size <= LARGEST_FILE
+    return digest.hexdigest(), is_yaml and _is_grid_or_profile(first)
+
+
+def _is_grid_or_profile(text: bytes) -> bool:
+    keys = _top_keys(text)
+    is_grid = {"name", "trainer"} <= keys <= _GRID_KEYS and bool(keys & _RUNS)
+    return is_grid or (keys <= _PROFILE_KEYS and bool(keys & _OF_MACHINES))
+
+
+def _top_keys(text: bytes) -> set[str]:
+    """The keys of a YAML file's top level; none of one that is cut short or no mapping."""
+    import yaml
+
+    try:
+        root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return set()
+    if not isinstance(root, yaml.MappingNode):
+        return set()
+    return {key.value for key, _ in root.value if isinstance(key, yaml.ScalarNode)}

@@ -1,0 +1,366 @@
+"""Which files of a project the program of a `command` run is made of, and the id of their content.
+
+The same files count wherever the id is made: in a checkout, where a person asks what is stale, and in the
+copy of it that jobs run. Names are relative to the folder in which the program starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from glob import iglob
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote, unquote_to_bytes
+
+from orchestrator.config.code.file_kinds import (
+    counts,
+    is_listed_only,
+    is_own_package,
+    is_source,
+    modules_beside,
+)
+from orchestrator.config.command import COMMAND_KEY, filled, values_of
+from orchestrator.config.program.file_hash import digest_of
+from orchestrator.config.worktree import NoWorkTree, UnreadWorkTree, read_worktree
+from orchestrator.core.errors import DamagedFileError, OrchestrateError
+from orchestrator.rundir import CodeDir, results_among
+
+# The grid's key that says which files count.
+CODE_KEY = "code"
+
+# A checkout is looked at again after so long, a copy that jobs run never.
+_FRESH_S = 3.0
+# One of which git tells nothing, which may have taken long, after so long.
+_UNREAD_FRESH_S = 60.0
+_MOST_FILES = 20_000
+_MOST_LISTED = 500
+
+
+@dataclass(frozen=True)
+class Program:
+    """The files that count for one run: the hash of each one's content, by name.
+
+    ``unknown``: why nobody can tell which these are; then there are none.
+    """
+
+    files: Mapping[str, str]
+    unknown: str | None = None
+
+    @cached_property
+    def id(self) -> str | None:
+        """12 hexadecimal digits; ``None`` where no file of the project counts, or that is unknown."""
+        if not self.files:
+            return None
+        digest = hashlib.sha256()
+        for name, content in sorted(self.files.items()):
+            digest.update(os.fsencode(name) + b"\0" + content.encode() + b"\n")
+        return digest.hexdigest()[:12]
+
+    def to_json(self) -> dict[str, str] | None:
+        """The hashes by name, whatever bytes that has; ``None`` if they are too many for a result."""
+        if not 0 < len(self.files) <= _MOST_LISTED:
+            return None
+        return {quote(os.fsencode(name)): content for name, content in sorted(self.files.items())}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Self | None:
+        """``None`` of anything but what :meth:`to_json` lists."""
+        if not isinstance(data, dict) or not all(isinstance(content, str) for content in data.values()):
+            return None
+        return cls({os.fsdecode(unquote_to_bytes(name)): content for name, content in data.items()})
+
+    def differing(self, other: Program) -> list[str]:
+        """Names of files that are not the same in both, sorted."""
+        names = {*self.files, *other.files}
+        return sorted(name for name in names if self.files.get(name) != other.files.get(name))
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """What the key `code` says: ``base`` in place of what counts by default, if it is there; more; less."""
+
+    base: tuple[str, ...] | None
+    more: tuple[str, ...]
+    less: tuple[str, ...]
+
+    @classmethod
+    def of(cls, value: Any) -> Patterns:
+        """Raises :class:`OrchestrateError` for anything but a text or a list of texts."""
+        entries = [value] if isinstance(value, str) else value
+        if value is None:
+            return cls(None, (), ())
+        texts = isinstance(entries, list | tuple) and all(
+            isinstance(entry, str) and entry.strip("+- ") for entry in entries
+        )
+        if not texts:
+            raise OrchestrateError(
+                f"`{CODE_KEY}` is {value!r}; expected files, folders or patterns, relative to the folder in "
+                "which the program starts",
+                hint=f"{CODE_KEY}: [train.py, src] instead of what counts by default, [+data/levels.csv] "
+                "beside it, [-scripts] without",
+            )
+        base = tuple(_plain(entry) for entry in entries if entry[0] not in "+-")
+        more = tuple(_plain(entry[1:]) for entry in entries if entry[0] == "+")
+        less = tuple(_plain(entry[1:]) for entry in entries if entry[0] == "-")
+        return cls(base or None, more, less)
+
+
+class ProjectFiles:
+    """The files around the folder ``start`` in which programs start, as they are at one moment.
+
+    ``without``: folders of results, which are no part of a project; sweeps that lie elsewhere in it are none
+    either. What is read is remembered. ``unknown``: why git does not tell which files are the project's.
+    """
+
+    def __init__(self, start: Path, without: Sequence[Path] = ()) -> None:
+        self.start = start
+        self.listed: dict[str, Path] = {}
+        self._in_project: set[str] = set()
+        self.unknown: str | None = None
+        try:
+            self.listed, self._in_project = _listing(start, without)
+        except UnreadWorkTree as error:
+            self.unknown = f"{start} is in a git repository, and {error}"
+        except OrchestrateError as error:
+            self.unknown = str(error)
+        self._default: dict[str, Path] | None = None
+        self._programs: dict[object, Program] = {}
+        self._items: dict[tuple[str, bool], tuple[str, ...]] = {}
+
+    def program(self, point: Mapping[str, Any]) -> Program:
+        """The files that count for the run of this point of a grid."""
+        patterns = Patterns.of(point.get(CODE_KEY))
+        if self.unknown is not None:
+            return Program({}, self.unknown)
+        named = tuple(self._named(point))
+        key = (named, patterns)
+        if key not in self._programs:
+            self._programs[key] = Program(self._hashed(named, patterns))
+        return self._programs[key]
+
+    def narrowed(self, before: Program, point: Mapping[str, Any]) -> Program:
+        """Of the files that counted before, those that the point says count."""
+        patterns = Patterns.of(point.get(CODE_KEY))
+        wanted = None if patterns.base is None else (*patterns.base, *patterns.more)
+        named = {os.path.normpath(name) for name in self._named(point)}
+        return Program(
+            {
+                name: digest
+                for name, digest in before.files.items()
+                if not any(_fits(name, entry) for entry in patterns.less)
+                and (wanted is None or name in named or any(_fits(name, entry) for entry in wanted))
+            }
+        )
+
+    def unmatched(self, value: Any) -> list[str]:
+        """Entries of the key `code` that fit no file."""
+        patterns = Patterns.of(value)
+        entries = (*(patterns.base or ()), *patterns.more)
+        return [entry for entry in entries if not self._fitting(entry)]
+
+    def _named(self, point: Mapping[str, Any]) -> Iterator[str]:
+        """The files that the command names, as it spells them."""
+        command = point.get(COMMAND_KEY)
+        values = values_of(point)
+        for position, item in enumerate(command if isinstance(command, list | tuple) else ()):
+            try:
+                text = filled(item, values)
+            except KeyError:
+                continue
+            if (text, not position) not in self._items:
+                self._items[text, not position] = self._files_in(text, first=not position)
+            yield from self._items[text, not position]
+
+    def _files_in(self, item: str, first: bool) -> tuple[str, ...]:
+        """The file that an argument names, alone or behind an equals sign."""
+        names = dict.fromkeys((item, item.rpartition("=")[2]))
+        return tuple(name for name in names if name and self._is_program_file(name, first))
+
+    def _is_program_file(self, name: str, first: bool) -> bool:
+        if os.path.normpath(name) in self.listed:
+            return True
+        if first and "/" not in name:
+            return False  # found by PATH: installed, none of the project's
+        own = first and not os.path.isabs(name)
+        return (own or counts(os.path.basename(name), listed=False)) and _is_file(self.start / name)
+
+    def _hashed(self, named: Iterable[str], patterns: Patterns) -> dict[str, str]:
+        files: dict[str, Path] = {}
+        if patterns.base is None:
+            files |= self._default_files()
+        for name in named:
+            files |= self._own(name) | (self._beside(name) if patterns.base is None else {})
+        asked = {name for entry in (*(patterns.base or ()), *patterns.more) for name in self._fitting(entry)}
+        for entry in (*(patterns.base or ()), *patterns.more):
+            files |= self._fitting(entry)
+        for entry in patterns.less:
+            files = {name: path for name, path in files.items() if not _fits(name, entry)}
+        asked |= {os.path.normpath(name) for name in named}
+        found = ((name, digest_of(path, asked=name in asked)) for name, path in files.items())
+        return {name: digest for name, digest in found if digest is not None}
+
+    def _default_files(self) -> dict[str, Path]:
+        """The project's sources and settings; where git knows of no project, those in the start folder."""
+        if self._default is None:
+            kept = self._in_project
+            self._default = {name: path for name, path in self.listed.items() if name in kept}
+            if not self.listed:
+                self._default = {
+                    os.path.relpath(path, self.start): path for path in modules_beside(self.start)
+                }
+        return self._default
+
+    def _own(self, name: str) -> dict[str, Path]:
+        """A file that the command names."""
+        plain = os.path.normpath(name)
+        return {plain: self.listed.get(plain, self.start / plain)}
+
+    def _beside(self, name: str) -> dict[str, Path]:
+        """What lies beside a source file that the command names, and below."""
+        plain = os.path.normpath(name)
+        folder = os.path.dirname(plain)
+        if not is_source(plain):
+            return {}
+        if plain not in self.listed:
+            top = (self.start / plain).parent
+            found = {os.path.relpath(path, top): path for path in modules_beside(top)}
+            return {os.path.normpath(os.path.join(folder, other)): path for other, path in found.items()}
+        start = f"{folder}/" if folder else ""
+        return {
+            other: path
+            for other, path in self.listed.items()
+            if start and other.startswith(start) and counts(other[len(start) :], listed=True)
+        }
+
+    def _fitting(self, entry: str) -> dict[str, Path]:
+        """The files that an entry of the key `code` names: of the listing, or else on disk."""
+        if found := {name: path for name, path in self.listed.items() if _fits(name, entry)}:
+            return found
+        if "*" in entry or "?" in entry:
+            names: Iterable[str] = iglob(entry, root_dir=self.start, recursive=True)
+        else:
+            names = [entry]
+        return {
+            os.path.normpath(name): path
+            for top in names
+            for name, path in _on_disk(top, self.start / top)
+            if not is_listed_only(name)
+        }
+
+
+def project_files(start: Path, without: Sequence[Path] = ()) -> ProjectFiles:
+    """The files around ``start``; a checkout's are read again when some seconds have passed."""
+    key = (os.fspath(start), tuple(map(os.fspath, without)))
+    known = _known.get(key)
+    if known is None or time.monotonic() > known[0]:
+        began = time.monotonic()
+        files = ProjectFiles(start, without)
+        if CodeDir.holding(start / "here") is not None:
+            known = (math.inf, files)
+        elif files.unknown is None:
+            known = (began + _FRESH_S, files)
+        else:
+            known = (time.monotonic() + _UNREAD_FRESH_S, files)
+        _known[key] = known
+    return known[1]
+
+
+# With when each is to be read again.
+_known: dict[tuple[str, tuple[str, ...]], tuple[float, ProjectFiles]] = {}
+
+
+def _listing(start: Path, without: Sequence[Path]) -> tuple[dict[str, Path], set[str]]:
+    """The project's files by name, and the names of those that count by default."""
+    kept = _frozen_listing(start) or _live_listing(start, without)
+    if kept is None:
+        return {}, set()
+    root, found = kept
+    results = results_among(found)
+    names = [name for name in found if not name.startswith(results)] if results else found
+    ours = is_own_package(names)
+    top = os.path.relpath(start.resolve(), root.resolve())
+    listed = {os.path.relpath(f"/{name}", f"/{top}"): root / name for name in names}
+    counted = (
+        shown for shown, name in zip(listed, names, strict=True) if counts(name, listed=True, ours=ours)
+    )
+    return listed, set(counted)
+
+
+def _frozen_listing(start: Path) -> tuple[Path, list[str]] | None:
+    code = CodeDir.holding(start / "here")
+    if code is None:
+        return None
+    try:
+        facts = code.facts()
+        # Links lead out of the copy, to what git ignores, say: as that is at the time.
+        links = set(facts.get("links", ()))
+        quoted = [name for name in facts["files"] if name not in links]
+        names = [os.fsdecode(unquote_to_bytes(name)) for name in quoted]
+    except (DamagedFileError, KeyError, TypeError):
+        return None
+    return code.tree, [name.removeprefix("tree/") for name in names if name.startswith("tree/")]
+
+
+def _live_listing(start: Path, without: Sequence[Path]) -> tuple[Path, list[str]] | None:
+    try:
+        tree = read_worktree(start.resolve(), without)
+    except UnreadWorkTree:
+        raise
+    except NoWorkTree:
+        return None
+    names = [item.path for item in tree.items if item.target is None or not os.path.isabs(item.target)]
+    return tree.root, [name for name in names if "__pycache__" not in name.split("/")]
+
+
+def _on_disk(name: str, path: Path) -> Iterator[tuple[str, Path]]:
+    if _is_file(path):
+        yield name, path
+        return
+    number = 0
+    for folder, folders, files in os.walk(path, followlinks=True):
+        folders[:] = sorted(one for one in folders if one != "__pycache__" and not one.startswith("."))
+        for file in files:
+            full = Path(folder, file)
+            number += 1
+            if number > _MOST_FILES:
+                raise OrchestrateError(
+                    f"`{CODE_KEY}`: {name} holds more than {_MOST_FILES} files", hint="name fewer of them"
+                )
+            if _is_file(full):
+                yield os.path.join(name, full.relative_to(path)), full
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name too long, or with a null byte
+        return False
+
+
+def _plain(entry: str) -> str:
+    return os.path.normpath(entry.strip())
+
+
+def _fits(name: str, entry: str) -> bool:
+    """Whether a file is the one that the entry names, lies below it, or fits it as a pattern."""
+    if entry == ".":
+        return not name.startswith("../")
+    return name == entry or name.startswith(f"{entry}/") or _pattern(entry).fullmatch(name) is not None
+
+
+def _pattern(entry: str) -> re.Pattern[str]:
+    """``*`` stands for any text within a name, ``**`` for folders too."""
+    if entry not in _patterns:
+        text = re.escape(entry).replace(r"\*\*/", "(?:.*/)?").replace(r"\*\*", ".*")
+        _patterns[entry] = re.compile(text.replace(r"\*", "[^/]*").replace(r"\?", "[^/]"), re.DOTALL)
+    return _patterns[entry]
+
+
+_patterns: dict[str, re.Pattern[str]] = {}

@@ -1,0 +1,122 @@
+"""From a grid to a sweep: every point becomes a run with an identity."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from orchestrator.config.grid import Axis, Grid, Point, Position, parse_grid
+from orchestrator.config.grid.files import read_text
+from orchestrator.config.grid.model import bare_key, same_value, shown
+from orchestrator.config.grid.points import matching_steps
+from orchestrator.config.grid.yaml_nodes import Source
+from orchestrator.core.errors import GridError
+from orchestrator.core.types import Run, Sweep, Value
+
+
+def load_sweep(path: Path) -> Sweep:
+    """The sweep of a grid file. Raises :class:`GridError`."""
+    text = read_text(path, Source(str(path)), _grids_near)
+    return expand(parse_grid(text, str(path)))
+
+
+def expand(grid: Grid) -> Sweep:
+    """Every point of the grid as a run, in the order written: the last key varies fastest.
+
+    Points of ``include`` come last. Raises :class:`GridError` if two points are the same run.
+    """
+    runs: dict[str, Run] = {}
+    for point, origin in _points(grid):
+        run = _identify(grid, point)
+        if run.run_id in runs:
+            raise _duplicate(grid, runs[run.run_id], run, origin)
+        runs[run.run_id] = run
+    if not runs:
+        raise GridError(
+            "exclude leaves no point of the matrix",
+            file=grid.source,
+            line=grid.exclude[-1].at.line,
+            column=grid.exclude[-1].at.column,
+            hint="remove entries from exclude",
+        )
+    return Sweep(
+        name=grid.name,
+        trainer=grid.trainer.name,
+        runs=tuple(runs.values()),
+        grid_text=grid.text,
+        source=grid.source,
+        keys=grid.keys,
+        targets=grid.targets,
+        resources=grid.resources,
+        plugins=grid.plugins,
+    )
+
+
+def _points(grid: Grid) -> Iterator[tuple[dict[str, Value], Position | None]]:
+    """Each point's keys and values, and where the file names it if it does."""
+    excluded = {cell for point in grid.exclude for cell in _cells(grid.axes, point)}
+    if grid.axes:
+        for cell in itertools.product(*(range(len(axis.steps)) for axis in grid.axes)):
+            if cell not in excluded:
+                yield _values(grid, cell), None
+    elif not grid.include:
+        yield dict(grid.base), None
+    for extra in grid.include:
+        for target in grid.targets if grid.compare else (None,):
+            own = {bare_key(key) for key in extra.values}
+            kept = {key: value for key, value in grid.base.items() if bare_key(key) not in own}
+            yield {**kept, **extra.values, **({"target": target} if target else {})}, extra.at
+
+
+def _cells(axes: tuple[Axis, ...], point: Point) -> Iterator[tuple[int, ...]]:
+    return itertools.product(*(matching_steps(axis, point) for axis in axes))
+
+
+def _values(grid: Grid, cell: tuple[int, ...]) -> dict[str, Value]:
+    point = dict(grid.base)
+    for axis, step in zip(grid.axes, cell, strict=True):
+        point.update(zip(axis.keys, axis.steps[step], strict=True))
+    return point
+
+
+def _identify(grid: Grid, point: Mapping[str, Value]) -> Run:
+    overrides = dict(point)
+    seed, threads = overrides.pop("seed", 0), overrides.pop("threads", 1)
+    target = overrides.pop("target", None)
+    return grid.trainer.identify(overrides, seed, threads, target)
+
+
+def _duplicate(grid: Grid, first: Run, second: Run, origin: Position | None) -> GridError:
+    """Two points that are the same run: the same values, or different ones of keys that decide nothing."""
+    differing = [key for key in second.point if first.point.get(key) != second.point[key]]
+    varying = {key for axis in grid.axes for key in axis.keys} | {"seed"}
+    named = ", ".join(f"{key}={shown(value)}" for key, value in second.point.items() if key in varying)
+    hint = "remove one of them"
+    message = f"found the point {named} twice"
+    if differing:
+        pairs = ", ".join(
+            f"{key}: {shown(first.point.get(key))} and {shown(second.point[key])}" for key in differing
+        )
+        message = (
+            f"two points are the same run: they differ only in keys that do not change a result ({pairs})"
+        )
+        hint = "put such a key into base"
+    at = origin or grid.positions.get(differing[0] if differing else _repeated(grid))
+    return GridError(
+        message, file=grid.source, line=at.line if at else None, column=at.column if at else None, hint=hint
+    )
+
+
+def _repeated(grid: Grid) -> str:
+    """The first key of the axis that has a step twice."""
+    for axis in grid.axes:
+        seen = [same_value(list(step)) for step in axis.steps]
+        if len(set(seen)) < len(seen):
+            return bare_key(axis.keys[0])
+    return "seed"
+
+
+def _grids_near(path: Path) -> str:
+    found = sorted(path.parent.glob("*.yaml")) or sorted(Path("sweeps").glob("*.yaml"))
+    return f"there are: {', '.join(map(str, found[:5]))}" if found else "write one; docs/grid.md shows how"

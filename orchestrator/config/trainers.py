@@ -1,0 +1,309 @@
+"""What the control plane knows of each trainer without importing it."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import importlib.util
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from pathlib import Path
+
+from orchestrator.config.code.syntax_hash import syntax_hash
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import PluginSource, Run, Value, run_identity
+
+ENTRY_POINT_GROUP = "orchestrate.trainers"
+PLUGIN_GROUP = "orchestrate.plugins"
+# Minutes that no training takes.
+_FOREVER = 1e9
+
+
+@dataclass(frozen=True)
+class TrainerSpec:
+    """A trainer, seen from outside.
+
+    ``train`` and ``check`` are "module:function" on the worker's side, and so is ``evaluate``, empty where
+    policies cannot be evaluated. ``owned`` keys are set by the
+    program and refused in a grid; ``inert`` keys decide nothing and stay out of the identity; both are
+    shell-style patterns. ``packages`` are the distributions whose versions decide a result; ``source`` the
+    worker-side modules that do, and packages with their YAML files. ``returns`` are the metrics that mean
+    "return", best first; ``devices`` the keys that can ask for a GPU. ``takes_plugins`` is a
+    "module:function" that is given each plug-in, for a trainer that has a use for them; ``plugins`` are those
+    of one sweep. ``frames`` are the keys that say how many frames a run is to have, the first that is there;
+    ``iterations`` those that say it in iterations, of a length nobody here knows; ``usual_frames`` how many
+    it has without either, by the preset that it chooses with ``experiment``. ``minutes`` is the key that says
+    how long a run is to train instead, if there is one. ``runs_program``: what trains is a program of the
+    user's, whose own files :mod:`orchestrator.config.program.identity` finds. ``keys`` are those that mean
+    something beside the user's own, in Markdown, for the reference.
+    """
+
+    name: str
+    train: str
+    check: str
+    preload: tuple[str, ...] = ()
+    owned: Mapping[str, str] = field(default_factory=dict, hash=False)
+    inert: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
+    returns: tuple[str, ...] = ("return",)
+    devices: tuple[str, ...] = ()
+    takes_plugins: str = ""
+    plugins: tuple[PluginSource, ...] = ()
+    frames: tuple[str, ...] = ()
+    iterations: tuple[str, ...] = ()
+    usual_frames: Mapping[str, int] = field(default_factory=dict, hash=False)
+    minutes: str = ""
+    evaluate: str = ""
+    runs_program: bool = False
+    keys: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def with_plugins(self, plugins: Iterable[PluginSource]) -> TrainerSpec:
+        """The same trainer with these plug-ins, whose code counts as its own."""
+        return replace(self, plugins=tuple(plugins))
+
+    def owned_because(self, key: str) -> str | None:
+        """Why a grid may not set ``key``, or ``None`` if it may."""
+        for pattern, why in self.owned.items():
+            if fnmatch.fnmatchcase(key.lstrip("+~"), pattern):
+                return why
+        return None
+
+    def decides(self, key: str) -> bool:
+        """Whether ``key`` can change a result."""
+        return not any(fnmatch.fnmatchcase(key.lstrip("+~"), pattern) for pattern in self.inert)
+
+    def identify(
+        self, overrides: Mapping[str, Value], seed: int, threads: int, target: str | None = None
+    ) -> Run:
+        """The run of this point, with its id."""
+        ordered = dict(sorted(overrides.items()))
+        deciding = {key: value for key, value in ordered.items() if self.decides(key)}
+        run_id = run_identity(self.name, deciding, seed, threads, target)
+        return Run(run_id, self.name, ordered, seed, threads, target)
+
+    def frames_of(self, run: Run) -> int | None:
+        """How many frames the run is to have, if its overrides tell."""
+        for key in self.frames:
+            if key in run.overrides:
+                asked = run.overrides[key]
+                return int(asked) if isinstance(asked, int | float) and 0 < asked < math.inf else None
+        if any(run.overrides.get(key) is not None for key in self.iterations) or self.minutes_of(run):
+            return None
+        return self.usual_frames.get(str(run.overrides.get("experiment", "")))
+
+    def minutes_of(self, run: Run) -> float | None:
+        """How many minutes the run is to train, if it has a time instead of a number of frames."""
+        asked = run.overrides.get(self.minutes) if self.minutes else None
+        return float(asked) if isinstance(asked, int | float) and 0 < asked < _FOREVER else None
+
+    def needs_gpu(self, run: Run) -> bool:
+        """Whether the run asks for a GPU, by a device or by a choice such as ``experiment: gpu``."""
+        return any(
+            key.lstrip("+~") in self.devices and str(value).startswith(("cuda", "gpu"))
+            for key, value in run.overrides.items()
+        )
+
+
+_OURS = "the program keeps every run's files in its own folder of the results tree"
+
+BENCHMARL = TrainerSpec(
+    name="benchmarl",
+    train="jobs.trainers.benchmarl:train",
+    check="jobs.trainers.benchmarl:check",
+    evaluate="jobs.trainers.benchmarl.evaluating:evaluate",
+    preload=("jobs.trainers.benchmarl.experiment",),
+    owned={
+        "experiment.save_folder": _OURS,
+        "experiment.restore_file": "the program resumes runs by itself",
+        "experiment.restore_map_location": "the program resumes runs by itself",
+        "hydra.*": "the program composes the configuration itself",
+    },
+    inert=(
+        "experiment.loggers",
+        "experiment.project_name",
+        "experiment.wandb_extra_kwargs*",
+        "experiment.create_json",
+        "experiment.render",
+        "experiment.checkpoint_interval",
+        "experiment.checkpoint_at_end",
+        "experiment.keep_checkpoints_num",
+        "experiment.exclude_buffer_from_checkpoint",
+    ),
+    packages=("benchmarl", "torchrl", "tensordict", "torch", "vmas", "pettingzoo", "numpy"),
+    # What composes and trains. Checking, and the wording of errors, change no result.
+    source=(
+        "jobs.conf",
+        "jobs.trainers.benchmarl.best",
+        "jobs.trainers.benchmarl.buffers",
+        "jobs.trainers.benchmarl.config",
+        "jobs.trainers.benchmarl.environments",
+        "jobs.trainers.benchmarl.experiment",
+        "jobs.trainers.benchmarl.hydra_search",
+        "jobs.trainers.benchmarl.hydra_text",
+        "jobs.trainers.benchmarl.iterations",
+        "jobs.trainers.benchmarl.models",
+        "jobs.trainers.benchmarl.registry",
+        "jobs.trainers.benchmarl.replay",
+        "jobs.trainers.benchmarl.snapshot",
+        "jobs.trainers.benchmarl.state",
+        "jobs.trainers.benchmarl.tasks",
+        "jobs.trainers.benchmarl.tensors",
+        "jobs.trainers.benchmarl.time_budget",
+    ),
+    returns=("eval/reward/episode_reward_mean", "collection/reward/episode_reward_mean"),
+    devices=(
+        "experiment",
+        "experiment.train_device",
+        "experiment.sampling_device",
+        "experiment.buffer_device",
+    ),
+    takes_plugins="jobs.trainers.benchmarl.registry:register",
+    frames=("experiment.max_n_frames",),
+    iterations=("experiment.max_n_iters",),
+    usual_frames={**dict.fromkeys(("", "gpu", "gpu_offline", "no_log"), 3_000_000), "debug": 400},
+    minutes="minutes",
+)
+
+COMMAND = TrainerSpec(
+    name="command",
+    train="jobs.trainers.command:train",
+    check="jobs.trainers.command_check:check",
+    preload=("jobs.trainers.command",),
+    inert=("code",),
+    runs_program=True,
+    keys={
+        "command": (
+            "the program and its arguments, a list; `{key}` in an item becomes the run's value of that key"
+        ),
+        "code": (
+            "files, folders and patterns that count as the program, relative to the folder in which it "
+            "starts, in place of the project's sources and settings; with `+` beside them, with `-` without. "
+            "Runs that were trained by other content of these files are shown as stale"
+        ),
+    },
+    frames=("frames", "steps", "total_frames", "total_steps", "total_timesteps"),
+)
+
+_BUILT_IN = {spec.name: spec for spec in (BENCHMARL, COMMAND)}
+
+
+def is_installed(spec: TrainerSpec) -> bool:
+    """Whether the trainer could run here: its own package, the first it names, is there, and its plug-ins."""
+    try:
+        found = not spec.packages or bool(version(spec.packages[0]))
+    except PackageNotFoundError:
+        return False
+    return found and all(_plugin_folder(source) is not None for source in spec.plugins)
+
+
+@cache
+def code_id(spec: TrainerSpec) -> str:
+    """Names the code that trains, in 12 hexadecimal digits: what the trainer's sources do, its packages'
+    versions and its plug-ins' files.
+
+    Two results with different ids may differ although their runs are the same. Comments, docstrings, import
+    statements and the names of modules change nothing.
+    """
+    digest = hashlib.sha256()
+    for package in spec.packages:
+        try:
+            digest.update(f"{package}=={version(package)}\n".encode())
+        except PackageNotFoundError:
+            digest.update(f"{package} absent\n".encode())
+    files = {file for module in spec.source for file in _sources(module)}
+    for text in sorted(map(_source_hash, files)):
+        digest.update(text.encode() + b"\n")
+    for source in spec.plugins:
+        _add_plugin(digest, source)
+    return digest.hexdigest()[:12]
+
+
+def _source_hash(file: Path) -> str:
+    """What one source file contributes to the id: a module by what it does, a preset by its name too."""
+    content = file.read_bytes()
+    if file.suffix == ".py":
+        return syntax_hash(content)
+    return f"{file.name} {hashlib.sha256(content).hexdigest()}"
+
+
+def installed_plugin(name: str) -> EntryPoint | None:
+    """The entry point of an installed package's plug-in of that name."""
+    return next(iter(entry_points(group=PLUGIN_GROUP, name=name)), None)
+
+
+def _add_plugin(digest: hashlib._Hash, source: PluginSource) -> None:
+    """Every file of the plug-in's package, by its place in it: not just code decides what a plug-in does."""
+    folder = _plugin_folder(source)
+    digest.update(f"plug-in {source.name}\n".encode())
+    for file in sorted(_plugin_files(folder)) if folder is not None else ():
+        content = hashlib.sha256(file.read_bytes()).hexdigest()
+        digest.update(f"{file.relative_to(folder or file).as_posix()}\0{content}\n".encode())
+
+
+def _plugin_files(folder: Path) -> Iterator[Path]:
+    """Through links too: in the code that is kept with a sweep, what git ignores is a link."""
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
+        files = (Path(place, name) for name in names if not name.startswith("."))
+        yield from (file for file in files if file.is_file())
+
+
+def _plugin_folder(source: PluginSource) -> Path | None:
+    """The folder of the plug-in's package, if it is there."""
+    if source.folder:
+        return Path(source.folder) if Path(source.folder).is_dir() else None
+    point = installed_plugin(source.name)
+    spec = importlib.util.find_spec(point.module.partition(".")[0]) if point is not None else None
+    return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+
+
+def _sources(module: str) -> Iterator[Path]:
+    """The Python and YAML files of a module or package, found without importing it."""
+    top, *rest = module.split(".")
+    spec = importlib.util.find_spec(top)
+    if spec is None or spec.origin is None:
+        return
+    base = Path(spec.origin).parent.joinpath(*rest)
+    if not rest and not spec.submodule_search_locations:
+        yield Path(spec.origin)
+    elif base.is_dir():
+        yield from sorted(path for path in base.rglob("*") if path.suffix in (".py", ".yaml"))
+    else:
+        yield base.with_suffix(".py")
+
+
+def trainer_names() -> list[str]:
+    return sorted({*_BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))})
+
+
+def can_evaluate(name: str | None) -> bool:
+    """Whether policies of the trainer of that name can be evaluated once they are trained."""
+    try:
+        return name is not None and bool(get_trainer(name).evaluate)
+    except OrchestrateError:
+        return False
+
+
+def get_trainer(name: str) -> TrainerSpec:
+    """The trainer of that name: built in, or a :class:`TrainerSpec` behind an entry point."""
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
+    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        spec = point.load()
+        if not isinstance(spec, TrainerSpec):
+            raise OrchestrateError(f"the entry point {point.value} is not a TrainerSpec")
+        return spec
+    raise OrchestrateError(f"no trainer named {name!r} (there are: {', '.join(trainer_names())})")
+
+
+def returns_of(trainer: str | None) -> tuple[str, ...]:
+    """The metrics that mean "return" to this trainer, best first; to any trainer if it is not known here."""
+    try:
+        return get_trainer(trainer or "").returns
+    except OrchestrateError:
+        return tuple(dict.fromkeys(name for known in trainer_names() for name in get_trainer(known).returns))

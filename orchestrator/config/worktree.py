@@ -1,0 +1,279 @@
+"""What a git work tree holds now: the files that make up a project, read by git's own rules."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.rundir import results_among
+
+# A larger file is data or a build, and its copy would be kept with every sweep.
+LARGEST_FILE = 20 << 20
+# Untracked files of these names hold keys: no copy of them is made.
+_SECRETS = (".env", ".env.*", ".netrc", "*.pem", "*.key")
+# What git ignores and nobody misses.
+_LITTER = ("__pycache__", "*.py[co]", "*.egg-info", ".*_cache")
+_MOST_LINKS = 1000
+_MOST_REPOSITORIES = 50
+_PATIENCE_S = 30.0
+_LARGEST_DIFF = 64 << 20
+
+# Variables that would make git answer about another repository than the folder's.
+_FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")
+
+_EVERYWHERE = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
+
+TOO_LARGE_HINT = (
+    "list what no run needs in .gitignore (runs still reach it, by a link), or make the folder of your code "
+    "a repository of its own: git init"
+)
+
+
+class NoWorkTree(Exception):
+    """There is no work tree to read; says why, as the end of a sentence about the folder."""
+
+
+class UnreadWorkTree(NoWorkTree):
+    """There may be one, for there is a ``.git``, and git does not tell what is in it."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file of a work tree, or a link to ``target``. ``path`` is relative to the work tree's root."""
+
+    path: str
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class WorkTree:
+    """A work tree at ``root``: ``items`` by path, none below another.
+
+    ``linked`` names files that a copy reaches by a link only, ``left_out`` those it does not have, and why.
+    ``untracked`` are those of the items that are in no commit.
+    """
+
+    root: Path
+    commit: str | None
+    branch: str | None
+    changed: bool
+    items: tuple[Item, ...]
+    linked: Mapping[str, str]
+    left_out: Mapping[str, str]
+    untracked: tuple[str, ...] = ()
+
+    def changes(self) -> bytes | None:
+        """Tracked files against the commit, as text for ``git apply``; ``None`` if that is too much."""
+        if self.commit is None or not self.changed:
+            return b""
+        command = ["diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--submodule=diff"]
+        try:
+            text = _git(self.root, *command, "--src-prefix=a/", "--dst-prefix=b/", "HEAD")
+        except (NoWorkTree, OrchestrateError):
+            return None
+        return text if len(text) <= _LARGEST_DIFF else None
+
+
+def read_worktree(folder: Path, without: Sequence[Path] = ()) -> WorkTree:
+    """The work tree that holds ``folder``, less all below the folders ``without``.
+
+    Paths are resolved ones. Raises :class:`NoWorkTree`, :class:`UnreadWorkTree` too, and ``OrchestrateError``
+    where git takes too long.
+    """
+    root = Path(os.fsdecode(_git(folder, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
+    inside = [os.fspath(path.relative_to(root)) for path in without if path.is_relative_to(root)]
+    hidden = [f"--exclude=/{_escaped(path)}" for path in inside if path != "."]
+    found = _Sorting(root, inside)
+    found.take_all(_list(root, ["-c"]), tracked=True)
+    found.take_all(_list(root, ["-o", "--exclude-standard", *hidden]), tracked=False)
+    found.link_results()
+    found.take_ignored(_list(root, ["-o", "-i", "--exclude-standard", "--directory"]))
+    items = _without_nested(found.items.values())
+    new = tuple(item.path for item in items if item.path in found.untracked)
+    return WorkTree(root, *_head(root), items, found.linked, found.left_out, new)
+
+
+@dataclass
+class _Sorting:
+    """Sorts what git lists into files to copy, links, and what is left out."""
+
+    root: Path
+    without: Sequence[str]
+    items: dict[str, Item] = field(default_factory=dict)
+    linked: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    repositories: int = 0
+    untracked: set[str] = field(default_factory=set)
+
+    def take_all(self, paths: Iterable[str], *, tracked: bool) -> None:
+        for path in paths:
+            if not _is_below(path, self.without):
+                if not tracked:
+                    self.untracked.add(path)
+                self._take(path, tracked)
+
+    def _take(self, path: str, tracked: bool) -> None:
+        full = self.root / path
+        try:
+            about = full.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return  # tracked, and deleted
+        if stat.S_ISLNK(about.st_mode):
+            self.items[path] = Item(path, self._moved_target(path))
+        elif stat.S_ISDIR(about.st_mode):
+            self._take_repository(path.rstrip("/"))
+        elif not stat.S_ISREG(about.st_mode):
+            self.left_out[path] = "neither a file nor a link"
+        elif about.st_size > LARGEST_FILE:
+            self._link(path, f"larger than {LARGEST_FILE >> 20} MiB")
+        elif not tracked and any(fnmatchcase(full.name, pattern) for pattern in _SECRETS):
+            self._link(path, "may hold a key")
+        elif not os.access(full, os.R_OK):
+            self.left_out[path] = "cannot be read"
+        else:
+            self.items[path] = Item(path)
+
+    def link_results(self) -> None:
+        """Link to sweeps of other results trees, which are in no commit: they are no code, and they grow."""
+        for top in results_among({*self.items, *self.untracked}):
+            new = {path for path in self.untracked if path.startswith(top)}
+            if not new:
+                continue  # all of it is tracked, or it is a part of one before
+            for found in (self.items, self.linked, self.left_out):
+                for path in new & found.keys():
+                    del found[path]
+            self.untracked -= new
+            if any(path.startswith(top) for path in self.items):
+                self.left_out[top] = "results of a sweep, of which git tracks a part"
+            else:
+                self._link(top.rstrip("/"), "results of a sweep")
+
+    def take_ignored(self, paths: Iterable[str]) -> None:
+        """Link to what git ignores: data, environments and built modules that runs may need."""
+        links = 0
+        for path in sorted(path.rstrip("/") for path in paths):
+            name = path.rsplit("/", 1)[-1]
+            if _is_below(path, self.without) or any(fnmatchcase(name, pattern) for pattern in _LITTER):
+                continue
+            if links == _MOST_LINKS:
+                self.left_out[path] = (
+                    f"git ignores more than {_MOST_LINKS} files and folders, this and others"
+                )
+                return
+            links += 1
+            self.items.setdefault(path, Item(path, os.fspath(self.root / path)))
+
+    def _link(self, path: str, why: str) -> None:
+        self.linked[path] = why
+        self.items[path] = Item(path, os.fspath(self.root / path))
+
+    def _take_repository(self, path: str) -> None:
+        """A submodule, or another repository within this one."""
+        inner = self.root / path
+        if not (inner / ".git").exists():
+            return  # a submodule that was not fetched
+        self.repositories += 1
+        if self.repositories > _MOST_REPOSITORIES:
+            self.left_out[path] = f"there are more than {_MOST_REPOSITORIES} repositories in this one"
+            return
+        try:
+            names, new = _list(inner, ["-c"]), _list(inner, ["-o", "--exclude-standard"])
+        except NoWorkTree as error:
+            self.left_out[path] = str(error)
+            return
+        self.take_all((f"{path}/{name}" for name in names), tracked=True)
+        self.take_all((f"{path}/{name}" for name in new), tracked=False)
+
+    def _moved_target(self, path: str) -> str:
+        """What a link has to hold in a copy: within the tree the same file there, else the same file."""
+        target, folder = os.readlink(self.root / path), os.path.dirname(path)
+        full = os.path.normpath(self.root / folder / target)
+        if not _is_below(full, [os.fspath(self.root)]):
+            return full
+        leaves = os.path.isabs(target) or os.path.normpath(os.path.join(folder, target)).startswith("..")
+        return os.path.relpath(full, self.root / folder) if leaves else target
+
+
+def _list(root: Path, arguments: Sequence[str]) -> list[str]:
+    answer = _git(root, "ls-files", "-z", *arguments)
+    return sorted({os.fsdecode(name) for name in answer.split(b"\0") if name})
+
+
+def _head(root: Path) -> tuple[str | None, str | None, bool]:
+    """Commit, branch and whether tracked files differ; no commit in a repository without any."""
+    answer = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no")
+    lines = [os.fsdecode(line) for line in answer.split(b"\0") if line]
+    told = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
+    commit, branch = told.get("branch.oid"), told.get("branch.head")
+    changed = any(not line.startswith("# ") for line in lines)
+    return (
+        None if commit == "(initial)" else commit,
+        None if branch == "(detached)" else branch,
+        changed,
+    )
+
+
+def _without_nested(items: Iterable[Item]) -> tuple[Item, ...]:
+    """Without items below another one, as where a tracked folder was replaced by a link."""
+    by_path = {item.path: item for item in items}
+    kept = (item for item in by_path.values() if not any(parent in by_path for parent in _parents(item.path)))
+    return tuple(sorted(kept, key=lambda item: os.fsencode(item.path)))
+
+
+def _parents(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:number]) for number in range(1, len(parts))]
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def _escaped(path: str) -> str:
+    """The path as a pattern of git's that matches nothing else."""
+    return re.sub(r"([\\*?\[ ])", r"\\\1", path)
+
+
+def _git(folder: Path, *arguments: str) -> bytes:
+    """What git prints. Another owner does not stand in the way: the code there is to be run anyway."""
+    argv = ["git", *_EVERYWHERE, "-C", os.fspath(folder), *arguments]
+    environment = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
+    environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        answer = subprocess.run(
+            argv,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise _unanswered(folder, "git is not installed") from None
+    except OSError as error:
+        raise _unanswered(folder, f"git cannot be started ({error.strerror})") from None
+    except subprocess.TimeoutExpired:
+        raise OrchestrateError(
+            f"{folder}: git took more than {_PATIENCE_S:.0f} s to look through the repository",
+            hint=TOO_LARGE_HINT,
+        ) from None
+    if answer.returncode != 0:
+        said = answer.stderr.decode(errors="replace").strip().splitlines()
+        # Followed by a path, there is one: a link of git's to a repository that is elsewhere, or gone.
+        if any("not a git repository (or any" in line for line in said):
+            raise NoWorkTree("it is in no git repository")
+        why = said[-1] if said else f"exit code {answer.returncode}"
+        raise _unanswered(folder, f"git fails there ({why})")
+    return answer.stdout
+
+
+def _unanswered(folder: Path, why: str) -> NoWorkTree:
+    is_one = any(os.path.lexists(one / ".git") for one in (folder, *folder.parents))
+    return UnreadWorkTree(why) if is_one else NoWorkTree(why)

@@ -1,0 +1,1 @@
+"""Submit, poll, follow, cancel and retry sweeps, on one target or on several."""

@@ -1,0 +1,17 @@
+"""Whether jobs elsewhere are still at work on sweeps that were synced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from orchestrator.control.poll import look
+from orchestrator.rundir import SweepDir
+from orchestrator.sync.job import folder_of
+from orchestrator.sync.source import Source
+
+
+def works(source: Source, results: Path, names: Iterable[str]) -> bool:
+    """Whether jobs there still had something to do in one of these sweeps, when they were brought last."""
+    folders = (folder_of(SweepDir(results.absolute(), name), source).path for name in names)
+    return any(look(SweepDir(folder.parent, folder.name)).active for folder in folders)

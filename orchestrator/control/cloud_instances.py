@@ -1,0 +1,428 @@
+"""Machines of a cloud at work for a sweep: what they have comes home, what was decided goes there, they go.
+
+An instance's tree continues this one: it was sent the runs of its job, which are nobody else's while that
+job lives, and what it makes of them comes back under the same names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orchestrator.backends import skypilot
+from orchestrator.backends.skypilot import Cluster, ClusterState, Standing
+from orchestrator.core.errors import DamagedFileError, OrchestrateError
+from orchestrator.core.formatting import moment
+from orchestrator.core.ssh import failure
+from orchestrator.core.types import Reason, RunState
+from orchestrator.rundir import Event, RunDir, SweepDir, tidy_finished
+from orchestrator.rundir.handover import Handover
+from orchestrator.rundir.journal import REVOKED
+from orchestrator.rundir.parcel import (
+    arrivals,
+    condemned_at,
+    discard,
+    ledger_names,
+    of_job,
+    since_exchange,
+    store_of,
+    turn_to_exchange,
+    unpacked,
+)
+from orchestrator.rundir.synced import RESULT, RUNS, copy_of
+from orchestrator.status.ledger import jobs_of
+from orchestrator.sync import merge
+from orchestrator.sync.file_selection import choose, run_of
+from orchestrator.sync.request import Wish
+from orchestrator.sync.rsync import Listing, Rsync
+from orchestrator.sync.source import Source, store_source
+from orchestrator.sync.verify import Checked, check_all, staged_result
+
+# What is new on an instance comes this often: what is lost with one is not older.
+EXCHANGE_S = 20.0
+_SEE_OFF_S = 5.0
+# A worker whose instance's program was killed saves within its grace.
+_LAST_WORDS_S = 60.0
+# Workers kill what does not leave within its grace, half a minute; they hear of it by an exchange.
+_SAVING_S = 60.0
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
+_LEAST_SECRET = 8
+# A launch takes minutes, and as long as its files are on their way.
+_LONG_LAUNCH_S = 3600.0
+_ALL = Wish()
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A job that was sent to an instance and is not known to be settled.
+
+    ``run_ids`` are those of its runs that no later job was given.
+    """
+
+    sweep: SweepDir
+    token: str
+    job_id: str
+    run_ids: tuple[str, ...]
+
+    @property
+    def instance(self) -> str:
+        return skypilot.instance_of(self.job_id)
+
+
+@dataclass
+class Exchanged:
+    """What an exchange came to: jobs that are settled, and what is not as it should be."""
+
+    settled: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, job: Sent, problem: str) -> None:
+        known = problem.startswith(job.instance)
+        self.problems.append(problem if known else f"{job.instance}: {problem}")
+
+
+def sent_jobs(sweep: SweepDir) -> list[Sent]:
+    """The sweep's jobs whose instance may be up, or may have something that is not here.
+
+    What was to be sent with one that was given up before it was launched is removed.
+    """
+    sweep = SweepDir(sweep.results.absolute(), sweep.name)  # programs are told where to put things
+    left = set(unpacked(sweep))
+    if not left or copy_of(sweep) is not None:
+        return []
+    jobs = list(jobs_of(sweep.read_ledger()))
+    owner: dict[str, str] = {}
+    for _, job in jobs:
+        owner |= dict.fromkeys(job["run_ids"], job["token"])
+    found = []
+    for entry, job in jobs:
+        token = job["token"]
+        job_id = entry.data["job_ids"].get(token)
+        if token in left and job_id is None and sweep.has_begun(token):
+            discard(sweep, token)  # it was never launched, and never will be
+        elif token in left and job_id is not None:
+            own = tuple(run_id for run_id in job["run_ids"] if owner[run_id] == token)
+            found.append(Sent(sweep, token, job_id, own))
+    return found
+
+
+def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S, *, orphans: bool = False) -> Exchanged:
+    """Bring home what instances have, tell them what was decided, and take down those that are done.
+
+    Not with those where this was done within so many seconds, or is being done by another command. What does
+    not answer changes nothing, and is told. ``orphans``: take down instances whose launch died, too; those
+    whose runs were cancelled go in any case.
+    """
+    done = Exchanged()
+    jobs = [job for job in sent_jobs(sweep) if since_exchange(sweep, job.token) > not_within]
+    try:
+        standing = skypilot.standing_of([job.job_id for job in jobs]) if jobs else {}
+    except OrchestrateError as error:
+        done.problems.append(str(error))
+        return done
+    for job in jobs:
+        with turn_to_exchange(sweep, job.token) as mine:
+            if mine:
+                try:
+                    _settle(job, standing[job.job_id], done, orphans)
+                except OrchestrateError as error:
+                    skypilot.doubt(job.job_id)
+                    done.add(job, str(error))
+    return done
+
+
+def costs(sweep: SweepDir) -> list[str]:
+    """A line for every instance of the sweep that is up, and so costs money; or why that cannot be said.
+
+    Also for one that was launched by a command that died before it had that on record.
+    """
+    known = {job.token: job.job_id for job in sent_jobs(sweep)}
+    left = () if copy_of(sweep) is not None else unpacked(sweep)
+    ids = {token: known.get(token) or skypilot.unrecorded_id(sweep, token) for token in left}
+    try:
+        up = skypilot.up(list(ids.values())) if ids else {}
+        said = {
+            name: f"{_cost(up[name])}{_warning(sweep, token, job_id, up[name])}"
+            for token, job_id in ids.items()
+            if (name := skypilot.instance_of(job_id)) in up
+        }
+    except OrchestrateError as error:
+        names = ", ".join(map(skypilot.instance_of, ids.values()))
+        return [f"whether an instance is up nobody can say ({error}): {names}"]
+    return [said[name] for name in sorted(said)]
+
+
+def _warning(sweep: SweepDir, token: str, job_id: str, cluster: Cluster) -> str:
+    """What to do about an instance that no one stops; empty where SkyPilot takes it down."""
+    stop = f"`orchestrate cancel {sweep.name}` takes it down"
+    if (condemned := condemned_at(sweep, token)) is not None:
+        until, at_work = condemned + _SAVING_S, cluster.state is ClusterState.UP and cluster.autodown
+        if at_work and time.time() < until:
+            clock = time.strftime("%H:%M:%S", time.localtime(until))
+            return f". Its runs were cancelled, and save checkpoints until {clock} at most; then looks end it"
+        return f". WARNING: its runs were cancelled; it could not be taken down yet: {stop}, as looks try to"
+    if skypilot.is_orphan(job_id, cluster):
+        return (
+            f". WARNING: nothing stops it, its launch died before its job began: {stop}, the sweep command "
+            f"starts another in its place"
+        )
+    if not cluster.autodown and cluster.since and time.time() - cluster.since > _LONG_LAUNCH_S:
+        return f". WARNING: its launch takes very long, and nothing stops it before that is over: {stop}"
+    return ""
+
+
+def _cost(cluster: Cluster) -> str:
+    hours = max(0.0, time.time() - cluster.since) / 3600 if cluster.since else 0.0
+    price = cluster.price_per_hour
+    spent = f": {price:.2f} $/h, {price * hours:.2f} $ so far" if price is not None else ""
+    at = moment(cluster.since, time.time())
+    return f"instance {cluster.name} is {cluster.state.value} since {at}{spent}"
+
+
+def see_off(sweep: SweepDir, patience: float) -> Iterator[Exchanged]:
+    """Exchange until every instance of the sweep has gone, for so many seconds at most."""
+    deadline = time.monotonic() + patience
+    while sent_jobs(sweep):
+        yield exchange(sweep, _SEE_OFF_S, orphans=True)
+        if time.monotonic() > deadline:
+            return
+        time.sleep(1)
+
+
+def _settle(job: Sent, standing: Standing, done: Exchanged, orphans: bool) -> None:
+    """Take the job as far as it goes now; the order lets nothing be lost, whatever ends it in between."""
+    condemned = condemned_at(job.sweep, job.token) is not None
+    if standing is Standing.ORPHAN:
+        standing = Standing.ORPHAN if _never_began(job, condemned) else Standing.UP
+    if standing in (Standing.STARTING, Standing.ORPHAN):
+        if condemned or (orphans and standing is Standing.ORPHAN):
+            _give_back(job, done)
+        return
+    if standing is Standing.STOPPED:
+        done.add(
+            job, f"is stopped, with what is not here yet: sky start {job.instance}; sky down gives it up"
+        )
+        return
+    if standing is Standing.GONE and not skypilot.is_named_here(job.job_id, job.sweep, job.token):
+        done.add(job, "nothing is known of it here; was it sent from another machine, or folder?")
+        return
+    whole, said = False, None
+    if standing is Standing.UP:
+        whole = _from_instance(job, done)
+        if not whole:
+            said = _over(job)
+            if said is None or not _may_go(job, done):
+                return
+            _keep_words(job)
+        said = said or _unsaid(job)
+    skypilot.take_down(job.job_id, said)
+    if not whole and not _from_store(job, done):
+        return
+    _close(job, said)
+    discard(job.sweep, job.token)
+    done.settled.append(job.token)
+
+
+def _never_began(job: Sent, condemned: bool) -> bool:
+    """Whether an orphan has nothing worth keeping. One that does not answer is kept unless condemned.
+
+    A job that was condemned had not begun then, and is sent to no orphan afterwards.
+    """
+    if condemned:
+        return True
+    return not job.sweep.has_begun(job.token) and skypilot.never_sent(job.job_id)
+
+
+def _give_back(job: Sent, done: Exchanged) -> None:
+    """Take down an instance that never got its job."""
+    said = skypilot.launch_failure(job.job_id)
+    skypilot.take_down(job.job_id, said)
+    _close(job, said)
+    discard(job.sweep, job.token)
+    done.settled.append(job.token)
+
+
+def _from_instance(job: Sent, done: Exchanged) -> bool:
+    """Exchange with an instance that is up; whether its job ended, and all that it made is here now."""
+    source = Source(skypilot.RESULTS_THERE, skypilot.reach(job.job_id))
+    rsync = Rsync(source)
+    rsync.push(job.sweep.path, job.sweep.name, ledger_names(job.sweep))
+    skypilot.trust(job.job_id)
+    handed = Handover(job.sweep, job.token)
+    _fetch(rsync, job, [str(handed.ended_name)], job.sweep.path)
+    ended = handed.ended() is not None  # and whatever comes after it, comes with all that there is
+    whole = _bring(job, source, done)
+    if not (ended and whole):
+        return False
+    handed.mark_safe()
+    rsync.push(job.sweep.path, job.sweep.name, [str(handed.safe_name)])
+    return True
+
+
+def _over(job: Sent) -> str | None:
+    """What SkyPilot says of a job that ended without its word, once it had time to save what it has."""
+    said = skypilot.over(job.job_id)
+    mark = arrivals(job.sweep, job.token) / "over"
+    if said is None or (mark.exists() and time.time() - mark.stat().st_mtime > _LAST_WORDS_S):
+        return said
+    if not mark.exists():
+        mark.touch()
+    return None if job.sweep.has_begun(job.token) else said
+
+
+def _unsaid(job: Sent) -> str | None:
+    """How a worker ended that is known to have ended, and did not say so itself."""
+    if not job.sweep.has_begun(job.token):
+        return "its worker could not begin"
+    log = job.sweep.worker_log(job.token)  # None once it was folded away, which only ended ones are
+    return None if log is None or log.exited else "its worker was killed"
+
+
+def _may_go(job: Sent, done: Exchanged) -> bool:
+    """Whether all that an instance has is here, now that nothing works on it."""
+    whole = _bring(job, Source(skypilot.RESULTS_THERE, skypilot.reach(job.job_id)), done)
+    if not whole and _store(job) is None:
+        done.add(job, "has what does not come home; it goes by itself when it has been idle")
+    return whole or _store(job) is not None
+
+
+def _from_store(job: Sent, done: Exchanged) -> bool:
+    """Bring what the job's store has; whether that is all. A store may have nothing, or not be."""
+    store = _store(job)
+    if store is None:
+        return True
+    source = store_source(store, job.sweep.results, job.sweep.name)
+    if source.host is None and not Path(source.root).is_dir():
+        raise OrchestrateError(f"its store {store} is not seen here: mount it, or mend the profile's `store`")
+    whole = not _has_sweep(source, job.sweep.name) or _bring(job, source, done)
+    source.leave()
+    return whole
+
+
+def _has_sweep(source: Source, name: str) -> bool:
+    folder = f"{source.root}/{name}"
+    if source.host is None:
+        return Path(folder).is_dir()
+    found = source.host.run(["test", "-d", folder])
+    if found.code not in (0, 1):
+        raise failure(source.host.name, found.errors)
+    return found.code == 0
+
+
+def _close(job: Sent, said: str | None) -> None:
+    """Put on record, of a job whose instance is gone, what it could not say itself."""
+    why = said or "its instance is gone"
+    if not job.sweep.has_begun(job.token):
+        if said is not None:  # another one like it would not begin either
+            output = job.sweep.worker_output(job.token)
+            why = f"{why}: see {output}" if output.exists() else why
+            job.sweep.take_token(job.token, Event(REVOKED, time.time(), data={"why": why}))
+        return
+    reason = Reason.PREEMPTED if said is None else Reason.KILLED
+    ending = {"outcome": RunState.INTERRUPTED.value, "reason": reason.value, "message": why}
+    for run_id in job.run_ids:
+        for attempt in job.sweep.run(run_id).attempts():
+            claim = attempt.claim()
+            if claim is not None and claim.worker == job.token and attempt.end() is None:
+                checkpointed = attempt.checkpointed()
+                attempt.write_end({**ending, "checkpointed": checkpointed, "time": time.time()})
+
+
+def _bring(job: Sent, source: Source, done: Exchanged) -> bool:
+    """Bring what is new; whether it is all there is, and as it should be.
+
+    What the worker says comes first, and gets its place last: all that it tells of is here then.
+    """
+    rsync, sweep, folder = Rsync(source), job.sweep, arrivals(job.sweep, job.token)
+    words, runs = of_job(job.token, job.run_ids)
+    problems = _fetch(rsync, job, words, folder)
+    listing = rsync.list(sweep.name, sweep.path, names=runs)
+    chosen = [one for one in choose(listing, sweep.path, _ALL) if one.run_id in job.run_ids]
+    problems += listing.problems
+    problems += _fetch(rsync, job, [name for one in chosen for name in one.names], sweep.path)
+    problems += _publish(rsync, job, listing)
+    for one in chosen:
+        run = sweep.run(one.run_id)
+        if one.whole and not run.result_path.exists():
+            merge.drop_pruned(run, one.there)
+    if not problems:
+        for name in words:
+            if (folder / name).exists():
+                os.replace(folder / name, sweep.path / name)
+    for problem in problems:
+        done.add(job, problem)
+    return not problems
+
+
+def _fetch(rsync: Rsync, job: Sent, names: list[str], into: Path) -> list[str]:
+    incoming = arrivals(job.sweep, job.token)
+    return [*rsync.fetch(job.sweep.name, into, names, incoming)] if names else []
+
+
+def _publish(rsync: Rsync, job: Sent, listing: Listing) -> list[str]:
+    """Give the runs that have a result there theirs, once all that it lists is here; what is amiss."""
+    folder = arrivals(job.sweep, job.token)
+    new = [run_of(one.path) for one in listing.entries if _is_new_result(job, one.path)]
+    if not new:
+        return []
+    rsync.fetch(job.sweep.name, folder, [f"{RUNS}/{run_id}/{RESULT}" for run_id in new], folder)
+    staged = {run_id: RunDir(folder / RUNS / run_id) for run_id in new}
+    problems, results = [], {}
+    for run_id, one in staged.items():
+        try:
+            results[run_id] = staged_result(one)
+        except DamagedFileError as error:
+            problems.append(f"run {run_id}: {error}")
+    sound = []
+    for run_id, found in _checked(rsync, job, results).items():
+        if found.void:
+            amiss = sorted({*found.wrong, *found.absent})[0]
+            problems.append(f"run {run_id}: {amiss} is not as its result says; it is left unfinished here")
+        elif results[run_id]["attempt"] > job.sweep.run(run_id).retired:  # else it was put aside here
+            sound.append(run_id)
+    if sound:
+        os.sync()  # a result must not outlive its files in a power cut
+    for run_id in sound:
+        run = job.sweep.run(run_id)
+        merge.publish(staged[run_id], run)
+        tidy_finished(run, results[run_id])
+    return problems
+
+
+def _checked(rsync: Rsync, job: Sent, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Checked]:
+    """How the files of runs are here. What is not as it should be is brought once more, by its content."""
+    runs = {run_id: (job.sweep.run(run_id), result) for run_id, result in results.items()}
+    checked = dict(zip(runs, check_all(list(runs.values())), strict=True))
+    again = [run_id for run_id, found in checked.items() if found.void]
+    names = [f"{RUNS}/{one}/{name}" for one in again for name in (*checked[one].wrong, *checked[one].absent)]
+    if names:
+        incoming = arrivals(job.sweep, job.token)
+        rsync.fetch(job.sweep.name, job.sweep.path, names, incoming, by_content=True)
+        checked |= dict(zip(again, check_all([runs[run_id] for run_id in again]), strict=True))
+    return checked
+
+
+def _is_new_result(job: Sent, path: str) -> bool:
+    run_id = run_of(path)
+    return path == f"{RUNS}/{run_id}/{RESULT}" and not job.sweep.run(run_id).result_path.exists()
+
+
+def _keep_words(job: Sent) -> None:
+    """Keep what a job printed that ended without a word of its own, but for what is secret."""
+    text = skypilot.last_words(job.job_id)
+    for name, value in os.environ.items():
+        if _SECRET.search(name) and len(value) >= _LEAST_SECRET:
+            text = text.replace(value, "…")
+    output = job.sweep.worker_output(job.token)
+    if not output.exists() or not output.stat().st_size:
+        output.write_text(text)
+
+
+def _store(job: Sent) -> str | None:
+    """Where the job was told to have its results kept."""
+    return store_of(job.sweep, job.token)

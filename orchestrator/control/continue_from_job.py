@@ -1,0 +1,111 @@
+"""Submit what a sweep has left, from a job that ends.
+
+Started as ``python -m orchestrator.control.continue_from_job RESULTS SWEEP JOB``.
+
+So a sweep that the queue had no room for goes on without anything waiting on the login node.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.control import submit
+from orchestrator.control.last_submission import Latest, latest_target
+from orchestrator.control.poll import look
+from orchestrator.control.submit import Wish
+from orchestrator.core.errors import OrchestrateError, QueueFullError, RefusedError
+from orchestrator.core.types import Capacity, Plan
+from orchestrator.rundir import SweepDir
+
+# Jobs that end together are in each other's way in a full queue: they stop waiting one after the other.
+_TURN_S = 5.0
+_LONGEST_WAIT_S = 60.0
+_INTERVAL_S = 1.0
+
+
+def proceed(results: Path, name: str, job: str) -> str:
+    """Submit as much as the queue takes at the target of ``job`` (a token); what was done, in a line."""
+    sweep_dir = SweepDir.existing(results, name)
+    latest = latest_target(sweep_dir, job)
+    assert latest is not None, "a job runs this"
+    began = time.monotonic()
+    while (plan := _submit(sweep_dir, latest)) is None:
+        if time.monotonic() - began >= _patience(sweep_dir, job):
+            return "the queue has no room now; jobs that end later submit what is left, or the same command"
+        time.sleep(_INTERVAL_S)  # no lock is held: others are to get on, and leave
+    if not plan.jobs:
+        return "nothing more to submit now"
+    said = f"submitted {len(plan.jobs)} more jobs for {len(plan.run_ids)} runs"
+    return f"{said}, {len(plan.waiting)} wait" if plan.waiting else said
+
+
+def _submit(sweep_dir: SweepDir, latest: Latest) -> Plan | None:
+    """What was submitted; ``None`` if runs are left that the queue has no room for."""
+    backend, wish, rooms = latest.backend, Wish(latest.slots, latest.canary), []
+
+    def room() -> Capacity:
+        """What the queue takes. The profile's own limits are for jobs that still have work."""
+        capacity = backend.capacity()
+        limits = [limit for limit in (capacity.at_once, capacity.most) if limit is not None]
+        rooms.append(capacity.room)
+        if capacity.no_feed is not None and capacity.room == 0:
+            raise RefusedError(
+                f"the queue has no room: {capacity.no_feed}",
+                hint="the same sweep command submits what is left",
+            )
+        if not limits:
+            return capacity
+        seen = look(sweep_dir)
+        working = seen.live - _through(sweep_dir).keys()
+        there = [token for token in working if seen.targets.get(token) == capacity.target]
+        free = max(0, min(limits) - len(there))
+        room = free if capacity.room is None else min(free, capacity.room)
+        return replace(capacity, room=room, most=None)
+
+    sweep = submit.latest_sweep(sweep_dir)
+    try:
+        done = submit.submit_sweep(
+            sweep, sweep_dir, backend, wish, define=False, capacity=room, deal=latest.deal
+        )
+    except QueueFullError:
+        return None
+    return None if done.plan.waiting and rooms == [0] else done.plan
+
+
+def _through(sweep_dir: SweepDir) -> dict[str, float]:
+    """Workers that are through with their work, as the one that starts this is: token and time of the end."""
+    logs = sweep_dir.read_journals()
+    return {log.token: log.events[-1].time for log in logs if log.exited and not log.returning and log.events}
+
+
+def _patience(sweep_dir: SweepDir, job: str) -> float:
+    """For how many seconds to wait for room.
+
+    Not at all while another job of the target works: it will see to it. The queue counts jobs until they
+    have left, so that the last ones, if they end together, are in each other's way.
+    """
+    seen, through = look(sweep_dir), _through(sweep_dir)
+    target = seen.targets.get(job)
+    if any(seen.targets.get(token) == target for token in seen.live - through.keys() - {job}):
+        return 0.0
+    lately = time.time() - 2 * _LONGEST_WAIT_S
+    others = [token for token, at in through.items() if token != job and at > lately]
+    if all(token < job for token in others):
+        return _LONGEST_WAIT_S  # the last in turn: nobody sees to it after this job
+    return min(_LONGEST_WAIT_S, _TURN_S * (1 + sum(token < job for token in others)))
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        sys.stderr.write(proceed(Path(arguments[0]), *arguments[1:]) + "\n")
+        return 0
+    except OrchestrateError as error:
+        sys.stderr.write(f"could not submit what is left: {error}\n  {error.hint or ''}\n")
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,174 @@
+"""A sweep wherever its runs are: in this tree, and in those behind ssh that were given some.
+
+What a person asks or decides at home reaches every tree. :mod:`orchestrator.control.remote.delegate` gives
+them their runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from io import BufferedReader
+from typing import Any
+
+from orchestrator.control import follow, submit
+from orchestrator.control.remote.client import stream
+from orchestrator.control.remote.queries import assigned_of, profile_of, question, standing
+from orchestrator.control.remote.status_cache import hear, note, overlaid, recall
+from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
+from orchestrator.core.types import RunState
+from orchestrator.rundir import SweepDir
+from orchestrator.status.ownership import Assigned, Place
+from orchestrator.status.survey import Survey
+from orchestrator.sync.request import Silent, Wish
+from orchestrator.sync.source import find_source
+from orchestrator.sync.sync import sync
+
+_REFRESH_S = 2.0
+# A look is repeated; what waits long for an answer shows an old state as if it were today's.
+_LOOK_PATIENCE_S = 60.0
+_AGAIN = "the runs are cancelled; `status`, `sweep` and `cancel` of the sweep try again until it is gone"
+
+
+def present(sweep_dir: SweepDir, here: Survey | None = None) -> Survey:
+    """The sweep's state for people: this tree's (``here``), and of runs elsewhere what their trees say."""
+    if here is None:
+        follow.bring_home(sweep_dir)
+    seen = submit.present(sweep_dir) if here is None else here
+    for one in assigned_of(sweep_dir):
+        if one.run_ids:
+            heard = _is_home(seen, one) and recall(sweep_dir, one.place)
+            seen = overlaid(seen, one, heard or hear(sweep_dir, one.place, partial(_status, sweep_dir, one)))
+    return seen
+
+
+def _is_home(seen: Survey, one: Assigned) -> bool:
+    """Whether there is nothing left to ask: every run that a place was given is done, and its result here."""
+    given = (seen.statuses.get(run_id) for run_id in one.run_ids)
+    return all(status is None or status.state is RunState.DONE for status in given)
+
+
+def watch(sweep_dir: SweepDir) -> Iterator[Survey]:
+    """The sweep's state again and again, until nothing works on it any more, wherever that is."""
+    while True:
+        seen = present(sweep_dir)
+        yield seen
+        if not (seen.active or seen.unanswered):
+            return
+        time.sleep(_REFRESH_S)
+
+
+def bring_home(sweep_dir: SweepDir) -> list[str]:
+    """Bring what other trees have of the sweep, as far as tables need it; what did not come, and why."""
+    wish = Wish(sweeps=(sweep_dir.name,), only=frozenset({"metrics"}))
+    problems: list[str] = []
+    for place in places(sweep_dir):
+        try:
+            source = find_source(f"{place.ssh}:{place.folder}/results")
+            for brought in sync(source, sweep_dir.results, wish, Silent()):
+                problems += [f"{place.name}: {problem}" for problem in brought.problems]
+        except OrchestrateError as error:
+            problems.append(f"without what is new on {place.name}: {error}")
+    return problems
+
+
+def places(sweep_dir: SweepDir) -> list[Place]:
+    """The trees behind ssh that have runs of the sweep."""
+    return [one.place for one in assigned_of(sweep_dir) if one.run_ids]
+
+
+def _status(sweep_dir: SweepDir, one: Assigned) -> Mapping[str, Any]:
+    return question(sweep_dir, one, {"do": "status"}, patience=_LOOK_PATIENCE_S)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The runs that a decision concerned, of this tree and of each place; ``problems``: who did not hear."""
+
+    here: tuple[str, ...]
+    there: Mapping[Place, tuple[str, ...]]
+    problems: tuple[OrchestrateError, ...]
+
+    @property
+    def run_ids(self) -> list[str]:
+        return [*self.here, *(run_id for group in self.there.values() for run_id in group)]
+
+
+def cancel(sweep_dir: SweepDir, run_ids: Sequence[str]) -> Decided:
+    """Take runs out of the sweep, wherever they are."""
+    here, elsewhere = _parted(sweep_dir, run_ids)
+    concerned = submit.cancel_runs(sweep_dir, here) if here else []
+    # Also where nothing is concerned: an earlier one may not have been able to take an instance down.
+    problems = submit.withdraw(sweep_dir, rented=not concerned)
+    amiss: list[str] = []
+    follow.bring_home(sweep_dir, amiss.append, not_within=0, orphans=True)  # instances hear of it at once
+    problems += [BackendUnavailableError(text, hint=_AGAIN) for text in amiss]
+    there, unheard = _tell(sweep_dir, "cancel", "cancelled", elsewhere)
+    return Decided(tuple(concerned), there, (*problems, *unheard))
+
+
+def retry(sweep_dir: SweepDir, run_ids: Sequence[str]) -> Decided:
+    """Make runs pending again, wherever they are. They are still to be submitted."""
+    here, elsewhere = _parted(sweep_dir, run_ids)
+    concerned = submit.retry_runs(sweep_dir, here) if here else []
+    there, problems = _tell(sweep_dir, "retry", "again", elsewhere)
+    for again in there.values():
+        submit.retry_runs(sweep_dir, again)  # results of theirs that came home are put aside here too
+    return Decided(tuple(concerned), there, problems)
+
+
+def _tell(
+    sweep_dir: SweepDir, do: str, done: str, elsewhere: Sequence[tuple[Assigned, list[str]]]
+) -> tuple[dict[Place, tuple[str, ...]], tuple[OrchestrateError, ...]]:
+    """Tell each place what is decided about its runs; those that it concerned, and who did not hear it."""
+    there, problems = {}, []
+    for one, runs in elsewhere:
+        request = {"do": do, "runs": runs, **standing(sweep_dir, one.number)}
+        try:
+            answer = question(sweep_dir, one, request)
+        except OrchestrateError as error:
+            problems.append(error)
+            continue
+        note(sweep_dir, one.place, answer)
+        if answer[done]:
+            there[one.place] = tuple(answer[done])
+    return there, tuple(problems)
+
+
+def stop(sweep_dir: SweepDir) -> bool:
+    """Ask workers everywhere to save and leave, and wait until they have; ``False`` if some do not."""
+    stopped = [follow.stop(sweep_dir)]
+    for one in assigned_of(sweep_dir):
+        if one.run_ids:
+            request = {"do": "stop", **standing(sweep_dir, one.number)}
+            stopped.append(question(sweep_dir, one, request)["stopped"])
+    return all(stopped)
+
+
+@contextmanager
+def log_from(
+    sweep_dir: SweepDir, run_id: str, attempt: int | None, to_the_end: bool
+) -> Iterator[BufferedReader | None]:
+    """The log of a run that another tree has; ``None`` for one of this tree."""
+    one = next((one for one in assigned_of(sweep_dir) if run_id in one.run_ids), None)
+    if one is None or sweep_dir.run(run_id).result_path.exists():
+        yield None
+        return
+    request = {"do": "logs", "run": run_id, "attempt": attempt, "follow": to_the_end}
+    with stream(one.place, sweep_dir.name, one.code, profile_of(one), request) as pipe:
+        yield pipe
+
+
+def _parted(
+    sweep_dir: SweepDir, run_ids: Sequence[str]
+) -> tuple[list[str], list[tuple[Assigned, list[str]]]]:
+    """Runs by the tree that has them; what came home from elsewhere is still that tree's to decide."""
+    left, elsewhere = list(run_ids), []
+    for one in assigned_of(sweep_dir):
+        if runs := [run_id for run_id in left if run_id in one.run_ids]:
+            elsewhere.append((one, runs))
+            left = [run_id for run_id in left if run_id not in one.run_ids]
+    return left, elsewhere

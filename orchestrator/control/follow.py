@@ -1,0 +1,268 @@
+"""Staying with a sweep until nothing is left: look, rest, replace workers that were lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from orchestrator.backends.base import Backend
+from orchestrator.control import cloud_instances, submit
+from orchestrator.control.poll import leave_queue, look
+from orchestrator.control.submit import AS_USUAL, Wish
+from orchestrator.core.errors import BackendUnavailableError, BudgetError, RefusedError, StorageError
+from orchestrator.core.types import BUDGET_REACHED, Capacity, JobState, Reason, RunState, Sweep
+from orchestrator.planning.auto_retry import second_chances
+from orchestrator.planning.budget import worth_going_on
+from orchestrator.planning.ordering import canaries
+from orchestrator.rundir import SweepDir
+from orchestrator.rundir.atomic import CANNOT_WRITE
+from orchestrator.status.disk_check import proved_ended
+from orchestrator.status.survey import Survey
+
+# How often a lost worker is replaced without any run having advanced in between.
+_REPLACEMENTS = 3
+_REFRESH_S = 0.5
+# How often runs of a worker that cannot be asked from here are looked at again. What could not be submitted
+# is tried again after as long, then ever less often.
+_PATIENCE_S = 5.0
+# Workers kill what does not leave within its grace, half a minute; then something holds them up.
+_STOP_PATIENCE_S = 60.0
+# Following is to cost the training nothing: after a look, rest this many times as long, up to a limit.
+_REST, _LONGEST_REST_S = 40, 30.0
+# Workers that are watched in a rest, so that the end of the last one is seen soon.
+_WATCHED = 16
+# How long machines that are done may take to hand over what they have, and to go.
+_SEE_OFF_S = 1800.0
+
+
+def _quietly(_: str) -> None:
+    """Tell nobody."""
+
+
+def follow(
+    sweep: Sweep,
+    sweep_dir: SweepDir,
+    backend: Backend,
+    wish: Wish = AS_USUAL,
+    tell: Callable[[str], None] = _quietly,
+) -> Iterator[Survey]:
+    """The sweep's state again and again, until nothing works on it any more, and no instance is left.
+
+    A worker that died is replaced. One that left for a reason, or because somebody asked, is not. ``tell`` is
+    given lines about what is in the way: instances that are not as they should be, a backend that does not
+    answer, a full queue.
+    """
+    yield from _work_off(sweep, sweep_dir, backend, wish, tell)
+    for note in leave_queue(sweep_dir, look(sweep_dir, submit.rows_of(sweep, sweep_dir))):
+        tell(note)
+    for _ in see_off(sweep_dir, tell):
+        yield look(sweep_dir, submit.rows_of(sweep, sweep_dir))
+
+
+def _work_off(
+    sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: Wish, tell: Callable[[str], None]
+) -> Iterator[Survey]:
+    tries, before, wait = 0, (-1, -1), _PATIENCE_S
+    while True:
+        bring_home(sweep_dir, tell, orphans=True)
+        began = time.monotonic()
+        seen = look(sweep_dir, submit.rows_of(sweep, sweep_dir))
+        yield seen
+        if seen.active:
+            rest(sweep_dir, time.monotonic() - began, seen)
+            continue
+        if seen.unknown and not any(proved_ended(sweep_dir.run(run_id)) for run_id in seen.unknown):
+            time.sleep(_PATIENCE_S)  # a worker elsewhere has them, until its claims run out
+            continue
+        advanced = _advanced(seen, sweep_dir, backend)
+        again = tries + 1 if advanced <= before else 0
+        chances = bool(second_chances(sweep, seen, backend.capacity(ask=False)))
+        if not chances:
+            idle = not seen.left and not seen.unknown
+            if idle or again >= _REPLACEMENTS or _stays_so(sweep_dir, seen, wish):
+                return
+        try:
+            obstacle = _submit(sweep, sweep_dir, backend, wish)
+        except BudgetError:
+            if chances:
+                raise
+            return  # what is left pays for no job: it stays left
+        if obstacle is None:
+            tries, before, wait = again, max(before, advanced), _PATIENCE_S
+            continue
+        if wait == _PATIENCE_S:
+            tell(f"{obstacle}; tried again until it works")
+        time.sleep(wait)
+        wait = min(_LONGEST_REST_S, 2 * wait)
+
+
+def _submit(sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: Wish) -> str | None:
+    """Submit what is missing; what is in the way if nothing could be, and may not be in the way later."""
+    rooms = []
+
+    def room() -> Capacity:
+        capacity = backend.capacity()
+        rooms.append(capacity.room)
+        return capacity
+
+    try:
+        plan = submit.submit_sweep(sweep, sweep_dir, backend, wish, define=False, capacity=room).plan
+    except BackendUnavailableError as error:
+        if isinstance(error, RefusedError) or not backend.queues:
+            raise
+        return f"cannot submit now: {error}"
+    full = rooms == [0] and plan.waiting and not plan.jobs
+    return "the queue takes no more jobs of yours now" if full else None
+
+
+def _advanced(seen: Survey, sweep_dir: SweepDir, backend: Backend) -> tuple[int, int]:
+    """Grows when it is worth to go on: runs that are over, and attempts at the others.
+
+    Where each attempt has its price, what counts is what was kept of it.
+    """
+    over = sum(status.state.final for status in seen.statuses.values())
+    left = [status for status in seen.statuses.values() if not status.state.final]
+    if not backend.capacity(ask=False).apart:
+        return over, sum(status.attempt for status in left)
+    kept = (sweep_dir.run(status.run_id).checkpoints() for status in left if status.attempt)
+    return over, sum(one[0].frames for one in kept if one)
+
+
+def see_off(sweep_dir: SweepDir, tell: Callable[[str], None]) -> Iterator[None]:
+    """Until the sweep's instances, if it has any, have handed over what they have and have gone."""
+    if cloud_instances.sent_jobs(sweep_dir):
+        for done in cloud_instances.see_off(sweep_dir, _SEE_OFF_S):
+            for problem in done.problems:
+                tell(problem)
+            yield
+
+
+def rest(sweep_dir: SweepDir, took: float, seen: Survey) -> None:
+    """Rest after the look ``seen``, which took so many seconds: a slow scheduler is asked less often.
+
+    A cloud is asked at the pace of its exchange. Ends early when a worker begins or leaves.
+    """
+    if cloud_instances.sent_jobs(sweep_dir):
+        time.sleep(cloud_instances.EXCHANGE_S / 4)
+        return
+    until = time.monotonic() + min(_LONGEST_REST_S, _REST * took)
+    to_begin, to_leave = _watched(sweep_dir, seen)
+    while True:
+        time.sleep(_REFRESH_S)
+        if any(map(sweep_dir.has_begun, to_begin)) or any(map(sweep_dir.has_left, to_leave)):
+            return
+        if time.monotonic() >= until:
+            return
+
+
+def _watched(sweep_dir: SweepDir, seen: Survey) -> tuple[list[str], list[str]]:
+    """Some jobs whose workers are about to begin, and some whose workers are at work, by token.
+
+    That a worker has left is no news where its job waits in the queue again, or its backend does not answer.
+    """
+    statuses = seen.statuses.values()
+    at_work = {status.token or "" for status in statuses if status.state is RunState.RUNNING}
+    waiting = {status.token or "" for status in statuses if status.state is RunState.QUEUED}
+    some = [token for token in (*sorted(at_work), *sorted(waiting - at_work)) if token in seen.live]
+    begun = {token: sweep_dir.has_begun(token) for token in some[:_WATCHED]}
+    no_news = {token for token, job in seen.jobs.items() if job.state in (JobState.QUEUED, JobState.UNKNOWN)}
+    return (
+        [token for token, has_begun in begun.items() if not has_begun],
+        [token for token, has_begun in begun.items() if has_begun and token not in no_news],
+    )
+
+
+def bring_home(
+    sweep_dir: SweepDir,
+    tell: Callable[[str], None] = _quietly,
+    not_within: float = cloud_instances.EXCHANGE_S,
+    *,
+    orphans: bool = False,
+) -> None:
+    """Exchange with the sweep's instances, if it has any; what is in the way is told, and stops nothing.
+
+    ``not_within``: seconds in which an exchange is not repeated. ``orphans``: instances whose launch died are
+    taken down.
+    """
+    for problem in cloud_instances.exchange(sweep_dir, not_within, orphans=orphans).problems:
+        tell(problem)
+
+
+def follow_canaries(sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: Wish) -> Iterator[Survey]:
+    """The sweep's state again and again, and its further runs submitted as their configurations train.
+
+    Until no run is held back but those whose configuration failed, or nothing works any more.
+    """
+    known = -1
+    while True:
+        bring_home(sweep_dir, orphans=True)
+        began = time.monotonic()
+        seen = look(sweep_dir, submit.rows_of(sweep, sweep_dir))
+        yield seen
+        todo = [run for run in sweep.runs if seen.statuses[run.run_id].state is RunState.PENDING]
+        ready, held_back = canaries(todo, sweep.runs, seen)
+        if ready and len(ready) != known:
+            known = len(ready)
+            submit.submit_sweep(sweep, sweep_dir, backend, wish, define=False)
+        elif not held_back or not seen.active:
+            return
+        rest(sweep_dir, time.monotonic() - began, seen)
+
+
+def stop(sweep_dir: SweepDir) -> bool:
+    """Ask the sweep's workers to save and leave, and wait until they have; ``False`` if they do not."""
+    submit.stop_workers(sweep_dir)
+    deadline = time.monotonic() + _STOP_PATIENCE_S
+    while look(sweep_dir).active:
+        bring_home(sweep_dir)
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_REFRESH_S / 5)
+    return True
+
+
+def _stays_so(sweep_dir: SweepDir, seen: Survey, wish: Wish) -> bool:
+    """Whether what is left is left for a reason: then nothing is replaced."""
+    if out_of_budget(sweep_dir, seen):
+        return not worth_going_on(sweep_dir, seen, wish.budget)  # others may have needed less than theirs
+    return why_left(sweep_dir, seen) is not None
+
+
+def out_of_budget(sweep_dir: SweepDir, seen: Survey) -> bool:
+    """Whether runs are left because a job's share of the budget was used up."""
+    return (why_left(sweep_dir, seen) or "").startswith(BUDGET_REACHED)
+
+
+def out_of_storage(sweep_dir: SweepDir, seen: Survey) -> bool:
+    """Whether runs are left because the results tree takes no writes, or took none."""
+    full = any(seen.statuses[run_id].reason == Reason.DISK_FULL.value for run_id in seen.left)
+    return full or (why_left(sweep_dir, seen) or "").startswith(CANNOT_WRITE)
+
+
+def exit_code_of(sweep_dir: SweepDir, seen: Survey) -> int | None:
+    """With what a command leaves whose runs are left for want of money, or of room on the disk."""
+    if out_of_budget(sweep_dir, seen):
+        return BudgetError.exit_code
+    return StorageError.exit_code if out_of_storage(sweep_dir, seen) else None
+
+
+def why_left(sweep_dir: SweepDir, seen: Survey) -> str | None:
+    """Why runs are left, in the words of a worker that had to do them and was asked, or forced, to leave.
+
+    Or in those of a backend whose job ended before its worker began. ``None`` if theirs just died, or their
+    machine was taken away.
+    """
+    logs = {log.token: log for log in sweep_dir.read_journals()}
+    tokens: dict[str, str] = {}
+    for entry in sweep_dir.read_ledger():
+        for job in entry.data["jobs"] if entry.kind == "submission" else ():
+            tokens |= dict.fromkeys(job["run_ids"], job["token"])
+    for run_id in seen.left:
+        token = tokens.get(run_id, "")
+        log, said = logs.get(token), seen.statuses[run_id].message
+        taken_away = token in seen.jobs and seen.jobs[token].reason is Reason.PREEMPTED
+        if log is None and said and not taken_away:
+            return f"{said}; `orchestrate logs {sweep_dir.name} {run_id[:8]}` shows what it printed"
+        if log is not None and log.exited and log.events and log.events[-1].data.get("asked", True):
+            return str(log.events[-1].data.get("why", "its submission was given up"))
+    return None

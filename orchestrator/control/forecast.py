@@ -1,0 +1,41 @@
+"""A sweep before it is launched: what is left of it, and what that takes on each of several targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from orchestrator.backends.registry import find_target
+from orchestrator.backends.skypilot.prices import list_price
+from orchestrator.config.profiles import Profile, find_profile
+from orchestrator.control import submit
+from orchestrator.control.submit import Wish
+from orchestrator.core.types import Capacity, Sweep
+from orchestrator.planning.budget import forecast
+from orchestrator.planning.estimate import Forecast, where_of
+from orchestrator.planning.throughput import load_table
+from orchestrator.rundir import SweepDir
+
+
+def forecasts(
+    sweep: Sweep, sweep_dir: SweepDir, names: Iterable[str], wish: Wish = submit.AS_USUAL
+) -> list[Forecast]:
+    """What is left of the sweep on each target, as if that one did all of it.
+
+    Raises :class:`OrchestrateError` for a name that is no target.
+    """
+    table = load_table(sweep_dir.results)
+    found = []
+    for name in names:
+        profile = find_profile(name)
+        prospect = submit.plan_sweep(sweep, sweep_dir, _capacity(name, profile), wish)
+        found.append(forecast(prospect.plan, prospect.seen, where_of(profile, table, list_price), table))
+    return found
+
+
+def _capacity(name: str, profile: Profile) -> Capacity:
+    """What the target offers, without asking anybody."""
+    if profile.ssh is not None:
+        from orchestrator.backends.slurm import SlurmBackend
+
+        return SlurmBackend(profile).capacity(ask=False)
+    return find_target(name).capacity(ask=False)

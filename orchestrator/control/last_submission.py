@@ -1,0 +1,45 @@
+"""What was submitted last, where and how: what goes on with a sweep goes on like that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.backends.base import Backend
+from orchestrator.backends.registry import find_target
+from orchestrator.config.code.snapshot import FrozenCode
+from orchestrator.core.types import Deal
+from orchestrator.rundir import SweepDir
+
+
+@dataclass(frozen=True)
+class Latest:
+    """A submission: its target, how a person wished it, and what it was dealt if it was one of several."""
+
+    backend: Backend
+    slots: int | None
+    canary: bool
+    deal: Deal | None
+
+
+def latest_target(sweep_dir: SweepDir, job: str | None = None) -> Latest | None:
+    """The latest submission of all, or of those to the target that ``job`` (a token) was submitted to.
+
+    ``None`` before the first.
+    """
+    made = [entry.data for entry in sweep_dir.read_ledger() if entry.kind == "submission"]
+    own = next((data for data in made if job in {one["token"] for one in data["jobs"]}), None)
+    for data in reversed(made):
+        if own is None or data.get("on") == own.get("on"):
+            backend = find_target(data.get("on", "local"), data.get("options", ()))
+            deal = Deal(frozenset(data["dealt"])) if "dealt" in data else None
+            return Latest(backend, data.get("slots"), data.get("canary", False), deal)
+    return None
+
+
+def submitted_code(sweep_dir: SweepDir) -> FrozenCode | None:
+    """The code of the latest submission, if it is still there."""
+    for entry in reversed(sweep_dir.read_ledger()):
+        if entry.kind == "submission" and "code" in entry.data:
+            code = FrozenCode.from_json(entry.data["code"])
+            return code if code.path.is_dir() else None
+    return None

@@ -1,0 +1,323 @@
+"""Giving a sweep's runs to a tree behind ssh, and having them back."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from orchestrator.backends.slurm import SlurmBackend
+from orchestrator.config.code.snapshot import FrozenCode, freeze
+from orchestrator.config.profiles import Profile, parse_profile, text_for_there
+from orchestrator.control import submit
+from orchestrator.control.dry_run import UNASKED, planned
+from orchestrator.control.poll import look
+from orchestrator.control.remote import CODE_DAMAGED
+from orchestrator.control.remote.client import ask
+from orchestrator.control.remote.push_code import There, look_there, push
+from orchestrator.control.remote.push_code import sent as as_sent
+from orchestrator.control.remote.queries import assigned_of, not_there, question, standing
+from orchestrator.control.remote.status_cache import note
+from orchestrator.control.submit import Wish
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import Capacity, RunState, Sweep
+from orchestrator.rundir import CodeDir, SweepDir
+from orchestrator.rundir.synced import require_own
+from orchestrator.status.disk_check import correct, inspect
+from orchestrator.status.ownership import (
+    ASSIGNED,
+    RECALLED,
+    RELEASED,
+    Assigned,
+    Place,
+    SentCode,
+    about,
+    assigned,
+    entry,
+    home_of,
+)
+
+# States of a run at home in which another tree may be given it.
+_TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.QUEUED)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a submission elsewhere came to. ``answer``: :func:`orchestrator.control.remote.server.submit`.
+
+    ``kept`` are runs that another tree has and does not give away, with why.
+    """
+
+    place: Place
+    answer: Mapping[str, Any]
+    kept: Mapping[str, str]
+    notes: tuple[str, ...]
+
+
+def send(
+    sweep: Sweep,
+    sweep_dir: SweepDir,
+    profile: Profile,
+    wish: Wish,
+    options: Sequence[str] = (),
+    *,
+    only: Collection[str] | None = None,
+    adopt: bool = False,
+) -> Sent:
+    """Give what is still to do to the tree of ``profile``, of this tree's own runs ``only`` these; submit it.
+
+    Runs that other trees have are asked back first. The assignment is on record before anything is sent, and
+    its number goes along: one that comes late, after the runs were asked back, is refused there. ``adopt``
+    goes on with a sweep that another tree, or nobody, gave to that place.
+    """
+    require_own(sweep_dir)
+    there = look_there(profile, sweep.name)
+    sweep_dir.create()
+    with sweep_dir.lock():
+        submit.record(sweep, sweep_dir)
+        _require_there(there, sweep_dir)
+        kept = _ask_back(_wanted(sweep, sweep_dir, only), sweep_dir, there.place)
+        given, busy = _given(sweep, sweep_dir, there.place, only)
+        kept |= busy
+        if not given:
+            return Sent(there.place, {"settled": True, "problems": []}, kept, ())
+        code = freeze(sweep_dir, Path.cwd())
+        shipped, notes = as_sent(code)
+        number = _assign(sweep_dir, there.place, shipped, given)
+    request = _request("submit", sweep, given, profile, wish, options, shipped)
+    request |= {**standing(sweep_dir, number), "adopt": adopt}
+    answer = _submit_there(there, sweep_dir, code, profile, request)
+    _accepted(sweep_dir, number)
+    if "runs" in answer:
+        note(sweep_dir, there.place, answer)
+    return Sent(there.place, answer, kept, (*code.notes, *notes))
+
+
+def _submit_there(
+    there: There, sweep_dir: SweepDir, code: FrozenCode, profile: Profile, request: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Send the code unless it is there, and the request; the answer."""
+    place, name, shipped = there.place, sweep_dir.name, SentCode.from_json(request["code"])
+    if code.id not in there.codes:
+        try:
+            push(place, sweep_dir, code)
+        except OrchestrateError:
+            _give_up(sweep_dir, place, request["number"])
+            raise
+    try:
+        return ask(place, name, shipped, profile, request)
+    except OrchestrateError as error:
+        if error.exit_code != CODE_DAMAGED:
+            raise
+        push(place, sweep_dir, code, replace=True)
+        return ask(place, name, shipped, profile, request)
+
+
+def take_back(
+    sweep: Sweep,
+    sweep_dir: SweepDir,
+    only: Collection[str] | None = None,
+    *,
+    waiting: bool = False,
+    lost: bool = False,
+) -> dict[str, str]:
+    """Have other trees give back what they do not work on, for this one to do; what they keep, and why.
+
+    ``only`` these runs, which a person names: then those too that failed or were cancelled there. Or, with
+    ``waiting``, no person, but who deals: those too that only wait in a queue there. ``lost`` takes a
+    person's word that nothing works on them where they were, and asks nobody.
+    """
+    require_own(sweep_dir)
+    if not assigned_of(sweep_dir):
+        return {}
+    with sweep_dir.lock():
+        wanted, named = _wanted(sweep, sweep_dir, only), only is not None and not waiting
+        return _ask_back(wanted, sweep_dir, None, named=named, waiting=waiting, lost=lost)
+
+
+def _wanted(sweep: Sweep, sweep_dir: SweepDir, only: Collection[str] | None) -> set[str]:
+    """Runs that are still to do as far as this tree knows, or those that a person names."""
+    here = look(sweep_dir, submit.rows_of(sweep, sweep_dir)).statuses
+    wanted = {run.run_id for run in sweep.runs if here[run.run_id].state in _TO_DO}
+    return wanted if only is None else wanted.intersection(only)
+
+
+def _require_there(there: There, sweep_dir: SweepDir) -> None:
+    """Raise if a tree that took runs up has nothing of them now: that is no proof that nobody works there."""
+    before = _before(sweep_dir, there.place)
+    if before is not None and before.accepted and not there.known:
+        raise not_there(before.place, sweep_dir.name)
+
+
+def _before(sweep_dir: SweepDir, place: Place) -> Assigned | None:
+    return next((one for one in assigned_of(sweep_dir) if one.place.key == place.key), None)
+
+
+def _assign(sweep_dir: SweepDir, place: Place, code: SentCode, given: frozenset[str]) -> int:
+    """Put the assignment on record; its number. Call under the lock."""
+    ledger = sweep_dir.read_ledger()
+    home = home_of(ledger) or secrets.token_hex(8)
+    return sweep_dir.add_to_ledger(ASSIGNED, entry(place, code, given, home, time.time()))
+
+
+def _give_up(sweep_dir: SweepDir, place: Place, number: int) -> None:
+    """Take back what the decision ``number`` gave and nobody was told of, unless there are later ones."""
+    with sweep_dir.lock():
+        ledger = sweep_dir.read_ledger()
+        (mine,) = [one for one in ledger if one.number == number]
+        before = {run for one in assigned(ledger[: ledger.index(mine)]) for run in one.run_ids}
+        now = _before(sweep_dir, place)
+        new = set(mine.data["runs"]) - before
+        if new and now is not None and now.number == number:
+            sweep_dir.add_to_ledger(RELEASED, about(place, new, time.time()))
+
+
+def _accepted(sweep_dir: SweepDir, number: int) -> None:
+    with sweep_dir.lock():
+        (mine,) = [one for one in sweep_dir.read_ledger(after=number - 1) if one.number == number]
+        sweep_dir.amend_ledger(number, ASSIGNED, {**mine.data, "accepted": True})
+
+
+def capacity_there(profile: Profile, options: Sequence[str] = ()) -> Capacity:
+    """What a job can have at a profile behind ssh, as far as it is known here."""
+    return _backend_there(profile, options).capacity(ask=False)
+
+
+def _backend_there(profile: Profile, options: Sequence[str]) -> SlurmBackend:
+    return SlurmBackend(parse_profile(text_for_there(profile), profile.source, profile.name), options)
+
+
+def rehearse(
+    sweep: Sweep,
+    sweep_dir: SweepDir,
+    profile: Profile,
+    wish: Wish,
+    options: Sequence[str] = (),
+    only: Collection[str] | None = None,
+) -> Mapping[str, Any]:
+    """What :func:`send` would submit, to the byte, as :func:`rehearsal.planned` tells it; writes nothing.
+
+    A tree that knows the sweep is asked; of one that does not, all is known here.
+    """
+    there = look_there(profile, sweep.name)
+    code = freeze(sweep_dir, Path.cwd(), dry=True)
+    shipped, _ = as_sent(code)
+    given, _ = _given(sweep, sweep_dir, there.place, only)
+    before = _before(sweep_dir, there.place)
+    if there.known and before is not None and before.code.id in there.codes:
+        request = _request("plan", sweep, given, profile, wish, options, shipped)
+        return ask(there.place, sweep.name, before.code, profile, request)
+    return _first_plan(sweep, there, profile, wish, options, code, given)
+
+
+def _first_plan(
+    sweep: Sweep,
+    there: There,
+    profile: Profile,
+    wish: Wish,
+    options: Sequence[str],
+    code: FrozenCode,
+    given: frozenset[str],
+) -> Mapping[str, Any]:
+    folder = Path(there.place.folder)
+    backend = _backend_there(profile, options)
+    kept = CodeDir.of(SweepDir(folder / "results", sweep.name), code.id)
+    moved = replace(
+        code,
+        path=kept.path,
+        python_path=tuple(kept.path / path for path in as_sent(code)[0].python_path),
+        cwd=kept.path / code.cwd.relative_to(code.path) if code.cwd.is_relative_to(code.path) else folder,
+        submit_dir=folder,
+    )
+    share = replace(sweep, runs=tuple(run for run in sweep.runs if run.run_id in given))
+    with TemporaryDirectory() as nothing:
+        empty = SweepDir(Path(nothing), sweep.name)
+        plan = submit.plan_sweep(share, empty, backend.capacity(ask=False), wish).plan
+    scripts = submit.render_plan(plan, SweepDir(folder / "results", sweep.name), backend, moved)
+    concerns = backend.concerns(plan, ask=False)
+    unasked = f"{UNASKED}: {there.place.ssh} has nothing of this sweep yet"
+    return planned(plan, scripts, (unasked, *map(str, concerns)))
+
+
+def _request(
+    do: str,
+    sweep: Sweep,
+    given: Iterable[str],
+    profile: Profile,
+    wish: Wish,
+    options: Sequence[str],
+    code: SentCode,
+) -> dict[str, Any]:
+    return {
+        "do": do,
+        "runs": [run.run_id for run in sweep.runs if run.run_id in set(given)],
+        "grid": {"text": sweep.grid_text, "path": _within_the_project(sweep.source)},
+        "profile": {"name": profile.name, "text": text_for_there(profile)},
+        "wish": {"slots": wish.slots, "canary": wish.canary, "budget": wish.budget},
+        "options": list(options),
+        "code": code.to_json(),
+    }
+
+
+def _within_the_project(source: str) -> str:
+    """The grid file as it is called from the folder of the call, where that is below it."""
+    path, here = Path(source), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else source
+
+
+def _given(
+    sweep: Sweep, sweep_dir: SweepDir, place: Place, only: Collection[str] | None
+) -> tuple[frozenset[str], dict[str, str]]:
+    """The runs that the place has already and those still to do that are nobody's; and whose others are."""
+    seen = look(sweep_dir, submit.rows_of(sweep, sweep_dir))
+    statuses = correct(seen, inspect(sweep_dir, seen.statuses), sweep_dir).statuses
+    holders = {run_id: one.place for one in assigned_of(sweep_dir) for run_id in one.run_ids}
+    given, busy = set(), {}
+    for run_id in (run.run_id for run in sweep.runs):
+        status, holder = statuses[run_id], holders.get(run_id)
+        if holder is not None:
+            if holder.key == place.key:
+                given.add(run_id)
+        elif status.token in seen.live and not status.state.final:
+            busy[run_id] = "a job submitted from this tree has it"
+        elif status.state in _TO_DO and (only is None or run_id in only):
+            given.add(run_id)
+    return frozenset(given), busy
+
+
+def _ask_back(
+    wanted: Collection[str],
+    sweep_dir: SweepDir,
+    place: Place | None,
+    *,
+    named: bool = False,
+    waiting: bool = False,
+    lost: bool = False,
+) -> dict[str, str]:
+    """Have trees other than ``place`` release what they do not work on; the runs that they keep, and why.
+
+    That it was asked is on record first: whatever was decided before is refused there from then on.
+    """
+    kept: dict[str, str] = {}
+    for one in assigned_of(sweep_dir):
+        runs = sorted(one.run_ids.intersection(wanted))
+        if (place is not None and one.place.key == place.key) or not runs:
+            continue
+        number = sweep_dir.add_to_ledger(RECALLED, about(one.place, runs, time.time()))
+        released, held = runs, {}
+        if not lost:
+            request = {"do": "release", "runs": runs, "moved": named, **standing(sweep_dir, number)}
+            request |= {"waiting": True} if waiting else {}
+            try:
+                answer = question(sweep_dir, one, request)
+                released, held = answer["released"], answer["held"]
+            except OrchestrateError as error:
+                released, held = [], dict.fromkeys(runs, str(error))
+        kept |= {run_id: f"on {one.place.name}: {why}" for run_id, why in held.items()}
+        if released:
+            sweep_dir.add_to_ledger(RELEASED, about(one.place, released, time.time()))
+    return kept

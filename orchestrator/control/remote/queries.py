@@ -1,0 +1,82 @@
+"""Questions to the trees that were given runs of a sweep, as its ledger at home has them."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from orchestrator.config.code.snapshot import FrozenCode
+from orchestrator.config.profiles import Profile, find_profile
+from orchestrator.control.remote.client import PATIENCE_S, CodeMissingError, ask
+from orchestrator.control.remote.push_code import look_there, push
+from orchestrator.core.errors import HostError, NotFoundError, ProfileError
+from orchestrator.rundir import CodeDir, SweepDir
+from orchestrator.rundir.synced import copy_of
+from orchestrator.status.ownership import Assigned, Place, assigned, home_of
+
+
+def question(
+    sweep_dir: SweepDir, one: Assigned, request: Mapping[str, Any], patience: float = PATIENCE_S
+) -> dict[str, Any]:
+    """Ask a place; one that has lost the code that answers is sent it again.
+
+    A place that took runs up and has nothing of the sweep now is no proof of anything: a file system may be
+    away. Raises what :func:`ask` does.
+    """
+    profile = profile_of(one)
+    try:
+        return ask(one.place, sweep_dir.name, one.code, profile, request, patience)
+    except CodeMissingError:
+        as_given = replace(profile, ssh=one.place.ssh, folder=one.place.folder)
+        if not look_there(as_given, sweep_dir.name).known:
+            if one.accepted:
+                raise not_there(one.place, sweep_dir.name) from None
+            if request["do"] == "status":  # a look sends nothing
+                return {"time": time.time(), "runs": [], "jobs": {}}
+        kept = CodeDir.of(sweep_dir, one.code.id)
+        if not kept.exists():
+            raise
+        push(one.place, sweep_dir, FrozenCode(one.code.id, kept.path, (), kept.path, kept.path))
+        return ask(one.place, sweep_dir.name, one.code, profile, request, patience)
+
+
+def standing(sweep_dir: SweepDir, number: int) -> dict[str, Any]:
+    """On whose behalf something is decided, and by which decision; what came before that one is too late."""
+    owner = f"{socket.gethostname()}:{sweep_dir.path.absolute()}"
+    return {"home": home_of(sweep_dir.read_ledger()), "owner": owner, "number": number}
+
+
+def not_there(place: Place, sweep: str) -> HostError:
+    """The error for a place that took runs up, and where nothing of the sweep is now."""
+    return HostError(
+        f"{place.name}: {place.folder}/results/{sweep} was on {place.ssh} and is not there now",
+        hint=f"is that disk mounted? If it is gone for good: orchestrate retry {sweep} --on TARGET --lost",
+    )
+
+
+def profile_of(one: Assigned) -> Profile:
+    """The profile that leads to the place. Raises :class:`NotFoundError`, ``ProfileError``."""
+    place = one.place
+    try:
+        profile = find_profile(place.address)
+    except ProfileError as error:
+        raise NotFoundError(
+            f"{place.name} has runs of this sweep, and its profile cannot be used: {error}",
+            hint=f"mend it, or submit with another one that has `ssh: {place.ssh}`, `folder: {place.folder}`",
+        ) from None
+    if profile.ssh is None:
+        raise NotFoundError(
+            f"{profile.source} no longer says how {place.name} is reached, which has runs of this sweep",
+            hint=f"add `ssh: {place.ssh}` to it",
+        )
+    return profile
+
+
+def assigned_of(sweep_dir: SweepDir) -> list[Assigned]:
+    """Every place that has, or had, runs of the sweep."""
+    if copy_of(sweep_dir) is not None:  # another machine's word of what to log in to
+        return []
+    return assigned(sweep_dir.read_ledger())

@@ -1,0 +1,352 @@
+"""Answer for the results tree on this machine: ``python -m orchestrator.control.remote.server``.
+
+One question as a line of JSON on stdin, its answer as a line of JSON on stdout after the question's mark, so
+that what a login shell prints is no part of it. The code that answers was sent from where the question comes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import chdir
+from dataclasses import replace
+from hashlib import sha256
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from orchestrator.backends.base import Backend
+from orchestrator.backends.registry import Everywhere
+from orchestrator.backends.slurm import SlurmBackend
+from orchestrator.config.check import check_plan
+from orchestrator.config.code.snapshot import FrozenCode, received
+from orchestrator.config.grid import parse_grid
+from orchestrator.config.profiles import parse_profile
+from orchestrator.config.sweep import expand
+from orchestrator.control import follow
+from orchestrator.control.dry_run import rehearse, said_before
+from orchestrator.control.poll import close_attempts, give_up, idle_jobs, leave_queue, look, only_waiting
+from orchestrator.control.remote import CODE_DAMAGED
+from orchestrator.control.submit import (
+    Wish,
+    cancel_runs,
+    is_settled,
+    plan_sweep,
+    present,
+    retry_runs,
+    submit_sweep,
+    withdraw,
+)
+from orchestrator.core.errors import DamagedFileError, OrchestrateError
+from orchestrator.core.types import RunState, Sweep
+from orchestrator.rundir import CodeDir, SweepDir
+from orchestrator.rundir.atomic import write_atomic
+from orchestrator.status.cost import job_state, worked
+from orchestrator.status.disk_check import correct, inspect, proved_ended
+from orchestrator.status.ledger import job_ids, jobs_of
+from orchestrator.status.ownership import (
+    RELEASED,
+    SHARE,
+    SentCode,
+    Share,
+    given_back,
+    share,
+    share_entry,
+)
+from orchestrator.status.run_logs import log_pieces
+from orchestrator.status.survey import RunStatus, Survey
+
+Request = Mapping[str, Any]
+
+
+def submit(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+    """Submit what is missing of the runs that this tree was given."""
+    sweep, backend, wish, code = _asked(request, sweep_dir)
+    _take_share(request, sweep_dir)
+    prospect = plan_sweep(sweep, sweep_dir, backend.capacity(ask=False), wish)
+    if is_settled(sweep, sweep_dir, prospect):
+        notes = leave_queue(sweep_dir, prospect.seen)
+        return {"settled": True, "problems": [], "notes": list(notes), **status(request, sweep_dir)}
+    report = check_plan(prospect.plan, code.cwd)
+    if report.problems:
+        return {"problems": [str(problem) for problem in report.problems]}
+    said = (*map(str, report.warnings), *said_before(backend, prospect.plan))
+    done = submit_sweep(sweep, sweep_dir, backend, wish, code=code)
+    arrays = [
+        {"id": done.job_ids.get(array.jobs[0].token), "jobs": len(array.jobs), "slots": array.jobs[0].slots}
+        for array in done.plan.arrays
+    ]
+    return {
+        "settled": False,
+        "problems": [],
+        "to_do": len(done.plan.run_ids),
+        "adopted": len(done.adopted),
+        "arrays": arrays,
+        "waiting": len(done.plan.waiting),
+        "no_feed": done.plan.no_feed,
+        "cannot": dict(done.plan.problems),
+        "notes": [*said, *done.notes],
+        **status(request, sweep_dir),
+    }
+
+
+def plan(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+    """What would be submitted, to the byte, as :func:`rehearsal.planned` tells it; writes nothing."""
+    sweep, backend, wish, code = _asked(request, sweep_dir, dry=True)
+    return dict(rehearse(sweep, sweep_dir, backend, wish, code=code))
+
+
+def status(_: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+    """Where the runs stand that this tree was ever given, and the jobs that it can say anything about."""
+    if not sweep_dir.index_path.exists():
+        return {"time": time.time(), "runs": [], "jobs": {}}
+    seen = present(sweep_dir)
+    return {
+        "time": time.time(),
+        "runs": [seen.statuses[row.run_id].to_json() for row in seen.rows],
+        "jobs": _jobs(sweep_dir, seen),
+    }
+
+
+def _jobs(sweep_dir: SweepDir, seen: Survey) -> dict[str, Any]:
+    """Jobs that ever began or that a backend was asked about, by token.
+
+    Each with the backend's id, its state, its own words, the runs, and how many seconds it has worked.
+    """
+    ledger, logs = sweep_dir.read_ledger(), {log.token: log for log in sweep_dir.read_journals()}
+    ids, runs = job_ids(ledger), {job["token"]: job["run_ids"] for _, job in jobs_of(ledger)}
+    times = worked(seen, logs.values(), time.time())
+    return {
+        token: {
+            "id": ids.get(token),
+            "state": job_state(token, seen, logs.get(token)).value,
+            "text": seen.jobs[token].text if token in seen.jobs else "",
+            "runs": runs.get(token, []),
+            "seconds": times.get(token),
+        }
+        for token in dict.fromkeys((*seen.jobs, *logs))
+    }
+
+
+def cancel(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+    _require_home(request, share(sweep_dir.read_ledger()), sweep_dir)
+    cancelled = cancel_runs(sweep_dir, request["runs"])
+    # Also where nothing is cancelled now: an earlier one may not have been able to take an instance down.
+    for problem in withdraw(sweep_dir, rented=not cancelled):
+        raise problem
+    return {"cancelled": cancelled, **status(request, sweep_dir)}
+
+
+def stop(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+    """Ask the workers to save and leave, and wait for it."""
+    _require_home(request, share(sweep_dir.read_ledger()), sweep_dir)
+    return {"stopped": follow.stop(sweep_dir), **status(request, sweep_dir)}
+
+
+def retry(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+    """Make runs pending again; a submission follows."""
+    _require_home(request, share(sweep_dir.read_ledger()), sweep_dir)
+    again = retry_runs(sweep_dir, request["runs"])
+    return {"again": again, **status(request, sweep_dir)}
+
+
+def release(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+    """Give runs back that nobody works on here, and nobody will; of the others, why not.
+
+    ``moved``: those too that failed here or that a person took out of the sweep. ``waiting``: those too of
+    jobs that only wait in a queue, which thereby never begin; their other runs are then nobody's here. A tree
+    that has not heard of the sweep yet remembers that it was asked: what was decided before comes too late.
+    """
+    sweep_dir.create()
+    with sweep_dir.lock():
+        own = share(sweep_dir.read_ledger())
+        _require_home(request, own, sweep_dir)
+        seen = look(sweep_dir)
+        if request.get("waiting"):
+            tokens = only_waiting(sweep_dir, seen, request["runs"])
+            Everywhere().cancel(give_up(sweep_dir, tokens, "dealt to another target"))
+            seen = look(sweep_dir)
+        close_attempts(sweep_dir, seen)
+        statuses = correct(seen, inspect(sweep_dir, seen.statuses), sweep_dir).statuses
+        already = given_back(sweep_dir.read_ledger())
+        held = {
+            run_id: why
+            for run_id in request["runs"]
+            if run_id in statuses and run_id not in already
+            if (why := _why_held(statuses[run_id], sweep_dir, moved=bool(request["moved"])))
+        }
+        free = {run_id for run_id in request["runs"] if run_id not in held}
+        new = sorted(run_id for run_id in free if run_id in statuses and run_id not in already)
+        if new:
+            entry = {"time": time.time(), "runs": dict.fromkeys(new, 0), "why": RELEASED}
+            sweep_dir.add_to_ledger("cancel", entry)
+            Everywhere().cancel(list(idle_jobs(sweep_dir).values()))
+        # From here on no worker takes one of them. Whoever was faster has it.
+        late = [run_id for run_id in new if not _is_free(sweep_dir, run_id)]
+        if late:
+            sweep_dir.add_to_ledger("retry", {"time": time.time(), "runs": dict.fromkeys(late, 0)})
+            held |= dict.fromkeys(late, "a job there has just begun it")
+        gone = free.difference(late)
+        left = (own.run_ids if own is not None else frozenset(statuses)) - gone
+        _set_share(request, sweep_dir, left)
+    return {"released": sorted(gone), "held": held}
+
+
+def _why_held(status: RunStatus, sweep_dir: SweepDir, *, moved: bool) -> str | None:
+    if status.state is RunState.DONE:
+        return "it is done there; bring its result home: orchestrate sync"
+    if status.state in (RunState.QUEUED, RunState.RUNNING, RunState.STALLED, RunState.UNKNOWN):
+        return f"it is {status.state.value} there; cancel it first"
+    if status.state.final and not moved:
+        return f"it is {status.state.value} there; orchestrate retry names what is to be done again"
+    return None if _is_free(sweep_dir, status.run_id) else "nothing proves that its attempt there has ended"
+
+
+def _is_free(sweep_dir: SweepDir, run_id: str) -> bool:
+    """Whether the run has no result here and every attempt at it has provably ended."""
+    run = sweep_dir.run(run_id)
+    return not run.result_path.exists() and proved_ended(run)
+
+
+def logs(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+    """What a run has written, after the answer, as it is; with ``follow`` until the run ends."""
+    _leave_with_the_asker()
+    pieces = log_pieces(sweep_dir, request["run"], request["attempt"], follow=request["follow"])
+    first = next(pieces, b"")  # what is wrong with the question shows before the answer begins
+    _say(request, {})
+    for piece in chain([first], pieces):
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+    raise SystemExit(0)
+
+
+def _leave_with_the_asker() -> None:
+    """End this program when the other side of ssh is gone, which shows as the end of stdin."""
+
+    def wait() -> None:
+        while os.read(sys.stdin.fileno(), 1 << 16):
+            pass
+        os._exit(0)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _asked(
+    request: Request, sweep_dir: SweepDir, dry: bool = False
+) -> tuple[Sweep, Backend, Wish, FrozenCode]:
+    """The sweep, only with the runs that this tree is given, and what it is to be submitted with."""
+    sent = SentCode.from_json(request["code"])
+    kept, folder = CodeDir.of(sweep_dir, sent.id), sweep_dir.results.parent
+    if dry:
+        cwd = folder if sent.cwd is None else kept.path / sent.cwd
+        paths = tuple(kept.path / path for path in sent.python_path)
+        code = FrozenCode(sent.id, kept.path, paths, cwd, folder)
+    else:
+        code = _received(kept, sent, folder)
+    name, text = request["profile"]["name"], request["profile"]["text"]
+    # By its content: jobs that submit others find the profile that they were submitted with.
+    path = folder / "profiles" / sha256(text.encode()).hexdigest()[:8] / f"{name}.yaml"
+    if not dry:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, text.encode())
+    backend = SlurmBackend(parse_profile(text, str(path), name), request["options"])
+    return _sweep(request, code), backend, Wish(**request["wish"]), code
+
+
+def _received(kept: CodeDir, sent: SentCode, folder: Path) -> FrozenCode:
+    try:
+        return received(kept, sent.python_path, sent.cwd, folder)
+    except DamagedFileError as error:
+        error.exit_code = CODE_DAMAGED
+        raise
+
+
+def _sweep(request: Request, code: FrozenCode) -> Sweep:
+    source = request["grid"]["path"]
+    folder = code.cwd if source is not None and code.cwd.is_dir() else Path.cwd()
+    with chdir(folder):  # what a grid names by its path is part of the code
+        full = expand(parse_grid(request["grid"]["text"], source or request["grid"]["name"]))
+    runs = {run.run_id: run for run in full.runs}
+    if unknown := [run_id for run_id in request["runs"] if run_id not in runs]:
+        raise OrchestrateError(
+            f"{len(unknown)} runs of {full.name} have another identity here than where it was submitted",
+            hint="both machines need the same versions of the trainer's packages (constraints.txt)",
+        )
+    return replace(full, runs=tuple(run for run in full.runs if run.run_id in set(request["runs"])))
+
+
+def _take_share(request: Request, sweep_dir: SweepDir) -> None:
+    """Enter what this tree is given; what it had released before is to be done here again."""
+    sweep_dir.create()
+    with sweep_dir.lock():
+        own = share(sweep_dir.read_ledger())
+        if not request["adopt"]:
+            _require_home(request, own, sweep_dir)
+        if back := sorted(given_back(sweep_dir.read_ledger()).intersection(request["runs"])):
+            sweep_dir.add_to_ledger("retry", {"time": time.time(), "runs": dict.fromkeys(back, 0)})
+        _set_share(request, sweep_dir, frozenset(request["runs"]))
+
+
+def _require_home(request: Request, own: Share | None, sweep_dir: SweepDir) -> None:
+    """Raise unless the question is of the tree that gave these runs, and no later one of it came first."""
+    if own is None:
+        if sweep_dir.latest_grid() is None:
+            return
+        raise OrchestrateError(
+            f"{sweep_dir.path}: a sweep of this name was submitted on that machine itself",
+            hint="to go on with it from here, add --adopt; otherwise give yours another name",
+        )
+    if own.home != request["home"]:
+        raise OrchestrateError(
+            f"{sweep_dir.path}: a sweep of this name is {own.owner}'s",
+            hint="if that one has given it up, add --adopt; otherwise give yours another name, or folder",
+        )
+    if request["number"] < own.number:
+        raise OrchestrateError(
+            "what this was about has been decided anew meanwhile, by another command",
+            hint="orchestrate status shows how it is; the same command again goes on from there",
+        )
+
+
+def _set_share(request: Request, sweep_dir: SweepDir, run_ids: frozenset[str]) -> None:
+    new = Share(run_ids, request["home"], request["owner"], request["number"])
+    if share(sweep_dir.read_ledger()) != new:
+        sweep_dir.add_to_ledger(SHARE, share_entry(new, time.time()))
+
+
+ANSWERS: Mapping[str, Callable[[Request, SweepDir], dict[str, Any]]] = {
+    "submit": submit,
+    "plan": plan,
+    "status": status,
+    "cancel": cancel,
+    "stop": stop,
+    "retry": retry,
+    "release": release,
+    "logs": logs,
+}
+
+
+def _say(request: Request, answer: Mapping[str, Any]) -> None:
+    sys.stdout.write(f"\n{request['mark']}\n{json.dumps(answer)}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    request = json.loads(sys.stdin.buffer.readline())
+    try:
+        sweep_dir = SweepDir(Path.cwd() / "results", request["sweep"])
+        answer = ANSWERS[request["do"]](request, sweep_dir)
+    except OrchestrateError as error:
+        answer = {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
+    except OSError as error:
+        answer = {"error": f"{error.filename or ''}: {error.strerror or error}", "hint": None, "exit_code": 3}
+    _say(request, answer)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,425 @@
+"""The pipeline of a sweep, top to bottom: record, survey, plan, submit; then what a person decides later."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orchestrator.backends.base import Backend
+from orchestrator.backends.registry import Everywhere
+from orchestrator.backends.script import Script, Setting
+from orchestrator.backends.skypilot.prices import list_price
+from orchestrator.config.code.snapshot import FrozenCode, freeze
+from orchestrator.config.sweep import load_sweep
+from orchestrator.control.last_submission import submitted_code
+from orchestrator.control.poll import (
+    close_attempts,
+    compact,
+    idle_jobs,
+    leave_queue,
+    look,
+    settle_submissions,
+)
+from orchestrator.control.staleness import with_stale
+from orchestrator.core.errors import DamagedFileError, OrchestrateError, QueueFullError, RefusedError
+from orchestrator.core.types import Array, Capacity, Deal, Plan, Run, RunState, Sweep, array_of, number_of
+from orchestrator.planning.auto_retry import second_chances, with_second_chances
+from orchestrator.planning.budget import Reckoning, reckon
+from orchestrator.planning.plan import make_plan
+from orchestrator.rundir import DAMAGED, IndexRow, LedgerEntry, RunDir, SweepDir
+from orchestrator.rundir.parcel import condemn, unpacked
+from orchestrator.rundir.synced import require_own
+from orchestrator.status.disk_check import correct, inspect, put_on_record
+from orchestrator.status.ledger import job_ids, jobs_of, submitted_plugins
+from orchestrator.status.ownership import share
+from orchestrator.status.survey import Survey
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What a call of `sweep` did: the plan, the jobs that were already at work, what a person is to know."""
+
+    plan: Plan
+    adopted: frozenset[str]
+    job_ids: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+
+def record(sweep: Sweep, sweep_dir: SweepDir) -> int:
+    """Keep the grid and list its runs; the grid's number. Runs of earlier grids stay, outside the grid."""
+    sweep_dir.create()
+    number = sweep_dir.record_grid(sweep.grid_text)
+    rows = rows_of(sweep, sweep_dir)
+    if rows != _known_rows(sweep_dir):
+        sweep_dir.write_index(rows)
+    return number
+
+
+def rows_of(sweep: Sweep, sweep_dir: SweepDir) -> list[IndexRow]:
+    """The index as it is once this sweep is recorded: its own runs in the grid, all others outside."""
+    rows = [IndexRow(run_id, True, point) for run_id, point in sweep.points.items()]
+    known = _known_rows(sweep_dir)
+    return rows + [IndexRow(row.run_id, False, row.point) for row in known if row.run_id not in sweep.points]
+
+
+def _known_rows(sweep_dir: SweepDir) -> list[IndexRow]:
+    """The index. A damaged one is no reason to stop: the sweep's own grid and the run folders rebuild it."""
+    try:
+        return sweep_dir.read_index()
+    except DamagedFileError:
+        runs = (_description(sweep_dir.run(run_id)) for run_id in sweep_dir.run_ids())
+        return [IndexRow(run.run_id, False, run.point) for run in runs if run is not None]
+
+
+def _description(run: RunDir) -> Run | None:
+    try:
+        return run.description()
+    except (DamagedFileError, FileNotFoundError):
+        return None
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """What would be submitted, and what it rests on; ``on_record``: journals and ledger tell the same."""
+
+    plan: Plan
+    seen: Survey
+    on_record: bool
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How a person wants a sweep submitted: runs at once in a job, one run of each configuration first.
+
+    ``budget``: US dollars that all of the sweep may cost, infinite for as much as it takes; ``None`` leaves
+    it at what was wished before.
+    """
+
+    slots: int | None = None
+    canary: bool = False
+    budget: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.budget is not None and not self.budget >= 0:  # nor is what is not a number
+            raise OrchestrateError(f"budget: found {self.budget}, expected US dollars, 0 or more")
+
+
+AS_USUAL = Wish()
+
+
+def plan_sweep(
+    sweep: Sweep,
+    sweep_dir: SweepDir,
+    capacity: Capacity,
+    wish: Wish = AS_USUAL,
+    deal: Deal | None = None,
+    later: int = 0,
+) -> Prospect:
+    """What would be submitted now, after so many other submissions (``later``). Writes nothing."""
+    require_own(sweep_dir)
+    told = look(sweep_dir, rows_of(sweep, sweep_dir))
+    seen = correct(told, inspect(sweep_dir, told.statuses), sweep_dir)
+    on_record = seen.statuses == told.statuses
+    seen = with_second_chances(seen, second_chances(sweep, seen, capacity))
+    number = _next_submission(sweep_dir.read_ledger()) + later
+    return Prospect(_plan(sweep, number, seen, capacity, wish, deal), seen, on_record)
+
+
+def _plan(sweep: Sweep, number: int, seen: Survey, capacity: Capacity, wish: Wish, deal: Deal | None) -> Plan:
+    slots, canary = wish.slots, wish.canary
+    return make_plan(sweep, seen, capacity, submission=number, slots=slots, canary=canary, deal=deal)
+
+
+def _next_submission(ledger: Sequence[LedgerEntry]) -> int:
+    """The number of the next submission: what else is entered meanwhile does not change it."""
+    if any(entry.kind == DAMAGED for entry in ledger):
+        return ledger[-1].number + 1  # above every number that was ever given
+    return 1 + max((number_of(job["token"]) for _, job in jobs_of(ledger)), default=0)
+
+
+def is_settled(sweep: Sweep, sweep_dir: SweepDir, prospect: Prospect) -> bool:
+    """Whether submitting would change nothing: all is over, and on record as it is in the grid."""
+    plan, latest = prospect.plan, sweep_dir.latest_grid()
+    return (
+        prospect.on_record
+        and all(state.final for state in plan.states.values())
+        and not plan.jobs
+        and not _new_skips(plan, prospect.seen)
+        and latest is not None
+        and latest[1] == sweep.grid_text
+        and list(prospect.seen.rows) == _known_rows(sweep_dir)
+    )
+
+
+def submit_sweep(
+    sweep: Sweep,
+    sweep_dir: SweepDir,
+    backend: Backend,
+    wish: Wish = AS_USUAL,
+    *,
+    define: bool = True,
+    capacity: Callable[[], Capacity] | None = None,
+    code: FrozenCode | None = None,
+    deal: Deal | None = None,
+) -> Submitted:
+    """Submit just what is missing and not already some live job's.
+
+    With ``define`` the grid becomes the sweep's latest; without, as when a lost worker is replaced, another
+    that somebody submitted meanwhile stays so. ``capacity`` stands in for the backend's own; it is asked for
+    when nobody else can submit. ``code`` stands in for what would be frozen here and now. ``deal``: as for
+    :func:`make_plan`.
+
+    The order keeps every moment safe to die in: ledger entry, submission, its id in the ledger. A job that
+    was submitted but not recorded is found by its token.
+    """
+    require_own(sweep_dir)
+    sweep_dir.create()
+    with sweep_dir.lock():
+        if not define:
+            sweep = replace(sweep, plugins=submitted_plugins(sweep_dir))
+        latest = sweep_dir.latest_grid()
+        grid = record(sweep, sweep_dir) if define or latest is None else latest[0]
+        settle_submissions(sweep_dir)
+        seen = look(sweep_dir, rows_of(sweep, sweep_dir))
+        compact(sweep_dir, seen)
+        close_attempts(sweep_dir, seen)
+        notes = leave_queue(sweep_dir, seen)
+        found = inspect(sweep_dir, seen.statuses)
+        put_on_record(seen, found, sweep_dir)
+        room = (capacity or backend.capacity)()
+        seen = _give_second_chances(sweep, sweep_dir, correct(seen, found, sweep_dir), room)
+        number = _next_submission(sweep_dir.read_ledger())
+        plan = _plan(sweep, number, seen, room, wish, deal)
+        plan = _describe_runs(plan, sweep_dir)
+        ids: Mapping[str, str] = {}
+        if plan.jobs or _new_skips(plan, seen):
+            # A worker that is replaced is replaced by its like, whatever became of the checkout meanwhile.
+            code = code or (None if define else submitted_code(sweep_dir)) or freeze(sweep_dir, Path.cwd())
+            money = reckon(plan, seen, sweep_dir, backend.address, list_price, wish.budget, launch=define)
+            plan, ids, full = _submit(money, sweep_dir, backend, wish, grid, code, deal)
+            notes += code.notes + money.notes + full
+    return Submitted(plan, seen.live, ids, notes)
+
+
+def _give_second_chances(sweep: Sweep, sweep_dir: SweepDir, seen: Survey, capacity: Capacity) -> Survey:
+    chances = second_chances(sweep, seen, capacity)
+    for kind, runs in chances.items():
+        # Why: such a run is not for workers of earlier submissions, which would do the same with it again.
+        sweep_dir.add_to_ledger(kind, {"time": time.time(), "runs": runs, "why": "second chance"})
+    return with_second_chances(seen, chances)
+
+
+def _describe_runs(plan: Plan, sweep_dir: SweepDir) -> Plan:
+    """Write the run descriptions. A run whose folder takes none is left out, and the others go on."""
+    runs = {run.run_id: run for run in plan.sweep.runs}
+    problems = sweep_dir.describe(runs[run_id] for run_id in plan.run_ids)
+    if not problems:
+        return plan
+    arrays = []
+    for array in plan.arrays:
+        jobs = tuple(replace(job, run_ids=_without(job.run_ids, problems)) for job in array.jobs)
+        if kept := tuple(job for job in jobs if job.run_ids):
+            arrays.append(replace(array, jobs=kept))
+    return replace(plan, arrays=tuple(arrays), problems={**plan.problems, **problems})
+
+
+def _without(run_ids: Iterable[str], left_out: Container[str]) -> tuple[str, ...]:
+    return tuple(run_id for run_id in run_ids if run_id not in left_out)
+
+
+def render_plan(
+    plan: Plan, sweep_dir: SweepDir, backend: Backend, code: FrozenCode | None = None
+) -> dict[str, str]:
+    """What would be submitted, by array, to the byte; ``code`` as for :func:`submit_sweep`."""
+    code = code or freeze(sweep_dir, Path.cwd(), dry=True)
+    return {array.token: _script(array, sweep_dir, backend, code).text for array in plan.arrays}
+
+
+def _script(array: Array, sweep_dir: SweepDir, backend: Backend, code: FrozenCode) -> Script:
+    setting = Setting(SweepDir(sweep_dir.results.absolute(), sweep_dir.name), code)
+    return Script(array, backend.render(array, setting), setting)
+
+
+def _submit(
+    money: Reckoning,
+    sweep_dir: SweepDir,
+    backend: Backend,
+    wish: Wish,
+    grid: int,
+    code: FrozenCode,
+    deal: Deal | None,
+) -> tuple[Plan, Mapping[str, str], tuple[str, ...]]:
+    """Submit array after array; the plan as far as it was, the jobs' ids, what the scheduler said if full."""
+    plan = money.plan
+    # What cannot be rendered is not on record as submitted.
+    scripts = [_script(array, sweep_dir, backend, code) for array in plan.arrays]
+    ids: dict[str, str] = {}
+    entry: dict[str, Any] = {
+        "time": time.time(),
+        "grid": grid,
+        "backend": backend.kind,
+        "target": plan.target,
+        "on": backend.address,
+        "options": list(backend.options),
+        "slots": wish.slots,
+        "canary": wish.canary,
+        "trainer": plan.sweep.trainer,
+        "code": code.to_json(),
+        "jobs": [job.to_json() for job in plan.jobs],
+        "job_ids": ids,
+        "skipped": dict(plan.skipped),
+        "waiting": bool(plan.waiting),
+        **({} if deal is None else {"dealt": sorted(deal.run_ids)}),
+        **money.entry,
+    }
+    number = sweep_dir.add_to_ledger("submission", entry)
+    arrays = list(plan.arrays)
+    for position, array in enumerate(plan.arrays):
+        before = [job_id for token, job_id in ids.items() if array_of(token) == array.after]
+        try:
+            arrays[position], given = _submit_array(scripts[position], backend, before)
+        except RefusedError as error:
+            # What the scheduler refused will never run: no word of it stays, and its tokens are free.
+            cut = _cut(replace(plan, arrays=tuple(arrays)), position)
+            full = isinstance(error, QueueFullError)
+            entry |= {"jobs": [job.to_json() for job in cut.jobs], "waiting": full or bool(plan.waiting)}
+            sweep_dir.amend_ledger(number, "submission", entry)
+            if not ids or not full:
+                raise
+            return cut, ids, (f"{len(cut.waiting)} runs wait for room in the queue: {error}",)
+        ids |= given
+        if left := _without(array.run_ids, arrays[position].run_ids):
+            plan = replace(plan, waiting=(*plan.waiting, *left))
+            entry |= {"jobs": [job.to_json() for one in arrays for job in one.jobs], "waiting": True}
+        sweep_dir.amend_ledger(number, "submission", entry)
+    return replace(plan, arrays=tuple(arrays)), ids, ()
+
+
+def _submit_array(script: Script, backend: Backend, before: Sequence[str]) -> tuple[Array, Mapping[str, str]]:
+    """Submit an array, or what the queue takes of it; if need be without avoiding any machine."""
+    array, sweep_dir = script.array, script.setting.sweep_dir
+    sweep_dir.keep_script(array.token, script.text)
+    try:
+        return array, backend.submit(script, before)
+    except QueueFullError:
+        if len(array.jobs) == 1:
+            raise
+        smaller = replace(array, jobs=array.jobs[: len(array.jobs) // 2])
+    except RefusedError:
+        if not array.avoid:
+            raise
+        smaller = replace(array, avoid=())
+    return _submit_array(_script(smaller, sweep_dir, backend, script.setting.code), backend, before)
+
+
+def _cut(plan: Plan, position: int) -> Plan:
+    """The plan up to that array; the runs of the others wait."""
+    left = tuple(run_id for array in plan.arrays[position:] for run_id in array.run_ids)
+    return replace(plan, arrays=plan.arrays[:position], waiting=(*plan.waiting, *dict.fromkeys(left)))
+
+
+def stop_workers(sweep_dir: SweepDir) -> list[str]:
+    """Ask the sweep's live jobs to save and leave; their tokens.
+
+    A job whose id was never recorded, its command line having died, is asked by the process in its journal.
+    """
+    require_own(sweep_dir)
+    live = look(sweep_dir).live
+    ids = job_ids(sweep_dir.read_ledger())
+    Everywhere().cancel([ids[token] for token in sorted(live) if token in ids])
+    for log in sweep_dir.read_journals():
+        if log.token in live and log.token not in ids and log.holder is not None:
+            log.holder.signal(signal.SIGTERM)
+    return sorted(live)
+
+
+def cancel_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
+    """Take runs out of the sweep until somebody retries them; those it concerned."""
+    require_own(sweep_dir)
+    with sweep_dir.lock():
+        statuses = look(sweep_dir).statuses
+        concerned = [run_id for run_id in run_ids if not statuses[run_id].state.final]
+        if concerned:
+            runs = {run_id: _last_attempt(sweep_dir, run_id) for run_id in concerned}
+            sweep_dir.add_to_ledger("cancel", {"time": time.time(), "runs": runs})
+    return concerned
+
+
+def withdraw(sweep_dir: SweepDir, *, rented: bool = False) -> list[OrchestrateError]:
+    """Cancel jobs that have not begun and have nothing left to do; what was in the way.
+
+    A machine that was rented for one is put on record as to be taken down, which an exchange with it does: a
+    cloud may not answer now. ``rented``: only those.
+    """
+    require_own(sweep_dir)
+    problems: list[OrchestrateError] = []
+    with sweep_dir.lock():
+        sent = set(unpacked(sweep_dir))
+        try:
+            if sent - job_ids(sweep_dir.read_ledger()).keys():
+                settle_submissions(sweep_dir)  # one whose id was lost is found by its name
+        except OrchestrateError as error:
+            problems.append(error)
+        idle = idle_jobs(sweep_dir) if sent or not rented else {}
+        for token in sent & idle.keys():
+            condemn(sweep_dir, token)
+        try:
+            if not rented:
+                Everywhere().cancel([job_id for token, job_id in idle.items() if token not in sent])
+        except OrchestrateError as error:
+            problems.append(error)
+    return problems
+
+
+def retry_runs(sweep_dir: SweepDir, run_ids: Sequence[str]) -> list[str]:
+    """Make finished, failed, stale, skipped or cancelled runs pending again; those it concerned.
+
+    The old result of a run stays in its folder under another name.
+    """
+    require_own(sweep_dir)
+    with sweep_dir.lock():
+        seen = look(sweep_dir)
+        statuses = correct(seen, inspect(sweep_dir, run_ids), sweep_dir).statuses
+        concerned = [run_id for run_id in run_ids if statuses[run_id].state.final]
+        if concerned:
+            runs = {run_id: _last_attempt(sweep_dir, run_id) for run_id in concerned}
+            # In this order: a run without its result is to be done, whatever the ledger says.
+            for run_id in concerned:
+                run = sweep_dir.run(run_id)
+                run.retire_result()
+                # Failed, and not for a reason of the run's: something it builds on is damaged.
+                if statuses[run_id].state is RunState.FAILED and statuses[run_id].reason is None:
+                    run.begin_anew()
+            sweep_dir.add_to_ledger("retry", {"time": time.time(), "runs": runs})
+    return concerned
+
+
+def present(sweep_dir: SweepDir) -> Survey:
+    """The sweep's state for people: as :func:`look`, with what other code than today's trained as stale."""
+    return with_stale(look(sweep_dir), sweep_dir)
+
+
+def latest_sweep(sweep_dir: SweepDir) -> Sweep:
+    """The sweep as its latest grid defines it: the runs that are this tree's to do."""
+    sweep = load_sweep(sweep_dir.latest_grid_path())
+    own = share(sweep_dir.read_ledger())
+    if own is None:
+        return sweep
+    return replace(sweep, runs=tuple(run for run in sweep.runs if run.run_id in own.run_ids))
+
+
+def _new_skips(plan: Plan, seen: Survey) -> bool:
+    """Whether the ledger does not say yet what the plan skips, and why."""
+    return any(
+        (seen.statuses[run_id].state, seen.statuses[run_id].reason) != (RunState.SKIPPED, why)
+        for run_id, why in plan.skipped.items()
+    )
+
+
+def _last_attempt(sweep_dir: SweepDir, run_id: str) -> int:
+    attempts = sweep_dir.run(run_id).attempts()
+    return attempts[-1].number if attempts else 0

@@ -1,0 +1,1 @@
+"""Types, errors, units, formatting, hardware facts, clients of ssh and S3. Imports nothing of ours."""

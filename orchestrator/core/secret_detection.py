@@ -1,0 +1,112 @@
+"""What looks like a secret, by its name or by itself: grids, profiles and overrides stay on disk.
+
+A name alone decides where nothing else is called so (``api_key``, ``password``). ``token`` and ``key`` are
+also words of machine learning: there the value has a say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from orchestrator.core.types import Value
+
+# WANDB_API_KEY, --auth-token, aws.secret_access_key; not TOKENIZERS_PARALLELISM, SSL_CERT_FILE, max_tokens.
+_SURE = re.compile(
+    r"(?:.*[_.-])?(?:api_?keys?|(?:secret|access|private|auth|encryption|signing|ssh)_?keys?(?:_?ids?)?|key_?id"
+    r"|(?:api|auth|access|refresh|bearer|session|id|hf|github|gitlab|wandb|slack)_?tokens?"
+    r"|pass(?:word|wd|phrase)s?|secrets?|credentials?)",
+    re.IGNORECASE,
+)
+_TOKEN = re.compile(r"(?:.*[_.-])?token", re.IGNORECASE)
+_TOKENS = re.compile(r"(?:.*[_.-])?tokens?", re.IGNORECASE)  # as a variable's name: HF_TOKENS
+_KEY = re.compile(r"(?:.*[_.-])?keys?", re.IGNORECASE)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+# What services give out, by the beginnings that they gave it to be found by; and a password in an address.
+_ITSELF = re.compile(
+    r"\b(?:sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}"
+    r"|(?:AKIA|ASIA)[0-9A-Z]{16}|xox[abprs]-[\w-]{10,}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
+    r"|\bBearer\s+[\w.~+/-]{8,}"
+    r"|\b[a-z][a-z0-9+.-]*://[^\s/:@]+:(?!\$)(?P<password>[^\s/@]+)@"
+)
+# A value that comes from elsewhere is no secret itself: $NAME, ${oc.env:NAME}, $(cat file), {key}, ~/file.
+_ELSEWHERE = re.compile(r"[\"']?(?:\$|~|\.{0,2}/|\{[A-Za-z_][\w./+~-]*\}|<[^<>]*>|\[[^\[\]]*\]|\*+$|\.\.\.$)")
+_ASSIGNED = re.compile(r"(?<![\w.-])(?:--?)?([A-Za-z_][\w.-]*)=([^\s;&|]+)")
+_OPTION = re.compile(r"--?([A-Za-z][\w.-]*)")
+_OPTION_BEFORE = re.compile(r"(?<![\w.-])--([A-Za-z][\w.-]*)\s+([^\s;&|-][^\s;&|]*)")
+
+WHERE_THEY_GO = (
+    "export it as a variable in the shell that submits, and read that in the program: jobs inherit the "
+    "environment (a rented machine those that `secrets:` of its profile names)"
+)
+
+
+def secret_in(name: str, value: Value) -> str | None:
+    """What looks like a secret in a key and its value, nested ones too: a name or a kind, never its text."""
+    return next(_found(name, value), None)
+
+
+def secret_in_text(text: str) -> str | None:
+    """The same for text that a shell reads: ``NAME=value``, ``--token=value``, ``--token value``."""
+    return next(_in_text(text), None)
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a variable of that name holds a secret, whatever its value."""
+    return any(pattern.fullmatch(_words(name)) for pattern in (_SURE, _TOKENS, _KEY))
+
+
+def _found(name: str, value: Value) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _found(str(key), inner)
+    elif isinstance(value, list | tuple):
+        # Of --token abc the name is one item and the value the next.
+        for first, second in pairwise(value):
+            if isinstance(first, str) and (option := _OPTION.fullmatch(first)) and not _is_option(second):
+                yield from _named(option[1], second)
+        for item in value:
+            yield from _found(name, item)
+    else:
+        yield from _named(name, value)
+        if isinstance(value, str):
+            yield from _in_text(value)
+
+
+def _named(name: str, value: Value) -> Iterator[str]:
+    if _is_secret(_words(name.lstrip("+~")), value):
+        yield name
+
+
+def _is_secret(name: str, value: Value) -> bool:
+    if value is None or isinstance(value, bool | Mapping | list) or value == "":
+        return False
+    if not isinstance(value, str):
+        return "pass" in name.lower() and _SURE.fullmatch(name) is not None
+    if _ELSEWHERE.match(value):
+        return False
+    if _SURE.fullmatch(name):
+        return True
+    if _TOKEN.fullmatch(name):
+        return " " not in value
+    mixed = re.search(r"\d", value) and re.search(r"[A-Za-z]", value)
+    return bool(_KEY.fullmatch(name) and len(value) >= 16 and mixed and " " not in value)
+
+
+def _in_text(text: str) -> Iterator[str]:
+    for pattern in (_ASSIGNED, _OPTION_BEFORE):
+        for match in pattern.finditer(text):
+            yield from _named(match[1], match[2])
+    if known := _ITSELF.search(text):
+        yield "a password in an address" if known["password"] else f"{known[0][:4]}…"
+
+
+def _is_option(value: Value) -> bool:
+    return isinstance(value, str) and value.startswith("-")
+
+
+def _words(name: str) -> str:
+    """``apiKey`` and ``api-key`` as ``api_key``."""
+    return _CAMEL.sub("_", name).replace("-", "_")

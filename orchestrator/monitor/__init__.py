@@ -1,8 +1,0 @@
-"""Watching a machine and the results on it from afar; see docs/monitor.md."""
-
-from __future__ import annotations
-
-from orchestrator.monitor.link import Monitor, Seen
-from orchestrator.monitor.look import Board, Disk, Gpu, Look, Machine, Quota, Run, Sweep
-
-__all__ = ["Board", "Disk", "Gpu", "Look", "Machine", "Monitor", "Quota", "Run", "Seen", "Sweep"]

@@ -1,0 +1,1 @@
+"""Which jobs to submit: order, retries, throughput, estimates and the budget."""

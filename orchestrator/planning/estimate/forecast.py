@@ -1,0 +1,226 @@
+"""What a plan will take: each run by the table, and all of them laid out over the target's machines. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.config.trainers import get_trainer
+from orchestrator.core.types import Job, Plan, Resources, Run
+from orchestrator.planning.estimate.ranges import NOTHING, Range, lay_out, total
+from orchestrator.planning.estimate.target_costs import Where
+from orchestrator.planning.throughput import Basis, Place, Table, kind_of, length_of
+from orchestrator.status.survey import RunStatus, Survey
+
+_MINUTE_S, _HOUR_S = 60.0, 3600.0
+# What evaluations and checkpoints may add to a run whose time for training is set, where none was measured.
+_BESIDE_TRAINING = 1.3
+# How far that differs between runs, where it was.
+_UNEVEN = 1.15
+_BY_THE_GRID = "the minutes that the grid gives them"
+
+
+@dataclass(frozen=True)
+class RunForecast:
+    """One run. ``frames`` are those left to train. ``seconds`` and ``dollars`` are its own, without its share
+    of the machine's start and end; ``None`` if ``unknown`` says why not, or the target has no price. A run
+    that trains for so many minutes has no frames and no ``basis``.
+    """
+
+    run_id: str
+    frames: int | None = None
+    seconds: Range | None = None
+    dollars: Range | None = None
+    basis: Basis | None = None
+    unknown: str = ""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is left of a sweep on one target. ``machines`` with up to ``at_once`` runs each.
+
+    ``wall`` in seconds, from launch to the last result, without waiting in a queue; ``dollars`` with what
+    machines cost beside runs, ``overhead``. All are ``None`` if some run's time is unknown; the dollars also
+    without a price. ``skipped``: runs that the target cannot run, and why.
+    """
+
+    where: Where
+    runs: tuple[RunForecast, ...]
+    machines: int
+    at_once: int
+    wall: Range | None
+    dollars: Range | None
+    overhead: Range | None
+    skipped: Mapping[str, str]
+
+    @property
+    def unknown(self) -> dict[str, list[str]]:
+        """Why runs' times are not known, and whose."""
+        reasons: dict[str, list[str]] = {}
+        for run in self.runs:
+            if run.unknown:
+                reasons.setdefault(run.unknown, []).append(run.run_id)
+        return reasons
+
+    @property
+    def rests_on(self) -> dict[str, int]:
+        """What the figures rest on, in words, and for how many runs."""
+        counted: dict[str, int] = {}
+        for run in self.runs:
+            if run.seconds is not None:
+                words = run.basis.words if run.basis is not None else _BY_THE_GRID
+                counted[words] = counted.get(words, 0) + 1
+        return counted
+
+    def to_json(self) -> dict[str, Any]:
+        price = self.where.price
+        return {
+            "target": self.where.name,
+            "backend": self.where.kind,
+            "price_per_hour": price and price.per_hour,
+            "price": price and price.words,
+            "machines": self.machines,
+            "at_once": self.at_once,
+            "seconds": self.wall and self.wall.to_json(),
+            "dollars": self.dollars and self.dollars.to_json(),
+            "overhead_dollars": self.overhead and self.overhead.to_json(),
+            "rests_on": self.rests_on,
+            "unknown": {why: len(run_ids) for why, run_ids in self.unknown.items()},
+            "skipped": dict(self.skipped),
+            "notes": list(self.where.notes),
+            "runs": [_run_json(run) for run in self.runs],
+        }
+
+
+def foresee(plan: Plan, seen: Survey, where: Where, table: Table) -> Forecast:
+    """What the plan's runs will take, those that wait for room in the queue among them."""
+    runs: list[RunForecast] = []
+    loads: list[Range] = []
+    groups = _alike(plan, where)
+    for group in groups:
+        found = [_run(run, seen, where, table, group.at_once, plan.sweep.resources) for run in group.runs]
+        runs += found
+        known = [run.seconds for run in found if run.seconds is not None]
+        loads += [load for load in lay_out(known, group.machines, group.at_once) if load.mid > 0]
+    most, machines = max((group.at_once for group in groups), default=1), len(loads)
+    skipped = dict(plan.skipped)
+    if any(run.seconds is None for run in runs):
+        machines = sum(group.machines for group in groups)
+        return Forecast(where, tuple(runs), machines, most, None, None, None, skipped)
+    if not loads:
+        return Forecast(where, tuple(runs), 0, most, NOTHING, NOTHING, NOTHING, skipped)
+    wall = where.begin + Range(*(max(column) for column in zip(*map(_columns, loads), strict=True)))
+    dollars = overhead = None
+    if where.price is not None:
+        hourly = where.price.per_hour / _HOUR_S
+        overhead = total([where.begin + where.end] * machines).times(hourly)
+        dollars = overhead + total(loads).times(hourly)
+    return Forecast(where, tuple(runs), machines, most, wall, dollars, overhead, skipped)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Runs that jobs of one shape work through: so many ``machines``, each with ``at_once`` of them."""
+
+    runs: tuple[Run, ...]
+    machines: int
+    at_once: int
+
+
+def _alike(plan: Plan, where: Where) -> list[_Group]:
+    jobs: dict[int, list[Job]] = {}
+    for array in plan.arrays:
+        if array.after is None:
+            for job in array.jobs:
+                jobs.setdefault(min(job.slots, len(job.run_ids)), []).append(job)
+    if not jobs:
+        waiting = tuple(run for run in plan.sweep.runs if run.run_id in set(plan.waiting))
+        return [_Group(waiting, where.limit or 1, 1)] if waiting else []
+    most = max(jobs, key=lambda slots: len(jobs[slots]))
+    groups = []
+    for slots, alike in jobs.items():
+        own = {run_id for job in alike for run_id in job.run_ids}
+        if slots == most:  # what waits comes to those of which there are most
+            own.update(plan.waiting)
+        runs = tuple(run for run in plan.sweep.runs if run.run_id in own)
+        groups.append(_Group(runs, min(len(alike), where.limit or len(alike)), slots))
+    return groups
+
+
+def _columns(one: Range) -> tuple[float, float, float]:
+    return one.low, one.mid, one.high
+
+
+def _run(
+    run: Run, seen: Survey, where: Where, table: Table, at_once: int, resources: Resources
+) -> RunForecast:
+    spec, status = get_trainer(run.trainer), seen.statuses.get(run.run_id)
+    gpu = bool(resources.gpus) or spec.needs_gpu(run)
+    place = replace(where.place, gpu=where.place.gpu if gpu else "", at_once=at_once)
+    if (minutes := spec.minutes_of(run)) is None:
+        told = status.total if status is not None and status.total else None
+        length = told or spec.frames_of(run) or table.frames_of(kind_of(run), length_of(run))
+        return _counted(run, length, status, where, table, place)
+    timed = _timed(run, minutes, status, where, table.find(kind_of(run), place), at_once)
+    counted = _counted(run, spec.frames_of(run), status, where, table, place)
+    return min((timed, counted), key=lambda one: one.seconds.mid if one.seconds else math.inf)
+
+
+def _counted(
+    run: Run, length: int | None, status: RunStatus | None, where: Where, table: Table, place: Place
+) -> RunForecast:
+    """A run that ends after so many frames."""
+    kind = kind_of(run)
+    if length is None:
+        return RunForecast(run.run_id, unknown=_no_length(run))
+    # What it trained already lies in a checkpoint, or nearly.
+    left = max(0, length - (status.frames or 0 if status is not None else 0))
+    basis = table.find(kind, place)
+    if basis is None:
+        on = "a CPU" if place.gpu == "" else "a GPU"
+        about = f"{kind.algorithm} on {kind.task}" if kind.task else kind.trainer
+        return RunForecast(run.run_id, left, unknown=f"nothing is known of the speed of {about} on {on}")
+    start = basis.start or 0.0
+    seconds = Range(start + left / basis.high, start + left / basis.end_to_end_fps, start + left / basis.low)
+    dollars = None
+    if where.price is not None:
+        dollars = seconds.times(where.price.per_hour / _HOUR_S / place.at_once)
+    return RunForecast(run.run_id, left, seconds, dollars, basis)
+
+
+def _timed(
+    run: Run, minutes: float, status: RunStatus | None, where: Where, basis: Basis | None, at_once: int
+) -> RunForecast:
+    """A run that ends after so many minutes of collecting and learning, whatever the machine.
+
+    How much of it is left its frames tell; what evaluations and checkpoints add, the throughputs of finished
+    runs.
+    """
+    done = (status.frames or 0) / status.total if status is not None and status.total else 0.0
+    left = minutes * _MINUTE_S * max(0.0, 1 - done)
+    seconds = Range(left, left, left * _BESIDE_TRAINING)
+    if basis is not None and basis.wall_per_training is not None:
+        beside = max(1.0, basis.wall_per_training)
+        seconds = Range(left * max(1.0, beside / _UNEVEN), left * beside, left * beside * _UNEVEN)
+    dollars = seconds.times(where.price.per_hour / _HOUR_S / at_once) if where.price is not None else None
+    return RunForecast(run.run_id, None, seconds, dollars)
+
+
+def _no_length(run: Run) -> str:
+    keys = get_trainer(run.trainer).frames
+    how = f"; the key {keys[0]} would tell" if keys else ""
+    return f"nothing tells how many frames runs of {run.trainer} have{how}"
+
+
+def _run_json(run: RunForecast) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "frames": run.frames,
+        "end_to_end_fps": run.basis and run.basis.end_to_end_fps,
+        "seconds": run.seconds and run.seconds.to_json(),
+        "dollars": run.dollars and run.dollars.to_json(),
+        "rests_on": run.basis.words if run.basis else None,
+        "unknown": run.unknown or None,
+    }

@@ -1,0 +1,100 @@
+"""How long runs will take, from what was measured so far, and in which order they begin. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from orchestrator.core.types import Run, RunState
+from orchestrator.planning.interleave import interleaved
+from orchestrator.status.survey import Survey
+
+# Runs that are expected to take more than so many times the mean begin before all others.
+_LONG = 2.0
+
+
+def in_turns(runs: Sequence[Run], known: Iterable[Run], survey: Survey, lanes: int = 1) -> list[Run]:
+    """The runs in the order in which they are best begun: seed by seed, and in each configurations in turns.
+
+    So an hour in which the machine is busy slows all of them alike. Only what takes far longer than the
+    others comes before them, so that it is not left alone last. A run is expected to take as long as those of
+    ``known`` that differ from it in nothing but the seed; one of which nothing is known counts as the mean of
+    all. ``lanes``: over how many jobs or slots the runs are dealt out, one after the other.
+    """
+    long = _long(runs, known, survey)
+    first, others = ([run for run in runs if (run.run_id in long) is sort] for sort in (True, False))
+    return [some[number] for some in (first, others) for number in _turns(some, lanes)]
+
+
+def _turns(runs: Sequence[Run], lanes: int) -> list[int]:
+    return interleaved([run.point for run in runs], lanes)
+
+
+def _long(runs: Sequence[Run], known: Iterable[Run], survey: Survey) -> frozenset[str]:
+    """Those of the runs that are expected to take far longer than the mean configuration."""
+    measured: dict[str, list[float]] = {}
+    for run in known:
+        if seconds := _measured(run, survey):
+            measured.setdefault(_configuration(run), []).append(seconds)
+    if not measured:
+        return frozenset()
+    means = {configuration: fmean(seconds) for configuration, seconds in measured.items()}
+    usual = fmean(means.values())
+    return frozenset(run.run_id for run in runs if means.get(_configuration(run), usual) > _LONG * usual)
+
+
+def canaries(todo: Iterable[Run], known: Iterable[Run], survey: Survey) -> tuple[list[Run], list[Run]]:
+    """Runs to begin with, and runs to hold back until a run of their configuration has trained something.
+
+    To begin with are those of configurations that one of ``known`` has trained, and of each other the first,
+    unless one of them is at it, or has failed.
+    """
+    statuses, trained, tried = survey.statuses, set[str](), set[str]()
+    for run in known:
+        status = statuses[run.run_id]
+        if status.state is RunState.DONE or status.frames:
+            trained.add(_configuration(run))
+        elif status.state in (RunState.QUEUED, RunState.RUNNING, RunState.STALLED, RunState.FAILED):
+            tried.add(_configuration(run))
+    first: list[Run] = []
+    held_back: list[Run] = []
+    for run in todo:
+        configuration = _configuration(run)
+        if configuration in trained or configuration not in tried:
+            first.append(run)
+            tried.add(configuration)
+        else:
+            held_back.append(run)
+    return first, held_back
+
+
+def _measured(run: Run, survey: Survey) -> float | None:
+    status = survey.statuses.get(run.run_id)
+    if status is None or not status.end_to_end_fps or not (status.total or status.frames):
+        return None
+    return (status.total or status.frames or 0) / status.end_to_end_fps
+
+
+def _configuration(run: Run) -> str:
+    return json.dumps([run.trainer, dict(run.overrides), run.threads, run.target], sort_keys=True)
+
+
+def sweep_eta(seen: Survey) -> float | None:
+    """Seconds until the latest grid is done, from the frames still to train and the present speed of all.
+
+    ``None`` while nothing runs or no run has told its length; runs that have not begun count with the mean
+    one.
+    """
+    statuses = [seen.statuses[row.run_id] for row in seen.rows if row.in_grid]
+    speed = sum(status.end_to_end_fps or 0.0 for status in statuses if status.state is RunState.RUNNING)
+    totals = [status.total for status in statuses if status.total]
+    if not speed or not totals:
+        return None
+    usual = sum(totals) / len(totals)
+    left = sum(
+        max(0.0, (status.total or usual) - (status.frames or 0))
+        for status in statuses
+        if not status.state.final
+    )
+    return left / speed

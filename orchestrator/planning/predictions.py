@@ -1,0 +1,151 @@
+"""What was predicted of each submission, and what became of it: time, money, frames. Reads; asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.core.formatting import dollars, duration
+from orchestrator.planning.budget import started_after
+from orchestrator.planning.estimate import Range
+from orchestrator.rundir import Event, LedgerEntry, SweepDir, WorkerLog
+from orchestrator.rundir.journal import ENDED, PROGRESS
+from orchestrator.status.cost import Cost, job_cost
+from orchestrator.status.ledger import jobs_of
+
+_MILLION = 1e6
+
+
+@dataclass(frozen=True)
+class Bill:
+    """One submission. ``predicted`` (seconds) and ``dollars_predicted`` are what was said when it was made,
+    ``None`` where nothing was. ``seconds``: from the first worker's start to the last one's end; ``frames``:
+    what its jobs trained and no job before had. ``over``: all of its jobs that began have left.
+    """
+
+    sweep: str
+    number: int
+    target: str
+    time: float
+    runs: int
+    predicted: Range | None
+    seconds: float | None
+    dollars_predicted: Range | None
+    cost: Cost
+    frames: int
+    over: bool
+
+    @property
+    def dollars(self) -> float | None:
+        """What its jobs cost; ``None`` if they have no price."""
+        return self.cost.dollars if self.cost.priced and not self.cost.unpriced else None
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What a target charged for training: US dollars for a million new frames."""
+
+    target: str
+    dollars: float
+    frames: int
+
+    @property
+    def per_million(self) -> float | None:
+        return self.dollars / self.frames * _MILLION if self.frames else None
+
+
+def bills(sweep_dir: SweepDir) -> list[Bill]:
+    """The submissions that had jobs, in order."""
+    ledger, logs = sweep_dir.read_ledger(), {log.token: log for log in sweep_dir.read_journals()}
+    frames = _new_frames(logs.values())
+    return [
+        _bill(sweep_dir.name, entry, logs, frames)
+        for entry in ledger
+        if entry.kind == "submission" and entry.data["jobs"]
+    ]
+
+
+def rates(found: Iterable[Bill]) -> list[Rate]:
+    """Each target's, of those with a price, in the order in which they came."""
+    sums: dict[str, tuple[float, int]] = {}
+    for bill in found:
+        if bill.dollars is not None:
+            dollars, frames = sums.get(bill.target, (0.0, 0))
+            sums[bill.target] = (dollars + bill.dollars, frames + bill.frames)
+    return [Rate(target, dollars, frames) for target, (dollars, frames) in sums.items()]
+
+
+def _bill(sweep: str, entry: LedgerEntry, logs: Mapping[str, WorkerLog], frames: Mapping[str, int]) -> Bill:
+    tokens = [job["token"] for _, job in jobs_of([entry])]
+    begun = [logs[token] for token in tokens if token in logs and logs[token].worked() > 0]
+    price, said = entry.data.get("price_per_hour"), entry.data.get("prediction") or {}
+    cost = Cost()
+    for log in begun:
+        cost += job_cost(log.worked() + started_after(entry, log), price)
+    times = [event.time for log in begun for event in log.events]
+    return Bill(
+        sweep,
+        entry.number,
+        str(entry.data.get("target", "")),
+        float(entry.data["time"]),
+        len({run_id for job in entry.data["jobs"] for run_id in job["run_ids"]}),
+        _range(said.get("seconds")),
+        max(times) - min(times) if times else None,
+        _range(said.get("dollars")),
+        cost,
+        sum(frames.get(token, 0) for token in tokens),
+        all(log.exited for log in begun),
+    )
+
+
+def _range(said: Any) -> Range | None:
+    try:
+        return None if said is None else Range.from_json(said)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _new_frames(logs: Iterable[WorkerLog]) -> dict[str, int]:
+    """Frames by token, each counted for the attempt that reached it first."""
+    reached: dict[str, dict[int, tuple[int, str]]] = {}
+    for log in logs:
+        for event in log.events:
+            if event.kind in (PROGRESS, ENDED) and event.run_id and event.attempt and _frames(event):
+                attempts = reached.setdefault(event.run_id, {})
+                before, _ = attempts.get(event.attempt, (0, ""))
+                attempts[event.attempt] = (max(before, _frames(event)), log.token)
+    return _shared_out(reached.values())
+
+
+def _shared_out(reached: Iterable[Mapping[int, tuple[int, str]]]) -> dict[str, int]:
+    counted: dict[str, int] = {}
+    for attempts in reached:
+        so_far = 0
+        for _, (frames, token) in sorted(attempts.items()):
+            counted[token] = counted.get(token, 0) + max(0, frames - so_far)
+            so_far = max(so_far, frames)
+    return counted
+
+
+def _frames(event: Event) -> int:
+    frames = event.data.get("frames")
+    return frames if isinstance(frames, int) else 0
+
+
+def lines(found: Sequence[Bill]) -> list[str]:
+    """What was predicted and what became of it, for a terminal, of submissions that are over."""
+    said = []
+    for bill in found:
+        if not bill.over or bill.seconds is None:
+            continue
+        took = duration(bill.seconds)
+        if (time := bill.predicted) is not None:
+            took += f" (predicted {duration(time.mid)}, 80 %: {duration(time.low)} to {duration(time.high)})"
+        if bill.dollars is not None:
+            took += f", {dollars(bill.dollars)}"
+            if (usd := bill.dollars_predicted) is not None:
+                took += f" (predicted {dollars(usd.mid)}, 80 %: {dollars(usd.low)} to {dollars(usd.high)})"
+        if bill.predicted is not None or bill.dollars is not None:
+            said.append(f"{bill.target}: {took}")
+    return said

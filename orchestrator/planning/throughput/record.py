@@ -1,0 +1,269 @@
+"""Keeping a sweep's speeds: one row for each finished run, taken from its result when it is new."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
+from functools import partial
+from typing import Any
+
+from orchestrator.config.trainers import get_trainer
+from orchestrator.core.bulk_read import no_garbage_collection, read_all
+from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
+from orchestrator.core.formatting import plain
+from orchestrator.core.types import Job, Run
+from orchestrator.planning.throughput.measure import measured
+from orchestrator.planning.throughput.model import Kind, Place, kind_of, length_of
+from orchestrator.rundir import IndexRow, SweepDir
+from orchestrator.rundir.atomic import dump_json, parse_json, write_atomic
+from orchestrator.rundir.journal import CLAIMED, STARTED, WorkerLog
+from orchestrator.rundir.plain_files import read_plain
+
+_VERSION = 2
+# The GPU of a run whose program did not say which it used.
+_SOME_GPU = "a GPU"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One finished run. ``changed`` tells its result from a later one's (nanoseconds); ``length`` is how long
+    it was to be, in the grid's words. The rest: :class:`~orchestrator.planning.throughput.model.Speed`.
+    """
+
+    changed: int
+    kind: Kind
+    place: Place
+    end_to_end_fps: float
+    start: float | None
+    frames: int
+    wall_per_training: float | None
+    length: str
+
+
+@dataclass(frozen=True)
+class Begun:
+    """One job: where, how long its worker took from its start to its first run, and from being submitted to
+    its start; in seconds.
+    """
+
+    target: str
+    start: float
+    waited: float
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of a sweep's speeds: its finished runs by id, its jobs by token."""
+
+    runs: Mapping[str, Measured]
+    jobs: Mapping[str, Begun]
+
+
+_EMPTY = Record({}, {})
+
+
+def take_up(sweep_dir: SweepDir) -> Record:
+    """The sweep's speeds, with what finished since they were kept last; kept, unless another does so now.
+
+    Made anew from the results where the file is lost or damaged. What cannot be read or written is left out:
+    the table is an aid and never a reason to stop.
+    """
+    known = _read(sweep_dir)
+    try:
+        with no_garbage_collection(), sweep_dir.lock_if_free() as alone:
+            record = _updated(sweep_dir, known)
+            if alone and record != known:
+                write_atomic(sweep_dir.speeds, _dumped(record))
+    except (StorageError, FileNotFoundError):
+        return _updated(sweep_dir, known)
+    return record
+
+
+def _updated(sweep_dir: SweepDir, known: Record) -> Record:
+    try:
+        rows = sweep_dir.read_index()
+    except DamagedFileError:
+        return known
+    changed = {row.run_id: _changed(sweep_dir, row.run_id) for row in rows}
+    kept = {run_id: one for run_id, one in known.runs.items() if one.changed == changed.get(run_id)}
+    new = [row for row in rows if changed[row.run_id] is not None and row.run_id not in kept]
+    if not new:
+        return Record(kept, known.jobs)
+    logs, jobs = sweep_dir.read_journals(), _jobs(sweep_dir)
+    tokens = {
+        (event.run_id, event.attempt): log.token
+        for log in logs
+        for event in log.events
+        if event.kind == CLAIMED
+    }
+    measure = partial(_measure, sweep_dir, _trainer(sweep_dir, new), tokens, jobs)
+    found = zip(new, read_all(measure, new), strict=True)
+    runs = {row.run_id: one for row, one in found if one is not None}
+    return Record({**kept, **runs}, {**known.jobs, **dict(_begun(logs, jobs))})
+
+
+def _changed(sweep_dir: SweepDir, run_id: str) -> int | None:
+    try:
+        return os.stat(sweep_dir.run(run_id).result_path).st_mtime_ns
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True)
+class _Submitted:
+    """A job, when it was submitted, and the machine that was asked for it."""
+
+    job: Job
+    time: float
+    machine: str | None
+
+
+def _jobs(sweep_dir: SweepDir) -> dict[str, _Submitted]:
+    """Every job that was submitted, by token."""
+    found = {}
+    for entry in sweep_dir.read_ledger():
+        for job in entry.data["jobs"] if entry.kind == "submission" else ():
+            try:
+                machine = entry.data.get("machine")
+                machine = plain(str(machine)) if machine else None
+                found[job["token"]] = _Submitted(Job.from_json(job), float(entry.data["time"]), machine)
+            except (KeyError, TypeError, ValueError):
+                continue  # another version's, or nobody's: its runs count without their target
+    return found
+
+
+def _trainer(sweep_dir: SweepDir, rows: Iterable[IndexRow]) -> str | None:
+    for row in rows:
+        try:
+            return sweep_dir.run(row.run_id).description().trainer
+        except (OrchestrateError, OSError):
+            continue
+    return None
+
+
+def _measure(
+    sweep_dir: SweepDir,
+    trainer: str | None,
+    tokens: Mapping[tuple[str | None, int | None], str],
+    jobs: Mapping[str, _Submitted],
+    row: IndexRow,
+) -> Measured | None:
+    """The run's speed by its result; ``None`` if that tells none."""
+    try:
+        changed = _changed(sweep_dir, row.run_id)
+        result = sweep_dir.run(row.run_id).result()
+        if result is None or changed is None or trainer is None:
+            return None
+        job = jobs.get(tokens.get((row.run_id, result["attempt"]), ""))
+        speed, frames = measured(result), int(result["frames"])
+        # A run of one iteration has no steady window: all of it counts.
+        fps, start = float(speed["end_to_end_fps"] or frames / float(result["wall_time"])), None
+        training = float(speed.get("training_fps") or 0.0)
+        if result["attempts"] == 1 and result["started"] is not None:
+            took = result.get("seconds")
+            took = float(result["ended"]) - float(result["started"]) if took is None else float(took)
+            start = max(0.0, took - frames / fps)
+        run = _run_of(trainer, row)
+        place, share = _place(result["host"], job), training / fps if training > 0 else None
+        return _checked(Measured(changed, kind_of(run), place, fps, start, frames, share, length_of(run)))
+    except (OrchestrateError, OSError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _checked(one: Measured) -> Measured:
+    """The same; raises ``ValueError`` for what no run does. Results can be those of another machine."""
+    sound = 0 < one.end_to_end_fps < math.inf and 0 < (one.wall_per_training or 1.0) < math.inf
+    if not (sound and one.frames > 0 and 0 <= (one.start or 0.0) < math.inf):
+        raise ValueError(f"no speed of a run: {one}")
+    return one
+
+
+def _run_of(trainer: str, row: IndexRow) -> Run:
+    point = dict(row.point)
+    seed, threads = point.pop("seed", 0), point.pop("threads", 1)
+    target = point.pop("target", None)
+    return Run(row.run_id, get_trainer(trainer).name, point, seed, threads, target)
+
+
+def _place(host: Mapping[str, Any], submitted: _Submitted | None) -> Place:
+    cpu = plain(str(host["cpu_model"])) if host["cpu_model"] else None
+    gpu = plain(str(host["gpu_model"])) if host["gpu_model"] else ""
+    if submitted is None:
+        return Place(None, cpu, gpu)
+    job = submitted.job
+    gpu = gpu or (_SOME_GPU if job.resources.gpus else "")
+    return Place(job.target, cpu, gpu, min(job.slots, len(job.run_ids)), submitted.machine)
+
+
+def _begun(logs: Iterable[WorkerLog], jobs: Mapping[str, _Submitted]) -> Iterable[tuple[str, Begun]]:
+    for log in logs:
+        started = next((event.time for event in log.events if event.kind == STARTED), None)
+        first = next((event.time for event in log.events if event.kind == CLAIMED), None)
+        if log.token in jobs and started is not None and first is not None:
+            one = jobs[log.token]
+            yield log.token, Begun(one.job.target, max(0.0, first - started), max(0.0, started - one.time))
+
+
+# The file: kinds, places and lengths once each, and rows that name them by their number.
+
+
+def _dumped(record: Record) -> bytes:
+    kinds = {kind: number for number, kind in enumerate({one.kind: 0 for one in record.runs.values()})}
+    places = {place: number for number, place in enumerate({one.place: 0 for one in record.runs.values()})}
+    lengths = {
+        length: number for number, length in enumerate({one.length: 0 for one in record.runs.values()})
+    }
+    runs = {
+        run_id: {
+            "changed": one.changed,
+            "kind": kinds[one.kind],
+            "place": places[one.place],
+            "length": lengths[one.length],
+            "end_to_end_fps": one.end_to_end_fps,
+            "wall_per_training": one.wall_per_training,
+            "start": one.start,
+            "frames": one.frames,
+        }
+        for run_id, one in record.runs.items()
+    }
+    return dump_json(
+        {
+            "version": _VERSION,
+            "kinds": [astuple(kind) for kind in kinds],
+            "places": [astuple(place) for place in places],
+            "lengths": list(lengths),
+            "runs": runs,
+            "jobs": {token: astuple(one) for token, one in record.jobs.items()},
+        }
+    )
+
+
+def _read(sweep_dir: SweepDir) -> Record:
+    """The file; nothing if it is not there, not whole, or of another version."""
+    try:
+        data = parse_json(read_plain(sweep_dir.speeds))
+        if data["version"] != _VERSION:
+            return _EMPTY
+        kinds = [Kind(*values) for values in data["kinds"]]
+        places = [Place(*values) for values in data["places"]]
+        runs = {
+            run_id: _checked(
+                Measured(
+                    int(row["changed"]),
+                    kinds[row["kind"]],
+                    places[row["place"]],
+                    float(row["end_to_end_fps"]),
+                    row["start"],
+                    int(row["frames"]),
+                    row["wall_per_training"],
+                    str(data["lengths"][row["length"]]),
+                )
+            )
+            for run_id, row in data["runs"].items()
+        }
+        jobs = {token: Begun(*values) for token, values in data["jobs"].items()}
+    except (DamagedFileError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return _EMPTY
+    return Record(runs, jobs)

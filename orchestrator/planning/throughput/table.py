@@ -1,0 +1,83 @@
+"""All speeds there are: of every sweep in a results folder, and what others reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from statistics import median, quantiles
+
+import yaml
+
+from orchestrator.core.package_files import template
+from orchestrator.planning.throughput.lookup import Table
+from orchestrator.planning.throughput.model import Kind, Place, Speed
+from orchestrator.planning.throughput.record import Measured, take_up
+from orchestrator.rundir import sweeps
+
+# The middle 80 %, from as many runs as have such a thing.
+_ENOUGH = 5
+
+
+def load_table(results: Path) -> Table:
+    """What is known of speeds; what finished since the last time is taken up on the way."""
+    measured: dict[tuple[Kind, Place], list[Measured]] = {}
+    starts: dict[str, list[float]] = {}
+    waits: dict[str, list[float]] = {}
+    lengths: dict[tuple[Kind, str], list[int]] = {}
+    for sweep_dir in sweeps(results):
+        record = take_up(sweep_dir)
+        for one in record.runs.values():
+            measured.setdefault((one.kind, one.place), []).append(one)
+            lengths.setdefault((one.kind, one.length), []).append(one.frames)
+        for job in record.jobs.values():
+            starts.setdefault(job.target, []).append(job.start)
+            waits.setdefault(job.target, []).append(job.waited)
+    entries = [_entry(kind, place, found) for (kind, place), found in measured.items()]
+    return Table([*entries, *reported()], _medians(starts), _medians(waits), lengths)
+
+
+def _entry(kind: Kind, place: Place, found: list[Measured]) -> Speed:
+    fps = sorted(one.end_to_end_fps for one in found)
+    low, high = fps[0], fps[-1]
+    if len(fps) >= _ENOUGH:
+        tenths = quantiles(fps, n=10, method="inclusive")
+        low, high = tenths[0], tenths[-1]
+    starts = [one.start for one in found if one.start is not None]
+    frames = int(median(one.frames for one in found))
+    middle = median(fps)
+    start = median(starts) if starts else None
+    shares = [one.wall_per_training for one in found if one.wall_per_training is not None]
+    return Speed(
+        kind,
+        place,
+        middle,
+        min(low, middle),
+        max(high, middle),
+        start,
+        frames,
+        len(found),
+        wall_per_training=median(shares) if shares else None,
+    )
+
+
+def _medians(values: Mapping[str, Iterable[float]]) -> dict[str, float]:
+    return {target: median(found) for target, found in values.items()}
+
+
+@cache
+def reported() -> tuple[Speed, ...]:
+    """What others reported of their machines; none of it was measured by this project."""
+    rows = yaml.safe_load(template("speeds.yaml").read_text(encoding="utf-8"))
+    return tuple(
+        Speed(
+            Kind(row.get("trainer", ""), row["task"], row["algorithm"], ""),
+            Place(None, row.get("cpu"), row.get("gpu", "")),
+            float(row["end_to_end_fps"]),
+            float(row.get("low", row["end_to_end_fps"])),
+            float(row.get("high", row["end_to_end_fps"])),
+            runs=0,
+            source=row["source"],
+        )
+        for row in rows
+    )

@@ -1,0 +1,82 @@
+"""Removing files that have served: of a finished run, and of writers that were killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from orchestrator.core.errors import StorageError
+from orchestrator.rundir.claims import age_by_file_server
+from orchestrator.rundir.run import RunDir, listdir
+from orchestrator.rundir.sweep import SweepDir
+
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.tmp")
+# A writer needs its temporary file for a moment. One stopped for so long has lost its lease, or fails.
+_ABANDONED_S = 3600.0
+# Folders of a sweep that many write in, or that others clear.
+_NOT_THESE = ("runs", "code", "parcels", "sources", ".synced")
+
+
+def tidy_finished(run: RunDir, result: Mapping[str, Any], also: Iterable[str] = ()) -> None:
+    """Remove what a finished run needs no more: everything but its small records and the manifest's files.
+
+    ``also`` are further files to keep, by their paths in the run's folder. Safe to be killed in and to be
+    called again. What cannot be removed stays: it takes room, and spoils no result.
+    """
+    with suppress(OSError, StorageError):
+        _tidy(run, result, also)
+
+
+def _tidy(run: RunDir, result: Mapping[str, Any], also: Iterable[str]) -> None:
+    kept = {run.path / item["path"] for item in result["manifest"]} | {run.path / path for path in also}
+    for attempt in run.current_attempts():
+        kept |= {attempt.claim_path, attempt.end_path, attempt.log, attempt.metrics}
+    kept |= {parent for path in kept for parent in path.parents}
+    for attempt in run.current_attempts():
+        for path in list(_dispensable(attempt.path, kept)):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+    _clear(run.path)
+
+
+def clear_leftovers(sweep: SweepDir) -> None:
+    """Remove temporary files of writers that were killed, beside the sweep's own files."""
+    _clear(sweep.path)
+    for name in listdir(sweep.path):
+        if name not in _NOT_THESE and (sweep.path / name).is_dir() and not (sweep.path / name).is_symlink():
+            _clear(sweep.path / name)
+
+
+def _clear(folder: Path) -> None:
+    for name in listdir(folder):
+        match = _TEMPORARY.fullmatch(name)
+        with suppress(OSError, StorageError):  # such as a folder that is somebody else's
+            if match and _is_abandoned(folder / name, folder / match["name"]):
+                (folder / name).unlink(missing_ok=True)
+
+
+def _is_abandoned(temporary: Path, final: Path) -> bool:
+    """Whether the writer is through, as the file already has its name too, or was killed long ago."""
+    try:
+        if not temporary.is_file() or temporary.is_symlink():
+            return False
+        if final.is_file() and os.path.samefile(temporary, final):
+            return True
+        return age_by_file_server(temporary) > _ABANDONED_S
+    except FileNotFoundError:
+        return False
+
+
+def _dispensable(folder: Path, kept: set[Path]) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if path not in kept:
+            yield path
+        elif path.is_dir():
+            yield from _dispensable(path, kept)

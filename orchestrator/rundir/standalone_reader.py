@@ -1,0 +1,411 @@
+"""A results tree from afar: how far its runs are, told by a program that is there alone.
+
+Sent to other machines as text, with :mod:`orchestrator.ui.monitor.probe`: it imports nothing of ours and
+nothing that does not come with Python, from 3.6 on. A look costs what is new since the last one.
+"""
+
+import json
+import os
+import re
+import stat
+from typing import Any
+
+_SWEEP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_RUN_ID = re.compile(r"[0-9a-f]{16}")
+_CHECKPOINT = re.compile(r"(\d{12})-[0-9a-f]{16}\.pt")
+_EVENTS = "events.out.tfevents."
+_COMPACTED = "compacted.jsonl"
+
+# Attempts looked into for event files per look, until one is found.
+_SEARCHED = 200
+# A worker is called stalled after this many of its run's longest silences, and never before a lease is over.
+_SILENCES = 5
+# The end of a metrics file that is read for its last line.
+_TAIL = 1 << 16
+_LONGEST_VALUE = 60
+# Bytes read at a time, for what is no file of ours.
+_MOST = 1 << 30
+_FAILURES = 3
+# Ledger entries that say how runs stand: decided by people, found out. Others say who may train them.
+_DECIDED = ("submission", "cancel", "retry", "memory")
+_FOUND_OUT = ("found", "ended", "lost")
+_MOST_KEYS = 8
+_FIRST = ("running", "stalled", "failed", "interrupted", "unknown", "done", "cancelled", "skipped")
+
+
+class Tree:
+    """A results folder with all its sweeps. ``lease``: seconds of silence that nobody is blamed for."""
+
+    def __init__(self, path: str, lease: float) -> None:
+        self.path, self._lease = path, lease
+        self._sweeps = {}  # type: dict[str, Sweep]
+        self.has_events = False
+
+    def look(self, now: float, limit: int) -> "dict[str, Any]":
+        """Counts of all sweeps; what is known of the ``limit`` runs that matter most and a few failures."""
+        for name in _listed(self.path):
+            if name not in self._sweeps and _SWEEP.fullmatch(name):
+                folder = os.path.join(self.path, name)
+                if os.path.isdir(os.path.join(folder, "grids")):
+                    self._sweeps[name] = Sweep(name, folder)
+        for sweep in self._sweeps.values():
+            sweep.read()
+            self.has_events = self.has_events or sweep.finds_events()
+        states = {
+            sweep.name: {run_id: sweep.state(run, now, self._lease) for run_id, run in sweep.runs.items()}
+            for sweep in self._sweeps.values()
+        }
+        known = [
+            (_FIRST.index(state), -sweep.runs[run_id].since, sweep.name, run_id)
+            for sweep in self._sweeps.values()
+            for run_id, state in states[sweep.name].items()
+            if sweep.runs[run_id].since and state in _FIRST
+        ]
+        known.sort()
+        failed = [one for one in known[limit:] if _FIRST[one[0]] == "failed"][:_FAILURES]
+        chosen = [(self._sweeps[name], run_id) for _, _, name, run_id in known[:limit] + failed]
+        return {
+            "sweeps": [sweep.summary(states[sweep.name]) for sweep in self._sweeps.values()],
+            "rows": [sweep.row(sweep.runs[run_id], states[sweep.name][run_id]) for sweep, run_id in chosen],
+        }
+
+
+class Run:
+    """What journals tell about one run. Times are seconds since the epoch, by its worker's clock."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id, self.state, self.token, self.attempt = run_id, "pending", "", 0
+        self.frames = self.total = self.end_to_end_fps = self.value = self.why = None  # type: Any
+        self.since = self.gap = 0.0
+        self.cancelled = False
+
+    def heard(self, time: float) -> None:
+        self.gap = max(self.gap, time - self.since) if self.state == "running" else 0.0
+        self.since = time
+
+    def learn(self, frames: Any, total: Any, end_to_end_fps: Any, value: Any) -> None:
+        """Take what is told; what is left open stays as it was."""
+        self.frames = self.frames if frames is None else frames
+        self.total = self.total if total is None else total
+        self.end_to_end_fps = self.end_to_end_fps if end_to_end_fps is None else end_to_end_fps
+        self.value = self.value if value is None else value
+
+    def decided(self, kind: str, said: Any) -> None:
+        """``said`` is why the run is skipped, or up to which attempt it is decided about."""
+        if kind == "submission":
+            if not self.attempt:
+                self.state, self.why = "skipped", str(said)[:300]
+        elif kind == "cancel":
+            self.cancelled = True
+        else:
+            self.cancelled = False
+            if self.attempt <= said and self.state != "running":
+                self.state, self.why = "pending", None
+
+    def found_out(self, kind: str, said: Any) -> None:
+        """What no journal told: a result, an end, or that a result is gone."""
+        if kind == "lost":
+            if self.state == "done" and self.attempt <= said:
+                self.state = "pending"
+        elif self.attempt <= said["attempt"]:
+            self.state, self.why = "done" if kind == "found" else "failed", said.get("message")
+
+
+class Sweep:
+    """One sweep's folder: index, ledger and journals, each read once and then only where it grew."""
+
+    def __init__(self, name: str, folder: str) -> None:
+        self.name, self._folder = name, folder
+        self.runs = {}  # type: dict[str, Run]
+        self._points = {}  # type: dict[str, dict[str, Any]]
+        self._in_grid = set()  # type: set[str]
+        self._varying = []  # type: list[str]
+        self._index = self._compacted = None  # type: tuple[int, int, float] | None
+        self._read_to = {}  # type: dict[str, tuple[int, int]]
+        self._ledger = 0
+        self._holders = {}  # type: dict[str, dict[str, Any]]
+        self._left = set()  # type: set[str]
+        self._unsearched = None  # type: list[Run] | None
+        self.damaged = 0
+
+    def read(self) -> None:
+        self._read_index()
+        self._read_journals()
+        self._read_ledger()
+
+    def _read_index(self) -> None:
+        path = os.path.join(self._folder, "index.tsv")
+        version = _version(path)
+        if version is None or version == self._index:
+            return
+        self._index = version
+        self._points, self._in_grid = {}, set()
+        for line in _bytes(path).decode("utf-8", "replace").split("\n")[1:]:
+            run_id, _, rest = line.partition("\t")
+            in_grid, _, point = rest.partition("\t")
+            try:
+                self._points[run_id] = dict(json.loads(point))
+            except (ValueError, TypeError):
+                continue
+            if in_grid == "1":
+                self._in_grid.add(run_id)
+            if _RUN_ID.fullmatch(run_id):
+                self.runs.setdefault(run_id, Run(run_id))
+        self._varying = _varying([self._points[run_id] for run_id in self._in_grid])
+        self._unsearched = None
+
+    def _read_journals(self) -> None:
+        folder = os.path.join(self._folder, "journals")
+        for name, (inode, size) in sorted(_files(folder, ".jsonl").items()):
+            path = os.path.join(folder, name)
+            if name == _COMPACTED:
+                self._read_compacted(path)
+                continue
+            known, start = self._read_to.get(name, (inode, 0))
+            if known != inode or size < start:
+                start = 0
+            if size > start:
+                whole = _bytes(path, start).rpartition(b"\n")[0]  # a line under way is read when it is there
+                for line in whole.split(b"\n"):
+                    self._take(name[: -len(".jsonl")], line)
+                self._read_to[name] = (inode, start + len(whole) + 1 if whole else start)
+
+    def _read_compacted(self, path: str) -> None:
+        version = _version(path)
+        if version != self._compacted:
+            self._compacted = version
+            for line in _bytes(path).split(b"\n"):
+                token, _, record = line.partition(b"\t")
+                self._take(token.decode("utf-8", "replace"), record)
+
+    def _take(self, token: str, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            event = json.loads(line.decode("utf-8"))
+            self._apply(token, event, event.get("data", {}))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self.damaged += 1
+
+    def _apply(self, token: str, event: "dict[str, Any]", data: "dict[str, Any]") -> None:
+        kind, time, run_id = event["kind"], float(event["time"]), event.get("run")
+        if kind == "started":
+            self._holders[token] = dict(data["holder"])
+            self._left.discard(token)
+        elif kind == "exited":
+            self._left.add(token)
+        if not isinstance(run_id, str) or run_id not in self.runs:
+            return
+        run, attempt = self.runs[run_id], int(event["attempt"])
+        if attempt < run.attempt:
+            return
+        if kind == "claimed":
+            run.attempt, run.token, run.state, run.why, run.since = attempt, token, "running", None, time
+            run.gap = 0.0
+        elif kind == "progress":
+            run.heard(time)
+            fps = data.get("end_to_end_fps", data.get("fps"))
+            run.learn(data.get("frames"), data.get("total"), fps, data.get("return"))
+        elif kind == "ended":
+            summary = data.get("summary") or {}
+            run.attempt, run.token, run.state, run.since = attempt, token, str(data["outcome"]), time
+            words = [str(data[key]) for key in ("reason", "message") if data.get(key)]
+            run.why = ": ".join(words)[:300] or None
+            run.learn(
+                data.get("frames"),
+                None,
+                summary.get("end_to_end_fps"),
+                summary.get("final_return"),
+            )
+
+    def _read_ledger(self) -> None:
+        """What was decided about runs since: cancellations, retries, results that were found."""
+        folder = os.path.join(self._folder, "ledger")
+        numbers = (name[:-5] for name in _listed(folder) if name.endswith(".json"))
+        for number in sorted(int(number) for number in numbers if number.isdigit()):
+            if number > self._ledger:
+                self._ledger = number
+                try:
+                    entry = json.loads(_bytes(os.path.join(folder, "%04d.json" % number)).decode("utf-8"))
+                    self._decide(entry)
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    self.damaged += 1
+
+    def _decide(self, entry: "dict[str, Any]") -> None:
+        kind = entry["kind"]
+        if kind in _DECIDED + _FOUND_OUT:
+            for run_id, said in entry["skipped" if kind == "submission" else "runs"].items():
+                if run_id in self.runs:
+                    run = self.runs[run_id]
+                    (run.decided if kind in _DECIDED else run.found_out)(kind, said)
+
+    def state(self, run: Run, now: float, lease: float) -> str:
+        """The run's state, as far as it shows from here: a process elsewhere can only be silent."""
+        if run.cancelled and run.state != "done":
+            return "cancelled"
+        if run.state != "running":
+            return run.state
+        if run.token in self._left or _is_dead(self._holders.get(run.token, {})):
+            return "interrupted"
+        return "stalled" if now - run.since > max(lease, _SILENCES * run.gap) else "running"
+
+    def summary(self, states: "dict[str, str]") -> "dict[str, Any]":
+        """The latest grid as a whole. ``left``: frames still to train, where that is known."""
+        runs = [self.runs[run_id] for run_id in self._in_grid if run_id in self.runs]
+        counts = {}  # type: dict[str, int]
+        for run in runs:
+            counts[states[run.run_id]] = counts.get(states[run.run_id], 0) + 1
+        totals = [run.total for run in runs if isinstance(run.total, (int, float))]
+        usual = sum(totals) / len(totals) if totals else 0
+        left = [
+            (run.total if isinstance(run.total, (int, float)) else usual)
+            - (run.frames if isinstance(run.frames, (int, float)) else 0)
+            for run in runs
+            if states[run.run_id] not in ("done", "failed", "cancelled", "skipped")
+        ]
+        speeds = [
+            run.end_to_end_fps
+            for run in runs
+            if states[run.run_id] == "running" and isinstance(run.end_to_end_fps, (int, float))
+        ]
+        return {
+            "name": self.name,
+            "counts": counts,
+            "end_to_end_fps": sum(speeds),
+            "left": sum(one for one in left if one > 0) if totals else None,
+            "since": max([run.since for run in runs] or [0.0]),
+            "damaged": self.damaged,
+        }
+
+    def row(self, run: Run, state: str) -> "dict[str, Any]":
+        """All there is to see of a run, its newest checkpoint included; opens its folder."""
+        point = self._points.get(run.run_id, {})
+        return {
+            "sweep": self.name,
+            "run": run.run_id,
+            "point": {key: _short(point[key]) for key in self._varying[:_MOST_KEYS] if key in point},
+            "state": state,
+            "attempt": run.attempt,
+            "frames": run.frames,
+            "total": run.total,
+            "end_to_end_fps": run.end_to_end_fps,
+            "value": run.value,
+            "since": run.since,
+            "why": run.why,
+            "host": self._holders.get(run.token, {}).get("host"),
+            "checkpoint": self._checkpoint(run),
+            "memory_mb": self._memory(run) if state == "running" else None,
+        }
+
+    def _attempt(self, run_id: str, number: int) -> str:
+        return os.path.join(self._folder, "runs", run_id, "attempts", str(number))
+
+    def _checkpoint(self, run: Run) -> "dict[str, Any] | None":
+        """The most advanced checkpoint of the newest attempt that has one; the last few are looked at."""
+        for number in range(run.attempt, max(run.attempt - 3, 0), -1):
+            folder = os.path.join(self._attempt(run.run_id, number), "checkpoints")
+            names = [name for name in _listed(folder) if _CHECKPOINT.fullmatch(name)]
+            if names:
+                try:
+                    status = os.stat(os.path.join(folder, max(names)))
+                except OSError:  # replaced by its successor meanwhile
+                    continue
+                return {"frames": int(max(names)[:12]), "time": status.st_mtime, "bytes": status.st_size}
+        return None
+
+    def _memory(self, run: Run) -> Any:
+        """What the run's process took at most, in MiB, where its trainer records it."""
+        path = os.path.join(self._attempt(run.run_id, run.attempt), "metrics.jsonl")
+        lines = _bytes(path, -_TAIL).split(b"\n")
+        try:
+            return json.loads(lines[-2].decode("utf-8"))["metrics"]["system/peak_memory_mb"]
+        except (IndexError, ValueError, KeyError, TypeError):
+            return None
+
+    def finds_events(self) -> bool:
+        """Whether TensorBoard has something to show here; looks on where it stopped."""
+        if not self._unsearched:
+            self._unsearched = [run for run in self.runs.values() if run.attempt]
+        for _ in range(min(_SEARCHED, len(self._unsearched))):
+            run = self._unsearched.pop()
+            for number in range(1, run.attempt + 1):
+                if any(name.startswith(_EVENTS) for name in _listed(self._attempt(run.run_id, number))):
+                    return True
+        return False
+
+
+def _is_dead(holder: "dict[str, Any]") -> bool:
+    """Whether a process of this very machine is gone; no proof of anything else."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            here = file.read().strip() == holder["boot_id"]
+        if not here or os.readlink("/proc/self/ns/pid") != holder["pid_namespace"]:
+            return False
+    except (OSError, KeyError):
+        return False
+    try:
+        with open("/proc/%d/stat" % int(holder["pid"]), "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except (OSError, KeyError, TypeError, ValueError):
+        return True
+    return fields[0] in b"ZX" or int(fields[19]) != holder.get("started")
+
+
+def _varying(points: "list[dict[str, Any]]") -> "list[str]":
+    """The keys that tell points apart, in their own order; all if there is one point only."""
+    first = points[0] if points else {}
+    found = {}  # type: dict[str, bool]
+    for point in points:
+        for key, value in point.items():
+            found[key] = found.get(key, False) or key not in first or first[key] != value
+    return [key for key, varies in found.items() if varies] if len(points) > 1 else list(first)
+
+
+def _short(value: Any) -> Any:
+    """Numbers as they are; anything else as text that fits a line."""
+    if isinstance(value, (int, float)) and abs(value) < 1e15:
+        return value
+    return (value if isinstance(value, str) else json.dumps(value))[:_LONGEST_VALUE]
+
+
+def _listed(folder: str) -> "list[str]":
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _files(folder: str, suffix: str) -> "dict[str, tuple[int, int]]":
+    """Inode and size of a folder's files, by name."""
+    found = {}
+    for name in _listed(folder):
+        if name.endswith(suffix):
+            try:
+                status = os.stat(os.path.join(folder, name))
+            except OSError:  # compacted a moment ago
+                continue
+            found[name] = (status.st_ino, status.st_size)
+    return found
+
+
+def _version(path: str) -> "tuple[int, int, float] | None":
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime
+
+
+def _bytes(path: str, start: int = 0) -> bytes:
+    """A file from ``start`` on, or its last ``-start`` bytes; empty if it is not there."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a FIFO would wait for ever
+            return b""
+        with open(path, "rb") as file:
+            if start < 0:
+                start = max(0, file.seek(0, os.SEEK_END) + start)
+            file.seek(start)
+            size = os.fstat(file.fileno()).st_size - start
+            return file.read(min(size, _MOST)) if size > 0 else b""  # Python takes that much memory first
+    except OSError:
+        return b""

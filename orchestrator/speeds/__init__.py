@@ -1,8 +1,0 @@
-"""How fast runs are: a table filled from every finished run, and what others reported."""
-
-from orchestrator.speeds.lookup import Basis, Table
-from orchestrator.speeds.model import Kind, Place, Speed, kind_of, length_of
-from orchestrator.speeds.record import take_up
-from orchestrator.speeds.table import load_table
-
-__all__ = ["Basis", "Kind", "Place", "Speed", "Table", "kind_of", "length_of", "load_table", "take_up"]

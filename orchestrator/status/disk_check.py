@@ -1,0 +1,114 @@
+"""What lies on disk against what journals tell: a worker can die between doing a thing and saying so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from orchestrator.core.bulk_read import read_all
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.types import RunState
+from orchestrator.rundir import RunDir, SweepDir, tidy_finished
+from orchestrator.status.survey import DAMAGED_RESULT, RunStatus, Survey, ended
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a run's folder shows: a whole result, damage, or the end record of its newest attempt, if any."""
+
+    result: Mapping[str, Any] | None = None
+    damage: str | None = None
+    attempt: int = 0
+    end: Mapping[str, Any] | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.end is not None and self.end.get("outcome") == RunState.FAILED.value
+
+
+def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, Evidence]:
+    """Look at every run's result and the files it needs, by name and size."""
+
+    def look(run_id: str) -> Evidence:
+        run = sweep_dir.run(run_id)
+        try:
+            result = run.result()
+            if result is not None:
+                run.verify(result)
+                return Evidence(result)
+            attempts = run.attempts()
+            return Evidence(attempt=attempts[-1].number, end=attempts[-1].end()) if attempts else Evidence()
+        except (DamagedFileError, OSError) as error:
+            return Evidence(damage=str(error))
+
+    run_ids = list(run_ids)
+    return dict(zip(run_ids, read_all(look, run_ids), strict=True))
+
+
+def correct(seen: Survey, found: Mapping[str, Evidence], sweep_dir: SweepDir) -> Survey:
+    """The survey as the disk has it."""
+    statuses = dict(seen.statuses)
+    for run_id, evidence in found.items():
+        statuses[run_id] = _corrected(statuses[run_id], evidence, sweep_dir)
+    return replace(seen, statuses=statuses)
+
+
+def _untold_failure(status: RunStatus, evidence: Evidence) -> bool:
+    """Whether a run that seems to be to do has failed: its worker died before it could say so."""
+    waiting = status.state in (RunState.PENDING, RunState.INTERRUPTED)
+    return waiting and evidence.failed and evidence.attempt > status.forgiven
+
+
+def _corrected(status: RunStatus, evidence: Evidence, sweep_dir: SweepDir) -> RunStatus:
+    if evidence.damage is not None:
+        return replace(status, state=RunState.FAILED, reason=DAMAGED_RESULT, message=evidence.damage)
+    if evidence.result is not None:
+        return status if status.state is RunState.CANCELLED else replace(status, state=RunState.DONE)
+    if status.state is RunState.DONE:
+        return replace(status, state=RunState.PENDING)
+    if _untold_failure(status, evidence):
+        return ended(status, _told(evidence))
+    if status.state is RunState.UNKNOWN and proved_ended(sweep_dir.run(status.run_id)):
+        return replace(status, state=RunState.INTERRUPTED)
+    return status
+
+
+def proved_ended(run: RunDir) -> bool:
+    """Whether the claim of a worker that cannot be asked from here has run out."""
+    try:
+        return run.blocked_by() is None
+    except DamagedFileError:
+        return True  # the next worker to look at it says what is wrong
+
+
+def put_on_record(seen: Survey, found: Mapping[str, Evidence], sweep_dir: SweepDir) -> None:
+    """Enter in the ledger what no journal told: results, failures, and results that are gone."""
+    there, gone, failed = {}, {}, {}
+    for run_id, evidence in found.items():
+        status = seen.statuses[run_id]
+        if evidence.result is not None and status.state not in (RunState.DONE, RunState.CANCELLED):
+            there[run_id] = {
+                "attempt": evidence.result.get("attempt", status.attempt),
+                "frames": evidence.result.get("frames"),
+                "value": evidence.result.get("final_return"),
+                "code_id": evidence.result.get("code_id"),
+            }
+        elif evidence.result is None and evidence.damage is None and status.state is RunState.DONE:
+            gone[run_id] = status.attempt
+        elif _untold_failure(status, evidence):
+            failed[run_id] = _told(evidence)
+    for kind, runs in (("found", there), ("lost", gone), ("ended", failed)):
+        if runs:
+            sweep_dir.add_to_ledger(kind, {"time": time.time(), "runs": runs})
+    for run_id in there:
+        run, result = sweep_dir.run(run_id), found[run_id].result
+        if result is not None and proved_ended(run):
+            tidy_finished(run, result)  # its process may have died before it did
+
+
+def _told(evidence: Evidence) -> dict[str, Any]:
+    """An end record as the ledger keeps it."""
+    end = evidence.end or {}
+    return {"attempt": evidence.attempt, **{name: end.get(name) for name in ("reason", "message", "frames")}}

@@ -1,0 +1,105 @@
+"""Which runs a person means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from orchestrator.core.errors import NotFoundError
+from orchestrator.core.labels import short_keys, spellings, varying_keys
+from orchestrator.rundir import IndexRow
+
+_SHOWN = 8
+
+
+def select_runs(rows: Iterable[IndexRow], selector: str) -> list[IndexRow]:
+    """The runs meant: a prefix of an id, or `key=value,key=value` (a short spelling of a key is enough)."""
+    if "=" not in selector:
+        return [row for row in rows if selector and row.run_id.startswith(selector)]
+    wanted = [pair.partition("=")[::2] for pair in selector.split(",")]
+    return [row for row in rows if all(_has(row.point, key.strip(), text) for key, text in wanted)]
+
+
+def one_run(rows: Iterable[IndexRow], selector: str) -> IndexRow:
+    """The one run that a person means; :class:`NotFoundError` if there is none, or several."""
+    rows = list(rows)
+    found = select_runs(rows, selector)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise NotFoundError(f"no run fits {selector!r}", hint=_nearest(rows, selector))
+    some = ", ".join(row.run_id for row in found[:5])
+    raise NotFoundError(
+        f"{selector!r} fits {len(found)} runs ({some}{', …' if len(found) > 5 else ''})",
+        hint=_narrower(found, rows, selector),
+    )
+
+
+def _narrower(found: Sequence[IndexRow], rows: Sequence[IndexRow], selector: str) -> str:
+    """What to type for the first of several runs: what was typed, and the keys that tell it apart."""
+    first = found[0]
+    by_id = f"by its id: {_short_id(first, rows)}"
+    short = short_keys(list(dict.fromkeys(key for row in rows for key in row.point)))
+    keys = [key for key in varying_keys([row.point for row in found]) if _can_be_typed(first.point.get(key))]
+    pairs = [f"{short[key]}={_typed(first.point.get(key))}" for key in keys]
+    telling = [text for text in (*pairs, ",".join(pairs)) if text and select_runs(found, text) == [first]]
+    if not telling:
+        return f"name one {by_id}"
+    typed = f"{selector}," if "=" in selector else ""
+    return f"name one by more keys: {typed}{telling[0]}, or {by_id}"
+
+
+def _short_id(row: IndexRow, rows: Sequence[IndexRow]) -> str:
+    others = [other.run_id for other in rows if other.run_id != row.run_id]
+    lengths = range(_SHOWN, len(row.run_id) + 1)
+    return next(
+        (row.run_id[:n] for n in lengths if not any(one.startswith(row.run_id[:n]) for one in others)),
+        row.run_id,
+    )
+
+
+def _nearest(rows: Sequence[IndexRow], selector: str) -> str:
+    """The key or the value that no run has, and what there is."""
+    listed = "`orchestrate status SWEEP` lists ids and keys"
+    if "=" not in selector or not rows:
+        return listed
+    names = list(dict.fromkeys(key for row in rows for key in row.point))
+    for key, text in (pair.partition("=")[::2] for pair in selector.split(",")):
+        key, text = key.strip(), text.strip()
+        meant = [name for name in names if name == key] or [name for name in names if key in spellings(name)]
+        if not meant:
+            known = list(short_keys(names).values())
+            near = get_close_matches(key, known, 1)
+            return f"did you mean {near[0]}={text}?" if near else f"runs have the keys {', '.join(known)}"
+        there = (row.point[name] for row in rows for name in meant if name in row.point)
+        values = list(dict.fromkeys(map(_typed, there)))
+        if not any(_has(row.point, key, text) for row in rows):
+            near = get_close_matches(text, values, 1)
+            some = f"{', '.join(values[:8])}{', …' if len(values) > 8 else ''}"
+            return f"did you mean {key}={near[0]}?" if near else f"{key} is one of: {some}"
+    return f"each of these is in the sweep, and no run has all of them; {listed}"
+
+
+def _can_be_typed(value: Any) -> bool:
+    return isinstance(value, bool | int | float | str) and "," not in str(value) and "=" not in str(value)
+
+
+def _typed(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
+
+def _has(point: Mapping[str, Any], key: str, text: str) -> bool:
+    names = [name for name in point if name == key] or [name for name in point if key in spellings(name)]
+    return any(_same(point[name], text.strip()) for name in names)
+
+
+def _same(value: Any, text: str) -> bool:
+    if isinstance(value, bool) or value is None:
+        return text.lower() == str(value).lower() or (value is None and text == "null")
+    if isinstance(value, int | float):
+        try:
+            return float(text.replace("_", "")) == value
+        except ValueError:
+            return False
+    return str(value) == text

@@ -1,0 +1,448 @@
+"""Where every run stands: index, ledger and journals in, states out. Pure; opens no file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from orchestrator.core.types import BUDGET_REACHED, JobState, JobStatus, RunState
+from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, WorkerLog
+from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
+from orchestrator.status.bad_nodes import failing_machines
+from orchestrator.status.silence import is_heard, is_stalled
+
+Alive = Callable[[Holder], bool | None]
+
+# The reason of a run whose result is on disk and not whole.
+DAMAGED_RESULT = "damaged result"
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """A run's state and what is known about it.
+
+    ``since``: epoch seconds of the last thing heard of it. ``forgiven``: attempts up to this one were
+    retried by a person, however they ended. ``more_memory``: its next attempt is to have more of it.
+    """
+
+    run_id: str
+    state: RunState = RunState.PENDING
+    attempt: int = 0
+    token: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    frames: int | None = None
+    total: int | None = None
+    end_to_end_fps: float | None = None
+    value: float | None = None
+    since: float | None = None
+    code_id: str | None = None
+    forgiven: int = 0
+    more_memory: bool = False
+
+    @property
+    def why(self) -> str:
+        """Reason and message as one line; empty if nothing is wrong."""
+        return ": ".join(part for part in (self.reason, self.message) if part)
+
+    @property
+    def unpaid(self) -> bool:
+        """Whether its worker says that it was interrupted for want of money, its share of a budget."""
+        return self.state is RunState.INTERRUPTED and (self.message or "").startswith(BUDGET_REACHED)
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds until the run is done at its present speed."""
+        speed = self.end_to_end_fps
+        if self.state is not RunState.RUNNING or not speed or self.total is None or self.frames is None:
+            return None
+        return max(0.0, (self.total - self.frames) / speed)
+
+    def to_json(self) -> dict[str, Any]:
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**fields, "state": self.state.value, "eta": self.eta}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        fields = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        return cls(**{**fields, "state": RunState(data["state"])})
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A sweep at one moment: its runs' states, and the tokens of jobs that can still work.
+
+    ``endings`` tells of runs that died with their job, as end records do.
+    ``jobs`` is what backends said about jobs that had not left, by token; ``bad_machines`` are those to be
+    avoided, with the attempts that failed on each, by run. ``elsewhere``: queued as another tree's, which
+    was not asked. ``targets``: where each job was submitted to, by token. ``notes``, for a person, say what
+    could not be found out.
+    """
+
+    rows: Sequence[IndexRow]
+    statuses: Mapping[str, RunStatus]
+    live: frozenset[str]
+    damaged_lines: int = 0
+    bad_machines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    jobs: Mapping[str, JobStatus] = field(default_factory=dict)
+    endings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    elsewhere: frozenset[str] = frozenset()
+    targets: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def counts(self) -> dict[RunState, int]:
+        """Runs of the latest grid by state, in the order of :class:`RunState`."""
+        counted = Counter(self.statuses[row.run_id].state for row in self.rows if row.in_grid)
+        return {state: counted[state] for state in RunState if counted[state]}
+
+    def target(self, run_id: str) -> str | None:
+        """The target whose job has the run, or had it last; another tree's job is named with its place."""
+        token = self.statuses[run_id].token or ""
+        return self.targets.get(token) or token.rpartition("/")[0] or None
+
+    @property
+    def left(self) -> list[str]:
+        """Runs of the latest grid that are to be done and that nothing works on."""
+        return self._in(RunState.PENDING, RunState.INTERRUPTED)
+
+    @property
+    def unknown(self) -> list[str]:
+        """Runs of the latest grid that a worker elsewhere had, which cannot be asked from here."""
+        return self._in(RunState.UNKNOWN)
+
+    @property
+    def active(self) -> bool:
+        """Whether a job still works, or may start to, on a run of the latest grid."""
+        return not self.elsewhere.issuperset(self._in(RunState.RUNNING, RunState.QUEUED, RunState.STALLED))
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a run of the latest grid is unknown because a backend did not answer about its job."""
+        asked = (self.jobs.get(self.statuses[run_id].token or "") for run_id in self.unknown)
+        return any(job is not None and job.state is JobState.UNKNOWN for job in asked)
+
+    def _in(self, *states: RunState) -> list[str]:
+        return [row.run_id for row in self.rows if row.in_grid and self.statuses[row.run_id].state in states]
+
+
+def survey(
+    rows: Sequence[IndexRow],
+    ledger: Sequence[LedgerEntry],
+    logs: Sequence[WorkerLog],
+    *,
+    alive: Alive,
+    now: float,
+    lease: float,
+    jobs: Mapping[str, JobStatus] | None = None,
+) -> Survey:
+    """Fold everything that was written into one state per run.
+
+    ``alive`` proves what it can about a worker's process; ``jobs`` is what backends say about jobs, by
+    token; ``now`` and ``lease`` are in seconds.
+    """
+    jobs = jobs or {}
+    living = {log.token: _lives(log, jobs.get(log.token), alive) for log in logs}
+    live = _live_tokens(ledger, logs, living, jobs)
+    statuses = {row.run_id: RunStatus(row.run_id) for row in rows}
+    _apply_skips(statuses, ledger)
+    _apply_journals(statuses, logs, living, jobs, now, lease)
+    _apply_decisions(statuses, ledger)
+    _apply_queue(statuses, ledger, live, jobs)
+    _apply_stillborn(statuses, ledger, set(living), jobs)
+    damaged = sum(log.damaged for log in logs) + sum(entry.kind == "damaged" for entry in ledger)
+    bad_machines = failing_machines(rows, logs, now)
+    return Survey(rows, statuses, live, damaged, bad_machines, jobs, targets=_targets(ledger))
+
+
+def decided(seen: Survey, kind: str, runs: Mapping[str, int]) -> Survey:
+    """The survey as it is once a ledger entry of that kind says so."""
+    statuses = dict(seen.statuses)
+    _apply_decisions(statuses, [LedgerEntry(0, kind, {"runs": runs})])
+    return replace(seen, statuses=statuses)
+
+
+def mark_stale(seen: Survey, today: str) -> Survey:
+    """Show what other code than today's (its id) finished as stale."""
+    statuses = dict(seen.statuses)
+    for run_id, status in statuses.items():
+        if status.state is RunState.DONE and status.code_id not in (None, today):
+            message = f"trained by other code ({status.code_id}, today's is {today})"
+            statuses[run_id] = replace(status, state=RunState.STALE, message=message)
+    return replace(seen, statuses=statuses)
+
+
+def _lives(log: WorkerLog, job: JobStatus | None, alive: Alive) -> bool | None:
+    """Whether a worker is at work: by its own last word, its backend's, its process; ``None`` if none tells.
+
+    The backend's word about a running job is no proof of the process where the process itself can be seen.
+    """
+    holder = log.holder
+    if holder is None or log.exited:
+        return False
+    if job is not None and job.state in (JobState.QUEUED, JobState.ENDED):
+        return False
+    seen = alive(holder)
+    return True if seen is None and job is not None and job.state is JobState.RUNNING else seen
+
+
+def _live_tokens(
+    ledger: Iterable[LedgerEntry],
+    logs: Iterable[WorkerLog],
+    living: Mapping[str, bool | None],
+    jobs: Mapping[str, JobStatus],
+) -> frozenset[str]:
+    """Jobs that provably work, jobs that were submitted and have not begun, and those that come back.
+
+    A job whose id was never recorded counts too: it may begin any moment, until its token is revoked. One
+    that its backend has is live, whatever became of its process: it may be given back to the queue. So is
+    one in a queue that did not answer: no news is no end.
+    """
+    submissions = [entry for entry in ledger if entry.kind == "submission"]
+    submitted = {job["token"] for entry in submissions for job in entry.data["jobs"]}
+    queued = {job["token"] for entry in submissions if _has_queue(entry) for job in entry.data["jobs"]}
+    began = {log.token for log in logs if log.holder is not None}
+    waiting = {token for token in submitted if token not in living}
+    working = {token for token, lives in living.items() if lives}
+    back = {log.token for log in logs if log.returning}
+    back |= {token for token, job in jobs.items() if job.state in (JobState.QUEUED, JobState.RUNNING)}
+    back |= {token for token in queued & began if token in jobs and jobs[token].state is JobState.UNKNOWN}
+    ended = {token for token, job in jobs.items() if job.state.final}
+    revoked = {log.token for log in logs if log.revoked}  # its backend may have the job for a while yet
+    return frozenset((waiting | working | back) - ended - revoked)
+
+
+def _targets(ledger: Iterable[LedgerEntry]) -> dict[str, str]:
+    submissions = [entry.data for entry in ledger if entry.kind == "submission"]
+    return {job["token"]: job.get("target", "local") for data in submissions for job in data["jobs"]}
+
+
+def _has_queue(submission: LedgerEntry) -> bool:
+    """Whether its jobs can be given back to a queue; processes of a machine just end."""
+    return bool(submission.data.get("backend", "local") != "local")
+
+
+def _apply_skips(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
+    """A run is skipped while the latest submission that speaks of it skips it."""
+    for entry in ledger:
+        if entry.kind == "submission":
+            for run_id, why in entry.data["skipped"].items():
+                if run_id in statuses:
+                    statuses[run_id] = RunStatus(run_id, RunState.SKIPPED, reason=why)
+            for job in entry.data["jobs"]:
+                for run_id in job["run_ids"]:
+                    if run_id in statuses:
+                        statuses[run_id] = RunStatus(run_id)
+
+
+def _apply_queue(
+    statuses: dict[str, RunStatus],
+    ledger: Iterable[LedgerEntry],
+    live: frozenset[str],
+    jobs: Mapping[str, JobStatus],
+) -> None:
+    """What is still to do and assigned to a job that can work is queued there.
+
+    A job has passed over what was retried after its submission, and does not come back to it.
+    """
+    assigned: dict[str, str] = {}
+    for entry in ledger:
+        if entry.kind == "retry":
+            for run_id in entry.data["runs"]:
+                assigned.pop(run_id, None)
+        for job in entry.data["jobs"] if entry.kind == "submission" else ():
+            if job["token"] in live:
+                assigned |= dict.fromkeys(job["run_ids"], job["token"])
+    for run_id, token in assigned.items():
+        status = statuses.get(run_id)
+        if status and status.state in (RunState.PENDING, RunState.INTERRUPTED):
+            said = jobs[token].text or None if token in jobs else None
+            statuses[run_id] = replace(status, state=RunState.QUEUED, token=token, reason=None, message=said)
+
+
+def _apply_stillborn(
+    statuses: dict[str, RunStatus],
+    ledger: Iterable[LedgerEntry],
+    begun: Container[str],
+    jobs: Mapping[str, JobStatus],
+) -> None:
+    """Say of runs whose job ended before its worker began that it did, in the backend's words."""
+    for entry in ledger:
+        for job in entry.data["jobs"] if entry.kind == "submission" else ():
+            token = job["token"]
+            if token in begun or token not in jobs or not jobs[token].state.final:
+                continue
+            for run_id in job["run_ids"]:
+                status = statuses.get(run_id)
+                if status is not None and status.state is RunState.PENDING:
+                    why = f"its job ended before its worker began: {jobs[token].text}"
+                    statuses[run_id] = replace(status, token=token, message=why)
+
+
+def _apply_journals(
+    statuses: dict[str, RunStatus],
+    logs: Iterable[WorkerLog],
+    living: Mapping[str, bool | None],
+    jobs: Mapping[str, JobStatus],
+    now: float,
+    lease: float,
+) -> None:
+    for log in logs:
+        heard = _replay(statuses, log)
+        lives, job = living[log.token], jobs.get(log.token)
+        for run_id, times in heard.items():
+            status = statuses[run_id]
+            if status.state is not RunState.RUNNING or status.token != log.token:
+                continue
+            if lives is None:
+                said = job.text if job and job.state is JobState.UNKNOWN else status.message
+                statuses[run_id] = replace(status, state=RunState.UNKNOWN, message=said)
+            elif not lives and _outlived(log, job) and is_heard(times, now, lease):
+                said = f"its worker still writes, and its job is back in the queue: {job.text if job else ''}"
+                statuses[run_id] = replace(status, message=said)
+            elif not lives:
+                statuses[run_id] = _interrupted(status, job)
+            elif is_stalled(times, now, lease):
+                statuses[run_id] = replace(status, state=RunState.STALLED)
+
+
+def _outlived(log: WorkerLog, job: JobStatus | None) -> bool:
+    """Whether its worker may be at work in a job that waits again: a node's daemon died, and not the node."""
+    return not log.exited and job is not None and job.state is JobState.QUEUED
+
+
+def _interrupted(status: RunStatus, job: JobStatus | None) -> RunStatus:
+    """The status of a run whose worker is gone without a word; the backend may know why."""
+    if job is None or job.reason is None:
+        return replace(status, state=RunState.INTERRUPTED, reason="killed")
+    return replace(status, state=RunState.INTERRUPTED, reason=job.reason.value, message=job.text)
+
+
+def _replay(statuses: dict[str, RunStatus], log: WorkerLog) -> dict[str, list[float]]:
+    """Apply a worker's events as it wrote them; when it spoke of each run. Each status is made once."""
+    heard: dict[str, list[float]] = {}
+    told: dict[str, Event] = {}
+    drafts: dict[str, dict[str, Any]] = {}
+    for event in log.events:
+        run_id = event.run_id
+        if run_id not in statuses or event.attempt is None:
+            continue
+        draft = drafts.get(run_id)
+        if event.attempt and event.attempt < (draft["attempt"] if draft else statuses[run_id].attempt):
+            continue
+        if draft is None:
+            draft = drafts[run_id] = dict(vars(statuses[run_id]))
+        heard.setdefault(run_id, []).append(event.time)
+        if event.kind == PROGRESS:  # by far the most: kept aside until something else happens
+            told[run_id] = event
+        else:
+            if run_id in told:
+                draft.update(_progress(told.pop(run_id)))
+            draft.update(_after(draft, event, log.token))
+    for run_id, event in told.items():
+        drafts[run_id].update(_progress(event))
+    for run_id, draft in drafts.items():
+        statuses[run_id] = RunStatus(**draft)
+    return heard
+
+
+def _progress(event: Event) -> dict[str, Any]:
+    """What a line of progress says; what it leaves open stays as it was."""
+    data = event.data
+    said = {
+        "frames": data.get("frames"),
+        "total": data.get("total"),
+        "end_to_end_fps": data.get("end_to_end_fps", data.get("fps")),
+        "value": data.get("return"),
+        "since": event.time,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _after(before: Mapping[str, Any], event: Event, token: str) -> dict[str, Any]:
+    """What changes in a status, given by its fields, when an attempt begins or ends."""
+    data, summary = event.data, event.data.get("summary") or {}
+    if event.kind == CLAIMED:
+        running = {"state": RunState.RUNNING, "reason": None, "message": None}
+        return {**running, "attempt": event.attempt, "token": token, "since": event.time}
+    if event.kind == ENDED and event.attempt == 0 and before["attempt"]:
+        return {}  # of a worker that never had the run; another one's word is better
+    if event.kind == ENDED:
+        return {
+            "state": RunState(data["outcome"]),
+            "attempt": event.attempt,
+            "token": token,
+            "reason": data.get("reason"),
+            "message": data.get("message"),
+            "frames": data["frames"] if data.get("frames") is not None else before["frames"],
+            "end_to_end_fps": summary.get("end_to_end_fps", before["end_to_end_fps"]),
+            "value": summary.get("final_return", before["value"]),
+            "since": event.time,
+            "code_id": data.get("code_id"),
+        }
+    return {}
+
+
+def _apply_decisions(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
+    """Cancellations, retries, results found on disk and results lost, in the order they came."""
+    decide: Mapping[str, Callable[[RunStatus, Any], RunStatus]] = {
+        "found": _found,
+        "lost": _lost,
+        "ended": ended,
+        "cancel": _cancelled,
+        "retry": _retried,
+        "memory": _given_more_memory,
+    }
+    for entry in ledger:
+        if entry.kind in decide:
+            for run_id, about in entry.data["runs"].items():
+                if run_id in statuses:
+                    statuses[run_id] = decide[entry.kind](statuses[run_id], about)
+
+
+def _found(status: RunStatus, about: Mapping[str, Any]) -> RunStatus:
+    if status.attempt > about["attempt"]:
+        return status
+    return replace(status, state=RunState.DONE, reason=None, message=None, **about)
+
+
+def _lost(status: RunStatus, attempt: int) -> RunStatus:
+    if status.attempt > attempt or status.state is not RunState.DONE:
+        return status
+    return RunStatus(status.run_id, attempt=status.attempt)
+
+
+def ended(status: RunStatus, about: Mapping[str, Any]) -> RunStatus:
+    """The status after a failure that no journal told of."""
+    if status.attempt > about["attempt"] or status.forgiven >= about["attempt"]:
+        return status
+    if status.state in (RunState.DONE, RunState.CANCELLED):
+        return status
+    known = {name: value for name, value in about.items() if value is not None}
+    return replace(status, state=RunState.FAILED, **known)
+
+
+def _cancelled(status: RunStatus, _: int) -> RunStatus:
+    """Whatever attempt was under way: until a retry no worker takes the run."""
+    if status.state is RunState.DONE:
+        return status
+    return replace(status, state=RunState.CANCELLED, reason="cancelled", message=None)
+
+
+def _retried(status: RunStatus, attempt: int) -> RunStatus:
+    """Forgets how the attempts up to this one ended, and every cancellation before."""
+    status = replace(status, forgiven=max(attempt, status.forgiven))
+    if status.state is RunState.CANCELLED:
+        return replace(status, state=RunState.PENDING, reason=None, message=None)
+    if status.attempt > attempt:
+        return status
+    if status.state is RunState.DONE:  # from its beginning
+        return RunStatus(status.run_id, attempt=status.attempt, forgiven=status.forgiven)
+    if status.state.final:
+        return replace(status, state=RunState.PENDING, reason=None, message=None)
+    return status
+
+
+def _given_more_memory(status: RunStatus, attempt: int) -> RunStatus:
+    return replace(_retried(status, attempt), more_memory=True)

@@ -1,0 +1,61 @@
+"""The state of a sweep's copy: what was told there, as it was then. Nobody is asked anything.
+
+A copy's ledger and journals are another machine's word. Its process numbers may be those of this machine's
+processes, its job ids those of this machine's jobs: nothing here follows them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from orchestrator.core.types import RunState
+from orchestrator.rundir import IndexRow, SweepDir, lease_seconds
+from orchestrator.rundir.copy_origin import Copy
+from orchestrator.rundir.synced import CopyDir, further_copies
+from orchestrator.status.survey import DAMAGED_RESULT, RunStatus, Survey, survey
+
+
+def look_at_copy(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | None = None) -> Survey:
+    """As :func:`orchestrator.control.poll.look`; a run done at another source has that source's state."""
+    seen = _as_told(sweep_dir, copy, rows)
+    statuses = dict(seen.statuses)
+    for folder, other in further_copies(sweep_dir):
+        theirs = _as_told(SweepDir(folder.path.parent, folder.path.name), other, None)
+        for run_id, status in theirs.statuses.items():
+            if run_id in statuses and _is_further(status, statuses[run_id]):
+                statuses[run_id] = status
+    # Of another source's jobs only their tokens are known here, and those are its own.
+    targets = seen.targets if statuses == seen.statuses else {}
+    return Survey(seen.rows, statuses, seen.live, seen.damaged_lines, targets=targets)
+
+
+def _as_told(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | None) -> Survey:
+    seen = survey(
+        sweep_dir.read_index() if rows is None else rows,
+        sweep_dir.read_ledger(),
+        sweep_dir.read_journals(),
+        alive=lambda _: True,  # until its journal says that it left
+        now=time.time() if copy.time is None else copy.time,
+        lease=lease_seconds(),
+    )
+    refused = CopyDir(sweep_dir.path).refused()
+    return replace(seen, statuses=dict(_without(seen.statuses, refused))) if refused else seen
+
+
+def _without(
+    statuses: Mapping[str, RunStatus], refused: Mapping[str, str]
+) -> Iterator[tuple[str, RunStatus]]:
+    """The states, where runs are not done whose results a sync did not take."""
+    for run_id, status in statuses.items():
+        why = refused.get(run_id)
+        if why is not None and status.state is RunState.DONE:
+            status = replace(status, state=RunState.FAILED, reason=DAMAGED_RESULT, message=why)
+        yield run_id, status
+
+
+def _is_further(one: RunStatus, other: RunStatus) -> bool:
+    if other.state is RunState.DONE:
+        return False
+    return one.state is RunState.DONE or (one.attempt > 0 and other.attempt == 0)

@@ -1,0 +1,154 @@
+"""From a list of what is there to the files that come: names that may be used, kinds that are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.rundir import RunDir
+from orchestrator.rundir.delegation import MARK
+from orchestrator.rundir.synced import RESULT, RUNS, is_brought, is_derived, kind_of, plain_size
+from orchestrator.sync.request import Wish
+from orchestrator.sync.rsync import Entry, Listing
+from orchestrator.sync.verify import ATTEMPTS, is_as_listed
+from orchestrator.sync.wanted import checkpoints
+
+
+@dataclass
+class Chosen:
+    """What comes of one run, or of the sweep beside its runs (``run_id`` is empty), into the folder ``here``.
+
+    ``names`` are relative to the sweep's folder, there and here; ``sizes``: of files. ``there``: all that
+    there is, relative to the run's folder or the sweep's. ``refused``: names that are not used. ``kept``:
+    files that are verified here and have another size or time there; ``same``: of those, once compared, the
+    ones with the same content. ``links``: files that need not come, and what here has their content.
+    ``whole``: nothing there was kept from the list. ``fresh``: nothing of it was here before. ``repaired``:
+    files come that a result here lists. ``misplaced``: folders where a run has a file, or the other way
+    round; they stay there.
+    """
+
+    here: Path
+    run_id: str = ""
+    whole: bool = True
+    fresh: bool = False
+    repaired: bool = False
+    names: list[str] = field(default_factory=list)
+    files: int = 0
+    size: int = 0
+    there: set[str] = field(default_factory=set)
+    refused: list[str] = field(default_factory=list)
+    kept: list[Entry] = field(default_factory=list)
+    same: list[Entry] = field(default_factory=list)
+    links: dict[str, Path] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    misplaced: list[str] = field(default_factory=list)
+
+    def take(self, entry: Entry) -> None:
+        self.names.append(entry.path)
+        if not entry.folder:
+            self.files += 1
+            self.size += entry.size
+            self.sizes[entry.path] = entry.size
+
+    def leave(self, name: str, size: int) -> None:
+        """Have a file not come after all."""
+        self.names.remove(name)
+        self.sizes.pop(name, None)
+        self.files -= 1
+        self.size -= size
+
+
+def choose(
+    listing: Listing, here: Path, wish: Wish, adopted: Callable[[str], bool] = lambda _: False
+) -> list[Chosen]:
+    """Of a list against the folder ``here``, what is to come: first of the sweep, then of each run.
+
+    ``adopted``: whether the run here is another source's, with the very same result: only what that lists and
+    is not here comes.
+    """
+    whole = not listing.problems
+    groups: dict[str, list[Entry]] = {"": []}
+    for entry in listing.entries:
+        groups.setdefault(run_of(entry.path), []).append(entry)
+    return [
+        _choose(Chosen(here, run_id, whole), group, wish, bool(run_id) and adopted(run_id))
+        for run_id, group in groups.items()
+        if group
+    ]
+
+
+def run_of(path: str) -> str:
+    """The run that a file or folder is of, by its path in the sweep's folder; empty if it is of none."""
+    top, *rest = path.split("/", 2)
+    return rest[0] if top == RUNS and rest else ""
+
+
+def _choose(chosen: Chosen, entries: Sequence[Entry], wish: Wish, adopted: bool) -> Chosen:
+    here, run_id = chosen.here, chosen.run_id
+    chosen.fresh = all(entry.new for entry in entries)
+    base = here / RUNS / run_id if run_id else here
+    verified = _manifest(base) if run_id and any(entry.new for entry in entries) else {}
+    outdated = checkpoints(entry.path for entry in entries)[:-1] if run_id and wish.latest_checkpoint else []
+    for entry in entries:
+        path = PurePosixPath(entry.path)
+        if not entry.plain:
+            chosen.refused.append(entry.path)
+            continue
+        inside = PurePosixPath(*path.parts[2:]) if run_id else path
+        if run_id and inside.parts and not _is_in_place(inside, entry.folder):
+            chosen.misplaced += [entry.path] * (len(inside.parts) == 1)
+            chosen.whole = False
+            continue
+        if not is_brought(path):
+            continue
+        if inside.parts:
+            chosen.there.add(inside.as_posix())
+        if not entry.new or entry.path in outdated or not _is_wanted(entry, inside, wish, bool(run_id)):
+            continue
+        listed = inside.as_posix() in verified
+        if adopted and (not listed or plain_size(base, inside.as_posix()) == entry.size):
+            continue
+        if listed and is_as_listed(base, verified[inside.as_posix()]):
+            chosen.kept.append(entry)
+        elif run_id or not _newer_here(entry, here):
+            chosen.take(entry)
+            chosen.repaired = chosen.repaired or listed
+    parents = {name.rpartition("/")[0] for name in chosen.names}
+    chosen.names = [name for name in chosen.names if name not in parents]  # these come with what is in them
+    return chosen
+
+
+def _is_in_place(inside: PurePosixPath, folder: bool) -> bool:
+    """Whether what must be a file in a run's folder, or must be a folder, is one."""
+    top, *more = inside.parts
+    if top in (RESULT, MARK) or kind_of(PurePosixPath(top)) == "":
+        return not folder and not more
+    return top != ATTEMPTS or folder or bool(more)
+
+
+def _is_wanted(entry: Entry, inside: PurePosixPath, wish: Wish, of_run: bool) -> bool:
+    if not of_run or wish.only is None:
+        return True
+    return not entry.folder and wish.wants(inside)  # folders come with what is in them
+
+
+def _newer_here(entry: Entry, here: Path) -> bool:
+    """Whether tables, a report or a comparison were made here after those that are there."""
+    if entry.folder or not is_derived(PurePosixPath(entry.path)):
+        return False
+    try:
+        return (here / entry.path).stat().st_mtime > entry.time
+    except FileNotFoundError:
+        return False
+
+
+def _manifest(folder: Path) -> Mapping[str, Mapping[str, Any]]:
+    """The files that a result published here lists: nothing of a source replaces one that is as listed."""
+    try:
+        result = RunDir(folder).result()
+    except DamagedFileError:
+        return {}
+    return {item["path"]: item for item in result["manifest"]} if result else {}

@@ -1,0 +1,291 @@
+"""Offline W&B runs of a results tree: which are to go up, and sending them.
+
+Here is decided what is sent; W&B's client works in processes of its own (``jobs.wandb.upload``), which alone
+import it. A run's attempts go up as one W&B run. What is up is never changed, only added to: so of a run
+that is not finished only that goes up which no later attempt does again, and an upload that was cut off is
+simply begun again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+from orchestrator.core.errors import DamagedFileError, OrchestrateError, UploadError
+from orchestrator.core.types import wandb_id
+from orchestrator.rundir import AttemptDir, RunDir, SweepDir, Uploaded, sha256, standing
+
+# Where runs go, as W&B's client takes it from the environment; what is not set there, it has elsewhere.
+_PLACE = ("WANDB_BASE_URL", "WANDB_ENTITY", "WANDB_PROJECT")
+_TAIL_LINES = 5
+# Within it one of the runs that are being sent is up, or never.
+_PATIENCE_S = 3600.0
+_AGAIN = "run the same command again"
+# For a client to remove its temporary files.
+_LEAVING_S = 10.0
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one attempt logged offline: an archive or a folder. ``until``: its last step that stands."""
+
+    path: Path
+    until: int | None
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A run to be sent. ``pieces``: its attempts, oldest first. ``sha256``: the archive's, if on record."""
+
+    sweep: SweepDir
+    run_id: str
+    wandb_id: str
+    pieces: tuple[Piece, ...]
+    digest: str
+    finished: bool
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Left:
+    """A run with W&B data that is not sent, and why. ``waits``: nothing is wrong, it is too early."""
+
+    sweep: str
+    run_id: str
+    why: str
+    waits: bool = False
+
+
+@dataclass(frozen=True)
+class UploadPlan:
+    """``already``: how many runs are up as they are here."""
+
+    todo: tuple[Upload, ...]
+    already: int
+    left: tuple[Left, ...]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One run's end: at ``url`` if it went up, else ``error`` and what may help."""
+
+    upload: Upload
+    url: str = ""
+    error: str = ""
+    hint: str | None = None
+
+
+def plan_uploads(sweeps: Iterable[SweepDir], only: Collection[str] | None = None) -> UploadPlan:
+    """What of these sweeps (of the runs ``only``) is to go up to where the environment points.
+
+    That are finished runs and, up to their last checkpoint, runs that nobody works on now.
+    """
+    todo: list[Upload] = []
+    left: list[Left] = []
+    already = 0
+    for sweep in sweeps:
+        up = {record.run_id: record.digest for record in sweep.uploads.read() if record.place == _place()}
+        for run_id in sweep.run_ids():
+            if only is not None and run_id not in only:
+                continue
+            found = _look(sweep, run_id)
+            if isinstance(found, Left):
+                left.append(found)
+            elif found is not None and up.get(run_id) == found.digest:
+                already += 1
+            elif found is not None:
+                todo.append(found)
+    return UploadPlan(tuple(todo), already, tuple(left))
+
+
+def send(todo: Sequence[Upload], at_once: int = 4) -> Iterator[Sent]:
+    """Send them, several at once, and put each on record when all of it is up.
+
+    Yields in the order of their ends. Raises :class:`UploadError` if nothing can be sent at all.
+    """
+    waiting = list(reversed(todo))
+    busy: dict[Any, Upload] = {}
+    with ExitStack() as stack:
+        for sweep in {upload.sweep.path: upload.sweep for upload in todo}.values():
+            stack.enter_context(sweep.uploads.writing())
+        idle = [stack.enter_context(closing(_Client())) for _ in range(min(at_once, len(todo)))]
+        while waiting or busy:
+            while waiting and idle:
+                upload = waiting.pop()
+                if fault := _fault(upload):
+                    yield fault
+                else:
+                    idle[-1].begin(upload)
+                    busy[idle.pop()] = upload
+            for client in _ready(busy):
+                idle.append(client)
+                yield _ended(busy.pop(client), client.answer())
+
+
+def _ready(busy: Collection[Any]) -> Sequence[Any]:
+    """Those of the clients that have an answer, once there are some."""
+    if not busy:
+        return []
+    ready = wait(list(busy), _PATIENCE_S)
+    if not ready:
+        raise UploadError(f"no run went up within {_PATIENCE_S / 60:.0f} minutes", hint=_AGAIN)
+    return ready
+
+
+def _ended(upload: Upload, answer: Mapping[str, Any]) -> Sent:
+    if answer.get("fatal"):
+        raise UploadError(answer["error"], hint=answer.get("hint"))
+    if answer.get("error"):
+        return Sent(upload, error=answer["error"], hint=answer.get("hint"))
+    url = without_login(answer["url"])
+    upload.sweep.uploads.add(Uploaded(upload.run_id, upload.digest, _place(), url, time.time()))
+    return Sent(upload, url=url)
+
+
+def _place() -> str:
+    return " ".join(without_login(os.environ.get(name, "")) for name in _PLACE).rstrip()
+
+
+def without_login(url: str) -> str:
+    """The same without a name and password before the host: records are for others to have."""
+    scheme, slashes, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"
+
+
+def _look(sweep: SweepDir, run_id: str) -> Upload | Left | None:
+    """The run as it would go up, why it does not, or ``None`` if W&B logged nothing of it offline."""
+    run = sweep.run(run_id)
+    try:
+        logged = [attempt for attempt in run.current_attempts() if attempt.offline_wandb() is not None]
+        if not logged:
+            return None
+        result = run.result()
+        if result is None and run.blocked_by() is not None:
+            return Left(sweep.name, run_id, "somebody works on it", waits=True)
+        known = _on_record(result, logged)
+        stands = _finished(run, logged) if result is not None else _unfinished(run, logged)
+        pieces = tuple(_pieces(logged, stands))
+        if not pieces:
+            return Left(sweep.name, run_id, "it has no checkpoint", waits=True)
+        digest = _digest(pieces, [known] if known else [attempt.offline_digest() for attempt in logged])
+    except (OrchestrateError, OSError) as error:
+        return Left(sweep.name, run_id, str(error))
+    name = wandb_id(sweep.name, run_id, run.retired)
+    return Upload(sweep, run_id, name, pieces, digest, result is not None, known)
+
+
+def _on_record(result: Mapping[str, Any] | None, logged: Sequence[AttemptDir]) -> str | None:
+    """The archive's checksum in the result's manifest. A finished run has no other W&B data as a rule."""
+    if result is None or len(logged) != 1:
+        return None
+    ending = logged[0].wandb_packed.relative_to(logged[0].path.parent.parent).as_posix()
+    sums = [item["sha256"] for item in result["manifest"] if item["path"] == ending]
+    return sums[0] if sums and logged[0].offline_wandb() == logged[0].wandb_packed else None
+
+
+def _finished(run: RunDir, logged: Sequence[AttemptDir]) -> Mapping[int, int | None]:
+    """The newest log begins with the history that its attempt was resumed from: it has all."""
+    newest = logged[-1].number
+    try:
+        return standing(run.chain(newest)) if len(logged) > 1 else {newest: None}
+    except DamagedFileError:  # as where no metrics were fetched
+        return {newest: None}
+
+
+def _unfinished(run: RunDir, logged: Sequence[AttemptDir]) -> Mapping[int, int | None]:
+    """What comes after the last checkpoint is done again by the next attempt, and may come out otherwise."""
+    chain = run.chain(logged[-1].number)
+    saved = [checkpoint.frames for checkpoint in run.checkpoints()]
+    saved += [piece.resumed_from.frames for piece in chain if piece.resumed_from is not None]
+    return standing(chain, max(saved, default=0))
+
+
+def _pieces(logged: Sequence[AttemptDir], stands: Mapping[int, int | None]) -> Iterator[Piece]:
+    for attempt in logged:
+        path, until = attempt.offline_wandb(), stands.get(attempt.number, -1)
+        if path is not None and until != -1:
+            yield Piece(path, until)
+
+
+def _digest(pieces: Sequence[Piece], contents: Sequence[str]) -> str:
+    told = json.dumps([contents, [piece.until for piece in pieces]])
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def _fault(upload: Upload) -> Sent | None:
+    """Why it cannot be sent: its archive is not the one that the result was published with."""
+    newest = upload.pieces[-1].path
+    try:
+        if upload.sha256 is None or upload.sha256 == sha256(newest):
+            return None
+    except OSError as error:
+        return Sent(upload, error=str(error))
+    found = f"{newest}: has other content than when the result was published"
+    return Sent(upload, error=found, hint="fetch it again: orchestrate sync SOURCE")
+
+
+class _Client:
+    """A process in which W&B's client sends one run after another."""
+
+    def __init__(self) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
+        # -P: a folder named jobs where the command was typed is not ours. No argument says more: they are
+        # there for every user of this machine to read.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "jobs.wandb.upload"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+
+    def fileno(self) -> int:
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def begin(self, upload: Upload) -> None:
+        assert self._process.stdin is not None
+        task = {
+            "id": upload.wandb_id,
+            "group": upload.sweep.name,
+            "pieces": [[str(piece.path.absolute()), piece.until] for piece in upload.pieces],
+            "finished": upload.finished,
+        }
+        if self._process.poll() is None:  # else its answer will be none
+            self._process.stdin.write(json.dumps(task).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """``url``, or ``error`` and perhaps ``hint`` and ``fatal``: nothing else can be sent either."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            self._errors.seek(0)
+            tail = self._errors.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
+            raise UploadError("W&B's client ended without a word" + "".join(f"\n  {part}" for part in tail))
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End it, in the middle of an upload too."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_LEAVING_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()

@@ -1,0 +1,110 @@
+"""`orchestrate`: the library decides, these files print. One file per command or pair of commands."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import typer
+
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.ui.cli import (
+    cancel_retry,
+    check,
+    collect,
+    compare,
+    doctor,
+    estimate,
+    evaluate,
+    init,
+    logs,
+    monitor,
+    profiles,
+    report,
+    status,
+    sweep,
+    sync,
+    top,
+)
+from orchestrator.ui.cli.help_page import Program
+
+app = typer.Typer(
+    cls=Program,
+    help="Turn a benchmark matrix into trained runs that survive being killed, and those into a report.",
+    epilog="Begin with:  orchestrate init",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("init")(init.init)
+app.command("check")(check.check)
+app.command("estimate")(estimate.estimate)
+app.command("sweep")(sweep.sweep)
+app.command("status")(status.status)
+app.command("top")(top.top)
+app.command("monitor")(monitor.monitor)
+app.command("logs")(logs.logs)
+app.command("sync")(sync.sync)
+app.command("cancel")(cancel_retry.cancel)
+app.command("retry")(cancel_retry.retry)
+app.command("evaluate")(evaluate.evaluate)
+app.command("collect")(collect.collect)
+app.command("report")(report.report)
+app.command("compare")(compare.compare)
+app.command("profiles")(profiles.profiles)
+app.command("doctor")(doctor.doctor)
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show: bool = typer.Option(False, "--version", help="Print the version and leave.", is_eager=True),
+) -> None:
+    if show:
+        from orchestrator import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """The console script `orchestrate`."""
+    _run(app)
+
+
+def sync_results() -> None:
+    """The console script `sync-results`: the command `orchestrate sync`."""
+    alone = typer.Typer(
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    alone.command()(sync.sync)
+    _run(alone)
+
+
+def _run(program: typer.Typer) -> None:
+    """A user's mistake ends in one line and the next command, never in a traceback."""
+    try:
+        program()
+    except OrchestrateError as error:
+        typer.echo(f"error: {error}", err=True)
+        if error.hint:
+            typer.echo(f"  {error.hint}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # `| head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still flushes
+        sys.exit(128 + signal.SIGPIPE)
+    except OSError as error:  # a file where a folder should be, a full disk under the output, …
+        about = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"error: {about}{error.strerror or error}", err=True)
+        sys.exit(3)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.ui.cli.common import (
+    RESULTS,
+    Json,
+    Results,
+    chosen_runs,
+    count,
+    print_json,
+    print_kept,
+    print_problems_there,
+    print_warnings,
+)
+
+if TYPE_CHECKING:
+    from orchestrator.rundir import SweepDir
+
+_Runs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="RUN", help="Id prefixes, or key=value,key=value for all that fit."),
+]
+_Sweep = Annotated[str, typer.Argument(metavar="SWEEP")]
+
+
+def cancel(sweep: _Sweep, runs: _Runs = None, results: Results = RESULTS, as_json: Json = False) -> None:
+    """Stop runs, all that are named or have not ended; their checkpoints stay.
+
+    They are out of the sweep until they are retried.
+
+    [bold]Examples[/bold]
+
+      orchestrate cancel speed
+      orchestrate cancel speed algorithm=iql
+      orchestrate cancel speed 3fa9c1d2
+    """
+    from orchestrator.control import fleet
+    from orchestrator.rundir import SweepDir
+
+    sweep_dir = SweepDir.existing(results, sweep)
+    rows = chosen_runs(sweep_dir, runs or [])
+    decided = fleet.cancel(sweep_dir, [row.run_id for row in rows])
+    if as_json:
+        print_json({"sweep": sweep, "cancelled": decided.run_ids})
+    else:
+        left = len(rows) - len(decided.run_ids)
+        already = f"; {left} had ended already" if left and not decided.problems else ""
+        typer.echo(f"{sweep}: {count(len(decided.run_ids), 'run')} cancelled{already}")
+    print_problems_there(decided.problems)
+
+
+def retry(
+    sweep: _Sweep,
+    runs: _Runs = None,
+    on: Annotated[
+        str | None,
+        typer.Option("--on", metavar="TARGET", help="Where; by default where they were.", show_default=False),
+    ] = None,
+    lost: Annotated[
+        bool,
+        typer.Option("--lost", help="With --on: where they were is gone for good, nothing works on them."),
+    ] = False,
+    detach: Annotated[
+        bool | None,
+        typer.Option("--detach/--follow", help="Submit and leave, or stay to the end.", show_default=False),
+    ] = None,
+    slots: Annotated[int | None, typer.Option("--slots", min=1, metavar="N", help="Runs at once.")] = None,
+    results: Results = RESULTS,
+    as_json: Json = False,
+) -> None:
+    """Run again what failed, was cancelled or is stale, or what is named.
+
+    A finished run that is named is trained anew; its old result is kept
+    beside the new one.
+
+    [bold]Examples[/bold]
+
+      orchestrate retry speed
+      orchestrate retry speed algorithm=mappo,seed=0
+      orchestrate retry speed 3fa9c1d2 --on local
+    """
+    from orchestrator.control import fleet
+    from orchestrator.control.remote import delegate
+    from orchestrator.control.submit import latest_sweep
+    from orchestrator.core.types import RunState
+    from orchestrator.rundir import SweepDir
+
+    sweep_dir = SweepDir.existing(results, sweep)
+    rows = chosen_runs(sweep_dir, runs or [])
+    if not runs:
+        seen = fleet.present(sweep_dir)
+        print_warnings(seen.notes)
+        again = {RunState.FAILED, RunState.CANCELLED, RunState.STALE}
+        if lost:
+            again |= {RunState.UNKNOWN, RunState.PENDING}
+        rows = [row for row in rows if seen.statuses[row.run_id].state in again]
+    run_ids = [row.run_id for row in rows]
+    kept = {} if on is None else delegate.take_back(latest_sweep(sweep_dir), sweep_dir, run_ids, lost=lost)
+    print_kept(kept)
+    decided = fleet.retry(sweep_dir, [run_id for run_id in run_ids if run_id not in kept])
+    # What came back from elsewhere is to be done, whatever was made of it there.
+    anew = [run_id for run_id in run_ids if run_id not in kept] if on is not None else decided.run_ids
+    if not as_json:
+        _tell_again(sweep, anew, sweep_dir)
+    if anew:
+        places = [place.address for place in decided.there]
+        for target in [on] if on is not None else [*([None] if decided.here else []), *places]:
+            _submit_again(sweep_dir, target, anew, slots, detach, as_json)
+    elif as_json:
+        print_json({"sweep": sweep, "jobs": [], "runs": []})
+    print_problems_there(decided.problems)
+    if kept:
+        raise typer.Exit(1)
+
+
+def _tell_again(sweep: str, anew: list[str], sweep_dir: SweepDir) -> None:
+    from orchestrator.control.fleet import present
+
+    left = 0 if anew else len(present(sweep_dir).left)
+    waits = f"; {count(left, 'run')} to be submitted: the sweep command goes on with that" if left else ""
+    again = f"{count(len(anew), 'run')} to do again" if anew else f"nothing to retry{waits}"
+    typer.echo(f"{sweep}: {again}")
+
+
+def _submit_again(
+    sweep_dir: SweepDir,
+    on: str | None,
+    run_ids: list[str],
+    slots: int | None,
+    detach: bool | None,
+    as_json: bool,
+) -> None:
+    """Submit what is to be done again ``on`` a target, or where the latest submission from here went."""
+    from orchestrator.backends.registry import behind_ssh, target_of
+    from orchestrator.control.last_submission import latest_target
+    from orchestrator.control.multi_target import Matter, parties_of
+    from orchestrator.control.submit import Wish, latest_sweep
+    from orchestrator.ui.cli.sweep import work_through
+    from orchestrator.ui.cli.sweep_multi_target import several
+    from orchestrator.ui.cli.sweep_over_ssh import send
+
+    loaded, results = latest_sweep(sweep_dir), sweep_dir.results
+    if on is None and len(loaded.targets) > 1:
+        matter = Matter(loaded, sweep_dir, Wish(slots))
+        parties = parties_of(matter, loaded.targets, (), asked=False)
+        several(matter, parties, detach=bool(detach), as_json=as_json)
+        return
+    if profile := behind_ssh(loaded, on):
+        wish, leave = Wish(slots), detach is not False
+        send(loaded, results, profile, wish, [], detach=leave, as_json=as_json, only=run_ids)
+        return
+    latest = latest_target(sweep_dir) if on is None else None
+    backend = latest.backend if latest else target_of(loaded, on)
+    work_through(loaded, results, backend, Wish(slots), detach=detach, as_json=as_json)

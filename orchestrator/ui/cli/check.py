@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.ui.cli.common import (
+    RESULTS,
+    Json,
+    Results,
+    count,
+    print_json,
+    print_problems,
+    print_warnings,
+    refuse_untrainable,
+)
+
+if TYPE_CHECKING:
+    from orchestrator.config.check import CheckReport
+    from orchestrator.core.types import Plan
+
+
+def check(
+    grid: Annotated[Path, typer.Argument(metavar="GRID", help="The grid file.")],
+    on: Annotated[str | None, typer.Option("--on", metavar="TARGET", help="Check for this target.")] = None,
+    results: Results = RESULTS,
+    as_json: Json = False,
+) -> None:
+    """Parse a grid, expand it, and try every distinct structure in it.
+
+    Starts no training and writes nothing; says what `sweep` would do.
+
+    [bold]Examples[/bold]
+
+      orchestrate check sweeps/speed.yaml
+    """
+    from orchestrator.backends.registry import target_of
+    from orchestrator.config.check import check_sweep
+    from orchestrator.config.sweep import load_sweep
+    from orchestrator.control.dry_run import capacity_now
+    from orchestrator.control.submit import plan_sweep
+    from orchestrator.rundir import SweepDir
+
+    sweep = load_sweep(grid)
+    backend = target_of(sweep, on)
+    capacity, notes = capacity_now(backend)
+    plan = plan_sweep(sweep, SweepDir(results, sweep.name), capacity).plan
+    concerns = [*notes, *map(str, backend.concerns(plan, ask=not notes))]
+    report = check_sweep(replace(sweep, targets=(on,)) if on else sweep)
+    concerns += map(str, report.warnings)
+    if as_json:
+        print_json(
+            {
+                "sweep": sweep.name,
+                "points": report.points,
+                "structures": report.structures,
+                "seconds": round(report.seconds, 2),
+                "to_do": list(plan.run_ids),
+                "skipped": dict(plan.skipped),
+                "warnings": concerns,
+                "problems": [problem.to_json() for problem in report.problems],
+            }
+        )
+    else:
+        _say_what_was_found(report, plan, concerns)
+    if report.problems:
+        raise typer.Exit(2)
+    refuse_untrainable(len(plan.skipped), len(sweep.runs), plan.target)
+
+
+def _say_what_was_found(report: CheckReport, plan: Plan, concerns: Sequence[str]) -> None:
+    counted = f"{count(report.points, 'run')} in {count(report.structures, 'structure')}"
+    print_warnings(concerns)
+    if not report.problems:
+        good = "" if concerns or len(plan.skipped) == len(plan.sweep.runs) else "all good: "
+        typer.echo(f"{good}{counted}, checked in {report.seconds:.1f} s")
+        _say_what_is_to_do(plan)
+        return
+    print_problems(report.problems)
+    rest = "; the rest is checked when this is mended" if report.early else ""
+    told = f"{count(len(report.problems), 'problem')} in {counted}, found in {report.seconds:.1f} s{rest}"
+    typer.echo(f"{told}. Nothing of this grid would be submitted", err=True)
+
+
+def _say_what_is_to_do(plan: Plan) -> None:
+    left = len(plan.sweep.runs) - len(plan.run_ids) - len(plan.skipped)
+    done = f", {left} done, at work or failed" if left else ""
+    typer.echo(f"{len(plan.run_ids)} to do{done}")
+    for why, number in Counter(plan.skipped.values()).items():
+        typer.echo(f"{number} skipped: {why}")

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.core.errors import NotFoundError
+from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from orchestrator.analysis.collect import Collected
+    from orchestrator.analysis.report.targets import Comparison
+    from orchestrator.rundir import SweepDir
+
+Sweeps = Annotated[list[str] | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")]
+Others = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="FOLDER",
+        help="What BenchMARL itself left there stands beside the sweep, as NAME with NAME=FOLDER. "
+        "May be given several times.",
+    ),
+]
+
+# So many of the runs that miss for one reason are named.
+_NAMED = 6
+_MOST_BARS = 24
+
+
+def collect(
+    sweeps: Sweeps = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check the content of every file against its checksum.")
+    ] = False,
+    others: Others = None,
+    results: Results = RESULTS,
+    as_json: Json = False,
+) -> None:
+    """Merge run folders into tables in the sweep's folder.
+
+    What clusters behind ssh have finished is brought home first, without its
+    checkpoints. results.parquet and results.csv have a row a run, metrics.parquet
+    every metric of every run; marl_eval.json is for marl-eval, with each variant
+    under its own name.
+
+    [bold]Examples[/bold]
+
+      orchestrate collect speed
+      orchestrate collect --verify
+      orchestrate collect speed --with their_runs
+    """
+    from orchestrator.analysis import marl_eval_export
+    from orchestrator.analysis.collect import gather, read_others, write
+    from orchestrator.analysis.report.targets import comparisons
+    from orchestrator.analysis.speed_drift import drift_of
+    from orchestrator.analysis.stats import final_returns, groups
+    from orchestrator.analysis.summary import provisional, summary_table, unranked
+    from orchestrator.control.fleet import bring_home, present
+    from orchestrator.core.formatting import plain
+    from orchestrator.planning.throughput import take_up
+
+    found = found_sweeps(results, sweeps)
+    foreign = read_others(others or [], found)
+    for sweep_dir in found:
+        for problem in bring_home(sweep_dir):
+            typer.echo(plain(problem), err=True)
+        collected = gather([sweep_dir], present, verify, foreign)
+        write(collected, sweep_dir)
+        exported = marl_eval_export.write(collected, sweep_dir)
+        take_up(sweep_dir)
+        columns, rows = summary_table(collected)
+        compared = comparisons([sweep_dir], collected, intervals=False)
+        compared_groups = groups(collected)
+        limits = [*unranked(final_returns(compared_groups, intervals=False)), *collected.warnings]
+        limits += [f"* {line}" for line in provisional(compared_groups)]
+        if (drift := drift_of(compared_groups)) is not None:
+            limits.append(str(drift))
+        if as_json:
+            print_json(
+                {
+                    "sweep": sweep_dir.name,
+                    "groups": [dict(zip(columns, row, strict=True)) for row in rows],
+                    "targets": [one.to_json() for one in compared],
+                    "missing": [item._asdict() for item in collected.missing],
+                    "problems": list(collected.problems),
+                    "notes": limits,
+                    "marl_eval": {
+                        "runs": exported.runs,
+                        "absolute_metrics": exported.measured,
+                        "notes": list(exported.notes),
+                    },
+                    "files": [str(path) for path in _files(sweep_dir)],
+                }
+            )
+        else:
+            _print(sweep_dir, collected, columns, rows, limits)
+            _print_written(sweep_dir, exported.notes)
+            for one in compared:
+                _print_targets(one)
+
+
+def found_sweeps(results: object, names: list[str] | None) -> list[SweepDir]:
+    from pathlib import Path
+
+    assert isinstance(results, Path)
+    found = chosen(results, names or [])
+    if not found:
+        raise NotFoundError(f"no sweep in {results}/ yet", hint="begin with: orchestrate sweep --grid GRID")
+    return found
+
+
+def _print(
+    sweep_dir: SweepDir,
+    collected: Collected,
+    columns: list[str],
+    rows: list[list[str]],
+    limits: Iterable[str],
+) -> None:
+    from rich.table import Table
+
+    from orchestrator.ui.cli import sweep_table
+
+    console = sweep_table.console()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for position, column in enumerate(columns):
+        # The group gives way to the figures, and loses nothing by it.
+        table.add_column(
+            _head(column), justify="left" if position == 0 else "right", overflow="fold", no_wrap=position > 0
+        )
+    for row in rows:
+        table.add_row(*map(_safe, row))
+    console.print(table)
+    for why, who in _by_reason(sweep_dir, collected).items():
+        console.print(f"[yellow]missing[/yellow] {len(who)} runs, {_safe(why)}", soft_wrap=True)
+        more = f" and {len(who) - _NAMED} more" if len(who) > _NAMED else ""
+        console.print("  " + _safe(", ".join(who[:_NAMED])) + more, style="dim", soft_wrap=True)
+    for warning in limits:
+        console.print(f"[yellow]note[/yellow] {_safe(warning)}", soft_wrap=True)
+    for problem in collected.problems:
+        console.print(f"[red]problem[/red] {_safe(problem)}", soft_wrap=True)
+
+
+def _print_written(sweep_dir: SweepDir, notes: Iterable[str]) -> None:
+    from orchestrator.ui.cli import sweep_table
+
+    console = sweep_table.console()
+    for note in notes:
+        console.print(f"[yellow]note[/yellow] {_safe(note)}", soft_wrap=True)
+    first, *others = _files(sweep_dir)
+    console.print(f"wrote {', '.join([str(first), *(path.name for path in others)])}", soft_wrap=True)
+
+
+def _files(sweep_dir: SweepDir) -> list[Path]:
+    return [sweep_dir.table_parquet, sweep_dir.table_csv, sweep_dir.metrics_parquet, sweep_dir.marl_eval]
+
+
+def _print_targets(compared: Comparison) -> None:
+    from rich.table import Table
+
+    from orchestrator.core.formatting import dollars, number
+    from orchestrator.ui.cli import sweep_table
+
+    console = sweep_table.console()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in (
+        "",
+        "target",
+        "n",
+        "training frames/s",
+        "end-to-end frames/s",
+        "s/iteration",
+        "$ per million frames",
+    ):
+        table.add_column(_head(column), justify="left" if column in ("", "target") else "right")
+    for bar in compared.bars[:_MOST_BARS]:
+        seconds = f"{bar.seconds.value:.3g}" if bar.seconds else "–"
+        money = dollars(bar.dollars.value) if bar.dollars else "–"
+        n = str(len(bar.runs))
+        training = number(bar.training_fps.value) if bar.training_fps else "–"
+        end_to_end = number(bar.end_to_end_fps.value)
+        table.add_row(_safe(bar.label), _safe(bar.target), n, training, end_to_end, seconds, money)
+    console.print(table)
+    if (left := len(compared.bars) - _MOST_BARS) > 0:
+        console.print(f"… and {left} more: orchestrate report shows them", style="dim")
+    console.print(_safe(compared.verdict), soft_wrap=True)
+
+
+def _head(column: str) -> str:
+    """A column's name as a heading; the long ones take two lines."""
+    return _safe(column).replace(" frames/s", "\nframes/s").replace(" (IQM)", "\n(IQM)")
+
+
+def _safe(text: object) -> str:
+    """Text that neither the terminal nor rich takes for anything else: names may be other people's."""
+    from rich.markup import escape
+
+    from orchestrator.core.formatting import plain
+
+    return escape(plain(str(text)))
+
+
+def _by_reason(sweep_dir: SweepDir, collected: Collected) -> dict[str, list[str]]:
+    """Why runs are missing, and which, by the keys that tell the grid's runs apart."""
+    from orchestrator.core.labels import labeller
+
+    label = labeller([row.point for row in sweep_dir.read_index() if row.in_grid])
+    reasons: dict[str, list[str]] = {}
+    for item in collected.missing:
+        reasons.setdefault(item.why, []).append(f"{item.run_id[:8]} {label(item.point)}")
+    return reasons

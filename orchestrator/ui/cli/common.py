@@ -1,0 +1,131 @@
+"""Options and printing that several commands share."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.core.errors import OrchestrateError
+
+if TYPE_CHECKING:  # `--help` is to load none of it
+    from orchestrator.rundir import IndexRow, SweepDir
+
+Results = Annotated[
+    Path, typer.Option("--results", metavar="DIR", help="Where results are kept.", show_default=True)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+RESULTS = Path("results")
+
+
+def amount(unit: str, example: str, *, unlimited: bool = False) -> Any:
+    """A callback of an option that takes a number: one that is no amount of anything is refused.
+
+    ``unlimited``: infinity is an amount, too. What is too little is for the option's own ``min``.
+    """
+
+    def checked(param: typer.CallbackParam, value: float | None) -> float | None:
+        if value is None or math.isfinite(value) or (unlimited and value == math.inf):
+            return value
+        hint = f"for example: {example}"
+        raise OrchestrateError(f"{param.opts[0]}: found {value}, expected {unit}", hint=hint)
+
+    return checked
+
+
+def print_json(value: Any) -> None:
+    """Print strict JSON: a number that JSON lacks, as the return before any episode ended, is null."""
+    typer.echo(json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False, default=str))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def print_warnings(warnings: Iterable[object]) -> None:
+    for warning in warnings:
+        typer.echo(f"warning: {warning}", err=True)
+
+
+def print_problems(problems: Iterable[object]) -> None:
+    for problem in problems:
+        typer.echo(f"error: {problem}", err=True)
+
+
+def refuse_untrainable(skipped: int, runs: int, target: str) -> None:
+    """Leave as after any bad input where the target can train none of the runs."""
+    if runs and skipped == runs:
+        raise OrchestrateError(
+            f"{target} can train no run of this grid",
+            hint="name a target that can, with --on TARGET: `orchestrate profiles` lists them",
+        )
+
+
+def count(number: int, noun: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def waiting(number: int, *, submitted: bool, no_feed: str | None, follow: bool) -> str:
+    """Of runs that the queue has no room for: how they get there. ``no_feed`` as for :class:`Plan`.
+
+    ``follow``: with `--follow` the command itself submits them.
+    """
+    how = "jobs that end submit them, or this command again" if submitted else "this command again tries"
+    if submitted and no_feed is not None:
+        or_follow = ", or --follow as jobs end" if follow else ""
+        how = f"this command again submits them{or_follow} ({no_feed})"
+    return f"{count(number, 'run')} wait for room in the queue: {how}"
+
+
+def print_problems_there(problems: Iterable[OrchestrateError]) -> None:
+    """Say who did not hear what was decided, and leave if there is any such."""
+    worst = 0
+    for problem in problems:
+        worst = max(worst, problem.exit_code)
+        typer.echo(f"error: {problem}", err=True)
+        if problem.hint:
+            typer.echo(f"  {problem.hint}", err=True)
+    if worst:
+        raise typer.Exit(worst)
+
+
+def print_kept(kept: Mapping[str, str]) -> None:
+    """Say of runs that another tree has, and does not give away, why."""
+    by_reason: dict[str, list[str]] = {}
+    for run_id, why in kept.items():
+        by_reason.setdefault(why, []).append(run_id)
+    for why, run_ids in by_reason.items():
+        stays = f"{run_ids[0][:8]} stays" if len(run_ids) == 1 else f"{len(run_ids)} runs stay"
+        typer.echo(f"{stays}: {why}", err=True)
+
+
+def chosen(results: Path, names: Iterable[str]) -> list[SweepDir]:
+    """The sweeps named; all there are if none is."""
+    from orchestrator.rundir import SweepDir, sweeps
+
+    return [SweepDir.existing(results, name) for name in names] or sweeps(results)
+
+
+def chosen_runs(sweep_dir: SweepDir, selectors: Iterable[str]) -> list[IndexRow]:
+    """The runs that any selector fits; all of the latest grid if there is no selector."""
+    from orchestrator.status.select_runs import one_run, select_runs
+
+    rows = sweep_dir.read_index()
+    found: dict[str, IndexRow] = {}
+    for selector in selectors:
+        # Ids name one run; keys may mean a part of the matrix.
+        fitting = select_runs(rows, selector) if "=" in selector else []
+        for row in fitting or [one_run(rows, selector)]:
+            found[row.run_id] = row
+    return list(found.values()) if found else [row for row in rows if row.in_grid]

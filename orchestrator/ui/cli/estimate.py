@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.ui.cli.common import (
+    RESULTS,
+    Json,
+    Results,
+    amount,
+    count,
+    print_json,
+    print_warnings,
+    refuse_untrainable,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from orchestrator.core.types import Sweep
+    from orchestrator.planning.estimate import Advice, Forecast, Range
+
+# Runs of a target that are listed one by one.
+_LISTED = 12
+
+
+def estimate(
+    grid: Annotated[Path, typer.Argument(metavar="GRID", help="The grid file.")],
+    on: Annotated[
+        str | None,
+        typer.Option("--on", metavar="TARGET,…", help="Targets to compare; by default the grid's own."),
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option("--deadline", metavar="TIME", help="To be done within: 6h, 90min, 2d.")
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget",
+            min=0,
+            metavar="USD",
+            help="To cost no more than.",
+            callback=amount("US dollars", "--budget 20; without it there is no limit"),
+        ),
+    ] = None,
+    slots: Annotated[
+        int | None, typer.Option("--slots", min=1, metavar="N", help="Runs at once in a job.")
+    ] = None,
+    results: Results = RESULTS,
+    as_json: Json = False,
+) -> None:
+    """Predict time and dollars of what is left of a grid, before anything is launched.
+
+    A range is what four cases of five stay within. What a prediction rests on
+    is said; where nothing is known, it says so and how to find out. Exit code
+    1: no target is known to meet the deadline and the budget.
+
+    [bold]Examples[/bold]
+
+      orchestrate estimate sweeps/speed.yaml --on local,cpu
+      orchestrate estimate sweeps/speed.yaml --on cpu,l4 --deadline 6h --budget 20
+    """
+    from orchestrator.config.sweep import load_sweep
+    from orchestrator.control.forecast import forecasts
+    from orchestrator.control.submit import Wish
+    from orchestrator.core.errors import OrchestrateError
+    from orchestrator.core.units import span
+    from orchestrator.planning.estimate import recommend
+    from orchestrator.rundir import SweepDir
+
+    sweep = load_sweep(grid)
+    try:
+        limit = None if deadline is None else span(deadline)
+    except ValueError as error:
+        raise OrchestrateError(f"--deadline: {error}") from None
+    names = list(dict.fromkeys(name.strip() for name in on.split(","))) if on else list(sweep.targets)
+    found = forecasts(sweep, SweepDir(results, sweep.name), names, Wish(slots))
+    _check_program(sweep, found)
+    advice = recommend(found, limit, budget)
+    if as_json:
+        answer = {"targets": [one.to_json() for one in found], "recommended": advice.to_json()}
+        print_json({"sweep": sweep.name, **answer})
+    else:
+        _print(sweep, found, advice if len(found) > 1 or limit is not None or budget is not None else None)
+    # Where nothing is left to do, that costs nothing and is done within any time.
+    asked = limit is not None or budget is not None
+    if asked and advice.target is None and any(one.runs or one.skipped for one in found):
+        raise typer.Exit(1)
+    untrainable = set.intersection(*({*one.skipped} for one in found))
+    refuse_untrainable(len(untrainable), len(sweep.runs), ", ".join(one.where.name for one in found))
+
+
+def _check_program(sweep: Sweep, found: list[Forecast]) -> None:
+    """Warn of what keeps a user's program from starting. Other trainers take too long to be asked here."""
+    from dataclasses import replace
+
+    from orchestrator.config.check import check_sweep
+    from orchestrator.config.trainers import get_trainer
+
+    todo = {run.run_id for one in found for run in one.runs}
+    if not todo or not get_trainer(sweep.trainer).runs_program:
+        return
+    runs, targets = (run for run in sweep.runs if run.run_id in todo), (one.where.name for one in found)
+    report = check_sweep(replace(sweep, runs=tuple(runs), targets=tuple(targets)))
+    # Of a program that is yet to be written, time and money can be asked all the same.
+    print_warnings([*map(str, report.problems), *report.warnings])
+
+
+def _print(sweep: Sweep, found: list[Forecast], advice: Advice | None) -> None:
+    from orchestrator.ui.cli import sweep_table
+
+    console = sweep_table.console()
+    todo = {run_id for one in found for run_id in (*(run.run_id for run in one.runs), *one.skipped)}
+    names = (None, *(one.where.name for one in found))
+    left = sum(run.target in names and run.run_id not in todo for run in sweep.runs)
+    already = f", {left} done, at work or failed" if left else ""
+    console.print(f"{sweep.name}: {count(len(todo), 'run')} to do{already}", soft_wrap=True)
+    for one in found:
+        console.print()
+        for line in _about(sweep, one):
+            console.print(line, soft_wrap=True, markup=False)
+        if any(run.seconds is not None for run in one.runs):
+            console.print(_runs(sweep, one))
+    if advice is None:  # of one there is nothing to choose
+        return
+    console.print()
+    console.print(f"recommended: {advice.lines[0]}", soft_wrap=True, markup=False)
+    for line in advice.lines[1:]:
+        console.print(f"  {line}", soft_wrap=True, markup=False)
+
+
+def _about(sweep: Sweep, one: Forecast) -> list[str]:
+    from orchestrator.core.formatting import dollars, duration
+
+    where = one.where
+    price = "no price" if where.price is None else f"${where.price.per_hour:g}/h, {where.price.words}"
+    lines = [f"{where.name} ({where.kind}): {price}"]
+    if one.runs:
+        machine = {"skypilot": "instance", "local": "machine"}.get(where.kind, "job")
+        crowd = f"up to {one.at_once} at once in each" if one.at_once > 1 else "one after the other in each"
+        lines.append(f"  {count(len(one.runs), 'run')} on {count(one.machines, machine)}, {crowd}")
+    elif not one.skipped:
+        lines.append("  nothing is left to do")
+    if one.runs and one.wall is not None:
+        waits = ", without waiting in its queue" if where.kind == "slurm" else ""
+        lines.append(f"  time     {_shown(one.wall, duration)}{waits}")
+    if one.runs and one.dollars is not None and one.overhead is not None:
+        beside = f"{dollars(one.overhead.mid)} of it start and end of machines"
+        lines.append(f"  dollars  {_shown(one.dollars, dollars)}, {beside}")
+    elif one.runs and where.price is None:
+        lines.append("  dollars  unknown: set price_per_hour in the profile")
+    for words, runs in one.rests_on.items():
+        lines.append(f"  rests on {words} ({count(runs, 'run')})")
+    for why, run_ids in one.unknown.items():
+        lines.append(f"  unknown  {count(len(run_ids), 'run')}: {why}")
+        lines.append(
+            f"           to find out: orchestrate sweep --grid {sweep.source} --on {where.name} --canary"
+        )
+    for why in dict.fromkeys(one.skipped.values()):
+        number = list(one.skipped.values()).count(why)
+        lines.append(f"  cannot   {count(number, 'run')}: {why}")
+    return lines + [f"  note     {note}" for note in where.notes if one.runs]
+
+
+def _shown(found: Range, show: object) -> str:
+    assert callable(show)
+    if found.low == found.high:
+        return str(show(found.mid))
+    return f"{show(found.mid)} (80 %: {show(found.low)} to {show(found.high)})"
+
+
+def _runs(sweep: Sweep, one: Forecast) -> Table:
+    """The first of its runs, one by one."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from orchestrator.config.trainers import get_trainer
+    from orchestrator.core.formatting import dollars, duration, number
+    from orchestrator.core.labels import labeller
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2), header_style="bold")
+    table.add_column("run", overflow="fold")
+    for column in ("frames", "end-to-end\nframes/s", "time", "dollars"):
+        table.add_column(column, justify="right", no_wrap=True)
+    lengths = get_trainer(sweep.trainer).frames  # which a column of their own tells
+    points = {
+        run.run_id: {key: value for key, value in run.point.items() if key not in lengths}
+        for run in sweep.runs
+    }
+    label = labeller([points[run.run_id] for run in one.runs])
+    for run in one.runs[:_LISTED]:
+        table.add_row(
+            escape(label(points[run.run_id])),
+            "" if run.frames is None else f"{run.frames:,}",
+            number(run.basis.end_to_end_fps if run.basis else None),
+            "unknown" if run.seconds is None else duration(run.seconds.mid),
+            "" if run.dollars is None else dollars(run.dollars.mid),
+        )
+    if len(one.runs) > _LISTED:
+        table.add_row(f"… and {len(one.runs) - _LISTED} more; --json lists all", "", "", "", "")
+    return table

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.core.errors import NotFoundError, OrchestrateError
+from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen_runs, print_json, print_problems_there
+
+if TYPE_CHECKING:
+    from orchestrator.analysis.evaluate import Done, Failed, Summary
+    from orchestrator.rundir import Evaluation, SweepDir
+
+
+def evaluate(
+    sweep: Annotated[str, typer.Argument(metavar="SWEEP")],
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN", help="Id prefixes, or algorithm=mappo,seed=0; all finished runs if none."
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        int | None, typer.Option("--checkpoint", metavar="N", min=0, help="Of N frames; else the newest.")
+    ] = None,
+    best: Annotated[
+        bool, typer.Option("--best", help="The best policy that training found, in ten times the episodes.")
+    ] = False,
+    episodes: Annotated[
+        int | None, typer.Option("--episodes", metavar="N", min=1, help="Else as many as in training.")
+    ] = None,
+    deterministic: Annotated[
+        bool | None,
+        typer.Option(
+            "--deterministic/--no-deterministic",
+            help="Else as in training's evaluations.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="S", min=0, help="Decides every episode.")] = 0,
+    on_task: Annotated[
+        str | None,
+        typer.Option("--on-task", metavar="TASK", help="Another task of the same spaces: TASK,key=value,…"),
+    ] = None,
+    render: Annotated[
+        Path | None, typer.Option("--render", metavar="FILE", help="Film the first episode: .mp4 or .gif.")
+    ] = None,
+    results: Results = RESULTS,
+    as_json: Json = False,
+) -> None:
+    """Let trained policies play: from any checkpoint, also on another task.
+
+    Says what they achieve, and keeps it with the sweep. The same seed gives
+    the same returns.
+
+    [bold]Examples[/bold]
+
+      orchestrate evaluate speed algorithm=mappo,seed=0 --episodes 100
+      orchestrate evaluate speed 3fa9 --render 3fa9.mp4
+      orchestrate evaluate speed --best
+    """
+    from orchestrator.analysis.evaluate import Wish, finished_runs, parse_task, require_film, require_policies
+    from orchestrator.analysis.evaluate import evaluate as play
+    from orchestrator.rundir import SweepDir
+
+    sweep_dir = SweepDir.existing(results, sweep)
+    if not runs:
+        require_policies(sweep_dir)
+    run_ids = [row.run_id for row in chosen_runs(sweep_dir, runs)] if runs else finished_runs(sweep_dir)
+    if not run_ids:
+        hint = f"name one that has a checkpoint; `orchestrate status {sweep}` lists them"
+        raise NotFoundError(f"no run of {sweep} is finished", hint=hint)
+    if render is not None:
+        require_film(render)
+        if len(run_ids) > 1:
+            raise OrchestrateError(f"--render: one file, but {len(run_ids)} runs are meant", hint="name one")
+    task, changes = (None, {}) if on_task is None else parse_task(on_task)
+    wish = Wish(checkpoint, best, episodes, deterministic, seed, task, changes, render)
+    ended = list(_shown(play(sweep_dir, run_ids, wish, again=bool(runs)), len(run_ids)))
+    _tell(sweep_dir, ended, render, as_json=as_json)
+
+
+def _shown(ended: Iterable[Done | Failed], total: int) -> Iterator[Done | Failed]:
+    """The same, with a bar where there is a terminal and more than one to wait for."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from orchestrator.ui.cli.sweep_table import console
+
+    live = sys.stdout.isatty() and total > 1
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(), disable=not live, transient=True) as bar:
+        task = bar.add_task("", total=total)
+        for one in ended:
+            bar.advance(task)
+            yield one
+
+
+def _tell(sweep_dir: SweepDir, ended: Sequence[Done | Failed], film: Path | None, *, as_json: bool) -> None:
+    from orchestrator.analysis.evaluate import Failed, summaries
+
+    done = [one for one in ended if not isinstance(one, Failed)]
+    failed = [one for one in ended if isinstance(one, Failed)]
+    found = summaries([one.evaluation for one in done])
+    if as_json:
+        evaluations = [_as_json(one, summary) for one, summary in zip(done, found, strict=True)]
+        print_json({"sweep": sweep_dir.name, "evaluations": evaluations})
+    elif done:
+        _print_table(sweep_dir, done, found)
+        known = sum(one.known for one in done)
+        if not all(one.unkept for one in done):
+            already = f"; {known} there already" if known else ""
+            typer.echo(f"kept in {sweep_dir.evaluations.path}/{already}")
+        if film is not None:
+            typer.echo(f"first episode: {film}")
+    unkept = [one.unkept for one in done if one.unkept is not None]
+    print_problems_there([*(one.error for one in failed), *unkept[:1]])
+
+
+def _print_table(sweep_dir: SweepDir, done: Sequence[Done], found: Sequence[Summary]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+    from rich.text import Text
+
+    from orchestrator.core.formatting import number
+    from orchestrator.core.labels import labeller
+    from orchestrator.ui.cli.sweep_table import console
+
+    points = {row.run_id: row.point for row in sweep_dir.read_index()}
+    label = labeller(list(points.values()))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("run", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for column in ("frames", "return", "IQM", "95 %", "steps"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for one, summary in zip(done, found, strict=True):
+        certain = summary.low is None or summary.low == summary.high
+        table.add_row(
+            Text(one.evaluation.run_id[:8], style="dim"),
+            escape(label(points.get(one.evaluation.run_id, {}))),
+            f"{one.evaluation.frames:,}",
+            number(summary.mean),
+            number(summary.iqm),
+            "" if certain else f"{number(summary.low)} … {number(summary.high)}",
+            number(summary.length),
+        )
+    console().print(_title([one.evaluation for one in done]), markup=False, soft_wrap=True)
+    console().print(table)
+
+
+def _title(found: Sequence[Evaluation]) -> str:
+    """What the rows have in common, and how they came about."""
+    policy = "the best policy of each training" if found[0].best else "policies"
+    tasks = ", ".join(dict.fromkeys(one.task for one in found))
+    episodes = " or ".join(dict.fromkeys(f"{one.episodes:,}" for one in found))
+    kinds = " or ".join(dict.fromkeys("deterministic" if one.deterministic else "random" for one in found))
+    return f"{policy} on {tasks}: {episodes} episodes, {kinds} actions, seed {found[0].seed}"
+
+
+def _as_json(one: Done, summary: Summary) -> dict[str, Any]:
+    return {**asdict(one.evaluation), **asdict(summary), "seconds": one.seconds, "known": one.known}

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.ui.cli.collect import Others, Sweeps, found_sweeps
+from orchestrator.ui.cli.common import RESULTS, Json, Results, print_json
+
+
+def report(
+    sweeps: Sweeps = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Where to; by default report/ in the sweep's folder."
+        ),
+    ] = None,
+    others: Others = None,
+    results: Results = RESULTS,
+    as_json: Json = False,
+) -> None:
+    """Write a report: one page that needs no network, and its pictures as PNG.
+
+    [bold]Examples[/bold]
+
+      orchestrate report speed
+      orchestrate report speed multiwalker --output comparison
+      orchestrate report speed --with their_runs
+    """
+    from datetime import datetime
+
+    from orchestrator.analysis.collect import gather, read_others
+    from orchestrator.analysis.report import write_report
+    from orchestrator.control.fleet import present
+
+    found = found_sweeps(results, sweeps)
+    # Several sweeps in one report belong to none of their folders.
+    folder = output or (found[0].report if len(found) == 1 else results / "report")
+    generated = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    collected = gather(found, present, others=read_others(others or [], found))
+    page = write_report(found, collected, folder, generated=generated)
+    if as_json:
+        print_json({"page": str(page), "pictures": sorted(str(picture) for picture in folder.glob("*.png"))})
+    else:
+        typer.echo(f"wrote {page}")

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, print_json
+
+if TYPE_CHECKING:
+    from orchestrator.rundir import SweepDir
+    from orchestrator.status.survey import Survey
+
+_REFRESH_S = 1.0
+_ROWS = 100
+# What takes longer is waited for, with what is on disk on the screen.
+_AT_ONCE_S = 1.2
+
+
+def status(
+    sweep: Annotated[str | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Keep it on screen until all is over.")
+    ] = False,
+    results: Results = RESULTS,
+    as_json: Json = False,
+) -> None:
+    """Say where every run stands, from journals alone: quick also for 10,000 runs.
+
+    What instances of a cloud have is fetched first, and those that are up,
+    and so cost money, are named.
+
+    [bold]Examples[/bold]
+
+      orchestrate status
+      orchestrate status speed --watch
+      orchestrate status speed --json
+    """
+    from orchestrator.core.bulk_read import no_garbage_collection
+
+    found = chosen(results, [sweep] if sweep else [])
+    if as_json:
+        print_json([_as_json(sweep_dir, _look(sweep_dir)) for sweep_dir in found])
+        return
+    if not found:
+        typer.echo(f"no sweep in {results}/ yet; begin with: orchestrate sweep --grid GRID")
+        return
+    if watch:
+        _watch(found)
+        return
+    with no_garbage_collection():
+        _print(found, detailed=sweep is not None)
+
+
+def _look(sweep_dir: SweepDir, meanwhile: Callable[[Survey], None] | None = None) -> Survey:
+    """The sweep's state. Where answers take long, ``meanwhile`` is given what is on disk."""
+    from orchestrator.control.fleet import present
+
+    if meanwhile is None:
+        return present(sweep_dir)
+    answer: Future[Survey] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(present(sweep_dir))
+        except BaseException as error:  # it is the caller's, who waits for it
+            answer.set_exception(error)
+
+    # Ctrl-C is to end the command, whatever the answer waits for.
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        return answer.result(timeout=_AT_ONCE_S)
+    except TimeoutError:
+        if not answer.done():
+            from orchestrator.control.poll import look
+
+            meanwhile(look(sweep_dir, ask=False))
+        return answer.result()
+
+
+def _print(found: list[SweepDir], detailed: bool) -> None:
+    from orchestrator.ui.cli import sweep_table
+
+    console = sweep_table.console()
+
+    def on_disk(seen: Survey) -> None:
+        console.print(f"{sweep_dir.name}: on disk, until all have answered:", style="yellow", highlight=False)
+        console.print(sweep_table.sweep_view(sweep_dir.name, seen, limit=sweep_table.ROWS))
+
+    for sweep_dir in found:
+        seen = _look(sweep_dir, on_disk)
+        if detailed:
+            console.print(sweep_table.sweep_view(sweep_dir.name, seen, limit=_ROWS))
+        else:
+            console.print(sweep_table.sweep_line(sweep_dir.name, seen))
+            for note in seen.notes:
+                console.print(note, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        if as_of := _as_of(sweep_dir):
+            console.print(as_of, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        for line in _costs(sweep_dir):
+            console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        if seen.damaged_lines:
+            console.print(f"{seen.damaged_lines} unreadable journal lines were passed over", style="yellow")
+
+
+def _costs(sweep_dir: SweepDir) -> list[str]:
+    """What costs money just now."""
+    from orchestrator.control.cloud_instances import costs
+
+    return costs(sweep_dir)
+
+
+def _watch(found: list[SweepDir]) -> None:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    from orchestrator.control.cloud_instances import sent_jobs
+    from orchestrator.ui.cli import sweep_table
+
+    with Live(console=sweep_table.console(), auto_refresh=False) as live:
+
+        def show(sweep_dir: SweepDir, seen: Survey) -> None:
+            live.update(sweep_table.sweep_view(sweep_dir.name, seen, sweep_table.ROWS), refresh=True)
+
+        first = True
+        while True:
+            seen = [(one.name, _look(one, partial(show, one) if first else None)) for one in found]
+            first = False
+            views = [sweep_table.sweep_view(name, one, sweep_table.ROWS) for name, one in seen]
+            up = [Text(line, style="yellow") for sweep_dir in found for line in _costs(sweep_dir)]
+            live.update(Group(*views, *up), refresh=True)
+            working = any(one.active or one.unanswered for _, one in seen)
+            if not working and not any(map(sent_jobs, found)):  # instances are seen off, too
+                return
+            time.sleep(_REFRESH_S)
+
+
+def _as_of(sweep_dir: SweepDir) -> str:
+    """Of what a copy is one, and since when; empty for a sweep of this tree's own."""
+    from orchestrator.core.formatting import moment, plain
+    from orchestrator.rundir.synced import copy_of
+
+    copy = copy_of(sweep_dir)
+    if copy is None:
+        return ""
+    since = moment(copy.time, time.time()) or "an unfinished sync"
+    return f"{sweep_dir.name}: as of {since} from {plain(copy.source)}"
+
+
+def _as_json(sweep_dir: SweepDir, seen: Survey) -> dict[str, object]:
+    runs = [
+        {
+            **seen.statuses[row.run_id].to_json(),
+            "target": seen.target(row.run_id),
+            "in_grid": row.in_grid,
+            "point": row.point,
+        }
+        for row in seen.rows
+    ]
+    from orchestrator.rundir.synced import copy_of
+
+    counts = {state.value: count for state, count in seen.counts().items()}
+    copy = copy_of(sweep_dir)
+    about = {} if copy is None else {"copy_of": copy.source, "as_of": copy.time}
+    up = {"instances": lines} if (lines := _costs(sweep_dir)) else {}
+    notes = {"notes": list(seen.notes)} if seen.notes else {}
+    return {"sweep": sweep_dir.name, **about, "counts": counts, "runs": runs, **notes, **up}

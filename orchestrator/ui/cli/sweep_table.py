@@ -1,0 +1,163 @@
+"""What a sweep looks like in a terminal. Everything here is drawing; the facts come in a Survey."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from orchestrator.core.formatting import duration, number
+from orchestrator.core.labels import labeller
+from orchestrator.core.types import URGENT_FIRST, RunState
+from orchestrator.planning.ordering import sweep_eta
+from orchestrator.rundir import IndexRow
+from orchestrator.status.survey import RunStatus, Survey
+
+STYLE = {
+    RunState.PENDING: "dim",
+    RunState.QUEUED: "dim",
+    RunState.RUNNING: "cyan",
+    RunState.STALLED: "yellow",
+    RunState.INTERRUPTED: "yellow",
+    RunState.DONE: "green",
+    RunState.FAILED: "bold red",
+    RunState.SKIPPED: "dim",
+    RunState.CANCELLED: "dim",
+    RunState.STALE: "magenta",
+    RunState.UNKNOWN: "yellow",
+}
+
+# Rows of a sweep that is being watched.
+ROWS = 24
+
+
+class Screen:
+    """Progress that follows a sweep: redrawn on a terminal, elsewhere a line whenever the counts change."""
+
+    def __init__(self, name: str, quiet: bool = False) -> None:
+        self._name, self._quiet, self._console = name, quiet, console()
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._last: dict[RunState, int] | None = None
+        self._noted: set[str] = set()
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal and not self._quiet:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def note(self, text: str) -> None:
+        """A line that stays, once."""
+        if not self._quiet and text not in self._noted:
+            self._noted.add(text)
+            self._console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+    def show(self, seen: Survey) -> None:
+        if self._live.is_started:
+            self._live.update(sweep_view(self._name, seen, ROWS), refresh=True)
+        elif not self._quiet and seen.active and seen.counts() != self._last:
+            self._last = seen.counts()
+            self._console.print(sweep_line(self._name, seen), soft_wrap=True)
+
+
+def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
+    """One sweep: a line for the whole, a row per run (the ``limit`` most urgent ones), reasons below."""
+    rows = [row for row in survey.rows if row.in_grid]
+    label = labeller([row.point for row in rows])
+    shown = _most_urgent(rows, survey.statuses, limit)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("run", no_wrap=True)
+    table.add_column("", overflow="fold")
+    several = len({target for row in rows if (target := survey.target(row.run_id))}) > 1
+    if several:
+        table.add_column("target", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    for column in ("frames", "end-to-end\nframes/s", "return", "ETA"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in shown:
+        status = survey.statuses[row.run_id]
+        table.add_row(
+            Text(row.run_id[:8], style="dim"),
+            escape(label(row.point)),
+            *([Text(survey.target(row.run_id) or "")] if several else []),
+            Text(status.state.value, style=STYLE[status.state]),
+            frames(status),
+            number(status.end_to_end_fps),
+            number(status.value),
+            duration(status.eta),
+        )
+    parts: list[Any] = [sweep_line(name, survey), table]
+    if len(shown) < len(rows):
+        parts.append(Text(f"… and {len(rows) - len(shown)} more", style="dim"))
+    parts += _reasons(_by_urgency(rows, survey.statuses), survey.statuses, limit)
+    parts += [Text(note, style="yellow") for note in survey.notes]
+    outside = len(survey.rows) - len(rows)
+    if outside:
+        parts.append(Text(f"{outside} runs of earlier grids are outside this grid", style="dim"))
+    return Group(*parts)
+
+
+def sweep_line(name: str, survey: Survey) -> Text:
+    counts = survey.counts()
+    total = sum(counts.values()) - counts.get(RunState.SKIPPED, 0)
+    line = Text()
+    line.append(name, style="bold")
+    line.append(f"  {counts.get(RunState.DONE, 0)}/{total} done")
+    for state, count in counts.items():
+        if state is not RunState.DONE:
+            line.append("  ")
+            line.append(f"{count} {state.value}", style=STYLE[state])
+    eta = sweep_eta(survey)
+    if eta is not None:
+        line.append(f"  ETA {duration(eta)}", style="cyan")
+    return line
+
+
+def frames(status: RunStatus) -> str:
+    if status.frames is None:
+        return ""
+    if not status.total:
+        return f"{status.frames:,}"
+    return f"{100 * status.frames // status.total}% of {status.total:,}"
+
+
+def console() -> Console:
+    return Console(highlight=False)
+
+
+def _by_urgency(rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus]) -> list[IndexRow]:
+    return sorted(rows, key=lambda row: URGENT_FIRST.index(statuses[row.run_id].state))
+
+
+def _most_urgent(
+    rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus], limit: int | None
+) -> list[IndexRow]:
+    if limit is None or len(rows) <= limit:
+        return list(rows)
+    return _by_urgency(rows, statuses)[:limit]
+
+
+def _reasons(
+    rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus], limit: int | None = None
+) -> list[Text]:
+    """One line per distinct reason, with how many runs it concerns; at most ``limit`` lines."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        status = statuses[row.run_id]
+        if status.why and status.state is not RunState.DONE:
+            by_reason.setdefault((status.state.value, status.why), []).append(row.run_id)
+    lines = []
+    for (state, why), run_ids in islice(by_reason.items(), limit):
+        who = run_ids[0][:8] if len(run_ids) == 1 else f"{len(run_ids)} runs"
+        lines.append(Text.assemble((f"{state} ", STYLE[RunState(state)]), f"{who}: {why}"))
+    if more := len(by_reason) - len(lines):
+        lines.append(Text(f"… and {more} more reasons", style="dim"))
+    return lines

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.core.errors import NotFoundError, OrchestrateError, UnreachableError
+from orchestrator.core.formatting import plain
+from orchestrator.ui.cli.common import RESULTS, amount
+
+if TYPE_CHECKING:
+    from orchestrator.sync.request import Brought, Wish
+    from orchestrator.sync.source import Source
+
+_SHOWN_KINDS = "metrics,checkpoints,tensorboard,wandb,logs"
+_HOW_TO_SELECT = "`orchestrate status SWEEP` there lists ids and keys; as in --run algorithm=mappo,seed=0"
+# Seconds.
+_LONGEST_WATCH = 24 * 3600.0
+_NO_SOURCE = "as in: orchestrate sync user@host:project/results (only --wandb alone does without)"
+
+
+def sync(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SOURCE",
+            help="user@host:path, an ssh alias, a profile, ./folder, s3://bucket/folder; with --wandb, none.",
+            show_default=False,
+        ),
+    ] = None,
+    dest: Annotated[Path, typer.Argument(metavar="[DEST]", help="The results folder here.")] = RESULTS,
+    sweep: Annotated[
+        list[str] | None, typer.Option("--sweep", metavar="NAME", help="Only this sweep. May be repeated.")
+    ] = None,
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run", metavar="RUN", help="Only runs that fit: a prefix of an id, or algorithm=mappo."
+        ),
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="KINDS", help=f"Only these files of runs: {_SHOWN_KINDS}.")
+    ] = None,
+    latest_checkpoint: Annotated[
+        bool, typer.Option("--latest-checkpoint", help="Of checkpoints only each run's most advanced.")
+    ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Read again what finished runs have here; fetch what is damaged."),
+    ] = False,
+    watch: Annotated[
+        float | None,
+        typer.Option(
+            "--watch",
+            min=1,
+            max=_LONGEST_WATCH,
+            metavar="SECONDS",
+            help="Again and again, while jobs there go on.",
+            callback=amount("seconds", "--watch 60"),
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would come, and how many bytes; write nothing.")
+    ] = False,
+    prune_remote: Annotated[
+        bool,
+        typer.Option("--prune-remote", help="Then delete there what finished runs have here, checked anew."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
+    wandb: Annotated[
+        bool, typer.Option("--wandb", help="Then upload what W&B logged offline and is not up yet.")
+    ] = False,
+) -> None:
+    """Bring results home: what is new, checked against its checksums.
+
+    What was cut off goes on where it was. A finished run shows here only
+    when every file of it is as its result says.
+
+    [bold]Examples[/bold]
+
+      orchestrate sync me@cluster.example.org:project/results
+      orchestrate sync my-sky-cluster --watch 60
+      orchestrate sync gpu --sweep speed --only metrics,logs
+      orchestrate sync --wandb
+      orchestrate sync --wandb other-results
+    """
+    from orchestrator.sync.request import Wish, kinds
+    from orchestrator.sync.source import find_source
+    from orchestrator.ui.cli.upload import upload
+
+    if dest.is_symlink() or dest.exists():
+        _check_folder(dest)
+    wish = Wish(
+        tuple(sweep or ()),
+        tuple(run or ()),
+        kinds(only) if only is not None else None,
+        latest_checkpoint,
+        verify,
+    )
+    if source is None:
+        if not wandb or prune_remote or watch is not None:
+            raise NotFoundError("no SOURCE is given to bring results from", hint=_NO_SOURCE)
+        raise typer.Exit(0 if upload(dest, wish.sweeps, wish.runs, dry_run=dry_run) else 1)
+    if wandb and source is not None and dest == RESULTS and _is_folder_here(source, dest):
+        if prune_remote or watch is not None:
+            raise OrchestrateError(
+                f"{source}: a folder of this machine, whose W&B runs are uploaded; found --prune-remote or "
+                "--watch, which need a SOURCE elsewhere",
+                hint=f"without them: orchestrate sync --wandb {source}",
+            )
+        raise typer.Exit(0 if upload(Path(source), wish.sweeps, wish.runs, dry_run=dry_run) else 1)
+    if watch is not None and not dry_run:
+        whole = _watch(source, dest, wish, watch)
+    else:
+        whole = _is_whole(_once(find_source(source, dest), dest, wish, dry_run))
+    if wandb and (dest.exists() or not dry_run):
+        whole = upload(dest, wish.sweeps, wish.runs, dry_run=dry_run) and whole
+    if prune_remote and not dry_run:
+        _prune(find_source(source, dest), dest, wish, yes)
+    raise typer.Exit(0 if whole else 1)
+
+
+def _is_folder_here(source: str, dest: Path) -> bool:
+    """Whether it is the results folder itself, or a bare name of one of this machine, and so no host."""
+    from orchestrator.rundir import sweeps
+
+    if ":" not in source and dest.is_dir() and Path(source).resolve() == dest.resolve():
+        return True
+    return "/" not in source and ":" not in source and bool(sweeps(Path(source)))
+
+
+def _check_folder(dest: Path) -> None:
+    if not dest.is_dir():
+        found = "a file" if dest.exists() else "a link that leads nowhere"
+        raise OrchestrateError(
+            f"{dest}: found {found}, expected a folder for results",
+            hint="name another one: orchestrate sync SOURCE DEST",
+        )
+
+
+def _once(source: Source, dest: Path, wish: Wish, dry_run: bool) -> list[Brought]:
+    from orchestrator.sync.sync import sync
+    from orchestrator.ui.cli.sync_progress import Screen, report
+
+    with Screen(quiet=dry_run) as screen:
+        brought = sync(source, dest, wish, screen, dry=dry_run)
+    for one in brought:
+        report(one, dry_run)
+    if (lack := next((one.lack for one in brought if one.lack is not None), None)) is not None:
+        raise lack
+    fitting = {selector for one in brought for selector in one.fitting}
+    if strange := [selector for selector in wish.runs if selector not in fitting]:
+        sweeps = ", ".join(one.sweep for one in brought)
+        raise NotFoundError(f"no run of {sweeps} there fits --run {strange[0]!r}", hint=_HOW_TO_SELECT)
+    return brought
+
+
+def _is_whole(brought: Iterable[Brought]) -> bool:
+    return not any(one.problems for one in brought)
+
+
+def _watch(source: str, dest: Path, wish: Wish, seconds: float) -> bool:
+    """Bring what is new until nothing works there any more; whether all of it is whole.
+
+    A link that drops is no end.
+    """
+    from orchestrator.control.at_work import works
+    from orchestrator.sync.source import find_source
+
+    found, unknown_since = None, None
+    while True:
+        try:
+            found = found or find_source(source, dest)
+            brought = _once(found, dest, wish, dry_run=False)
+            if unknown_since is not None:
+                typer.echo("the connection is back", err=True)
+            unknown_since = None
+            if not works(found, dest, [one.sweep for one in brought]):
+                return _is_whole(brought)
+        except UnreachableError as error:
+            if unknown_since is None:
+                unknown_since = time.strftime("%H:%M")
+                typer.echo(f"unknown since {unknown_since}: {error}; trying again", err=True)
+        time.sleep(seconds)
+
+
+def _prune(source: Source, dest: Path, wish: Wish, yes: bool) -> None:
+    from orchestrator.core.formatting import amount
+    from orchestrator.sync.prune import Dispensable, prune
+
+    def agreed(found: Dispensable) -> bool:
+        what = f"{found.count} files ({amount(found.size)}) of {len(found.files)} finished runs"
+        where = plain(f"{source.text}/{found.task.there.name}")
+        return yes or typer.confirm(f"delete {what} in {where}? They are here, checked just now")
+
+    done = prune(source, dest, wish, agreed)
+    for found in done:
+        typer.echo(f"{found.task.there.name}: deleted {found.count} files, {amount(found.size)}, there")
+    if not done:
+        typer.echo("nothing was deleted there")

@@ -1,0 +1,106 @@
+"""How a sync looks in a terminal: a bar with bytes and the time it will take; elsewhere plain lines."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Self
+
+import typer
+
+from orchestrator.core.formatting import amount, plain
+from orchestrator.ui.cli.progress_lines import Pulse
+
+if TYPE_CHECKING:
+    from orchestrator.sync.request import Brought
+
+
+# Seconds between two lines where there is no terminal.
+_BEAT_S = 20.0
+# So many lines of a kind are printed about a sweep.
+_LINES = 20
+
+
+class Screen:
+    """Progress of one sweep after the other: a bar in a terminal, elsewhere a line every ``beat`` seconds."""
+
+    def __init__(self, quiet: bool = False, beat: float = _BEAT_S) -> None:
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        from orchestrator.ui.cli.sweep_table import console
+
+        self._quiet = quiet
+        self._live = not quiet and sys.stdout.isatty()
+        self._bar = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=console(),
+            disable=not self._live,
+            transient=True,
+        )
+        self._pulse = Pulse(beat)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        if not self._live:
+            self._pulse.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pulse.stop()
+        self._bar.stop()
+
+    def expect(self, sweep: str, files: int, size: int) -> None:
+        if files and not self._live and not self._quiet:
+            typer.echo(f"{sweep}: {files} files, {amount(size)} to come")
+        if files:
+            self._pulse.expect(sweep, size)
+            self._task = self._bar.add_task(plain(sweep), total=size)
+
+    def came(self, size: int) -> None:
+        self._pulse.came(size)
+        if self._bar.tasks:
+            self._bar.update(self._task, completed=size)
+
+    def begin(self, what: str) -> None:
+        self._pulse.begin(what)
+        if self._live and not self._bar.tasks:
+            self._task = self._bar.add_task(plain(what), total=None)
+
+    def say(self, text: str) -> None:
+        if self._live:
+            self._bar.console.print(plain(text), markup=False)
+        else:
+            typer.echo(plain(text))
+
+
+def report(brought: Brought, dry_run: bool) -> None:
+    """What came of a sweep, or would, and what is to be known about it."""
+    came = f"{brought.files} files, {amount(brought.size)}" if brought.files else "nothing new"
+    if dry_run:
+        due = f", {brought.due} runs would be verified" if brought.due else ""
+        aside = f", {brought.put_aside} put aside" if brought.put_aside else ""
+        typer.echo(f"{brought.sweep}: {came} would come{due}{aside}")
+    else:
+        new = f", {len(brought.complete)} runs verified" if brought.complete else ""
+        typer.echo(
+            f"{brought.sweep}: {came}{new}; {brought.finished} of {brought.runs} runs are finished there"
+        )
+    for note in _some(brought.notes):
+        typer.echo(f"  {plain(note)}")
+    for problem in _some(brought.problems):
+        typer.echo(f"error: {brought.sweep}: {plain(problem)}", err=True)
+
+
+def _some(lines: list[str]) -> list[str]:
+    more = len(lines) - _LINES
+    return lines if more <= 0 else [*lines[:_LINES], f"and {more} more like these"]

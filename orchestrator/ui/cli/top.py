@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from orchestrator.ui.cli.common import RESULTS, Results, chosen
+
+
+def top(
+    sweeps: Annotated[
+        list[str] | None, typer.Argument(metavar="[SWEEP …]", help="All sweeps if left away.")
+    ] = None,
+    results: Results = RESULTS,
+) -> None:
+    """Watch everything that runs anywhere on one screen, and act on it: ? there lists the keys.
+
+    Jobs, runs, speed, cost so far and failures of all backends. Leaving
+    changes nothing: jobs go on.
+
+    [bold]Examples[/bold]
+
+      orchestrate top
+      orchestrate top speed multiwalker
+    """
+    from orchestrator.core.errors import OrchestrateError
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+        raise OrchestrateError(
+            "top needs a terminal to draw on, and this is none",
+            hint=" ".join(["print it instead: orchestrate status", *(sweeps or ["--watch"])[:1]]),
+        )
+    chosen(results, sweeps or [])  # a wrong name is said here, and not on a screen that waits for it
+    from orchestrator.ui.top.actions import Tree
+    from orchestrator.ui.top.app import Top
+
+    app = Top(Tree(results, sweeps or []))
+    app.run()
+    for act in app.unfinished:
+        typer.echo("finishing what you asked for (Ctrl-C leaves it undone)", err=True)
+        act.join()
+    if app.return_code:
+        raise typer.Exit(app.return_code)

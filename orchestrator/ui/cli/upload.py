@@ -1,0 +1,102 @@
+"""Uploading offline W&B runs, as it looks in a terminal: a bar, faults as they come, and a last line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from orchestrator.core.errors import NotFoundError
+from orchestrator.core.formatting import plain
+from orchestrator.ui.cli.common import chosen
+
+if TYPE_CHECKING:
+    from orchestrator.rundir import SweepDir
+    from orchestrator.sync.wandb import Sent, UploadPlan
+
+
+def upload(
+    results: Path, sweeps: Sequence[str] = (), runs: Sequence[str] = (), *, dry_run: bool = False
+) -> bool:
+    """Send what W&B logged offline and is not up yet, of all sweeps and runs if none is named.
+
+    ``runs`` are selectors as `--run` has them. Returns whether all of it is up that can be; raises
+    :class:`UploadError` if nothing can be sent.
+    """
+    from orchestrator.sync.wandb import plan_uploads, send
+
+    found = chosen(results, sweeps)
+    plan = plan_uploads(found, _meant(found, runs) if runs else None)
+    if dry_run:
+        typer.echo(f"W&B: {_runs(len(plan.todo))} would go up" + _beside(plan))
+        return True
+    up, faults = [], 0
+    for sent in _shown(send(plan.todo), len(plan.todo)):
+        if sent.url:
+            up.append(sent.url)
+        else:
+            faults += 1
+            _tell(sent)
+    for left in plan.left:
+        if not left.waits:
+            typer.echo(f"error: {_name(left.sweep, left.run_id)}: not uploaded: {plain(left.why)}", err=True)
+    projects = sorted({plain(url.rpartition("/runs/")[0]) for url in up})
+    where = f" to {', '.join(projects)}" if projects else ""
+    typer.echo(f"W&B: {_runs(len(up))} uploaded{where}" + _beside(plan, faults))
+    return not faults and all(left.waits for left in plan.left)
+
+
+def _meant(sweeps: Iterable[SweepDir], selectors: Sequence[str]) -> set[str]:
+    from orchestrator.status.select_runs import select_runs
+
+    rows = [row for sweep in sweeps for row in sweep.read_index()]
+    found = {selector: select_runs(rows, selector) for selector in selectors}
+    for selector, fitting in found.items():
+        if not fitting:
+            raise NotFoundError(
+                f"no run fits --run {selector!r}", hint="`orchestrate status SWEEP` lists ids and keys"
+            )
+    return {row.run_id for fitting in found.values() for row in fitting}
+
+
+def _shown(sent: Iterable[Sent], total: int) -> Iterator[Sent]:
+    """The same, with a bar where there is a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from orchestrator.ui.cli.sweep_table import console
+
+    live = sys.stdout.isatty() and total > 0
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(), disable=not live, transient=True) as bar:
+        task = bar.add_task("W&B", total=total)
+        for one in sent:
+            bar.advance(task)
+            yield one
+
+
+def _tell(sent: Sent) -> None:
+    name = _name(sent.upload.sweep.name, sent.upload.run_id)
+    typer.echo(f"error: {name}: {plain(sent.error)}", err=True)
+    if sent.hint:
+        typer.echo(f"  {sent.hint}", err=True)
+
+
+def _beside(plan: UploadPlan, faults: int = 0) -> str:
+    counts = (
+        (faults, "not"),
+        (plan.already, "there already"),
+        (sum(left.waits for left in plan.left), "left for later"),
+        (sum(not left.waits for left in plan.left), "cannot be read"),
+    )
+    return "".join(f", {count} {what}" for count, what in counts if count)
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'' if count == 1 else 's'}"
+
+
+def _name(sweep: str, run_id: str) -> str:
+    return f"{sweep} {run_id[:8]}"

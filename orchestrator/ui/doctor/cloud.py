@@ -1,0 +1,142 @@
+"""SkyPilot and the cloud of a profile: whether a machine could be rented from here now, and at what price."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from orchestrator.backends.skypilot import client
+from orchestrator.backends.skypilot.task import is_ours, machine_text
+from orchestrator.config.profiles import Profile
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.installation import install_here
+from orchestrator.core.s3 import connect, is_bucket, parse_bucket, refusal
+from orchestrator.core.ssh import Host
+from orchestrator.ui.doctor.cluster_facts import place_of
+from orchestrator.ui.doctor.finding import Finding, Verdict, not_here, ok, problem, warning
+from orchestrator.ui.doctor.past_sweep import validated
+
+_PROGRAMS = ("ssh", "rsync")
+
+
+def examined(profile: Profile, results: Path) -> Iterator[Finding]:
+    """Every finding about the profile's cloud, as it comes. Rents nothing."""
+    yield programs(profile)
+    for check in (installed, server, enabled, machine):
+        finding = check(profile)
+        yield finding
+        if finding.verdict is Verdict.PROBLEM:
+            yield not_here("All other checks", f"wait for: {finding.name}")
+            return
+    yield instances(profile)
+    yield store(profile)
+    yield validated(results, profile)
+
+
+def installed(_: Profile) -> Finding:
+    name = "SkyPilot"
+    try:
+        return ok(name, version("skypilot"))
+    except PackageNotFoundError:
+        return problem(name, "not installed here", install_here("sky"))
+
+
+def programs(_: Profile) -> Finding:
+    """What results come home by."""
+    name = "Programs"
+    missing = [program for program in _PROGRAMS if shutil.which(program) is None]
+    if missing:
+        fix = "install them: on Debian and Ubuntu apt-get install openssh-client rsync"
+        return problem(name, f"{', '.join(missing)} not on PATH", fix)
+    return ok(name, ", ".join(_PROGRAMS))
+
+
+def server(_: Profile) -> Finding:
+    """SkyPilot's API server, which is started where it does not run."""
+    name = "API server"
+    try:
+        return ok(name, f"answers, SkyPilot {client.server_version()}")
+    except OrchestrateError as error:
+        return problem(name, str(error), error.hint or "sky api start")
+
+
+def enabled(profile: Profile) -> Finding:
+    """Whether SkyPilot can use the profile's cloud with the credentials that are here; it asks the cloud."""
+    name, asked = "Cloud", (profile.infra or "").partition("/")[0]
+    try:
+        found = client.check(asked or None)
+    except OrchestrateError as error:
+        return problem(name, str(error), error.hint or "sky check")
+    names = ", ".join(found.enabled)
+    if asked in ("", "*") and found.enabled:
+        return ok(name, f"{names}; the cheapest is taken")
+    if asked.lower() in found.enabled:
+        return ok(name, f"{asked} is enabled")
+    fix = f"sky check {asked}" if asked else "sky check"
+    return problem(name, found.why or "no cloud is enabled", f"{fix} tells what to do")
+
+
+def machine(profile: Profile) -> Finding:
+    """What SkyPilot would take, by its price list."""
+    name = "Machine"
+    try:
+        text = machine_text(profile)
+        client.validate(text)
+        price = client.price(text)
+    except OrchestrateError as error:
+        return problem(name, str(error), f"{error.hint or 'correct it'} ({place_of(profile)})")
+    kind = "spot" if price.spot else "on demand"
+    other = "on demand" if price.spot else "spot"
+    found = f"{price.instance_type} of {price.cloud} {price.region}, {price.usd_per_hour:.4g} $/h {kind}"
+    if price.otherwise is not None and price.otherwise != price.usd_per_hour:
+        found += f" ({other} {price.otherwise:.4g} $/h)"
+    if profile.price_per_hour is not None:
+        found += f"; the profile says {profile.price_per_hour:.4g} $/h"
+    return ok(name, found)
+
+
+def instances(_: Profile) -> Finding:
+    """What costs money now."""
+    name = "Instances"
+    try:
+        ours = [one for one in client.clusters(None, refresh=True).values() if is_ours(one.name)]
+        stray = [one.name for one in ours if not one.autodown and client.launching(one.name) is None]
+    except OrchestrateError as error:
+        return warning(name, str(error), error.hint or "sky status --refresh")
+    if not ours:
+        return ok(name, "none is up")
+    hourly = sum(one.price_per_hour or 0.0 for one in ours)
+    names = ", ".join(one.name for one in ours)
+    if stray:
+        found = f"{names}: {hourly:.4g} $/h together; nothing stops {', '.join(stray)}: the launch died"
+        fix = f"orchestrate cancel SWEEP in the folder of its sweep, or: sky down {' '.join(stray)}"
+        return problem(name, found, fix)
+    fix = f"orchestrate status tells whose they are; to end one and what is on it: sky down {ours[0].name}"
+    return warning(name, f"{names}: {hourly:.4g} $/h together", fix)
+
+
+def store(profile: Profile) -> Finding:
+    """Whether the store can be read from here. Whether an instance may write to it, only a sweep can tell."""
+    name, where = "Store", profile.store
+    if where is None:
+        fix = f"set `store:` in {place_of(profile)}, and instances need not wait for this machine"
+        found = f"none: an instance waits (hold: {profile.hold}) for this machine to fetch its results"
+        return warning(name, found, fix)
+    try:
+        if is_bucket(where):
+            connect().list_objects_v2(Bucket=parse_bucket(where).bucket, MaxKeys=1)
+        elif ":" in where:
+            Host(where.partition(":")[0]).run(["true"])
+        else:
+            return not_here(name, f"{where} is a folder of the instances", "see that all of them have it")
+    except OrchestrateError as error:
+        return problem(name, f"{where}: {error}", error.hint or _another(profile))
+    except Exception as error:  # boto3's are made as it runs
+        return problem(name, f"{where}: {refusal(error)}", _another(profile))
+    return ok(name, f"{where} answers")
+
+
+def _another(profile: Profile) -> str:
+    return f"name one that you can use as `store:` in {place_of(profile)}"

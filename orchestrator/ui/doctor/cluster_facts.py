@@ -1,0 +1,261 @@
+"""What a cluster says about itself, each question asked once."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+from orchestrator.backends.slurm.commands import Answer, run
+from orchestrator.backends.slurm.parse import settings
+from orchestrator.config.profiles import Profile, own_folder
+from orchestrator.core.errors import BackendUnavailableError
+from orchestrator.core.package_files import template
+from orchestrator.core.units import seconds
+
+# A person waits. Slurm's own commands give a controller that is down about ten seconds.
+PATIENCE_S = 15.0
+
+Ask = Callable[[Sequence[str]], Answer]
+
+_NONE = ("", "(null)", "N/A", "NONE")
+_GRES = re.compile(r"(?P<name>[^:(]+)(:(?P<type>[^:(]*[^:(\d][^:(]*))?(:(?P<count>\d+))?")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """``fields`` are those of `scontrol show partition`, by its names."""
+
+    name: str
+    fields: dict[str, str]
+
+    def __getitem__(self, field: str) -> str:
+        return self.fields.get(field, "")
+
+    @property
+    def is_default(self) -> bool:
+        return self["Default"] == "YES"
+
+    def admits(self, kind: str, name: str) -> bool:
+        """Whether ``name`` may use it, by its lists for that ``kind``: Accounts, Qos."""
+        allowed, denied = self[f"Allow{kind}"], self[f"Deny{kind}"]
+        return (allowed in ("", "ALL") or name in allowed.split(",")) and name not in denied.split(",")
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """Nodes of one partition that are alike. ``mem`` in megabytes; ``gpus`` by type, "" for those without."""
+
+    partition: str
+    state: str
+    count: int
+    cpus: int
+    mem: int
+    gpus: dict[str, int]
+    features: frozenset[str]
+
+    @property
+    def usable(self) -> bool:
+        return not self.state.startswith(("down", "drain", "drng", "fail", "err", "unk", "inval"))
+
+
+@dataclass(frozen=True)
+class Association:
+    """What accounting allows the user in an account, everywhere or in one partition. Limits as Slurm says."""
+
+    default_account: str
+    account: str
+    partition: str
+    qos: tuple[str, ...]
+    default_qos: str
+    max_jobs: str
+    max_submit: str
+    max_wall: str
+
+
+@dataclass(frozen=True)
+class Qos:
+    name: str
+    max_jobs: str
+    max_submit: str
+    max_wall: str
+
+
+class Site:
+    """A cluster as this machine's commands show it, and the profile it is to be used with, if any.
+
+    A question that was not answered gives an empty answer here; the first checks say why.
+    """
+
+    def __init__(
+        self, profile: Profile | None, results: Path, ask: Ask | None = None, user: str | None = None
+    ) -> None:
+        self.profile, self.results = profile, results
+        self._ask, self._user = ask or partial(run, patience=PATIENCE_S), user
+
+    @property
+    def asking(self) -> Profile:
+        """The profile, for checks that are made with one only."""
+        assert self.profile is not None
+        return self.profile
+
+    def ask(self, *argv: str) -> Answer:
+        """The answer of one of Slurm's commands; where it cannot be started that is the complaint."""
+        try:
+            return self._ask(argv)
+        except BackendUnavailableError:
+            return Answer(127, "", f"{argv[0]} is not on PATH")
+        except OSError as error:
+            return Answer(126, "", f"{argv[0]} cannot be started: {error.strerror}")
+
+    def timed(self, *argv: str) -> tuple[Answer, float]:
+        began = time.monotonic()
+        return self.ask(*argv), time.monotonic() - began
+
+    @cached_property
+    def user(self) -> str:
+        """Whom Slurm takes us for."""
+        if self._user is not None:
+            return self._user
+        try:
+            return pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:
+            return str(os.getuid())
+
+    @cached_property
+    def config(self) -> dict[str, str]:
+        return settings(self._output("scontrol", "show", "config"))
+
+    @cached_property
+    def partitions(self) -> list[Partition]:
+        return partitions(self._output("scontrol", "--oneliner", "show", "partition"))
+
+    @cached_property
+    def nodes(self) -> list[NodeGroup]:
+        return node_groups(self._output("sinfo", "-h", "-e", "-o", "%P|%T|%D|%c|%m|%G|%f"))
+
+    @cached_property
+    def associations(self) -> list[Association] | Answer:
+        """Those of the user; the answer that says why there are none to be seen."""
+        fields = "cluster,defaultaccount,account,partition,qos,defaultqos,maxjobs,maxsubmitjobs,maxwall"
+        answer = self.ask("sacctmgr", "-n", "-P", "show", "user", self.user, "withassoc", f"format={fields}")
+        return associations(answer.output, self.config.get("ClusterName", "")) if answer.code == 0 else answer
+
+    @cached_property
+    def qos(self) -> list[Qos]:
+        fields = "name,maxjobsperuser,maxsubmitjobsperuser,maxwall"
+        return qualities(self._output("sacctmgr", "-n", "-P", "show", "qos", f"format={fields}"))
+
+    @property
+    def wanted(self) -> list[Partition]:
+        """The partitions that jobs would go to: the profile's that there are, or the default one."""
+        named = named_partitions(self.profile)
+        return [one for one in self.partitions if (one.name in named if named else one.is_default)]
+
+    @property
+    def applying(self) -> list[Association]:
+        """The user's associations that hold for jobs of the profile."""
+        known = [] if isinstance(self.associations, Answer) else self.associations
+        asked = self.profile.account if self.profile else None
+        account = asked or next((one.default_account for one in known), "")
+        places = {"", *(one.name for one in self.wanted)}
+        # Accounting keeps names in small letters, and so does sbatch.
+        return [one for one in known if one.account == account.lower() and one.partition in places]
+
+    @property
+    def applying_qos(self) -> list[Qos]:
+        names = {self.profile.qos.lower()} if self.profile and self.profile.qos else self._default_qos()
+        return [one for one in self.qos if one.name in names]
+
+    def _default_qos(self) -> set[str]:
+        return {one.default_qos or ("normal" if "normal" in one.qos else "") for one in self.applying}
+
+    def _output(self, *argv: str) -> str:
+        answer = self.ask(*argv)
+        return answer.output if answer.code == 0 else ""
+
+
+def place_of(profile: Profile) -> str:
+    """The file to edit; for a profile that came with the program the copy to make of it."""
+    if Path(profile.source).is_relative_to(template("profiles")):
+        return f"a copy of it, {own_folder() / profile.name}.yaml"
+    return profile.source
+
+
+def named_partitions(profile: Profile | None) -> list[str]:
+    return [one.strip() for one in ((profile and profile.partition) or "").split(",") if one.strip()]
+
+
+def partitions(output: str) -> list[Partition]:
+    """The lines of `scontrol --oneliner show partition`."""
+    found = []
+    for line in output.splitlines():
+        fields = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
+        if name := fields.get("PartitionName"):
+            found.append(Partition(name, fields))
+    return found
+
+
+def node_groups(output: str) -> list[NodeGroup]:
+    """The lines of `sinfo` in the format that :class:`Site` asks for."""
+    found = []
+    for line in output.splitlines():
+        fields = line.split("|")
+        if len(fields) == 7:
+            partition, state, count, cpus, mem, gres, features = fields
+            group = NodeGroup(
+                partition.rstrip("*"),
+                state,
+                number(count),
+                number(cpus),
+                number(mem),
+                gpus(gres),
+                frozenset(word for word in features.split(",") if word not in _NONE),
+            )
+            found.append(group)
+    return found
+
+
+def gpus(gres: str) -> dict[str, int]:
+    """GPUs by type in a node's resources: ``gpu:l4:2(S:0),lscratch:10`` → ``{"l4": 2}``."""
+    found: dict[str, int] = {}
+    for item in re.sub(r"\([^)]*\)", "", gres).split(","):
+        match = _GRES.match(item)
+        if match and match["name"] == "gpu":
+            kind = match["type"] or ""
+            found[kind] = found.get(kind, 0) + number(match["count"] or "1")
+    return found
+
+
+def associations(output: str, cluster: str) -> list[Association]:
+    """The lines of `sacctmgr show user … withassoc` in the format that :class:`Site` asks for."""
+    rows = [line.split("|") for line in output.splitlines()]
+    return [
+        Association(default, account, partition, tuple(qos.split(",")), *rest)
+        for name, default, account, partition, qos, *rest in (row for row in rows if len(row) == 9)
+        if not cluster or name == cluster
+    ]
+
+
+def qualities(output: str) -> list[Qos]:
+    rows = [line.split("|") for line in output.splitlines()]
+    return [Qos(*row) for row in rows if len(row) == 4]
+
+
+def number(text: str) -> int:
+    """The number at the beginning, as in ``64`` and ``64+``; 0 where there is none."""
+    match = re.match(r"[0-9]{1,18}", text)
+    return int(match[0]) if match else 0
+
+
+def time_limit(text: str) -> int | None:
+    """The seconds of a limit as Slurm prints it; ``None`` where there is none."""
+    try:
+        return seconds(text)
+    except ValueError:
+        return None

@@ -1,0 +1,166 @@
+"""This machine: Python, the trainers' packages, programs, and the results folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from orchestrator import __version__
+from orchestrator.config.trainers import get_trainer, trainer_names
+from orchestrator.core import hardware as machine
+from orchestrator.core.installation import install_here
+from orchestrator.ui.doctor.finding import Finding, not_here, ok, problem, warning
+from orchestrator.ui.doctor.packages import installed
+
+_OLDEST_PYTHON = (3, 11)
+_OLDEST_RSYNC = (3, 2, 5)
+_INSTALL_RSYNC = "apt-get install rsync openssh-client, brew install rsync, or conda install rsync openssh"
+_PATIENCE_S = 10.0
+
+# A sweep of a hundred short runs fits; below the second it cannot even begin.
+_LITTLE_BYTES, _NO_BYTES = 5 << 30, 100 << 20
+_LITTLE_FILES, _NO_FILES = 50_000, 500
+
+
+def python(_: Path) -> Finding:
+    found = f"{'.'.join(map(str, sys.version_info[:3]))} with orchestrate {__version__} ({sys.executable})"
+    if sys.version_info < _OLDEST_PYTHON:
+        return problem("Python", found, "make an environment with Python 3.11 or newer")
+    return ok("Python", found)
+
+
+def trainers(_: Path) -> Finding:
+    """By what is installed: importing it would take seconds, and is the workers' part."""
+    wrong: list[str] = []
+    there: list[str] = []
+    for name in trainer_names():
+        try:
+            spec = get_trainer(name)
+        except Exception as error:  # somebody's package, which raises whatever it likes when it is loaded
+            wrong.append(f"{name} does not load ({type(error).__name__}: {error})")
+            continue
+        versions = {package: installed(package) for package in spec.packages}
+        if absent := [package for package, found in versions.items() if found is None]:
+            wrong.append(f"{name} lacks {', '.join(absent)}")
+        there += [
+            f"{package} {found}"
+            for package, found in versions.items()
+            if package in (name, "torch") and found
+        ]
+    if wrong:
+        return warning("Trainers", "; ".join(wrong), install_here("train"))
+    return ok("Trainers", ", ".join(dict.fromkeys(there)) or "none that needs a package")
+
+
+def hardware(_: Path) -> Finding:
+    cores, gpus = machine.cores(), machine.gpus()
+    models = ", ".join(f"{gpus.count(model)} × {model}" for model in dict.fromkeys(gpus))
+    return ok("Cores and GPUs", f"{cores} cores, {models or 'no GPU that can be used'}")
+
+
+def git(_: Path) -> Finding:
+    if program := shutil.which("git"):
+        return ok("git", program)
+    fix = "install git, or `module load git`: sweeps then keep the project's code and name its commit"
+    return warning("git", "not on PATH", fix)
+
+
+def rsync(_: Path) -> Finding:
+    """What results come home by. Only other machines need it."""
+    name = "rsync"
+    if missing := [program for program in ("rsync", "ssh") if shutil.which(program) is None]:
+        found = f"{' and '.join(missing)} not on PATH: `orchestrate sync` brings nothing home"
+        return warning(name, found, _INSTALL_RSYNC)
+    try:
+        said = subprocess.run(
+            ["rsync", "--version"], capture_output=True, stdin=subprocess.DEVNULL, timeout=_PATIENCE_S
+        ).stdout.decode(errors="replace")
+    except (OSError, subprocess.SubprocessError) as error:
+        return warning(name, f"{shutil.which('rsync')} does not run: {error}", _INSTALL_RSYNC)
+    match = re.search(r"rsync +version v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", said)
+    oldest = ".".join(map(str, _OLDEST_RSYNC))
+    if match is None:
+        return warning(name, f"{shutil.which('rsync')} is another program of that name", _INSTALL_RSYNC)
+    version = ".".join(match.groups())
+    if tuple(map(int, match.groups())) < _OLDEST_RSYNC:
+        return warning(name, f"{version}, and `orchestrate sync` needs {oldest}", _INSTALL_RSYNC)
+    return ok(name, f"{version}, with {shutil.which('ssh')}")
+
+
+def skypilot(_: Path) -> Finding:
+    """Without a profile nothing of it is started, and no cloud asked."""
+    name, version = "SkyPilot", installed("skypilot")
+    if version is None:
+        return not_here(name, "not installed: nothing can be rented", f"to do so: {install_here('sky')}")
+    return ok(name, f"{version}; `sky check` asks your clouds, `orchestrate doctor --on PROFILE` one of them")
+
+
+def results_folder(results: Path) -> Finding:
+    """Claims and results are hard links: what makes them happen once."""
+    name, folder = "Results folder", _existing(results)
+    shown = results.absolute()
+    if not folder.is_dir():
+        return problem(name, f"{folder} is a file", "choose another folder with --results DIR")
+    try:
+        with tempfile.TemporaryDirectory(prefix=".orchestrate-doctor-", dir=folder) as probe:
+            file = Path(probe, "file")
+            file.write_bytes(b"x")
+            os.replace(file, file := Path(probe, "renamed"))
+            linked = _links(file)
+    except OSError as error:
+        why = error.strerror or str(error)
+        return problem(name, f"{folder} cannot be written: {why}", "choose another folder with --results DIR")
+    if not linked:
+        fix = "choose a folder on another file system with --results DIR: claims are made of hard links"
+        return problem(name, f"{folder} has no hard links", fix)
+    return ok(name, f"{shown}: can be written, hard links work")
+
+
+def space(results: Path) -> Finding:
+    name, folder = "Space", _existing(results)
+    try:
+        status = os.statvfs(folder)
+    except OSError as error:
+        return not_here(name, f"{folder} does not tell: {error.strerror}")
+    free, files = status.f_bavail * status.f_frsize, status.f_favail
+    counted = bool(status.f_files)  # some file systems make inodes as they need them, and say 0
+    found = f"{_size(free)} free" + (f", and room for {files:,} files" if counted else "")
+    fix = "free space, or choose a folder on another file system with --results DIR"
+    if free < _NO_BYTES or (counted and files < _NO_FILES):
+        return problem(name, found, fix)
+    if free < _LITTLE_BYTES or (counted and files < _LITTLE_FILES):
+        return warning(name, found, fix)
+    return ok(name, f"{found} (a quota may allow less)")
+
+
+CHECKS = (python, trainers, hardware, git, results_folder, space)
+# What a profile of SkyPilot's has its own lines for.
+REMOTE = (rsync, skypilot)
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that is there."""
+    folder = folder.absolute()
+    return next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+
+
+def _links(file: Path) -> bool:
+    link = file.with_name("link")
+    try:
+        os.link(file, link)
+    except OSError:
+        return False
+    return link.stat().st_nlink == 2
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"

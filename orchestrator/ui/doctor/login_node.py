@@ -1,0 +1,141 @@
+"""A login node behind ssh: whether it can be reached, and has what a sweep from here needs."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from orchestrator.backends.slurm.commands import Answer
+from orchestrator.config.profiles import Profile, preparation
+from orchestrator.config.profiles.remote_setup import THEIR_PYTHON
+from orchestrator.core.errors import HostError, OrchestrateError
+from orchestrator.core.installation import install_there
+from orchestrator.core.ssh import NO_VARIABLE, Host, to_folder
+from orchestrator.ui.doctor import job_script, request_checks, slurm
+from orchestrator.ui.doctor.cluster_facts import PATIENCE_S, Site, place_of
+from orchestrator.ui.doctor.finding import Finding, Verdict, not_here, ok, problem, warning
+
+# What of the program's packages the control plane and a BenchMARL run load first.
+_PACKAGES = ("hydra", "jinja2", "orjson", "polars", "rich", "submitit", "typer", "yaml")
+_TRAINING = ("torch", "torchrl", "benchmarl", "vmas")
+_LITTLE_KB = 5 << 20
+_OLDEST_PYTHON = (3, 11)
+
+
+def examined(profile: Profile, results: Path) -> Iterator[Finding]:
+    """Every finding about the profile's machine, and about the Slurm there, as it comes."""
+    assert profile.ssh is not None
+    node = _LoginNode(profile)
+    for check in (node.connection, node.folder, node.python, node.programs):
+        finding = check()
+        yield finding
+        if check == node.connection and finding.verdict is Verdict.PROBLEM:
+            yield not_here("All other checks", f"wait for: {finding.name}")
+            return
+        if check == node.programs and finding.verdict is Verdict.PROBLEM:
+            yield not_here("Slurm", f"wait for: {finding.name}")
+            return
+    site = Site(profile, results, node.ask, node.user)
+    controller = slurm.controller(site)
+    yield controller
+    if controller.verdict is Verdict.PROBLEM:
+        yield not_here("All other checks", f"wait for: {controller.name}")
+        return
+    for look in (*slurm.CHECKS, *request_checks.CHECKS, job_script.script, job_script.feeding):
+        yield look(site)
+
+
+class _LoginNode:
+    def __init__(self, profile: Profile) -> None:
+        self._profile, self._host = profile, Host(profile.ssh or "")
+
+    def ask(self, argv: Sequence[str]) -> Answer:
+        """One of Slurm's commands, by a login shell there; a script goes along as its input."""
+        content = b""
+        if argv[0] == "sbatch" and Path(argv[-1]).is_file():
+            content, argv = Path(argv[-1]).read_bytes(), argv[:-1]
+        try:
+            said = self._host.run(["bash", "-lc", shlex.join(argv)], content, patience=PATIENCE_S)
+        except HostError as error:
+            return Answer(None, "", str(error))
+        return Answer(said.code, said.output, said.errors)
+
+    @cached_property
+    def user(self) -> str:
+        return self.ask(["id", "-un"]).output.strip()
+
+    def connection(self) -> Finding:
+        name, began = "Login node", time.monotonic()
+        try:
+            self._host.run(["true"])
+        except OrchestrateError as error:
+            return problem(name, str(error), error.hint or "")
+        return ok(name, f"{self._host.name} answers in {time.monotonic() - began:.1f} s")
+
+    def folder(self) -> Finding:
+        """Whether results can be written there, or where the folder would be made."""
+        name, folder = "Results there", self._profile.folder
+        try:
+            find = to_folder(folder)
+        except HostError as error:
+            return problem(name, str(error), error.hint or "")
+        lines = (
+            find,
+            'above=$folder; while [ ! -e "$above" ]; do above=$(dirname -- "$above"); done',
+            '[ -d "$above" ] && [ -w "$above" ] && mark=yes || mark=no',
+            'df -Pk -- "$above" | awk \'END { print $4 }\'; echo "$mark"; echo "$folder"',
+        )
+        said = self._host.run(["sh", "-c", "\n".join(lines)])
+        if said.code == NO_VARIABLE:
+            fix = f"export it in ~/.bash_profile there, or write `folder:` out in {place_of(self._profile)}"
+            return problem(name, f"{folder}: {said.errors.strip().splitlines()[-1]}", fix)
+        free, mark, *rest = said.output.splitlines()[-3:] if said.output.count("\n") >= 3 else ("", "no")
+        where = rest[0] if rest else folder
+        fix = f"set `folder:` in {place_of(self._profile)} to one that you can write to, with room"
+        if mark != "yes":
+            return problem(name, f"{where} cannot be written", fix)
+        size = f"{int(free) / (1 << 20):,.1f} GB free" if free.isdigit() else "free space unknown"
+        if free.isdigit() and int(free) < _LITTLE_KB:
+            return warning(name, f"{where}: {size}", fix)
+        return ok(name, f"{where}: can be written, {size} (a quota may allow less)")
+
+    def python(self) -> Finding:
+        """By a Python that is started as a sweep starts it; packages are looked for, not loaded."""
+        name, profile = "Python there", self._profile
+        command = shlex.join(profile.python or THEIR_PYTHON)
+        code = (
+            "import sys, importlib.util as u; print('found', *sys.version_info[:3], "
+            f"*(n for n in {(*_PACKAGES, *_TRAINING)!r} if u.find_spec(n) is None))"
+        )
+        lines = [*preparation(profile), f"{command} -c {shlex.quote(code)}"]
+        said = self.ask(["bash", "-c", "\n".join(lines)])
+        told = [line.split()[1:] for line in said.output.splitlines() if line.startswith("found ")]
+        if not told:
+            fix = f"name a Python 3.11 or newer of that machine in {place_of(profile)}: `python:` or `setup:`"
+            return problem(name, f"{command} does not start: {said.complaint}", fix)
+        version, missing = tuple(map(int, told[-1][:3])), told[-1][3:]
+        shown = f"{command} is Python {'.'.join(map(str, version))}"
+        if version < _OLDEST_PYTHON:
+            return problem(name, shown, f"name a Python 3.11 or newer in {place_of(profile)}: `python:`")
+        fix = f"with that Python, {install_there('train')}"
+        if set(missing) & set(_PACKAGES):
+            return problem(name, f"{shown}, without {', '.join(missing)}", fix)
+        if missing:
+            return warning(name, f"{shown}, without {', '.join(missing)}", fix)
+        return ok(name, f"{shown}, with the program's packages")
+
+    def programs(self) -> Finding:
+        name = "Programs there"
+        wanted = (*slurm.NEEDED, "rsync", "tar")
+        said = self.ask(["bash", "-c", f"for one in {' '.join(wanted)}; do command -v $one; done"])
+        there = {line.rpartition("/")[2] for line in said.output.splitlines()}
+        missing = [program for program in wanted if program not in there]
+        if missing:
+            fix = "ask your site where they are; `orchestrate sync` needs rsync, sweeps need the others"
+            return (warning if missing == ["rsync"] else problem)(
+                name, f"{', '.join(missing)} not on PATH of a login shell", fix
+            )
+        return ok(name, ", ".join(wanted))

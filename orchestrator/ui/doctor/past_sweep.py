@@ -1,0 +1,43 @@
+"""Whether a sweep has run to its end on the target before: what no look from a login node can tell."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+
+from orchestrator.config.profiles import Profile, as_typed
+from orchestrator.control.poll import look
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import RunState
+from orchestrator.rundir import SweepDir
+from orchestrator.ui.doctor.finding import Finding, not_here, ok, problem
+
+# The name in sweeps/validate.yaml.
+SWEEP = "validate"
+NAME = "Training in jobs"
+
+
+def validated(results: Path, profile: Profile) -> Finding:
+    sweep = SweepDir(results, SWEEP)
+    command = f"orchestrate sweep --grid sweeps/{SWEEP}.yaml --on {shlex.quote(as_typed(profile))}"
+    again = command if results == Path("results") else f"{command} --results {results}"
+    try:
+        ledger = [entry.data for entry in sweep.read_ledger() if entry.kind == "submission"]
+        seen = look(sweep) if ledger else None
+    except OrchestrateError as error:
+        return not_here(NAME, str(error), error.hint)
+    tokens = {job["token"] for entry in ledger if entry["target"] == profile.name for job in entry["jobs"]}
+    runs = [seen.statuses[row.run_id] for row in seen.rows if row.in_grid] if seen is not None else []
+    here = [run for run in runs if run.token in tokens]
+    if failed := [run for run in here if run.state is RunState.FAILED]:
+        found = f"{len(failed)} of {len(runs)} runs of sweep {SWEEP} failed: {failed[0].why}"
+        return problem(NAME, found, f"orchestrate logs {SWEEP} {failed[0].run_id[:8]}")
+    if any(not run.state.final for run in here):
+        return not_here(NAME, f"sweep {SWEEP} is at work", f"orchestrate status {SWEEP} --watch")
+    if done := [run for run in here if run.state is RunState.DONE]:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(max(run.since or 0 for run in done)))
+        return ok(NAME, f"{len(done)} runs of sweep {SWEEP} were trained there, the last at {when}")
+    if runs:
+        return not_here(NAME, f"sweep {SWEEP} ran elsewhere so far", f"rm -r {sweep.path} && {again}")
+    return not_here(NAME, "only a sweep can tell: nodes, their Python, the results folder", again)

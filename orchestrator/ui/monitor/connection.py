@@ -1,0 +1,280 @@
+"""Looking at a place again and again, over a link that may be cut and comes back by itself."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from orchestrator.config.locations import Place, no_tree
+from orchestrator.config.profiles import preparation
+from orchestrator.core.errors import HostError, NotFoundError, OrchestrateError, UnreachableError
+from orchestrator.core.ssh import Host, failure
+from orchestrator.rundir import lease_seconds, standalone_reader
+from orchestrator.ui.monitor.port_forward import Relay
+from orchestrator.ui.monitor.snapshot import DamagedLook, Look, parse_look
+
+# Seconds between looks.
+INTERVAL_S = 3.0
+# While something is about to be there.
+_SOON_S = 0.5
+# Seconds without a question after which the other side takes us for gone.
+_SILENCE_S = 60.0
+# A look that takes longer than this shows as a link that says nothing.
+_PATIENCE_S = 20.0
+_PAUSES_S = (1.0, 2.0, 5.0, 10.0)
+# Where a machine does not let us in, every try may count against the user.
+_LOGIN_PAUSE_S = 30.0
+_LEAVING_S = 5.0
+_LONGEST_ANSWER = 16 << 20
+_ROWS = 50
+_OWN_IMPORT = "from orchestrator.rundir.standalone_reader import Tree\n"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is known now. ``heard``: when the last look arrived, by this machine's clock.
+
+    ``problem`` says why there is nothing newer; ``url`` is where TensorBoard is reached from here.
+    """
+
+    look: Look | None = None
+    heard: float = 0.0
+    problem: OrchestrateError | None = None
+    url: str | None = None
+
+
+class Monitor:
+    """A place under observation while the block lasts; whatever was opened for it is closed after it.
+
+    ``results`` is the tree of a place on this machine. Without ``tensorboard`` none is looked for or started.
+    """
+
+    def __init__(self, place: Place, results: Path, *, tensorboard: bool = True) -> None:
+        self._place = place
+        self._host = Host(place.host) if place.host is not None else None
+        self._folders = place.folders or (str(results.absolute()),)
+        self._tensorboard = tensorboard
+        self._seen = Seen()
+        self._asked = time.monotonic()
+        self._relay: Relay | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._opened_link = False
+        self._stopping, self._first = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="link", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Raises :class:`OrchestrateError` if not even one look succeeds."""
+        if self._host is not None:
+            self._connect(self._host, ask=True)
+        self._thread.start()
+        try:
+            self._first.wait()
+            if self._seen.look is None:
+                assert self._seen.problem is not None
+                raise self._seen.problem
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def seen(self) -> Seen:
+        """What is known now; never waits."""
+        seen = self._seen
+        if seen.problem is None and time.monotonic() - self._asked > _PATIENCE_S:
+            silent = UnreachableError(f"{self._place.text}: says nothing", hint="it may come back by itself")
+            return replace(seen, problem=silent)
+        return seen
+
+    def _close(self) -> None:
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(_LEAVING_S)
+        if self._process is not None:  # hangs in a look
+            self._process.terminate()
+            self._thread.join(_LEAVING_S)
+        if self._relay is not None:
+            self._relay.close()
+        if self._host is not None and self._opened_link:
+            self._host.release()
+
+    def _connect(self, host: Host, *, ask: bool = False) -> None:
+        if not host.is_open:
+            host.connect(ask=ask)
+            self._opened_link = True
+
+    def _run(self) -> None:
+        tries = 0
+        while not self._stopping.is_set():
+            heard = self._seen.heard
+            try:
+                self._watch()
+            except OrchestrateError as error:
+                self._seen = replace(self._seen, problem=error)
+            if self._relay is not None:
+                self._relay.lead_to(None)
+            if self._seen.look is None:
+                self._first.set()
+                return
+            tries = 0 if self._seen.heard > heard else tries + 1
+            self._rest(tries)
+
+    def _rest(self, tries: int) -> None:
+        """Until the next try; where it takes a login that nobody is asked for, until somebody logged in."""
+        if self._stopping.wait(_PAUSES_S[min(tries, len(_PAUSES_S) - 1)]):
+            return
+        if self._host is not None and type(self._seen.problem) is HostError:
+            deadline = time.monotonic() + _LOGIN_PAUSE_S
+            while time.monotonic() < deadline and not self._host.is_open:
+                if self._stopping.wait(_PAUSES_S[0]):
+                    return
+
+    def _watch(self) -> None:
+        """Look until the link is cut or the monitor closed."""
+        with tempfile.TemporaryFile() as errors, self._opened(errors) as process:
+            self._process = process
+            try:
+                self._converse(process)
+                if not self._stopping.is_set():
+                    raise self._why_it_ended(process, errors)
+            except BrokenPipeError:
+                raise self._why_it_ended(process, errors) from None
+            except DamagedLook as error:
+                raise HostError(
+                    f"{self._place.text}: {error}", hint="is another program in its way?"
+                ) from None
+            finally:
+                self._process = None
+                _let_it_end(process)
+
+    def _converse(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        send = process.stdin.raw.write  # type: ignore[attr-defined]  # nothing stays behind in a buffer
+        _send_all(send, program() + json.dumps(self._configuration()).encode() + b"\n")
+        while not self._stopping.is_set():
+            self._asked = time.monotonic()
+            _send_all(send, b"\n")
+            line = process.stdout.readline(_LONGEST_ANSWER)
+            if not line.endswith(b"\n"):
+                return
+            board = self._take(line).board
+            self._stopping.wait(_SOON_S if board is not None and board.state == "starting" else INTERVAL_S)
+
+    def _take(self, line: bytes) -> Look:
+        try:
+            answer = json.loads(line)
+        except ValueError as error:
+            raise DamagedLook("an answer that is no JSON") from error
+        if isinstance(answer, dict) and "missing" in answer:
+            raise self._no_tree()
+        look = parse_look(answer)
+        self._seen = Seen(look, time.time(), None, self._url(look))
+        self._first.set()
+        return look
+
+    def _url(self, look: Look) -> str | None:
+        if look.board is None or look.board.port is None:
+            return None
+        if self._host is None:
+            return f"http://127.0.0.1:{look.board.port}/"
+        self._relay = self._relay or Relay(self._host)
+        self._relay.lead_to(look.board.port)
+        return f"http://127.0.0.1:{self._relay.port}/"
+
+    @contextmanager
+    def _opened(self, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+        # -I: neither the folder it starts in nor variables decide what is imported.
+        words = ["-I", "-c", f"import sys; exec(sys.stdin.buffer.read({len(program())}))"]
+        if self._host is not None:
+            self._connect(self._host)
+            with self._host.open(["python3", *words], errors=errors) as process:
+                yield process
+            return
+        argv = [sys.executable, *words]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": errors}
+        with subprocess.Popen(argv, **pipes) as process:  # type: ignore[call-overload]
+            yield process
+
+    def _configuration(self) -> Mapping[str, Any]:
+        return {
+            "places": self._folders,
+            "lease": lease_seconds(),
+            "rows": _ROWS,
+            "silence": _SILENCE_S,
+            "tensorboard": tensorboard_commands(self._place) if self._tensorboard else [],
+        }
+
+    def _no_tree(self) -> OrchestrateError:
+        if self._place.host is not None:
+            return no_tree(self._place)
+        return NotFoundError(
+            f"there is no folder {self._folders[0]}", hint="say where results are: --results DIR"
+        )
+
+    def _why_it_ended(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> OrchestrateError:
+        code = process.wait()
+        errors.seek(0)
+        said = errors.read(1 << 16).decode(errors="replace")
+        if code == 127:
+            return HostError(
+                f"{self._place.text}: found no python3 on PATH there, which looks at things",
+                hint="put one on the PATH of its login shell, as with `module load python` in ~/.bashrc",
+            )
+        if self._host is not None and (code in (255, -15) or not said.strip()):
+            return failure(self._host.name, said or "connection closed")
+        return failure(self._place.text, said)
+
+
+def program() -> bytes:
+    """The text that looks, for any Python from 3.6 on."""
+    probe = Path(__file__).with_name("probe.py").read_text(encoding="utf-8")
+    before, found, after = probe.partition(_OWN_IMPORT)
+    assert found, "the probe takes its Tree from the text before it"
+    return (Path(standalone_reader.__file__).read_text(encoding="utf-8") + before + after).encode()
+
+
+def tensorboard_commands(place: Place) -> list[list[str]]:
+    """Beginnings of command lines for TensorBoard at a place; the first that has one is taken."""
+    module = ["-m", "tensorboard.main"]
+    if place.host is None:
+        return [[sys.executable, *module]]
+    usual = [["{tree}/../.venv/bin/python", *module], ["python3", *module]]
+    if place.profile is None:
+        return usual
+    python = place.profile.python or ("python3",)
+    prepared = list(preparation(place.profile))
+    if prepared:
+        lines = [*prepared, f'exec {shlex.join([*python, *module])} "$@"']
+        return [["bash", "-lc", "\n".join(lines), "tensorboard"], usual[0]]
+    return [[*python, *module], usual[0]]
+
+
+def _send_all(send: Any, data: bytes) -> None:
+    while data:
+        data = data[send(data) :]
+
+
+def _let_it_end(process: subprocess.Popen[bytes]) -> None:
+    """Tell a probe that nobody asks any more, and give it time to end what it started."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(_LEAVING_S)
+    except subprocess.TimeoutExpired:
+        process.terminate()

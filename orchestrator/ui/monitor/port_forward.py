@@ -1,0 +1,69 @@
+"""A port of this machine that leads to one of a machine behind ssh, and is gone with this process.
+
+ssh's own forwards belong to the shared connection, which outlives whoever asked for them. Here this process
+listens, and each connection gets an ssh of its own over the shared connection, whose stdin and stdout it is.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+
+from orchestrator.core.ssh import Host
+
+# Where TensorBoard is expected; any other port if that one is taken.
+_USUAL_PORT = 6006
+# A browser opens six at a time.
+_MOST_CONNECTIONS = 64
+
+
+class Relay:
+    """``lead_to`` a port there; until then, and while the link is down, connections are closed at once."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._remote_port: int | None = None
+        self._ways: list[subprocess.Popen[bytes]] = []
+        self._listener = _listener()
+        self.port: int = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, name="relay", daemon=True)
+        self._thread.start()
+
+    def lead_to(self, remote_port: int | None) -> None:
+        self._remote_port = remote_port
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for the next connection
+        self._listener.close()
+        self._thread.join()
+        for way in self._ways:
+            way.terminate()
+        for way in self._ways:
+            way.wait()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                self._ways = [way for way in self._ways if way.poll() is None]
+                if self._remote_port is not None and len(self._ways) < _MOST_CONNECTIONS:
+                    self._ways.append(self._way(connection, self._remote_port))
+
+    def _way(self, connection: socket.socket, remote_port: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._host.to_port(remote_port),
+            stdin=connection.fileno(),
+            stdout=connection.fileno(),
+            stderr=subprocess.DEVNULL,
+        )
+
+
+def _listener() -> socket.socket:
+    try:
+        return socket.create_server(("127.0.0.1", _USUAL_PORT))
+    except OSError:
+        return socket.create_server(("127.0.0.1", 0))

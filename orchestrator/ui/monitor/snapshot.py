@@ -1,0 +1,300 @@
+"""One look at a machine and its results: from the words of a program elsewhere to values. Pure.
+
+Nothing that comes from there is believed: what has another shape than expected is refused, and texts keep no
+character that a terminal would obey.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.core.formatting import plain
+from orchestrator.core.labels import labeller
+from orchestrator.core.types import RunState
+
+_LONGEST_TEXT = 400
+_MOST = 1000
+
+
+class DamagedLook(ValueError):
+    """An answer that no probe gives."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Utilisation in percent, memory in bytes; None where the driver does not tell."""
+
+    index: str
+    name: str
+    busy: float | None
+    memory: float | None
+    memory_total: float | None
+
+
+@dataclass(frozen=True)
+class Quota:
+    """What a user has and may have on a file system, in bytes and files; a limit of None is none."""
+
+    used: float
+    limit: float | None
+    files: float
+    files_limit: float | None
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The results' file system. Sizes in bytes."""
+
+    total: float
+    free: float
+    files: float
+    files_free: float
+    point: str
+    quota: Quota | None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine at one moment; ``cpu`` is percent of all ``cores``, memory is in bytes."""
+
+    cores: float | None
+    cpu: float | None
+    load: float | None
+    memory_total: float | None
+    memory_free: float | None
+    gpus: tuple[Gpu, ...]
+    disk: Disk
+
+
+@dataclass(frozen=True)
+class Board:
+    """TensorBoard there: ``state`` is waiting (no events yet), starting, serving, absent or failed."""
+
+    state: str
+    port: int | None = None
+    ours: bool = False
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep's latest grid. ``left``: frames still to train, None where no run told its length."""
+
+    name: str
+    counts: Mapping[RunState, int]
+    end_to_end_fps: float
+    left: float | None
+    since: float
+    damaged: int
+
+    @property
+    def eta(self) -> float | None:
+        return self.left / self.end_to_end_fps if self.left is not None and self.end_to_end_fps > 0 else None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as its journal, its newest checkpoint and its metrics tell it. Times are the machine's."""
+
+    sweep: str
+    run_id: str
+    label: str
+    state: RunState
+    frames: float | None
+    total: float | None
+    end_to_end_fps: float | None
+    value: float | None
+    since: float
+    why: str
+    host: str
+    checkpoint_frames: float | None
+    checkpoint_time: float | None
+    memory_mb: float | None
+
+    @property
+    def eta(self) -> float | None:
+        speed = self.end_to_end_fps
+        if self.state is not RunState.RUNNING or not speed or self.total is None or self.frames is None:
+            return None
+        return max(0.0, (self.total - self.frames) / speed)
+
+
+@dataclass(frozen=True)
+class Look:
+    """All of it. ``time`` is the machine's clock, ``seconds`` what the look took."""
+
+    time: float
+    host: str
+    tree: str
+    seconds: float
+    sweeps: tuple[Sweep, ...]
+    runs: tuple[Run, ...]
+    machine: Machine
+    board: Board | None
+
+
+def parse_look(answer: Any) -> Look:
+    """Raises :class:`DamagedLook`."""
+    try:
+        rows = [_of(row, dict) for row in _of(answer["rows"], list)[:_MOST]]
+        labels = _labels(rows)
+        return Look(
+            time=_number(answer["time"]),
+            host=_text(answer["host"]),
+            tree=_text(answer["tree"]),
+            seconds=_number(answer["seconds"]),
+            sweeps=tuple(_sweep(_of(sweep, dict)) for sweep in _of(answer["sweeps"], list)[:_MOST]),
+            runs=tuple(_run(row, label) for row, label in zip(rows, labels, strict=True)),
+            machine=_machine(answer["machine"]),
+            board=None if answer["tensorboard"] is None else _board(_of(answer["tensorboard"], dict)),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise DamagedLook(f"an answer that cannot be read ({plain(repr(error))[:100]})") from error
+
+
+def parse_gpus(text: str) -> tuple[Gpu, ...]:
+    """nvidia-smi's lines: index, name, utilisation in percent, memory and total memory in MiB."""
+    found = []
+    for line in text.splitlines()[:_MOST]:
+        parts = [part.strip() for part in line.split(",")]
+        if len(parts) == 5 and parts[0].isdigit():
+            busy, used, total = (_figure(part) for part in parts[2:])
+            found.append(Gpu(parts[0], _text(parts[1]), busy, _mebibytes(used), _mebibytes(total)))
+    return tuple(found)
+
+
+def parse_quota(text: str, places: Sequence[str]) -> Quota | None:
+    """What `quota -w -p` or `lfs quota -q` say about one of these places (a device, a mount point).
+
+    Both give, after the place: kilobytes, quota, limit, grace, and the same for files. A star marks what is
+    over.
+    """
+    words = text.split()
+    for at, word in enumerate(words):
+        if word in places:
+            figures = [_figure(figure.rstrip("*")) for figure in words[at + 1 : at + 8]]
+            if len(figures) < 7:
+                return None
+            used, soft, hard, _, files, files_soft, files_hard = figures
+            if used is not None and files is not None:
+                limit = _limit(soft, hard)
+                return Quota(used * 1024, limit and limit * 1024, files, _limit(files_soft, files_hard))
+    return None
+
+
+def _limit(soft: float | None, hard: float | None) -> float | None:
+    """The one that comes first; 0 is none."""
+    return min((one for one in (soft, hard) if one), default=None)
+
+
+def _labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What tells the runs of each sweep apart."""
+    points = [{str(key): value for key, value in _of(row["point"], dict).items()} for row in rows]
+    label = {
+        name: labeller([point for row, point in zip(rows, points, strict=True) if row["sweep"] == name])
+        for name in {_of(row["sweep"], str) for row in rows}
+    }
+    return [_text(label[row["sweep"]](point)) for row, point in zip(rows, points, strict=True)]
+
+
+def _run(row: Mapping[str, Any], label: str) -> Run:
+    checkpoint = _of(row["checkpoint"] or {}, dict)
+    return Run(
+        sweep=_text(row["sweep"]),
+        run_id=_text(row["run"]),
+        label=label,
+        state=RunState(row["state"]),
+        frames=_maybe(row["frames"]),
+        total=_maybe(row["total"]),
+        end_to_end_fps=_maybe(row["end_to_end_fps"]),
+        value=_maybe(row["value"]),
+        since=_number(row["since"]),
+        why=_text(row["why"] or ""),
+        host=_text(row["host"] or ""),
+        checkpoint_frames=_maybe(checkpoint.get("frames")),
+        checkpoint_time=_maybe(checkpoint.get("time")),
+        memory_mb=_maybe(row["memory_mb"]),
+    )
+
+
+def _sweep(sweep: Mapping[str, Any]) -> Sweep:
+    counts = {RunState(state): int(_number(count)) for state, count in _of(sweep["counts"], dict).items()}
+    return Sweep(
+        name=_text(sweep["name"]),
+        counts={state: counts[state] for state in RunState if state in counts},
+        end_to_end_fps=_number(sweep["end_to_end_fps"]),
+        left=_maybe(sweep["left"]),
+        since=_number(sweep["since"]),
+        damaged=int(_number(sweep["damaged"])),
+    )
+
+
+def _machine(machine: Mapping[str, Any]) -> Machine:
+    return Machine(
+        cores=_maybe(machine["cores"]),
+        cpu=_maybe(machine["cpu"]),
+        load=_maybe(machine["load"]),
+        memory_total=_maybe(machine["memory_total"]),
+        memory_free=_maybe(machine["memory_free"]),
+        gpus=parse_gpus(_of(machine["gpus"], str)),
+        disk=_disk(machine["disk"]),
+    )
+
+
+def _disk(disk: Mapping[str, Any]) -> Disk:
+    mount = _of(disk["mount"], dict)
+    places = [_of(mount.get(key, ""), str) for key in ("source", "point")]
+    return Disk(
+        total=_number(disk["total"]),
+        free=_number(disk["free"]),
+        files=_number(disk["files"]),
+        files_free=_number(disk["files_free"]),
+        point=_text(places[1]),
+        quota=parse_quota(_of(disk["quota"], str), places),
+    )
+
+
+def _board(board: Mapping[str, Any]) -> Board:
+    port = board.get("port")
+    if board["state"] == "serving" and not (type(port) is int and 0 < port < 65536):
+        raise TypeError("TensorBoard serves at a port")
+    return Board(_text(board["state"]), port, board.get("ours") is True, _text(board.get("message", "")))
+
+
+def _of(value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {kind.__name__}, found {value!r}"[:200])
+    return value
+
+
+def _text(value: Any) -> str:
+    return plain(_of(value, str)[:_LONGEST_TEXT])
+
+
+def _number(value: Any) -> float:
+    """A number that can be calculated with."""
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise TypeError(f"expected a number, found {value!r}"[:200])
+    return float(value)
+
+
+def _maybe(value: Any) -> float | None:
+    """What a journal holds may also be no number, as the return before any episode ended."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return _number(value)
+
+
+def _figure(text: str) -> float | None:
+    try:
+        figure = float(text)
+    except ValueError:
+        return None
+    return figure if math.isfinite(figure) else None
+
+
+def _mebibytes(figure: float | None) -> float | None:
+    return None if figure is None else figure * (1 << 20)

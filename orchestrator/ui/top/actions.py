@@ -1,0 +1,198 @@
+"""How the fleet is looked at and acted upon: one object that can be exchanged."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from orchestrator.control import fleet
+from orchestrator.control.poll import look
+from orchestrator.core.bulk_read import no_garbage_collection
+from orchestrator.core.errors import DamagedFileError, OrchestrateError, ProfileError
+from orchestrator.rundir import SweepDir, sweeps
+from orchestrator.rundir.plain_files import open_plain
+from orchestrator.status.ledger import jobs_of
+from orchestrator.status.survey import Survey
+from orchestrator.ui.top.model import History, Picture, Sight, following, out_of_date, sight
+
+# A log is shown from so many bytes before its end.
+_TAIL = 200_000
+
+
+class Fleet(Protocol):
+    """Everything that runs somewhere. Any of these may take long; each raises :class:`OrchestrateError`."""
+
+    def sweeps(self) -> Sequence[SweepDir]:
+        """The sweeps to be shown, by name."""
+        ...
+
+    def present(self, sweep_dir: SweepDir) -> Survey:
+        """Where a sweep's runs stand."""
+        ...
+
+    def recorded(self, sweep_dir: SweepDir) -> Survey:
+        """Where a sweep's runs stand by what is on this disk; no machine is asked."""
+        ...
+
+    def history(self, sweep_dir: SweepDir) -> History:
+        """What was submitted for a sweep and what its workers wrote."""
+        ...
+
+    def price(self, submission: Mapping[str, Any]) -> float | None:
+        """US dollars for one hour of a job of that submission; ``None`` if nobody knows."""
+        ...
+
+    def cancel(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
+        """Take runs out of the sweep; what a person is told."""
+        ...
+
+    def retry(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
+        """Have runs done again, and submit them; what a person is told."""
+        ...
+
+    def log(self, sweep_dir: SweepDir, run_id: str) -> str:
+        """The end of what a run printed."""
+        ...
+
+
+class Tree:
+    """The sweeps of a results folder: those named, or all there are."""
+
+    def __init__(self, results: Path, names: Sequence[str] = ()) -> None:
+        self._results, self._names = results, names
+        self._asking = threading.Lock()  # backends keep answers for a while, and are no place for two threads
+
+    def sweeps(self) -> Sequence[SweepDir]:
+        return [SweepDir.existing(self._results, name) for name in self._names] or sweeps(self._results)
+
+    def present(self, sweep_dir: SweepDir) -> Survey:
+        with self._asking:
+            return fleet.present(sweep_dir)
+
+    def recorded(self, sweep_dir: SweepDir) -> Survey:
+        return look(sweep_dir, ask=False)
+
+    def history(self, sweep_dir: SweepDir) -> History:
+        return History(sweep_dir.read_ledger(), sweep_dir.read_journals())
+
+    def price(self, submission: Mapping[str, Any]) -> float | None:
+        """What it was submitted at; of another tree's job, what the profile says."""
+        kept = submission.get("price_per_hour")
+        return float(kept) if kept is not None else _price(str(submission.get("on", "local")))
+
+    def cancel(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
+        with self._asking:
+            decided = fleet.cancel(sweep_dir, run_ids)
+        problems = "".join(f"; {told(problem)}" for problem in decided.problems)
+        return f"{sweep_dir.name}: {len(decided.run_ids)} of {len(run_ids)} runs cancelled{problems}"
+
+    def retry(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
+        """As `orchestrate retry` does it, in a process of its own: it ends its work if the screen is left."""
+        options = ["--detach", "--results", str(sweep_dir.results)]
+        argv = [
+            sys.executable,
+            "-P",
+            "-m",
+            "orchestrator.ui.cli",
+            "retry",
+            sweep_dir.name,
+            *run_ids,
+            *options,
+        ]
+        # Into a file: a pipe that nobody reads any more would end it.
+        with tempfile.TemporaryFile() as said:
+            done = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, check=False
+            )
+            said.seek(0)
+            lines = said.read().decode(errors="replace").splitlines() or [f"exit code {done.returncode}"]
+        if done.returncode not in (0, 1):  # 1: some other run has failed
+            raise OrchestrateError(lines[0].removeprefix("error: "), hint=" ".join(lines[1:]).strip() or None)
+        return "; ".join(line for line in lines if not line.startswith("detached"))
+
+    def log(self, sweep_dir: SweepDir, run_id: str) -> str:
+        with fleet.log_from(sweep_dir, run_id, attempt=None, to_the_end=False) as pipe:
+            if pipe is not None:
+                return _whole_lines(pipe.read())
+        attempts = sweep_dir.run(run_id).attempts()
+        if attempts:
+            return _tail(attempts[-1].log) or f"attempt {attempts[-1].number} has printed nothing yet"
+        for _, job in reversed(list(jobs_of(sweep_dir.read_ledger()))):
+            if run_id in job["run_ids"] and (printed := _tail(sweep_dir.worker_output(job["token"]))):
+                return f"the run has not begun; its job printed:\n{printed}"
+        return "the run has not begun yet"
+
+
+@cache
+def _price(profile: str) -> float | None:
+    from orchestrator.config.profiles import find_profile
+
+    try:
+        return find_profile(profile).price_per_hour
+    except (ProfileError, OSError):
+        return None  # a profile that is gone or cannot be read has no price any more
+
+
+def _tail(path: Path) -> str:
+    try:
+        with open_plain(path) as file:
+            file.seek(max(0, path.stat().st_size - _TAIL))
+            return _whole_lines(file.read())
+    except FileNotFoundError:
+        return ""
+    except DamagedFileError as error:
+        return str(error)
+
+
+def _whole_lines(printed: bytes) -> str:
+    """The last lines, without one that the limit has cut in two."""
+    text = printed[-_TAIL:].decode(errors="replace")
+    return text.partition("\n")[2] if len(printed) >= _TAIL else text
+
+
+def look_around(
+    looker: Fleet, before: Picture, now: float, at_first: Callable[[Picture], object] | None = None
+) -> Picture:
+    """The fleet as it is ``now``. Where looking fails, what was seen before stays, with what went wrong.
+
+    Machines may take a minute to answer. ``at_first`` is given what is on disk, where nothing was seen yet.
+    """
+    try:
+        found = looker.sweeps()
+    except Exception as error:
+        return following(before, before.sights, now, told(error))
+    with no_garbage_collection():
+        if at_first is not None and before.at is None:
+            at_first(Picture(None, tuple(_look(looker, looker.recorded, one, None, now) for one in found)))
+        sights = [_look(looker, looker.present, one, before.sight(one.name), now) for one in found]
+        return following(before, sights, now)
+
+
+def _look(
+    looker: Fleet,
+    ask: Callable[[SweepDir], Survey],
+    sweep_dir: SweepDir,
+    before: Sight | None,
+    now: float,
+) -> Sight:
+    try:
+        seen, history = ask(sweep_dir), looker.history(sweep_dir)
+        return sight(sweep_dir, seen, history, looker.price, now, before)
+    except Exception as error:
+        return out_of_date(sweep_dir, before, told(error))
+
+
+def told(error: Exception) -> str:
+    """What went wrong and what to do about it, as one line.
+
+    A screen that has been up for days does not go down for a sweep that cannot be read, whatever the reason.
+    """
+    hint = getattr(error, "hint", None)
+    said = str(error) if isinstance(error, OrchestrateError) else f"{type(error).__name__}: {error}"
+    return f"{said} ({hint})" if hint else said

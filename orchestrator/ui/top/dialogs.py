@@ -1,0 +1,138 @@
+"""What comes up over the list: a question, a run's log, and what the keys do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.message import Message
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from orchestrator.core.formatting import plain
+from orchestrator.ui.top.actions import told
+from orchestrator.ui.top.refresher import Watch
+
+HELP = """\
+1 2 3 4, tab   runs, jobs, sweeps, failures
+↑ ↓ j k        move; page up, page down, home, end
+enter          a run's log; of a sweep or job, its runs
+l              a run's log
+c              cancel: the run, or what is left of the job or sweep
+r              retry: the run, or what failed, was cancelled or is
+               stale of the job or sweep
+/              show only rows with all these words, as in: failed ippo
+s  S           sort by the next column; the other way round
+esc            all rows again
+u              look now
+q              leave; everything goes on without this screen
+
+cost           what jobs have cost so far: their time and the price of
+               their profile (price_per_hour). A + says that others
+               have no price, a – that none has one.
+unknown since  a backend does not answer about a job. Nothing is
+               lost by that, and nothing is taken for a failure.
+"""
+# What terminals take for commands: colours, titles, and moves of the cursor.
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+class Question(ModalScreen[bool]):
+    """Asks, and is answered by y or n. Any other key is no answer."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)"),
+        Binding("n,escape,q", "answer(False)"),
+    ]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        keys = Text.assemble(("y", "bold reverse"), " yes   ", ("n", "bold reverse"), " no")
+        yield Static(Text.assemble(self._question, "\n\n", keys), classes="box")
+
+    def action_answer(self, yes: bool) -> None:
+        self.dismiss(yes)
+
+
+class Help(ModalScreen[None]):
+    """What the keys do, and what words mean."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,escape,q,enter", "dismiss")]
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="box"):
+            yield Static(HELP.rstrip(), markup=False)
+
+
+class Printed(Message):
+    """A log was read."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
+class Log(ModalScreen[None]):
+    """The end of what a run printed. It follows while its end is on the screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,l,enter", "dismiss")]
+
+    def __init__(self, title: str, read: Callable[[], str]) -> None:
+        super().__init__()
+        self._title = title
+        self._read = read
+        self._watch = Watch(self._look, self._hand_over)
+        self._shown: str | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(
+            Text(self._title, style="bold reverse", no_wrap=True, overflow="ellipsis"), classes="one"
+        )
+        with VerticalScroll():
+            yield Static("reading …", id="log", markup=False)
+        yield Static(" ↑ ↓ page up, page down, home, end   esc back", classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(VerticalScroll).focus()
+        self._watch.start()
+
+    def on_unmount(self) -> None:
+        self._watch.stop()
+
+    def _look(self) -> str:
+        try:
+            return self._read()
+        except Exception as error:
+            return told(error)
+
+    def _hand_over(self, printed: str) -> None:
+        """In the watching thread."""
+        try:
+            self.post_message(Printed(printed))
+        except RuntimeError:
+            pass  # the screen was left
+
+    def on_printed(self, message: Printed) -> None:
+        printed = message.text
+        if printed == self._shown:
+            return
+        scroll = self.query_one(VerticalScroll)
+        follows = self._shown is None or scroll.scroll_offset.y >= scroll.max_scroll_y
+        self._shown = printed
+        self.query_one("#log", Static).update(Text(readable(printed)))
+        if follows:
+            scroll.call_after_refresh(scroll.scroll_end, animate=False)
+
+
+def readable(printed: str) -> str:
+    """A program's output as text: of a line that was written over again and again, as it was last."""
+    lines = _ESCAPES.sub("", printed).split("\n")
+    return "\n".join(plain(line.rstrip("\r").rpartition("\r")[2]) for line in lines)

@@ -1,0 +1,283 @@
+"""What `orchestrate top` shows, as values: surveys, ledgers and journals in, rows out. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from orchestrator.core.labels import labeller
+from orchestrator.core.types import JobState, JobStatus, RunState
+from orchestrator.planning.ordering import sweep_eta
+from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
+from orchestrator.rundir.journal import PROGRESS, STARTED
+from orchestrator.status.cost import Cost, job_cost, job_state, worked
+from orchestrator.status.ownership import assigned
+from orchestrator.status.survey import RunStatus, Survey
+
+# How many looks the fleet's throughput goes back, and how many reports of a run its speed.
+_SAMPLES = 240
+_SPEEDS = 30
+
+# So begins what says itself since when a job is unknown.
+SAID_SINCE = "unknown"
+
+_TRAINING = (RunState.RUNNING, RunState.STALLED)
+_AT_WORK = (*_TRAINING, RunState.QUEUED)
+
+# What a submission, as the ledger has it, pays for one job and hour; ``None`` if nobody knows.
+Price = Callable[[Mapping[str, Any]], float | None]
+
+
+@dataclass(frozen=True)
+class History:
+    """What was submitted for a sweep, and what its workers wrote."""
+
+    ledger: Sequence[LedgerEntry] = ()
+    logs: Sequence[WorkerLog] = ()
+
+
+class RunRow(NamedTuple):
+    """A run. ``speeds``: frames/s of its last iterations, while it runs; ``unanswered``: since when its job
+    is unknown.
+
+    ``target``: where its job has it, or had it last.
+    """
+
+    sweep: str
+    run_id: str
+    label: str
+    status: RunStatus
+    speeds: tuple[float, ...] = ()
+    unanswered: float | None = None
+    target: str = ""
+
+
+class JobRow(NamedTuple):
+    """A job. ``said`` is its backend's own word; ``run_ids`` the runs assigned to it, ``done`` how many are.
+
+    ``since`` is when it began, or was submitted (of another tree's job unknown), ``seconds`` how long it has
+    worked. ``unanswered``: since when its backend does not answer about it.
+    """
+
+    sweep: str
+    token: str
+    target: str
+    state: JobState
+    said: str
+    run_ids: tuple[str, ...]
+    done: int
+    job_id: str = ""
+    slots: int | None = None
+    since: float | None = None
+    seconds: float = 0.0
+    cost: Cost = Cost()
+    unanswered: float | None = None
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One sweep as it was ``seen`` (seconds since the epoch), and what a look failed at, if one did."""
+
+    sweep_dir: SweepDir
+    seen: float | None = None
+    runs: tuple[RunRow, ...] = ()
+    jobs: tuple[JobRow, ...] = ()
+    counts: Mapping[RunState, int] = field(default_factory=dict)
+    end_to_end_fps: float = 0.0
+    eta: float | None = None
+    cost: Cost = field(default_factory=Cost)
+    problem: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.sweep_dir.name
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The fleet at one moment. ``throughput``: end-to-end frames/s of all at each look so far, the latest
+    last.
+    """
+
+    at: float | None = None
+    sights: tuple[Sight, ...] = ()
+    throughput: tuple[float, ...] = ()
+    problem: str | None = None
+
+    @property
+    def counts(self) -> dict[RunState, int]:
+        counted: Counter[RunState] = Counter()
+        for one in self.sights:
+            counted.update(one.counts)
+        return {state: counted[state] for state in RunState if counted[state]}
+
+    @property
+    def jobs(self) -> dict[JobState, int]:
+        """Jobs by state, those that ended left out."""
+        counted = Counter(job.state for one in self.sights for job in one.jobs if not job.state.final)
+        return {state: counted[state] for state in JobState if counted[state]}
+
+    @property
+    def cost(self) -> Cost:
+        return sum((one.cost for one in self.sights), Cost())
+
+    def sight(self, name: str) -> Sight | None:
+        return next((one for one in self.sights if one.name == name), None)
+
+
+def following(before: Picture, sights: Sequence[Sight], now: float, problem: str | None = None) -> Picture:
+    """The next picture. What could not be looked at now adds nothing to the throughput."""
+    fps = sum(one.end_to_end_fps for one in sights if one.seen == now)
+    return Picture(now, tuple(sights), (*before.throughput, fps)[-_SAMPLES:], problem)
+
+
+def out_of_date(sweep_dir: SweepDir, before: Sight | None, problem: str) -> Sight:
+    """A sweep that could not be looked at: what was seen of it before, if anything."""
+    return replace(before or Sight(sweep_dir), problem=problem)
+
+
+def sight(
+    sweep_dir: SweepDir,
+    seen: Survey,
+    history: History,
+    price: Price,
+    now: float,
+    before: Sight | None = None,
+) -> Sight:
+    """One sweep as it is ``now``; ``before`` tells since when backends have not answered.
+
+    Runs of earlier grids are shown while they are at work.
+    """
+    name = sweep_dir.name
+    seen = replace(seen, statuses={run_id: _sound(status) for run_id, status in seen.statuses.items()})
+    unanswered = _unanswered(seen.jobs, now, before)
+    jobs = _jobs(name, seen, history, price, now, unanswered)
+    speeds = _speeds(seen, history.logs)
+    label = labeller([row.point for row in seen.rows if row.in_grid] or [row.point for row in seen.rows])
+    runs = []
+    for row in seen.rows:
+        status = seen.statuses[row.run_id]
+        if not row.in_grid and status.state not in _AT_WORK:
+            continue
+        since = unanswered.get(status.token or "")
+        told, target = speeds.get(row.run_id, ()), seen.target(row.run_id) or ""
+        runs.append(RunRow(name, row.run_id, label(row.point), status, told, since, target))
+    running = (row.status.end_to_end_fps or 0.0 for row in runs if row.status.state is RunState.RUNNING)
+    cost = sum((job.cost for job in jobs), Cost())
+    problem = "; ".join(seen.notes) or None
+    return Sight(
+        sweep_dir, now, tuple(runs), jobs, seen.counts(), sum(running), sweep_eta(seen), cost, problem
+    )
+
+
+def _unanswered(jobs: Mapping[str, JobStatus], now: float, before: Sight | None) -> dict[str, float]:
+    """Since when, by token, jobs are unknown to their backends: since the first look that found them so."""
+    known = {job.token: job.unanswered for job in before.jobs} if before else {}
+    return {
+        token: known.get(token) or now
+        for token, job in jobs.items()
+        if job.state is JobState.UNKNOWN and not job.text.startswith(SAID_SINCE)
+    }
+
+
+def _jobs(
+    name: str,
+    seen: Survey,
+    history: History,
+    price: Price,
+    now: float,
+    unanswered: Mapping[str, float],
+) -> tuple[JobRow, ...]:
+    logs, times = {log.token: log for log in history.logs}, worked(seen, history.logs, now)
+    rows: dict[str, JobRow] = {}
+    for entry in history.ledger:
+        for job in entry.data["jobs"] if entry.kind == "submission" else ():
+            token, log = job["token"], logs.get(job["token"])
+            seconds = times.get(token, 0.0)
+            rows[token] = JobRow(
+                name,
+                token,
+                str(job.get("target", entry.data.get("backend", ""))),
+                job_state(token, seen, log),
+                _said(seen.jobs.get(token)),
+                tuple(job["run_ids"]),
+                sum(_is_done(seen, run_id) for run_id in job["run_ids"]),
+                job_id=entry.data["job_ids"].get(token, ""),
+                slots=job.get("slots"),
+                since=_began(log) or entry.data["time"],
+                seconds=seconds,
+                cost=job_cost(seconds, price(entry.data)),
+                unanswered=unanswered.get(token),
+            )
+    return (*rows.values(), *_elsewhere(name, seen, history, price, unanswered))
+
+
+def _elsewhere(
+    name: str, seen: Survey, history: History, price: Price, unanswered: Mapping[str, float]
+) -> Iterable[JobRow]:
+    """Jobs of other trees: their names begin with where they are, and a slash."""
+    prices = {one.place.name: price({"on": one.place.address}) for one in assigned(history.ledger)}
+    for token, job in seen.jobs.items():
+        place, slash, _ = token.rpartition("/")
+        if slash:
+            run_ids = tuple(one.run_id for one in seen.statuses.values() if one.token == token)
+            seconds = job.seconds or 0.0
+            yield JobRow(
+                name,
+                token,
+                place,
+                job.state,
+                _said(job),
+                run_ids,
+                sum(_is_done(seen, run_id) for run_id in run_ids),
+                seconds=seconds,
+                cost=job_cost(seconds, prices.get(place)),
+                unanswered=unanswered.get(token),
+            )
+
+
+def _said(job: JobStatus | None) -> str:
+    return " ".join(filter(None, (job.text, job.place))) if job else ""
+
+
+def _is_done(seen: Survey, run_id: str) -> bool:
+    status = seen.statuses.get(run_id)
+    return status is not None and status.state is RunState.DONE
+
+
+def _began(log: WorkerLog | None) -> float | None:
+    starts = [event.time for event in log.events if event.kind == STARTED] if log else []
+    return starts[-1] if starts else None
+
+
+def _speeds(seen: Survey, logs: Iterable[WorkerLog]) -> dict[str, tuple[float, ...]]:
+    """Frames/s of single iterations, the last ones that running runs told of their present attempt."""
+    running = {
+        run_id: status.attempt for run_id, status in seen.statuses.items() if status.state in _TRAINING
+    }
+    told: dict[str, deque[float]] = {run_id: deque(maxlen=_SPEEDS) for run_id in running}
+    for log in logs:
+        for event in log.events:
+            run_id = event.run_id
+            if event.kind == PROGRESS and run_id in running and running[run_id] == event.attempt:
+                fps = event.data.get("iteration_fps", event.data.get("fps"))
+                told[run_id].append(fps if _is_sound(fps) and fps is not None else 0.0)
+    return {run_id: tuple(speeds) for run_id, speeds in told.items()}
+
+
+def _sound(status: RunStatus) -> RunStatus:
+    """The status without what only looks like numbers: journals hold what some program reported."""
+    unsound = [
+        name
+        for name in ("frames", "total", "end_to_end_fps", "value")
+        if not _is_sound(getattr(status, name))
+    ]
+    nothing: dict[str, Any] = dict.fromkeys(unsound)
+    return replace(status, **nothing) if unsound else status
+
+
+def _is_sound(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and math.isfinite(value))

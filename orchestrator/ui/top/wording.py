@@ -1,0 +1,116 @@
+"""What the screen says above and below its list, and what it asks. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from orchestrator.core.formatting import duration, moment, number, plain, sparkline
+from orchestrator.core.types import JobState, RunState
+from orchestrator.ui.top.columns import STYLES
+from orchestrator.ui.top.model import SAID_SINCE, JobRow, Picture, RunRow, Sight
+from orchestrator.ui.top.views import Choice, Row
+
+
+def totals(picture: Picture, width: int) -> Text:
+    """Two lines about the whole fleet: how many of what and when; how fast, for how much, until when."""
+    counts = Text(" ")
+    for state, count in picture.counts.items():
+        counts.append(f"{count:,} {state.value}", style=STYLES.get(state, ""))
+        counts.append("  ")
+    jobs = ", ".join(f"{count:,} {state.value}" for state, count in picture.jobs.items())
+    left = max((one.eta for one in picture.sights if one.eta is not None), default=None)
+    speed = Text(f" {number(picture.throughput[-1]) if picture.throughput else 0} e2e fps ")
+    speed.append(sparkline(picture.throughput, max(10, width // 4)), style="cyan")
+    speed.append(f"  cost {picture.cost}")
+    if left is not None:
+        speed.append(f"  ETA {duration(left)}")
+    speed.append(f"  jobs: {jobs}" if jobs else "  no jobs", style="" if jobs else "dim")
+    return Text("\n").join([_with_clock(counts, picture.at, width), fitting(speed, width)])
+
+
+def fitting(line: Text | str, width: int) -> Text:
+    """The line as it fits between the edges of a screen, with a sign where it is cut."""
+    line = Text(f" {line}") if isinstance(line, str) else line
+    line.truncate(width - 1, overflow="ellipsis")
+    return line
+
+
+def _with_clock(line: Text, at: float | None, width: int) -> Text:
+    """The line with the time of the last look at its right end."""
+    clock = "looking …" if at is None else time.strftime("%H:%M:%S", time.localtime(at))
+    line.rstrip()
+    line.truncate(max(0, width - len(clock) - 3), overflow="ellipsis", pad=True)
+    return line.append(f"  {clock}", style="dim")
+
+
+def trouble(picture: Picture, now: float) -> str:
+    """What the last look failed at, and who does not answer, as one line; empty if all is well."""
+    lines: list[str] = []
+    if picture.problem:
+        seen = max((one.seen for one in picture.sights if one.seen), default=None)
+        lines.append(f"as of {moment(seen, now)}: {picture.problem}" if seen else picture.problem)
+    for one in picture.sights:
+        if one.problem:
+            old = f" as of {moment(one.seen, now)}" if one.seen else ""
+            lines.append(f"{one.name}{old}: {one.problem}")
+    lines += filter(None, (_unknown(one, now) for one in picture.sights))
+    more = f" … and {len(lines) - 1} more" if len(lines) > 1 else ""
+    return plain(lines[0]) + more if lines else ""
+
+
+def _unknown(one: Sight, now: float) -> str:
+    """About how many of a sweep's jobs nobody answers, since when, and what is said instead; or nothing."""
+    jobs = [job for job in one.jobs if job.state is JobState.UNKNOWN]
+    if not jobs:
+        return ""
+    count = f"{len(jobs):,} job" if len(jobs) == 1 else f"{len(jobs):,} jobs"
+    said = jobs[0].said
+    if said.startswith(SAID_SINCE):
+        return f"{one.name}: {count} {said}"
+    since = min(job.unanswered or now for job in jobs)
+    return f"{one.name}: {count} unknown since {moment(since, now)}: {said}"
+
+
+def nothing(picture: Picture, choice: Choice) -> str:
+    """Why there is no row."""
+    if picture.at is None:
+        return "looking …"
+    if choice.narrowed:
+        return "nothing fits: esc shows all again"
+    if not picture.sights:
+        return "no sweep yet; begin with: orchestrate sweep --grid GRID"
+    return "nothing here"
+
+
+def runs_of(row: Row, picture: Picture) -> list[RunRow]:
+    """The runs that a row stands for."""
+    if isinstance(row, RunRow):
+        return [row]
+    name = row.sweep if isinstance(row, JobRow) else row.name
+    one = picture.sight(name)
+    meant = set(row.run_ids) if isinstance(row, JobRow) else None
+    return [run for run in (one.runs if one else ()) if meant is None or run.run_id in meant]
+
+
+def name_of(row: Row) -> str:
+    """What a row is called in a sentence."""
+    if isinstance(row, RunRow):
+        return f"run {row.run_id[:8]} of {row.sweep}"
+    return f"job {plain(row.token)} of {row.sweep}" if isinstance(row, JobRow) else f"sweep {row.name}"
+
+
+def question(what: str, row: Row, runs: Sequence[RunRow]) -> str:
+    """What is asked before runs are cancelled or done again."""
+    if isinstance(row, RunRow):
+        asked = f"{what.capitalize()} {name_of(row)}?\n{plain(row.label)}"
+    else:
+        count = f"{len(runs):,} run" if len(runs) == 1 else f"{len(runs):,} runs"
+        asked = f"{what.capitalize()} {count} of {name_of(row)}?"
+    if what == "cancel":
+        return f"{asked}\n\nCheckpoints stay; a retry goes on from them."
+    if any(run.status.state is RunState.DONE for run in runs):
+        return f"{asked}\n\nIt is done: it is trained anew, and its old result is kept."
+    return f"{asked}\n\nSubmitted at once, with the code of this folder."

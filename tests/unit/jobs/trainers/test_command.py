@@ -1,0 +1,79 @@
+"""How a grid's values become a program's arguments."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.trainers.command import command_line
+from jobs.trainers.command_check import check
+from jobs.training.context import BadConfigError
+from orchestrator.core.types import Run
+
+values = st.text() | st.integers() | st.booleans() | st.none() | st.lists(st.text(), max_size=2)
+
+
+def run(command: Any, number: int = 0, **overrides: Any) -> Run:
+    return Run(f"{number:016x}", "command", {"command": command, **overrides}, seed=7, threads=2)
+
+
+@given(values)
+def test_a_value_is_one_argument_whatever_stands_in_it(value: Any) -> None:
+    argv = command_line(run([sys.executable, "{key}", "--key={key}", "{key}{seed}"], key=value))
+    text = value if isinstance(value, str) else json.dumps(value)
+    assert argv == [sys.executable, text, f"--key={text}", f"{text}7"]
+
+
+def test_seed_and_threads_are_always_there() -> None:
+    assert command_line(run([sys.executable, "{seed}", "{threads}"]))[1:] == ["7", "2"]
+
+
+def test_a_value_is_not_filled_again() -> None:
+    assert command_line(run([sys.executable, "{a}"], a="{seed}"))[1:] == ["{seed}"]
+
+
+@pytest.mark.parametrize("text", ['{"json": 1}', "{}", "{ x }", "a{", "${HOME", "{1}"])
+def test_other_braces_stay(text: str) -> None:
+    assert command_line(run([sys.executable, text]))[1:] == [text]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (None, "expected a list"),
+        ("python train.py", "is 'python train.py'; expected a list"),
+        ([], "expected a list"),
+        (["no-such-program"], "found no program 'no-such-program'"),
+        (["/etc/passwd"], "found no program"),
+        ([sys.executable, "{lr}"], "asks for 'lr', and the run has: seed, size, threads"),
+    ],
+)
+def test_what_cannot_start_is_refused(command: Any, message: str) -> None:
+    with pytest.raises(BadConfigError, match=message.replace("[", r"\[")):
+        command_line(run(command, size=3))
+
+
+@pytest.mark.parametrize(
+    ("keys", "meant"),
+    [
+        ({"command": "python train.py --lr={lr}"}, 'command: [python, train.py, "--lr={lr}"]'),
+        ({"script": "train.py"}, "command: [python, train.py]"),
+        ({"command": 'sh -c "a b'}, 'command: [python, train.py, --seed, "{seed}"]'),
+        ({}, 'command: [python, train.py, --seed, "{seed}"]'),
+    ],
+)
+def test_what_is_no_list_is_shown_as_one(keys: dict[str, Any], meant: str) -> None:
+    with pytest.raises(BadConfigError) as caught:
+        command_line(Run("0" * 16, "command", keys, seed=7, threads=2))
+    assert caught.value.hint == f"write {meant}"
+
+
+def test_check_names_each_fault_once() -> None:
+    runs = [run([sys.executable, "{lr}"], 1), run([sys.executable, "{lr}"], 2), run([sys.executable], 3)]
+    (problem,) = check(runs)
+    assert (problem.run_id, problem.key) == (runs[0].run_id, "command")

@@ -1,0 +1,71 @@
+"""Speed, returns and failures as a result tells them."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from jobs.training import measures
+from jobs.training.context import BadConfigError, InterruptedRun
+from jobs.worker.failures import ProgramFailed, end_of, one_line
+from orchestrator.core.errors import DamagedFileError, StorageError
+from orchestrator.core.types import Reason, RunState
+from orchestrator.rundir import Row
+
+
+def test_returns_are_of_the_best_named_metric_and_skip_nan() -> None:
+    nan = float("nan")
+    history = [
+        Row(1, 1, 0.0, {"eval": 3.0, "train": 9.0}),
+        Row(2, 2, 0.0, {"train": 8.0}),
+        Row(3, 3, 0.0, {"eval": 1.0}),
+        Row(4, 4, 0.0, {"eval": nan}),
+    ]
+    assert measures.returns(history, ["eval", "train"]) == (1.0, 3.0)
+    assert measures.returns(history, ["absent", "train"]) == (8.0, 9.0)
+    assert measures.returns(history, ["absent"]) == (None, None)
+
+
+def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
+    try:
+        raise error from cause
+    except BaseException as caught:
+        return caught
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "reason"),
+    [
+        (ValueError("no"), RunState.FAILED, Reason.CODE_ERROR),
+        (SystemExit(3), RunState.FAILED, Reason.CODE_ERROR),
+        (BadConfigError("no"), RunState.FAILED, Reason.BAD_CONFIG),
+        (MemoryError(), RunState.FAILED, Reason.OUT_OF_MEMORY),
+        (type("OutOfMemoryError", (RuntimeError,), {})("CUDA"), RunState.FAILED, Reason.OUT_OF_MEMORY),
+        (RuntimeError("[enforce fail] can't allocate memory"), RunState.FAILED, Reason.OUT_OF_MEMORY),
+        (StorageError("full"), RunState.INTERRUPTED, Reason.DISK_FULL),
+        (OSError(errno.ENOSPC, "No space left on device"), RunState.INTERRUPTED, Reason.DISK_FULL),
+        (OSError(errno.ENOENT, "no such file"), RunState.FAILED, Reason.CODE_ERROR),
+        (ProgramFailed("left: No space left on device"), RunState.INTERRUPTED, Reason.DISK_FULL),
+        (InterruptedRun("SIGTERM"), RunState.INTERRUPTED, Reason.STOPPED),
+        (DamagedFileError("result.json", "is torn"), RunState.FAILED, None),
+    ],
+)
+def test_failures_are_classified(error: BaseException, outcome: RunState, reason: Reason | None) -> None:
+    end = end_of(raised(error))
+    assert (end.outcome, end.reason) == (outcome, reason)
+
+
+def test_a_cause_behind_an_error_counts() -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    assert end_of(raised(RuntimeError("writer failed"), full)).reason is Reason.DISK_FULL
+
+
+def test_a_message_is_one_line_with_type_and_place() -> None:
+    message = end_of(raised(ValueError("first\nsecond\t" + "x" * 2000))).message
+    assert message.startswith("ValueError: first second xxx")
+    assert message.endswith("in raised)")
+    assert Path(__file__).name in message
+    assert len(message) <= 500
+    assert one_line("a\n b") == "a b"

@@ -1,0 +1,85 @@
+"""When a run that dies again and again is given up."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from jobs.training.context import InterruptedRun
+from jobs.worker.failures import deaths_in_vain, end_of, in_vain
+from orchestrator.core.types import Reason, RunState
+from orchestrator.rundir import Claim, RunDir
+from orchestrator.rundir.claims import create_claim
+from orchestrator.rundir.holder import JOB_VARIABLE
+
+KILLED, STOPPED, ALONE, ADVANCED = "killed", "stopped", "", "advanced"
+LATE, PREEMPTED = "time limit", "preempted"
+
+
+def story(folder: Path, ends: list[str]) -> RunDir:
+    """A run whose attempts ended so: on record, with their worker, or killed after a checkpoint."""
+    run = RunDir(folder / ("0" * 16))
+    for number, end in enumerate(ends, start=1):
+        attempt = run.attempt(number)
+        attempt.path.mkdir(parents=True)
+        assert create_claim(attempt.claim_path, Claim.fresh("worker"))
+        if end in (KILLED, STOPPED, LATE, PREEMPTED):
+            attempt.write_end({"outcome": "interrupted", "reason": end})
+        elif end == ADVANCED:
+            attempt.checkpoints.mkdir()
+            attempt.checkpoint_name(100, "a" * 16).touch()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("ends", "deaths"),
+    [
+        ([], 0),
+        ([KILLED] * 2, 0),
+        ([KILLED] * 3, 3),
+        ([KILLED, STOPPED, KILLED, KILLED], 0),
+        ([KILLED, ADVANCED, KILLED, KILLED], 0),
+        ([ALONE] * 9, 0),
+        ([ALONE] * 10, 10),
+        ([KILLED, ALONE, KILLED, ALONE], 0),
+        ([KILLED, ALONE, KILLED, ALONE, KILLED], 5),
+        ([ALONE] * 9 + [STOPPED], 0),
+        ([LATE] * 2, 0),
+        ([LATE] * 3, 3),
+        ([KILLED, LATE, LATE], 3),
+        ([LATE, LATE, ADVANCED, LATE], 0),
+        ([LATE, PREEMPTED, LATE, LATE], 0),
+    ],
+)
+def test_deaths_with_the_worker_weigh_less_than_deaths_under_one(
+    tmp_path: Path, ends: list[str], deaths: int
+) -> None:
+    assert deaths_in_vain(story(tmp_path, ends).attempts(), since=0) == deaths
+
+
+def test_a_death_seen_but_not_recorded_counts_as_recorded(tmp_path: Path) -> None:
+    attempts = story(tmp_path, [KILLED, KILLED, ALONE]).attempts()
+    assert deaths_in_vain(attempts, since=0) == 0
+    assert deaths_in_vain(attempts, since=0, witnessed=3) == 3
+
+
+def test_a_warning_is_of_the_time_limit_only_near_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(JOB_VARIABLE, "123:0")
+    monkeypatch.setenv("SLURM_JOB_ID", "123")
+    monkeypatch.setenv("ORCHESTRATE_WARNING", "60")
+    for left, reason in ((100, Reason.TIME_LIMIT), (1000, Reason.PREEMPTED)):
+        monkeypatch.setenv("SLURM_JOB_END_TIME", str(time.time() + left))
+        assert end_of(InterruptedRun("SIGUSR1")).reason is reason
+
+
+def test_who_is_short_of_time_is_told_what_to_do() -> None:
+    end = in_vain(3, Reason.TIME_LIMIT, "whatever")
+    assert (end.outcome, end.reason) == (RunState.FAILED, Reason.TIME_LIMIT)
+    assert "give jobs more time" in end.message
+
+
+def test_what_was_before_a_retry_counts_no_more(tmp_path: Path) -> None:
+    attempts = story(tmp_path, [KILLED] * 4).attempts()
+    assert (deaths_in_vain(attempts, since=1), deaths_in_vain(attempts, since=2)) == (3, 0)

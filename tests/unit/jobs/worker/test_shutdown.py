@@ -1,0 +1,68 @@
+"""Who asked a worker to go, and what that means for its job."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.worker import scheduler_job
+from jobs.worker.scheduler_job import Allocation
+from jobs.worker.shutdown import Leaving
+
+IN_SLURM = Allocation("123_4")
+USR1, TERM, INT = signal.SIGUSR1, signal.SIGTERM, signal.SIGINT
+BY_NOBODY, REQUEUED, OVER = "Reason=None Restarts=0", "Reason=BeginTime Restarts=1", "Reason=TimeLimit"
+
+
+@pytest.mark.parametrize(
+    ("signals", "scheduler", "warned", "preempted", "stopped"),
+    [
+        ([USR1], BY_NOBODY, True, False, False),
+        ([TERM], BY_NOBODY, False, False, True),
+        ([TERM], REQUEUED, False, True, False),
+        ([USR1, TERM], BY_NOBODY, False, False, True),
+        ([USR1, INT], "", False, False, True),
+        ([USR1, TERM], REQUEUED, True, False, False),
+        ([USR1, TERM], OVER, True, False, False),
+        ([TERM, USR1], BY_NOBODY, False, False, True),
+    ],
+)
+@pytest.mark.parametrize("relayed", [False, True])
+def test_who_asked(
+    monkeypatch: pytest.MonkeyPatch,
+    signals: list[int],
+    scheduler: str,
+    warned: bool,
+    preempted: bool,
+    stopped: bool,
+    relayed: bool,
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(scheduler_job, "_ask", lambda argv: asked.append(argv) or scheduler)
+    leaving = Leaving(IN_SLURM)
+    for number in signals:
+        leaving.asked_by(number, relayed=relayed)
+    assert (leaving.warned, leaving.preempted, leaving.stopped) == (warned, preempted, stopped)
+    assert len(asked) <= 1
+
+
+def test_no_letter_is_read_twice_or_lost(tmp_path: Path) -> None:
+    box = tmp_path / "box"
+    leaving = Leaving(replace(IN_SLURM, mailbox=box))
+    assert leaving.letters() == []
+    box.write_text("USR1\nnonsense\nTE")
+    assert leaving.letters() == [USR1]
+    assert leaving.letters() == []
+    box.write_text("USR1\nnonsense\nTERM\n")
+    assert leaving.letters() == [TERM]
+
+
+def test_a_warning_long_before_the_end_is_not_of_the_end() -> None:
+    soon, late = (replace(IN_SLURM, ends=time.time() + left, warning=60) for left in (140, 200))
+    assert IN_SLURM.nears_end()
+    assert soon.nears_end()
+    assert not late.nears_end()

@@ -1,0 +1,54 @@
+"""Which cores and GPUs each slot of a job gets."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.worker.slots import CoreReservations, lay_out, own_cores
+from orchestrator.core.types import Job, Resources
+
+
+def job(slots: int, cpus: int = 1, gpus: int = 0) -> Job:
+    return Job("0001-0001", "one", "local", (), slots, Resources(cpus_per_task=cpus, gpus=gpus))
+
+
+@given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 64))
+def test_slots_are_disjoint_where_cores_suffice_and_share_evenly_else(
+    slots: int, cpus: int, count: int
+) -> None:
+    cores = list(range(count))
+    used = [slot.cores for slot in lay_out(job(slots, cpus), cores)]
+    assert all(len(own) == min(cpus, count) and set(own) <= set(cores) for own in used)
+    loads = [sum(core in own for own in used) for core in cores]
+    if slots * cpus <= count:
+        assert max(loads) == 1
+    elif cpus <= count:
+        assert max(loads) - min(loads) <= 1
+
+
+def test_gpus_are_dealt_out_without_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-abc,5,7")
+    assert [slot.gpus for slot in lay_out(job(2, gpus=2), [0])] == ["2,GPU-abc", "5,7"]
+    assert [slot.gpus for slot in lay_out(job(6, gpus=1), [0])] == ["2", "GPU-abc", "5", "7", "2", "GPU-abc"]
+
+
+def test_without_gpus_the_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    assert [slot.gpus for slot in lay_out(job(2), [0])] == [None, None]
+
+
+def test_two_workers_take_different_cores_while_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {9001, 9002, 9003})  # cores nobody else reserves
+    first, second, third = CoreReservations(), CoreReservations(), CoreReservations()
+    assert own_cores(job(2), first) == [9001, 9002]
+    assert own_cores(job(1), second) == [9003]
+    assert own_cores(job(1), third) == [9001], "none is free: they share"
+    for mark in first.held:
+        mark.close()
+    assert own_cores(job(2), third) == [9001, 9002]
+    for mark in [*second.held, *third.held]:
+        mark.close()

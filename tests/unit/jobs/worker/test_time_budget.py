@@ -1,0 +1,85 @@
+"""A job's share of a budget, as its worker counts it."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from jobs.worker import time_budget
+from jobs.worker.scheduler_job import Allocation
+from jobs.worker.shutdown import Leaving
+from jobs.worker.time_budget import Allowance
+from orchestrator.core.types import BUDGET_REACHED, Job, Resources
+from orchestrator.rundir import Event, WorkerLog
+from orchestrator.rundir.journal import EXITED, PROGRESS, STARTED
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time_budget, "time", clock)
+    return clock
+
+
+def test_a_job_without_one_works_as_long_as_it_can(clock: Clock) -> None:
+    free = Allowance(None)
+    clock.now += 1e9
+    assert free.has_time_for(1e9)
+
+
+def test_it_ends_early_enough_to_leave_and_counts_what_was_worked_before(clock: Clock) -> None:
+    share = Allowance(3600.0, worked=600.0)
+    clock.now += 2969
+    assert share.has_time_for(0.0)
+    assert not share.has_time_for(2.0)
+    clock.now += 1
+    assert not share.has_time_for(0.0)
+    assert share.why.startswith(BUDGET_REACHED)
+    assert "3,600 s" in share.why
+
+
+def test_one_used_up_before_it_begins_pays_for_nothing(clock: Clock) -> None:
+    assert not Allowance(10.0, worked=11.0).has_time_for(0.0)
+
+
+def test_a_worker_that_is_not_paid_any_more_neither_comes_back_nor_feeds() -> None:
+    leaving = Leaving(Allocation("123_4"))
+    leaving.unpaid_for_more("budget reached: x")
+    assert (leaving.unpaid, leaving.stopped, leaving.warned) == (True, True, False)
+    assert leaving.kill_at == float("inf")
+    assert leaving.unpaid_altogether("budget reached: x") == signal.SIGUSR1
+    assert 50 < leaving.kill_at - time.monotonic() <= 60
+    assert leaving.why == "budget reached: x"
+
+
+def test_times_of_a_job_that_was_given_back_add_up() -> None:
+    holder = {"holder": {}}
+    log = WorkerLog(
+        "0001-0001",
+        (
+            Event(STARTED, 100.0, data=holder),
+            Event(EXITED, 160.0),
+            Event(STARTED, 1000.0, data=holder),
+            Event(PROGRESS, 1030.0),
+        ),
+    )
+    assert log.worked() == 90.0
+    assert log.worked(until=1040.0) == 100.0
+    assert log.worked(until=5.0) == 90.0
+
+
+def test_a_job_without_an_allowance_is_written_as_before_there_were_any() -> None:
+    job = Job("0001-0001", "s", "local", ("a",), 1, Resources())
+    assert "allowance" not in job.to_json()
+    paid = Job("0001-0001", "s", "local", ("a",), 1, Resources(), allowance=2.5)
+    assert Job.from_json(paid.to_json()) == paid

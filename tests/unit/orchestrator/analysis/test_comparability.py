@@ -1,0 +1,87 @@
+"""Which final returns can be ranked, and how it is said where they cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.analysis.comparability import Terms, classes, differences, mixed_code, terms_of
+
+EVAL, COLLECTION = "eval/reward/episode_reward_mean", "collection/reward/episode_reward_mean"
+
+
+def row(metric: str | None = EVAL, frames: int | None = 6000, episodes: int | None = 10) -> dict[str, Any]:
+    return {
+        "final_return": 1.0,
+        "return_metric": metric,
+        "frames": frames,
+        "evaluation_episodes": episodes,
+    }
+
+
+def test_the_terms_of_a_group_are_those_of_its_runs_with_a_return() -> None:
+    assert terms_of([row(), row(frames=8000)]) == Terms(EVAL, 7000.0, "10")
+    assert terms_of([row(), {**row(COLLECTION), "final_return": None}]) == Terms(EVAL, 6000.0, "10")
+    assert terms_of([row(), row(COLLECTION)]).metric == f"{COLLECTION} and {EVAL}"
+    assert terms_of([row(COLLECTION)]).episodes is None, "it is no evaluation"
+    assert terms_of([row("return")]) == Terms("return", 6000.0, None)
+    assert terms_of([row(None, None, None)]) == terms_of([]) == Terms(None, None, None)
+
+
+def test_a_batch_over_the_end_makes_no_other_length() -> None:
+    terms = {name: Terms(EVAL, frames, "10") for name, frames in (("a", 60_000), ("b", 64_000), ("c", 360))}
+    assert classes(terms.items()) == [["c"], ["a", "b"]]
+    assert differences(list(terms.items())) == [
+        "trained for different lengths: 60,000 to 64,000 frames (a, b); 360 frames (c)"
+    ]
+
+
+def test_metrics_and_episodes_are_told_apart() -> None:
+    named = [
+        ("ours", Terms(EVAL, 6000, "10")),
+        ("mine", Terms(EVAL, 6000, "10")),
+        ("theirs", Terms(EVAL, 6000, "2")),
+        ("unsaid", Terms(EVAL, 6000, None)),
+        ("raw", Terms(COLLECTION, 6000, None)),
+    ]
+    assert classes(named) == [["ours", "mine"], ["theirs"], ["unsaid"], ["raw"]]
+    assert differences(named) == [
+        "final returns are of different metrics: evaluation (ours, mine, theirs, unsaid); collection (raw)",
+        "evaluated in different numbers of episodes: 10 episodes (ours, mine); 2 episodes (theirs); "
+        "unknown episodes (unsaid)",
+    ]
+
+
+def test_runs_that_train_for_as_many_minutes_are_as_long_whatever_their_frames() -> None:
+    fast, slow = ([{**row(frames=frames), "minutes": 5}] for frames in (9000, 3000))
+    named = [("fast", terms_of(fast)), ("slow", terms_of(slow)), ("frames", terms_of([row()]))]
+    assert classes(named) == [["fast", "slow"], ["frames"]]
+    assert differences(named[:2]) == []
+    assert differences(named) == [
+        "trained for different lengths: 5 minutes (fast, slow); 6,000 frames (frames)"
+    ]
+
+
+def test_what_is_alike_or_unknown_everywhere_is_not_flagged() -> None:
+    assert differences([("a", Terms(EVAL, 6000, "10")), ("b", Terms(EVAL, 6300, "10"))]) == []
+    assert differences([("a", Terms(None, None, None)), ("b", Terms(None, None, None))]) == []
+    assert differences([]) == []
+    unknown = [("a", Terms("return", None, None)), ("b", Terms("return", 5.0, None))]
+    assert differences(unknown) == [
+        "trained for different lengths: an unknown number of frames (a); 5 frames (b)"
+    ]
+
+
+def test_what_older_code_trained_is_not_ranked_beside_what_todays_did() -> None:
+    old, new = ({**row(), "state": state, "code_id": state} for state in ("stale", "done"))
+    named = [("a", terms_of([old])), ("b", terms_of([new, new]))]
+    assert classes(named) == [["a"], ["b"]]
+    assert differences(named) == ["trained by different code: older code (a); today's code (b)"]
+    assert mixed_code(named) == []
+
+
+def test_an_average_over_different_code_is_flagged() -> None:
+    """On a copy nothing is stale: there is no code of today to hold results against."""
+    mixed = terms_of([{**row(), "code_id": code} for code in ("0a", "0a", "0b", None)])
+    named = [("plain", terms_of([{**row(), "code_id": "0a"}])), ("edited", mixed)]
+    assert mixed_code(named) == ["results of different code are averaged together: 0a and 0b (edited)"]
+    assert differences(named) == []

@@ -1,0 +1,442 @@
+"""Values of one key against each other: who is paired with whom, and what is made of their figures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.synthetic import (
+    COLLECTION,
+    EVAL,
+    create_sweep,
+    end_attempt,
+    finish,
+    matrix_runs,
+    result_of,
+    write_attempt,
+)
+from orchestrator.analysis import stats
+from orchestrator.analysis.collect import Collected, collect
+from orchestrator.analysis.compare import Cell, KeyComparison, compare_by
+from orchestrator.analysis.compare.wording import as_csv, notes, sections, verdict
+from orchestrator.analysis.stats import bands_of
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import Run
+from orchestrator.rundir import Row, SweepDir
+
+LR, DEVICE, SAMPLING = "experiment.lr", "experiment.train_device", "experiment.sampling_device"
+Speed = Callable[[Run], float]
+
+
+def train(
+    sweep: SweepDir, run: Run, fps: float, returns: Sequence[float] | None = None, **changes: Any
+) -> None:
+    """A finished run of 6,000 frames an iteration that returned this, one value after each."""
+    values = returns if returns is not None else [1.0, 2.0]
+    seconds = 6000 / fps
+    rows = [
+        Row(number, 6000 * (number + 1), seconds * (number + 1), {EVAL: value})
+        for number, value in enumerate(values)
+    ]
+    speed = {**result_of(run, rows)["speed"], "training_fps": fps, "end_to_end_fps": fps}
+    finish(sweep.run(run.run_id), run, rows, **{"speed": speed, "wall_time": rows[-1].wall_time, **changes})
+
+
+def trained(results: Path, matrix: Mapping[str, Sequence[Any]], speed: Speed, name: str = "lab") -> Collected:
+    runs = matrix_runs({"task": ["vmas/navigation"], **matrix})
+    sweep = create_sweep(results, name, runs)
+    for run in runs:
+        train(sweep, run, speed(run))
+    return collect([sweep])
+
+
+def cell(found: KeyComparison, label: str, value: str) -> Cell:
+    [one] = [one for one in found.combinations if one.label == label]
+    own = one.cell(value)
+    assert own is not None
+    return own
+
+
+def test_threads_are_compared_within_each_combination_of_the_other_keys(results: Path) -> None:
+    def speed(run: Run) -> float:
+        usual = 1000 if run.overrides["algorithm"] == "mappo" else 4000
+        return usual * (1 + run.seed / 10) * (1.5 if run.threads == 2 else 1)
+
+    matrix = {"algorithm": ["mappo", "iql"], "threads": [1, 2], "seed": range(5)}
+    found = compare_by(trained(results, matrix, speed), "threads")
+    assert [one.label for one in found.combinations] == ["mappo", "iql"]
+    assert (found.values, found.baseline, found.per) == (("1", "2"), "1", "thread")
+    two = cell(found, "iql", "2")
+    assert two.speed is not None
+    assert (two.speed.value, two.speed.n, two.speed.paired) == (pytest.approx(1.5), 5, True)
+    assert two.efficiency == pytest.approx(0.75)
+    assert cell(found, "iql", "1").efficiency == pytest.approx(1)
+    whole = found.overall[1]
+    assert whole.speed is not None
+    assert (whole.speed.value, whole.speed.n) == (pytest.approx(1.5), 10)
+    assert whole.efficiency == pytest.approx(0.75)
+    assert verdict(found).startswith(
+        "threads=2 trains 1.50 times as fast as threads=1 (95 % interval 1.50 to 1.50"
+    )
+    assert "75% efficiency per thread" in verdict(found)
+
+
+def test_a_key_may_be_named_by_its_end_and_another_value_be_the_baseline(results: Path) -> None:
+    collected = trained(results, {LR: [0.1, 0.01], "algorithm": ["mappo"], "seed": [0]}, lambda run: 1000.0)
+    for name in ("lr", LR, "++experiment.lr"):
+        found = compare_by(collected, name, baseline="1e-2")
+        assert (found.key, found.short, found.baseline) == (LR, "lr", "0.01")
+        assert found.per == ""
+        assert cell(found, "mappo", "0.1").efficiency is None
+
+
+def test_the_key_for_both_kinds_of_algorithm_is_written_short(results: Path) -> None:
+    on, off = ("experiment.on_policy_n_envs_per_worker", "experiment.off_policy_n_envs_per_worker")
+    collected = trained(results, {on: [60, 600], off: [f"${{{on}}}"]}, lambda run: 1000.0)
+    found = compare_by(collected, "n_envs")
+    assert (found.key, found.short) == (on, "n_envs")
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("seed", "seeds are not compared"),
+        ("task", "task is vmas/navigation in all runs"),
+        ("gamma", "no run has that key; keys with several values: algorithm, lr"),
+        ("fps", "no run has that key"),
+        ("sweep", "sweep is lab in all runs"),
+        ("", "no run has that key"),
+    ],
+)
+def test_a_key_that_is_no_use_is_refused_with_those_that_are(results: Path, key: str, words: str) -> None:
+    collected = trained(results, {"algorithm": ["mappo", "iql"], LR: [0.1, 0.2]}, lambda run: 1000.0)
+    with pytest.raises(OrchestrateError) as error:
+        compare_by(collected, key)
+    assert words in str(error.value)
+    assert "algorithm, lr" in f"{error.value} {error.value.hint}"
+
+
+def test_a_misspelt_baseline_says_what_there_is(results: Path) -> None:
+    collected = trained(results, {"algorithm": ["mappo", "iql"]}, lambda run: 1000.0)
+    with pytest.raises(OrchestrateError) as error:
+        compare_by(collected, "algorithm", baseline="mapo")
+    assert "expected one of: mappo, iql" in str(error.value)
+    assert error.value.hint == "did you mean mappo?"
+
+
+def test_keys_that_change_with_the_key_do_not_part_the_runs_and_are_named(results: Path) -> None:
+    runs = [
+        run
+        for run in matrix_runs({"algorithm": ["mappo"], DEVICE: ["cpu", "cuda"], SAMPLING: ["cpu", "cuda"]})
+        if run.overrides[DEVICE] == run.overrides[SAMPLING]
+    ]
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        train(sweep, run, 1000.0 if run.overrides[DEVICE] == "cpu" else 3000.0)
+    found = compare_by(collect([sweep]), "train_device")
+    assert found.together == (SAMPLING,)
+    assert cell(found, "mappo", "cuda").speed.value == pytest.approx(3)  # type: ignore[union-attr]
+    assert "(sampling_device changes with train_device)" in verdict(found)
+
+
+def test_returns_at_equal_frames_and_at_equal_time(results: Path) -> None:
+    runs = matrix_runs({"algorithm": ["mappo"], "threads": [1, 2], "seed": range(2)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        if run.threads == 1:  # 6 s an iteration, four of them
+            train(sweep, run, 1000.0, [1.0, 2.0, 3.0, 4.0])
+        else:  # 2 s an iteration, three of them
+            train(sweep, run, 3000.0, [10.0, 20.0, 30.0 + run.seed])
+    found = compare_by(collect([sweep]), "threads")
+    [one] = found.combinations
+    assert (one.frames, one.seconds) == (18_000, 6.0)
+    slow, fast = one.cells
+    assert (slow.final.value, fast.final.value) == (4.0, 30.5)  # type: ignore[union-attr]
+    assert (slow.at_frames.value, fast.at_frames.value) == (3.0, 30.5)  # type: ignore[union-attr]
+    assert (slow.at_time.value, fast.at_time.value) == (1.0, 30.5)  # type: ignore[union-attr]
+    assert fast.over_time is not None
+    assert fast.over_time.x.tolist() == [2.0, 4.0, 6.0]
+    [(value, _, _)] = bands_of([fast.over_time.scores])
+    assert value.tolist() == [10.0, 20.0, 30.5]
+    flag, told, *_ = notes(found)
+    assert flag == (
+        "not ranked against each other, mappo: trained for different lengths: "
+        "24,000 frames (threads=1); 18,000 frames (threads=2)"
+    )
+    assert "at equal wall time (0:06, evaluations and checkpoints included)" in told
+    assert "final returns came about differently, so they are not ranked" in verdict(found)
+
+
+def test_curves_are_left_to_whoever_draws_them(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resampled: list[int] = []
+    bootstrap = stats.bootstrap_interval
+
+    def counted(scores: Any) -> Any:
+        resampled.append(scores.shape[1])
+        return bootstrap(scores)
+
+    monkeypatch.setattr(stats, "bootstrap_interval", counted)
+    runs = matrix_runs({"algorithm": ["mappo", "iql"], "threads": [1, 2], "seed": range(2)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        train(sweep, run, 1000.0, list(map(float, range(30))))
+    found = compare_by(collect([sweep]), "threads")
+    cells = [cell for one in found.combinations for cell in one.cells]
+    assert all(cell.over_frames is not None and len(cell.over_frames.x) == 30 for cell in cells)
+    assert sum(resampled) == 3 * len(cells)  # at the end, at equal frames and at equal time
+
+
+def test_the_same_value_of_two_keys_is_two_combinations(results: Path) -> None:
+    """Also over all of them, where one must not stand for the other."""
+    runs = [
+        run
+        for key in ("experiment.first", "experiment.second")
+        for run in matrix_runs({"algorithm": ["mappo"], key: [5], "threads": [1, 2]})
+    ]
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        times = 2.0 if "experiment.first" in run.overrides else 8.0
+        train(sweep, run, 1000.0 * (times if run.threads == 2 else 1))
+    whole = compare_by(collect([sweep]), "threads").overall[1].speed
+    assert whole is not None
+    assert (whole.n, whole.value) == (2, pytest.approx(4.0))
+
+
+def test_a_run_that_has_no_return_yet_at_equal_time_is_left_out_and_told(results: Path) -> None:
+    runs = matrix_runs({"algorithm": ["mappo"], "threads": [1, 2]})
+    sweep = create_sweep(results, "lab", runs)
+    train(sweep, runs[0], 1000.0, [math.nan, math.nan, 3.0])  # its first return comes after 18 s
+    train(sweep, runs[1], 6000.0, [1.0, 2.0, 3.0])  # all of it is over after 3 s
+    found = compare_by(collect([sweep]), "threads")
+    assert cell(found, "mappo", "1").at_time is None
+    assert cell(found, "mappo", "2").at_time.value == 3.0  # type: ignore[union-attr]
+    assert "1 of 1 without a return yet at equal time: mappo threads=1" in notes(found)
+
+
+def test_one_seed_gives_figures_without_intervals(results: Path) -> None:
+    speed = {1: 1000.0, 2: 1800.0}
+    found = compare_by(trained(results, {"threads": [1, 2]}, lambda run: speed[run.threads]), "threads")
+    [one] = found.combinations
+    assert one.cells[1].speed is not None
+    assert (one.cells[1].speed.value, one.cells[1].speed.low) == (pytest.approx(1.8), None)
+    assert one.cells[1].final is not None
+    assert one.cells[1].final.low is None
+    assert "threads=2 trained 1.80 times as fast as threads=1 (1 pair: too few to tell" in verdict(found)
+    assert "too few seeds to tell final returns apart (1 a side, 5 can)" in verdict(found)
+
+
+def test_a_tie_is_not_called_the_fastest(results: Path) -> None:
+    for seeds in (1, 5):
+        matrix = {"algorithm": ["mappo", "iql"], "seed": range(seeds)}
+        told = verdict(compare_by(trained(results / str(seeds), matrix, lambda run: 1000.0), "algorithm"))
+        assert told.startswith("No clear difference in speed between iql and mappo: 1.00 times as fast")
+        assert "fastest" not in told
+
+
+def test_three_seeds_of_many_combinations_are_three_seeds(results: Path) -> None:
+    matrix = {"algorithm": ["mappo", "iql"], "threads": [1, 2], "seed": range(3)}
+    found = compare_by(trained(results, matrix, lambda run: 1000.0 * run.threads), "threads")
+    assert "(95 % interval 2.00 to 2.00, 6 pairs of 3 seeds: too few to tell from noise" in verdict(found)
+
+
+def test_returns_are_told_apart_from_five_seeds_on(results: Path) -> None:
+    def told(seeds: int, **matrix: Any) -> str:
+        runs = matrix_runs({"algorithm": ["mappo"], "threads": [1, 2], "seed": range(seeds), **matrix})
+        sweep = create_sweep(results / f"{seeds}-{len(runs)}", "lab", runs)
+        for run in runs:
+            train(sweep, run, 1000.0, [run.seed + 10.0 * run.threads])
+        return verdict(compare_by(collect([sweep]), "threads"))
+
+    assert "too few seeds to tell final returns apart (4 a side, 5 can)" in told(4)
+    assert "final returns with threads=2 are higher in 1 of 1 combinations" in told(5)
+    assert "too few seeds to tell final returns apart (for 7 combinations)" in told(5, **{LR: range(7)})
+
+
+def test_a_collection_return_is_not_ranked_beside_an_evaluation(results: Path) -> None:
+    runs = matrix_runs({"algorithm": ["mappo", "iql"], "seed": range(5)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        name = EVAL if run.overrides["algorithm"] == "mappo" else COLLECTION
+        rows = [Row(0, 6000, 6.0, {name: float(run.seed)})]
+        finish(sweep.run(run.run_id), run, rows)
+    found = compare_by(collect([sweep]), "algorithm")
+    assert "final returns are of different metrics: evaluation (mappo); collection (iql)" in notes(found)[0]
+    assert "final returns came about differently, so they are not ranked" in verdict(found)
+
+
+def test_noise_is_not_taken_for_a_difference(results: Path) -> None:
+    def speed(run: Run) -> float:
+        return 1000.0 * (1.05 if (run.seed + run.threads) % 2 else 0.95)
+
+    found = compare_by(trained(results, {"threads": [1, 2], "seed": range(8)}, speed), "threads")
+    assert verdict(found).startswith("No clear difference in speed between threads=2 and threads=1")
+
+
+def test_combinations_that_disagree_are_told(results: Path) -> None:
+    times = {"mappo": 0.5, "iql": 3.0}
+
+    def speed(run: Run) -> float:
+        return 1000.0 * (times[str(run.overrides["algorithm"])] if run.threads == 2 else 1)
+
+    found = compare_by(trained(results, {"algorithm": ["mappo", "iql"], "threads": [1, 2]}, speed), "threads")
+    assert "from 0.50 to 3.00 times in single combinations" in verdict(found)
+
+
+def test_the_baseline_may_win(results: Path) -> None:
+    speed = {"cpu": 1000.0, "cuda": 670.0}
+    matrix = {"algorithm": ["mappo"], DEVICE: ["cpu", "cuda"], "seed": range(5)}
+    found = compare_by(
+        trained(results, matrix, lambda run: speed[str(run.overrides[DEVICE])]), "train_device"
+    )
+    assert verdict(found).startswith("cpu trains fastest: cuda trains 0.67 times as fast")
+
+
+def test_runs_that_are_missing_or_failed_stand_in_the_table_and_spoil_nothing(results: Path) -> None:
+    runs = matrix_runs({"algorithm": ["mappo", "iql"], "threads": [1, 2, 4], "seed": range(2)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        if run.threads == 1 or (run.threads == 2 and run.overrides["algorithm"] == "mappo" and run.seed == 0):
+            train(sweep, run, 1000.0 * run.threads)
+        elif run.threads == 2:
+            attempt = sweep.run(run.run_id).attempt(1)
+            write_attempt(attempt, [Row(0, 6000, 6.0, {EVAL: 1.0})])
+            end_attempt(attempt, "failed", "out of memory")
+    found = compare_by(collect([sweep]), "threads")
+    table = dict(sections(found))
+    assert [row[:4] for row in table["mappo"]] == [
+        ["1", "2", "1,000", "1"],
+        ["2", "1 done, 1 failed", "2,000", "2.00"],
+        ["4", "2 pending", "–", "–"],
+    ]
+    assert table["iql"][1][1:4] == ["2 failed", "–", "–"]
+    assert "threads=2 trained 2.00 times as fast as threads=1 (1 pair" in verdict(found)
+
+
+def test_combinations_that_nothing_has_finished_of_are_a_note_and_no_rows(results: Path) -> None:
+    runs = matrix_runs({DEVICE: ["cpu", "cuda"], "threads": [1, 2], "algorithm": ["mappo"]})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        if run.overrides[DEVICE] == "cpu":
+            train(sweep, run, 1000.0)
+    found = compare_by(collect([sweep]), "threads")
+    assert [label for label, _ in sections(found)] == ["cpu"]
+    assert "no finished run: cuda" in notes(found)
+
+
+def test_a_baseline_without_results_is_told(results: Path) -> None:
+    runs = matrix_runs({DEVICE: ["cpu", "cuda"]})
+    sweep = create_sweep(results, "lab", runs)
+    assert "No run has finished yet" in verdict(compare_by(collect([sweep]), "train_device"))
+    train(sweep, runs[0], 1000.0)
+    found = compare_by(collect([sweep]), "train_device")
+    assert verdict(found) == "Only cpu has finished runs, and none has cuda to set against it."
+    found = compare_by(collect([sweep]), "train_device", baseline="cuda")
+    assert "No run with cuda, the baseline, has finished" in verdict(found)
+
+
+def test_returns_that_are_no_numbers_are_left_out_and_counted(results: Path) -> None:
+    runs = matrix_runs({"algorithm": ["mappo"], "threads": [1, 2], "seed": range(2)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        lost = run.threads == 2 and run.seed == 0
+        train(
+            sweep,
+            run,
+            1000.0,
+            [math.nan, math.nan] if lost else [1.0, 2.0],
+            final_return=None if lost else 2.0,
+        )
+    found = compare_by(collect([sweep]), "threads")
+    two = cell(found, "mappo", "2")
+    assert two.final is not None
+    assert (two.final.value, two.final.n) == (2.0, 1)
+    assert "1 of 2 without a finite return" in two.note
+    assert two.speed is not None
+    assert two.speed.n == 2
+
+
+def test_sweeps_against_each_other_and_what_else_differs_between_them(results: Path) -> None:
+    speeds = {"old": 1000.0, "new": 1200.0}
+    for name, lr in (("old", 0.1), ("new", 0.2)):
+        trained(results, {"algorithm": ["mappo", "iql"], LR: [lr]}, lambda run, name=name: speeds[name], name)
+    found = compare_by(collect([SweepDir(results, "old"), SweepDir(results, "new")]), "sweep")
+    assert found.values == ("old", "new")
+    assert found.together == (LR,)
+    assert [one.label for one in found.combinations] == ["mappo", "iql"]
+    assert found.overall[1].speed is not None
+    assert found.overall[1].speed.value == pytest.approx(1.2)
+
+
+def test_the_same_grid_in_two_sweeps_is_two_combinations_by_any_other_key(results: Path) -> None:
+    for name in ("one", "two"):
+        trained(results, {"threads": [1, 2]}, lambda run: 1000.0, name)
+    found = compare_by(collect([SweepDir(results, "one"), SweepDir(results, "two")]), "threads")
+    assert [one.point["sweep"] for one in found.combinations] == ["one", "two"]
+
+
+def test_hardware_is_a_key_although_no_grid_has_it(results: Path) -> None:
+    runs = matrix_runs({"algorithm": ["mappo"], "seed": range(4)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        host = {**result_of(run, [])["host"], "cpu_model": "Old CPU" if run.seed % 2 else "New CPU"}
+        train(sweep, run, 1000.0 if run.seed % 2 else 1500.0, host=host)
+    found = compare_by(collect([sweep]), "hardware", baseline="Old CPU")
+    [one] = found.combinations
+    assert one.cell("New CPU").speed.value == pytest.approx(1.5)  # type: ignore[union-attr]
+    assert not one.cell("New CPU").speed.paired  # type: ignore[union-attr]
+
+
+def test_what_results_tell_of_themselves_is_a_key_of_those_that_have_one(results: Path) -> None:
+    count = "experiment.on_policy_n_envs_per_worker"
+    runs = matrix_runs({"algorithm": ["mappo"], DEVICE: ["cpu", "cuda"], count: [60, 600]})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        if run.overrides[DEVICE] == "cpu":
+            train(sweep, run, float(str(run.overrides[count])), environments=run.overrides[count])
+    found = compare_by(collect([sweep]), "environments")
+    [one] = found.combinations
+    assert found.together == (count,)
+    assert one.cell("600").speed.value == pytest.approx(10)  # type: ignore[union-attr]
+
+
+def test_with_prices_efficiency_is_per_dollar(results: Path) -> None:
+    collected = trained(
+        results,
+        {"algorithm": ["mappo"], DEVICE: ["cpu", "cuda"]},
+        lambda run: 1000.0 if run.overrides[DEVICE] == "cpu" else 3000.0,
+    )
+    by_device = dict(zip(collected.runs[DEVICE], collected.runs["run_id"], strict=True))
+    prices = {("lab", by_device["cpu"]): 0.1, ("lab", by_device["cuda"]): 0.6}
+    found = compare_by(collected, "train_device", prices=prices)
+    assert found.per == "dollar"
+    assert cell(found, "mappo", "cuda").efficiency == pytest.approx(0.5)
+    del prices["lab", by_device["cuda"]]
+    found = compare_by(collected, "train_device", prices=prices)
+    assert cell(found, "mappo", "cuda").efficiency is None
+
+
+def test_the_csv_holds_no_formula(results: Path) -> None:
+    matrix = {"algorithm": ["=1+1"], "threads": [1, 2], "seed": range(2)}
+    found = compare_by(trained(results, matrix, lambda run: 1000.0 * run.threads), "threads")
+    rows = list(csv.DictReader(io.StringIO(as_csv(found))))
+    assert {row["combination"] for row in rows} == {"'=1+1", "all (geometric mean)"}
+
+
+def test_the_csv_holds_every_cell_and_what_came_of_all(results: Path) -> None:
+    matrix = {"algorithm": ["mappo", "iql"], "threads": [1, 2], "seed": range(2)}
+    found = compare_by(trained(results, matrix, lambda run: 1000.0 * run.threads), "threads")
+    rows = list(csv.DictReader(io.StringIO(as_csv(found))))
+    assert [(row["combination"], row["value"]) for row in rows] == [
+        *((algorithm, threads) for algorithm in ("mappo", "iql") for threads in "12"),
+        ("all (geometric mean)", "1"),
+        ("all (geometric mean)", "2"),
+    ]
+    assert float(rows[1]["speed_up"]) == pytest.approx(2)
+    assert float(rows[5]["efficiency"]) == pytest.approx(1)
+    assert {row["equal_frames"] for row in rows[:4]} == {"12000.0"}

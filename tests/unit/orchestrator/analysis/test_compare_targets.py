@@ -1,0 +1,159 @@
+"""Targets against each other: pairs, ratios, intervals, and what is said of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.synthetic import create_sweep, finish, training_rows
+from orchestrator.analysis.collect import collect
+from orchestrator.analysis.report.targets import Comparison, comparisons
+from orchestrator.config.trainers import BENCHMARL
+from orchestrator.core.types import Job, Resources, Run
+from orchestrator.rundir import Event, Holder, SweepDir
+from orchestrator.rundir.journal import CLAIMED, STARTED
+
+PRICES = {"laptop": 0.1, "cluster": 0.4}
+Speed = Callable[[Run], float]
+
+
+def compared(
+    results: Path,
+    speed: Speed,
+    seeds: int = 6,
+    *,
+    paired: bool = True,
+    targets: Any = None,
+    intervals: bool = False,
+) -> Comparison:
+    """Two algorithms on two targets, each run as fast as ``speed`` says, in frames/s."""
+    runs = [
+        BENCHMARL.identify({"task": "vmas/navigation", "algorithm": algorithm}, seed, 1, target)
+        for algorithm in ("mappo", "iql")
+        for seed in range(seeds)
+        for target in (PRICES if paired else [list(PRICES)[seed % 2]])
+    ]
+    sweep = create_sweep(results, "race", runs)
+    for run in runs:
+        fps = speed(run)
+        measured = {"training_fps": 1.25 * fps, "end_to_end_fps": fps, "seconds_per_iteration": 6000 / fps}
+        where = targets(run) if targets else [run.target]
+        finish(sweep.run(run.run_id), run, training_rows(run, 4), speed=measured, targets=where)
+    submit(sweep, runs)
+    (found,) = comparisons([sweep], collect([sweep]), intervals=intervals)
+    return found
+
+
+def submit(sweep: SweepDir, runs: list[Run]) -> None:
+    """On record: a job of four runs at once for each target, at its price."""
+    for number, (target, price) in enumerate(PRICES.items(), 1):
+        own = tuple(run.run_id for run in runs if run.target == target)
+        job = Job(f"{number:04d}-0001", sweep.name, target, own, 4, Resources())
+        data: Mapping[str, Any] = {
+            "time": 0.0,
+            "target": target,
+            "on": target,
+            "trainer": "benchmarl",
+            "jobs": [job.to_json()],
+            "job_ids": {},
+            "skipped": {},
+            "price_per_hour": price,
+        }
+        sweep.add_to_ledger("submission", data)
+        holder = Holder("node1", "another boot", "", 1, 0)
+        journal = sweep.take_token(job.token, Event(STARTED, 0.0, data={"holder": holder.to_json()}))
+        assert journal is not None
+        for run_id in own:
+            journal.append(Event(CLAIMED, 1.0, run_id, 1))
+
+
+def noisy(**times: float) -> Speed:
+    """Frames/s that differ with the algorithm, the target and by chance."""
+
+    def speed(run: Run) -> float:
+        chance = random.Random(run.run_id).gauss(0, 0.02)
+        usual = 1000 if run.overrides["algorithm"] == "mappo" else 4000
+        return usual * times[run.target or ""] * (1 + chance)
+
+    return speed
+
+
+def test_who_won_by_how_much_beyond_the_noise(results: Path) -> None:
+    found = compared(results, noisy(laptop=1.0, cluster=1.5))
+    assert found.speed is not None
+    assert (found.speed.better, found.speed.other, found.speed.n) == ("cluster", "laptop", 12)
+    assert found.speed.value == pytest.approx(1.5, rel=0.02)
+    assert found.speed.low is not None
+    assert found.speed.high is not None
+    assert 1.4 < found.speed.low < found.speed.value < found.speed.high < 1.6
+    assert found.speed.beyond_noise
+    assert found.money is not None
+    assert found.money.better == "laptop"
+    assert found.money.value == pytest.approx(0.4 / 0.1 / 1.5, rel=0.02)
+    assert "cluster trains 1.51 times as fast as laptop" in found.verdict
+    assert "a million frames cost 2.66 times as much on cluster as on laptop" in found.verdict
+    assert found.verdict.count("12 pairs: more than noise") == 2
+
+
+def test_the_bars_are_by_configuration_with_the_money_of_a_full_job(results: Path) -> None:
+    found = compared(results, lambda run: 2000.0 if run.target == "cluster" else 1000.0, intervals=True)
+    assert [(bar.label, bar.target) for bar in found.bars] == [
+        ("mappo", "laptop"),
+        ("mappo", "cluster"),
+        ("iql", "laptop"),
+        ("iql", "cluster"),
+    ]
+    bar = found.bars[1]
+    assert bar.training_fps is not None
+    fps = bar.training_fps
+    assert (fps.value, fps.low, fps.high, fps.n) == (2500, 2500, 2500, 6)
+    assert bar.end_to_end_fps.value == 2000
+    assert bar.seconds is not None
+    assert bar.seconds.value == 3
+    assert bar.dollars is not None
+    assert bar.dollars.value == pytest.approx(0.4 / 3600 / (4 * 2000) * 1e6)
+
+
+def test_equal_targets_are_told_to_be_equal(results: Path) -> None:
+    found = compared(results, noisy(laptop=1.0, cluster=1.0), seeds=8)
+    assert found.speed is not None
+    assert found.speed.value == pytest.approx(1, rel=0.02)
+    assert not found.speed.beyond_noise
+    assert "no more than noise" in found.verdict
+    assert found.verdict.startswith("No clear difference in speed between")
+
+
+def test_few_pairs_cannot_tell(results: Path) -> None:
+    found = compared(results, noisy(laptop=1.0, cluster=3.0), seeds=2)
+    assert found.speed is not None
+    assert found.speed.beyond_noise is None
+    assert "4 pairs of 2 seeds: too few to tell from noise, 5 can" in found.verdict
+
+
+def test_without_pairs_configurations_are_compared(results: Path) -> None:
+    found = compared(results, noisy(laptop=1.0, cluster=2.0), paired=False)
+    assert found.speed is not None
+    assert (found.speed.paired, found.speed.n) == (False, 2)
+    assert found.speed.value == pytest.approx(2, rel=0.05)
+
+
+def test_runs_that_moved_are_left_out(results: Path) -> None:
+    def where(run: Run) -> list[str]:
+        return [str(run.target), "cluster"] if run.target == "laptop" and run.seed == 0 else [str(run.target)]
+
+    found = compared(results, noisy(laptop=1.0, cluster=1.5), targets=where)
+    assert found.left_out == 2
+    assert found.targets == ("laptop", "cluster")
+    assert found.speed is not None
+    assert found.speed.n == 10
+
+
+def test_one_target_is_no_comparison(results: Path) -> None:
+    run = BENCHMARL.identify({"algorithm": "mappo"}, 0, 1)
+    sweep = create_sweep(results, "alone", [run])
+    finish(sweep.run(run.run_id), run, training_rows(run, 4), targets=["local"])
+    assert comparisons([sweep], collect([sweep])) == []

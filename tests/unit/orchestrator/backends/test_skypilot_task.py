@@ -1,0 +1,225 @@
+"""What SkyPilot is given for a job: the task file, whole; the shell in it, run; names of instances."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as some
+
+from orchestrator.backends.script import Setting
+from orchestrator.backends.skypilot import SkyPilotBackend
+from orchestrator.backends.skypilot.task import (
+    boot_commands,
+    cluster_name,
+    is_ours,
+    requirements,
+    task_file,
+)
+from orchestrator.config.code.snapshot import FrozenCode
+from orchestrator.config.profiles import Profile
+from orchestrator.core.types import Job, Plan, Resources, Run, Sweep
+from orchestrator.rundir import SweepDir
+from orchestrator.rundir.sweep import SWEEP_NAME
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "skypilot_l4.yaml"
+CODE_ID = "0123456789abcdef"
+L4 = Profile(
+    "l4",
+    "l4.yaml",
+    backend="skypilot",
+    infra="aws/us-east-1",
+    accelerators="L4:1",
+    gpus=1,
+    cpus_per_task=8,
+    mem="30G",
+    disk=100,
+    spot=True,
+    setup=("echo ready",),
+    python=("~/env/bin/python",),
+    environment={"WANDB_MODE": "offline", "TRUTH": "yes"},
+    store="backup:results",
+    hold="1:00:00",
+    file_mounts={"~/data": "~/my data"},
+)
+
+
+def setting_in(top: str, cwd: str = "tree") -> Setting:
+    sweep = SweepDir(Path(top) / "results", "speed")
+    code = sweep.path / "code" / CODE_ID
+    return Setting(sweep, FrozenCode(CODE_ID, code, (code / "tree",), code / cwd, Path(top)))
+
+
+def file_of(profile: Profile, setting: Setting) -> str:
+    job = Job("0003-0001", "speed", profile.name, ("a" * 16, "b" * 16), 2, Resources())
+    return task_file(job, setting, profile)
+
+
+def test_the_whole_file(update_golden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "laptop")
+    monkeypatch.setenv("WANDB_API_KEY", "not to be seen")
+    text = file_of(L4, setting_in("/home/me/lab"))
+    if update_golden:
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
+
+
+def test_a_secret_is_named_only_where_it_is_set_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    assert "secrets" not in yaml.safe_load(file_of(L4, setting_in("/lab")))
+    monkeypatch.setenv("WANDB_API_KEY", "sesame")
+    text = file_of(L4, setting_in("/lab"))
+    assert yaml.safe_load(text)["secrets"] == {"WANDB_API_KEY": None}
+    assert "sesame" not in text
+
+
+def test_the_instance_is_told_which_variables_hold_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "sesame")
+    text = file_of(replace(L4, secrets=("PLACE", "NOT_SET")), setting_in("/lab"))
+    assert text.endswith(" --secrets PLACE\n")
+
+
+def test_scripts_with_secrets_are_for_the_job_alone_and_in_no_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As SkyPilot leaves them on an instance, and has an interactive shell read them."""
+    monkeypatch.setenv("WANDB_API_KEY", "sesame")
+    plain = replace(L4, python=None, infra="slurm/test")
+    text = yaml.safe_load(file_of(plain, setting_in("/lab")))["setup"]
+    head = "".join(text.splitlines(keepends=True)[:2])
+    script = tmp_path / ".sky" / "sky_app" / "sky_job_1"
+    script.parent.mkdir(parents=True)
+    script.write_text(f"export WANDB_API_KEY=sesame\n{head}echo more\n")
+    script.chmod(0o644)
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    done = subprocess.run(["bash", "-i", script], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "more\n"
+    assert (script.stat().st_mode & 0o077, script.parent.stat().st_mode & 0o077) == (0, 0)
+    assert not [path for path in tmp_path.iterdir() if "history" in path.name]
+
+
+@pytest.mark.parametrize(
+    ("keys", "limit"),
+    [
+        ({"hold": "0:05"}, 3600),
+        ({"hold": "2:00:00"}, 7200),
+        ({"infra": None}, 3600),
+        ({"infra": "gcp"}, None),
+        ({"infra": "slurm/test"}, None),
+        ({"image": "docker:me/image"}, None),
+    ],
+)
+def test_a_machine_of_aws_turns_itself_off_if_no_job_begins(
+    keys: dict[str, Any], limit: int | None, tmp_path: Path
+) -> None:
+    """The command is a line of YAML in what the machine gets; its shell is run here, without a machine."""
+    profile = replace(L4, **keys)
+    commands = boot_commands(profile)
+    shown = file_of(profile, setting_in("/lab")).splitlines()[2]
+    if limit is None:
+        assert commands == []
+        assert "boots" not in shown
+        return
+    (command,) = commands
+    assert yaml.safe_load(f"- {command}") == [command]
+    assert command in shown  # what a dry run shows is what is done
+    timer, *told = shlex.split(command)
+    assert (timer, told[0]) == ("systemd-run", f"--on-active={limit}")
+    mark, off = tmp_path / "begun", tmp_path / "off"
+    (tmp_path / "poweroff").write_text(f"#!/bin/sh\ntouch {off}\n")
+    (tmp_path / "poweroff").chmod(0o755)
+    argv = [word.replace("/var/tmp/orchestrate-job-begun", str(mark)) for word in told[1:]]
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    mark.touch()
+    subprocess.run(argv, env=env, check=True)
+    assert not off.exists()
+    mark.unlink()
+    subprocess.run(argv, env=env, check=True)
+    assert off.exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "git", "expected"),
+    [
+        (["python", "train.py"], False, ["(it is in no git repository), and `command` starts train.py"]),
+        (["python", "train.py"], True, []),
+        (["python", "/opt/train.py"], False, []),
+        (["simulate", "--fast"], False, []),
+    ],
+)
+def test_a_program_that_is_not_sent_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], git: bool, expected: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if git:
+        subprocess.run(["git", "init", "--quiet"], check=True)
+    run = Run("a" * 16, "command", {"command": command})
+    plan = Plan(Sweep("mine", "command", (run,), ""), "l4", (), {}, {}, {})
+    said = [one.text.partition(" is sent to an instance ")[2] for one in SkyPilotBackend(L4).concerns(plan)]
+    assert said == expected
+
+
+def test_values_stay_texts() -> None:
+    assert yaml.safe_load(file_of(L4, setting_in("/lab")))["envs"] == L4.environment
+
+
+def test_without_a_word_of_python_this_environments_packages_are_installed() -> None:
+    plain = Profile("l4", "l4.yaml", backend="skypilot")
+    task = yaml.safe_load(file_of(plain, setting_in("/lab")))
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==[0-9][^+ ]*", one) for one in requirements())
+    assert {"torch", "benchmarl"} <= {one.partition("==")[0] for one in requirements()}
+    assert all(one in task["setup"] for one in requirements())
+    assert (
+        '"$HOME"/.orchestrate/env/bin/python' in task["run"] or ".orchestrate/env/bin/python" in task["run"]
+    )
+
+
+@pytest.mark.parametrize(("store", "count"), [("s3://bucket/folder", 1), ("host:boto3", 0), (None, 0)])
+def test_a_bucket_for_a_store_needs_its_client(store: str | None, count: int) -> None:
+    bare = Profile("bare", "bare.yaml", backend="skypilot", store=store)
+    lines = yaml.safe_load(file_of(bare, setting_in("/lab")))["setup"].splitlines()
+    (install,) = [line for line in lines if line.startswith("uv pip install")]
+    assert install.split().count("boto3") == count
+
+
+def test_the_shell_starts_the_program_with_the_submitted_code(tmp_path: Path) -> None:
+    """Run as an instance does, in a folder and from a folder with hostile names."""
+    workdir, home = tmp_path / 'it\'s "$(here)" `é`', tmp_path / "home"
+    started = workdir / "results" / "speed" / "code" / CODE_ID / "tree" / "a b;c"
+    started.mkdir(parents=True)
+    (home / "env" / "bin").mkdir(parents=True)
+    python = home / "env" / "bin" / "python"
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$PWD" "$PYTHONPATH" "$ORCHESTRATE_SUBMIT_DIR" "$@"\n')
+    python.chmod(0o755)
+    task: dict[str, Any] = yaml.safe_load(file_of(L4, setting_in("/lab", "tree/a b;c")))
+    env = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    said = subprocess.run(["bash", "-c", task["run"]], cwd=workdir, env=env, capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
+    cwd, path, submit_dir, *argv = said.stdout.splitlines()
+    assert (cwd, submit_dir) == (str(started), str(workdir))
+    assert path == str(workdir / "results" / "speed" / "code" / CODE_ID / "tree")
+    options = ["--hold", "3600", "--store", "backup:results"]
+    there = [str(workdir / "results"), "speed", "0003-0001"]
+    assert argv == ["-P", "-m", "jobs.instance", *there, *options]
+
+
+@given(some.from_regex(SWEEP_NAME, fullmatch=True), some.integers(1, 12_000))
+def test_every_sweep_has_instances_that_skypilot_can_name(name: str, number: int) -> None:
+    cluster = cluster_name(SweepDir(Path("/lab/results"), name), f"{number:04d}-0001")
+    assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", cluster)
+    assert is_ours(cluster)
+    assert len(cluster) < 60
+
+
+def test_no_two_folders_have_the_same_instance() -> None:
+    one, other = (SweepDir(Path(f"/lab/{folder}"), "speed") for folder in ("a", "b"))
+    assert cluster_name(one, "0001-0001") != cluster_name(other, "0001-0001")
+    assert not is_ours("somebody-elses-cluster")

@@ -1,0 +1,121 @@
+"""What is on record after a scheduler refused some of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from orchestrator.backends.script import Script, Setting
+from orchestrator.config.trainers import COMMAND
+from orchestrator.control import submit as control
+from orchestrator.core.errors import OrchestrateError, QueueFullError, RefusedError
+from orchestrator.core.types import Array, Capacity, JobStatus, Sweep
+from orchestrator.rundir import SweepDir
+
+RUNS = tuple(COMMAND.identify({"command": ["true"]}, seed, 1) for seed in range(10))
+SWEEP = Sweep("tiny", "command", RUNS, "name: tiny\n")
+
+
+class Stingy:
+    """A scheduler with room for so many jobs, which knows no machine by name. Stands in for limits and sites
+    that the test cluster cannot have.
+    """
+
+    kind: ClassVar[str] = "stingy"
+    queues: ClassVar[bool] = True
+    address = "stingy"
+    options: Sequence[str] = ()
+
+    def __init__(self, room: int, array_size: int = 100) -> None:
+        self.room, self.submitted = room, list[Array]()
+        self._array_size = array_size
+
+    def capacity(self, ask: bool = True) -> Capacity:
+        return Capacity("stingy", 1, 0, pack=1, array_size=self._array_size, can_avoid=True)
+
+    def render(self, array: Array, setting: Setting) -> str:
+        return f"{len(array.jobs)} jobs, not on {array.avoid}"
+
+    def submit(self, script: Script, after: Sequence[str] = ()) -> Mapping[str, str]:
+        if script.array.avoid:
+            raise RefusedError("invalid node name")
+        if len(script.array.jobs) > self.room:
+            raise QueueFullError("no more jobs")
+        self.room -= len(script.array.jobs)
+        self.submitted.append(script.array)
+        assert script.path.read_text() == script.text
+        return {job.token: f"stingy:{job.token}" for job in script.array.jobs}
+
+    def find(self, array: Array, sweep_dir: SweepDir) -> Mapping[str, str]:
+        return {}
+
+    def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
+        return {}
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        return None
+
+
+def jobs_on_record(sweep_dir: SweepDir) -> list[str]:
+    entries = [entry for entry in sweep_dir.read_ledger() if entry.kind == "submission"]
+    return [job["token"] for entry in entries for job in entry.data["jobs"]]
+
+
+@pytest.mark.parametrize(("room", "array_size"), [(1, 100), (5, 100), (9, 4), (10, 3)])
+def test_what_the_queue_does_not_take_waits_and_leaves_no_trace(
+    results: Path, room: int, array_size: int
+) -> None:
+    sweep_dir, backend = SweepDir(results, "tiny"), Stingy(room, array_size)
+    plan = control.submit_sweep(SWEEP, sweep_dir, backend).plan
+    taken = [job.token for array in backend.submitted for job in array.jobs]
+    assert taken
+    assert jobs_on_record(sweep_dir) == taken == [job.token for job in plan.jobs]
+    assert sorted([*plan.run_ids, *plan.waiting]) == sorted(run.run_id for run in RUNS)
+    (entry,) = sweep_dir.read_ledger()
+    assert entry.data["waiting"] == bool(plan.waiting)
+    assert set(entry.data["job_ids"]) == set(taken)
+
+
+def test_where_nothing_is_taken_the_error_says_so_and_nothing_seems_queued(results: Path) -> None:
+    sweep_dir = SweepDir(results, "tiny")
+    with pytest.raises(QueueFullError):
+        control.submit_sweep(SWEEP, sweep_dir, Stingy(0))
+    assert jobs_on_record(sweep_dir) == []
+    assert {status.state.value for status in control.look(sweep_dir).statuses.values()} == {"pending"}
+
+
+def test_what_cannot_be_rendered_is_not_on_record(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much of the plan can be."""
+    backend = Stingy(10, array_size=4)
+
+    def render(array: Array, setting: Setting) -> str:
+        if array.run_ids[0] != RUNS[0].run_id:
+            raise OrchestrateError("--comment is the program's own")
+        return "fine"
+
+    monkeypatch.setattr(backend, "render", render)
+    with pytest.raises(OrchestrateError, match="--comment"):
+        control.submit_sweep(SWEEP, SweepDir(results, "tiny"), backend)
+    assert (jobs_on_record(SweepDir(results, "tiny")), backend.submitted) == ([], [])
+    assert {status.state.value for status in control.look(SweepDir(results, "tiny")).statuses.values()} == {
+        "pending"
+    }
+
+
+def test_a_name_that_the_scheduler_does_not_know_stops_nothing(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = Stingy(10)
+    original = control.make_plan
+
+    def planned(*arguments: object, **options: object) -> object:
+        plan = original(*arguments, **options)  # type: ignore[arg-type]
+        arrays = tuple(control.replace(array, avoid=("node.example.org",)) for array in plan.arrays)
+        return control.replace(plan, arrays=arrays)
+
+    monkeypatch.setattr(control, "make_plan", planned)
+    control.submit_sweep(SWEEP, SweepDir(results, "tiny"), backend)
+    assert [array.avoid for array in backend.submitted] == [()]

@@ -1,0 +1,169 @@
+"""Who is dealt which runs, and from whom they are taken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.planning.distribute import Held, Seat, deal, split, take
+
+RUNS = tuple(f"r{number}" for number in range(12))
+ALL = frozenset(RUNS)
+
+
+def test_a_target_gets_what_it_can_begin_and_as_much_again() -> None:
+    hands = deal(RUNS, [Seat("local", 2, ALL), Seat("cluster", 3, ALL)])
+    assert {name: len(runs) for name, runs in hands.items()} == {"local": 4, "cluster": 6}
+    assert hands["local"][:2] == ["r0", "r1"], "the most urgent runs begin first"
+
+
+def test_a_target_that_has_enough_gets_nothing() -> None:
+    busy = Seat("local", 2, ALL, (Held(("t",), ("a", "b", "c"), 2),))
+    assert deal(RUNS, [busy]) == {}
+    ending = replace(busy, held=(Held(("t",), ("a",), 2),))
+    assert len(deal(RUNS, [ending])["local"]) == 2
+
+
+def test_a_closed_target_gets_nothing() -> None:
+    assert deal(RUNS, [Seat("local", 2, ALL, open=False)]) == {}
+
+
+def test_who_can_do_little_is_dealt_that_first() -> None:
+    hands = deal(["r0", "r1"], [Seat("gpu", 2, ALL), Seat("cpu", 1, frozenset({"r1"}))])
+    assert hands == {"cpu": ["r1"], "gpu": ["r0"]}
+
+
+def test_what_only_waits_goes_to_who_is_free() -> None:
+    waiting = [Held((f"t{number}",), (run,), waited=20.0 - number) for number, run in enumerate(RUNS[:4])]
+    queue = Seat("queue", 4, ALL, (Held(("t",), ("r9",)), *waiting), patience=15)
+    free = Seat("free", 1, ALL)
+    assert [(one.owner, one.taker, one.run_ids) for one in take([free, queue], {})] == [
+        ("queue", "free", ("r3",)),
+        ("queue", "free", ("r2",)),
+    ]
+    assert take([free, queue], {"free": ["r7"]}) == [], "it was dealt enough"
+    assert take([replace(free, open=False), queue], {}) == []
+    assert take([replace(free, can=frozenset({"r9"})), queue], {}) == [], "that one has begun"
+    assert take([free, replace(queue, patience=21)], {}) == []
+
+
+def test_a_queue_that_does_not_move_takes_from_nobody() -> None:
+    first = Seat("first", 4, ALL, (Held(("a",), ("r0",), waited=100),))
+    second = Seat("second", 4, ALL, (Held(("b",), ("r1",), waited=100),))
+    assert take([first, second], {}) == []
+
+
+def test_a_split_goes_by_places_and_speed() -> None:
+    seats = [Seat("slow", 2, ALL), Seat("fast", 2, ALL)]
+    assert {name: len(runs) for name, runs in split(RUNS, seats).items()} == {"slow": 6, "fast": 6}
+    by_speed = split(RUNS, seats, {"slow": 1, "fast": 5})
+    assert {name: len(runs) for name, runs in by_speed.items()} == {"slow": 2, "fast": 10}
+    only = [replace(seats[0], can=frozenset(RUNS[:3])), replace(seats[1], open=False)]
+    assert split(RUNS, only) == {"slow": list(RUNS[:3])}
+
+
+helds = st.lists(st.sampled_from(RUNS), min_size=1, max_size=4, unique=True)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[list[str], list[Seat]]:
+    """Runs that nobody has, and targets that have the others."""
+    left = draw(st.permutations(RUNS))
+    seats = []
+    for number in range(draw(st.integers(1, 4))):
+        jobs = []
+        for _ in range(draw(st.integers(0, 3))):
+            size = draw(st.integers(1, 3))
+            own, left = left[:size], left[size:]
+            if own:
+                waited = draw(st.none() | st.floats(0, 100))
+                jobs.append(Held((f"{number}-{len(jobs)}",), tuple(own), draw(st.integers(1, 3)), waited))
+        can = frozenset(draw(st.sets(st.sampled_from(RUNS))))
+        seats.append(
+            Seat(
+                f"s{number}",
+                draw(st.integers(1, 5)),
+                can,
+                tuple(jobs),
+                draw(st.floats(0, 100)),
+                draw(st.booleans()),
+            )
+        )
+    return list(left), seats
+
+
+@given(tables())
+def test_a_deal_gives_each_run_once_and_only_to_who_can_do_it(table: tuple[list[str], list[Seat]]) -> None:
+    todo, seats = table
+    for hands in (deal(todo, seats), split(todo, seats)):
+        dealt = [run for runs in hands.values() for run in runs]
+        assert len(dealt) == len(set(dealt))
+        assert set(dealt) <= set(todo)
+        for seat in seats:
+            assert set(hands.get(seat.name, ())) <= (seat.can if seat.open else set())
+
+
+@given(tables())
+def test_nobody_is_idle_who_could_work(table: tuple[list[str], list[Seat]]) -> None:
+    """Neither while a run is nobody's, nor while somebody has more than he can begin."""
+    todo, seats = table
+    hands = deal(todo, seats)
+    dealt = {run for runs in hands.values() for run in runs}
+    surplus = {run for seat in seats for run in hands.get(seat.name, ())[seat.free :]}
+    for seat in seats:
+        if seat.free > len(hands.get(seat.name, ())):
+            assert not seat.can & (set(todo) - dealt)
+            assert not seat.can & surplus
+
+
+@given(tables())
+def test_what_is_taken_only_waited_and_is_for_somebody_free(table: tuple[list[str], list[Seat]]) -> None:
+    todo, seats = table
+    hands, by_name = deal(todo, seats), {seat.name: seat for seat in seats}
+    takings = take(seats, hands)
+    assert len(takings) == len({one.held.tokens for one in takings})
+    for one in takings:
+        owner, taker = by_name[one.owner], by_name[one.taker]
+        assert one.held in owner.held
+        assert (one.held.waited or -1.0) >= owner.patience or one.held.waited == owner.patience
+        assert set(one.run_ids) <= taker.can.intersection(one.held.run_ids)
+        assert taker.free > len(hands.get(taker.name, ()))
+        assert not taker.waits
+
+
+@given(tables(), st.data())
+def test_everything_that_can_be_done_gets_done(
+    table: tuple[list[str], list[Seat]], data: st.DataObject
+) -> None:
+    """Some queues never move; the others end all they have in a turn. Nobody ever has a run of another."""
+    todo, seats = table
+    seats = [replace(seat, open=True, held=()) for seat in seats]
+    stuck = {seat.name for seat in seats if data.draw(st.booleans())}
+    doable = {run for run in todo for seat in seats if seat.name not in stuck and run in seat.can}
+    done: set[str] = set()
+    moved: dict[str, list[str]] = {}
+    for turn in range(8 * len(RUNS)):
+        having = [run for seat in seats for one in seat.held for run in one.run_ids]
+        assert len(having) == len(set(having)), "a run in two jobs"
+        hands = deal([run for run in todo if run not in done and run not in having], seats)
+        takings = take(seats, hands, moved)
+        gone = {one.held.tokens for one in takings}
+        for one in takings:
+            hands.setdefault(one.taker, []).extend(one.run_ids)
+            for run in one.held.run_ids:
+                moved.setdefault(run, []).append(one.owner)
+        after = []
+        for seat in seats:
+            kept = [one for one in seat.held if one.tokens not in gone]
+            if seat.name not in stuck:
+                done.update(run for one in kept for run in one.run_ids)
+                kept = []
+            waited = 100.0 if seat.name in stuck else None
+            new = [Held((f"{turn}-{run}",), (run,), 1, waited) for run in hands.get(seat.name, ())]
+            after.append(replace(seat, held=(*kept, *new)))
+        seats = after
+        if doable <= done:
+            return
+    raise AssertionError(f"never done: {sorted(doable - done)}")

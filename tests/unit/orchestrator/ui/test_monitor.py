@@ -1,0 +1,497 @@
+"""What a look from afar says: taken from journals as `status` takes it, believed only in its shape."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from orchestrator.config.locations import parse_place
+from orchestrator.control.poll import look as look_here
+from orchestrator.core.errors import UnreachableError
+from orchestrator.core.types import RunState
+from orchestrator.rundir import Event, Holder, SweepDir
+from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.rundir.standalone_reader import Tree
+from orchestrator.ui.cli.monitor import screen
+from orchestrator.ui.monitor import Look, Seen, wording
+from orchestrator.ui.monitor.connection import program, tensorboard_commands
+from orchestrator.ui.monitor.probe import TensorBoard
+from orchestrator.ui.monitor.snapshot import (
+    Board,
+    DamagedLook,
+    Disk,
+    Quota,
+    parse_gpus,
+    parse_look,
+    parse_quota,
+)
+from orchestrator.ui.monitor.wording import Level
+from tests.helpers import count_runs, make_sweep, running, submit, wait_for, work
+
+NOW = 1_700_000_000.0
+ELSEWHERE = Holder("node7", "other boot", "pid:[1]", 4711, 99)
+
+
+@pytest.fixture
+def sweep(results: Path, tmp_path: Path) -> SweepDir:
+    return make_sweep(results, count_runs(tmp_path / "audit", 6, steps=9, seconds=0.0))
+
+
+def journal(sweep: SweepDir, token: str, *events: Event, holder: Holder = ELSEWHERE) -> Path:
+    path = sweep.path / "journals" / f"{token}.jsonl"
+    started = Event(STARTED, NOW - 100, data={"holder": holder.to_json(), "slots": 1})
+    path.write_bytes(b"".join(event.to_line() for event in (started, *events)))
+    return path
+
+
+def states(tree: Tree, now: float = NOW) -> dict[str, str]:
+    return {row["run"]: row["state"] for row in tree.look(now, 50)["rows"]}
+
+
+def told(run_id: str, frames: int, at: float = NOW - 5) -> Event:
+    return Event(
+        PROGRESS, at, run_id, 1, {"frames": frames, "total": 100, "end_to_end_fps": 10.0, "return": 0.5}
+    )
+
+
+def test_the_states_are_those_that_status_shows(sweep: SweepDir) -> None:
+    assert work(sweep, slots=2) == 0
+    tree = Tree(str(sweep.results), lease=300)
+    seen = look_here(sweep)
+    first = tree.look(time.time(), 50)
+    assert first["sweeps"][0]["counts"] == {"done": 6}
+    assert {row["run"]: (row["state"], row["frames"], row["value"]) for row in first["rows"]} == {
+        run_id: (status.state.value, status.frames, status.value) for run_id, status in seen.statuses.items()
+    }
+    newest = {row["run"]: row["checkpoint"]["frames"] for row in first["rows"]}
+    assert newest == {run_id: sweep.run(run_id).checkpoints()[0].frames for run_id in sweep.run_ids()}
+
+
+def test_a_journal_is_read_on_where_it_grew(sweep: SweepDir) -> None:
+    one, two, *_ = sweep.run_ids()
+    tree = Tree(str(sweep.results), lease=300)
+    path = journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), told(one, 10))
+    assert states(tree) == {one: "running"}
+    whole = told(one, 20).to_line()
+    with open(path, "ab") as file:
+        file.write(whole[:20])  # under way
+        file.flush()
+        assert tree.look(NOW, 50)["rows"][0]["frames"] == 10
+        file.write(whole[20:] + Event(CLAIMED, NOW - 2, two, 1).to_line())
+    rows = tree.look(NOW, 50)["rows"]
+    assert {row["run"]: row["frames"] for row in rows} == {one: 20, two: None}
+    assert tree.look(NOW, 50)["sweeps"][0]["damaged"] == 0
+
+
+def test_journals_that_were_folded_tell_the_same(sweep: SweepDir) -> None:
+    one, *_ = sweep.run_ids()
+    end = Event(ENDED, NOW - 20, one, 1, {"outcome": "failed", "reason": "code error", "message": "boom"})
+    journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), end, Event(EXITED, NOW - 10))
+    tree = Tree(str(sweep.results), lease=300)
+    before = tree.look(NOW, 50)
+    sweep.compact_journals(sweep.read_journals())
+    assert tree.look(NOW, 50) == before == Tree(str(sweep.results), lease=300).look(NOW, 50)
+    assert before["rows"][0]["why"] == "code error: boom"
+
+
+def test_silence_is_stalled_and_a_worker_that_left_is_proof(sweep: SweepDir) -> None:
+    one, two, three, *_ = sweep.run_ids()
+    tree = Tree(str(sweep.results), lease=300)
+    journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), told(one, 10))
+    journal(sweep, "0001-0002", Event(CLAIMED, NOW - 50, two, 1), Event(EXITED, NOW - 10))
+    gone = subprocess.Popen(["sleep", "60"])
+    holder = Holder.of(gone.pid)
+    journal(sweep, "0001-0003", Event(CLAIMED, NOW - 50, three, 1), holder=holder)
+    assert states(tree) == {one: "running", two: "interrupted", three: "running"}
+    gone.kill()
+    gone.wait()
+    assert states(tree, NOW + 400) == {one: "stalled", two: "interrupted", three: "interrupted"}
+
+
+def test_what_people_decided_counts(sweep: SweepDir) -> None:
+    one, two, *_ = sweep.run_ids()
+    failed = Event(ENDED, NOW - 20, one, 1, {"outcome": "failed"})
+    journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), failed, Event(CLAIMED, NOW - 9, two, 1))
+    tree = Tree(str(sweep.results), lease=300)
+    assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"failed": 1, "running": 1, "pending": 4}
+    sweep.add_to_ledger("retry", {"runs": {one: 1}})
+    sweep.add_to_ledger("cancel", {"runs": {two: 1}})
+    assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"pending": 5, "cancelled": 1}
+    submit(sweep)
+    sweep.add_to_ledger("assigned", {"runs": [one], "to": "elsewhere"})
+    sweep.add_to_ledger("found", {"runs": {two: {"attempt": 1, "frames": 9}}})
+    assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"done": 1, "pending": 5}
+    sweep.add_to_ledger("lost", {"runs": {two: 1}})
+    sweep.add_to_ledger("retry", {"runs": {two: 1}})
+    sweep.add_to_ledger("ended", {"runs": {one: {"attempt": 1, "message": "node lost"}}})
+    assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"failed": 1, "pending": 5}
+    assert tree.look(NOW, 50)["sweeps"][0]["damaged"] == 0
+
+
+def test_few_rows_are_those_that_matter_and_failures_are_never_lost(sweep: SweepDir) -> None:
+    ids = sweep.run_ids()
+    events = [Event(CLAIMED, NOW - 50, run_id, 1) for run_id in ids]
+    end = Event(ENDED, NOW - 40, ids[0], 1, {"outcome": "failed", "message": "boom"})
+    journal(sweep, "0001-0001", *events, end, *(told(run_id, 10) for run_id in ids[1:]))
+    rows = Tree(str(sweep.results), lease=300).look(NOW, 2)["rows"]
+    assert [row["state"] for row in rows] == ["running", "running", "failed"]
+
+
+def test_damage_is_counted_and_harms_nothing(sweep: SweepDir) -> None:
+    one, *_ = sweep.run_ids()
+    path = journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1))
+    hostile = {"kind": "claimed", "time": NOW, "run": "../../../etc", "attempt": 1}
+    with open(path, "ab") as file:
+        file.write(b"\xff\xfe\n[]\n{}\n" + json.dumps(hostile).encode() + b"\n")
+    (sweep.path / "ledger" / "0009.json").write_text("nothing")
+    seen = Tree(str(sweep.results), lease=300).look(NOW, 50)
+    assert (seen["sweeps"][0]["damaged"], [row["run"] for row in seen["rows"]]) == (4, [one])
+
+
+def test_events_for_tensorboard_are_found_wherever_they_are(sweep: SweepDir) -> None:
+    last = sweep.run_ids()[-1]
+    journal(sweep, "0001-0001", *(Event(CLAIMED, NOW - 50, run_id, 1) for run_id in sweep.run_ids()))
+    tree = Tree(str(sweep.results), lease=300)
+    tree.look(NOW, 1)
+    assert not tree.has_events
+    folder = sweep.run(last).attempt(1).path
+    folder.mkdir(parents=True)
+    (folder / "events.out.tfevents.1.host").touch()
+    tree.look(NOW, 1)
+    assert tree.has_events
+
+
+def test_the_program_is_one_that_old_pythons_understand() -> None:
+    tree = ast.parse(program().decode(), feature_version=(3, 6))
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+        )
+    }
+    assert imported
+    assert imported <= sys.stdlib_module_names
+
+
+@contextmanager
+def probe(results: Path, **configuration: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """The program as another machine has it: without anything of ours."""
+    source = program()
+    argv = [sys.executable, "-I", "-c", f"import sys; exec(sys.stdin.buffer.read({len(source)}))"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/") as process:
+        assert process.stdin is not None
+        told = {"places": [str(results)], "lease": 300, "rows": 5, "silence": 60, "tensorboard": []}
+        process.stdin.write(source + json.dumps(told | configuration).encode() + b"\n")
+        process.stdin.flush()
+        yield process
+        process.kill()
+
+
+def ask(process: subprocess.Popen[bytes]) -> Any:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
+
+
+def test_a_probe_answers_until_nobody_asks(sweep: SweepDir) -> None:
+    with probe(sweep.results) as process:
+        look = parse_look(ask(process))
+        assert [one.name for one in look.sweeps] == [sweep.name]
+        assert look.machine.cpu is not None
+        assert 0 <= look.machine.cpu <= 100
+        assert look.machine.disk.total > look.machine.disk.free > 0
+        assert parse_look(ask(process)).time > look.time
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(120) == 0
+
+
+def test_a_probe_that_nobody_asks_ends_with_all_it_started(sweep: SweepDir, tmp_path: Path) -> None:
+    journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, sweep.run_ids()[0], 1))
+    (sweep.run(sweep.run_ids()[0]).attempt(1).path).mkdir(parents=True)
+    (sweep.run(sweep.run_ids()[0]).attempt(1).path / "events.out.tfevents.1").touch()
+    started = tmp_path / "pid"
+    board = ["sh", "-c", f"sleep 100 & echo $! > {started}; wait"]
+    with probe(sweep.results, silence=3, tensorboard=[["/no/such/python"], board]) as process:
+        assert ask(process)["tensorboard"] == {"state": "starting"}
+        pid = int(wait_for(lambda: started.exists() and started.read_text().strip(), what="its start"))
+        assert running(pid)
+        assert process.wait(120) == 0
+        wait_for(lambda: not running(pid), what="the end of what the probe started")
+
+
+def test_what_a_killed_probe_started_ends_too(sweep: SweepDir, tmp_path: Path) -> None:
+    journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, sweep.run_ids()[0], 1))
+    (sweep.run(sweep.run_ids()[0]).attempt(1).path).mkdir(parents=True)
+    (sweep.run(sweep.run_ids()[0]).attempt(1).path / "events.out.tfevents.1").touch()
+    started = tmp_path / "pid"
+    board = ["sh", "-c", f"echo $$ > {started}; exec sleep 100"]
+    with probe(sweep.results, tensorboard=[board]) as process:
+        ask(process)
+        pid = int(wait_for(lambda: started.exists() and started.read_text().strip(), what="its start"))
+        process.kill()
+        wait_for(lambda: not running(pid), what="the end of what the probe started")
+
+
+def test_a_tensorboard_of_the_users_own_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    notes = tmp_path / ".tensorboard-info"
+    notes.mkdir()
+    server = (
+        "import socket, sys; server = socket.create_server(('127.0.0.1', 0))\n"
+        "print(server.getsockname()[1], flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", server, "tensorboard"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        note = {"pid": process.pid, "port": port, "logdir": "/the/tree"}
+        (notes / "pid-1.info").write_text(json.dumps(note))
+        (notes / "pid-2.info").write_text("{")
+        (notes / "pid-3.info").write_text(json.dumps({**note, "pid": os.getpid()}))  # a number used again
+        assert TensorBoard("/other/tree", []).look(False) == {"state": "waiting"}
+        board = TensorBoard("/the/tree", [["false"]])
+        assert board.look(True) == {"state": "serving", "port": port, "ours": False}
+        board.close()
+        assert running(process.pid)
+        process.kill()
+    assert TensorBoard("/the/tree", []).look(False) == {"state": "waiting"}
+
+
+def test_a_tensorboard_that_cannot_start_says_why(tmp_path: Path) -> None:
+    absent = TensorBoard(str(tmp_path), [["/no/such/python"], [sys.executable, "-m", "no_such_module"]])
+    assert wait_for(lambda: absent.look(True)["state"] == "absent", what="the end of the last try")
+    broken = TensorBoard(str(tmp_path), [["sh", "-c", "echo first; echo out of luck; exit 3"]])
+    wait_for(lambda: broken.look(True).get("message") == "out of luck", what="the reason")
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        ("", [["{tree}/../.venv/bin/python"], ["python3"]]),
+        (
+            "python: [apptainer, exec, x.sif, python]\n",
+            [["apptainer", "exec", "x.sif", "python"], ["{tree}/../.venv/bin/python"]],
+        ),
+    ],
+)
+def test_tensorboard_is_started_with_the_profile_s_python(
+    own_world: Path, profile: str, expected: list[list[str]]
+) -> None:
+    folder = own_world / ".config" / "orchestrate" / "profiles"
+    folder.mkdir(parents=True)
+    (folder / "lab.yaml").write_text("ssh: lab\n" + profile)
+    place = parse_place("lab" if profile else "any-host")
+    assert tensorboard_commands(place) == [[*wording, "-m", "tensorboard.main"] for wording in expected]
+
+
+def test_a_profile_s_setup_comes_before_tensorboard(own_world: Path, tmp_path: Path) -> None:
+    folder = own_world / ".config" / "orchestrate" / "profiles"
+    folder.mkdir(parents=True)
+    said, program = tmp_path / "said", tmp_path / "python"
+    program.write_text(f'#!/bin/sh\necho "$WORD" "$@" > {said}\n')
+    program.chmod(0o755)
+    (folder / "lab.yaml").write_text(f"ssh: lab\nsetup: ['export WORD=x']\npython: [{program}]\n")
+    command, *_ = tensorboard_commands(parse_place("lab"))
+    subprocess.run([*command, "--logdir", "a b"], check=True)
+    assert said.read_text() == "x -m tensorboard.main --logdir a b\n"
+
+
+# What a driver and file systems say, in their own words.
+
+
+def test_gpus_as_the_driver_lists_them() -> None:
+    one, two = parse_gpus("0, NVIDIA H200, 72, 34816, 143771\n1, Tesla T4, [N/A], [N/A], [N/A]\nFailed, x\n")
+    assert (one.index, one.name, one.busy, one.memory) == ("0", "NVIDIA H200", 72.0, 34816.0 * 1024**2)
+    assert (two.name, two.busy, two.memory_total) == ("Tesla T4", None, None)
+    assert wording.gpu_line(one) == " 72%  memory 34 of 140 GiB  NVIDIA H200"
+    assert parse_gpus("No devices were found\n") == ()
+
+
+def test_quotas_as_file_systems_tell_them() -> None:
+    nfs = (
+        "Disk quotas for user me (uid 1000): \n"
+        "     Filesystem  blocks   quota   limit   grace   files   quota   limit   grace\n"
+        "nas:/home       9000000* 8000000 10000000 1700000000   1200       0       0       0\n"
+        "/dev/sdb1           100       0       0       0      3       0       0       0\n"
+    )
+    assert parse_quota(nfs, ["nas:/home", "/home"]) == Quota(9000000 * 1024, 8000000 * 1024, 1200, None)
+    assert parse_quota(nfs, ["/dev/sdb1", "/"]) == Quota(100 * 1024, None, 3, None)
+    assert parse_quota(nfs, ["/dev/sdc1", "/x"]) is None
+    lustre = "     /scratch 85899345  104857600 115343360       -  912345  1000000 1100000       -\n"
+    assert parse_quota(lustre, ["10.0.0.1@tcp:/fs", "/scratch"]) == Quota(
+        85899345 * 1024, 104857600 * 1024, 912345, 1000000
+    )
+    assert parse_quota("", ["/"]) is None
+    assert parse_quota("/scratch 1 2", ["/scratch"]) is None
+
+
+def test_a_disk_that_is_about_to_be_full_is_seen() -> None:
+    tib = 1024.0**4
+    disk = Disk(4 * tib, 2 * tib, 1000, 900, "/work", None)
+    assert wording.disk_line(disk) == ("2.0 of 4.0 TiB used", Level.FINE)
+    close = replace(disk, quota=Quota(0.95 * tib, tib, 5, None))
+    assert wording.disk_line(close) == ("2.0 of 4.0 TiB used  quota 0.9 of 1.0 TiB", Level.CLOSE)
+    assert wording.disk_line(replace(disk, files_free=10.0)) == (
+        "2.0 of 4.0 TiB used  99% of its files",
+        Level.BAD,
+    )
+    assert wording.disk_line(Disk(0, 0, 0, 0, "", None))[1] is Level.FINE
+
+
+@pytest.mark.parametrize(
+    ("board", "url", "expected"),
+    [
+        (Board("waiting"), None, "waits for the first run that logs to it"),
+        (Board("starting"), None, "starts"),
+        (Board("serving", 6006, True), "http://127.0.0.1:1/", "http://127.0.0.1:1/"),
+        (Board("absent"), None, "not installed there; the fix: python3 -m pip install tensorboard"),
+        (Board("failed", message="port in use"), None, "ended there: port in use"),
+    ],
+)
+def test_tensorboard_in_words(board: Board, url: str | None, expected: str) -> None:
+    assert wording.board_line(board, url)[0] == expected
+
+
+def test_times_in_their_largest_unit() -> None:
+    assert [wording.age(seconds) for seconds in (-3, 40, 130, 7300, 200_000)] == [
+        "0 s",
+        "40 s",
+        "2 min",
+        "2 h",
+        "2 d",
+    ]
+
+
+# What comes from elsewhere is not believed.
+
+
+@pytest.fixture(scope="module")
+def answer(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    results = tmp_path_factory.mktemp("answer") / "results"
+    sweep = make_sweep(results, count_runs(results, 2))
+    one, *_ = sweep.run_ids()
+    journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), told(one, 10))
+    attempt = sweep.run(one).attempt(1)
+    attempt.checkpoints.mkdir(parents=True)
+    attempt.checkpoint_name(9, "0" * 16).write_text("x")
+    with probe(results) as process:
+        return ask(process)
+
+
+def test_runs_on_other_machines_are_said_to_be_there(answer: Any) -> None:
+    look = parse_look(answer)
+    (run,) = look.runs
+    assert (run.state, run.host, run.frames, run.eta) == (RunState.STALLED, "node7", 10, None)
+    assert wording.elsewhere(look) is None
+    busy = replace(look, runs=(replace(run, state=RunState.RUNNING),))
+    assert wording.elsewhere(busy) == "its own figures: runs are on node7"
+    assert wording.elsewhere(replace(busy, host="node7")) is None
+    assert busy.runs[0].eta == 9.0
+    assert wording.frames(run) == "10% of 100"
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from leaves(item, (*path, key))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(data=st.data())
+def test_whatever_comes_is_refused_or_can_be_shown(answer: Any, data: st.DataObject) -> None:
+    changed = copy.deepcopy(answer)
+    for path in data.draw(st.lists(st.sampled_from([*leaves(answer)][1:]), min_size=1, max_size=3)):
+        target: Any = changed
+        try:
+            for key in path[:-1]:
+                target = target[key]
+            target[path[-1]] = data.draw(JSON)
+        except (KeyError, IndexError, TypeError):
+            continue  # what was there was replaced before
+    try:
+        look = parse_look(changed)
+    except DamagedLook:
+        return
+    assert all(line.isprintable() for line in shown(look))
+
+
+def shown(look: Look) -> list[str]:
+    lines = [
+        look.host,
+        look.tree,
+        wording.machine_line(look.machine),
+        wording.disk_line(look.machine.disk)[0],
+    ]
+    lines += [wording.sweep_line(sweep) + sweep.name for sweep in look.sweeps]
+    lines += [
+        run.run_id + run.label + run.why + run.host + wording.frames(run) + wording.checkpoint(run, look.time)
+        for run in look.runs
+    ]
+    lines += [wording.gpu_line(gpu) for gpu in look.machine.gpus]
+    lines += [wording.board_line(look.board, None)[0]] if look.board else []
+    return lines
+
+
+def test_no_character_reaches_a_terminal_that_it_would_obey(answer: Any) -> None:
+    changed = copy.deepcopy(answer)
+    changed["host"] = "\x1b]0;title\x07host\u202e"
+    changed["rows"][0]["point"] = {"key": "\x1b[2Jvalue", "other\n": "x"}
+    changed["rows"][0]["why"] = "\x9b31mred"
+    look = parse_look(changed)
+    assert all(line.isprintable() for line in shown(look))
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 50)])
+@pytest.mark.parametrize("problem", [None, UnreachableError("cluster: cannot be reached (" + 90 * "x" + ")")])
+def test_a_screen_is_never_larger_than_the_terminal(
+    answer: Any, width: int, height: int, problem: UnreachableError | None
+) -> None:
+    look = parse_look(answer)
+    (run,) = look.runs
+    failed = replace(run, state=RunState.FAILED, why="code error: " + 200 * "y")
+    many = (*(replace(run, label="lr=0.001 " * 20) for _ in range(60)), failed)
+    look = replace(look, runs=many, sweeps=look.sweeps * 9, tree="/long" * 40, board=Board("absent"))
+    console = Console(width=width, file=io.StringIO())
+    console.print(screen("cluster", Seen(look, NOW, problem), height, width))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) == height
+    assert max(map(len, lines)) <= width
+    assert "… and 5 sweeps more" in lines
+    assert [line for line in lines if line.startswith("failed")]
+    assert any("unknown since" in line for line in lines) is (problem is not None)
+
+
+def test_with_a_port_a_board_serves(answer: Any) -> None:
+    for port in (None, 0, 70000, "80", True):
+        with pytest.raises(DamagedLook):
+            parse_look({**answer, "tensorboard": {"state": "serving", "port": port}})
