@@ -14,7 +14,7 @@ def build_wheel(folder: Path) -> Path:
     """Build it from a copy of the sources, in ``folder``: nothing is left among them."""
     source = folder / "source"
     source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "constraints.txt"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE", "constraints.txt"):
         shutil.copy(ROOT / name, source)
     for name in ("orchestrator", "jobs", "templates"):
         ignored = shutil.ignore_patterns("__pycache__")

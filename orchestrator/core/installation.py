@@ -15,10 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import orchestrator
+from orchestrator.core.package_files import PACKAGE, data
 
 DISTRIBUTION = "orchestrate-rl"
-_PACKAGE = Path(orchestrator.__path__[0])
 # The same versions everywhere: of these constraints the tests know that they fit each other.
 IN_A_CLONE = "pip install -c constraints.txt -e '.[{extra}]'"
 OF_A_WHEEL = "pip install -c constraints.txt '{wheel}[{extra}]'"
@@ -57,7 +56,7 @@ def requirements(extra: str) -> list[str]:
 
 def constraints() -> Path:
     """``constraints.txt``, in a clone or as a wheel brought it."""
-    return (_PACKAGE / "constraints.txt").resolve()
+    return data("constraints.txt")
 
 
 def _pip(what: list[str]) -> str:
@@ -82,7 +81,7 @@ def _clone() -> Path | None:
     recorded = _recorded()
     if recorded is not None and _is_project(recorded):
         return recorded
-    beside = _PACKAGE.resolve().parent
+    beside = PACKAGE.resolve().parent
     # Code that is kept with a sweep is a copy of a clone, and nothing to install from.
     return beside if _is_project(beside) and (beside / ".git").exists() else None
 
@@ -130,7 +129,7 @@ def _declared() -> list[str]:
 
     The project file first: the record of an editable install is as old as that install.
     """
-    project = _project(_PACKAGE.resolve().parent)
+    project = _project(PACKAGE.resolve().parent)
     if project.get("name") == DISTRIBUTION:
         return list(_from_project(project))
     from importlib.metadata import PackageNotFoundError, requires

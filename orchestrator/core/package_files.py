@@ -1,7 +1,7 @@
-"""Files that come with the program: templates and profiles.
+"""Find files that come with the program: templates, profiles, constraints.
 
-They live in ``templates/`` at the top of the repository, which ``orchestrator/templates`` links to: a wheel
-holds them as data of this package, so no other package's ``templates`` can be in the way.
+In a clone they lie at its top. A wheel holds them in this package, so no other package's ``templates`` can be
+in the way, and so does the code that is kept with a sweep.
 """
 
 from __future__ import annotations
@@ -12,9 +12,15 @@ import orchestrator
 
 # Where the package lies: in a clone, in an environment, or in the code kept with a sweep.
 PACKAGE = Path(orchestrator.__path__[0])
+DATA = ("constraints.txt", "templates")
+
+
+def data(name: str) -> Path:
+    """The file or folder of that name, one of :data:`DATA`."""
+    inside = PACKAGE / name
+    return (inside if inside.exists() else PACKAGE.parent / name).resolve()
 
 
 def template(name: str) -> Path:
     """The file or folder of that name among the templates: ``slurm.sbatch.j2``, ``profiles``."""
-    # A path, since wheels are unpacked when they are installed.
-    return (PACKAGE / "templates").resolve() / name
+    return data("templates") / name

@@ -84,7 +84,7 @@ def test_a_checkout_that_was_broken_meanwhile_is_not_what_runs(checkout: Path, t
     )
     assert code.python_path == (code.path / "tree",)  # and no second copy of our packages
     shutil.rmtree(checkout / "jobs")
-    (checkout / "orchestrator" / "errors.py").write_text("broken(")
+    (checkout / "orchestrator" / "core" / "errors.py").write_text("broken(")
     (checkout / "mine.py").write_text("broken(")
     files, ids, told = json.loads(python(TELL, cwd=code.cwd, path=joined(code)))
     assert [file for file in files if not Path(file).is_relative_to(code.path / "tree")] == []
@@ -99,7 +99,7 @@ def test_code_that_was_kept_can_be_kept_again(tmp_path: Path) -> None:
     told = python(FREEZE, str(tmp_path / "others"), cwd=project, path=joined(first))
     second = FrozenCode.from_json(json.loads(told))
     assert second.id == first.id
-    assert (second.path / "ours" / "jobs" / "worker.py").is_file()
+    assert (second.path / "ours" / "jobs" / "worker" / "worker.py").is_file()
 
 
 PROGRAM = f"""#!{sys.executable}

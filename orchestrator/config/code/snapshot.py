@@ -23,7 +23,7 @@ from orchestrator import __version__
 from orchestrator.config.code.file_kinds import is_source
 from orchestrator.config.worktree import TOO_LARGE_HINT, NoWorkTree, WorkTree, read_worktree
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
-from orchestrator.core.package_files import PACKAGE
+from orchestrator.core.package_files import DATA, PACKAGE, data
 from orchestrator.rundir import CodeDir, SweepDir, sweeps
 from orchestrator.rundir.atomic import dump_json, storage_errors
 
@@ -168,14 +168,14 @@ def _look(sweep: SweepDir, cwd: Path) -> _Source:
         except NoWorkTree as error:
             why_not = str(error)
     base = PACKAGE.parent.resolve()
-    ours = [path for package in _OUR_PACKAGES for path in _files(base / package)]
+    ours = dict(_our_files(base))
     # Python writes its caches anew in a copy, which would seem changed.
     items = [item for item in (tree.items if tree else ()) if _CACHE not in Path(item.path).parts]
     entries = [_Entry(f"tree/{item.path}", tree.root / item.path, item.target) for item in items if tree]
     files = {entry.source for entry in entries if entry.target is None}
-    ours_in_tree = all(path.resolve() in files for path in ours)
+    ours_in_tree = all(path.resolve() in files for path in ours.values())
     if not ours_in_tree:
-        entries += [_Entry(f"ours/{path.relative_to(base)}", path.resolve()) for path in ours]
+        entries += [_Entry(f"ours/{name}", path.resolve()) for name, path in ours.items()]
     if len(entries) > _MOST_FILES:
         raise OrchestrateError(
             f"the code to keep with the sweep has {len(entries)} files, more than {_MOST_FILES}",
@@ -192,8 +192,16 @@ def _results_folders(sweep: SweepDir, cwd: Path) -> list[Path]:
     return [results / sweep.name, *(other.path.resolve() for other in sweeps(results))]
 
 
+def _our_files(base: Path) -> Iterator[tuple[str, Path]]:
+    """This program's files by their names in a copy, which holds its data as a wheel does."""
+    for package in _OUR_PACKAGES:
+        yield from ((str(path.relative_to(base)), path) for path in _files(base / package))
+    for place in map(data, DATA):
+        found = _files(place) if place.is_dir() else [place]
+        yield from ((f"orchestrator/{path.relative_to(place.parent)}", path) for path in found)
+
+
 def _files(package: Path) -> Iterator[Path]:
-    """A package's files, through links too: templates are one in a checkout."""
     for folder, folders, names in os.walk(package, followlinks=True):
         folders.sort()
         for name in sorted(names):
