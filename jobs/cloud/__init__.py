@@ -1,1 +1,1 @@
-"""A job on a cloud instance, and the stores that it takes results to."""
+"""Bring the files of a job on a cloud instance to their store, and the stores."""

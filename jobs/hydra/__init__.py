@@ -1,1 +1,1 @@
-"""Hydra's grammar: overrides, composition and suggestions for misspelt keys."""
+"""Overrides as a person types them for Hydra, read by Hydra's own parser."""

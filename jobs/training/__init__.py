@@ -1,1 +1,1 @@
-"""What any trainer uses: context, checkpoints, loggers, provenance, plug-ins and video."""
+"""What any trainer uses: context, checkpoints, loggers, measures, provenance, plug-ins, video."""

@@ -1,4 +1,4 @@
-"""Measure what a run returned and what memory it took. Its speed: orchestrator.planning.throughput."""
+"""Measure what a run returned and what memory it took. Speed is planning.throughput.measure's."""
 
 from __future__ import annotations
 

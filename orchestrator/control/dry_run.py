@@ -30,7 +30,7 @@ def rehearse(
     """What a submission now would submit, to the byte, as :func:`planned` tells it.
 
     The target is asked for its limits as then. Where it does not answer, the notes say so. The arguments are
-    those of :func:`control.plan_sweep` and :func:`control.render_plan`.
+    those of :func:`submit.plan_sweep` and :func:`submit.render_plan`.
     """
     capacity, notes = capacity_now(backend)
     plan = submit.plan_sweep(sweep, sweep_dir, capacity, wish, deal, later).plan

@@ -19,7 +19,7 @@ from orchestrator.backends.local import LocalBackend
 from orchestrator.backends.script import Script
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand, load_sweep
-from orchestrator.control import submit as control
+from orchestrator.control import submit
 from orchestrator.rundir import SweepDir
 
 ROOT = Path(__file__).parents[2]
@@ -145,11 +145,11 @@ def test_a_job_that_replaces_another_has_its_plugins(project: Path, monkeypatch:
     monkeypatch.chdir(project)
     sweep, sweep_dir = load_sweep(Path("corridor.yaml")), SweepDir(project / "results", "corridor")
     backend = Nobody()
-    first = control.submit_sweep(sweep, sweep_dir, backend).plan
+    first = submit.submit_sweep(sweep, sweep_dir, backend).plan
     assert [job.plugins for job in first.jobs] == [sweep.plugins]
     recorded = load_sweep(sweep_dir.latest_grid_path())
     assert recorded.plugins != sweep.plugins
-    second = control.submit_sweep(recorded, sweep_dir, backend, define=False).plan
+    second = submit.submit_sweep(recorded, sweep_dir, backend, define=False).plan
     assert [job.plugins for job in second.jobs] == [sweep.plugins]
 
 

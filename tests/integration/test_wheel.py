@@ -22,9 +22,10 @@ matrix: {seed: range(2)}
 PROGRAM = (ROOT / "tests" / "commands" / "count.py").read_text()
 WHERE = """
 import json, importlib.metadata, jobs, orchestrator
-from orchestrator.core import installation as own
-from orchestrator.core import package_files as shipped
-files = [orchestrator.__file__, jobs.__file__, str(shipped.template("profiles")), str(own.constraints())]
+from orchestrator.core import installation
+from orchestrator.core import package_files
+data = [package_files.template("profiles"), installation.constraints()]
+files = [orchestrator.__file__, jobs.__file__, *map(str, data)]
 print(json.dumps({
     "files": files,
     "name": importlib.metadata.metadata("orchestrate-rl")["Name"],

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.backends.skypilot import client as cloud
+from orchestrator.backends.skypilot import client as skypilot
 from tests.helpers import kill, wait_for
 from tests.sky.bed import Bed
 from tests.sky.reaper import belonging
@@ -69,7 +69,7 @@ def cut_off(lab: CloudLab, bed: Bed, ec2: Any) -> str:
 def test_what_a_dead_laptop_left_is_told_replaced_and_taken_down(
     bed: Bed, ec2: Any, tmp_path: Path, labs: list[CloudLab]
 ) -> None:
-    cloud.close()
+    skypilot.close()
     lab = lab_in(tmp_path / "cloud", labs, infra="aws/us-east-1", instance_type="m6i.large")
     lab.write_grid("tiny", "command", {"command": ["true"]}, {"seed": [0]})
     first = cut_off(lab, bed, ec2)

@@ -26,11 +26,11 @@ FOLDER = "~/marl's place"
 
 HELD = """
 import pathlib, sys, time
-from orchestrator.control.remote import delegate as sending
+from orchestrator.control.remote import delegate
 from orchestrator.ui.cli import main
 
 step, here, gate = sys.argv.pop(1), pathlib.Path(sys.argv.pop(1)), pathlib.Path(sys.argv.pop(1))
-function = getattr(sending, step)
+function = getattr(delegate, step)
 
 def held(*arguments, **options):
     here.touch()
@@ -38,15 +38,15 @@ def held(*arguments, **options):
         time.sleep(0.05)
     return function(*arguments, **options)
 
-setattr(sending, step, held)
+setattr(delegate, step, held)
 main()
 """
 
 KILLED = """
 import os, signal, sys
-from orchestrator.control import submit as control
+from orchestrator.control import submit
 from orchestrator import rundir
-from orchestrator.control.remote import delegate as sending
+from orchestrator.control.remote import delegate
 from orchestrator.ui.cli import main
 
 def deadly(function):
@@ -56,7 +56,7 @@ def deadly(function):
     return called
 
 step = sys.argv.pop(1)
-owner = next(one for one in (sending, control, rundir.SweepDir) if hasattr(one, step))
+owner = next(one for one in (delegate, submit, rundir.SweepDir) if hasattr(one, step))
 setattr(owner, step, deadly(getattr(owner, step)))
 main()
 """
@@ -110,14 +110,14 @@ class Laptop(Lab):
         return states if "unknown" in states else []
 
     def killed_after(self, step: str) -> None:
-        """`sweep`, killed right after the function of that name has done its part in :mod:`sending`."""
+        """`sweep`, killed right after the function of that name in :mod:`delegate` has done its part."""
         sweep = ("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml")
         process = self.start_python("-c", KILLED, step, *sweep)
         process.communicate(timeout=120)
         assert process.returncode == -signal.SIGKILL, step
 
     def held_at(self, step: str, *arguments: str) -> subprocess.Popen[str]:
-        """A command that has come to the function of that name in :mod:`sending`, and waits there."""
+        """A command that has come to the function of that name in :mod:`delegate`, and waits there."""
         here, gate = self.folder / "here", self.folder / "gate"
         process = self.start_python("-c", HELD, step, str(here), str(gate), *arguments)
         helpers.wait_for(here.exists, 180, step)

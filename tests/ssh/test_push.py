@@ -14,12 +14,12 @@ import pytest
 from orchestrator.config.code.snapshot import FrozenCode, freeze, received
 from orchestrator.config.locations import parse_place, tree_there
 from orchestrator.config.profiles import Profile, parse_profile
-from orchestrator.control.remote import push_code as pushing
+from orchestrator.control.remote import push_code
 from orchestrator.control.remote.push_code import look_there, push, sent
 from orchestrator.core.errors import DamagedFileError, HostError
 from orchestrator.core.ssh import Host
 from orchestrator.rundir import CodeDir, SweepDir
-from orchestrator.ui.doctor import login_node as doctor
+from orchestrator.ui.doctor import login_node
 from orchestrator.ui.doctor.finding import Verdict
 from tests.ssh.server import ALIAS, Server
 
@@ -83,10 +83,10 @@ def beginnings(packed: bytes) -> list[bytes]:
 
 def test_an_upload_that_is_cut_leaves_nothing(laptop: Laptop, monkeypatch: pytest.MonkeyPatch) -> None:
     code = laptop.freeze()
-    whole = pushing._packed(CodeDir(code.path))
+    whole = push_code._packed(CodeDir(code.path))
     for part in beginnings(whole):
         with monkeypatch.context() as patch:
-            patch.setattr(pushing, "_packed", lambda _, part=part: part)
+            patch.setattr(push_code, "_packed", lambda _, part=part: part)
             with pytest.raises(
                 HostError, match=r"(?i)did not come whole|unexpected end of file|unexpected EOF"
             ):
@@ -151,7 +151,7 @@ def folders(laptop: Laptop, profile: Profile) -> set[str]:
     place = look_there(profile, "tiny").place
     assert profile.address.endswith("there.yaml")
     tree = tree_there(Host(ALIAS), parse_place(profile.address))
-    findings = doctor.examined(profile, laptop.folder / "results")
+    findings = login_node.examined(profile, laptop.folder / "results")
     told = next(one.found for one in findings if one.name == "Results there")
     assert "can be written" in told
     return {place.folder, tree.removesuffix("/results"), told.partition(": ")[0]}
@@ -187,7 +187,7 @@ def test_a_folder_that_is_nowhere_is_said_in_a_line(laptop: Laptop, folder: str,
     assert "\n" not in str(looking.value)
     with pytest.raises(HostError, match=said):
         tree_there(Host(ALIAS), parse_place(profile.address))
-    findings = doctor.examined(profile, laptop.folder / "results")
+    findings = login_node.examined(profile, laptop.folder / "results")
     told = next(one for one in findings if one.name == "Results there")
     assert told.verdict is Verdict.PROBLEM
     assert told.found.count("unset or empty") + told.found.count("another user's home") == 1

@@ -47,7 +47,7 @@ def _end_with(parent: int) -> None:
 
 
 class Helper:
-    """What can be asked: one public method for each function of :mod:`cloud` that asks SkyPilot."""
+    """What can be asked: one public method for each function of :mod:`client` that asks SkyPilot."""
 
     def __init__(self) -> None:
         self._secrets: set[str] = set()

@@ -1,1 +1,1 @@
-"""The user's project: its files, the snapshot kept with a sweep, and the id of a program."""
+"""The code that jobs run: the snapshot kept with a sweep, kinds of files, the hash of a source file."""

@@ -51,7 +51,7 @@ def submit_all(matter: Matter, parties: Sequence[Party], tell: Tell) -> None:
 
 
 def rehearse(matter: Matter, parties: Sequence[Party], *, detach: bool) -> Mapping[str, Any]:
-    """What would be submitted first, or with ``detach`` at all, as :func:`rehearsal.planned` tells it.
+    """What would be submitted first, or with ``detach`` at all, as :func:`dry_run.planned` tells it.
 
     Each array says its target. What would be dealt later counts as waiting. Writes nothing.
     """

@@ -110,7 +110,7 @@ class Party(Protocol):
         ...
 
     def rehearse(self, deal: Deal, places: int, later: int) -> Mapping[str, Any]:
-        """What would be submitted after so many others (``later``), as :func:`rehearsal.planned` tells it."""
+        """What would be submitted after so many others (``later``), as :func:`dry_run.planned` tells it."""
         ...
 
     def take(self, one: Held) -> None:

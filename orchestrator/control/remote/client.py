@@ -18,8 +18,8 @@ from orchestrator.core.installation import install_there
 from orchestrator.core.ssh import SSH_FAILED, Host, complaint, without_command
 from orchestrator.status.ownership import Place, SentCode
 
-# A question may wait for another command line's submission there, and for the scheduler.
 _SERVER = "orchestrator.control.remote.server"
+# A question may wait for another command line's submission there, and for the scheduler.
 PATIENCE_S = 600.0
 _NO_CODE = 98
 # Which of the last lines says why nothing answers; otherwise the very last.

@@ -199,7 +199,7 @@ def rehearse(
     options: Sequence[str] = (),
     only: Collection[str] | None = None,
 ) -> Mapping[str, Any]:
-    """What :func:`send` would submit, to the byte, as :func:`rehearsal.planned` tells it; writes nothing.
+    """What :func:`send` would submit, to the byte, as :func:`dry_run.planned` tells it; writes nothing.
 
     A tree that knows the sweep is asked; of one that does not, all is known here.
     """

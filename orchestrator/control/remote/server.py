@@ -95,7 +95,7 @@ def submit(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
 
 
 def plan(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
-    """What would be submitted, to the byte, as :func:`rehearsal.planned` tells it; writes nothing."""
+    """What would be submitted, to the byte, as :func:`dry_run.planned` tells it; writes nothing."""
     sweep, backend, wish, code = _asked(request, sweep_dir, dry=True)
     return dict(rehearse(sweep, sweep_dir, backend, wish, code=code))
 

@@ -49,7 +49,7 @@ def diagnose(
 def _this_machine(results: Path, profile: Profile | None, probe: Probe | None) -> Iterator[Finding]:
     with contextlib.ExitStack() as stack:
         # PyTorch is loaded while the quick checks are made.
-        request_checks = probe or stack.enter_context(Probing())
+        ask_torch = probe or stack.enter_context(Probing())
         for check in local_machine.CHECKS:
             yield check(results)
         if profile is None or profile.backend != "skypilot":
@@ -57,7 +57,7 @@ def _this_machine(results: Path, profile: Profile | None, probe: Probe | None) -
                 yield check(results)
         yield wandb_login.wandb(results)
         for look in training.CHECKS:
-            yield look(request_checks)
+            yield look(ask_torch)
 
 
 def _cluster(site: Site) -> Iterator[Finding]:

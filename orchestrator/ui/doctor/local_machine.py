@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orchestrator import __version__
 from orchestrator.config.trainers import get_trainer, trainer_names
-from orchestrator.core import hardware as machine
+from orchestrator.core import hardware
 from orchestrator.core.installation import install_here
 from orchestrator.ui.doctor.finding import Finding, not_here, ok, problem, warning
 from orchestrator.ui.doctor.packages import installed
@@ -57,8 +57,8 @@ def trainers(_: Path) -> Finding:
     return ok("Trainers", ", ".join(dict.fromkeys(there)) or "none that needs a package")
 
 
-def hardware(_: Path) -> Finding:
-    cores, gpus = machine.cores(), machine.gpus()
+def cores_and_gpus(_: Path) -> Finding:
+    cores, gpus = hardware.cores(), hardware.gpus()
     models = ", ".join(f"{gpus.count(model)} × {model}" for model in dict.fromkeys(gpus))
     return ok("Cores and GPUs", f"{cores} cores, {models or 'no GPU that can be used'}")
 
@@ -138,7 +138,7 @@ def space(results: Path) -> Finding:
     return ok(name, f"{found} (a quota may allow less)")
 
 
-CHECKS = (python, trainers, hardware, git, results_folder, space)
+CHECKS = (python, trainers, cores_and_gpus, git, results_folder, space)
 # What a profile of SkyPilot's has its own lines for.
 REMOTE = (rsync, skypilot)
 

@@ -1,1 +1,1 @@
-"""The whole fleet on one screen: what there is to see (`model`), how one looks (`fleet`), and the screen."""
+"""The whole fleet on one screen: its values (`model`), looks and decisions (`actions`), the screen (`app`)."""

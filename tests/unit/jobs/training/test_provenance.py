@@ -58,7 +58,7 @@ def test_kept_code_is_of_the_commit_it_was_kept_at(
     code = tmp_path / "code" / "0123456789abcdef"
     code.mkdir(parents=True)
     (code / "code.json").write_text(json.dumps({"project": project}))
-    monkeypatch.setattr(provenance, "__file__", str(code / "ours" / "jobs" / "provenance.py"))
+    monkeypatch.setattr(provenance, "__file__", str(code / "ours" / "jobs" / "training" / "provenance.py"))
     assert provenance.commit() == commit
 
 

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.config import worktree
-from orchestrator.config.code import snapshot as freezing
+from orchestrator.config.code import snapshot
 from orchestrator.config.code.snapshot import FrozenCode, freeze
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import CodeDir, SweepDir
@@ -456,7 +456,7 @@ def test_frozen_code_is_not_frozen_as_a_project(project: Project) -> None:
 def test_too_large_a_project_is_refused_with_the_way_out(
     project: Project, monkeypatch: pytest.MonkeyPatch, name: str, bound: int
 ) -> None:
-    monkeypatch.setattr(freezing, name, bound)
+    monkeypatch.setattr(snapshot, name, bound)
     with pytest.raises(OrchestrateError, match="the code to keep with the sweep has") as raised:
         project.freeze()
     assert ".gitignore" in str(raised.value.hint)
@@ -545,14 +545,14 @@ def test_a_draft_of_a_killed_command_line_goes_away(project: Project) -> None:
 
 def change_while_copying(project: Project, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     """Let the first ``times`` copies find another content than the look before."""
-    real, left = freezing._marks, iter(range(times))
+    real, left = snapshot._marks, iter(range(times))
 
     def marks(entries: Any, into: Path | None = None) -> dict[str, str]:
         if into is not None and (number := next(left, None)) is not None:
             project.write("train.py", f"changed {number}")
         return real(entries, into)
 
-    monkeypatch.setattr(freezing, "_marks", marks)
+    monkeypatch.setattr(snapshot, "_marks", marks)
 
 
 def test_a_change_while_copying_is_seen(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.control import poll as observe
+from orchestrator.control import poll
 from orchestrator.core.types import JobState, JobStatus
 from orchestrator.rundir import Event, Holder
 from orchestrator.rundir.journal import ENDED, EXITED, STARTED
@@ -48,7 +48,7 @@ def test_a_job_that_is_requeued_after_its_worker_was_through_is_withdrawn(
         def cancel(self, ids: Sequence[str]) -> None:
             cancelled.extend(ids)
 
-    monkeypatch.setattr(observe, "Everywhere", Slurm)
-    notes = observe.leave_queue(sweep, observe.look(sweep))
+    monkeypatch.setattr(poll, "Everywhere", Slurm)
+    notes = poll.leave_queue(sweep, poll.look(sweep))
     assert cancelled == withdrawn
     assert bool(notes) == bool(withdrawn)

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.backends.script import Script, Setting
 from orchestrator.config.trainers import COMMAND
-from orchestrator.control import submit as control
+from orchestrator.control import submit
 from orchestrator.core.errors import OrchestrateError, QueueFullError, RefusedError
 from orchestrator.core.types import Array, Capacity, JobStatus, Sweep
 from orchestrator.rundir import SweepDir
@@ -69,7 +69,7 @@ def test_what_the_queue_does_not_take_waits_and_leaves_no_trace(
     results: Path, room: int, array_size: int
 ) -> None:
     sweep_dir, backend = SweepDir(results, "tiny"), Stingy(room, array_size)
-    plan = control.submit_sweep(SWEEP, sweep_dir, backend).plan
+    plan = submit.submit_sweep(SWEEP, sweep_dir, backend).plan
     taken = [job.token for array in backend.submitted for job in array.jobs]
     assert taken
     assert jobs_on_record(sweep_dir) == taken == [job.token for job in plan.jobs]
@@ -82,9 +82,9 @@ def test_what_the_queue_does_not_take_waits_and_leaves_no_trace(
 def test_where_nothing_is_taken_the_error_says_so_and_nothing_seems_queued(results: Path) -> None:
     sweep_dir = SweepDir(results, "tiny")
     with pytest.raises(QueueFullError):
-        control.submit_sweep(SWEEP, sweep_dir, Stingy(0))
+        submit.submit_sweep(SWEEP, sweep_dir, Stingy(0))
     assert jobs_on_record(sweep_dir) == []
-    assert {status.state.value for status in control.look(sweep_dir).statuses.values()} == {"pending"}
+    assert {status.state.value for status in submit.look(sweep_dir).statuses.values()} == {"pending"}
 
 
 def test_what_cannot_be_rendered_is_not_on_record(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,9 +98,9 @@ def test_what_cannot_be_rendered_is_not_on_record(results: Path, monkeypatch: py
 
     monkeypatch.setattr(backend, "render", render)
     with pytest.raises(OrchestrateError, match="--comment"):
-        control.submit_sweep(SWEEP, SweepDir(results, "tiny"), backend)
+        submit.submit_sweep(SWEEP, SweepDir(results, "tiny"), backend)
     assert (jobs_on_record(SweepDir(results, "tiny")), backend.submitted) == ([], [])
-    assert {status.state.value for status in control.look(SweepDir(results, "tiny")).statuses.values()} == {
+    assert {status.state.value for status in submit.look(SweepDir(results, "tiny")).statuses.values()} == {
         "pending"
     }
 
@@ -109,13 +109,13 @@ def test_a_name_that_the_scheduler_does_not_know_stops_nothing(
     results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = Stingy(10)
-    original = control.make_plan
+    original = submit.make_plan
 
     def planned(*arguments: object, **options: object) -> object:
         plan = original(*arguments, **options)  # type: ignore[arg-type]
-        arrays = tuple(control.replace(array, avoid=("node.example.org",)) for array in plan.arrays)
-        return control.replace(plan, arrays=arrays)
+        arrays = tuple(submit.replace(array, avoid=("node.example.org",)) for array in plan.arrays)
+        return submit.replace(plan, arrays=arrays)
 
-    monkeypatch.setattr(control, "make_plan", planned)
-    control.submit_sweep(SWEEP, SweepDir(results, "tiny"), backend)
+    monkeypatch.setattr(submit, "make_plan", planned)
+    submit.submit_sweep(SWEEP, SweepDir(results, "tiny"), backend)
     assert [array.avoid for array in backend.submitted] == [()]

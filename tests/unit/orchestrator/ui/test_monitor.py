@@ -304,7 +304,7 @@ def test_tensorboard_is_started_with_the_profile_s_python(
     folder.mkdir(parents=True)
     (folder / "lab.yaml").write_text("ssh: lab\n" + profile)
     place = parse_place("lab" if profile else "any-host")
-    assert tensorboard_commands(place) == [[*wording, "-m", "tensorboard.main"] for wording in expected]
+    assert tensorboard_commands(place) == [[*words, "-m", "tensorboard.main"] for words in expected]
 
 
 def test_a_profile_s_setup_comes_before_tensorboard(own_world: Path, tmp_path: Path) -> None:
