@@ -82,7 +82,7 @@ class Lab:
     def run(self, *arguments: str, code: int = 0, env: Mapping[str, str] | None = None) -> str:
         """Both outputs of a command that leaves with ``code`` and without a traceback."""
         process = self.start(*arguments, env=env)
-        output, errors = process.communicate(timeout=120)
+        output, errors = process.communicate(timeout=300)
         assert process.returncode == code, f"{arguments}: {process.returncode}\n{output}\n{errors}"
         assert "Traceback" not in output + errors
         return output + errors
@@ -95,7 +95,7 @@ class Lab:
     def states(self, name: str = "tiny", env: Mapping[str, str] | None = None) -> list[str]:
         """The state of every run, as `status` says."""
         process = self.start("status", name, "--json", env=env)
-        output, errors = process.communicate(timeout=120)
+        output, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors
         (sweep,) = json.loads(output)
         return [run["state"] for run in sweep["runs"]]

@@ -122,7 +122,7 @@ def test_a_controller_that_is_silent_is_waited_for_aloud(lab: Lab, slurm: Cluste
         shown += line
     assert "tiny: on disk, until all have answered:" in shown
     gate.touch()
-    rest, errors = status.communicate(timeout=120)
+    rest, errors = status.communicate(timeout=300)
     assert "waiting for squeue" in errors
     assert "2 running" in rest
     lab.pace(0.01)

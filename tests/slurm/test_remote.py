@@ -113,7 +113,7 @@ class Laptop(Lab):
         """`sweep`, killed right after the function of that name in :mod:`delegate` has done its part."""
         sweep = ("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml")
         process = self.start_python("-c", KILLED, step, *sweep)
-        process.communicate(timeout=120)
+        process.communicate(timeout=300)
         assert process.returncode == -signal.SIGKILL, step
 
     def held_at(self, step: str, *arguments: str) -> subprocess.Popen[str]:

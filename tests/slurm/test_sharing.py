@@ -52,7 +52,7 @@ def test_what_waits_in_a_queue_that_does_not_move_is_done_here(lab: Lab, slurm: 
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH, "--slots", "1")
     helpers.wait_for(slurm.queue, 180, "jobs in the queue")
     held = slurm.queue()
-    _, errors = following.communicate(timeout=120)
+    _, errors = following.communicate(timeout=300)
     assert following.returncode == 0, errors
     assert sorted(judge_runs(lab, slurm)) == [1] * 4
     assert targets(lab) == ["local"] * 4
@@ -99,7 +99,7 @@ def test_a_worker_here_that_dies_leaves_its_run_to_whoever_is_free(lab: Lab, slu
     for process in [worker, *helpers.children(worker)]:
         helpers.kill(process)
     lab.pace(0.01)
-    _, errors = following.communicate(timeout=120)
+    _, errors = following.communicate(timeout=300)
     assert following.returncode == 0, errors
     assert sorted(judge_runs(lab, slurm)) == [1, 2]
 

@@ -1,1 +1,1 @@
-"""The whole fleet on one screen: its values (`model`), looks and decisions (`actions`), the screen (`app`)."""
+"""Show the whole fleet on one screen: values (`model`), looks and decisions (`actions`), screen (`app`)."""
