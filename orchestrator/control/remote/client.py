@@ -18,7 +18,8 @@ from orchestrator.core.installation import install_there
 from orchestrator.core.ssh import SSH_FAILED, Host, complaint, without_command
 from orchestrator.status.ownership import Place, SentCode
 
-_SERVER = "orchestrator.control.remote.server"
+# In the code that is kept there, which another version of this program may have sent.
+_SERVER = "orchestrator.answer"
 # A question may wait for another command line's submission there, and for the scheduler.
 PATIENCE_S = 600.0
 _NO_CODE = 98

@@ -1,4 +1,4 @@
-"""Answer for the results tree on this machine: ``python -m orchestrator.control.remote.server``.
+"""Answer for the results tree on this machine; started as ``python -m orchestrator.answer``.
 
 One question as a line of JSON on stdin, its answer as a line of JSON on stdout after the question's mark, so
 that what a login shell prints is no part of it. The code that answers was sent from where the question comes.
@@ -346,7 +346,3 @@ def main() -> int:
         answer = {"error": f"{error.filename or ''}: {error.strerror or error}", "hint": None, "exit_code": 3}
     _say(request, answer)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
