@@ -59,14 +59,14 @@ class State:
     ``settled``: runs that are verified here and did not change there, each with a stamp of how it is there;
     ``files``: a fingerprint of how each of them is here. ``placed``: runs of a further source that lie in the
     main tree; ``adopted``: runs that lie there from elsewhere, with the very result that this source has.
-    ``codes``: frozen codes that are here.
+    ``codes``: the fingerprint of each frozen code that is here, by its id.
     """
 
     settled: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     placed: set[str] = field(default_factory=set)
     adopted: set[str] = field(default_factory=set)
-    codes: set[str] = field(default_factory=set)
+    codes: dict[str, str] = field(default_factory=dict)
     index: str = ""
 
     def settle(self, run_id: str, token: str, folder: str) -> None:
@@ -82,6 +82,14 @@ class State:
         """Whether the files of a settled run are still here, by their sizes and times."""
         known = self.files.get(run_id)
         return known is not None and is_unchanged(folder, known)
+
+    def settle_code(self, code_id: str, folder: str) -> None:
+        """Remember how a frozen code lies in its folder."""
+        self.codes[code_id] = fingerprint(folder)
+
+    def is_code_as_left(self, code_id: str, folder: str) -> bool:
+        """Whether the files of a frozen code are still here, by their sizes and times."""
+        return is_unchanged(folder, self.codes.get(code_id, ""))
 
 
 class CopyDir:
@@ -114,7 +122,7 @@ class CopyDir:
                 {run_id: str(known) for run_id, known in data["files"].items()},
                 set(data["placed"]),
                 set(data["adopted"]),
-                set(data["codes"]),
+                {code_id: str(known) for code_id, known in data["codes"].items()},
                 data["index"],
             )
         except (FileNotFoundError, OrchestrateError, AttributeError, KeyError, TypeError, ValueError):
@@ -126,7 +134,7 @@ class CopyDir:
             "files": state.files,
             "placed": sorted(state.placed),
             "adopted": sorted(state.adopted),
-            "codes": sorted(state.codes),
+            "codes": state.codes,
             "index": state.index,
         }
         write_atomic(self._own / "state.json", dump_json(data), durable=False)

@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from orchestrator.config.code.snapshot import is_whole
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir import RunDir, SweepDir
+from orchestrator.rundir import CodeDir, RunDir, SweepDir
 from orchestrator.rundir.atomic import storage_errors
 from orchestrator.rundir.copy_origin import Copy
 from orchestrator.rundir.plain_files import same_content
@@ -35,7 +36,7 @@ from orchestrator.sync.job import Task, task_of
 from orchestrator.sync.precedence import came_from, promote, settle_places
 from orchestrator.sync.publish import finish, follow_retries, refused
 from orchestrator.sync.request import Brought, Screen
-from orchestrator.sync.rsync import Listing, brief, size_of, stamp_of
+from orchestrator.sync.rsync import Entry, Listing, brief, size_of, stamp_of
 from orchestrator.sync.space_needed import lack_for
 from orchestrator.sync.wanted import fitting
 
@@ -239,7 +240,7 @@ def _list(task: Task, here: Path, runs: Sequence[str]) -> Listing:
     """What there is of these runs, against what is ``here``; in the source's own folder also of the sweep."""
     own = task.there.entries if here == task.folder.path else []
     codes = task.there.codes if own and task.wish.only is None else []
-    new = [code for code in codes if code not in task.state.codes]
+    new = [code for code in codes if not _is_code_here(task, here / CODE / code)]
     rules, names = None, [*own, *(f"{CODE}/{code}" for code in new), *(f"{RUNS}/{run_id}" for run_id in runs)]
     patterns = any(sign in name for name in own for sign in "*?[\\")
     if len(runs) * _MANY > len(task.there.runs) and not patterns:
@@ -251,7 +252,23 @@ def _list(task: Task, here: Path, runs: Sequence[str]) -> Listing:
         listing = task.rsync.list(task.there.name, against, rules=rules or (), names=None if rules else names)
     wanted = {"", *runs}
     listing.entries = [entry for entry in listing.entries if run_of(entry.path) in wanted]
+    if task.wish.verify and new:
+        listing.entries = _compared(task, here, listing.entries)
     return listing
+
+
+def _is_code_here(task: Task, folder: Path) -> bool:
+    """Whether a frozen code is in its folder as it was left; with ``--verify``, by its content."""
+    as_left = task.state.is_code_as_left(folder.name, str(folder))
+    return as_left and (not task.wish.verify or is_whole(CodeDir(folder)))
+
+
+def _compared(task: Task, here: Path, entries: Sequence[Entry]) -> list[Entry]:
+    """The entries, with files of frozen code marked as new that only seem to be the same here."""
+    top = f"{CODE}/"
+    seem = {one.path for one in entries if one.path.startswith(top) and not one.folder and not one.new}
+    other = seem - task.rsync.alike(task.there.name, here, seem)
+    return [replace(one, new=True) if one.path in other else one for one in entries]
 
 
 def _count(task: Task, chosen: Iterable[Chosen]) -> None:
@@ -304,7 +321,8 @@ def _fetch(task: Task, batch: Sequence[Chosen], progress: Callable[[int], None])
     names = [name for one in batch for name in one.names]
     if not names:
         return ()
-    return task.rsync.fetch(task.there.name, here, names, task.folder.incoming, progress)
+    verify = task.wish.verify
+    return task.rsync.fetch(task.there.name, here, names, task.folder.incoming, progress, by_content=verify)
 
 
 def _came(screen: Screen, before: int, size: int) -> None:

@@ -153,7 +153,9 @@ def _staged(task: Task, run_id: str) -> RunDir:
 
 def _finish_sweep(task: Task, one: Chosen, *, clean: bool) -> None:
     if clean and task.wish.only is None:
-        task.state.codes |= {code for code in task.there.codes if f"{CODE}/{code}" in one.there}
+        for code in task.there.codes:
+            if f"{CODE}/{code}" in one.there and (folder := one.here / CODE / code).is_dir():
+                task.state.settle_code(code, str(folder))
     leave_journals(one.here, one.there)
 
 

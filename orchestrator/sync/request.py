@@ -16,7 +16,7 @@ _NAMED = 5
 class Wish:
     """Which sweeps, runs (as `status` selects them) and kinds of files; all of them by default.
 
-    ``verify``: read again every file of finished runs that is here, and fetch what is damaged.
+    ``verify``: read again every file here of finished runs and frozen code; fetch what is damaged.
     """
 
     sweeps: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -15,7 +16,8 @@ import pytest
 
 from benchmarks.synthetic import finish, finished_sweep, matrix_runs, training_rows, write_journal
 from orchestrator.analysis.collect import collect
-from orchestrator.rundir import RunDir, SweepDir
+from orchestrator.config.code.snapshot import is_whole
+from orchestrator.rundir import CodeDir, RunDir, SweepDir
 from orchestrator.sync.request import Brought, Silent, Wish
 from orchestrator.sync.source import Source, find_source
 from orchestrator.sync.sync import sync
@@ -51,11 +53,24 @@ def home(there: SweepDir, tmp_path: Path) -> Path:
     return tmp_path / "results"
 
 
-def files(sweep: SweepDir) -> dict[str, tuple[bytes, int]]:
-    """Every plain file of its runs, and its time in whole seconds."""
+def freeze_code(sweep: SweepDir) -> str:
+    """Keep a code of one file with the sweep; its folder in the sweep's."""
+    program = b"print('trains')\n"
+    mark = f"tree/train.py\0file {hashlib.sha256(program).hexdigest()}\0"
+    code = CodeDir.of(sweep, hashlib.sha256(f"None\n{mark}".encode()).hexdigest()[:16])
+    code.tree.mkdir(parents=True)
+    (code.tree / "train.py").write_bytes(program)
+    code.facts_path.write_text(json.dumps({"project": None, "files": ["tree/train.py"]}))
+    assert is_whole(code)
+    rest(sweep.path)
+    return f"code/{code.code_id}"
+
+
+def files(sweep: SweepDir, top: str = "runs") -> dict[str, tuple[bytes, int]]:
+    """Every plain file of its runs, or of another folder, and its time in whole seconds."""
     return {
         path.relative_to(sweep.path).as_posix(): (path.read_bytes(), int(path.stat().st_mtime))
-        for path in sorted((sweep.path / "runs").rglob("*"))
+        for path in sorted((sweep.path / top).rglob("*"))
         if path.is_file() and not path.name.startswith(".")
     }
 
@@ -109,6 +124,37 @@ def test_rot_that_no_time_shows_is_found_when_all_is_read_again(there: SweepDir,
     assert (done.returncode, done.stderr) == (0, "")
     assert files(SweepDir(home, "speed")) == files(there)
     assert collect([SweepDir(home, "speed")], checksums=True).problems == ()
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, truncate, overwrite, shadow])
+def test_frozen_code_that_is_damaged_here_is_fetched_again(
+    there: SweepDir, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    code, home = freeze_code(there), tmp_path / "results"
+    bring(there, home)
+    damage(home / "speed" / code / "tree" / "train.py")
+    assert bring(there, home, dry=True).files == 1
+    assert (bring(there, home).files, bring(there, home).files) == (1, 0)
+    assert files(SweepDir(home, "speed"), code) == files(there, code)
+    shutil.rmtree(home / "speed" / "code")
+    assert (bring(there, home).files, bring(there, home).files) == (2, 0)
+    assert files(SweepDir(home, "speed"), code) == files(there, code)
+
+
+def test_rot_of_frozen_code_that_no_time_shows_is_found_when_all_is_read_again(
+    there: SweepDir, tmp_path: Path
+) -> None:
+    code, home = freeze_code(there), tmp_path / "results"
+    bring(there, home)
+    file = home / "speed" / code / "tree" / "train.py"
+    times = file.stat()
+    overwrite(file)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert bring(there, home).files == 0
+    assert bring(there, home, Wish(verify=True)).files == 1
+    assert files(SweepDir(home, "speed"), code) == files(there, code)
+    overwrite(there.path / code / "tree" / "train.py")  # and what is whole here is not replaced
+    assert bring(there, home, Wish(verify=True)).files == 0
 
 
 def test_a_name_that_is_no_text_ends_no_sync(there: SweepDir, home: Path) -> None:

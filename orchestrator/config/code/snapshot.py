@@ -107,7 +107,7 @@ def received(code: CodeDir, python_path: Iterable[str], cwd: str | None, submit_
     Without ``cwd`` runs start in ``submit_dir``; what they and Python leave in it does not count. Raises
     :class:`DamagedFileError` unless all that was sent is as its name says, and for no other reason.
     """
-    if not _is_whole(code):
+    if not is_whole(code):
         raise DamagedFileError(
             code.path, "is not the code that was sent", hint=f"remove {code.path} and send it again"
         )
@@ -118,7 +118,8 @@ def received(code: CodeDir, python_path: Iterable[str], cwd: str | None, submit_
     return FrozenCode(code.code_id, code.path, paths, start, submit_dir)
 
 
-def _is_whole(code: CodeDir) -> bool:
+def is_whole(code: CodeDir) -> bool:
+    """Whether a frozen code holds what its name says. Reads every file of it."""
     try:
         facts = code.facts()
         project, names = facts["project"], [os.fsdecode(unquote_to_bytes(name)) for name in facts["files"]]
