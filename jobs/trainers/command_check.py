@@ -14,6 +14,7 @@ from jobs.trainers.command import DESCRIPTION, command_line, patterns_of, requir
 from jobs.training.context import BadConfigError
 from orchestrator.config.command import COMMAND_KEY, asked_for, code_of, module_of, program_file
 from orchestrator.config.program.identity import CODE_KEY, project_files
+from orchestrator.config.trainers import COMMAND
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
 
@@ -31,6 +32,8 @@ def check(runs: Sequence[Run]) -> list[Problem]:
                 require_program(argv)  # relative to the copy of this folder that runs start in
         except BadConfigError as error:
             problems.setdefault(str(error), Problem(run.run_id, COMMAND_KEY, str(error), error.hint))
+        for key, message in COMMAND.impossible_lengths(run).items():
+            problems.setdefault(message, Problem(run.run_id, key, message))
         try:
             _require_code(run)
         except OrchestrateError as error:

@@ -91,10 +91,20 @@ class TrainerSpec:
         for key in self.frames:
             if key in run.overrides:
                 asked = run.overrides[key]
-                return int(asked) if isinstance(asked, int | float) and 0 < asked < math.inf else None
+                return int(asked) if isinstance(asked, int | float) and 1 <= asked < math.inf else None
         if any(run.overrides.get(key) is not None for key in self.iterations) or self.minutes_of(run):
             return None
         return self.usual_frames.get(str(run.overrides.get("experiment", "")))
+
+    def impossible_lengths(self, run: Run) -> dict[str, str]:
+        """What is wrong with numbers of frames that no run can have, by their keys."""
+        return {
+            key: f"{key}: found {value}, expected a number from 1"
+            for key in self.frames
+            if isinstance(value := run.overrides.get(key), int | float)
+            and not isinstance(value, bool)
+            and not 1 <= value < math.inf
+        }
 
     def minutes_of(self, run: Run) -> float | None:
         """How many minutes the run is to train, if it has a time instead of a number of frames."""

@@ -209,8 +209,10 @@ def _timed(
 
 
 def _no_length(run: Run) -> str:
-    keys = get_trainer(run.trainer).frames
-    how = f"; the key {keys[0]} would tell" if keys else ""
+    spec = get_trainer(run.trainer)
+    if wrong := spec.impossible_lengths(run):
+        return next(iter(wrong.values()))
+    how = f"; the key {spec.frames[0]} would tell" if spec.frames else ""
     return f"nothing tells how many frames runs of {run.trainer} have{how}"
 
 

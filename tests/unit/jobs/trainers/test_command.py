@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from jobs.trainers.command import command_line
 from jobs.trainers.command_check import check
 from jobs.training.context import BadConfigError
+from orchestrator.config.trainers import COMMAND
 from orchestrator.core.types import Run
 
 values = st.text() | st.integers() | st.booleans() | st.none() | st.lists(st.text(), max_size=2)
@@ -77,3 +79,19 @@ def test_check_names_each_fault_once() -> None:
     runs = [run([sys.executable, "{lr}"], 1), run([sys.executable, "{lr}"], 2), run([sys.executable], 3)]
     (problem,) = check(runs)
     assert (problem.run_id, problem.key) == (runs[0].run_id, "command")
+
+
+@pytest.mark.parametrize("length", [math.nan, math.inf, -5, 0, 0.5])
+def test_a_length_that_no_run_can_have_is_refused(length: float) -> None:
+    runs = [
+        run([sys.executable, "-c", ""], number, **{key: length})
+        for key in COMMAND.frames
+        for number in (1, 2)
+    ]
+    messages = {problem.key: problem.message for problem in check(runs) if problem.blocks}
+    assert messages == {key: f"{key}: found {length}, expected a number from 1" for key in COMMAND.frames}
+
+
+def test_other_values_of_these_keys_are_the_programs_own() -> None:
+    lengths = (1, 1e6, None, "short", False)
+    assert not any(problem.blocks for problem in check([run(["true"], steps=one) for one in lengths]))

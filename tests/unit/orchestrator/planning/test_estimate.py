@@ -145,6 +145,9 @@ def test_a_run_that_is_unknown_makes_the_whole_unknown() -> None:
     plan = make_plan(without, seen, Capacity("here", 1, 0), submission=1)
     (why,) = foresee(plan, seen, where(), table_of(1.0)).unknown
     assert "the key frames would tell" in why
+    assert list(forecast_of([-5], table_of(1.0), where()).unknown) == [
+        "frames: found -5, expected a number from 1"
+    ]
 
 
 def test_only_what_is_left_counts() -> None:
