@@ -1,10 +1,10 @@
 """Which final returns can be ranked: of one metric, after about as many frames, in as many episodes, trained
-by today's code or all by older code. Pure.
+by today's code or all by older code, and by the same code where a sweep has several. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ class Terms:
 
     ``metric``: what they are values of. ``frames``: how many its runs trained (median), unless they were to
     train for so many ``minutes``. ``episodes``: how many an evaluation had, where it is one. ``stale``: other
-    code than today's trained the runs. ``codes``: the ids of their code, where these are several.
+    code than today's trained the runs. ``codes``: the ids of their code, sorted; ``sweep``: theirs.
     """
 
     metric: str | None
@@ -33,7 +33,8 @@ class Terms:
     episodes: str | None
     minutes: str | None = None
     stale: bool = False
-    codes: str | None = None
+    codes: tuple[str, ...] = ()
+    sweep: str | None = None
 
     @property
     def kind(self) -> str:
@@ -57,14 +58,15 @@ def terms_of(rows: Sequence[Mapping[str, Any]]) -> Terms:
     evaluated = kind_of(metric) == "evaluation"
     episodes = _each(row["evaluation_episodes"] for row in with_return) if evaluated else None
     stale = any(row.get("state") == RunState.STALE.value for row in with_return)
-    codes = {row.get("code_id") for row in with_return} - {None}
+    codes = {str(row["code_id"]) for row in with_return if row.get("code_id") is not None}
     return Terms(
         metric,
         float(median(frames)) if frames else None,
         episodes,
         minutes,
         stale,
-        _each(codes) if len(codes) > 1 else None,
+        tuple(sorted(codes)),
+        _each(row.get("sweep") for row in with_return),
     )
 
 
@@ -75,16 +77,36 @@ def _each(values: Iterable[Any]) -> str | None:
 
 def classes(items: Iterable[tuple[_T, Terms]]) -> list[list[_T]]:
     """These by what can be ranked against each other, each class in the given order."""
+    listed = list(items)
+    code_of = _codes([terms for _, terms in listed])
     by_kind: dict[tuple[Any, ...], list[tuple[_T, Terms]]] = {}
-    for item, terms in items:
-        by_kind.setdefault((terms.metric, terms.episodes, terms.minutes, terms.stale), []).append(
-            (item, terms)
-        )
+    for item, terms in listed:
+        kind = (terms.metric, terms.episodes, terms.minutes, code_of(terms))
+        by_kind.setdefault(kind, []).append((item, terms))
     return [
         [item for item, terms in alike if terms.frames in lengths]
         for alike in by_kind.values()
         for lengths in _lengths(terms.frames for _, terms in alike)
     ]
+
+
+def _codes(every: Sequence[Terms]) -> Callable[[Terms], str]:
+    """What trained each of these, in words; with its id where a sweep among them has several codes.
+
+    Sweeps of different programs can be ranked: each of them is known by its code.
+    """
+    of_sweep: dict[str | None, set[tuple[str, ...]]] = {}
+    for terms in every:
+        if terms.codes:
+            of_sweep.setdefault(terms.sweep, set()).add(terms.codes)
+    several = any(len(codes) > 1 for codes in of_sweep.values())
+    is_known = any(terms.stale for terms in every)
+
+    def code_of(terms: Terms) -> str:
+        age = "older code" if terms.stale else "today's code" if is_known else "code"
+        return f"{age} {' and '.join(terms.codes) or 'without an id'}" if several else age
+
+    return code_of
 
 
 def _lengths(frames: Iterable[float | None]) -> list[set[float | None]]:
@@ -104,6 +126,7 @@ def differences(named: Sequence[tuple[str, Terms]]) -> list[str]:
     """In what these differ so that they cannot be ranked, a sentence each with who is what."""
     lengths = _lengths(terms.frames for _, terms in named)
     length_of = {frames: _span(own) for own in lengths for frames in own}
+    code_of = _codes([terms for _, terms in named])
     evaluated = [(name, terms) for name, terms in named if terms.kind == "evaluation"]
     told = [
         ("final returns are of different metrics", [(name, terms.kind) for name, terms in named]),
@@ -120,7 +143,7 @@ def differences(named: Sequence[tuple[str, Terms]]) -> list[str]:
         ),
         (
             "trained by different code",
-            [(name, "older code" if terms.stale else "today's code") for name, terms in named],
+            [(name, code_of(terms)) for name, terms in named],
         ),
     ]
     return [f"{what}: {_listed(values)}" for what, values in told if len({value for _, value in values}) > 1]
@@ -128,7 +151,7 @@ def differences(named: Sequence[tuple[str, Terms]]) -> list[str]:
 
 def mixed_code(named: Sequence[tuple[str, Terms]]) -> list[str]:
     """Which of these put results of different code together, in a sentence; none if no one does."""
-    mixed = [(name, terms.codes) for name, terms in named if terms.codes is not None]
+    mixed = [(name, " and ".join(terms.codes)) for name, terms in named if len(terms.codes) > 1]
     return [f"results of different code are averaged together: {_listed(mixed)}"] if mixed else []
 
 

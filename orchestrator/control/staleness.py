@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -31,19 +32,30 @@ def with_stale(seen: Survey, sweep_dir: SweepDir) -> Survey:
     """The survey with runs that other code than today's trained as stale.
 
     Without the trainer's packages, as on a laptop that only looks, there is no code of today. A copy shows
-    what was done elsewhere.
+    what was done elsewhere. There a note says if different code trained the runs.
     """
     if copy_of(sweep_dir) is not None:
-        return seen
+        return _with_codes_noted(seen)
     spec = _trainer_of(sweep_dir)
     if spec is None or not is_installed(spec):
-        return seen
+        return _with_codes_noted(seen)
     if not spec.runs_program:
         return mark_stale(seen, code_id(spec))
     try:
         return _with_stale_programs(seen, sweep_dir)
     except OrchestrateError as error:
         return replace(seen, notes=(*seen.notes, f"{_UNKNOWN}: {error}"))
+
+
+def _with_codes_noted(seen: Survey) -> Survey:
+    done = (seen.statuses[row.run_id] for row in seen.rows if row.in_grid)
+    runs = Counter(one.code_id for one in done if one.state is RunState.DONE and one.code_id is not None)
+    if len(runs) < 2:
+        return seen
+    listed = ", ".join(f"{code}: {count}" for code, count in runs.most_common(_MOST_NAMED))
+    more = ", …" if len(runs) > _MOST_NAMED else ""
+    note = f"{runs.total()} finished runs were trained by {len(runs)} different codes ({listed}{more})"
+    return replace(seen, notes=(*seen.notes, f"{note}, and {_UNKNOWN}"))
 
 
 def _trainer_of(sweep_dir: SweepDir) -> TrainerSpec | None:

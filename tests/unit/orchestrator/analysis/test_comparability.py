@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from orchestrator.analysis.comparability import Terms, classes, differences, mixed_code, terms_of
 
 EVAL, COLLECTION = "eval/reward/episode_reward_mean", "collection/reward/episode_reward_mean"
@@ -75,13 +77,29 @@ def test_what_older_code_trained_is_not_ranked_beside_what_todays_did() -> None:
     old, new = ({**row(), "state": state, "code_id": state} for state in ("stale", "done"))
     named = [("a", terms_of([old])), ("b", terms_of([new, new]))]
     assert classes(named) == [["a"], ["b"]]
-    assert differences(named) == ["trained by different code: older code (a); today's code (b)"]
+    told = "trained by different code: older code stale (a); today's code done (b)"
+    assert differences(named) == [told]
     assert mixed_code(named) == []
 
 
-def test_an_average_over_different_code_is_flagged() -> None:
+@pytest.mark.parametrize("state", ["done", "stale"])
+def test_variants_of_a_sweep_that_different_code_trained_are_not_ranked(state: str) -> None:
     """On a copy nothing is stale: there is no code of today to hold results against."""
+
+    def of(sweep: str, code: str | None) -> Terms:
+        return terms_of([{**row(), "sweep": sweep, "state": state, "code_id": code}])
+
+    named = [("a", of("one", "0a")), ("b", of("one", "0b")), ("c", of("one", "0a"))]
+    assert classes(named) == [["a", "c"], ["b"]]
+    code = "older code" if state == "stale" else "code"
+    assert differences(named) == [f"trained by different code: {code} 0a (a, c); {code} 0b (b)"]
+    programs = [("a", of("one", "0a")), ("b", of("other", "0b")), ("c", of("one", None))]
+    assert classes(programs) == [["a", "b", "c"]], "two programs, a sweep each"
+    assert differences(programs) == []
+
+
+def test_an_average_over_different_code_is_flagged() -> None:
     mixed = terms_of([{**row(), "code_id": code} for code in ("0a", "0a", "0b", None)])
     named = [("plain", terms_of([{**row(), "code_id": "0a"}])), ("edited", mixed)]
     assert mixed_code(named) == ["results of different code are averaged together: 0a and 0b (edited)"]
-    assert differences(named) == []
+    assert differences(named) == ["trained by different code: code 0a (plain); code 0a and 0b (edited)"]
