@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,8 @@ def read_text(path: Path, source: Source, otherwise: Callable[[Path], str]) -> s
     Raises the source's kind of :class:`PlacedError`.
     """
     try:
+        if _is_special(path):
+            raise source.error(None, f"is no plain file, expected a {source.noun} file")
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise source.error(None, "there is no such file", otherwise(path)) from None
@@ -33,3 +36,12 @@ def read_text(path: Path, source: Source, otherwise: Callable[[Path], str]) -> s
         raise source.error(None, "found a name that no file can have") from None
     except OSError as error:
         raise source.error(None, f"cannot be read: {error.strerror}") from None
+
+
+def _is_special(path: Path) -> bool:
+    """Whether the path leads to a FIFO, a device or a socket, which reading might never end of.
+
+    The pipe of a shell's ``<(…)`` is none: ``/dev/fd/63`` leads to no path.
+    """
+    found = Path(os.path.realpath(path))
+    return found.exists() and not found.is_file() and not found.is_dir()

@@ -35,7 +35,7 @@ def find_profile(name_or_path: str) -> Profile:
     if _NAME.fullmatch(name_or_path):
         for folder in _folders():
             path = folder / f"{name_or_path}.yaml"
-            if path.is_file():
+            if path.exists():
                 return _load(path)
     names = profile_names()
     raise ProfileError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +249,7 @@ def test_a_name_that_there_is_not() -> None:
 @pytest.mark.parametrize(
     ("path", "expected"),
     [("none.yaml", "there is no such file"), ("folder.yaml", "is a folder, expected a profile file"),
+     ("pipe.yaml", "is no plain file, expected a profile file"), ("mine", "is no plain file"),
      ("latin.yaml", "latin.yaml:1:14: found the byte 0xe9"), ("local.yaml", "not 'local'"),
      ("a b.yaml", "found the name 'a b'"), ("/", "found the name ''"), ("a\0/b.yaml", "no file can have"),
      (f"{'x' * 90}/y.yaml/z", "there is no such file"), ("cpu.yaml/z.yaml", "cannot be read")],
@@ -257,6 +259,9 @@ def test_files_that_are_no_profiles(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("folder.yaml").mkdir()
+    os.mkfifo("pipe.yaml")
+    os.mkfifo(write_own("mine.yaml", "").with_suffix(".new"))
+    (own_folder() / "mine.new").rename(own_folder() / "mine.yaml")
     Path("cpu.yaml").touch()
     Path("latin.yaml").write_bytes(b"account: caf \xe9")
     with pytest.raises(ProfileError) as caught:

@@ -267,7 +267,21 @@ def test_files_that_are_no_grids(tmp_path: Path) -> None:
     assert "bom.yaml" in str(caught.value.hint)
     with pytest.raises(GridError, match="is a folder"):
         load_sweep(tmp_path)
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for special in (tmp_path / "pipe.yaml", Path("/dev/null")):
+        with pytest.raises(GridError, match="is no plain file, expected a grid file"):
+            load_sweep(special)
     assert len(load_sweep(tmp_path / "bom.yaml").runs) == 1
+
+
+def test_a_grid_from_the_pipe_of_a_shell() -> None:
+    end, other = os.pipe()
+    os.write(other, f"{HEAD}base: {{seed: 0}}\n".encode())
+    os.close(other)
+    try:
+        assert len(load_sweep(Path(f"/dev/fd/{end}")).runs) == 1
+    finally:
+        os.close(end)
 
 
 @settings(max_examples=200, deadline=None)
