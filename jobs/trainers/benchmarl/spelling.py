@@ -18,6 +18,7 @@ from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, overri
 from jobs.trainers.benchmarl.people import KEYS, NAMES
 from jobs.training.context import BadConfigError
 from orchestrator.config.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
+from orchestrator.config.grid.resources import OTHER_NAMES, RESOURCES
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Value
 
@@ -208,6 +209,8 @@ def unknown_key(cfg: DictConfig, key: str, choices: Mapping[str, Value]) -> Refu
     hint = f"did you mean {near}?" if near else None
     if name in (COMMAND_KEY, *OTHER_COMMAND_KEYS):
         hint = f"a program of your own is {PROGRAM_OF_ONES_OWN}"
+    if name in RESOURCES or name in OTHER_NAMES:
+        hint = f"did you mean resources: {{{OTHER_NAMES.get(name, name)}: …}}, at the top of the grid?"
     where = f" with this choice of {head}" if inside else ""
     return RefusedKeyError(key, f"BenchMARL has no key {name!r}{where}", hint=hint)
 
