@@ -71,16 +71,19 @@ def gather(
     """As :func:`collect`, with the states that ``survey`` finds: those that `status` shows."""
     states, reasons, targets = {}, {}, {}
     notes: list[str] = []
+    damaged: list[str] = []
     for sweep_dir in sweep_dirs:
         seen = survey(sweep_dir)
         notes += [f"{sweep_dir.name}: {note}" for note in seen.notes]
+        damaged += [f"{sweep_dir.name}: {line}" for line in seen.damaged]
         states[sweep_dir.name] = {run_id: status.state for run_id, status in seen.statuses.items()}
         reasons[sweep_dir.name] = {run_id: status.why for run_id, status in seen.statuses.items()}
         targets[sweep_dir.name] = {run_id: seen.target(run_id) for run_id in seen.statuses}
     found = collect(
         sweep_dirs, states=states, reasons=reasons, targets=targets, checksums=checksums, others=others
     )
-    return replace(found, warnings=(*found.warnings, *notes))
+    problems = (*damaged, *found.problems)
+    return replace(found, problems=problems, warnings=(*found.warnings, *notes))
 
 
 def read_others(folders: Iterable[str], sweep_dirs: Iterable[SweepDir]) -> list[Outputs]:

@@ -33,10 +33,11 @@ def rehearse(
     those of :func:`submit.plan_sweep` and :func:`submit.render_plan`.
     """
     capacity, notes = capacity_now(backend)
-    plan = submit.plan_sweep(sweep, sweep_dir, capacity, wish, deal, later).plan
+    prospect = submit.plan_sweep(sweep, sweep_dir, capacity, wish, deal, later)
+    plan = prospect.plan
     concerns = backend.concerns(plan, ask=not notes)
     scripts = submit.render_plan(plan, sweep_dir, backend, code)
-    return planned(plan, scripts, (*notes, *map(str, concerns)))
+    return planned(plan, scripts, (*notes, *prospect.seen.damaged, *map(str, concerns)))
 
 
 def capacity_now(backend: Backend) -> tuple[Capacity, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from orchestrator.core.types import BUDGET_REACHED, JobState, JobStatus, RunState
-from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, WorkerLog
+from orchestrator.rundir import DAMAGED, Event, Holder, IndexRow, LedgerEntry, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
 from orchestrator.status.bad_nodes import failing_machines
 from orchestrator.status.silence import is_heard, is_stalled
@@ -17,6 +17,9 @@ Alive = Callable[[Holder], bool | None]
 
 # The reason of a run whose result is on disk and not whole.
 DAMAGED_RESULT = "damaged result"
+
+# So many damaged files are named.
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,13 @@ class Survey:
     ``jobs`` is what backends said about jobs that had not left, by token; ``bad_machines`` are those to be
     avoided, with the attempts that failed on each, by run. ``elsewhere``: queued as another tree's, which
     was not asked. ``targets``: where each job was submitted to, by token. ``notes``, for a person, say what
-    could not be found out.
+    could not be found out; ``damaged``, in one line if at all, which files were passed over.
     """
 
     rows: Sequence[IndexRow]
     statuses: Mapping[str, RunStatus]
     live: frozenset[str]
-    damaged_lines: int = 0
+    damaged: tuple[str, ...] = ()
     bad_machines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     jobs: Mapping[str, JobStatus] = field(default_factory=dict)
     endings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -101,6 +104,11 @@ class Survey:
         """The target whose job has the run, or had it last; another tree's job is named with its place."""
         token = self.statuses[run_id].token or ""
         return self.targets.get(token) or token.rpartition("/")[0] or None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Lines for a person beside the states of the runs."""
+        return (*self.notes, *self.damaged)
 
     @property
     def left(self) -> list[str]:
@@ -151,9 +159,19 @@ def survey(
     _apply_decisions(statuses, ledger)
     _apply_queue(statuses, ledger, live, jobs)
     _apply_stillborn(statuses, ledger, set(living), jobs)
-    damaged = sum(log.damaged for log in logs) + sum(entry.kind == "damaged" for entry in ledger)
     bad_machines = failing_machines(rows, logs, now)
-    return Survey(rows, statuses, live, damaged, bad_machines, jobs, targets=_targets(ledger))
+    return Survey(rows, statuses, live, _damaged(ledger, logs), bad_machines, jobs, targets=_targets(ledger))
+
+
+def _damaged(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog]) -> tuple[str, ...]:
+    """Name the ledger entries and journals that cannot be read, wholly or in part, in one line if at all."""
+    found = [f"ledger entry {entry.data['problem']}" for entry in ledger if entry.kind == DAMAGED]
+    for log in logs:
+        if log.damaged:
+            lines = "1 line" if log.damaged == 1 else f"{log.damaged} lines"
+            found.append(f"{lines} of journal {'compacted' if log.compacted else log.token}.jsonl")
+    more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return (f"passed over: {'; '.join(found[:_NAMED])}{more}",) if found else ()
 
 
 def decided(seen: Survey, kind: str, runs: Mapping[str, int]) -> Survey:

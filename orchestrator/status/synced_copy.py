@@ -28,7 +28,7 @@ def look_at_copy(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | Non
                 statuses[run_id] = status
     # Of another source's jobs only their tokens are known here, and those are its own.
     targets = seen.targets if statuses == seen.statuses else {}
-    return Survey(seen.rows, statuses, seen.live, seen.damaged_lines, targets=targets)
+    return Survey(seen.rows, statuses, seen.live, seen.damaged, targets=targets)
 
 
 def _as_told(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | None) -> Survey:

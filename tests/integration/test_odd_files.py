@@ -168,6 +168,31 @@ def test_every_command_answers(tree: Path, tmp_path: Path, monkeypatch: pytest.M
             shutil.rmtree(copy)
 
 
+@pytest.mark.parametrize("name", ["ledger/0002.json", "result.json"])
+def test_what_is_passed_over_is_named(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    shutil.copytree(tree, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    (path,) = [
+        path for path in files(Path()) if path.match(f"odd/{name}") or path.match(f"odd/runs/*/{name}")
+    ][:1]
+    path.unlink()
+    path.mkdir()
+    of_ledger = name.startswith("ledger")
+    said = f"ledger entry {path}: is a folder" if of_ledger else f"{path}: is a folder"
+    commands = (("collect", "odd"), ("report", "odd"))
+    further = (
+        ("status",),
+        ("status", "odd"),
+        ("status", "odd", "--json"),
+        ("sweep", "--grid", "odd.yaml", "--dry-run"),
+    )
+    for command in (*commands, *(further if of_ledger else ())):
+        answer = CliRunner().invoke(app, list(command))
+        assert (answer.exit_code, said in answer.output) == (0, True), (command, answer.output)
+
+
 PLACES = (
     "index.tsv",
     "grids/0001.yaml",

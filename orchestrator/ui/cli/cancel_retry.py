@@ -92,7 +92,7 @@ def retry(
     rows = chosen_runs(sweep_dir, runs or [])
     if not runs:
         seen = fleet.present(sweep_dir)
-        print_warnings(seen.notes)
+        print_warnings(seen.remarks)
         again = {RunState.FAILED, RunState.CANCELLED, RunState.STALE}
         if lost:
             again |= {RunState.UNKNOWN, RunState.PENDING}

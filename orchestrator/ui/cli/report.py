@@ -6,7 +6,10 @@ from typing import Annotated
 import typer
 
 from orchestrator.ui.cli.collect import Others, Sweeps, found_sweeps
-from orchestrator.ui.cli.common import RESULTS, Json, Results, print_json
+from orchestrator.ui.cli.common import RESULTS, Json, Results, print_json, print_warnings
+
+# So many damaged files are named.
+_NAMED = 3
 
 
 def report(
@@ -40,6 +43,9 @@ def report(
     folder = output or (found[0].report if len(found) == 1 else results / "report")
     generated = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     collected = gather(found, present, others=read_others(others or [], found))
+    print_warnings(collected.problems[:_NAMED])
+    if (more := len(collected.problems) - _NAMED) > 0:
+        print_warnings([f"{more} more files are damaged; the report names them"])
     page = write_report(found, collected, folder, generated=generated)
     if as_json:
         print_json({"page": str(page), "pictures": sorted(str(picture) for picture in folder.glob("*.png"))})

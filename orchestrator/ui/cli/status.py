@@ -97,14 +97,12 @@ def _print(found: list[SweepDir], detailed: bool) -> None:
             console.print(sweep_table.sweep_view(sweep_dir.name, seen, limit=_ROWS))
         else:
             console.print(sweep_table.sweep_line(sweep_dir.name, seen))
-            for note in seen.notes:
+            for note in seen.remarks:
                 console.print(note, style="yellow", markup=False, highlight=False, soft_wrap=True)
         if as_of := _as_of(sweep_dir):
             console.print(as_of, style="yellow", markup=False, highlight=False, soft_wrap=True)
         for line in _costs(sweep_dir):
             console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
-        if seen.damaged_lines:
-            console.print(f"{seen.damaged_lines} unreadable journal lines were passed over", style="yellow")
 
 
 def _costs(sweep_dir: SweepDir) -> list[str]:
@@ -168,5 +166,5 @@ def _as_json(sweep_dir: SweepDir, seen: Survey) -> dict[str, object]:
     copy = copy_of(sweep_dir)
     about = {} if copy is None else {"copy_of": copy.source, "as_of": copy.time}
     up = {"instances": lines} if (lines := _costs(sweep_dir)) else {}
-    notes = {"notes": list(seen.notes)} if seen.notes else {}
+    notes = {"notes": list(seen.remarks)} if seen.remarks else {}
     return {"sweep": sweep_dir.name, **about, "counts": counts, "runs": runs, **notes, **up}

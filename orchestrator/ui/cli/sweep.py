@@ -194,7 +194,7 @@ def work_through(
         if not detach:
             settle_up(sweep_dir, began, quiet=as_json)
     if as_json:
-        print_warnings(seen.notes)
+        print_warnings(seen.remarks)
         statuses = [seen.statuses[row.run_id].to_json() for row in seen.rows if row.in_grid]
         print_json({"sweep": loaded.name, "jobs": [job.to_json() for job in jobs], "runs": statuses})
     else:
@@ -320,6 +320,7 @@ def _conclude(sweep_dir: SweepDir, seen: Survey, plan: Plan, wish: Wish, detach:
     console = sweep_table.console()
     up = costs(sweep_dir)
     if detach and seen.active:
+        print_warnings(seen.remarks)
         typer.echo(f"detached; follow with: orchestrate status {sweep_dir.name} --watch")
         if up:
             typer.echo(

@@ -98,7 +98,7 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
     if len(shown) < len(rows):
         parts.append(Text(f"… and {len(rows) - len(shown)} more", style="dim"))
     parts += _reasons(_by_urgency(rows, survey.statuses), survey.statuses, limit)
-    parts += [Text(note, style="yellow") for note in survey.notes]
+    parts += [Text(note, style="yellow") for note in survey.remarks]
     outside = len(survey.rows) - len(rows)
     if outside:
         parts.append(Text(f"{outside} runs of earlier grids are outside this grid", style="dim"))

@@ -167,7 +167,7 @@ def sight(
         runs.append(RunRow(name, row.run_id, label(row.point), status, told, since, target))
     running = (row.status.end_to_end_fps or 0.0 for row in runs if row.status.state is RunState.RUNNING)
     cost = sum((job.cost for job in jobs), Cost())
-    problem = "; ".join(seen.notes) or None
+    problem = "; ".join(seen.remarks) or None
     return Sight(
         sweep_dir, now, tuple(runs), jobs, seen.counts(), sum(running), sweep_eta(seen), cost, problem
     )

@@ -207,9 +207,14 @@ def test_a_clock_set_back_stalls_nothing() -> None:
     assert state_of([submission()], logs, now=10.0).state is RunState.RUNNING
 
 
-def test_damaged_ledger_entries_are_counted_and_passed_over() -> None:
-    seen = look([submission(), LedgerEntry(2, "damaged", {"problem": "cut"})], [])
-    assert seen.damaged_lines == 1
+def test_damaged_ledger_entries_and_journals_are_passed_over_and_named() -> None:
+    journals = [WorkerLog("0008-0001", (), damaged=1), WorkerLog("0009-0001", (), damaged=2, compacted=True)]
+    seen = look([submission(), LedgerEntry(2, "damaged", {"problem": "ledger/0002.json: cut"})], journals)
+    (line,) = seen.damaged
+    assert line == (
+        "passed over: ledger entry ledger/0002.json: cut; 1 line of journal 0008-0001.jsonl; "
+        "2 lines of journal compacted.jsonl"
+    )
     assert seen.statuses[RUN].state is RunState.QUEUED
 
 
