@@ -157,6 +157,11 @@ def costs(sweep: SweepDir) -> list[str]:
     return [said[name] for name in sorted(said)]
 
 
+def is_launched_long(cluster: Cluster) -> bool:
+    """Whether the launch of an instance, which nothing stops before that is over, takes very long."""
+    return bool(not cluster.autodown and cluster.since and time.time() - cluster.since > _LONG_LAUNCH_S)
+
+
 def _warning(sweep: SweepDir, token: str, job_id: str, cluster: Cluster) -> str:
     """What to do about an instance that no one stops; empty where SkyPilot takes it down."""
     stop = f"`orchestrate cancel {sweep.name}` takes it down"
@@ -171,7 +176,7 @@ def _warning(sweep: SweepDir, token: str, job_id: str, cluster: Cluster) -> str:
             f". WARNING: nothing stops it, its launch died before its job began: {stop}, the sweep command "
             f"starts another in its place"
         )
-    if not cluster.autodown and cluster.since and time.time() - cluster.since > _LONG_LAUNCH_S:
+    if is_launched_long(cluster):
         return f". WARNING: its launch takes very long, and nothing stops it before that is over: {stop}"
     return ""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from orchestrator.backends.skypilot import client
 from orchestrator.backends.skypilot.task import is_ours, machine_text
 from orchestrator.config.profiles import Profile
+from orchestrator.control.cloud_instances import is_launched_long
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.installation import install_here
 from orchestrator.core.s3 import connect, is_bucket, parse_bucket, refusal
@@ -102,16 +103,22 @@ def instances(_: Profile) -> Finding:
     name = "Instances"
     try:
         ours = [one for one in client.clusters(None, refresh=True).values() if is_ours(one.name)]
-        stray = [one.name for one in ours if not one.autodown and client.launching(one.name) is None]
+        unstopped = [one for one in ours if not one.autodown]
+        stray = [one.name for one in unstopped if client.launching(one.name) is None]
     except OrchestrateError as error:
         return warning(name, str(error), error.hint or "sky status --refresh")
     if not ours:
         return ok(name, "none is up")
     hourly = sum(one.price_per_hour or 0.0 for one in ours)
     names = ", ".join(one.name for one in ours)
-    if stray:
-        found = f"{names}: {hourly:.4g} $/h together; nothing stops {', '.join(stray)}: the launch died"
-        fix = f"orchestrate cancel SWEEP in the folder of its sweep, or: sky down {' '.join(stray)}"
+    slow = [one.name for one in unstopped if one.name not in stray and is_launched_long(one)]
+    reasons = {"the launch died": stray, "the launch takes very long": slow}
+    if stray or slow:
+        said = "; ".join(
+            f"nothing stops {', '.join(those)}: {why}" for why, those in reasons.items() if those
+        )
+        found = f"{names}: {hourly:.4g} $/h together; {said}"
+        fix = f"orchestrate cancel SWEEP in the folder of its sweep, or: sky down {' '.join(stray + slow)}"
         return problem(name, found, fix)
     fix = f"orchestrate status tells whose they are; to end one and what is on it: sky down {ours[0].name}"
     return warning(name, f"{names}: {hourly:.4g} $/h together", fix)

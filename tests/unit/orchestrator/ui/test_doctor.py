@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError
@@ -19,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from orchestrator.backends.skypilot import client
 from orchestrator.backends.slurm.commands import Answer
 from orchestrator.config.profiles import Profile, parse_profile
 from orchestrator.core.errors import ProfileError
@@ -501,3 +503,26 @@ def test_options_are_these() -> None:
         "--on",
         "--results",
     ]
+
+
+@pytest.mark.parametrize(
+    ("hours", "launching", "autodown", "why"),
+    [
+        (0.5, True, "", None),
+        (2, True, "", "the launch takes very long"),
+        (0.5, False, "", "the launch died"),
+        (2, True, "in 10 minutes", None),
+    ],
+)
+def test_an_instance_that_nothing_stops_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch, hours: float, launching: bool, autodown: str, why: str | None
+) -> None:
+    name, since = "orc-speed-0001-0001-0a1b2c", time.time() - hours * 3600
+    one = client.Cluster(name, client.ClusterState.UP, since, 1.5, "here", "large", False, autodown)
+    monkeypatch.setattr(client, "clusters", lambda *_, **__: {name: one})
+    monkeypatch.setattr(client, "launching", lambda _: "request" if launching else None)
+    found = cloud.instances(Profile("l4", "l4.yaml", backend="skypilot"))
+    assert found.verdict is (Verdict.PROBLEM if why else Verdict.WARNING)
+    if why:
+        assert f"nothing stops {name}: {why}" in found.found
+        assert found.fix.startswith("orchestrate cancel SWEEP in the folder of its sweep")
