@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.labels import short_keys, spellings, varying_keys
 
@@ -75,10 +76,14 @@ def with_key(rows: Sequence[Row], keys: Sequence[str], key: str) -> list[Row]:
     return [row for row in rows if row[key] is not None or key in keys]
 
 
-def find_baseline(axis: Axis, asked: str | None) -> str:
-    """The value that the others are measured against: the one asked for, else the grid's first."""
+def find_baseline(axis: Axis, asked: str | None, seeds: Mapping[str, int]) -> str:
+    """The value that the others are measured against: the one asked for, else the grid's first.
+
+    ``seeds``: how many of each value have finished. A first one of too few is passed over for the next of
+    enough.
+    """
     if asked is None:
-        return axis.values[0]
+        return next((value for value in axis.values if seeds[value] >= FEW_SEEDS), axis.values[0])
     for value in axis.values:
         if asked in (value, f"{axis.short}={value}", f"{axis.key}={value}") or _same_number(asked, value):
             return value

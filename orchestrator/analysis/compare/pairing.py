@@ -48,8 +48,8 @@ def compare_by(
             "there are no runs to compare", hint="begin with: orchestrate sweep --grid GRID"
         )
     axis = find_axis(rows, collected.keys, key)
-    base = find_baseline(axis, baseline)
     sets = list(_sets(rows, collected.keys, axis))
+    base = find_baseline(axis, baseline, {value: _seeds(sets, value) for value in axis.values})
     counted = [row for one in sets for group in one.groups.values() for row in group.counted()[0]]
     spent = _Spent(_per(sets, axis, prices or {}), prices or {}, comparable(counted))
     return KeyComparison(
@@ -101,6 +101,12 @@ def _sets(rows: Sequence[_Row], keys: Sequence[str], axis: Axis) -> Iterator[_Se
     for point, label, by_value in zip(points, labels, members.values(), strict=True):
         groups = {value: Members(tuple(by_value[value])) for value in axis.values if value in by_value}
         yield _Set(label, point, groups)
+
+
+def _seeds(sets: Iterable[_Set], value: str) -> int:
+    """How many seeds of a value have finished runs."""
+    groups = (one.groups[value] for one in sets if value in one.groups)
+    return len({row.get("seed") for group in groups for row in group.counted()[0]})
 
 
 # What was spent

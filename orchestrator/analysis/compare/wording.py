@@ -30,17 +30,24 @@ _MOST_NAMED = 4
 
 
 def verdict(found: KeyComparison) -> str:
-    """How the fastest value compares with the baseline, whether that is noise, and what it did to returns."""
-    rated = [one for one in found.overall if one.speed is not None and one.value != found.baseline]
-    if not rated:
+    """How the fastest value compares with the baseline, whether that is noise, and what it did to returns.
+
+    A value of too few seeds is the fastest only if there are no others.
+    """
+    every = [one for one in found.overall if one.speed is not None and one.value != found.baseline]
+    if not every:
         return f"{_nothing_to_compare(found)}."
+    able = [one for one in every if one.speed and one.speed.beyond_noise is not None]
+    rated = able or every
     best = max(rated, key=lambda one: one.speed.value if one.speed else 0.0)
     assert best.speed is not None
     said = _speed_said(found, best.speed, len(rated))
     if best.efficiency is not None and best.speed.value >= 1:
         said += f", at {best.efficiency:.0%} efficiency per {found.per}"
     said += _disagreement(found, best.value) + _end_to_end_said(found, best)
-    return f"{said}; {_returns_said(found, best.value)}{_doubts(found)}."
+    few = [found.named(one.value) for one in every if one not in rated]
+    left_out = f"; left out for too few seeds: {_some(few)}" if few else ""
+    return f"{said}; {_returns_said(found, best.value)}{left_out}{_doubts(found)}."
 
 
 def _nothing_to_compare(found: KeyComparison) -> str:

@@ -24,7 +24,9 @@ def compare(
     baseline: Annotated[
         str | None,
         typer.Option(
-            "--baseline", metavar="VALUE", help="What the others are set against; the grid's first."
+            "--baseline",
+            metavar="VALUE",
+            help="What the others are set against; the grid's first with five seeds.",
         ),
     ] = None,
     output: Annotated[

@@ -231,6 +231,28 @@ def test_one_seed_gives_figures_without_intervals(results: Path) -> None:
     assert "too few seeds to tell final returns apart (1 a side, 5 can)" in verdict(found)
 
 
+@pytest.mark.parametrize(
+    ("alone", "words", "rest"),
+    [
+        (4, "threads=2 trains 2.00 times as fast as threads=1 (", "left out for too few seeds: threads=4"),
+        (1, "threads=4 trains 2.00 times as fast as threads=2 (", "left out for too few seeds: threads=1"),
+    ],
+)
+def test_a_value_of_one_seed_hides_no_pair_that_can_be_told_apart(
+    results: Path, alone: int, words: str, rest: str
+) -> None:
+    every = matrix_runs({"algorithm": ["mappo"], "threads": [1, 2, 4], "seed": range(6)})
+    runs = [run for run in every if run.threads != alone or run.seed == 0]
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        train(sweep, run, 1000.0 * run.threads * (1 + run.seed / 10))
+    found = compare_by(collect([sweep]), "threads")
+    assert verdict(found).startswith(words)
+    assert rest in verdict(found)
+    asked = compare_by(collect([sweep]), "threads", baseline="1")
+    assert asked.baseline == "1"
+
+
 def test_a_tie_is_not_called_the_fastest(results: Path) -> None:
     for seeds in (1, 5):
         matrix = {"algorithm": ["mappo", "iql"], "seed": range(seeds)}
