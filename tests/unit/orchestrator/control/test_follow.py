@@ -8,11 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.synthetic import EPOCH, create_sweep, matrix_runs, write_journal
 from orchestrator.backends.local import LocalBackend
-from orchestrator.control import follow
+from orchestrator.control import follow, submit
+from orchestrator.control.poll import look
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.types import Capacity, RunState, Sweep
-from orchestrator.rundir import SweepDir
+from orchestrator.rundir import Event, SweepDir
+from orchestrator.rundir.journal import PROGRESS, Journal
+from orchestrator.status.survey import Survey
 from tests import helpers
 
 
@@ -75,3 +79,38 @@ def test_what_cannot_be_submitted_now_is_submitted_later_and_that_is_said_once(
 def test_a_no_ends_the_following(results: Path, sweep: Sweep) -> None:
     with pytest.raises(RefusedError):
         list(follow.follow(sweep, SweepDir(results, "tiny"), Queue(refuses, times=1)))
+
+
+def test_a_further_look_reads_only_what_is_new(tmp_path: Path) -> None:
+    """However many runs have finished. The ledger is read each time: it holds little more than their ids."""
+    few, many = (cost_of_a_further_look(tmp_path, count) for count in (200, 2000))
+    for calls, size in (few, many):
+        assert calls < 20
+        assert size < 2000
+
+
+def cost_of_a_further_look(results: Path, count: int) -> tuple[int, int]:
+    """System calls that read, and bytes beside the ledger's, in a round of :func:`follow.follow`."""
+    runs = matrix_runs({"algorithm": ["mappo"], "seed": range(count)})
+    sweep, sweep_dir = Sweep(f"of{count}", "benchmarl", tuple(runs), ""), SweepDir(results, f"of{count}")
+    write_journal(create_sweep(results, sweep.name, runs), told=0)
+
+    def take_a_round() -> Survey:
+        follow.bring_home(sweep_dir, orphans=True)
+        return look(sweep_dir, submit.rows_of(sweep, sweep_dir))
+
+    assert take_a_round().counts() == {RunState.DONE: count}
+    journal = sweep_dir.path / "journals" / "0001-0001.jsonl"
+    Journal(journal).append(Event(PROGRESS, EPOCH + 1, runs[0].run_id, 1, {"frames": 1}))
+    before = reads()
+    take_a_round()
+    calls, size = (after - begun for after, begun in zip(reads(), before, strict=True))
+    ledger = sum(path.stat().st_size for path in (sweep_dir.path / "ledger").iterdir())
+    return calls, size - ledger
+
+
+def reads() -> tuple[int, int]:
+    """System calls of this process that read, and the bytes that they read."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    counts = {name: int(value) for name, value in (line.split(": ") for line in lines)}
+    return counts["syscr"], counts["rchar"]
