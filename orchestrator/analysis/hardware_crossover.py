@@ -118,12 +118,25 @@ class Contest:
         )
 
     @property
+    def few(self) -> str:
+        """Which points have too few runs for a verdict, in words; empty if none has."""
+        counts = [len(spot.fps) for line in self.lines for spot in line.spots]
+        few = sum(count < FEW_SEEDS for count in counts)
+        if self.measured < 2 or not few:
+            return ""
+        where = "each" if few == len(counts) else f"at {few} of {len(counts)} points"
+        return f"one run {where}" if max(counts) == 1 else f"fewer than {FEW_SEEDS} runs {where}"
+
+    @property
     def advice(self) -> str:
-        """One sentence that says where to run."""
+        """One sentence that says where to run; of too few runs, that they cannot tell, and their figures."""
         line, spot = self.best
         rest = f"{_threads(line.threads)}, {_environments(spot.environments)}"
         where = f"the {line.kind} ({', '.join(filter(None, (_apart(line, self.lines), rest)))})"
-        return f"Run {self.label} on {where}: {self.speed_of(spot)}{_against(self, line)}{_hedge(self)}."
+        if self.few:
+            too_few = f"Too few runs to tell where to run {self.label} ({self.few}, {FEW_SEEDS} can)"
+            return f"{too_few}: the fastest was {where}, {self.speed_of(spot)}; {_figures(self)}."
+        return f"Run {self.label} on {where}: {self.speed_of(spot)}{_against(self, line)}{_close(self)}."
 
     def speed_of(self, spot: Spot) -> str:
         """The throughput that was compared, and what is left of it with evaluations and checkpoints."""
@@ -377,14 +390,33 @@ def _zeros(leads: Sequence[_Lead], name: str) -> Iterator[float]:
 # In words
 
 
+def _figures(contest: Contest) -> str:
+    """How CPU and GPU ran beside each other, without a verdict."""
+    if contest.outcome in (Outcome.ONE_DEVICE, Outcome.APART):
+        return _uncompared(contest)
+    if contest.crossings:
+        counts = ", ".join(_about(one.at) for one in contest.crossings)
+        return f"the lines of CPU and GPU cross at about {counts} environments"
+    times = " to ".join(dict.fromkeys(f"{one:.2f}" for one in (contest.worst_ratio, contest.best_ratio)))
+    return f"the GPU was {times} times as fast with {_environments(contest.first, contest.last)}"
+
+
+def _uncompared(contest: Contest) -> str:
+    if contest.outcome is Outcome.ONE_DEVICE:
+        other = GPU if contest.lines[0].kind == CPU else CPU
+        return f"no {other} was measured, so there is no crossover to show"
+    return (
+        "CPU and GPU were measured with different numbers of environments, so where one overtakes the other "
+        "is not known"
+    )
+
+
 def _against(contest: Contest, best: Line) -> str:
     """What is to be said of the other device."""
-    other = GPU if best.kind == CPU else CPU
+    if contest.outcome in (Outcome.ONE_DEVICE, Outcome.APART):
+        return f"; {_uncompared(contest)}"
     span = _environments(contest.first, contest.last)
     said = {
-        Outcome.ONE_DEVICE: f"no {other} was measured, so there is no crossover to show",
-        Outcome.APART: "CPU and GPU were measured with different numbers of environments, "
-        "so where one overtakes the other is not known",
         Outcome.EVEN: f"no clear difference between CPU and GPU with {span}",
         Outcome.GPU_NEVER: f"the GPU is slower with {span}, at best {contest.best_ratio:.2f} times as fast",
         Outcome.GPU_ALWAYS: f"the GPU is faster with {span}, at least {contest.worst_ratio:.2f} times",
@@ -407,26 +439,16 @@ def _against(contest: Contest, best: Line) -> str:
     return f"; {'below' if gpu_above else 'above'} {at} the CPU is faster"
 
 
-def _hedge(contest: Contest) -> str:
-    """What keeps the sentence from being sure: lines as fast as the best, and few runs."""
+def _close(contest: Contest) -> str:
+    """Which lines are as fast as the best."""
     line, spot = contest.best
     rivals = {
         one.label.partition(", ")[2] or one.label: other
         for one in contest.lines
         if one != line and one.kind == line.kind and (other := one.spot(spot.environments)) is not None
     }
-    several = len(spot.fps) > 1
-    close = [
-        name for name, other in rivals.items() if several and len(other.fps) > 1 and other.high >= spot.low
-    ]
-    said = f"; no clear difference to {' or '.join(close)}" if close else ""
-    counts = [len(one.fps) for each in contest.lines for one in each.spots]
-    if contest.measured < 2 or min(counts) >= FEW_SEEDS:
-        return said
-    few = sum(count < FEW_SEEDS for count in counts)
-    where = "each" if few == len(counts) else f"at {few} of {len(counts)} points"
-    runs = f"one run {where}" if max(counts) == 1 else f"fewer than {FEW_SEEDS} runs {where}"
-    return f"{said} ({runs}: small differences may be noise)"
+    close = [name for name, other in rivals.items() if other.high >= spot.low]
+    return f"; no clear difference to {' or '.join(close)}" if close else ""
 
 
 def _threads(threads: int) -> str:
