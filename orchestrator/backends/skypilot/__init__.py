@@ -6,7 +6,7 @@ import enum
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
@@ -21,6 +21,7 @@ from orchestrator.backends.skypilot.task import (
     secret_names,
     task_file,
 )
+from orchestrator.backends.waste import idle_gpus
 from orchestrator.config.command import COMMAND_KEY, program_file
 from orchestrator.config.profiles import Profile
 from orchestrator.config.worktree import NoWorkTree, read_worktree
@@ -108,22 +109,10 @@ class SkyPilotBackend:
         )
 
     def concerns(self, plan: Plan, ask: bool = True) -> tuple[Concern, ...]:
-        """Programs of a project that no instance gets: sent is the copy of a git work tree, or nothing."""
-        commands = (run.overrides.get(COMMAND_KEY) for run in plan.sweep.runs)
-        argvs = ([str(item) for item in one] for one in commands if isinstance(one, list | tuple))
-        files = (program_file(argv) for argv in argvs)
-        file = next((file for file in files if file and not file.startswith(("/", "~", "$"))), None)
-        try:
-            if file is not None:
-                read_worktree(Path.cwd().resolve())
-        except NoWorkTree as error:
-            return (
-                Concern(
-                    f"no file of {Path.cwd()} is sent to an instance ({error}), and `command` starts {file}",
-                    "`git init` there, or name the program by its absolute path on the instance",
-                ),
-            )
-        return ()
+        """GPUs that no run uses, and programs that no instance gets: sent is the copy of a git work tree, or
+        nothing.
+        """
+        return (*idle_gpus(plan, self._profile), *_unsent(plan))
 
     def render(self, array: Array, setting: Setting) -> str:
         (job,) = array.jobs
@@ -190,6 +179,22 @@ class SkyPilotBackend:
                 problems.append(error)
         if problems:
             raise problems[0]
+
+
+def _unsent(plan: Plan) -> Iterator[Concern]:
+    """Programs of a project that is no git work tree."""
+    commands = (run.overrides.get(COMMAND_KEY) for run in plan.sweep.runs)
+    argvs = ([str(item) for item in one] for one in commands if isinstance(one, list | tuple))
+    files = (program_file(argv) for argv in argvs)
+    file = next((file for file in files if file and not file.startswith(("/", "~", "$"))), None)
+    try:
+        if file is not None:
+            read_worktree(Path.cwd().resolve())
+    except NoWorkTree as error:
+        yield Concern(
+            f"no file of {Path.cwd()} is sent to an instance ({error}), and `command` starts {file}",
+            "`git init` there, or name the program by its absolute path on the instance",
+        )
 
 
 @dataclass(frozen=True)

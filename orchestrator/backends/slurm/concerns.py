@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.backends.slurm.parse import partition_fields
+from orchestrator.backends.waste import idle_gpus
 from orchestrator.config.profiles import Profile, option_name
 from orchestrator.core.types import Array, Concern, Plan
 from orchestrator.core.units import seconds
@@ -50,7 +51,7 @@ def missing(profile: Profile, options: Sequence[str]) -> Iterator[Concern]:
 def concerns(plan: Plan, profile: Profile, options: Sequence[str], there: Partitions) -> tuple[Concern, ...]:
     """All of a plan's, each once."""
     found: list[Concern] = list(missing(profile, options))
-    found += _idle_gpus(plan.arrays, profile)
+    found += idle_gpus(plan, profile)
     if is_exclusive(profile, options):
         found += _idle_cores(plan.arrays, there)
     found += _too_long(plan.arrays, there)
@@ -60,18 +61,6 @@ def concerns(plan: Plan, profile: Profile, options: Sequence[str], there: Partit
 def is_exclusive(profile: Profile, options: Sequence[str]) -> bool:
     """Whether jobs have nodes to themselves. Those of one user, or of one group, may still share."""
     return ("exclusive", None) in profile.options or "--exclusive" in options
-
-
-def _idle_gpus(arrays: Iterable[Array], profile: Profile) -> Iterator[Concern]:
-    idle = [one for one in arrays if one.allocation.gpus and not any(job.resources.gpus for job in one.jobs)]
-    runs = {run_id for array in idle for run_id in array.run_ids}
-    if idle:
-        each = idle[0].allocation.gpus
-        asked = "a GPU" if each == 1 else f"{each} GPUs"
-        yield Concern(
-            f"{_runs(len(runs))} use no GPU, and each of their jobs asks for {asked} ({profile.name})",
-            "name a target without GPUs, or say in the grid's `resources` that runs need them: {gpus: 1}",
-        )
 
 
 def _idle_cores(arrays: Iterable[Array], there: Partitions) -> Iterator[Concern]:
@@ -131,10 +120,6 @@ def node_cores(output: str, partitions: Iterable[str]) -> dict[str, int]:
         if name in wanted and (number := re.match(r"\d+", text)):
             found[name] = min(found.get(name, int(number[0])), int(number[0]))
     return found
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"
 
 
 def _cores(count: int) -> str:

@@ -26,7 +26,7 @@ from orchestrator.backends.skypilot.task import (
 )
 from orchestrator.config.code.snapshot import FrozenCode
 from orchestrator.config.profiles import Profile
-from orchestrator.core.types import Job, Plan, Resources, Run, Sweep
+from orchestrator.core.types import Array, Job, Plan, Resources, Run, Sweep
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.sweep import SWEEP_NAME
 
@@ -165,6 +165,23 @@ def test_a_program_that_is_not_sent_is_named(
     plan = Plan(Sweep("mine", "command", (run,), ""), "l4", (), {}, {}, {})
     said = [one.text.partition(" is sent to an instance ")[2] for one in SkyPilotBackend(L4).concerns(plan)]
     assert said == expected
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        (["cpu"], ["1 run uses no GPU, and its job asks for a GPU (l4)"]),
+        (["cpu", "cpu"], ["2 runs use no GPU, and each of their jobs asks for a GPU (l4)"]),
+        (["cpu", "cuda"], []),
+    ],
+)
+def test_an_instance_with_a_gpu_that_no_run_uses(devices: list[str], expected: list[str]) -> None:
+    """Runs of all needs share an instance, and its job names none of them."""
+    runs = [Run(str(n) * 16, "benchmarl", {"experiment.train_device": one}) for n, one in enumerate(devices)]
+    job = Job("0001-0001", "speed", "l4", tuple(run.run_id for run in runs), 1, Resources(1))
+    array = Array("0001-0001", (job,), Resources(1))
+    plan = Plan(Sweep("speed", "benchmarl", tuple(runs), ""), "l4", (array,), {}, {}, {})
+    assert [one.text for one in SkyPilotBackend(L4).concerns(plan)] == expected
 
 
 def test_values_stay_texts() -> None:

@@ -39,13 +39,16 @@ def test_nothing_is_said_of_jobs_that_use_what_they_ask_for() -> None:
     there = Partitions({"long": "2-00:00:00"}, {"long": 8})
     exclusive = replace(PROFILE, options=(("exclusive", None),))
     assert said(plan(Resources(1), slots=8), exclusive, there) == []
-    assert said(plan(Resources(1, gpus=1), gpus=1)) == []
 
 
 def test_runs_without_a_gpu_on_a_profile_with_one() -> None:
-    [text] = said(plan(Resources(1), gpus=1))
+    one, four = replace(PROFILE, gpus=1), replace(PROFILE, gpus=4)
+    [text] = said(plan(Resources(1), gpus=1), one)
     assert text == "2 runs use no GPU, and each of their jobs asks for a GPU (here)"
-    assert "asks for 4 GPUs" in said(plan(Resources(1), gpus=4))[0]
+    [text] = said(plan(Resources(1), gpus=1, runs=1), one)
+    assert text == "1 run uses no GPU, and its job asks for a GPU (here)"
+    assert "asks for 4 GPUs" in said(plan(Resources(1), gpus=4), four)[0]
+    assert said(plan(Resources(1, gpus=1), gpus=1), one) == []
 
 
 @pytest.mark.parametrize(
