@@ -21,7 +21,9 @@ _SURE = re.compile(
 )
 _TOKEN = re.compile(r"(?:.*[_.-])?token", re.IGNORECASE)
 _TOKENS = re.compile(r"(?:.*[_.-])?tokens?", re.IGNORECASE)  # as a variable's name: HF_TOKENS
-_KEY = re.compile(r"(?:.*[_.-])?keys?", re.IGNORECASE)
+_KEY = re.compile(r"(?:.*[_.-])?(?:keys?|auth)", re.IGNORECASE)
+_PWD = re.compile(r"(?:.*[_.-])?pwd", re.IGNORECASE)  # as a variable, PWD is the current folder
+_LONG_NUMBER = 10**7  # no count of tokens and no id of one
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # What services give out, by the beginnings that they gave it to be found by; and a password in an address.
 _ITSELF = re.compile(
@@ -83,11 +85,12 @@ def _named(name: str, value: Value) -> Iterator[str]:
 def _is_secret(name: str, value: Value) -> bool:
     if value is None or isinstance(value, bool | Mapping | list) or value == "":
         return False
+    sure = bool(_SURE.fullmatch(name) or _PWD.fullmatch(name))
     if not isinstance(value, str):
-        return "pass" in name.lower() and _SURE.fullmatch(name) is not None
+        return sure and (bool(re.search("pass|pwd", name.lower())) or value >= _LONG_NUMBER)
     if _ELSEWHERE.match(value):
         return False
-    if _SURE.fullmatch(name):
+    if sure:
         return True
     if _TOKEN.fullmatch(name):
         return " " not in value
