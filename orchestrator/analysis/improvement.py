@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 from orchestrator.analysis.comparability import classes
 from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, chance_of_wins, holm, least_chance, wins
 from orchestrator.analysis.stats import Final
-from orchestrator.analysis.variant_ranking import SEED, Variant, over_tasks, values_by_task, variants, weights
+from orchestrator.analysis.variant_ranking import (
+    SEED,
+    Variant,
+    over_tasks,
+    rankable,
+    values_by_task,
+    variants,
+    weights,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -135,14 +143,7 @@ def _overall_leagues(finals: Sequence[Final]) -> Iterator[_League]:
     tasks = tuple(values_by_task(every))
     able = [variant for variant in every if variant.scores.keys() >= set(tasks)]
     able = [variant for variant in able if variant.fewest >= FEW_SEEDS]
-    leagues = [able]
-    for task in tasks:
-        leagues = [
-            part
-            for league in leagues
-            for part in classes((variant, variant.terms[task]) for variant in league)
-        ]
-    for members in leagues:
+    for members in rankable(able, tasks):
         if len(tasks) > 1 and len(members) > 1:
             often = {
                 id(one): sum(_chance(one, other, tasks) for other in members if other is not one)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.analysis.comparability import Terms
+from orchestrator.analysis.comparability import Terms, classes
 from orchestrator.analysis.stats import RESAMPLES, Final
 from orchestrator.core.labels import labeller
 
@@ -130,42 +130,64 @@ def over_tasks(finals: Sequence[Final]) -> list[Variant]:
     ]
 
 
+def rankable(every: Sequence[Variant], tasks: Iterable[str]) -> list[list[Variant]]:
+    """These by whether their returns can be ranked in each of the tasks, which all of them have."""
+    found = [list(every)]
+    for task in tasks:
+        found = [
+            part for some in found for part in classes((variant, variant.terms[task]) for variant in some)
+        ]
+    return found
+
+
 # Performance profiles
 
 
 def task_profiles(finals: Sequence[Final]) -> list[Profiles]:
-    """One per task of several variants, one of which has two seeds or more; in raw returns."""
+    """In each task, of several variants that can be ranked, one of which has two seeds or more; in raw
+    returns.
+    """
     found = []
-    for task, panel in variants(finals).items():
-        if len(panel) > 1 and any(variant.n > 1 for variant in panel):
-            axis = _thresholds(value for variant in panel for value in variant.scores[task])
-            found.append(
-                Profiles((task,), tuple(_profile(variant, (task,), axis, {}) for variant in panel), {})
-            )
+    for task, every in variants(finals).items():
+        for panel in rankable(every, (task,)):
+            if len(panel) > 1 and any(variant.n > 1 for variant in panel):
+                axis = _thresholds(value for variant in panel for value in variant.scores[task])
+                profiles = tuple(_profile(variant, (task,), axis, {}) for variant in panel)
+                found.append(Profiles((task,), profiles, {}))
     return found
 
 
-def overall_profiles(finals: Sequence[Final]) -> Profiles | None:
-    """Over all tasks, of the variants that have them all; ``None`` without two tasks and two such variants.
+def overall_profiles(finals: Sequence[Final]) -> list[Profiles]:
+    """Over all tasks, of variants that have them all and can be ranked; none without two tasks and two such
+    variants.
 
-    A task's returns are scaled by the lowest and the highest final return of all its runs here; a task where
+    A task's returns are scaled by the lowest and the highest final return of these variants; a task where
     these are equal says nothing and is left out.
     """
     every = over_tasks(finals)
-    spans = {
-        task: (min(values), max(values))
-        for task, values in values_by_task(every).items()
-        if max(values) > min(values)
-    }
-    tasks = tuple(spans)
-    whole = [variant for variant in every if variant.scores.keys() >= spans.keys()]
-    if len(tasks) < 2 or len(whole) < 2:
-        return None
-    axis = _thresholds(
-        score for variant in whole for task in tasks for score in _scaled(variant.scores[task], spans[task])
-    )
+    tasks = tuple(_spans(every))
+    whole = [variant for variant in every if variant.scores.keys() >= set(tasks)]
     left_out = tuple(variant.label for variant in every if variant.scores and variant not in whole)
-    return Profiles(tasks, tuple(_profile(variant, tasks, axis, spans) for variant in whole), spans, left_out)
+    found = []
+    for panel in rankable(whole, tasks):
+        spans = _spans(panel)
+        if len(spans) > 1 and len(panel) > 1:
+            scores = (
+                score
+                for variant in panel
+                for task, span in spans.items()
+                for score in _scaled(variant.scores[task], span)
+            )
+            axis = _thresholds(scores)
+            profiles = tuple(_profile(variant, tuple(spans), axis, spans) for variant in panel)
+            found.append(Profiles(tuple(spans), profiles, spans, left_out))
+    return found
+
+
+def _spans(every: Iterable[Variant]) -> dict[str, tuple[float, float]]:
+    """The lowest and the highest final return in each task, where these differ."""
+    values = values_by_task(every)
+    return {task: (min(own), max(own)) for task, own in values.items() if max(own) > min(own)}
 
 
 def values_by_task(every: Iterable[Variant]) -> dict[str, list[float]]:

@@ -36,12 +36,12 @@ _MOST_PAIRS = 12
 _HALF = 0.5
 
 
-def profile_pictures(found: Sequence[Profiles], overall: Profiles | None) -> Iterator[Picture]:
+def profile_pictures(found: Sequence[Profiles], overall: Sequence[Profiles]) -> Iterator[Picture]:
     """All tasks together first, then one picture per task, split where lines are too many."""
     numbers = count(1)
-    if overall is not None:
-        for part, title in _split(overall, f"All {len(overall.tasks)} tasks, scaled"):
-            yield _profile_picture(f"profile-{next(numbers)}", part, title, overall, small=False)
+    for whole in overall:
+        for part, title in _split(whole, f"All {len(whole.tasks)} tasks, scaled"):
+            yield _profile_picture(f"profile-{next(numbers)}", part, title, whole, small=False)
     small = len(found) > 1
     for profiles in found:
         for part, title in _split(profiles, profiles.tasks[0]):
@@ -62,7 +62,7 @@ def _profile_picture(
         caption = (
             "The part of a variant's runs whose scaled final return is above each value, every task "
             "weighing the same; band: 95 % interval. In each task 0 is the worst and 1 the best final return "
-            f"of all runs on this page: {_spans(profiles)}."
+            f"of the variants drawn: {_spans(profiles)}."
         )
     if profiles.left_out:
         caption += f" Left out, as they lack a task: {listed(profiles.left_out)}."

@@ -204,7 +204,7 @@ _MANY = "There is more than can be drawn here; these are the first. All is in th
 def _profiles(matter: Matter) -> Section | None:
     shown = matter.returning[:_MOST_DRAWN]
     # What is said of all tasks holds of all variants, or it is not said.
-    overall = overall_profiles(shown) if len(shown) == len(matter.returning) else None
+    overall = overall_profiles(shown) if len(shown) == len(matter.returning) else []
     found = _first(profile_pictures(task_profiles(shown), overall))
     if not found:
         return None

@@ -195,6 +195,15 @@ def test_who_was_trained_longer_is_no_rival(results: Path) -> None:
     assert found.left_out == ("no other variant whose returns came about alike: short",)
 
 
+def test_who_was_trained_longer_is_on_no_axis_with_the_others(results: Path) -> None:
+    scores = {(task, name): FIVE for task in ("a", "b") for name in ("short", "brief", "x", "y", "alone")}
+    told = finals(results, scores, lengths={"x": 10, "y": 10, "alone": 100})
+    together = [("short", "brief"), ("x", "y")]
+    for found in (task_profiles(told)[:2], task_profiles(told)[2:], overall_profiles(told)):
+        labels = [tuple(one.variant.label for one in profiles.profiles) for profiles in found]
+        assert sorted(labels) == together
+
+
 def test_one_seed_has_no_band(results: Path) -> None:
     told = finals(results, {("a", "x"): [1], ("a", "y"): [2, 3], ("b", "x"): [1], ("b", "y"): [2]})
     (profiles,) = task_profiles(told)
@@ -214,8 +223,7 @@ def test_tasks_weigh_the_same_however_many_seeds_they_have(results: Path) -> Non
             ("c", "y"): [7, 7],
         },
     )
-    profiles = overall_profiles(told)
-    assert profiles is not None
+    [profiles] = overall_profiles(told)
     assert profiles.spans == {"a": (0, 10), "b": (-100, 0)}  # c has no scale
     x, y = profiles.profiles
     assert (x.thresholds[0] < 0, x.thresholds[-1] > 1) == (True, True)
@@ -245,8 +253,7 @@ def test_a_variant_that_lacks_a_task_is_left_out_and_named(results: Path) -> Non
     told = finals(
         results, {("a", "x"): high, ("a", "y"): low, ("a", "z"): high, ("b", "x"): high, ("b", "y"): low}
     )
-    profiles = overall_profiles(told)
-    assert profiles is not None
+    [profiles] = overall_profiles(told)
     assert [one.variant.label for one in profiles.profiles] == ["x", "y"]
     assert profiles.left_out == ("z",)
     overall = [pair for pair in standing(told).pairs if len(pair.tasks) > 1]
@@ -255,8 +262,8 @@ def test_a_variant_that_lacks_a_task_is_left_out_and_named(results: Path) -> Non
 
 
 def test_one_task_or_one_variant_is_not_overall(results: Path) -> None:
-    assert overall_profiles(finals(results / "1", {("a", "x"): [1, 2], ("a", "y"): [2, 3]})) is None
-    assert overall_profiles(finals(results / "2", {("a", "x"): [1, 2], ("b", "x"): [2, 3]})) is None
+    assert overall_profiles(finals(results / "1", {("a", "x"): [1, 2], ("a", "y"): [2, 3]})) == []
+    assert overall_profiles(finals(results / "2", {("a", "x"): [1, 2], ("b", "x"): [2, 3]})) == []
     alone = standing(finals(results / "3", {("a", "x"): FIVE, ("b", "x"): FIVE}))
     assert (alone.pairs, alone.left_out) == ((), ())
 
