@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.core.errors import NotFoundError
-from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, print_json
+from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, count, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,7 +98,7 @@ def collect(
             )
         else:
             _print(sweep_dir, collected, columns, rows, limits)
-            _print_written(sweep_dir, exported.notes)
+            _print_written(sweep_dir, exported.notes, collected.problems)
             for one in compared:
                 _print_targets(one)
 
@@ -144,14 +144,17 @@ def _print(
         console.print(f"[red]problem[/red] {_safe(problem)}", soft_wrap=True)
 
 
-def _print_written(sweep_dir: SweepDir, notes: Iterable[str]) -> None:
+def _print_written(sweep_dir: SweepDir, notes: Iterable[str], problems: Iterable[str]) -> None:
     from orchestrator.ui.cli import sweep_table
 
     console = sweep_table.console()
     for note in notes:
         console.print(f"[yellow]note[/yellow] {_safe(note)}", soft_wrap=True)
     first, *others = _files(sweep_dir)
-    console.print(f"wrote {', '.join([str(first), *(path.name for path in others)])}", soft_wrap=True)
+    written = ", ".join([str(first), *(path.name for path in others)])
+    damaged = {one.partition(":")[0] for one in problems if one.startswith(f"{sweep_dir.name}/")}
+    without = f", without {count(len(damaged), 'damaged run')}" if damaged else ""
+    console.print(f"wrote {written}{without}", soft_wrap=True)
 
 
 def _files(sweep_dir: SweepDir) -> list[Path]:
