@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from ctypes import CDLL
 from dataclasses import dataclass
 
+from orchestrator.core.installation import install_package
+
 _LONGEST = 200
 _NO_DEVICE = (
     "NoSuchDisplayException",
@@ -66,8 +68,7 @@ def _no_device() -> Obstacle:
 
 
 def _pip(package: str) -> str:
-    wanted = {"pyglet": "'pyglet<2'"}.get(package, package)
-    return f"pip install {wanted} into the environment that runs the workers"
+    return install_package({"pyglet": "pyglet<2"}.get(package, package))
 
 
 def _install(library: str) -> str:

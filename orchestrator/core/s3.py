@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.core.errors import OrchestrateError, StorageError
+from orchestrator.core.installation import install_package
 
 _SCHEME = "s3://"
 _ADDRESS = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?", re.DOTALL)
@@ -109,7 +110,8 @@ def connect() -> Any:
         from botocore.config import Config
     except ImportError:
         raise StorageError(
-            "it needs the package boto3, which is not installed", hint="install it: pip install boto3"
+            "it needs the package boto3, which is not installed",
+            hint=f"install it: {install_package('boto3')}",
         ) from None
     config = Config(
         connect_timeout=_CONNECT_S,

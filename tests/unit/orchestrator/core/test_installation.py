@@ -26,6 +26,9 @@ ROOT = Path(__file__).parents[4]
 BY_NAME = re.compile(
     r"(?<![\w/.~-])orchestrate(-rl)?\[|\b(pip|pipx|uv)\b.*\binstall\b.*\s'?orchestrate(-rl)?(\s|'|$)"
 )
+# A command without constraints; it is meant for another machine: a cloud instance, a login node.
+PACKAGE = re.compile(r"\bpip install\b(?! -c)")
+ELSEWHERE = {"orchestrator/backends/skypilot/task.py", "orchestrator/ui/monitor/wording.py"}
 OWN_EXTRAS = re.compile(r"install\b.*(\.|whl|orchestrate-rl)\[(train|sky|dev|bench)")
 
 
@@ -94,6 +97,15 @@ def test_nothing_in_the_project_installs_by_name() -> None:
     lines = lines_of_the_project()
     assert len(lines) > 10_000
     assert [(name, line) for name, line in lines if BY_NAME.search(line)] == []
+
+
+def test_packages_are_installed_by_the_commands_of_one_module() -> None:
+    found = {
+        name
+        for name, line in lines_of_the_project()
+        if name.startswith(("orchestrator/", "jobs/")) and name.endswith(".py") and PACKAGE.search(line)
+    }
+    assert found == ELSEWHERE
 
 
 def test_every_line_that_installs_us_names_the_constraints() -> None:
