@@ -105,7 +105,7 @@ def _script_in(code: str) -> str | None:
     first: list[str] = []
     try:
         for word in words:
-            if word[0] in "();<>|&\n":
+            if word and word[0] in "();<>|&\n":
                 if word == "||":  # what follows is for the case that it is not there
                     return None
                 break

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from jobs.trainers.command import command_line
 from jobs.trainers.command_check import check
 from jobs.training.context import BadConfigError
+from orchestrator.config.command import program_file
 from orchestrator.config.trainers import COMMAND
 from orchestrator.core.types import Run
 
@@ -95,3 +96,15 @@ def test_a_length_that_no_run_can_have_is_refused(length: float) -> None:
 def test_other_values_of_these_keys_are_the_programs_own() -> None:
     lengths = (1, 1e6, None, "short", False)
     assert not any(problem.blocks for problem in check([run(["true"], steps=one) for one in lengths]))
+
+
+@given(st.text(st.sampled_from("ab '\"\\;|&()<>\n\t$#=-./"), max_size=40))
+def test_any_code_of_a_shell_is_looked_into_without_harm(code: str) -> None:
+    """A run starts it all the same: what is no file name is not asked for."""
+    found = program_file(["sh", "-c", code])
+    assert found is None or found.strip()
+
+
+def test_an_empty_word_of_a_shell_is_no_program() -> None:
+    assert program_file(["sh", "-c", "trap '' TERM; exec python train.py"]) is None
+    assert program_file(["sh", "-c", "python train.py ''"]) == "train.py"
