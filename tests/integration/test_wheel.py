@@ -29,8 +29,8 @@ files = [orchestrator.__file__, jobs.__file__, *map(str, data)]
 print(json.dumps({
     "files": files,
     "name": importlib.metadata.metadata("orchestrate-rl")["Name"],
-    "needed": own.requirements("train"),
-    "train": own.install_here("train"),
+    "needed": installation.requirements("train"),
+    "train": installation.install_here("train"),
 }))
 """
 
