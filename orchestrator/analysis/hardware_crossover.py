@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.crossover_terms import Outcome, about_text, environments_text, threads_text
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.stats import counted_rows, finite
 from orchestrator.core.labels import run_labels
@@ -62,19 +62,6 @@ class Line:
 
     def spot(self, environments: int) -> Spot | None:
         return next((spot for spot in self.spots if spot.environments == environments), None)
-
-
-class Outcome(Enum):
-    """What CPU and GPU are to each other where both were measured."""
-
-    ONE_DEVICE = "only one of them was measured"
-    APART = "they were measured with different numbers of environments"
-    EVEN = "nowhere a clear difference"
-    GPU_NEVER = "the GPU never wins"
-    GPU_ALWAYS = "the GPU always wins"
-    GPU_FROM = "the GPU wins from some number of environments"
-    GPU_UNTIL = "the GPU wins up to some number of environments"
-    SEVERAL = "they change places more than once"
 
 
 @dataclass(frozen=True)
@@ -131,7 +118,7 @@ class Contest:
     def advice(self) -> str:
         """One sentence that says where to run; of too few runs, that they cannot tell, and their figures."""
         line, spot = self.best
-        rest = f"{_threads(line.threads)}, {_environments(spot.environments)}"
+        rest = f"{threads_text(line.threads)}, {environments_text(spot.environments)}"
         where = f"the {line.kind} ({', '.join(filter(None, (_apart(line, self.lines), rest)))})"
         if self.few:
             too_few = f"Too few runs to tell where to run {self.label} ({self.few}, {FEW_SEEDS} can)"
@@ -268,7 +255,11 @@ def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _named(lines: Sequence[Line]) -> Iterator[Line]:
     for line in lines:
-        parts = (line.kind, _apart(line, lines), _threads(line.threads) if _vary(lines, "threads") else "")
+        parts = (
+            line.kind,
+            _apart(line, lines),
+            threads_text(line.threads) if _vary(lines, "threads") else "",
+        )
         label = ", ".join(filter(None, parts))
         yield Line(line.kind, line.model, line.threads, line.target, line.spots, label)
 
@@ -395,10 +386,10 @@ def _figures(contest: Contest) -> str:
     if contest.outcome in (Outcome.ONE_DEVICE, Outcome.APART):
         return _uncompared(contest)
     if contest.crossings:
-        counts = ", ".join(_about(one.at) for one in contest.crossings)
+        counts = ", ".join(about_text(one.at) for one in contest.crossings)
         return f"the lines of CPU and GPU cross at about {counts} environments"
     times = " to ".join(dict.fromkeys(f"{one:.2f}" for one in (contest.worst_ratio, contest.best_ratio)))
-    return f"the GPU was {times} times as fast with {_environments(contest.first, contest.last)}"
+    return f"the GPU was {times} times as fast with {environments_text(contest.first, contest.last)}"
 
 
 def _uncompared(contest: Contest) -> str:
@@ -415,7 +406,7 @@ def _against(contest: Contest, best: Line) -> str:
     """What is to be said of the other device."""
     if contest.outcome in (Outcome.ONE_DEVICE, Outcome.APART):
         return f"; {_uncompared(contest)}"
-    span = _environments(contest.first, contest.last)
+    span = environments_text(contest.first, contest.last)
     said = {
         Outcome.EVEN: f"no clear difference between CPU and GPU with {span}",
         Outcome.GPU_NEVER: f"the GPU is slower with {span}, at best {contest.best_ratio:.2f} times as fast",
@@ -427,12 +418,12 @@ def _against(contest: Contest, best: Line) -> str:
     if contest.outcome in said:
         return f"; {said[contest.outcome]}"
     if contest.outcome is Outcome.SEVERAL:
-        counts = ", ".join(_about(one.at) for one in contest.crossings)
+        counts = ", ".join(about_text(one.at) for one in contest.crossings)
         return f"; CPU and GPU change places at about {counts} environments"
     [crossing] = contest.crossings
-    at = f"about {_about(crossing.at)} environments"
+    at = f"about {about_text(crossing.at)} environments"
     if crossing.low is not None and crossing.high is not None:
-        at += f" ({_about(crossing.low)} to {_about(crossing.high)})"
+        at += f" ({about_text(crossing.low)} to {about_text(crossing.high)})"
     gpu_above = contest.outcome is Outcome.GPU_FROM
     if best.kind == CPU:
         return f"; the GPU wins {'from' if gpu_above else 'up to'} {at}"
@@ -449,18 +440,3 @@ def _close(contest: Contest) -> str:
     }
     close = [name for name, other in rivals.items() if other.high >= spot.low]
     return f"; no clear difference to {' or '.join(close)}" if close else ""
-
-
-def _threads(threads: int) -> str:
-    return f"{threads} thread{'s' * (threads != 1)}"
-
-
-def _environments(first: int, last: int | None = None) -> str:
-    span = f"{first:,}" if last in (None, first) else f"{first:,} to {last:,}"
-    return f"{span} environment{'s' * (span != '1')}"
-
-
-def _about(count: float) -> str:
-    """Two digits are all that such a crossing can bear."""
-    digits = max(0, math.floor(math.log10(count)) - 1)
-    return f"{round(count / 10**digits) * 10**digits:,}"

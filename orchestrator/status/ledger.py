@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from orchestrator.core.types import Job, PluginSource
-from orchestrator.rundir import LedgerEntry, SweepDir
+from orchestrator.rundir import DAMAGED, LedgerEntry, SweepDir, WorkerLog
+
+# So many damaged files are named.
+_NAMED = 3
 
 
 def jobs_of(ledger: Iterable[LedgerEntry]) -> Iterator[tuple[LedgerEntry, Mapping[str, Any]]]:
@@ -32,3 +35,19 @@ def submitted_plugins(sweep_dir: SweepDir) -> tuple[PluginSource, ...]:
         if entry.kind == "submission" and entry.data["jobs"]:
             return Job.from_json(entry.data["jobs"][0]).plugins  # all have the same
     return ()
+
+
+def passed_over(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog]) -> tuple[str, ...]:
+    """Name the ledger entries and journals that cannot be read, wholly or in part, in one line if at all."""
+    found = [f"ledger entry {entry.data['problem']}" for entry in ledger if entry.kind == DAMAGED]
+    for log in logs:
+        if log.damaged:
+            lines = "1 line" if log.damaged == 1 else f"{log.damaged} lines"
+            found.append(f"{lines} of journal {'compacted' if log.compacted else log.token}.jsonl")
+    more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    return (f"passed over: {'; '.join(found[:_NAMED])}{more}",) if found else ()
+
+
+def targets_of(ledger: Iterable[LedgerEntry]) -> dict[str, str]:
+    submissions = [entry.data for entry in ledger if entry.kind == "submission"]
+    return {job["token"]: job.get("target", "local") for data in submissions for job in data["jobs"]}

@@ -8,18 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from orchestrator.core.types import BUDGET_REACHED, JobState, JobStatus, RunState
-from orchestrator.rundir import DAMAGED, Event, Holder, IndexRow, LedgerEntry, WorkerLog
+from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
 from orchestrator.status.bad_nodes import failing_machines
+from orchestrator.status.ledger import passed_over, targets_of
 from orchestrator.status.silence import is_heard, is_stalled
 
 Alive = Callable[[Holder], bool | None]
 
 # The reason of a run whose result is on disk and not whole.
 DAMAGED_RESULT = "damaged result"
-
-# So many damaged files are named.
-_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -160,18 +158,9 @@ def survey(
     _apply_queue(statuses, ledger, live, jobs)
     _apply_stillborn(statuses, ledger, set(living), jobs)
     bad_machines = failing_machines(rows, logs, now)
-    return Survey(rows, statuses, live, _damaged(ledger, logs), bad_machines, jobs, targets=_targets(ledger))
-
-
-def _damaged(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog]) -> tuple[str, ...]:
-    """Name the ledger entries and journals that cannot be read, wholly or in part, in one line if at all."""
-    found = [f"ledger entry {entry.data['problem']}" for entry in ledger if entry.kind == DAMAGED]
-    for log in logs:
-        if log.damaged:
-            lines = "1 line" if log.damaged == 1 else f"{log.damaged} lines"
-            found.append(f"{lines} of journal {'compacted' if log.compacted else log.token}.jsonl")
-    more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return (f"passed over: {'; '.join(found[:_NAMED])}{more}",) if found else ()
+    return Survey(
+        rows, statuses, live, passed_over(ledger, logs), bad_machines, jobs, targets=targets_of(ledger)
+    )
 
 
 def decided(seen: Survey, kind: str, runs: Mapping[str, int]) -> Survey:
@@ -229,11 +218,6 @@ def _live_tokens(
     ended = {token for token, job in jobs.items() if job.state.final}
     revoked = {log.token for log in logs if log.revoked}  # its backend may have the job for a while yet
     return frozenset((waiting | working | back) - ended - revoked)
-
-
-def _targets(ledger: Iterable[LedgerEntry]) -> dict[str, str]:
-    submissions = [entry.data for entry in ledger if entry.kind == "submission"]
-    return {job["token"]: job.get("target", "local") for data in submissions for job in data["jobs"]}
 
 
 def _has_queue(submission: LedgerEntry) -> bool:

@@ -31,6 +31,7 @@ HEAVY = (
 SHARED = (
     "config.code.file_kinds",
     "config.command",
+    "config.grid.resources",
     "config.program",
     "config.trainers",
     "core.errors",
