@@ -21,7 +21,10 @@ from orchestrator.sync.precedence import forget, is_done_again_here, settle_plac
 from orchestrator.sync.rsync import stamp_of, time_of
 from orchestrator.sync.verify import Checked, check_all, staged_result
 
+# Times are in whole seconds: what changed just before the list may have changed again just after it.
 _RACE_S = 2.0
+# A run's process clears up after its result is there: on a busy disk that can take a while.
+_CLEARING_S = 600.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,7 +292,7 @@ def _settle(task: Task, one: Chosen, run: RunDir, *, just_now: bool, clean: bool
     if tidy and one.run_id not in task.state.settled:
         tidy_finished(run, result, also=one.there)
     quiet = not one.names and not just_now
-    # Times are in whole seconds: what changed just before the list may have changed again just after it.
-    changed = time_of(task.there.runs[one.run_id].stamp)
-    if clean and one.whole and task.began - changed > _RACE_S and (quiet or is_tidy(result, one.there)):
+    unchanged = task.began - time_of(task.there.runs[one.run_id].stamp)
+    final = unchanged > _RACE_S if is_tidy(result, one.there) else quiet and unchanged > _CLEARING_S
+    if clean and one.whole and final:
         task.state.settle(one.run_id, task.token(one.run_id), str(run.path))
