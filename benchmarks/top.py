@@ -19,10 +19,10 @@ from orchestrator.core.types import Job, Resources
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS, STARTED
 from orchestrator.ui.top import refresher
-from orchestrator.ui.top.actions import Tree, look_around
+from orchestrator.ui.top.actions import FleetTree, look_around
 from orchestrator.ui.top.app import Top
-from orchestrator.ui.top.model import Picture
-from orchestrator.ui.top.table_widget import Table
+from orchestrator.ui.top.model import FleetState
+from orchestrator.ui.top.table_widget import ListTable
 from orchestrator.ui.top.views import key_of
 
 JOBS, AT_WORK = 40, 10
@@ -66,21 +66,21 @@ def write_fleet(results: Path) -> SweepDir:
     return sweep
 
 
-def look(tree: Tree) -> float:
+def look(tree: FleetTree) -> float:
     """Seconds of a look at everything."""
     began = time.perf_counter()
-    picture = look_around(tree, Picture(), time.time())
+    picture = look_around(tree, FleetState(), time.time())
     assert sum(picture.counts.values()) == POINTS, picture.sights[0].problem
     return time.perf_counter() - began
 
 
-async def press_keys(tree: Tree) -> list[float]:
+async def press_keys(tree: FleetTree) -> list[float]:
     """Seconds from each of many keys to what it does, while looks follow each other."""
     app, waits = Top(tree), []
     async with app.run_test(size=(120, 40)):
         while app.picture.at is None:
             await asyncio.sleep(0.01)
-        table, end = app.query_one(Table), time.monotonic() + SECONDS
+        table, end = app.query_one(ListTable), time.monotonic() + SECONDS
         while time.monotonic() < end:
             for key in KEYS:
                 before, began = key_of(table.row), time.perf_counter()
@@ -94,7 +94,7 @@ async def press_keys(tree: Tree) -> list[float]:
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="orchestrate-bench-") as folder:
-        tree = Tree(write_fleet(Path(folder)).results)
+        tree = FleetTree(write_fleet(Path(folder)).results)
         look(tree)
         looks = [look(tree) for _ in range(5)]
         refresher._REST, refresher._REFRESH_S = 0, 0.0

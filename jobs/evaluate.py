@@ -1,8 +1,8 @@
 """`python -P -m jobs.evaluate`: evaluates trained policies one after another, for `orchestrate evaluate`.
 
-Reads a question a line from its input and answers each with a line of JSON: what came out (see
-:class:`Answer`), or ``error`` and ``hint``; ``gone`` if training removed the checkpoint meanwhile. Whatever
-libraries print goes to stderr.
+Reads an :class:`EvaluationRequest` per line of its input and writes a line of JSON for each: the
+:class:`EvaluationAnswer`, or ``error`` and ``hint``, or ``gone`` if training removed the checkpoint meanwhile.
+Libraries print to stderr.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from orchestrator.rundir import CheckpointFile
 
 
 @dataclass(frozen=True)
-class Question:
+class EvaluationRequest:
     """Which policy is to be evaluated, and how.
 
     The policy of ``run`` in ``checkpoint``: the newest there or the ``best`` that its training had found.
@@ -58,7 +58,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answer:
+class EvaluationAnswer:
     """What came out. ``frames``: how many the policy was trained for. ``task``: as a grid names it.
 
     ``returns`` and ``lengths`` (steps): one an episode. ``seconds``: what playing them took.
@@ -87,8 +87,8 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         trainer = get_trainer(request["run"]["trainer"]).with_plugins(plugins)
         load_plugins(trainer)
         module, _, function = trainer.evaluate.partition(":")
-        question = Question.from_json(request)
-        answer: Answer = getattr(importlib.import_module(module), function)(question)
+        question = EvaluationRequest.from_json(request)
+        answer: EvaluationAnswer = getattr(importlib.import_module(module), function)(question)
     except FileNotFoundError as error:
         return {"error": str(error), "hint": None, "gone": error.filename == request["checkpoint"]["path"]}
     except OrchestrateError as error:

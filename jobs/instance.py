@@ -34,7 +34,7 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError, Storage
 from orchestrator.core.secret_detection import looks_secret
 from orchestrator.core.types import Job
 from orchestrator.rundir import Event, SweepDir
-from orchestrator.rundir.handover import Ended, Handover, Luggage
+from orchestrator.rundir.handover import Handover, JobFiles, WorkerEnd
 from orchestrator.rundir.holder import JOB_VARIABLE
 from orchestrator.rundir.journal import CLAIMED, ENDED
 from orchestrator.rundir.plain_files import open_to_write, read_plain
@@ -149,13 +149,13 @@ class Instance:
 
     def run(self) -> int:
         """Work and hold; the worker's exit code."""
-        ended = self._ended_before() or Ended(exit_code=self._work(), time=time.time())
+        ended = self._ended_before() or WorkerEnd(exit_code=self._work(), time=time.time())
         remove_scripts(_SCRIPTS, os.environ, self._secrets)
         # By the time of the end: one that is begun again holds no longer for it.
         self._hold_on(ended, min(self._hold, max(0.0, ended.time + self._hold - time.time())))
         return ended.exit_code
 
-    def _ended_before(self) -> Ended | None:
+    def _ended_before(self) -> WorkerEnd | None:
         try:
             return self._handover.ended()
         except DamagedFileError:
@@ -189,7 +189,7 @@ class Instance:
         say(f"job {token} of sweep {self._sweep.name} begins: {count} runs, {self._job.slots} at once")
         return OwnWorker(self._sweep, token)
 
-    def _hold_on(self, ended: Ended, seconds: float) -> None:
+    def _hold_on(self, ended: WorkerEnd, seconds: float) -> None:
         """Until what the job made is safe, for so many seconds at most."""
         end = time.monotonic() + seconds
         self._signals.clear()
@@ -207,7 +207,7 @@ class Instance:
                 return
             time.sleep(min(_POLL_S, max(0.0, end - time.monotonic())))
 
-    def _mark(self, ended: Ended) -> None:
+    def _mark(self, ended: WorkerEnd) -> None:
         try:
             self._handover.mark_ended(ended)
         except StorageError as error:  # home asks whoever rented the instance, too
@@ -312,7 +312,7 @@ def serve(asked: argparse.Namespace) -> int:
     courier = None
     if asked.store is not None:
         store = open_store(asked.store)
-        delivery = Delivery(store, sweep.results, Luggage(sweep, job.token), pool_of(sweep, job), say)
+        delivery = Delivery(store, sweep.results, JobFiles(sweep, job.token), pool_of(sweep, job), say)
         courier = Courier(delivery, store, say)
     try:
         return Instance(sweep, job, asked.hold, courier, asked.secrets).run()

@@ -35,10 +35,17 @@ from orchestrator.config.sweep import load_sweep
 from orchestrator.control import fleet, submit
 from orchestrator.control.dry_run import said_before
 from orchestrator.control.follow import follow
-from orchestrator.control.multi_target import Matter, Party, Table, check, parties_of, submit_all
+from orchestrator.control.multi_target import (
+    SharedSweep,
+    TargetHandle,
+    TargetScheduler,
+    check,
+    parties_of,
+    submit_all,
+)
 from orchestrator.control.poll import leave_queue
 from orchestrator.control.remote import delegate
-from orchestrator.control.submit import Wish
+from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import NotFoundError, OrchestrateError
 from orchestrator.core.labels import labeller
 from orchestrator.core.types import Plan, Sweep
@@ -79,11 +86,11 @@ def launch(
     its `--`. Raises :class:`OrchestrateError` if the grid, or a run of it, cannot work, or it would cost more
     than the budget; then nothing is submitted.
     """
-    sweep, wish = load_sweep(Path(grid).expanduser()), Wish(slots, budget=budget)
+    sweep, wish = load_sweep(Path(grid).expanduser()), SubmitOptions(slots, budget=budget)
     folder = SweepDir(Path(results).expanduser().absolute(), sweep.name)
     names = tuple(on.split(",")) if on is not None else sweep.targets
     if len(names) > 1:
-        matter = Matter(sweep, folder, wish)
+        matter = SharedSweep(sweep, folder, wish)
         return _launch_on_several(matter, parties_of(matter, names, options, asked=on is not None))
     if profile := behind_ssh(sweep, on):
         return _launch_there(sweep, folder, profile, wish, options)
@@ -101,7 +108,7 @@ def launch(
     return Launched(sweep, folder, backend, wish, (*said, *_left_out(submitted.plan), *submitted.notes))
 
 
-def _launch_on_several(matter: Matter, parties: Sequence[Party]) -> Launched:
+def _launch_on_several(matter: SharedSweep, parties: Sequence[TargetHandle]) -> Launched:
     """Shared out once; who follows deals what is left, and moves what waits."""
     report = check(matter, parties)
     if report is not None and report.problems:
@@ -113,7 +120,7 @@ def _launch_on_several(matter: Matter, parties: Sequence[Party]) -> Launched:
 
 
 def _launch_there(
-    sweep: Sweep, folder: SweepDir, profile: Profile, wish: Wish, options: Sequence[str]
+    sweep: Sweep, folder: SweepDir, profile: Profile, wish: SubmitOptions, options: Sequence[str]
 ) -> Launched:
     done = delegate.send(sweep, folder, profile, wish, options)
     if problems := done.answer["problems"]:
@@ -132,9 +139,9 @@ class Launched:
     sweep: Sweep
     folder: SweepDir
     backend: Backend | None
-    wish: Wish
+    wish: SubmitOptions
     notes: tuple[str, ...]
-    parties: tuple[Party, ...] = ()
+    parties: tuple[TargetHandle, ...] = ()
 
     def follow(self) -> None:
         """Stay until nothing works on the sweep any more, showing how far it is; replace lost workers.
@@ -146,7 +153,7 @@ class Launched:
             if sweep_table.console().is_jupyter:
                 self._show_in_one_place(surveys)
             else:
-                with sweep_table.Screen(self.folder.name) as screen:
+                with sweep_table.SweepScreen(self.folder.name) as screen:
                     for seen in surveys:
                         screen.show(seen)
 
@@ -205,8 +212,10 @@ class Launched:
 
     def _surveys(self) -> Iterator[Survey]:
         if self.parties:
-            matter = Matter(self.sweep, self.folder, self.wish)
-            return Table(matter, self.parties, sweep_table.Screen(self.folder.name).note).follow()
+            matter = SharedSweep(self.sweep, self.folder, self.wish)
+            return TargetScheduler(
+                matter, self.parties, sweep_table.SweepScreen(self.folder.name).note
+            ).follow()
         if self.backend is None:
             return fleet.watch(self.folder)
         return follow(self.sweep, self.folder, self.backend, self.wish)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jobs.cloud.store import Store
 from orchestrator.core.errors import StorageError
-from orchestrator.rundir.handover import Luggage, Stamp, attempt_of, is_checkpoint
+from orchestrator.rundir.handover import JobFiles, Stamp, attempt_of, is_checkpoint
 
 # What a job reached, by run, and whether it ended: another value when there is something to keep.
 Reached = tuple[dict[str, tuple[str, ...]], bool]
@@ -31,7 +31,7 @@ class Delivery:
         self,
         store: Store,
         results: Path,
-        luggage: Luggage,
+        luggage: JobFiles,
         run_ids: Sequence[str],
         say: Callable[[str], None],
     ) -> None:

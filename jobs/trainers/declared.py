@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from orchestrator.config.program.identity import Program
+from orchestrator.config.program.identity import ProgramFiles
 
 # The key of a line in the metrics that describes the program instead of its training.
 PROGRAM_KEY = "program"
@@ -49,7 +49,7 @@ class Declared:
         return type(self)(exactness, {**self.versions, **versions})
 
 
-def imported_packages(notes: Path, program: Program) -> dict[str, str]:
+def imported_packages(notes: Path, program: ProgramFiles) -> dict[str, str]:
     """Versions of Python and of the packages that decide a result, as the program's Python noted them.
 
     Of all that was imported, those that the program's own files name and those known to decide results.
@@ -71,7 +71,7 @@ def imported_packages(notes: Path, program: Program) -> dict[str, str]:
     }
 
 
-def _named(program: Program) -> Iterable[str]:
+def _named(program: ProgramFiles) -> Iterable[str]:
     """Top-level modules that the program's Python files import."""
     for name in program.files:
         if not name.endswith(".py"):

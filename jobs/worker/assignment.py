@@ -23,7 +23,7 @@ _HELD_PATIENCE_S = 3.0
 _SLURM = "slurm:"
 
 
-class Verdict(Enum):
+class Availability(Enum):
     READY = "ready"
     HELD = "held by someone alive"
     OVER = "done, failed for good, cancelled or another job's"
@@ -105,16 +105,16 @@ class Assignment:
             return False
         return not self.held or time.monotonic() - self.last_change > _HELD_PATIENCE_S
 
-    def look(self, run_id: str) -> Verdict | CrashLoop:
+    def look(self, run_id: str) -> Availability | CrashLoop:
         """Whether the run can be taken now. Raises :class:`DamagedFileError`, and ``StorageError``."""
         run_dir = self._sweep.run(run_id)
         result = run_dir.result()
         if result is not None:
             if run_dir.blocked_by() is None:  # else its own process is still at it
                 tidy_finished(run_dir, result)
-            return Verdict.OVER
+            return Availability.OVER
         if run_id in self._decisions.cancelled or run_id in self._decisions.given_away:
-            return Verdict.OVER
+            return Availability.OVER
         run_dir.description()
         return self._look_at_attempts(run_dir)
 
@@ -139,25 +139,25 @@ class Assignment:
         """As :func:`deaths_in_vain`: of a run whose attempt ``witnessed`` just died under this worker."""
         return deaths_in_vain(self._sweep.run(run_id).attempts(), self.since(run_id), witnessed)
 
-    def _look_at_attempts(self, run_dir: RunDir) -> Verdict | CrashLoop:
+    def _look_at_attempts(self, run_dir: RunDir) -> Availability | CrashLoop:
         attempts = run_dir.attempts()
         if not attempts:
-            return Verdict.READY
+            return Availability.READY
         newest, since = attempts[-1], self.since(run_dir.run_id)
         if not attempt_ended(newest):
-            return Verdict.HELD
+            return Availability.HELD
         end = newest.end()
         if end is not None and end.get("outcome") == RunState.FAILED.value and newest.number > since:
-            return Verdict.OVER
+            return Availability.OVER
         # A record of a time limit can be the control plane's, which does not judge, as a worker's does.
         late = end is not None and end.get("reason") == Reason.TIME_LIMIT.value
         if (end is None or late) and (deaths := deaths_in_vain(attempts, since)):
             last = Reason.TIME_LIMIT if late else Reason.KILLED
             crash = CrashLoop(newest.number, in_vain(deaths, last, "its worker died with it"))
             if end is None and not newest.write_end(crash.end.to_json()):
-                return Verdict.HELD
+                return Availability.HELD
             return crash
-        return Verdict.READY
+        return Availability.READY
 
     def _held_due(self) -> bool:
         now = time.monotonic()

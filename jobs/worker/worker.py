@@ -19,9 +19,9 @@ from jobs.training import measures, provenance
 from jobs.training.context import FENCED_EXIT, NOT_MINE_EXIT
 from jobs.worker.assignment import (
     Assignment,
+    Availability,
     CrashLoop,
     Decisions,
-    Verdict,
     array_mates,
     find_job,
     pool_of,
@@ -118,9 +118,9 @@ class Worker:
                 return
             try:
                 verdict = self._assignment.look(run_id)
-                if verdict is Verdict.READY:
+                if verdict is Availability.READY:
                     self._start(run_id)
-                elif verdict is Verdict.HELD:
+                elif verdict is Availability.HELD:
                     self._assignment.hold(run_id)
                 elif isinstance(verdict, CrashLoop):
                     self._ended(run_id, verdict.attempt, verdict.end)

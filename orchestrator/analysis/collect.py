@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from orchestrator.analysis.csv_export import cells
 from orchestrator.analysis.foreign import Outputs, read_outputs
-from orchestrator.analysis.tables import RESULT_COLUMNS, Reading, metrics_table, runs_table
+from orchestrator.analysis.tables import RESULT_COLUMNS, RunReading, metrics_table, runs_table
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.bulk_read import no_garbage_collection, read_all
 from orchestrator.core.errors import DamagedFileError
@@ -122,7 +122,7 @@ def _collect(
     checksums: bool,
     others: Sequence[Outputs],
 ) -> Collected:
-    readings: list[Reading] = []
+    readings: list[RunReading] = []
     problems: list[str] = []
     for sweep in sweep_dirs:
         index = _index(sweep, problems)
@@ -191,7 +191,7 @@ class _Reader:
     targets: Mapping[str, str | None]
     checksums: bool
 
-    def read(self, index: IndexRow) -> Reading:
+    def read(self, index: IndexRow) -> RunReading:
         run_dir = self.sweep.run(index.run_id)
         problems: list[str] = []
         facts = _guarded(lambda: self._facts(run_dir), problems)
@@ -205,7 +205,7 @@ class _Reader:
             facts = _progress(attempts, history)
             state, reason = self._unfinished(index.run_id, attempts, problems)
         facts["target"] = facts.get("target") or self.targets.get(index.run_id)
-        return Reading(
+        return RunReading(
             self.sweep.name, index, state, reason, facts, history, tuple(problems), codes=tuple(codes)
         )
 
@@ -294,7 +294,7 @@ def _index(sweep: SweepDir, problems: list[str]) -> list[IndexRow]:
     return indexed
 
 
-def _trainers(sweeps: Iterable[SweepDir], readings: Iterable[Reading]) -> dict[str, str]:
+def _trainers(sweeps: Iterable[SweepDir], readings: Iterable[RunReading]) -> dict[str, str]:
     """The trainer of each sweep, as the first readable run description says."""
     by_name = {sweep.name: sweep for sweep in sweeps}
     trainers: dict[str, str] = {}
@@ -330,7 +330,7 @@ def _warnings(runs: pl.DataFrame) -> list[str]:
     return found
 
 
-def _mixed_codes(readings: Iterable[Reading]) -> list[str]:
+def _mixed_codes(readings: Iterable[RunReading]) -> list[str]:
     """Runs that were resumed by other code than they were begun with."""
     mixed = [reading for reading in readings if len(reading.codes) > 1]
     if not mixed:

@@ -20,7 +20,7 @@ UNRANKED = "not ranked against each other"
 
 
 @dataclass(frozen=True)
-class Terms:
+class ReturnTerms:
     """How a group's final returns came about; ``None`` where that is not known.
 
     ``metric``: what they are values of. ``frames``: how many its runs trained (median), unless they were to
@@ -49,7 +49,7 @@ def kind_of(metric: str | None) -> str:
     return {"eval": "evaluation", "collection": "collection"}.get(first, metric)
 
 
-def terms_of(rows: Sequence[Mapping[str, Any]]) -> Terms:
+def terms_of(rows: Sequence[Mapping[str, Any]]) -> ReturnTerms:
     """Of runs that differ only in their seed."""
     with_return = [row for row in rows if row["final_return"] is not None]
     minutes = _each(row.get("minutes") for row in with_return)
@@ -59,7 +59,7 @@ def terms_of(rows: Sequence[Mapping[str, Any]]) -> Terms:
     episodes = _each(row["evaluation_episodes"] for row in with_return) if evaluated else None
     stale = any(row.get("state") == RunState.STALE.value for row in with_return)
     codes = {str(row["code_id"]) for row in with_return if row.get("code_id") is not None}
-    return Terms(
+    return ReturnTerms(
         metric,
         float(median(frames)) if frames else None,
         episodes,
@@ -75,11 +75,11 @@ def _each(values: Iterable[Any]) -> str | None:
     return " and ".join(found) or None
 
 
-def classes(items: Iterable[tuple[_T, Terms]]) -> list[list[_T]]:
+def classes(items: Iterable[tuple[_T, ReturnTerms]]) -> list[list[_T]]:
     """These by what can be ranked against each other, each class in the given order."""
     listed = list(items)
     code_of = _codes([terms for _, terms in listed])
-    by_kind: dict[tuple[Any, ...], list[tuple[_T, Terms]]] = {}
+    by_kind: dict[tuple[Any, ...], list[tuple[_T, ReturnTerms]]] = {}
     for item, terms in listed:
         kind = (terms.metric, terms.episodes, terms.minutes, code_of(terms))
         by_kind.setdefault(kind, []).append((item, terms))
@@ -90,7 +90,7 @@ def classes(items: Iterable[tuple[_T, Terms]]) -> list[list[_T]]:
     ]
 
 
-def _codes(every: Sequence[Terms]) -> Callable[[Terms], str]:
+def _codes(every: Sequence[ReturnTerms]) -> Callable[[ReturnTerms], str]:
     """What trained each of these, in words; with its id where a sweep among them has several codes.
 
     Sweeps of different programs can be ranked: each of them is known by its code.
@@ -102,7 +102,7 @@ def _codes(every: Sequence[Terms]) -> Callable[[Terms], str]:
     several = any(len(codes) > 1 for codes in of_sweep.values())
     is_known = any(terms.stale for terms in every)
 
-    def code_of(terms: Terms) -> str:
+    def code_of(terms: ReturnTerms) -> str:
         age = "older code" if terms.stale else "today's code" if is_known else "code"
         return f"{age} {' and '.join(terms.codes) or 'without an id'}" if several else age
 
@@ -122,7 +122,7 @@ def _lengths(frames: Iterable[float | None]) -> list[set[float | None]]:
     return [*found, {None}] if None in known else found
 
 
-def differences(named: Sequence[tuple[str, Terms]]) -> list[str]:
+def differences(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
     """In what these differ so that they cannot be ranked, a sentence each with who is what."""
     lengths = _lengths(terms.frames for _, terms in named)
     length_of = {frames: _span(own) for own in lengths for frames in own}
@@ -149,7 +149,7 @@ def differences(named: Sequence[tuple[str, Terms]]) -> list[str]:
     return [f"{what}: {_listed(values)}" for what, values in told if len({value for _, value in values}) > 1]
 
 
-def mixed_code(named: Sequence[tuple[str, Terms]]) -> list[str]:
+def mixed_code(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
     """Which of these put results of different code together, in a sentence; none if no one does."""
     mixed = [(name, " and ".join(terms.codes)) for name, terms in named if len(terms.codes) > 1]
     return [f"results of different code are averaged together: {_listed(mixed)}"] if mixed else []

@@ -6,7 +6,7 @@ import math
 from enum import Enum
 
 
-class Outcome(Enum):
+class Winner(Enum):
     """What CPU and GPU are to each other where both were measured."""
 
     ONE_DEVICE = "only one of them was measured"

@@ -45,7 +45,7 @@ _TRIES = 5
 
 
 @dataclass(frozen=True)
-class Wish:
+class EvaluationOptions:
     """How policies are to be evaluated.
 
     ``checkpoint``: frames of the checkpoint, ``None`` for the newest. ``best``: the best policy it holds, not
@@ -65,7 +65,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Done:
+class EvaluatedPolicy:
     """A policy that was evaluated, in ``seconds`` of playing.
 
     ``known``: it was on record already. ``unkept``: why it could not be put on record.
@@ -78,7 +78,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedPolicy:
     """A policy that could not be evaluated."""
 
     run_id: str
@@ -139,8 +139,8 @@ def require_policies(sweep_dir: SweepDir) -> None:
 
 
 def evaluate(
-    sweep_dir: SweepDir, run_ids: Sequence[str], wish: Wish, *, again: bool = True
-) -> Iterator[Done | Failed]:
+    sweep_dir: SweepDir, run_ids: Sequence[str], wish: EvaluationOptions, *, again: bool = True
+) -> Iterator[EvaluatedPolicy | FailedPolicy]:
     """Evaluate these runs' policies one after another and keep what comes out, in the order given.
 
     Without ``again`` what is on record is not evaluated once more. Raises :class:`OrchestrateError` if
@@ -155,13 +155,13 @@ def evaluate(
                 run, checkpoint = _described(run_dir), choose_checkpoint(run_dir, wish.checkpoint)
                 known = _known(run_dir, checkpoint, wish, on_record)
                 if known is not None:
-                    yield Done(known, 0.0, known=True)
+                    yield EvaluatedPolicy(known, 0.0, known=True)
                     continue
                 yield _evaluate(sweep_dir, run, checkpoint, wish, plugins, player)
             except BackendUnavailableError:  # the next would fare no better
                 raise
             except OrchestrateError as error:
-                yield Failed(run_id, error)
+                yield FailedPolicy(run_id, error)
 
 
 def choose_checkpoint(run_dir: RunDir, frames: int | None) -> CheckpointFile:
@@ -213,7 +213,7 @@ def _other_trainer(which: str, trainer: str) -> OrchestrateError:
 
 
 def _known(
-    run_dir: RunDir, checkpoint: CheckpointFile, wish: Wish, on_record: Iterable[Evaluation]
+    run_dir: RunDir, checkpoint: CheckpointFile, wish: EvaluationOptions, on_record: Iterable[Evaluation]
 ) -> Evaluation | None:
     """The record of just this evaluation, as far as it can be told without asking the trainer."""
     usual = usual_of(run_dir)
@@ -236,7 +236,7 @@ def _known(
 
 
 @dataclass(frozen=True)
-class Usual:
+class TrainingEvaluation:
     """How a finished run was evaluated in training.
 
     ``checkpoint`` is the digest of its final checkpoint, ``None`` if its result has none.
@@ -248,13 +248,13 @@ class Usual:
     checkpoint: str | None
 
 
-def usual_of(run_dir: RunDir) -> Usual | None:
+def usual_of(run_dir: RunDir) -> TrainingEvaluation | None:
     """By the configuration and the files in its result; ``None`` without one, or if it does not tell."""
     try:
         result = run_dir.result() or {}
         config = result["config"]
         told = config["experiment"]
-        return Usual(
+        return TrainingEvaluation(
             task=str(config["choices"]["task"]),
             episodes=int(told["evaluation_episodes"]),
             deterministic=bool(told["evaluation_deterministic_actions"]),
@@ -270,7 +270,7 @@ def _final_checkpoint(paths: Iterable[str]) -> str | None:
     return last["digest"] if last else None
 
 
-def _task_text(wish: Wish, task: str) -> str:
+def _task_text(wish: EvaluationOptions, task: str) -> str:
     changed = (f"{key}={json.dumps(value)}" for key, value in sorted(wish.changes.items()))
     return " ".join([wish.task or task, *changed])
 
@@ -279,10 +279,10 @@ def _evaluate(
     sweep_dir: SweepDir,
     run: Run,
     checkpoint: CheckpointFile,
-    wish: Wish,
+    wish: EvaluationOptions,
     plugins: Sequence[PluginSource],
     player: _Player,
-) -> Done:
+) -> EvaluatedPolicy:
     for _ in range(_TRIES):
         answer = player.ask(_question(run, checkpoint, wish, plugins))
         if not answer.get("gone") or wish.checkpoint is not None:
@@ -307,12 +307,12 @@ def _evaluate(
         sweep_dir.evaluations.add(evaluation)
     except StorageError as error:  # a tree of somebody else's may be evaluated too
         unkept = StorageError(f"not on record: {error}")
-        return Done(evaluation, answer["seconds"], unkept=unkept)
-    return Done(evaluation, answer["seconds"])
+        return EvaluatedPolicy(evaluation, answer["seconds"], unkept=unkept)
+    return EvaluatedPolicy(evaluation, answer["seconds"])
 
 
 def _question(
-    run: Run, checkpoint: CheckpointFile, wish: Wish, plugins: Sequence[PluginSource]
+    run: Run, checkpoint: CheckpointFile, wish: EvaluationOptions, plugins: Sequence[PluginSource]
 ) -> dict[str, Any]:
     return {
         "plugins": [asdict(plugin) for plugin in plugins],

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.crossover_terms import Outcome, about_text, environments_text, threads_text
+from orchestrator.analysis.crossover_terms import Winner, about_text, environments_text, threads_text
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.stats import counted_rows, finite
 from orchestrator.core.labels import run_labels
@@ -25,7 +25,7 @@ CPU, GPU = "CPU", "GPU"
 
 
 @dataclass(frozen=True)
-class Spot:
+class SpeedPoint:
     """Frames/s of runs with so many environments, from the slowest run to the fastest.
 
     ``fps`` is the throughput that devices are compared by; ``end_to_end``: that with evaluations and
@@ -50,17 +50,17 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Line:
+class SpeedLine:
     """One kind of machine with so many threads; ``spots`` by their number of environments."""
 
     kind: str
     model: str
     threads: int
     target: str
-    spots: tuple[Spot, ...]
+    spots: tuple[SpeedPoint, ...]
     label: str = ""
 
-    def spot(self, environments: int) -> Spot | None:
+    def spot(self, environments: int) -> SpeedPoint | None:
         return next((spot for spot in self.spots if spot.environments == environments), None)
 
 
@@ -74,7 +74,7 @@ class Crossing:
 
 
 @dataclass(frozen=True)
-class Contest:
+class HardwareComparison:
     """CPU and GPU at the same training. ``first`` and ``last``: the environments that both were measured
     with; ``best_ratio`` and ``worst_ratio``: GPU over CPU there. ``clear``: the spread leaves no doubt there.
     ``figure``: the throughput that is compared, as a column of the table of runs.
@@ -82,8 +82,8 @@ class Contest:
 
     label: str
     task: str
-    lines: tuple[Line, ...]
-    outcome: Outcome
+    lines: tuple[SpeedLine, ...]
+    outcome: Winner
     crossings: tuple[Crossing, ...] = ()
     first: int = 0
     last: int = 0
@@ -98,7 +98,7 @@ class Contest:
         return sum(len(line.spots) for line in self.lines)
 
     @property
-    def best(self) -> tuple[Line, Spot]:
+    def best(self) -> tuple[SpeedLine, SpeedPoint]:
         """The fastest, where and with how many environments."""
         return max(
             ((line, spot) for line in self.lines for spot in line.spots), key=lambda one: one[1].middle
@@ -125,7 +125,7 @@ class Contest:
             return f"{too_few}: the fastest was {where}, {self.speed_of(spot)}; {_figures(self)}."
         return f"Run {self.label} on {where}: {self.speed_of(spot)}{_against(self, line)}{_close(self)}."
 
-    def speed_of(self, spot: Spot) -> str:
+    def speed_of(self, spot: SpeedPoint) -> str:
         """The throughput that was compared, and what is left of it with evaluations and checkpoints."""
         said = f"{spot.middle:,.0f} frames/s {SHORT[self.figure]}"
         if self.figure == TRAINING and spot.end_to_end:
@@ -133,7 +133,7 @@ class Contest:
         return said
 
 
-def contests(collected: Collected) -> list[Contest]:
+def contests(collected: Collected) -> list[HardwareComparison]:
     """Of each algorithm on each task, and of each setting that is not the machine's, in the grid's order.
 
     Runs count that are finished and know their number of environments; not what others trained, as nobody
@@ -158,19 +158,21 @@ def contests(collected: Collected) -> list[Contest]:
     ]
 
 
-def contest_of(label: str, task: str, lines: Sequence[Line], figure: str = TRAINING) -> Contest:
+def contest_of(
+    label: str, task: str, lines: Sequence[SpeedLine], figure: str = TRAINING
+) -> HardwareComparison:
     """Who wins where among these lines."""
     sides = {kind: [line for line in lines if line.kind == kind] for kind in (CPU, GPU)}
     named = tuple(_named(lines))
     if not sides[CPU] or not sides[GPU]:
-        return Contest(label, task, named, Outcome.ONE_DEVICE, figure=figure)
+        return HardwareComparison(label, task, named, Winner.ONE_DEVICE, figure=figure)
     grid = _shared(sides[CPU], sides[GPU])
     if not grid:
-        return Contest(label, task, named, Outcome.APART, figure=figure)
+        return HardwareComparison(label, task, named, Winner.APART, figure=figure)
     leads = [_Lead.at(count, sides) for count in grid]
     outcome, crossings = _judged(leads)
     ratios = [math.exp(lead.middle) for lead in leads]
-    return Contest(
+    return HardwareComparison(
         label,
         task,
         named,
@@ -222,22 +224,22 @@ def _count_of(row: _Row) -> int | None:
     return count if isinstance(count, int) and count > 0 else None
 
 
-def _lines(rows: Iterable[_Row], figure: str) -> list[Line]:
+def _lines(rows: Iterable[_Row], figure: str) -> list[SpeedLine]:
     found: dict[tuple[str, str, int, str], dict[int, list[_Row]]] = {}
     for row in rows:
         count = _count_of(row)
         assert count is not None
         found.setdefault(_machine(row), {}).setdefault(count, []).append(row)
     lines = [
-        Line(*machine, tuple(_spot(count, own, figure) for count, own in sorted(by_count.items())))
+        SpeedLine(*machine, tuple(_spot(count, own, figure) for count, own in sorted(by_count.items())))
         for machine, by_count in found.items()
     ]
     return sorted(lines, key=lambda line: line.kind != CPU)
 
 
-def _spot(count: int, rows: Sequence[_Row], figure: str) -> Spot:
+def _spot(count: int, rows: Sequence[_Row], figure: str) -> SpeedPoint:
     compared, end_to_end = (tuple(sorted(row[column] for row in rows)) for column in (figure, END_TO_END))
-    return Spot(count, compared, end_to_end)
+    return SpeedPoint(count, compared, end_to_end)
 
 
 def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -253,7 +255,7 @@ def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
     )
 
 
-def _named(lines: Sequence[Line]) -> Iterator[Line]:
+def _named(lines: Sequence[SpeedLine]) -> Iterator[SpeedLine]:
     for line in lines:
         parts = (
             line.kind,
@@ -261,10 +263,10 @@ def _named(lines: Sequence[Line]) -> Iterator[Line]:
             threads_text(line.threads) if _vary(lines, "threads") else "",
         )
         label = ", ".join(filter(None, parts))
-        yield Line(line.kind, line.model, line.threads, line.target, line.spots, label)
+        yield SpeedLine(line.kind, line.model, line.threads, line.target, line.spots, label)
 
 
-def _apart(line: Line, lines: Sequence[Line]) -> str:
+def _apart(line: SpeedLine, lines: Sequence[SpeedLine]) -> str:
     """Model and target, where lines of that kind differ in them."""
     alike = [one for one in lines if one.kind == line.kind]
     return ", ".join(
@@ -272,7 +274,7 @@ def _apart(line: Line, lines: Sequence[Line]) -> str:
     )
 
 
-def _vary(lines: Sequence[Line], name: str) -> bool:
+def _vary(lines: Sequence[SpeedLine], name: str) -> bool:
     return len({getattr(line, name) for line in lines}) > 1
 
 
@@ -289,7 +291,7 @@ class _Lead:
     high: float
 
     @classmethod
-    def at(cls, count: float, sides: Mapping[str, Sequence[Line]]) -> _Lead:
+    def at(cls, count: float, sides: Mapping[str, Sequence[SpeedLine]]) -> _Lead:
         cpu, gpu = (
             [_best(sides[kind], count, name) for name in ("low", "middle", "high")] for kind in (CPU, GPU)
         )
@@ -300,7 +302,7 @@ class _Lead:
         return self.low > 0 or self.high < 0
 
 
-def _shared(some: Sequence[Line], others: Sequence[Line]) -> list[int]:
+def _shared(some: Sequence[SpeedLine], others: Sequence[SpeedLine]) -> list[int]:
     """Every number of environments at which either was measured, as far as both reach."""
     ends = [
         [(line.spots[0].environments, line.spots[-1].environments) for line in side]
@@ -313,16 +315,16 @@ def _shared(some: Sequence[Line], others: Sequence[Line]) -> list[int]:
     return sorted(count for count in covered if _reached(some, count) and _reached(others, count))
 
 
-def _reached(lines: Sequence[Line], count: float) -> bool:
+def _reached(lines: Sequence[SpeedLine], count: float) -> bool:
     return any(line.spots[0].environments <= count <= line.spots[-1].environments for line in lines)
 
 
-def _best(lines: Sequence[Line], count: float, name: str) -> float:
+def _best(lines: Sequence[SpeedLine], count: float, name: str) -> float:
     """The logarithm of what the best of these lines reaches there."""
     return max(value for line in lines if (value := _between(line.spots, count, name)) is not None)
 
 
-def _between(spots: Sequence[Spot], count: float, name: str) -> float | None:
+def _between(spots: Sequence[SpeedPoint], count: float, name: str) -> float | None:
     """On the straight line between the two measured neighbours, both axes logarithmic."""
     for spot in spots:
         if spot.environments == count:
@@ -335,21 +337,21 @@ def _between(spots: Sequence[Spot], count: float, name: str) -> float | None:
     return None
 
 
-def _judged(leads: Sequence[_Lead]) -> tuple[Outcome, tuple[Crossing, ...]]:
+def _judged(leads: Sequence[_Lead]) -> tuple[Winner, tuple[Crossing, ...]]:
     """They change places only between two clear leads: in between and around these it may be noise."""
     clear = [lead for lead in leads if lead.clear]
     if not clear:
-        return Outcome.EVEN, ()
+        return Winner.EVEN, ()
     turns = [(one, other) for one, other in pairwise(clear) if (one.middle > 0) != (other.middle > 0)]
     gpu_last = clear[-1].middle > 0
     if not turns:
-        return (Outcome.GPU_ALWAYS if gpu_last else Outcome.GPU_NEVER), ()
+        return (Winner.GPU_ALWAYS if gpu_last else Winner.GPU_NEVER), ()
     found = [_crossed(leads, *turn) for turn in turns]
     if len(found) > 1:
-        return Outcome.SEVERAL, tuple(map(Crossing, found))
+        return Winner.SEVERAL, tuple(map(Crossing, found))
     low, high = _doubt(leads)
     crossing = Crossing(found[0], *((low, high) if low < high else (None, None)))
-    return (Outcome.GPU_FROM if gpu_last else Outcome.GPU_UNTIL), (crossing,)
+    return (Winner.GPU_FROM if gpu_last else Winner.GPU_UNTIL), (crossing,)
 
 
 def _crossed(leads: Sequence[_Lead], before: _Lead, after: _Lead) -> float:
@@ -381,9 +383,9 @@ def _zeros(leads: Sequence[_Lead], name: str) -> Iterator[float]:
 # In words
 
 
-def _figures(contest: Contest) -> str:
+def _figures(contest: HardwareComparison) -> str:
     """How CPU and GPU ran beside each other, without a verdict."""
-    if contest.outcome in (Outcome.ONE_DEVICE, Outcome.APART):
+    if contest.outcome in (Winner.ONE_DEVICE, Winner.APART):
         return _uncompared(contest)
     if contest.crossings:
         counts = ", ".join(about_text(one.at) for one in contest.crossings)
@@ -392,8 +394,8 @@ def _figures(contest: Contest) -> str:
     return f"the GPU was {times} times as fast with {environments_text(contest.first, contest.last)}"
 
 
-def _uncompared(contest: Contest) -> str:
-    if contest.outcome is Outcome.ONE_DEVICE:
+def _uncompared(contest: HardwareComparison) -> str:
+    if contest.outcome is Winner.ONE_DEVICE:
         other = GPU if contest.lines[0].kind == CPU else CPU
         return f"no {other} was measured, so there is no crossover to show"
     return (
@@ -402,35 +404,35 @@ def _uncompared(contest: Contest) -> str:
     )
 
 
-def _against(contest: Contest, best: Line) -> str:
+def _against(contest: HardwareComparison, best: SpeedLine) -> str:
     """What is to be said of the other device."""
-    if contest.outcome in (Outcome.ONE_DEVICE, Outcome.APART):
+    if contest.outcome in (Winner.ONE_DEVICE, Winner.APART):
         return f"; {_uncompared(contest)}"
     span = environments_text(contest.first, contest.last)
     said = {
-        Outcome.EVEN: f"no clear difference between CPU and GPU with {span}",
-        Outcome.GPU_NEVER: f"the GPU is slower with {span}, at best {contest.best_ratio:.2f} times as fast",
-        Outcome.GPU_ALWAYS: f"the GPU is faster with {span}, at least {contest.worst_ratio:.2f} times",
+        Winner.EVEN: f"no clear difference between CPU and GPU with {span}",
+        Winner.GPU_NEVER: f"the GPU is slower with {span}, at best {contest.best_ratio:.2f} times as fast",
+        Winner.GPU_ALWAYS: f"the GPU is faster with {span}, at least {contest.worst_ratio:.2f} times",
     }
-    if contest.outcome in (Outcome.GPU_NEVER, Outcome.GPU_ALWAYS) and not contest.clear:
-        loser = GPU if contest.outcome is Outcome.GPU_NEVER else CPU
+    if contest.outcome in (Winner.GPU_NEVER, Winner.GPU_ALWAYS) and not contest.clear:
+        loser = GPU if contest.outcome is Winner.GPU_NEVER else CPU
         return f"; the {loser} is nowhere clearly faster with {span}"
     if contest.outcome in said:
         return f"; {said[contest.outcome]}"
-    if contest.outcome is Outcome.SEVERAL:
+    if contest.outcome is Winner.SEVERAL:
         counts = ", ".join(about_text(one.at) for one in contest.crossings)
         return f"; CPU and GPU change places at about {counts} environments"
     [crossing] = contest.crossings
     at = f"about {about_text(crossing.at)} environments"
     if crossing.low is not None and crossing.high is not None:
         at += f" ({about_text(crossing.low)} to {about_text(crossing.high)})"
-    gpu_above = contest.outcome is Outcome.GPU_FROM
+    gpu_above = contest.outcome is Winner.GPU_FROM
     if best.kind == CPU:
         return f"; the GPU wins {'from' if gpu_above else 'up to'} {at}"
     return f"; {'below' if gpu_above else 'above'} {at} the CPU is faster"
 
 
-def _close(contest: Contest) -> str:
+def _close(contest: HardwareComparison) -> str:
     """Which lines are as fast as the best."""
     line, spot = contest.best
     rivals = {

@@ -71,7 +71,7 @@ class Improvement:
 
 
 @dataclass(frozen=True)
-class Standing:
+class CorrectedPairs:
     """``pairs`` whose chances are corrected for all that were compared: over all tasks first, then by task.
 
     ``left_out``: variants that are in no pair of their task, and why.
@@ -81,7 +81,7 @@ class Standing:
     left_out: tuple[str, ...]
 
 
-def standing(finals: Sequence[Final], *, overall: bool = True) -> Standing:
+def standing(finals: Sequence[Final], *, overall: bool = True) -> CorrectedPairs:
     """In every task, and over all of them, one variant against the others that it can be ranked with.
 
     It is the one with the highest interquartile mean among those of the most seeds; over all tasks, the one
@@ -96,7 +96,7 @@ def standing(finals: Sequence[Final], *, overall: bool = True) -> Standing:
     corrected = (
         replace(pair, chance=chance, among=among) for pair, chance in zip(pairs, chances, strict=True)
     )
-    return Standing(tuple(corrected), tuple(_left_out(panels, by_task)))
+    return CorrectedPairs(tuple(corrected), tuple(_left_out(panels, by_task)))
 
 
 @dataclass(frozen=True)

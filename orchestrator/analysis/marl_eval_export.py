@@ -36,7 +36,7 @@ _MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
-class Names:
+class ExportNames:
     """Where a point's run stands in the file."""
 
     environment: str
@@ -95,7 +95,7 @@ def export(collected: Collected, absolute: Mapping[str, Evaluation], *, again: s
 # Names
 
 
-def names_of(points: Sequence[Point]) -> list[Names]:
+def names_of(points: Sequence[Point]) -> list[ExportNames]:
     """Each point's place. Distinct points have distinct places, also as marl-eval reads them.
 
     Every point has a :data:`SWEEP`, which also is the task of one without. What a task decides alone, as a
@@ -110,7 +110,9 @@ def names_of(points: Sequence[Point]) -> list[Names]:
     inner = {environment: _distinct(wished) for environment, wished in inner.items()}
     variants = _variants(points, tasks)
     return [
-        Names(environments[place], inner[place][_canonical(task)], variant, f"seed_{point.get('seed', 0)}")
+        ExportNames(
+            environments[place], inner[place][_canonical(task)], variant, f"seed_{point.get('seed', 0)}"
+        )
         for point, task, (place, _), variant in zip(points, tasks, places, variants, strict=True)
     ]
 
@@ -178,7 +180,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else _canonical(value)
 
 
-def _named(collected: Collected) -> dict[tuple[str, str], Names]:
+def _named(collected: Collected) -> dict[tuple[str, str], ExportNames]:
     """The place of every run of the grid, done or not, so that a name does not depend on what is finished."""
     own = collected.runs.select("sweep", "run_id", "in_grid").rows()
     keys = [(sweep, run_id) for sweep, run_id, in_grid in own if in_grid]
@@ -204,7 +206,7 @@ class _Run:
     ``here``: whether this program trained it.
     """
 
-    names: Names
+    names: ExportNames
     steps: Sequence[_Step]
     absolute: Evaluation | None
     evaluable: bool

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.comparability import Terms, terms_of
+from orchestrator.analysis.comparability import ReturnTerms, terms_of
 from orchestrator.config.trainers import returns_of
 from orchestrator.core.labels import run_labels
 from orchestrator.core.types import RunState
@@ -103,7 +103,7 @@ class Final:
     values: tuple[float, ...]
     estimate: Estimate | None
     note: str
-    terms: Terms
+    terms: ReturnTerms
 
 
 @dataclass(frozen=True, eq=False)

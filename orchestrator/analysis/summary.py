@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.comparability import UNRANKED, Terms, differences, mixed_code
+from orchestrator.analysis.comparability import UNRANKED, ReturnTerms, differences, mixed_code
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.stats import Final, Group, final_returns, finite, groups
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
@@ -27,7 +27,7 @@ SUMMARY_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Speed:
+class SpeedSummary:
     """A group's speed on one kind of hardware: both throughputs of each run that has them, and the medians
     over runs of the seconds per iteration and of two parts of these. ``provisional``: the end-to-end
     throughput of some run is.
@@ -50,7 +50,7 @@ class Speed:
         return collection, learning, whole - collection - learning
 
 
-def speeds(found: Sequence[Group]) -> list[Speed]:
+def speeds(found: Sequence[Group]) -> list[SpeedSummary]:
     """Each group's speed on each kind of hardware it ran on."""
     rows = []
     for group in found:
@@ -61,7 +61,7 @@ def speeds(found: Sequence[Group]) -> list[Speed]:
             training, end_to_end = (tuple(_column(alike, column)) for column in (TRAINING, END_TO_END))
             whole, collection, learning = (_median(_column(alike, column)) for column in _TIMES)
             seconds, marked = (whole, collection, learning), is_provisional(alike)
-            rows.append(Speed(group, name, training, end_to_end, *seconds, marked))
+            rows.append(SpeedSummary(group, name, training, end_to_end, *seconds, marked))
     return rows
 
 
@@ -107,7 +107,7 @@ def unranked(finals: Sequence[Final]) -> list[str]:
 
     Before that, which groups put results of different code together.
     """
-    panels: dict[str, list[tuple[str, Terms]]] = {}
+    panels: dict[str, list[tuple[str, ReturnTerms]]] = {}
     for final in finals:
         if final.estimate is not None:
             panels.setdefault(final.group.task, []).append((final.group.label, final.terms))
@@ -129,7 +129,7 @@ def _some(labels: Sequence[str]) -> str:
 def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
     """Columns and a row a group, as text: what `collect` prints. Intervals are the report's."""
     found = groups(collected)
-    by_group: dict[int, list[Speed]] = {}
+    by_group: dict[int, list[SpeedSummary]] = {}
     for speed in speeds(found):
         by_group.setdefault(id(speed.group), []).append(speed)
     rows = []
@@ -150,7 +150,11 @@ def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
 
 
 def _each(
-    own: Sequence[Speed], pick: Callable[[Speed], float | None], layout: str, *, mark: bool = False
+    own: Sequence[SpeedSummary],
+    pick: Callable[[SpeedSummary], float | None],
+    layout: str,
+    *,
+    mark: bool = False,
 ) -> str:
     """One number per kind of hardware; ``mark``: with an asterisk where it is provisional."""
     told = ((speed, value) for speed in own if (value := pick(speed)) is not None)

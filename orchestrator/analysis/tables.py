@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Reading:
+class RunReading:
     """A run as found in its folder. ``facts`` are columns of the table of runs, as far as known.
 
     ``codes`` are the ids of the codes that trained it, one after the other. A ``foreign`` run was trained
@@ -139,7 +139,7 @@ RESULT_COLUMNS = {
 
 
 def runs_table(
-    readings: Sequence[Reading], trainers: Mapping[str, str]
+    readings: Sequence[RunReading], trainers: Mapping[str, str]
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
     import polars as pl
 
@@ -190,7 +190,7 @@ def runs_table(
     return pl.DataFrame(columns), tuple(keys.values())
 
 
-def _return_metric(reading: Reading, trainer: str | None) -> str | None:
+def _return_metric(reading: RunReading, trainer: str | None) -> str | None:
     """What its final return is a value of: the first of the trainer's metrics that the run ever recorded."""
     if reading.facts.get("final_return") is None:
         return None
@@ -230,7 +230,7 @@ def _key_series(values: Sequence[Any]) -> pl.Series:
     return pl.Series([None if value is None else _text(value) for value in values], dtype=pl.String)
 
 
-def metrics_table(readings: Sequence[Reading]) -> pl.DataFrame:
+def metrics_table(readings: Sequence[RunReading]) -> pl.DataFrame:
     import numpy as np
     import polars as pl
 

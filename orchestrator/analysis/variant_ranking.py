@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.analysis.comparability import Terms, classes
+from orchestrator.analysis.comparability import ReturnTerms, classes
 from orchestrator.analysis.stats import RESAMPLES, Final
 from orchestrator.core.labels import labeller
 
@@ -36,7 +36,7 @@ class Variant:
     number: int
     side: int
     scores: Mapping[str, tuple[float, ...]]
-    terms: Mapping[str, Terms]
+    terms: Mapping[str, ReturnTerms]
 
     @property
     def n(self) -> int:
@@ -49,7 +49,7 @@ class Variant:
 
 
 @dataclass(frozen=True, eq=False)
-class Profile:
+class PerformanceProfile:
     """Of a variant the part of its runs that score above each threshold; no band where a task has one seed.
 
     Between two thresholds the part is that of the lower one.
@@ -70,7 +70,7 @@ class Profiles:
     """
 
     tasks: tuple[str, ...]
-    profiles: tuple[Profile, ...]
+    profiles: tuple[PerformanceProfile, ...]
     spans: Mapping[str, tuple[float, float]]
     left_out: tuple[str, ...] = ()
 
@@ -216,14 +216,14 @@ def _scaled(values: Sequence[float], span: tuple[float, float]) -> list[float]:
 
 def _profile(
     variant: Variant, tasks: Sequence[str], axis: Floats, spans: Mapping[str, tuple[float, float]]
-) -> Profile:
+) -> PerformanceProfile:
     import numpy as np
 
     scores = [
         np.array(_scaled(variant.scores[task], spans[task]) if spans else variant.scores[task])
         for task in tasks
     ]
-    return Profile(variant, axis, *performance_profile(scores, axis))
+    return PerformanceProfile(variant, axis, *performance_profile(scores, axis))
 
 
 def performance_profile(

@@ -73,7 +73,7 @@ def find_target(name: str, options: Sequence[str] = ()) -> Backend:
     return SlurmBackend(profile, options)
 
 
-class Everywhere:
+class AllBackends:
     """All backends at once, for jobs that were submitted some time: an id begins with its backend's kind."""
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:

@@ -21,7 +21,7 @@ _NO_FOLDER = (1, 2)
 
 
 @dataclass(frozen=True)
-class Place:
+class TreeLocation:
     """A results tree, by the machine that has it (None is this one) and where it may be there.
 
     The tree is the first of ``folders`` that exists; they are as :func:`orchestrator.core.ssh.remote_path`
@@ -34,28 +34,28 @@ class Place:
     profile: Profile | None = None
 
 
-def parse_place(text: str) -> Place:
+def parse_place(text: str) -> TreeLocation:
     """The place that a person means. Raises :class:`OrchestrateError`; asks no other machine anything.
 
     A name is a profile's if there is one of that name, otherwise a machine's that ssh knows.
     """
     if text == LOCAL:
-        return Place(text)
+        return TreeLocation(text)
     if remote := _REMOTE.fullmatch(text):
         if not remote["path"]:
             raise OrchestrateError(
                 f"{text!r} names no folder, expected user@host:path",
                 hint=f"leave out the colon to look for a tree in the usual places: {remote['host']}",
             )
-        return Place(text, Host(remote["host"]).name, (remote["path"],))
+        return TreeLocation(text, Host(remote["host"]).name, (remote["path"],))
     if "/" in text or text.endswith((".yaml", ".yml")) or text in profile_names():
         profile = find_profile(text)
         folders = (f"{profile.folder}/results",) if profile.ssh is not None else ()
-        return Place(text, profile.ssh, folders, profile)
-    return Place(text, Host(text).name, _USUAL)
+        return TreeLocation(text, profile.ssh, folders, profile)
+    return TreeLocation(text, Host(text).name, _USUAL)
 
 
-def tree_there(host: Host, place: Place) -> str:
+def tree_there(host: Host, place: TreeLocation) -> str:
     """The absolute path of the place's tree on its machine. Raises :class:`NotFoundError` if none exists."""
     for folder in place.folders:
         found = host.run(["pwd", "-P"], folder=folder)
@@ -66,7 +66,7 @@ def tree_there(host: Host, place: Place) -> str:
     raise no_tree(place)
 
 
-def no_tree(place: Place) -> NotFoundError:
+def no_tree(place: TreeLocation) -> NotFoundError:
     """The error for a machine that has none of the place's folders."""
     return NotFoundError(
         f"{place.host}: no results tree there (looked for {', '.join(place.folders)})",

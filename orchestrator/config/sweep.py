@@ -10,14 +10,14 @@ from orchestrator.config.grid import Axis, Grid, Point, Position, parse_grid
 from orchestrator.config.grid.files import read_text
 from orchestrator.config.grid.model import bare_key, same_value, shown
 from orchestrator.config.grid.points import matching_steps
-from orchestrator.config.grid.yaml_nodes import Source
+from orchestrator.config.grid.yaml_nodes import YamlFile
 from orchestrator.core.errors import GridError
 from orchestrator.core.types import Run, Sweep, Value
 
 
 def load_sweep(path: Path) -> Sweep:
     """The sweep of a grid file. Raises :class:`GridError`."""
-    text = read_text(path, Source(str(path)), _grids_near)
+    text = read_text(path, YamlFile(str(path)), _grids_near)
     return expand(parse_grid(text, str(path)))
 
 

@@ -45,7 +45,7 @@ class UnreadWorkTree(NoWorkTree):
 
 
 @dataclass(frozen=True)
-class Item:
+class WorkTreeFile:
     """A file of a work tree, or a link to ``target``. ``path`` is relative to the work tree's root."""
 
     path: str
@@ -64,7 +64,7 @@ class WorkTree:
     commit: str | None
     branch: str | None
     changed: bool
-    items: tuple[Item, ...]
+    items: tuple[WorkTreeFile, ...]
     linked: Mapping[str, str]
     left_out: Mapping[str, str]
     untracked: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class _Sorting:
 
     root: Path
     without: Sequence[str]
-    items: dict[str, Item] = field(default_factory=dict)
+    items: dict[str, WorkTreeFile] = field(default_factory=dict)
     linked: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     repositories: int = 0
@@ -126,7 +126,7 @@ class _Sorting:
         except (FileNotFoundError, NotADirectoryError):
             return  # tracked, and deleted
         if stat.S_ISLNK(about.st_mode):
-            self.items[path] = Item(path, self._moved_target(path))
+            self.items[path] = WorkTreeFile(path, self._moved_target(path))
         elif stat.S_ISDIR(about.st_mode):
             self._take_repository(path.rstrip("/"))
         elif not stat.S_ISREG(about.st_mode):
@@ -138,7 +138,7 @@ class _Sorting:
         elif not os.access(full, os.R_OK):
             self.left_out[path] = "cannot be read"
         else:
-            self.items[path] = Item(path)
+            self.items[path] = WorkTreeFile(path)
 
     def link_results(self) -> None:
         """Link to sweeps of other results trees, which are in no commit: they are no code, and they grow."""
@@ -168,11 +168,11 @@ class _Sorting:
                 )
                 return
             links += 1
-            self.items.setdefault(path, Item(path, os.fspath(self.root / path)))
+            self.items.setdefault(path, WorkTreeFile(path, os.fspath(self.root / path)))
 
     def _link(self, path: str, why: str) -> None:
         self.linked[path] = why
-        self.items[path] = Item(path, os.fspath(self.root / path))
+        self.items[path] = WorkTreeFile(path, os.fspath(self.root / path))
 
     def _take_repository(self, path: str) -> None:
         """A submodule, or another repository within this one."""
@@ -220,7 +220,7 @@ def _head(root: Path) -> tuple[str | None, str | None, bool]:
     )
 
 
-def _without_nested(items: Iterable[Item]) -> tuple[Item, ...]:
+def _without_nested(items: Iterable[WorkTreeFile]) -> tuple[WorkTreeFile, ...]:
     """Without items below another one, as where a tracked folder was replaced by a link."""
     by_path = {item.path: item for item in items}
     kept = (item for item in by_path.values() if not any(parent in by_path for parent in _parents(item.path)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from orchestrator.control.poll import look
+from orchestrator.control.poll import poll_sweep
 from orchestrator.rundir import SweepDir
 from orchestrator.sync.job import folder_of
 from orchestrator.sync.source import Source
@@ -14,4 +14,4 @@ from orchestrator.sync.source import Source
 def works(source: Source, results: Path, names: Iterable[str]) -> bool:
     """Whether jobs there still had something to do in one of these sweeps, when they were brought last."""
     folders = (folder_of(SweepDir(results.absolute(), name), source).path for name in names)
-    return any(look(SweepDir(folder.parent, folder.name)).active for folder in folders)
+    return any(poll_sweep(SweepDir(folder.parent, folder.name)).active for folder in folders)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.backends import skypilot
-from orchestrator.backends.skypilot import Cluster, ClusterState, Standing
+from orchestrator.backends.skypilot import Cluster, ClusterState, InstanceState
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import moment
 from orchestrator.core.ssh import failure
@@ -38,7 +38,7 @@ from orchestrator.rundir.synced import RESULT, RUNS, copy_of
 from orchestrator.status.ledger import jobs_of
 from orchestrator.sync import merge
 from orchestrator.sync.file_selection import choose, run_of
-from orchestrator.sync.request import Wish
+from orchestrator.sync.request import SyncOptions
 from orchestrator.sync.rsync import Listing, Rsync
 from orchestrator.sync.source import Source, store_source
 from orchestrator.sync.verify import Checked, check_all, staged_result
@@ -54,11 +54,11 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
 _LEAST_SECRET = 8
 # A launch takes minutes, and as long as its files are on their way.
 _LONG_LAUNCH_S = 3600.0
-_ALL = Wish()
+_ALL = SyncOptions()
 
 
 @dataclass(frozen=True)
-class Sent:
+class ActiveInstance:
     """A job that was sent to an instance and is not known to be settled.
 
     ``run_ids`` are those of its runs that no later job was given.
@@ -75,18 +75,18 @@ class Sent:
 
 
 @dataclass
-class Exchanged:
+class ExchangeReport:
     """What an exchange came to: jobs that are settled, and what is not as it should be."""
 
     settled: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def add(self, job: Sent, problem: str) -> None:
+    def add(self, job: ActiveInstance, problem: str) -> None:
         known = problem.startswith(job.instance)
         self.problems.append(problem if known else f"{job.instance}: {problem}")
 
 
-def sent_jobs(sweep: SweepDir) -> list[Sent]:
+def sent_jobs(sweep: SweepDir) -> list[ActiveInstance]:
     """The sweep's jobs whose instance may be up, or may have something that is not here.
 
     What was to be sent with one that was given up before it was launched is removed.
@@ -107,18 +107,18 @@ def sent_jobs(sweep: SweepDir) -> list[Sent]:
             discard(sweep, token)  # it was never launched, and never will be
         elif token in left and job_id is not None:
             own = tuple(run_id for run_id in job["run_ids"] if owner[run_id] == token)
-            found.append(Sent(sweep, token, job_id, own))
+            found.append(ActiveInstance(sweep, token, job_id, own))
     return found
 
 
-def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S, *, orphans: bool = False) -> Exchanged:
+def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S, *, orphans: bool = False) -> ExchangeReport:
     """Bring home what instances have, tell them what was decided, and take down those that are done.
 
     Not with those where this was done within so many seconds, or is being done by another command. What does
     not answer changes nothing, and is told. ``orphans``: take down instances whose launch died, too; those
     whose runs were cancelled go in any case.
     """
-    done = Exchanged()
+    done = ExchangeReport()
     jobs = [job for job in sent_jobs(sweep) if since_exchange(sweep, job.token) > not_within]
     try:
         standing = skypilot.standing_of([job.job_id for job in jobs]) if jobs else {}
@@ -189,7 +189,7 @@ def _cost(cluster: Cluster) -> str:
     return f"instance {cluster.name} is {cluster.state.value} since {at}{spent}"
 
 
-def see_off(sweep: SweepDir, patience: float) -> Iterator[Exchanged]:
+def drain_instances(sweep: SweepDir, patience: float) -> Iterator[ExchangeReport]:
     """Exchange until every instance of the sweep has gone, for so many seconds at most."""
     deadline = time.monotonic() + patience
     while sent_jobs(sweep):
@@ -199,25 +199,25 @@ def see_off(sweep: SweepDir, patience: float) -> Iterator[Exchanged]:
         time.sleep(1)
 
 
-def _settle(job: Sent, standing: Standing, done: Exchanged, orphans: bool) -> None:
+def _settle(job: ActiveInstance, standing: InstanceState, done: ExchangeReport, orphans: bool) -> None:
     """Take the job as far as it goes now; the order lets nothing be lost, whatever ends it in between."""
     condemned = condemned_at(job.sweep, job.token) is not None
-    if standing is Standing.ORPHAN:
-        standing = Standing.ORPHAN if _never_began(job, condemned) else Standing.UP
-    if standing in (Standing.STARTING, Standing.ORPHAN):
-        if condemned or (orphans and standing is Standing.ORPHAN):
+    if standing is InstanceState.ORPHAN:
+        standing = InstanceState.ORPHAN if _never_began(job, condemned) else InstanceState.UP
+    if standing in (InstanceState.STARTING, InstanceState.ORPHAN):
+        if condemned or (orphans and standing is InstanceState.ORPHAN):
             _give_back(job, done)
         return
-    if standing is Standing.STOPPED:
+    if standing is InstanceState.STOPPED:
         done.add(
             job, f"is stopped, with what is not here yet: sky start {job.instance}; sky down gives it up"
         )
         return
-    if standing is Standing.GONE and not skypilot.is_named_here(job.job_id, job.sweep, job.token):
+    if standing is InstanceState.GONE and not skypilot.is_named_here(job.job_id, job.sweep, job.token):
         done.add(job, "nothing is known of it here; was it sent from another machine, or folder?")
         return
     whole, said = False, None
-    if standing is Standing.UP:
+    if standing is InstanceState.UP:
         whole = _from_instance(job, done)
         if not whole:
             said = _over(job)
@@ -233,7 +233,7 @@ def _settle(job: Sent, standing: Standing, done: Exchanged, orphans: bool) -> No
     done.settled.append(job.token)
 
 
-def _never_began(job: Sent, condemned: bool) -> bool:
+def _never_began(job: ActiveInstance, condemned: bool) -> bool:
     """Whether an orphan has nothing worth keeping. One that does not answer is kept unless condemned.
 
     A job that was condemned had not begun then, and is sent to no orphan afterwards.
@@ -243,7 +243,7 @@ def _never_began(job: Sent, condemned: bool) -> bool:
     return not job.sweep.has_begun(job.token) and skypilot.never_sent(job.job_id)
 
 
-def _give_back(job: Sent, done: Exchanged) -> None:
+def _give_back(job: ActiveInstance, done: ExchangeReport) -> None:
     """Take down an instance that never got its job."""
     said = skypilot.launch_failure(job.job_id)
     skypilot.take_down(job.job_id, said)
@@ -252,7 +252,7 @@ def _give_back(job: Sent, done: Exchanged) -> None:
     done.settled.append(job.token)
 
 
-def _from_instance(job: Sent, done: Exchanged) -> bool:
+def _from_instance(job: ActiveInstance, done: ExchangeReport) -> bool:
     """Exchange with an instance that is up; whether its job ended, and all that it made is here now."""
     source = Source(skypilot.RESULTS_THERE, skypilot.reach(job.job_id))
     rsync = Rsync(source)
@@ -269,7 +269,7 @@ def _from_instance(job: Sent, done: Exchanged) -> bool:
     return True
 
 
-def _over(job: Sent) -> str | None:
+def _over(job: ActiveInstance) -> str | None:
     """What SkyPilot says of a job that ended without its word, once it had time to save what it has."""
     said = skypilot.over(job.job_id)
     mark = arrivals(job.sweep, job.token) / "over"
@@ -280,7 +280,7 @@ def _over(job: Sent) -> str | None:
     return None if job.sweep.has_begun(job.token) else said
 
 
-def _unsaid(job: Sent) -> str | None:
+def _unsaid(job: ActiveInstance) -> str | None:
     """How a worker ended that is known to have ended, and did not say so itself."""
     if not job.sweep.has_begun(job.token):
         return "its worker could not begin"
@@ -288,7 +288,7 @@ def _unsaid(job: Sent) -> str | None:
     return None if log is None or log.exited else "its worker was killed"
 
 
-def _may_go(job: Sent, done: Exchanged) -> bool:
+def _may_go(job: ActiveInstance, done: ExchangeReport) -> bool:
     """Whether all that an instance has is here, now that nothing works on it."""
     whole = _bring(job, Source(skypilot.RESULTS_THERE, skypilot.reach(job.job_id)), done)
     if not whole and _store(job) is None:
@@ -296,7 +296,7 @@ def _may_go(job: Sent, done: Exchanged) -> bool:
     return whole or _store(job) is not None
 
 
-def _from_store(job: Sent, done: Exchanged) -> bool:
+def _from_store(job: ActiveInstance, done: ExchangeReport) -> bool:
     """Bring what the job's store has; whether that is all. A store may have nothing, or not be."""
     store = _store(job)
     if store is None:
@@ -319,7 +319,7 @@ def _has_sweep(source: Source, name: str) -> bool:
     return found.code == 0
 
 
-def _close(job: Sent, said: str | None) -> None:
+def _close(job: ActiveInstance, said: str | None) -> None:
     """Put on record, of a job whose instance is gone, what it could not say itself."""
     why = said or "its instance is gone"
     if not job.sweep.has_begun(job.token):
@@ -338,7 +338,7 @@ def _close(job: Sent, said: str | None) -> None:
                 attempt.write_end({**ending, "checkpointed": checkpointed, "time": time.time()})
 
 
-def _bring(job: Sent, source: Source, done: Exchanged) -> bool:
+def _bring(job: ActiveInstance, source: Source, done: ExchangeReport) -> bool:
     """Bring what is new; whether it is all there is, and as it should be.
 
     What the worker says comes first, and gets its place last: all that it tells of is here then.
@@ -364,12 +364,12 @@ def _bring(job: Sent, source: Source, done: Exchanged) -> bool:
     return not problems
 
 
-def _fetch(rsync: Rsync, job: Sent, names: list[str], into: Path) -> list[str]:
+def _fetch(rsync: Rsync, job: ActiveInstance, names: list[str], into: Path) -> list[str]:
     incoming = arrivals(job.sweep, job.token)
     return [*rsync.fetch(job.sweep.name, into, names, incoming)] if names else []
 
 
-def _publish(rsync: Rsync, job: Sent, listing: Listing) -> list[str]:
+def _publish(rsync: Rsync, job: ActiveInstance, listing: Listing) -> list[str]:
     """Give the runs that have a result there theirs, once all that it lists is here; what is amiss."""
     folder = arrivals(job.sweep, job.token)
     new = [run_of(one.path) for one in listing.entries if _is_new_result(job, one.path)]
@@ -399,7 +399,9 @@ def _publish(rsync: Rsync, job: Sent, listing: Listing) -> list[str]:
     return problems
 
 
-def _checked(rsync: Rsync, job: Sent, results: Mapping[str, Mapping[str, Any]]) -> dict[str, Checked]:
+def _checked(
+    rsync: Rsync, job: ActiveInstance, results: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Checked]:
     """How the files of runs are here. What is not as it should be is brought once more, by its content."""
     runs = {run_id: (job.sweep.run(run_id), result) for run_id, result in results.items()}
     checked = dict(zip(runs, check_all(list(runs.values())), strict=True))
@@ -412,12 +414,12 @@ def _checked(rsync: Rsync, job: Sent, results: Mapping[str, Mapping[str, Any]]) 
     return checked
 
 
-def _is_new_result(job: Sent, path: str) -> bool:
+def _is_new_result(job: ActiveInstance, path: str) -> bool:
     run_id = run_of(path)
     return path == f"{RUNS}/{run_id}/{RESULT}" and not job.sweep.run(run_id).result_path.exists()
 
 
-def _keep_words(job: Sent) -> None:
+def _keep_words(job: ActiveInstance) -> None:
     """Keep what a job printed that ended without a word of its own, but for what is secret."""
     text = skypilot.last_words(job.job_id)
     for name, value in os.environ.items():
@@ -428,6 +430,6 @@ def _keep_words(job: Sent) -> None:
         output.write_text(text)
 
 
-def _store(job: Sent) -> str | None:
+def _store(job: ActiveInstance) -> str | None:
     """Where the job was told to have its results kept."""
     return store_of(job.sweep, job.token)

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.control import submit
-from orchestrator.control.last_submission import Latest, latest_target
-from orchestrator.control.poll import look
-from orchestrator.control.submit import Wish
+from orchestrator.control.last_submission import LastSubmission, latest_target
+from orchestrator.control.poll import poll_sweep
+from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import OrchestrateError, QueueFullError, RefusedError
 from orchestrator.core.types import Capacity, Plan
 from orchestrator.rundir import SweepDir
@@ -42,9 +42,9 @@ def proceed(results: Path, name: str, job: str) -> str:
     return f"{said}, {len(plan.waiting)} wait" if plan.waiting else said
 
 
-def _submit(sweep_dir: SweepDir, latest: Latest) -> Plan | None:
+def _submit(sweep_dir: SweepDir, latest: LastSubmission) -> Plan | None:
     """What was submitted; ``None`` if runs are left that the queue has no room for."""
-    backend, wish, rooms = latest.backend, Wish(latest.slots, latest.canary), []
+    backend, wish, rooms = latest.backend, SubmitOptions(latest.slots, latest.canary), []
 
     def room() -> Capacity:
         """What the queue takes. The profile's own limits are for jobs that still have work."""
@@ -58,7 +58,7 @@ def _submit(sweep_dir: SweepDir, latest: Latest) -> Plan | None:
             )
         if not limits:
             return capacity
-        seen = look(sweep_dir)
+        seen = poll_sweep(sweep_dir)
         working = seen.live - _through(sweep_dir).keys()
         there = [token for token in working if seen.targets.get(token) == capacity.target]
         free = max(0, min(limits) - len(there))
@@ -87,7 +87,7 @@ def _patience(sweep_dir: SweepDir, job: str) -> float:
     Not at all while another job of the target works: it will see to it. The queue counts jobs until they
     have left, so that the last ones, if they end together, are in each other's way.
     """
-    seen, through = look(sweep_dir), _through(sweep_dir)
+    seen, through = poll_sweep(sweep_dir), _through(sweep_dir)
     target = seen.targets.get(job)
     if any(seen.targets.get(token) == target for token in seen.live - through.keys() - {job}):
         return 0.0

@@ -8,9 +8,9 @@ from typing import Any
 from orchestrator.backends.base import Backend
 from orchestrator.config.code.snapshot import FrozenCode
 from orchestrator.control import submit
-from orchestrator.control.submit import AS_USUAL, Wish
+from orchestrator.control.submit import AS_USUAL, SubmitOptions
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
-from orchestrator.core.types import Capacity, Deal, Plan, Sweep
+from orchestrator.core.types import Capacity, Plan, Sweep, TargetAssignment
 from orchestrator.rundir import SweepDir
 
 # Of a rehearsal whose arrays may be cut differently when they are submitted.
@@ -21,10 +21,10 @@ def rehearse(
     sweep: Sweep,
     sweep_dir: SweepDir,
     backend: Backend,
-    wish: Wish = AS_USUAL,
+    wish: SubmitOptions = AS_USUAL,
     *,
     code: FrozenCode | None = None,
-    deal: Deal | None = None,
+    deal: TargetAssignment | None = None,
     later: int = 0,
 ) -> Mapping[str, Any]:
     """What a submission now would submit, to the byte, as :func:`planned` tells it.

@@ -17,13 +17,13 @@ from typing import Any
 from orchestrator.control import follow, submit
 from orchestrator.control.remote.client import stream
 from orchestrator.control.remote.queries import assigned_of, profile_of, question, standing
-from orchestrator.control.remote.status_cache import hear, note, overlaid, recall
+from orchestrator.control.remote.status_cache import note, overlaid, recall, remote_status
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
-from orchestrator.status.ownership import Assigned, Place
+from orchestrator.status.ownership import AssignedRuns, TreePlace
 from orchestrator.status.survey import Survey
-from orchestrator.sync.request import Silent, Wish
+from orchestrator.sync.request import NoProgress, SyncOptions
 from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
 
@@ -41,11 +41,13 @@ def present(sweep_dir: SweepDir, here: Survey | None = None) -> Survey:
     for one in assigned_of(sweep_dir):
         if one.run_ids:
             heard = _is_home(seen, one) and recall(sweep_dir, one.place)
-            seen = overlaid(seen, one, heard or hear(sweep_dir, one.place, partial(_status, sweep_dir, one)))
+            seen = overlaid(
+                seen, one, heard or remote_status(sweep_dir, one.place, partial(_status, sweep_dir, one))
+            )
     return seen
 
 
-def _is_home(seen: Survey, one: Assigned) -> bool:
+def _is_home(seen: Survey, one: AssignedRuns) -> bool:
     """Whether there is nothing left to ask: every run that a place was given is done, and its result here."""
     given = (seen.statuses.get(run_id) for run_id in one.run_ids)
     return all(status is None or status.state is RunState.DONE for status in given)
@@ -63,33 +65,33 @@ def watch(sweep_dir: SweepDir) -> Iterator[Survey]:
 
 def bring_home(sweep_dir: SweepDir) -> list[str]:
     """Bring what other trees have of the sweep, as far as tables need it; what did not come, and why."""
-    wish = Wish(sweeps=(sweep_dir.name,), only=frozenset({"metrics"}))
+    wish = SyncOptions(sweeps=(sweep_dir.name,), only=frozenset({"metrics"}))
     problems: list[str] = []
     for place in places(sweep_dir):
         try:
             source = find_source(f"{place.ssh}:{place.folder}/results")
-            for brought in sync(source, sweep_dir.results, wish, Silent()):
+            for brought in sync(source, sweep_dir.results, wish, NoProgress()):
                 problems += [f"{place.name}: {problem}" for problem in brought.problems]
         except OrchestrateError as error:
             problems.append(f"without what is new on {place.name}: {error}")
     return problems
 
 
-def places(sweep_dir: SweepDir) -> list[Place]:
+def places(sweep_dir: SweepDir) -> list[TreePlace]:
     """The trees behind ssh that have runs of the sweep."""
     return [one.place for one in assigned_of(sweep_dir) if one.run_ids]
 
 
-def _status(sweep_dir: SweepDir, one: Assigned) -> Mapping[str, Any]:
+def _status(sweep_dir: SweepDir, one: AssignedRuns) -> Mapping[str, Any]:
     return question(sweep_dir, one, {"do": "status"}, patience=_LOOK_PATIENCE_S)
 
 
 @dataclass(frozen=True)
-class Decided:
+class DecisionReport:
     """The runs that a decision concerned, of this tree and of each place; ``problems``: who did not hear."""
 
     here: tuple[str, ...]
-    there: Mapping[Place, tuple[str, ...]]
+    there: Mapping[TreePlace, tuple[str, ...]]
     problems: tuple[OrchestrateError, ...]
 
     @property
@@ -97,7 +99,7 @@ class Decided:
         return [*self.here, *(run_id for group in self.there.values() for run_id in group)]
 
 
-def cancel(sweep_dir: SweepDir, run_ids: Sequence[str]) -> Decided:
+def cancel(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
     """Take runs out of the sweep, wherever they are."""
     here, elsewhere = _parted(sweep_dir, run_ids)
     concerned = submit.cancel_runs(sweep_dir, here) if here else []
@@ -107,22 +109,22 @@ def cancel(sweep_dir: SweepDir, run_ids: Sequence[str]) -> Decided:
     follow.bring_home(sweep_dir, amiss.append, not_within=0, orphans=True)  # instances hear of it at once
     problems += [BackendUnavailableError(text, hint=_AGAIN) for text in amiss]
     there, unheard = _tell(sweep_dir, "cancel", "cancelled", elsewhere)
-    return Decided(tuple(concerned), there, (*problems, *unheard))
+    return DecisionReport(tuple(concerned), there, (*problems, *unheard))
 
 
-def retry(sweep_dir: SweepDir, run_ids: Sequence[str]) -> Decided:
+def retry(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
     """Make runs pending again, wherever they are. They are still to be submitted."""
     here, elsewhere = _parted(sweep_dir, run_ids)
     concerned = submit.retry_runs(sweep_dir, here) if here else []
     there, problems = _tell(sweep_dir, "retry", "again", elsewhere)
     for again in there.values():
         submit.retry_runs(sweep_dir, again)  # results of theirs that came home are put aside here too
-    return Decided(tuple(concerned), there, problems)
+    return DecisionReport(tuple(concerned), there, problems)
 
 
 def _tell(
-    sweep_dir: SweepDir, do: str, done: str, elsewhere: Sequence[tuple[Assigned, list[str]]]
-) -> tuple[dict[Place, tuple[str, ...]], tuple[OrchestrateError, ...]]:
+    sweep_dir: SweepDir, do: str, done: str, elsewhere: Sequence[tuple[AssignedRuns, list[str]]]
+) -> tuple[dict[TreePlace, tuple[str, ...]], tuple[OrchestrateError, ...]]:
     """Tell each place what is decided about its runs; those that it concerned, and who did not hear it."""
     there, problems = {}, []
     for one, runs in elsewhere:
@@ -164,7 +166,7 @@ def log_from(
 
 def _parted(
     sweep_dir: SweepDir, run_ids: Sequence[str]
-) -> tuple[list[str], list[tuple[Assigned, list[str]]]]:
+) -> tuple[list[str], list[tuple[AssignedRuns, list[str]]]]:
     """Runs by the tree that has them; what came home from elsewhere is still that tree's to decide."""
     left, elsewhere = list(run_ids), []
     for one in assigned_of(sweep_dir):

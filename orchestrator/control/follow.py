@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 from orchestrator.backends.base import Backend
 from orchestrator.control import cloud_instances, submit
-from orchestrator.control.poll import leave_queue, look
-from orchestrator.control.submit import AS_USUAL, Wish
+from orchestrator.control.poll import leave_queue, poll_sweep
+from orchestrator.control.submit import AS_USUAL, SubmitOptions
 from orchestrator.core.errors import BackendUnavailableError, BudgetError, RefusedError, StorageError
 from orchestrator.core.types import BUDGET_REACHED, Capacity, JobState, Reason, RunState, Sweep
 from orchestrator.planning.auto_retry import second_chances
@@ -43,7 +43,7 @@ def follow(
     sweep: Sweep,
     sweep_dir: SweepDir,
     backend: Backend,
-    wish: Wish = AS_USUAL,
+    wish: SubmitOptions = AS_USUAL,
     tell: Callable[[str], None] = _quietly,
 ) -> Iterator[Survey]:
     """The sweep's state again and again, until nothing works on it any more, and no instance is left.
@@ -53,20 +53,20 @@ def follow(
     answer, a full queue.
     """
     yield from _work_off(sweep, sweep_dir, backend, wish, tell)
-    for note in leave_queue(sweep_dir, look(sweep_dir, submit.rows_of(sweep, sweep_dir))):
+    for note in leave_queue(sweep_dir, poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))):
         tell(note)
-    for _ in see_off(sweep_dir, tell):
-        yield look(sweep_dir, submit.rows_of(sweep, sweep_dir))
+    for _ in drain_instances(sweep_dir, tell):
+        yield poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))
 
 
 def _work_off(
-    sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: Wish, tell: Callable[[str], None]
+    sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions, tell: Callable[[str], None]
 ) -> Iterator[Survey]:
     tries, before, wait = 0, (-1, -1), _PATIENCE_S
     while True:
         bring_home(sweep_dir, tell, orphans=True)
         began = time.monotonic()
-        seen = look(sweep_dir, submit.rows_of(sweep, sweep_dir))
+        seen = poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))
         yield seen
         if seen.active:
             rest(sweep_dir, time.monotonic() - began, seen)
@@ -96,7 +96,7 @@ def _work_off(
         wait = min(_LONGEST_REST_S, 2 * wait)
 
 
-def _submit(sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: Wish) -> str | None:
+def _submit(sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions) -> str | None:
     """Submit what is missing; what is in the way if nothing could be, and may not be in the way later."""
     rooms = []
 
@@ -128,10 +128,10 @@ def _advanced(seen: Survey, sweep_dir: SweepDir, backend: Backend) -> tuple[int,
     return over, sum(one[0].frames for one in kept if one)
 
 
-def see_off(sweep_dir: SweepDir, tell: Callable[[str], None]) -> Iterator[None]:
+def drain_instances(sweep_dir: SweepDir, tell: Callable[[str], None]) -> Iterator[None]:
     """Until the sweep's instances, if it has any, have handed over what they have and have gone."""
     if cloud_instances.sent_jobs(sweep_dir):
-        for done in cloud_instances.see_off(sweep_dir, _SEE_OFF_S):
+        for done in cloud_instances.drain_instances(sweep_dir, _SEE_OFF_S):
             for problem in done.problems:
                 tell(problem)
             yield
@@ -188,7 +188,9 @@ def bring_home(
         tell(problem)
 
 
-def follow_canaries(sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: Wish) -> Iterator[Survey]:
+def follow_canaries(
+    sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions
+) -> Iterator[Survey]:
     """The sweep's state again and again, and its further runs submitted as their configurations train.
 
     Until no run is held back but those whose configuration failed, or nothing works any more.
@@ -197,7 +199,7 @@ def follow_canaries(sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: W
     while True:
         bring_home(sweep_dir, orphans=True)
         began = time.monotonic()
-        seen = look(sweep_dir, submit.rows_of(sweep, sweep_dir))
+        seen = poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))
         yield seen
         todo = [run for run in sweep.runs if seen.statuses[run.run_id].state is RunState.PENDING]
         ready, held_back = canaries(todo, sweep.runs, seen)
@@ -213,7 +215,7 @@ def stop(sweep_dir: SweepDir) -> bool:
     """Ask the sweep's workers to save and leave, and wait until they have; ``False`` if they do not."""
     submit.stop_workers(sweep_dir)
     deadline = time.monotonic() + _STOP_PATIENCE_S
-    while look(sweep_dir).active:
+    while poll_sweep(sweep_dir).active:
         bring_home(sweep_dir)
         if time.monotonic() > deadline:
             return False
@@ -221,7 +223,7 @@ def stop(sweep_dir: SweepDir) -> bool:
     return True
 
 
-def _stays_so(sweep_dir: SweepDir, seen: Survey, wish: Wish) -> bool:
+def _stays_so(sweep_dir: SweepDir, seen: Survey, wish: SubmitOptions) -> bool:
     """Whether what is left is left for a reason: then nothing is replaced."""
     if out_of_budget(sweep_dir, seen):
         return not worth_going_on(sweep_dir, seen, wish.budget)  # others may have needed less than theirs

@@ -8,7 +8,7 @@ from orchestrator.backends.registry import find_target
 from orchestrator.backends.skypilot.prices import list_price
 from orchestrator.config.profiles import Profile, find_profile
 from orchestrator.control import submit
-from orchestrator.control.submit import Wish
+from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.types import Capacity, Sweep
 from orchestrator.planning.budget import forecast
 from orchestrator.planning.estimate import Forecast, where_of
@@ -17,7 +17,7 @@ from orchestrator.rundir import SweepDir
 
 
 def forecasts(
-    sweep: Sweep, sweep_dir: SweepDir, names: Iterable[str], wish: Wish = submit.AS_USUAL
+    sweep: Sweep, sweep_dir: SweepDir, names: Iterable[str], wish: SubmitOptions = submit.AS_USUAL
 ) -> list[Forecast]:
     """What is left of the sweep on each target, as if that one did all of it.
 

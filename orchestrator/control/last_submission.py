@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from orchestrator.backends.base import Backend
 from orchestrator.backends.registry import find_target
 from orchestrator.config.code.snapshot import FrozenCode
-from orchestrator.core.types import Deal
+from orchestrator.core.types import TargetAssignment
 from orchestrator.rundir import SweepDir
 
 
 @dataclass(frozen=True)
-class Latest:
+class LastSubmission:
     """A submission: its target, how a person wished it, and what it was dealt if it was one of several."""
 
     backend: Backend
     slots: int | None
     canary: bool
-    deal: Deal | None
+    deal: TargetAssignment | None
 
 
-def latest_target(sweep_dir: SweepDir, job: str | None = None) -> Latest | None:
+def latest_target(sweep_dir: SweepDir, job: str | None = None) -> LastSubmission | None:
     """The latest submission of all, or of those to the target that ``job`` (a token) was submitted to.
 
     ``None`` before the first.
@@ -31,8 +31,8 @@ def latest_target(sweep_dir: SweepDir, job: str | None = None) -> Latest | None:
     for data in reversed(made):
         if own is None or data.get("on") == own.get("on"):
             backend = find_target(data.get("on", "local"), data.get("options", ()))
-            deal = Deal(frozenset(data["dealt"])) if "dealt" in data else None
-            return Latest(backend, data.get("slots"), data.get("canary", False), deal)
+            deal = TargetAssignment(frozenset(data["dealt"])) if "dealt" in data else None
+            return LastSubmission(backend, data.get("slots"), data.get("canary", False), deal)
     return None
 
 

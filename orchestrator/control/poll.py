@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator.backends.local import LocalBackend
-from orchestrator.backends.registry import Everywhere
+from orchestrator.backends.registry import AllBackends
 from orchestrator.backends.slurm import SlurmBackend
 from orchestrator.core.errors import BackendUnavailableError, DamagedFileError
 from orchestrator.core.types import Array, Job, JobState, JobStatus, Reason, RunState, array_of
@@ -37,7 +37,7 @@ _NO_MEMORY = ("exceeded job memory limit", "exceeded memory limit", "oom-kill", 
 _TAIL = 4096
 
 
-def look(sweep_dir: SweepDir, rows: Sequence[IndexRow] | None = None, *, ask: bool = True) -> Survey:
+def poll_sweep(sweep_dir: SweepDir, rows: Sequence[IndexRow] | None = None, *, ask: bool = True) -> Survey:
     """The sweep's present state, from index, ledger, journals, and what backends say about its open jobs.
 
     ``rows`` stand in for the index. Without ``ask`` no backend is asked. Of a copy it is the state at its
@@ -96,7 +96,7 @@ def _ask(job_ids: Mapping[str, str]) -> dict[str, JobStatus]:
     """What backends say about jobs, by token."""
     if not job_ids:
         return {}
-    answers = Everywhere().poll(list(job_ids.values()))
+    answers = AllBackends().poll(list(job_ids.values()))
     return {token: answers[job_id] for token, job_id in job_ids.items()}
 
 
@@ -116,7 +116,7 @@ def idle_jobs(sweep_dir: SweepDir) -> dict[str, str]:
 
     A worker at work sees it by itself.
     """
-    return _idle(sweep_dir, look(sweep_dir))
+    return _idle(sweep_dir, poll_sweep(sweep_dir))
 
 
 def _idle(sweep_dir: SweepDir, seen: Survey, *, left: bool = False) -> dict[str, str]:
@@ -150,13 +150,13 @@ def leave_queue(sweep_dir: SweepDir, seen: Survey) -> tuple[str, ...]:
     kind = f"{SlurmBackend.kind}:"  # rented machines are condemned, and taken down by an exchange
     found = _idle(sweep_dir, seen, left=True)
     idle = [job_id for job_id in found.values() if job_id.startswith(kind)]
-    answers = Everywhere().poll(idle) if idle else {}
+    answers = AllBackends().poll(idle) if idle else {}
     waiting = [job_id for job_id in idle if answers[job_id].state is JobState.QUEUED]
     if not waiting:
         return ()
     jobs = "1 job" if len(waiting) == 1 else f"{len(waiting)} jobs"
     try:
-        Everywhere().cancel(waiting)
+        AllBackends().cancel(waiting)
     except BackendUnavailableError as error:
         return (f"{jobs} in the queue with nothing left to do: cannot be withdrawn now ({error})",)
     return (f"withdrew {jobs} from the queue: nothing is left to do for them",)
@@ -226,7 +226,7 @@ def _unrecorded(sweep_dir: SweepDir, entry: LedgerEntry, logs: Mapping[str, Work
         elif (holder := logs[token].holder) is not None and holder.job_id is not None:
             ids[token] = f"{kind}:{holder.job_id.partition(':')[0]}"
     for token, jobs in lost.items():
-        ids |= Everywhere().find(kind, Array(token, tuple(jobs), jobs[0].resources), sweep_dir)
+        ids |= AllBackends().find(kind, Array(token, tuple(jobs), jobs[0].resources), sweep_dir)
     return ids
 
 

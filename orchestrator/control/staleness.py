@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestrator.config.code.file_kinds import is_source
 from orchestrator.config.code.snapshot import FrozenCode
-from orchestrator.config.program.identity import Program, ProjectFiles, project_files
+from orchestrator.config.program.identity import ProgramFiles, ProjectFiles, project_files
 from orchestrator.config.trainers import TrainerSpec, code_id, get_trainer, is_installed
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import plain
@@ -98,7 +98,7 @@ def _why_stale(row: IndexRow, status: RunStatus, today: ProjectFiles, kept: _Kep
     return f"trained by other code: {_named(differing, was, now)}" if differing else None
 
 
-def _named(names: list[str], was: Program, now: Program) -> str:
+def _named(names: list[str], was: ProgramFiles, now: ProgramFiles) -> str:
     def what(name: str) -> str:
         if name not in now.files:
             return f"{plain(name)} is gone"
@@ -108,7 +108,7 @@ def _named(names: list[str], was: Program, now: Program) -> str:
     return ", ".join(map(what, names[:_MOST_NAMED])) + more + _way_out(names, was)
 
 
-def _way_out(names: list[str], was: Program) -> str:
+def _way_out(names: list[str], was: ProgramFiles) -> str:
     """What to do about files that programs write themselves: those that were not there, or are no sources."""
     found = [name for name in names if name not in was.files or not is_source(name)]
     if not found:
@@ -141,7 +141,7 @@ class _Kept:
     def __init__(self, sweep_dir: SweepDir) -> None:
         self._sweep_dir = sweep_dir
         self._results = sweep_dir.results.resolve()
-        self._listed: dict[str | None, Program | None] = {}
+        self._listed: dict[str | None, ProgramFiles | None] = {}
         self._folders: Mapping[str, Path] = {
             array_of(job["token"]): Path(entry.data["code"]["cwd"])
             for entry in sweep_dir.read_ledger()
@@ -149,20 +149,20 @@ class _Kept:
             for job in entry.data["jobs"]
         }
 
-    def program(self, row: IndexRow, status: RunStatus) -> Program | None:
+    def program(self, row: IndexRow, status: RunStatus) -> ProgramFiles | None:
         """What would count for the run today of the copy that its last attempt ran, if there is one."""
         folder = self._folders.get(array_of(status.token or ""))
         if folder is None or not folder.is_dir() or CodeDir.holding(folder / "here") is None:
             return None
         return project_files(folder, [self._results]).program(row.point)
 
-    def listed(self, row: IndexRow, status: RunStatus) -> Program | None:
+    def listed(self, row: IndexRow, status: RunStatus) -> ProgramFiles | None:
         """What trained the run, by its result, if that lists the files. Of one id all have the same."""
         if status.code_id not in self._listed:
             try:
                 result = self._sweep_dir.run(row.run_id).result()
             except (DamagedFileError, OSError):
                 result = None
-            listed = Program.from_json((result or {}).get("code_files"))
+            listed = ProgramFiles.from_json((result or {}).get("code_files"))
             self._listed[status.code_id] = listed if listed and listed.id == status.code_id else None
         return self._listed[status.code_id]

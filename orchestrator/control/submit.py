@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.backends.base import Backend
-from orchestrator.backends.registry import Everywhere
+from orchestrator.backends.registry import AllBackends
 from orchestrator.backends.script import Script, Setting
 from orchestrator.backends.skypilot.prices import list_price
 from orchestrator.config.code.snapshot import FrozenCode, freeze
@@ -21,14 +21,24 @@ from orchestrator.control.poll import (
     compact,
     idle_jobs,
     leave_queue,
-    look,
+    poll_sweep,
     settle_submissions,
 )
 from orchestrator.control.staleness import with_stale
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, QueueFullError, RefusedError
-from orchestrator.core.types import Array, Capacity, Deal, Plan, Run, RunState, Sweep, array_of, number_of
+from orchestrator.core.types import (
+    Array,
+    Capacity,
+    Plan,
+    Run,
+    RunState,
+    Sweep,
+    TargetAssignment,
+    array_of,
+    number_of,
+)
 from orchestrator.planning.auto_retry import second_chances, with_second_chances
-from orchestrator.planning.budget import Reckoning, reckon
+from orchestrator.planning.budget import BudgetedPlan, reckon
 from orchestrator.planning.plan import make_plan
 from orchestrator.rundir import DAMAGED, IndexRow, LedgerEntry, RunDir, SweepDir
 from orchestrator.rundir.parcel import condemn, unpacked
@@ -40,7 +50,7 @@ from orchestrator.status.survey import Survey
 
 
 @dataclass(frozen=True)
-class Submitted:
+class SubmissionReport:
     """What a call of `sweep` did: the plan, the jobs that were already at work, what a person is to know."""
 
     plan: Plan
@@ -83,7 +93,7 @@ def _description(run: RunDir) -> Run | None:
 
 
 @dataclass(frozen=True)
-class Prospect:
+class SubmissionPlan:
     """What would be submitted, and what it rests on; ``on_record``: journals and ledger tell the same."""
 
     plan: Plan
@@ -92,7 +102,7 @@ class Prospect:
 
 
 @dataclass(frozen=True)
-class Wish:
+class SubmitOptions:
     """How a person wants a sweep submitted: runs at once in a job, one run of each configuration first.
 
     ``budget``: US dollars that all of the sweep may cost, infinite for as much as it takes; ``None`` leaves
@@ -108,28 +118,35 @@ class Wish:
             raise OrchestrateError(f"budget: found {self.budget}, expected US dollars, 0 or more")
 
 
-AS_USUAL = Wish()
+AS_USUAL = SubmitOptions()
 
 
 def plan_sweep(
     sweep: Sweep,
     sweep_dir: SweepDir,
     capacity: Capacity,
-    wish: Wish = AS_USUAL,
-    deal: Deal | None = None,
+    wish: SubmitOptions = AS_USUAL,
+    deal: TargetAssignment | None = None,
     later: int = 0,
-) -> Prospect:
+) -> SubmissionPlan:
     """What would be submitted now, after so many other submissions (``later``). Writes nothing."""
     require_own(sweep_dir)
-    told = look(sweep_dir, rows_of(sweep, sweep_dir))
+    told = poll_sweep(sweep_dir, rows_of(sweep, sweep_dir))
     seen = correct(told, inspect(sweep_dir, told.statuses), sweep_dir)
     on_record = seen.statuses == told.statuses
     seen = with_second_chances(seen, second_chances(sweep, seen, capacity))
     number = _next_submission(sweep_dir.read_ledger()) + later
-    return Prospect(_plan(sweep, number, seen, capacity, wish, deal), seen, on_record)
+    return SubmissionPlan(_plan(sweep, number, seen, capacity, wish, deal), seen, on_record)
 
 
-def _plan(sweep: Sweep, number: int, seen: Survey, capacity: Capacity, wish: Wish, deal: Deal | None) -> Plan:
+def _plan(
+    sweep: Sweep,
+    number: int,
+    seen: Survey,
+    capacity: Capacity,
+    wish: SubmitOptions,
+    deal: TargetAssignment | None,
+) -> Plan:
     slots, canary = wish.slots, wish.canary
     return make_plan(sweep, seen, capacity, submission=number, slots=slots, canary=canary, deal=deal)
 
@@ -141,7 +158,7 @@ def _next_submission(ledger: Sequence[LedgerEntry]) -> int:
     return 1 + max((number_of(job["token"]) for _, job in jobs_of(ledger)), default=0)
 
 
-def is_settled(sweep: Sweep, sweep_dir: SweepDir, prospect: Prospect) -> bool:
+def is_settled(sweep: Sweep, sweep_dir: SweepDir, prospect: SubmissionPlan) -> bool:
     """Whether submitting would change nothing: all is over, and on record as it is in the grid."""
     plan, latest = prospect.plan, sweep_dir.latest_grid()
     return (
@@ -159,13 +176,13 @@ def submit_sweep(
     sweep: Sweep,
     sweep_dir: SweepDir,
     backend: Backend,
-    wish: Wish = AS_USUAL,
+    wish: SubmitOptions = AS_USUAL,
     *,
     define: bool = True,
     capacity: Callable[[], Capacity] | None = None,
     code: FrozenCode | None = None,
-    deal: Deal | None = None,
-) -> Submitted:
+    deal: TargetAssignment | None = None,
+) -> SubmissionReport:
     """Submit just what is missing and not already some live job's.
 
     With ``define`` the grid becomes the sweep's latest; without, as when a lost worker is replaced, another
@@ -184,7 +201,7 @@ def submit_sweep(
         latest = sweep_dir.latest_grid()
         grid = record(sweep, sweep_dir) if define or latest is None else latest[0]
         settle_submissions(sweep_dir)
-        seen = look(sweep_dir, rows_of(sweep, sweep_dir))
+        seen = poll_sweep(sweep_dir, rows_of(sweep, sweep_dir))
         compact(sweep_dir, seen)
         close_attempts(sweep_dir, seen)
         notes = leave_queue(sweep_dir, seen)
@@ -202,7 +219,7 @@ def submit_sweep(
             money = reckon(plan, seen, sweep_dir, backend.address, list_price, wish.budget, launch=define)
             plan, ids, full = _submit(money, sweep_dir, backend, wish, grid, code, deal)
             notes += code.notes + money.notes + full
-    return Submitted(plan, seen.live, ids, notes)
+    return SubmissionReport(plan, seen.live, ids, notes)
 
 
 def _give_second_chances(sweep: Sweep, sweep_dir: SweepDir, seen: Survey, capacity: Capacity) -> Survey:
@@ -245,13 +262,13 @@ def _script(array: Array, sweep_dir: SweepDir, backend: Backend, code: FrozenCod
 
 
 def _submit(
-    money: Reckoning,
+    money: BudgetedPlan,
     sweep_dir: SweepDir,
     backend: Backend,
-    wish: Wish,
+    wish: SubmitOptions,
     grid: int,
     code: FrozenCode,
-    deal: Deal | None,
+    deal: TargetAssignment | None,
 ) -> tuple[Plan, Mapping[str, str], tuple[str, ...]]:
     """Submit array after array; the plan as far as it was, the jobs' ids, what the scheduler said if full."""
     plan = money.plan
@@ -328,9 +345,9 @@ def stop_workers(sweep_dir: SweepDir) -> list[str]:
     A job whose id was never recorded, its command line having died, is asked by the process in its journal.
     """
     require_own(sweep_dir)
-    live = look(sweep_dir).live
+    live = poll_sweep(sweep_dir).live
     ids = job_ids(sweep_dir.read_ledger())
-    Everywhere().cancel([ids[token] for token in sorted(live) if token in ids])
+    AllBackends().cancel([ids[token] for token in sorted(live) if token in ids])
     for log in sweep_dir.read_journals():
         if log.token in live and log.token not in ids and log.holder is not None:
             log.holder.signal(signal.SIGTERM)
@@ -341,7 +358,7 @@ def cancel_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
     """Take runs out of the sweep until somebody retries them; those it concerned."""
     require_own(sweep_dir)
     with sweep_dir.lock():
-        statuses = look(sweep_dir).statuses
+        statuses = poll_sweep(sweep_dir).statuses
         concerned = [run_id for run_id in run_ids if not statuses[run_id].state.final]
         if concerned:
             runs = {run_id: _last_attempt(sweep_dir, run_id) for run_id in concerned}
@@ -369,7 +386,7 @@ def withdraw(sweep_dir: SweepDir, *, rented: bool = False) -> list[OrchestrateEr
             condemn(sweep_dir, token)
         try:
             if not rented:
-                Everywhere().cancel([job_id for token, job_id in idle.items() if token not in sent])
+                AllBackends().cancel([job_id for token, job_id in idle.items() if token not in sent])
         except OrchestrateError as error:
             problems.append(error)
     return problems
@@ -382,7 +399,7 @@ def retry_runs(sweep_dir: SweepDir, run_ids: Sequence[str]) -> list[str]:
     """
     require_own(sweep_dir)
     with sweep_dir.lock():
-        seen = look(sweep_dir)
+        seen = poll_sweep(sweep_dir)
         statuses = correct(seen, inspect(sweep_dir, run_ids), sweep_dir).statuses
         concerned = [run_id for run_id in run_ids if statuses[run_id].state.final]
         if concerned:
@@ -399,8 +416,8 @@ def retry_runs(sweep_dir: SweepDir, run_ids: Sequence[str]) -> list[str]:
 
 
 def present(sweep_dir: SweepDir) -> Survey:
-    """The sweep's state for people: as :func:`look`, with what other code than today's trained as stale."""
-    return with_stale(look(sweep_dir), sweep_dir)
+    """The sweep's state for people: :func:`poll_sweep`, with runs of other code than today's marked stale."""
+    return with_stale(poll_sweep(sweep_dir), sweep_dir)
 
 
 def latest_sweep(sweep_dir: SweepDir) -> Sweep:

@@ -46,7 +46,7 @@ _LONGEST_COMPLAINT = 200
 
 
 @dataclass(frozen=True)
-class Answer:
+class RemoteAnswer:
     """What a command on the other side said; what a login shell printed before it is left out."""
 
     code: int
@@ -137,7 +137,7 @@ class Host:
 
     def run(
         self, argv: Sequence[str], input: bytes = b"", *, patience: float = PATIENCE_S, folder: str = ""
-    ) -> Answer:
+    ) -> RemoteAnswer:
         """Run a program there, to its end. ``folder``: where, as :func:`remote_path` understands it.
 
         A shared connection that turns out to be dead is opened anew, once.
@@ -151,7 +151,7 @@ class Host:
             self.connect()
             return self._run(argv, input, patience, folder)
 
-    def _run(self, argv: Sequence[str], input: bytes, patience: float, folder: str) -> Answer:
+    def _run(self, argv: Sequence[str], input: bytes, patience: float, folder: str) -> RemoteAnswer:
         mark = secrets.token_hex(8)
         try:
             done = subprocess.run(
@@ -168,7 +168,7 @@ class Host:
         _, begun, answer = output.partition(f"\n{mark}\n")
         if done.returncode == SSH_FAILED:
             raise self.cut() if begun else failure(self.name, errors or "connection closed")
-        return Answer(done.returncode, answer if begun else "", without_command(errors))
+        return RemoteAnswer(done.returncode, answer if begun else "", without_command(errors))
 
     @contextmanager
     def open(

@@ -324,7 +324,7 @@ class Capacity:
 
 
 @dataclass(frozen=True)
-class Deal:
+class TargetAssignment:
     """What one of several targets is dealt of a sweep: the runs that it may take up, which are no other's.
 
     ``skipped`` are runs that no target can do, and why.

@@ -15,9 +15,9 @@ from orchestrator.config.profiles import find_profile
 from orchestrator.core.errors import BudgetError, OrchestrateError, ProfileError
 from orchestrator.core.formatting import dollars, duration
 from orchestrator.core.types import Job, Plan, Price
-from orchestrator.planning.estimate import Catalog, Forecast, Range, Where, foresee, where_of
+from orchestrator.planning.estimate import Catalog, Forecast, Range, TargetCost, foresee, where_of
 from orchestrator.planning.plan import to_do
-from orchestrator.planning.throughput import Table, load_table
+from orchestrator.planning.throughput import SpeedTable, load_table
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.journal import STARTED
 from orchestrator.status.cost import worked
@@ -44,7 +44,7 @@ class Spending:
 
 
 @dataclass(frozen=True)
-class Reckoning:
+class BudgetedPlan:
     """A plan with its jobs' allowances, what its ledger entry says of money, and what a person is to know."""
 
     plan: Plan
@@ -61,7 +61,7 @@ def reckon(
     asked: float | None,
     *,
     launch: bool,
-) -> Reckoning:
+) -> BudgetedPlan:
     """What the plan is predicted to take, and its jobs' shares of the budget that holds.
 
     ``address`` is the target's, as the ledger has it; ``catalog`` has the prices of machines of a cloud.
@@ -71,7 +71,7 @@ def reckon(
     """
     if not plan.jobs:
         unheard = asked is not None and bool(seen.live)
-        return Reckoning(
+        return BudgetedPlan(
             plan, {}, ("jobs at work keep to the budget of their submission",) if unheard else ()
         )
     ledger = sweep_dir.read_ledger()
@@ -95,7 +95,7 @@ def reckon(
         "prediction": _told(found),
         "machine": found and found.where.place.machine,
     }
-    return Reckoning(plan, entry, notes)
+    return BudgetedPlan(plan, entry, notes)
 
 
 def remembered(ledger: Iterable[LedgerEntry]) -> float | None:
@@ -147,7 +147,7 @@ def started_after(entry: LedgerEntry, log: WorkerLog | None) -> float:
     return 0.0 if started is None else max(0.0, started - float(entry.data["time"]))
 
 
-def forecast(plan: Plan, seen: Survey, where: Where, table: Table) -> Forecast:
+def forecast(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable) -> Forecast:
     """As :func:`foresee`; runs that the grid gives to other targets are not called skipped."""
     targets = {run.run_id: run.target for run in plan.sweep.runs}
     own = {run_id: why for run_id, why in plan.skipped.items() if targets[run_id] in (None, plan.target)}

@@ -17,7 +17,7 @@ _BATCH = 2
 
 
 @dataclass(frozen=True)
-class Held:
+class ActiveJob:
     """Work of a target that is not over: jobs, by their tokens, that have the same runs.
 
     ``run_ids`` are those that are not done. It works on ``slots`` of them at once. ``waited``: for how many
@@ -31,7 +31,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Seat:
+class TargetLoad:
     """A target at the table: what it can do, and what it has.
 
     ``places``: runs that it can work on at once. ``can``: runs that it is able to do. ``patience``: how many
@@ -41,7 +41,7 @@ class Seat:
     name: str
     places: int
     can: frozenset[str]
-    held: tuple[Held, ...] = ()
+    held: tuple[ActiveJob, ...] = ()
     patience: float = 0.0
     open: bool = True
 
@@ -64,7 +64,7 @@ class Seat:
 Hands = dict[str, list[str]]
 
 
-def deal(todo: Sequence[str], seats: Sequence[Seat]) -> Hands:
+def assign_runs(todo: Sequence[str], seats: Sequence[TargetLoad]) -> Hands:
     """Runs for each target, by name: nobody's so far (``todo``, the most urgent first), and each one's once.
 
     First every free place gets a run, those of targets that can do little before the others', and there
@@ -88,20 +88,20 @@ def deal(todo: Sequence[str], seats: Sequence[Seat]) -> Hands:
 
 
 @dataclass(frozen=True)
-class Taking:
+class Reassignment:
     """Work (``held``) that is to be taken from one target, and what another one gets of it."""
 
-    held: Held
+    held: ActiveJob
     owner: str
     taker: str
     run_ids: tuple[str, ...]
 
 
 def take(
-    seats: Sequence[Seat],
+    seats: Sequence[TargetLoad],
     hands: Mapping[str, Collection[str]],
     before: Mapping[str, Collection[str]] | None = None,
-) -> list[Taking]:
+) -> list[Reassignment]:
     """Work that only waits, for targets that have places free and found too little that was nobody's.
 
     A target with a job that does not begin itself is not free. What waits since the shortest time goes first:
@@ -111,7 +111,7 @@ def take(
     dealt = {seat.name: len(hands.get(seat.name, ())) for seat in seats}
     free = [seat for seat in seats if not seat.waits and dealt[seat.name] < seat.free]
     room = {seat.name: _BATCH * seat.free - dealt[seat.name] for seat in free}
-    takings: dict[tuple[str, ...], Taking] = {}
+    takings: dict[tuple[str, ...], Reassignment] = {}
     for had in (False, True):
         for seat in free:
             waiting = [(other.name, one) for other in seats if other is not seat for one in _idle(other)]
@@ -119,16 +119,18 @@ def take(
                 wanted = tuple(run for run in one.run_ids if run in seat.can)[: room[seat.name]]
                 again = any(seat.name in (before or {}).get(run, ()) for run in wanted)
                 if wanted and again is had and one.tokens not in takings:
-                    takings[one.tokens] = Taking(one, owner, seat.name, wanted)
+                    takings[one.tokens] = Reassignment(one, owner, seat.name, wanted)
                     room[seat.name] -= len(wanted)
     return list(takings.values())
 
 
-def _idle(seat: Seat) -> list[Held]:
+def _idle(seat: TargetLoad) -> list[ActiveJob]:
     return [one for one in seat.held if one.waited is not None and one.waited >= seat.patience]
 
 
-def split(todo: Sequence[str], seats: Sequence[Seat], speeds: Mapping[str, float] | None = None) -> Hands:
+def split(
+    todo: Sequence[str], seats: Sequence[TargetLoad], speeds: Mapping[str, float] | None = None
+) -> Hands:
     """All runs at once, for nobody will stay to deal: each target's share is as its places, and their speed.
 
     ``speeds`` are by target and relative to each other, in whatever unit; without them all are as fast.

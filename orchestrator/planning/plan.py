@@ -10,7 +10,18 @@ from functools import partial
 from typing import Protocol
 
 from orchestrator.config.trainers import get_trainer
-from orchestrator.core.types import Array, Capacity, Deal, Job, Plan, Reason, Resources, Run, RunState, Sweep
+from orchestrator.core.types import (
+    Array,
+    Capacity,
+    Job,
+    Plan,
+    Reason,
+    Resources,
+    Run,
+    RunState,
+    Sweep,
+    TargetAssignment,
+)
 from orchestrator.core.units import megabytes
 from orchestrator.planning.ordering import canaries, in_turns
 from orchestrator.status.survey import DAMAGED_RESULT, RunStatus, Survey
@@ -27,7 +38,7 @@ def make_plan(
     submission: int,
     slots: int | None = None,
     canary: bool = False,
-    deal: Deal | None = None,
+    deal: TargetAssignment | None = None,
 ) -> Plan:
     """Assign every run that is to do, and that the target can run, to a job; configurations take turns.
 

@@ -18,7 +18,7 @@ _MILLION = 1e6
 
 
 @dataclass(frozen=True)
-class Bill:
+class Prediction:
     """One submission. ``predicted`` (seconds) and ``dollars_predicted`` are what was said when it was made,
     ``None`` where nothing was. ``seconds``: from the first worker's start to the last one's end; ``frames``:
     what its jobs trained and no job before had. ``over``: all of its jobs that began have left.
@@ -55,7 +55,7 @@ class Rate:
         return self.dollars / self.frames * _MILLION if self.frames else None
 
 
-def bills(sweep_dir: SweepDir) -> list[Bill]:
+def bills(sweep_dir: SweepDir) -> list[Prediction]:
     """The submissions that had jobs, in order."""
     ledger, logs = sweep_dir.read_ledger(), {log.token: log for log in sweep_dir.read_journals()}
     frames = _new_frames(logs.values())
@@ -66,7 +66,7 @@ def bills(sweep_dir: SweepDir) -> list[Bill]:
     ]
 
 
-def rates(found: Iterable[Bill]) -> list[Rate]:
+def rates(found: Iterable[Prediction]) -> list[Rate]:
     """Each target's, of those with a price, in the order in which they came."""
     sums: dict[str, tuple[float, int]] = {}
     for bill in found:
@@ -76,7 +76,9 @@ def rates(found: Iterable[Bill]) -> list[Rate]:
     return [Rate(target, dollars, frames) for target, (dollars, frames) in sums.items()]
 
 
-def _bill(sweep: str, entry: LedgerEntry, logs: Mapping[str, WorkerLog], frames: Mapping[str, int]) -> Bill:
+def _bill(
+    sweep: str, entry: LedgerEntry, logs: Mapping[str, WorkerLog], frames: Mapping[str, int]
+) -> Prediction:
     tokens = [job["token"] for _, job in jobs_of([entry])]
     begun = [logs[token] for token in tokens if token in logs and logs[token].worked() > 0]
     price, said = entry.data.get("price_per_hour"), entry.data.get("prediction") or {}
@@ -84,7 +86,7 @@ def _bill(sweep: str, entry: LedgerEntry, logs: Mapping[str, WorkerLog], frames:
     for log in begun:
         cost += job_cost(log.worked() + started_after(entry, log), price)
     times = [event.time for log in begun for event in log.events]
-    return Bill(
+    return Prediction(
         sweep,
         entry.number,
         str(entry.data.get("target", "")),
@@ -133,7 +135,7 @@ def _frames(event: Event) -> int:
     return frames if isinstance(frames, int) else 0
 
 
-def lines(found: Sequence[Bill]) -> list[str]:
+def lines(found: Sequence[Prediction]) -> list[str]:
     """What was predicted and what became of it, for a terminal, of submissions that are over."""
     said = []
     for bill in found:

@@ -18,7 +18,7 @@ MARK, ORIGIN = ".absent.json", ".origin.json"
 
 
 @dataclass(frozen=True)
-class Absent:
+class AbsentFiles:
     """``files`` of the manifest, relative to the run's folder, that are at ``where``, for people to read."""
 
     where: str = ""
@@ -33,14 +33,14 @@ class Origin:
     attempts: int
 
 
-def read_absent(run_folder: Path) -> Absent:
+def read_absent(run_folder: Path) -> AbsentFiles:
     """What the mark says; nothing is absent where there is none. Raises :class:`DamagedFileError`."""
     path = run_folder / MARK
     try:
         data = read_json(path)
-        return Absent(str(data["where"]), frozenset(map(str, data["files"])))
+        return AbsentFiles(str(data["where"]), frozenset(map(str, data["files"])))
     except FileNotFoundError:
-        return Absent()
+        return AbsentFiles()
     except (KeyError, TypeError) as error:
         raise DamagedFileError(path, f"does not say which files are elsewhere ({error!r})") from error
 

@@ -29,7 +29,7 @@ Stamp = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Ended:
+class WorkerEnd:
     """When a job's worker ended (epoch seconds by its machine's clock) and its exit code."""
 
     time: float
@@ -44,16 +44,16 @@ class Handover:
         self.ended_name = PurePosixPath(HANDOVER, f"{token}.ended.json")
         self.safe_name = PurePosixPath(HANDOVER, f"{token}.safe")
 
-    def mark_ended(self, ended: Ended) -> None:
+    def mark_ended(self, ended: WorkerEnd) -> None:
         """Say that the worker ended."""
         self._write(self.ended_name, dump_json({"time": ended.time, "exit_code": ended.exit_code}))
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> WorkerEnd | None:
         """``None`` while nobody said so. Raises :class:`DamagedFileError`."""
         path = self._sweep.path / self.ended_name
         try:
             data = read_json(path)
-            return Ended(float(data["time"]), int(data["exit_code"]))
+            return WorkerEnd(float(data["time"]), int(data["exit_code"]))
         except FileNotFoundError:
             return None
         except (KeyError, TypeError, ValueError) as error:
@@ -74,7 +74,7 @@ class Handover:
         write_atomic(path, data)
 
 
-class Luggage:
+class JobFiles:
     """The files that one job made or needs, as they are now, named relative to the results folder."""
 
     def __init__(self, sweep: SweepDir, token: str) -> None:
@@ -174,7 +174,7 @@ def is_checkpoint(name: str) -> bool:
 
 
 def attempt_of(name: str) -> str | None:
-    """The folder of the attempt that a file named as :class:`Luggage` does belongs to, if it is of one."""
+    """The folder of the attempt that a file named as :class:`JobFiles` does belongs to, if it is of one."""
     parts = PurePosixPath(name).parts
     of_attempt = len(parts) > 5 and parts[1] == RUNS and parts[3] == "attempts"
     return "/".join(parts[:5]) if of_attempt else None

@@ -33,12 +33,12 @@ _MOST_KEYS = 8
 _FIRST = ("running", "stalled", "failed", "interrupted", "unknown", "done", "cancelled", "skipped")
 
 
-class Tree:
+class GlanceTree:
     """A results folder with all its sweeps. ``lease``: seconds of silence that nobody is blamed for."""
 
     def __init__(self, path: str, lease: float) -> None:
         self.path, self._lease = path, lease
-        self._sweeps = {}  # type: dict[str, Sweep]
+        self._sweeps = {}  # type: dict[str, GlanceSweep]
         self.has_events = False
 
     def look(self, now: float, limit: int) -> "dict[str, Any]":
@@ -47,7 +47,7 @@ class Tree:
             if name not in self._sweeps and _SWEEP.fullmatch(name):
                 folder = os.path.join(self.path, name)
                 if os.path.isdir(os.path.join(folder, "grids")):
-                    self._sweeps[name] = Sweep(name, folder)
+                    self._sweeps[name] = GlanceSweep(name, folder)
         for sweep in self._sweeps.values():
             sweep.read()
             self.has_events = self.has_events or sweep.finds_events()
@@ -70,7 +70,7 @@ class Tree:
         }
 
 
-class Run:
+class GlanceRun:
     """What journals tell about one run. Times are seconds since the epoch, by its worker's clock."""
 
     def __init__(self, run_id: str) -> None:
@@ -111,12 +111,12 @@ class Run:
             self.state, self.why = "done" if kind == "found" else "failed", said.get("message")
 
 
-class Sweep:
+class GlanceSweep:
     """One sweep's folder: index, ledger and journals, each read once and then only where it grew."""
 
     def __init__(self, name: str, folder: str) -> None:
         self.name, self._folder = name, folder
-        self.runs = {}  # type: dict[str, Run]
+        self.runs = {}  # type: dict[str, GlanceRun]
         self._points = {}  # type: dict[str, dict[str, Any]]
         self._in_grid = set()  # type: set[str]
         self._varying = []  # type: list[str]
@@ -125,7 +125,7 @@ class Sweep:
         self._ledger = 0
         self._holders = {}  # type: dict[str, dict[str, Any]]
         self._left = set()  # type: set[str]
-        self._unsearched = None  # type: list[Run] | None
+        self._unsearched = None  # type: list[GlanceRun] | None
         self.damaged = 0
 
     def read(self) -> None:
@@ -150,7 +150,7 @@ class Sweep:
             if in_grid == "1":
                 self._in_grid.add(run_id)
             if _RUN_ID.fullmatch(run_id):
-                self.runs.setdefault(run_id, Run(run_id))
+                self.runs.setdefault(run_id, GlanceRun(run_id))
         self._varying = _varying([self._points[run_id] for run_id in self._in_grid])
         self._unsearched = None
 
@@ -239,7 +239,7 @@ class Sweep:
                     run = self.runs[run_id]
                     (run.decided if kind in _DECIDED else run.found_out)(kind, said)
 
-    def state(self, run: Run, now: float, lease: float) -> str:
+    def state(self, run: GlanceRun, now: float, lease: float) -> str:
         """The run's state, as far as it shows from here: a process elsewhere can only be silent."""
         if run.cancelled and run.state != "done":
             return "cancelled"
@@ -277,7 +277,7 @@ class Sweep:
             "damaged": self.damaged,
         }
 
-    def row(self, run: Run, state: str) -> "dict[str, Any]":
+    def row(self, run: GlanceRun, state: str) -> "dict[str, Any]":
         """All there is to see of a run, its newest checkpoint included; opens its folder."""
         point = self._points.get(run.run_id, {})
         return {
@@ -300,7 +300,7 @@ class Sweep:
     def _attempt(self, run_id: str, number: int) -> str:
         return os.path.join(self._folder, "runs", run_id, "attempts", str(number))
 
-    def _checkpoint(self, run: Run) -> "dict[str, Any] | None":
+    def _checkpoint(self, run: GlanceRun) -> "dict[str, Any] | None":
         """The most advanced checkpoint of the newest attempt that has one; the last few are looked at."""
         for number in range(run.attempt, max(run.attempt - 3, 0), -1):
             folder = os.path.join(self._attempt(run.run_id, number), "checkpoints")
@@ -313,7 +313,7 @@ class Sweep:
                 return {"frames": int(max(names)[:12]), "time": status.st_mtime, "bytes": status.st_size}
         return None
 
-    def _memory(self, run: Run) -> Any:
+    def _memory(self, run: GlanceRun) -> Any:
         """What the run's process took at most, in MiB, where its trainer records it."""
         path = os.path.join(self._attempt(run.run_id, run.attempt), "metrics.jsonl")
         lines = _bytes(path, -_TAIL).split(b"\n")

@@ -15,7 +15,7 @@ from orchestrator.status.survey import DAMAGED_RESULT, RunStatus, Survey, ended
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RunEvidence:
     """What a run's folder shows: a whole result, damage, or the end record of its newest attempt, if any."""
 
     result: Mapping[str, Any] | None = None
@@ -28,26 +28,30 @@ class Evidence:
         return self.end is not None and self.end.get("outcome") == RunState.FAILED.value
 
 
-def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, Evidence]:
+def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, RunEvidence]:
     """Look at every run's result and the files it needs, by name and size."""
 
-    def look(run_id: str) -> Evidence:
+    def look(run_id: str) -> RunEvidence:
         run = sweep_dir.run(run_id)
         try:
             result = run.result()
             if result is not None:
                 run.verify(result)
-                return Evidence(result)
+                return RunEvidence(result)
             attempts = run.attempts()
-            return Evidence(attempt=attempts[-1].number, end=attempts[-1].end()) if attempts else Evidence()
+            return (
+                RunEvidence(attempt=attempts[-1].number, end=attempts[-1].end())
+                if attempts
+                else RunEvidence()
+            )
         except (DamagedFileError, OSError) as error:
-            return Evidence(damage=str(error))
+            return RunEvidence(damage=str(error))
 
     run_ids = list(run_ids)
     return dict(zip(run_ids, read_all(look, run_ids), strict=True))
 
 
-def correct(seen: Survey, found: Mapping[str, Evidence], sweep_dir: SweepDir) -> Survey:
+def correct(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: SweepDir) -> Survey:
     """The survey as the disk has it."""
     statuses = dict(seen.statuses)
     for run_id, evidence in found.items():
@@ -55,13 +59,13 @@ def correct(seen: Survey, found: Mapping[str, Evidence], sweep_dir: SweepDir) ->
     return replace(seen, statuses=statuses)
 
 
-def _untold_failure(status: RunStatus, evidence: Evidence) -> bool:
+def _untold_failure(status: RunStatus, evidence: RunEvidence) -> bool:
     """Whether a run that seems to be to do has failed: its worker died before it could say so."""
     waiting = status.state in (RunState.PENDING, RunState.INTERRUPTED)
     return waiting and evidence.failed and evidence.attempt > status.forgiven
 
 
-def _corrected(status: RunStatus, evidence: Evidence, sweep_dir: SweepDir) -> RunStatus:
+def _corrected(status: RunStatus, evidence: RunEvidence, sweep_dir: SweepDir) -> RunStatus:
     if evidence.damage is not None:
         return replace(status, state=RunState.FAILED, reason=DAMAGED_RESULT, message=evidence.damage)
     if evidence.result is not None:
@@ -83,7 +87,7 @@ def proved_ended(run: RunDir) -> bool:
         return True  # the next worker to look at it says what is wrong
 
 
-def put_on_record(seen: Survey, found: Mapping[str, Evidence], sweep_dir: SweepDir) -> None:
+def put_on_record(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: SweepDir) -> None:
     """Enter in the ledger what no journal told: results, failures, and results that are gone."""
     there, gone, failed = {}, {}, {}
     for run_id, evidence in found.items():
@@ -108,7 +112,7 @@ def put_on_record(seen: Survey, found: Mapping[str, Evidence], sweep_dir: SweepD
             tidy_finished(run, result)  # its process may have died before it did
 
 
-def _told(evidence: Evidence) -> dict[str, Any]:
+def _told(evidence: RunEvidence) -> dict[str, Any]:
     """An end record as the ledger keeps it."""
     end = evidence.end or {}
     return {"attempt": evidence.attempt, **{name: end.get(name) for name in ("reason", "message", "frames")}}

@@ -18,7 +18,7 @@ ASSIGNED, RECALLED, RELEASED, SHARE = "assigned", "recalled", "released", "share
 
 
 @dataclass(frozen=True)
-class Place:
+class TreePlace:
     """A results tree behind ssh. ``name`` is its profile's, ``address`` by what that is found again.
 
     ``ssh`` is the machine as ssh knows it, ``folder`` the absolute path there that holds results/.
@@ -55,13 +55,13 @@ class SentCode:
 
 
 @dataclass(frozen=True)
-class Assigned:
+class AssignedRuns:
     """What a place has of a sweep: runs, and the code that was sent last.
 
     ``accepted``: it has answered that it took runs up. ``number`` is that of the latest decision.
     """
 
-    place: Place
+    place: TreePlace
     code: SentCode
     run_ids: frozenset[str]
     accepted: bool = False
@@ -69,7 +69,7 @@ class Assigned:
 
 
 @dataclass(frozen=True)
-class Share:
+class AssignedShare:
     """What a tree was given of a sweep: runs, by decision ``number`` of the tree ``home``.
 
     ``owner`` is that tree's machine and folder, for people.
@@ -81,13 +81,13 @@ class Share:
     number: int
 
 
-def entry(place: Place, code: SentCode, run_ids: Iterable[str], home: str, now: float) -> dict[str, Any]:
+def entry(place: TreePlace, code: SentCode, run_ids: Iterable[str], home: str, now: float) -> dict[str, Any]:
     """What the ledger keeps of an assignment. ``now`` is in epoch seconds."""
     given = {"place": asdict(place), "code": code.to_json(), "runs": dict.fromkeys(sorted(run_ids), 0)}
     return {"time": now, "home": home, "accepted": False, **given}
 
 
-def about(place: Place, run_ids: Iterable[str], now: float) -> dict[str, Any]:
+def about(place: TreePlace, run_ids: Iterable[str], now: float) -> dict[str, Any]:
     """What the ledger keeps of runs that are asked back, or came back."""
     return {"time": now, "place": asdict(place), "runs": dict.fromkeys(sorted(run_ids), 0)}
 
@@ -97,24 +97,24 @@ def home_of(ledger: Sequence[LedgerEntry]) -> str | None:
     return next((one.data["home"] for one in ledger if one.kind == ASSIGNED), None)
 
 
-def assigned(ledger: Sequence[LedgerEntry]) -> list[Assigned]:
+def assigned(ledger: Sequence[LedgerEntry]) -> list[AssignedRuns]:
     """Every place that was ever given runs, with those that it still has, in the order of the first time."""
-    places: dict[tuple[str, str], Assigned] = {}
+    places: dict[tuple[str, str], AssignedRuns] = {}
     holders: dict[str, tuple[str, str]] = {}
     for one in ledger:
         if one.kind == ASSIGNED:
-            place = Place(**one.data["place"])
+            place = TreePlace(**one.data["place"])
             before = places.get(place.key)
             accepted = one.data["accepted"] or (before is not None and before.accepted)
             code = SentCode.from_json(one.data["code"])
-            places[place.key] = Assigned(place, code, frozenset(), accepted, one.number)
+            places[place.key] = AssignedRuns(place, code, frozenset(), accepted, one.number)
             holders |= dict.fromkeys(one.data["runs"], place.key)
         elif one.kind == RECALLED:
-            key = Place(**one.data["place"]).key
+            key = TreePlace(**one.data["place"]).key
             if key in places:
                 places[key] = replace(places[key], number=one.number)
         elif one.kind == RELEASED:
-            key = Place(**one.data["place"]).key
+            key = TreePlace(**one.data["place"]).key
             holders = {run: at for run, at in holders.items() if at != key or run not in one.data["runs"]}
             if key in places and key not in holders.values():
                 places[key] = replace(places[key], accepted=False)
@@ -124,16 +124,16 @@ def assigned(ledger: Sequence[LedgerEntry]) -> list[Assigned]:
     return [replace(one, run_ids=frozenset(runs[key])) for key, one in places.items()]
 
 
-def share(ledger: Sequence[LedgerEntry]) -> Share | None:
+def share(ledger: Sequence[LedgerEntry]) -> AssignedShare | None:
     """What this tree was given of a sweep that another one holds; ``None`` where all runs are its own."""
     for one in reversed(ledger):
         if one.kind == SHARE:
             data = one.data
-            return Share(frozenset(data["runs"]), data["home"], data["owner"], data["number"])
+            return AssignedShare(frozenset(data["runs"]), data["home"], data["owner"], data["number"])
     return None
 
 
-def share_entry(share: Share, now: float) -> dict[str, Any]:
+def share_entry(share: AssignedShare, now: float) -> dict[str, Any]:
     """What the ledger keeps of a share."""
     runs = dict.fromkeys(sorted(share.run_ids), 0)
     return {"time": now, "home": share.home, "owner": share.owner, "number": share.number, "runs": runs}

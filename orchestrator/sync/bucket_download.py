@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from orchestrator.core.s3 import Address, BucketError, is_gone, refusal, requests_of
 from orchestrator.rundir.atomic import storage_errors
 from orchestrator.rundir.run import sha256
-from orchestrator.sync.etags import Etags, Item, matches
+from orchestrator.sync.etags import Etags, S3Object, matches
 
 _T = TypeVar("_T")
 
@@ -104,12 +104,12 @@ class Downloads:
         """Bytes so far."""
         return self._came
 
-    def begun(self, item: Item) -> int:
+    def begun(self, item: S3Object) -> int:
         """Bytes of an object that came before a cut."""
         part = self._part(item)
         return part.stat().st_size if part.is_file() else 0
 
-    def fetch(self, item: Item, path: Path) -> bool:
+    def fetch(self, item: S3Object, path: Path) -> bool:
         """Have the object at ``path``; ``False`` if it is not there any more. Raises :class:`BucketError`."""
         part, digests = self._part(item), []
         for _ in range(_TRIES):
@@ -127,7 +127,7 @@ class Downloads:
         text = f"what comes is not what the bucket says to have: its checksum differs each of {_TRIES} times"
         raise BucketError(text, of_object=True)
 
-    def _receive(self, item: Item, part: Path) -> dict[str, Any] | None:
+    def _receive(self, item: S3Object, part: Path) -> dict[str, Any] | None:
         """Read an object to its end, in as many requests as that takes; ``None`` if it is gone."""
         most, vain, asked = 0, 0, 0
         since: float | None = None
@@ -162,7 +162,7 @@ class Downloads:
                 failed.args = (f"{failed}, after {asked} request{'s' * (asked > 1)}",)
                 raise
 
-    def _ask(self, item: Item, part: Path) -> tuple[dict[str, Any], str]:
+    def _ask(self, item: S3Object, part: Path) -> tuple[dict[str, Any], str]:
         """Ask for what is missing of an object: the answer, and the mode to write its bytes in."""
         have = part.stat().st_size if part.is_file() else 0
         asked: dict[str, Any] = {"Bucket": self._address.bucket, "Key": self._address.prefix + item.name}
@@ -183,14 +183,14 @@ class Downloads:
                     self._came += len(block)
                 self._patience.came()
 
-    def _keep(self, item: Item, part: Path, path: Path, answer: dict[str, Any], digest: str) -> None:
+    def _keep(self, item: S3Object, part: Path, path: Path, answer: dict[str, Any], digest: str) -> None:
         with storage_errors(path):
             os.utime(part, times=(item.time, _time_of(answer, item)))
             os.replace(part, path)
         if digest:
             self._etags.add(item.name, digest, path)
 
-    def _part(self, item: Item) -> Path:
+    def _part(self, item: S3Object) -> Path:
         words = f"{item.name}\n{item.digest}".encode(errors="surrogateescape")
         return self._parts / hashlib.sha256(words).hexdigest()[:32]
 
@@ -201,7 +201,7 @@ def _is_encrypted(answer: dict[str, Any]) -> bool:
     return _ENCRYPTED.fullmatch(kind) is not None or "SSECustomerAlgorithm" in answer
 
 
-def _time_of(answer: dict[str, Any], item: Item) -> float:
+def _time_of(answer: dict[str, Any], item: S3Object) -> float:
     """When the file was written where it was made, if the client that put it there said so; epoch seconds."""
     try:
         said = float(answer["Metadata"]["mtime"])

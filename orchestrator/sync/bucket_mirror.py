@@ -32,11 +32,11 @@ from orchestrator.rundir.copy_origin import SOURCES
 from orchestrator.rundir.sweep import SWEEP_NAME
 from orchestrator.rundir.synced import BUCKETS, RESULT, RUNS, refuse_links
 from orchestrator.sync.bucket_download import Downloads, Patience
-from orchestrator.sync.etags import Etags, Item
+from orchestrator.sync.etags import Etags, S3Object
 from orchestrator.sync.file_names import is_plain
 from orchestrator.sync.free_space import lack_of_room
-from orchestrator.sync.request import Screen, Silent, Wish
-from orchestrator.sync.wanted import Wanted, find_wanted, is_index
+from orchestrator.sync.request import NoProgress, SyncOptions, SyncProgress
+from orchestrator.sync.wanted import WantedFiles, find_wanted, is_index
 
 # Bytes of a path that S3 can name, and of a name in it that file systems can.
 _LONGEST_PATH, _LONGEST_NAME = 1024, 255
@@ -48,12 +48,12 @@ _NEVER_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class Look:
+class MirrorOptions:
     """How a bucket is looked at. ``dry``: objects that are not here are not fetched, only stood for."""
 
-    wish: Wish = field(default_factory=Wish)
+    wish: SyncOptions = field(default_factory=SyncOptions)
     dry: bool = False
-    screen: Screen = field(default_factory=Silent)
+    screen: SyncProgress = field(default_factory=NoProgress)
 
 
 class Mirror:
@@ -79,7 +79,7 @@ class Mirror:
         assert base is not None, "a bucket is looked at before its tree is"
         return base / "tree"
 
-    def refresh(self, source_name: str, look: Look) -> list[str]:
+    def refresh(self, source_name: str, look: MirrorOptions) -> list[str]:
         """Have the folder as the bucket is now, all of it or some sweeps; names that no results tree has.
 
         ``source_name`` is the folder of ``sources`` that has this bucket's copies. Raises
@@ -105,7 +105,7 @@ class Mirror:
                 raise self.lack
             if look.dry:
                 missing = [item for item in missing if not self._stand_for(item)]
-            self._download(missing, downloads, Silent() if look.dry else look.screen)
+            self._download(missing, downloads, NoProgress() if look.dry else look.screen)
             if not look.dry:
                 etags.compact()
         except BucketError as error:
@@ -152,11 +152,13 @@ class Mirror:
         with storage_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
 
-    def _list(self, client: Any, sweeps: Sequence[str], patience: Patience) -> tuple[list[str], list[Item]]:
+    def _list(
+        self, client: Any, sweeps: Sequence[str], patience: Patience
+    ) -> tuple[list[str], list[S3Object]]:
         """Results are seen before all else: of those that are taken, every file is in the list."""
         prefixes = [f"{self.address.prefix}{name}/" for name in sweeps] or [self.address.prefix]
 
-        def listed() -> list[Item]:
+        def listed() -> list[S3Object]:
             return list(self._objects(client, prefixes))
 
         early = {item.name for item in patience.ask(listed, busy=True) if _is_result(item.name)}
@@ -172,7 +174,7 @@ class Mirror:
         refused += [item.name for item in items if item.name in folders]
         return refused, [item for item in items if item.name not in folders]
 
-    def _objects(self, client: Any, prefixes: Sequence[str]) -> Iterator[Item]:
+    def _objects(self, client: Any, prefixes: Sequence[str]) -> Iterator[S3Object]:
         lister = client.get_paginator("list_objects_v2")
         try:
             pages = (lister.paginate(Bucket=self.address.bucket, Prefix=prefix) for prefix in prefixes)
@@ -180,11 +182,11 @@ class Mirror:
                 for found in page.get("Contents", ()):
                     name = found["Key"].removeprefix(self.address.prefix)
                     digest = found["ETag"].strip('"')
-                    yield Item(name, found["Size"], digest, found["LastModified"].timestamp())
+                    yield S3Object(name, found["Size"], digest, found["LastModified"].timestamp())
         except Exception as error:
             raise refusal(error) from error
 
-    def _clear(self, items: Iterable[Item], sweeps: Sequence[str]) -> None:
+    def _clear(self, items: Iterable[S3Object], sweeps: Sequence[str]) -> None:
         """Remove what the bucket has no more, of these sweeps."""
         wanted = {f"{self.path}/{item.name}" for item in items}
         for top in (self.path / name for name in sweeps) if sweeps else (self.path,):
@@ -194,19 +196,21 @@ class Mirror:
                         os.unlink(f"{folder}/{name}")
 
     def _fetch_indexes(
-        self, source_name: str, items: Sequence[Item], etags: Etags, downloads: Downloads
+        self, source_name: str, items: Sequence[S3Object], etags: Etags, downloads: Downloads
     ) -> None:
         """Fetch what says which runs are selected. Raises :class:`BucketError`."""
         indexes = [item for item in items if is_index(item.name)]
-        missing = self._missing(source_name, indexes, etags, Wanted(Wish()))
-        self._download(missing, downloads, Silent())
+        missing = self._missing(source_name, indexes, etags, WantedFiles(SyncOptions()))
+        self._download(missing, downloads, NoProgress())
         for name, why in self.failed.items():
             raise BucketError(f"{why} for {name}")
 
-    def _missing(self, source_name: str, items: Sequence[Item], etags: Etags, wanted: Wanted) -> list[Item]:
+    def _missing(
+        self, source_name: str, items: Sequence[S3Object], etags: Etags, wanted: WantedFiles
+    ) -> list[S3Object]:
         """Objects that are to be fetched: the others are in the tree afterwards, or stood for there."""
 
-        def is_missing(item: Item) -> bool:
+        def is_missing(item: S3Object) -> bool:
             path = self.path / item.name
             if not _only_stands(path) and etags.is_same(path, item):
                 return False
@@ -223,7 +227,7 @@ class Mirror:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return [item for item, missing in zip(items, pool.map(is_missing, items), strict=True) if missing]
 
-    def _take_known(self, source_name: str, item: Item, path: Path, etags: Etags) -> bool:
+    def _take_known(self, source_name: str, item: S3Object, path: Path, etags: Etags) -> bool:
         """Whether the results folder here had it."""
         places = [folder / item.name.partition("/")[2] for folder in self._sweeps(source_name, item)]
         if self._dry:  # beside what came before a cut
@@ -234,12 +238,12 @@ class Mirror:
                 return True
         return False
 
-    def _sweeps(self, source_name: str, item: Item) -> tuple[Path, Path]:
+    def _sweeps(self, source_name: str, item: S3Object) -> tuple[Path, Path]:
         """The folders here that may have the item's sweep."""
         sweep = self._known / item.name.partition("/")[0]
         return sweep, sweep / SOURCES / source_name
 
-    def _is_damaged(self, source_name: str, item: Item) -> bool:
+    def _is_damaged(self, source_name: str, item: S3Object) -> bool:
         """Whether an object that the results folder has not is there as another file of a finished run."""
         _, *inside = item.name.split("/")
         return any(
@@ -247,7 +251,7 @@ class Mirror:
             for folder in self._sweeps(source_name, item)
         )
 
-    def _have(self, known: Path, item: Item, path: Path) -> None:
+    def _have(self, known: Path, item: S3Object, path: Path) -> None:
         """Have a file of the results folder in the tree."""
         if self._dry and self._stand_for(item, known.stat().st_mtime_ns):
             return
@@ -256,7 +260,7 @@ class Mirror:
         except OSError:  # another file system
             shutil.copy2(known, path)
 
-    def _stand_for(self, item: Item, time_ns: int = _NEVER_NS) -> bool:
+    def _stand_for(self, item: S3Object, time_ns: int = _NEVER_NS) -> bool:
         """Have an empty file of its size, which needs no room, for an object that is only to be counted.
 
         ``False`` for one that is read also then.
@@ -269,14 +273,14 @@ class Mirror:
         os.utime(path, ns=(time_ns, time_ns))
         return True
 
-    def _lack_of_room(self, missing: Sequence[Item], downloads: Downloads) -> StorageError | None:
+    def _lack_of_room(self, missing: Sequence[S3Object], downloads: Downloads) -> StorageError | None:
         """The folders are in the tree already, and come a second time; other files become links."""
         size = sum(max(0, item.size - downloads.begun(item)) for item in missing)
         folders = {parent for item in missing for parent in PurePosixPath(item.name).parents}
         files = len(missing) + sum(not (self._known / folder).is_dir() for folder in folders)
         return lack_of_room(self._known, size, files, f"what is new in {self.address.text}")
 
-    def _download(self, missing: Sequence[Item], downloads: Downloads, screen: Screen) -> None:
+    def _download(self, missing: Sequence[S3Object], downloads: Downloads, screen: SyncProgress) -> None:
         """Fetch these; an object that cannot be read is no reason to go without the others."""
         self.failed = {}
         if not missing:
@@ -301,7 +305,7 @@ class Mirror:
         """Whether no object at all is in the tree."""
         return all(_only_stands(path) for path in self.path.rglob("*") if path.is_file())
 
-    def _withhold(self, wanted: Wanted) -> None:
+    def _withhold(self, wanted: WantedFiles) -> None:
         """Have no result in the tree of a run of which an object could not be read.
 
         And nothing that could be taken for its newest checkpoint where that did not come.
@@ -314,7 +318,7 @@ class Mirror:
             if not (self.path / newest).is_file() and _only_stands(self.path / name):
                 (self.path / name).unlink()
 
-    def _date_folders(self, items: Iterable[Item]) -> None:
+    def _date_folders(self, items: Iterable[S3Object]) -> None:
         """A run's folder has the time of its newest object: so it is seen whether anything changed."""
         newest: dict[str, float] = {}
         for item in items:
@@ -330,7 +334,7 @@ class Mirror:
 class _Fetching:
     """Objects on their way, several at once. ``ends``: what makes it useless to ask for more."""
 
-    def __init__(self, tree: Path, downloads: Downloads, screen: Screen) -> None:
+    def __init__(self, tree: Path, downloads: Downloads, screen: SyncProgress) -> None:
         self._tree, self._downloads, self._screen = tree, downloads, screen
         self.came: list[str] = []
         self.failed: dict[str, str] = {}
@@ -342,7 +346,7 @@ class _Fetching:
         """Whether so much was refused, and nothing came, that the rest is not asked for."""
         return len(self.failed) >= _HOPELESS and not self.came
 
-    def fetch(self, item: Item) -> None:
+    def fetch(self, item: S3Object) -> None:
         if self.ends or self.is_hopeless:
             return
         path = self._tree / item.name

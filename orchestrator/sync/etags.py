@@ -29,7 +29,7 @@ _WORN = 4
 
 
 @dataclass(frozen=True)
-class Item:
+class S3Object:
     """An object. ``name`` is its path in the results tree; ``time``, in epoch seconds, when it was put."""
 
     name: str
@@ -52,7 +52,7 @@ class Etags:
             self._known[name] = entry
             self._lines += 1
 
-    def is_same(self, path: Path, item: Item) -> bool:
+    def is_same(self, path: Path, item: S3Object) -> bool:
         """Whether a file here holds what the object does."""
         try:
             if path.is_symlink() or not path.is_file():

@@ -30,13 +30,13 @@ from orchestrator.rundir.synced import (
     sync_lock,
 )
 from orchestrator.sync import merge
-from orchestrator.sync.file_selection import Chosen, choose, run_of
+from orchestrator.sync.file_selection import ChosenFiles, choose, run_of
 from orchestrator.sync.identical_files import acquit, find_alike, link, redate
-from orchestrator.sync.job import Task, task_of
+from orchestrator.sync.job import SweepSync, sweep_sync_of
 from orchestrator.sync.precedence import came_from, promote, settle_places
 from orchestrator.sync.publish import finish, follow_retries, refused
-from orchestrator.sync.request import Brought, Screen
-from orchestrator.sync.rsync import Entry, Listing, brief, size_of, stamp_of
+from orchestrator.sync.request import SyncProgress, SyncReport
+from orchestrator.sync.rsync import ListedFile, Listing, brief, size_of, stamp_of
 from orchestrator.sync.space_needed import lack_for
 from orchestrator.sync.wanted import fitting
 
@@ -47,7 +47,7 @@ _NAMED = 5
 _MANY = 7
 
 
-def bring(task: Task, screen: Screen, *, dry: bool = False) -> Brought:
+def bring(task: SweepSync, screen: SyncProgress, *, dry: bool = False) -> SyncReport:
     """Bring what is new of a sweep; with ``dry`` only count it, and write nothing."""
     if dry:
         with tempfile.TemporaryDirectory() as temporary:
@@ -62,14 +62,14 @@ def bring(task: Task, screen: Screen, *, dry: bool = False) -> Brought:
     with storage_errors(task.sweep.path), sync_lock(task.sweep) as keep:
         # Another sync may have been at work until now.
         rsync = replace(task.rsync, keep=keep)
-        task = task_of(rsync, task.there, task.began, task.sweep.results, task.wish)
+        task = sweep_sync_of(rsync, task.there, task.began, task.sweep.results, task.wish)
         with task.folder.work():
             _bring_as_copy(task, screen)
     task.brought.summarise()
     return task.brought
 
 
-def _bring_as_copy(task: Task, screen: Screen) -> None:
+def _bring_as_copy(task: SweepSync, screen: SyncProgress) -> None:
     """Bring it, and say of what it is a copy: from the beginning, so that a cut leaves no doubt."""
     folder, before = task.folder, task.folder.copy()
     folder.mark(Copy(task.source, task.rsync.source.name, before.time if before else None))
@@ -77,7 +77,7 @@ def _bring_as_copy(task: Task, screen: Screen) -> None:
     folder.mark(Copy(task.source, task.rsync.source.name, task.began))
 
 
-def _bring(task: Task, screen: Screen) -> None:
+def _bring(task: SweepSync, screen: SyncProgress) -> None:
     if (adopted := _adopt(task, task.folder.staged)) and copy_of(task.sweep) is None:
         with task.sweep.lock():
             merge.put_on_record(task.sweep, adopted)
@@ -106,7 +106,7 @@ def _bring(task: Task, screen: Screen) -> None:
     merge.write_index(task.sweep, task.folder)
 
 
-def _index(task: Task, here: Path) -> Path:
+def _index(task: SweepSync, here: Path) -> Path:
     """The source's index, in the folder ``here``, brought if it changed."""
     known = task.folder.index
     if not task.there.index or (known.exists() and task.state.index == task.there.index):
@@ -118,7 +118,7 @@ def _index(task: Task, here: Path) -> Path:
     return here / INDEX
 
 
-def _adopt(task: Task, staged: Path) -> dict[str, dict[str, Any]]:
+def _adopt(task: SweepSync, staged: Path) -> dict[str, dict[str, Any]]:
     """Recognise runs of this source in the main tree, whichever way they came, by their results: those."""
     found: dict[str, dict[str, Any]] = {}
     if task.main:
@@ -143,7 +143,7 @@ def _adopt(task: Task, staged: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def selected(task: Task, index: Path) -> list[str]:
+def selected(task: SweepSync, index: Path) -> list[str]:
     """Runs there that are wanted; ``index`` says what their keys are."""
     runs = list(task.there.runs)
     if not task.wish.runs:
@@ -154,7 +154,7 @@ def selected(task: Task, index: Path) -> list[str]:
     return [run_id for run_id in runs if run_id in wanted]
 
 
-def _check_index(task: Task, index: Path) -> None:
+def _check_index(task: SweepSync, index: Path) -> None:
     """Name an index that cannot be read: no command here knows the runs' keys then."""
     reader = SweepDir(index.parent, "index")
     reader.index_path = index
@@ -165,7 +165,7 @@ def _check_index(task: Task, index: Path) -> None:
         task.brought.problems.append(f"{INDEX} there: {found}; sync again once it is repaired")
 
 
-def _retried(task: Task, visited: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _retried(task: SweepSync, visited: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Runs whose result here was put aside there, and the name that it has there now."""
     for run_id in visited:
         there, stamp = task.there.runs[run_id], stamp_of(task.run(run_id).result_path)
@@ -174,7 +174,7 @@ def _retried(task: Task, visited: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield run_id, names[0]
 
 
-def _visited(task: Task, index: Path) -> list[str]:
+def _visited(task: SweepSync, index: Path) -> list[str]:
     """Runs that are wanted and are not, as far as one can see without opening anything, as they were left."""
     _check_index(task, index)
     settled = task.state.settled
@@ -196,8 +196,8 @@ def _visited(task: Task, index: Path) -> list[str]:
 
 
 def _plan(
-    task: Task, visited: Sequence[str], staged: Path, aside: Mapping[str, str] | None = None
-) -> list[Chosen]:
+    task: SweepSync, visited: Sequence[str], staged: Path, aside: Mapping[str, str] | None = None
+) -> list[ChosenFiles]:
     """All that is to come, in the order it comes: what describes the sweep, then its runs.
 
     ``staged`` is a folder for results that nobody is to see yet. ``aside``: runs whose result here is first
@@ -206,7 +206,7 @@ def _plan(
     folders: dict[Path, list[str]] = {task.folder.path: []}
     for run_id in visited:
         folders.setdefault(task.where(run_id), []).append(run_id)
-    chosen: list[Chosen] = []
+    chosen: list[ChosenFiles] = []
     for here, runs in folders.items():
         listing = _list(task, here, runs)
         found = choose(listing, here, task.wish, task.adopted)
@@ -220,7 +220,7 @@ def _plan(
     return chosen
 
 
-def _expect_result(task: Task, one: Chosen, aside: str | None) -> None:
+def _expect_result(task: SweepSync, one: ChosenFiles, aside: str | None) -> None:
     """Count a result that is to come; what only changes its name here to ``aside`` is none."""
     there = task.there.runs.get(one.run_id)
     if there is None:
@@ -236,7 +236,7 @@ def _expect_result(task: Task, one: Chosen, aside: str | None) -> None:
         task.brought.due += 1
 
 
-def _list(task: Task, here: Path, runs: Sequence[str]) -> Listing:
+def _list(task: SweepSync, here: Path, runs: Sequence[str]) -> Listing:
     """What there is of these runs, against what is ``here``; in the source's own folder also of the sweep."""
     own = task.there.entries if here == task.folder.path else []
     codes = task.there.codes if own and task.wish.only is None else []
@@ -257,13 +257,13 @@ def _list(task: Task, here: Path, runs: Sequence[str]) -> Listing:
     return listing
 
 
-def _is_code_here(task: Task, folder: Path) -> bool:
+def _is_code_here(task: SweepSync, folder: Path) -> bool:
     """Whether a frozen code is in its folder as it was left; with ``--verify``, by its content."""
     as_left = task.state.is_code_as_left(folder.name, str(folder))
     return as_left and (not task.wish.verify or is_whole(CodeDir(folder)))
 
 
-def _compared(task: Task, here: Path, entries: Sequence[Entry]) -> list[Entry]:
+def _compared(task: SweepSync, here: Path, entries: Sequence[ListedFile]) -> list[ListedFile]:
     """The entries, with files of frozen code marked as new that only seem to be the same here."""
     top = f"{CODE}/"
     seem = {one.path for one in entries if one.path.startswith(top) and not one.folder and not one.new}
@@ -271,7 +271,7 @@ def _compared(task: Task, here: Path, entries: Sequence[Entry]) -> list[Entry]:
     return [replace(one, new=True) if one.path in other else one for one in entries]
 
 
-def _count(task: Task, chosen: Iterable[Chosen]) -> None:
+def _count(task: SweepSync, chosen: Iterable[ChosenFiles]) -> None:
     for one in chosen:
         task.brought.files += one.files
         task.brought.size += one.size
@@ -285,7 +285,7 @@ def _count(task: Task, chosen: Iterable[Chosen]) -> None:
             task.brought.problems.append(f"{', '.join(names)}: {text}")
 
 
-def _note(task: Task, what: str, done: str, names: Sequence[str]) -> None:
+def _note(task: SweepSync, what: str, done: str, names: Sequence[str]) -> None:
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         task.brought.notes.append(f"{done} ({what}): {', '.join(map(brief, names[:_NAMED]))}{more}")
@@ -297,9 +297,9 @@ def _of_wandb(name: str) -> bool:
     return top == RUNS and kind_of(PurePosixPath(*inside[1:])) == "wandb"
 
 
-def _batches(chosen: Iterable[Chosen]) -> Iterator[list[Chosen]]:
+def _batches(chosen: Iterable[ChosenFiles]) -> Iterator[list[ChosenFiles]]:
     """Parts of the whole that are brought and checked one after the other, each into one folder."""
-    batch: list[Chosen] = []
+    batch: list[ChosenFiles] = []
     size = 0
     for one in chosen:
         full = len(batch) >= _BATCH_RUNS or size + one.size > _BATCH_BYTES
@@ -312,7 +312,7 @@ def _batches(chosen: Iterable[Chosen]) -> Iterator[list[Chosen]]:
         yield batch
 
 
-def _fetch(task: Task, batch: Sequence[Chosen], progress: Callable[[int], None]) -> tuple[str, ...]:
+def _fetch(task: SweepSync, batch: Sequence[ChosenFiles], progress: Callable[[int], None]) -> tuple[str, ...]:
     """Bring what a batch lacks; what could not be read there."""
     here = batch[0].here
     here.mkdir(parents=True, exist_ok=True)
@@ -325,5 +325,5 @@ def _fetch(task: Task, batch: Sequence[Chosen], progress: Callable[[int], None])
     return task.rsync.fetch(task.there.name, here, names, task.folder.incoming, progress, by_content=verify)
 
 
-def _came(screen: Screen, before: int, size: int) -> None:
+def _came(screen: SyncProgress, before: int, size: int) -> None:
     screen.came(before + size)

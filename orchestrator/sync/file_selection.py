@@ -11,14 +11,14 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.delegation import MARK
 from orchestrator.rundir.synced import RESULT, RUNS, is_brought, is_derived, kind_of, plain_size
-from orchestrator.sync.request import Wish
-from orchestrator.sync.rsync import Entry, Listing
+from orchestrator.sync.request import SyncOptions
+from orchestrator.sync.rsync import ListedFile, Listing
 from orchestrator.sync.verify import ATTEMPTS, is_as_listed
 from orchestrator.sync.wanted import checkpoints
 
 
 @dataclass
-class Chosen:
+class ChosenFiles:
     """What comes of one run, or of the sweep beside its runs (``run_id`` is empty), into the folder ``here``.
 
     ``names`` are relative to the sweep's folder, there and here; ``sizes``: of files. ``there``: all that
@@ -40,13 +40,13 @@ class Chosen:
     size: int = 0
     there: set[str] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
-    kept: list[Entry] = field(default_factory=list)
-    same: list[Entry] = field(default_factory=list)
+    kept: list[ListedFile] = field(default_factory=list)
+    same: list[ListedFile] = field(default_factory=list)
     links: dict[str, Path] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     misplaced: list[str] = field(default_factory=list)
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: ListedFile) -> None:
         self.names.append(entry.path)
         if not entry.folder:
             self.files += 1
@@ -62,19 +62,19 @@ class Chosen:
 
 
 def choose(
-    listing: Listing, here: Path, wish: Wish, adopted: Callable[[str], bool] = lambda _: False
-) -> list[Chosen]:
+    listing: Listing, here: Path, wish: SyncOptions, adopted: Callable[[str], bool] = lambda _: False
+) -> list[ChosenFiles]:
     """Of a list against the folder ``here``, what is to come: first of the sweep, then of each run.
 
     ``adopted``: whether the run here is another source's, with the very same result: only what that lists and
     is not here comes.
     """
     whole = not listing.problems
-    groups: dict[str, list[Entry]] = {"": []}
+    groups: dict[str, list[ListedFile]] = {"": []}
     for entry in listing.entries:
         groups.setdefault(run_of(entry.path), []).append(entry)
     return [
-        _choose(Chosen(here, run_id, whole), group, wish, bool(run_id) and adopted(run_id))
+        _choose(ChosenFiles(here, run_id, whole), group, wish, bool(run_id) and adopted(run_id))
         for run_id, group in groups.items()
         if group
     ]
@@ -86,7 +86,9 @@ def run_of(path: str) -> str:
     return rest[0] if top == RUNS and rest else ""
 
 
-def _choose(chosen: Chosen, entries: Sequence[Entry], wish: Wish, adopted: bool) -> Chosen:
+def _choose(
+    chosen: ChosenFiles, entries: Sequence[ListedFile], wish: SyncOptions, adopted: bool
+) -> ChosenFiles:
     here, run_id = chosen.here, chosen.run_id
     chosen.fresh = all(entry.new for entry in entries)
     base = here / RUNS / run_id if run_id else here
@@ -129,13 +131,13 @@ def _is_in_place(inside: PurePosixPath, folder: bool) -> bool:
     return top != ATTEMPTS or folder or bool(more)
 
 
-def _is_wanted(entry: Entry, inside: PurePosixPath, wish: Wish, of_run: bool) -> bool:
+def _is_wanted(entry: ListedFile, inside: PurePosixPath, wish: SyncOptions, of_run: bool) -> bool:
     if not of_run or wish.only is None:
         return True
     return not entry.folder and wish.wants(inside)  # folders come with what is in them
 
 
-def _newer_here(entry: Entry, here: Path) -> bool:
+def _newer_here(entry: ListedFile, here: Path) -> bool:
     """Whether tables, a report or a comparison were made here after those that are there."""
     if entry.folder or not is_derived(PurePosixPath(entry.path)):
         return False

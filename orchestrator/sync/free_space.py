@@ -16,7 +16,7 @@ _LESS = "--sweep, --run, --only metrics,logs, --latest-checkpoint"
 
 
 @dataclass(frozen=True)
-class Room:
+class FreeSpace:
     """What a file system has left for this user. ``files``, and folders: ``None`` where it counts none."""
 
     size: int
@@ -29,10 +29,10 @@ class Room:
         return self.files is None or not files or files + _SPARE_FILES <= self.files
 
 
-def room_in(folder: Path) -> Room:
+def room_in(folder: Path) -> FreeSpace:
     """Of the file system that the folder is on, or will be."""
     found = os.statvfs(_nearest(folder))
-    return Room(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
+    return FreeSpace(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
 
 
 def device_of(folder: Path) -> int:

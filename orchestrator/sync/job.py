@@ -17,13 +17,13 @@ from orchestrator.rundir.synced import (
     refuse_links,
 )
 from orchestrator.sync.listing import SweepThere
-from orchestrator.sync.request import Brought, Wish
+from orchestrator.sync.request import SyncOptions, SyncReport
 from orchestrator.sync.rsync import Rsync
 from orchestrator.sync.source import Source
 
 
 @dataclass(frozen=True)
-class Task:
+class SweepSync:
     """A sweep at a source, and where it comes to. ``sweep`` is the main tree's, ``folder`` the source's copy.
 
     ``taken``: runs of which the main tree has another source's version. ``began``: when the list of what is
@@ -34,10 +34,10 @@ class Task:
     there: SweepThere
     sweep: SweepDir
     folder: CopyDir
-    wish: Wish
+    wish: SyncOptions
     state: State
     taken: set[str]
-    brought: Brought
+    brought: SyncReport
     began: float
     suspect: set[str] = field(default_factory=set)
 
@@ -69,15 +69,17 @@ class Task:
         return self.there.runs[run_id].token + (f"\t{self.wish.selection}" if self.wish.selection else "")
 
 
-def task_of(rsync: Rsync, there: SweepThere, began: float, results: Path, wish: Wish) -> Task:
+def sweep_sync_of(
+    rsync: Rsync, there: SweepThere, began: float, results: Path, wish: SyncOptions
+) -> SweepSync:
     """The task of bringing a sweep, listed when it ``began``, to the results folder (an absolute path)."""
     sweep = SweepDir(results, there.name)
     folder = folder_of(sweep, rsync.source)
     others = [other for other, _ in further_copies(sweep) if other.path != folder.path]
     taken = {run_id for other in others for run_id in other.state().placed}
     finished = sum(run.result is not None for run in there.runs.values())
-    brought = Brought(there.name, runs=len(there.runs), finished=finished)
-    return Task(rsync, there, sweep, folder, wish, folder.state(), taken, brought, began)
+    brought = SyncReport(there.name, runs=len(there.runs), finished=finished)
+    return SweepSync(rsync, there, sweep, folder, wish, folder.state(), taken, brought, began)
 
 
 def folder_of(sweep: SweepDir, source: Source) -> CopyDir:

@@ -14,7 +14,7 @@ from orchestrator.rundir.descriptions import FOLDER as DESCRIPTIONS
 from orchestrator.rundir.index import RUN_ID
 from orchestrator.rundir.sweep import SWEEP_NAME
 from orchestrator.rundir.synced import BUCKETS, CODE, INDEX, JOURNALS, RESULT, RETIRED, RUNS
-from orchestrator.sync.rsync import Entry, Rsync
+from orchestrator.sync.rsync import ListedFile, Rsync
 
 _FOLDERS = (RUNS, CODE, JOURNALS, DESCRIPTIONS, "grids", "ledger")
 
@@ -95,7 +95,7 @@ def _rules(only: Sequence[str]) -> list[str]:
     ]
 
 
-def _take(found: dict[str, SweepThere], entry: Entry) -> bool:
+def _take(found: dict[str, SweepThere], entry: ListedFile) -> bool:
     """Enter what was listed; ``False`` for a name that has no business there."""
     name, *rest = entry.path.split("/")
     if not SWEEP_NAME.fullmatch(name):
@@ -119,7 +119,7 @@ def _take(found: dict[str, SweepThere], entry: Entry) -> bool:
     return True
 
 
-def _take_run(sweep: SweepThere, run_id: str, inside: list[str], entry: Entry) -> bool:
+def _take_run(sweep: SweepThere, run_id: str, inside: list[str], entry: ListedFile) -> bool:
     if not RUN_ID.fullmatch(run_id) or entry.folder == bool(inside):  # in it, only files are looked for
         return False
     run = sweep.runs.setdefault(run_id, RunThere(entry.stamp))

@@ -11,11 +11,11 @@ from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.run import listdir
 from orchestrator.rundir.synced import RETIRED, RUNS, CopyDir, copy_of, further_copies, further_copy
 from orchestrator.sync import merge
-from orchestrator.sync.job import Task
+from orchestrator.sync.job import SweepSync
 
 
-def settle_places(task: Task, visited: Iterable[str]) -> list[str]:
-    """Have the versions of these runs where :meth:`Task.where` says, also after a cut; those that are so.
+def settle_places(task: SweepSync, visited: Iterable[str]) -> list[str]:
+    """Move versions of these runs to where :meth:`SweepSync.where` says, also after a cut; those now there.
 
     A run whose folder here is a link stays as it is, and is named.
     """
@@ -31,7 +31,7 @@ def settle_places(task: Task, visited: Iterable[str]) -> list[str]:
     return fine
 
 
-def _refuse_link(task: Task, run_id: str) -> None:
+def _refuse_link(task: SweepSync, run_id: str) -> None:
     for run in (task.sweep.run(run_id), task.folder.run(run_id)):
         if run.path.is_symlink():
             raise DamagedFileError(
@@ -39,7 +39,7 @@ def _refuse_link(task: Task, run_id: str) -> None:
             )
 
 
-def _settle_place(task: Task, run_id: str) -> None:
+def _settle_place(task: SweepSync, run_id: str) -> None:
     main = task.sweep.run(run_id)
     origin, placed = origin_of(main.path), run_id in task.state.placed
     if origin is None and not placed:
@@ -52,7 +52,7 @@ def _settle_place(task: Task, run_id: str) -> None:
             _of_another(task, main, origin)
 
 
-def _without_result(task: Task, main: RunDir, origin: Origin | None) -> None:
+def _without_result(task: SweepSync, main: RunDir, origin: Origin | None) -> None:
     """This source's version has no result in the main tree: cut on its way there, or lost since."""
     own, attempt = task.folder.run(main.run_id), merge.newest_attempt(main)
     if listdir(own.path / "attempts"):
@@ -69,7 +69,7 @@ def _is_other(main: RunDir, own: RunDir) -> bool:
     return all(theirs.exists() and not same_content(ours, theirs) for ours, theirs in pairs)
 
 
-def _of_another(task: Task, main: RunDir, origin: Origin) -> None:
+def _of_another(task: SweepSync, main: RunDir, origin: Origin) -> None:
     """A version of another source lies where this one's would be, and that source's state does not say so."""
     for folder, other in further_copies(task.sweep):
         if other.source != origin.source:
@@ -81,7 +81,7 @@ def _of_another(task: Task, main: RunDir, origin: Origin) -> None:
             merge.take_back(task.sweep, folder, main, origin.attempts)
 
 
-def came_from(task: Task, run_id: str) -> bool:
+def came_from(task: SweepSync, run_id: str) -> bool:
     """Whether the version in the main tree is marked as this source's."""
     try:
         origin = origin_of(task.sweep.run(run_id).path)
@@ -90,7 +90,7 @@ def came_from(task: Task, run_id: str) -> bool:
     return origin is not None and origin.source == task.source
 
 
-def forget(task: Task, run_id: str) -> None:
+def forget(task: SweepSync, run_id: str) -> None:
     """Have it known that this source's version is not in the main tree."""
     task.state.placed.discard(run_id)
     task.state.adopted.discard(run_id)
@@ -98,7 +98,7 @@ def forget(task: Task, run_id: str) -> None:
     task.folder.remember(task.state)
 
 
-def is_done_again_here(task: Task, run: RunDir) -> bool:
+def is_done_again_here(task: SweepSync, run: RunDir) -> bool:
     """Whether a result in the main tree is of an attempt after those that came from this source."""
     result, origin = run.result(), origin_of(run.path)
     if result is None or run.run_id not in task.state.placed:
@@ -106,7 +106,7 @@ def is_done_again_here(task: Task, run: RunDir) -> bool:
     return _is_done_here(task, run, result["attempt"], origin)
 
 
-def _is_done_here(task: Task, main: RunDir, attempt: int, origin: Origin | None) -> bool:
+def _is_done_here(task: SweepSync, main: RunDir, attempt: int, origin: Origin | None) -> bool:
     """Whether this tree decided to do a run again, or began to; in a copy nobody does."""
     if copy_of(task.sweep) is not None:
         return False
@@ -116,7 +116,7 @@ def _is_done_here(task: Task, main: RunDir, attempt: int, origin: Origin | None)
     )
 
 
-def promote(task: Task) -> None:
+def promote(task: SweepSync) -> None:
     """Give verified versions that are kept beside the main tree the places that no other result has."""
     copy = copy_of(task.sweep)
     folders = [(folder, other.source) for folder, other in further_copies(task.sweep)]
@@ -129,7 +129,7 @@ def promote(task: Task) -> None:
                 _promote(task, folder, source, run_id)
 
 
-def _promote(task: Task, folder: CopyDir, source: str, run_id: str) -> None:
+def _promote(task: SweepSync, folder: CopyDir, source: str, run_id: str) -> None:
     try:
         result = folder.run(run_id).result()
         with task.sweep.lock():
@@ -145,7 +145,7 @@ def _promote(task: Task, folder: CopyDir, source: str, run_id: str) -> None:
     task.brought.tell(run_id, f"{source}'s version has its place now")
 
 
-def _remember(task: Task, folder: CopyDir, run_id: str) -> None:
+def _remember(task: SweepSync, folder: CopyDir, run_id: str) -> None:
     """Have it known that a source's version is in the main tree."""
     state = task.state if folder.path == task.folder.path else folder.state()
     state.placed.add(run_id)

@@ -16,15 +16,15 @@ from pathlib import Path
 
 from orchestrator.core.errors import HostError, OrchestrateError
 from orchestrator.core.formatting import plain
-from orchestrator.core.ssh import Answer
+from orchestrator.core.ssh import RemoteAnswer
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.delegation import MARK, mark_absent, read_absent
 from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.synced import RESULT, RUNS
 from orchestrator.sync.fetch_sweep import selected
-from orchestrator.sync.job import Task, task_of
+from orchestrator.sync.job import SweepSync, sweep_sync_of
 from orchestrator.sync.listing import look_there
-from orchestrator.sync.request import Wish
+from orchestrator.sync.request import SyncOptions
 from orchestrator.sync.rsync import Rsync
 from orchestrator.sync.source import Source, refuse_own
 from orchestrator.sync.verify import check_all
@@ -38,7 +38,7 @@ _DELETE = 'cd -- "$1" && exec xargs -0 rm -f --'
 class Dispensable:
     """Files of a sweep's finished runs (run → paths in its folder) that are here as their results say."""
 
-    task: Task
+    task: SweepSync
     files: dict[str, tuple[str, ...]]
     size: int
 
@@ -48,7 +48,7 @@ class Dispensable:
 
 
 def prune(
-    source: Source, results: Path, wish: Wish, agreed: Callable[[Dispensable], bool]
+    source: Source, results: Path, wish: SyncOptions, agreed: Callable[[Dispensable], bool]
 ) -> list[Dispensable]:
     """Delete at the source what is verified here now, sweep by sweep, if ``agreed``; what was deleted.
 
@@ -65,7 +65,7 @@ def prune(
     refuse_own(source, results)
     for there in look_there(rsync, wish.sweeps).sweeps.values():
         refuse_own(Source(f"{source.root}/{there.name}", source.host), results / there.name)
-        found = _dispensable(task_of(rsync, there, began, results.absolute(), wish))
+        found = _dispensable(sweep_sync_of(rsync, there, began, results.absolute(), wish))
         if found.files and agreed(found):
             _mark(found)
             _delete(found)
@@ -73,7 +73,7 @@ def prune(
     return done
 
 
-def _dispensable(task: Task) -> Dispensable:
+def _dispensable(task: SweepSync) -> Dispensable:
     """Hashes every file here anew: that it was whole once is no reason to delete the only other one."""
     alike = [one for one in _same_results(task) if not read_absent(one.path).files]
     still = _left(task, [run.run_id for run in alike if task.there.runs[run.run_id].pruned])
@@ -95,7 +95,7 @@ def _dispensable(task: Task) -> Dispensable:
     return Dispensable(task, {run_id: names for run_id, names in files.items() if names}, size)
 
 
-def _left(task: Task, marked: Sequence[str]) -> dict[str, set[str]]:
+def _left(task: SweepSync, marked: Sequence[str]) -> dict[str, set[str]]:
     """Of runs that were marked before, what is there all the same: that deletion did not come to its end."""
     left: dict[str, set[str]] = {run_id: set() for run_id in marked}
     if marked:
@@ -113,7 +113,7 @@ def _is_there(still: Mapping[str, set[str]], run_id: str, name: str) -> bool:
     return run_id not in still or name in still[run_id]
 
 
-def _same_results(task: Task) -> list[RunDir]:
+def _same_results(task: SweepSync) -> list[RunDir]:
     """Runs here whose result is, byte for byte, the one at the source now."""
     runs = [
         run
@@ -171,12 +171,12 @@ def _delete(found: Dispensable) -> None:
         )
 
 
-def _remove(source: Source, folder: str, names: Sequence[str]) -> Answer:
+def _remove(source: Source, folder: str, names: Sequence[str]) -> RemoteAnswer:
     argv, given = ["sh", "-c", _DELETE, "sh", folder], _ended(names)
     if source.host is not None:
         return source.host.run(argv, given, patience=_PATIENCE_S)
     done = subprocess.run(argv, input=given, capture_output=True, check=False)
-    return Answer(done.returncode, "", done.stderr.decode(errors="replace"))
+    return RemoteAnswer(done.returncode, "", done.stderr.decode(errors="replace"))
 
 
 def _ended(names: Iterable[str]) -> bytes:

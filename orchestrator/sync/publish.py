@@ -15,8 +15,8 @@ from orchestrator.rundir.delegation import MARK, mark_absent, read_absent
 from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.synced import CODE, RESULT, RUNS, copy_of, is_tidy, kind_of, leave_journals
 from orchestrator.sync import merge
-from orchestrator.sync.file_selection import Chosen
-from orchestrator.sync.job import Task
+from orchestrator.sync.file_selection import ChosenFiles
+from orchestrator.sync.job import SweepSync
 from orchestrator.sync.precedence import forget, is_done_again_here, settle_places
 from orchestrator.sync.rsync import stamp_of, time_of
 from orchestrator.sync.verify import Checked, check_all, staged_result
@@ -36,7 +36,7 @@ class _Candidate:
     result: Mapping[str, Any]
 
 
-def finish(task: Task, batch: Sequence[Chosen], *, clean: bool) -> None:
+def finish(task: SweepSync, batch: Sequence[ChosenFiles], *, clean: bool) -> None:
     """Check and publish what a batch completed; ``clean``: every file of it could be brought."""
     for one in batch:
         if not one.run_id and one.whole:
@@ -57,7 +57,7 @@ def finish(task: Task, batch: Sequence[Chosen], *, clean: bool) -> None:
             merge.drop_pruned(run, one.there)
 
 
-def refused(task: Task) -> dict[str, str]:
+def refused(task: SweepSync) -> dict[str, str]:
     """Runs that are done there and were not taken, now or by an earlier sync that looked at them, and why."""
     found = task.folder.refused()
     for problem in task.brought.problems:
@@ -73,7 +73,7 @@ def refused(task: Task) -> dict[str, str]:
     }
 
 
-def follow_retries(task: Task, visited: Iterable[str]) -> None:
+def follow_retries(task: SweepSync, visited: Iterable[str]) -> None:
     """Put aside here the results that were put aside there, under the same names."""
     others = []
     visited = list(visited)
@@ -96,7 +96,7 @@ def follow_retries(task: Task, visited: Iterable[str]) -> None:
     _compare_results(task, others)
 
 
-def _review_adopted(task: Task, run_ids: Sequence[str]) -> None:
+def _review_adopted(task: SweepSync, run_ids: Sequence[str]) -> None:
     """Have runs adopted no longer whose result in the main tree is not the one that this source has now."""
     _stage(task, [f"{RUNS}/{run_id}/{RESULT}" for run_id in run_ids])
     for run_id in run_ids:
@@ -105,7 +105,7 @@ def _review_adopted(task: Task, run_ids: Sequence[str]) -> None:
             forget(task, run_id)
 
 
-def _is_sound(task: Task, run: RunDir) -> bool:
+def _is_sound(task: SweepSync, run: RunDir) -> bool:
     """Whether a result here is one; otherwise it goes, to be brought again."""
     try:
         run.result()
@@ -116,7 +116,7 @@ def _is_sound(task: Task, run: RunDir) -> bool:
     return True
 
 
-def _retire(task: Task, run: RunDir, name: str) -> None:
+def _retire(task: SweepSync, run: RunDir, name: str) -> None:
     attempt = max((attempt.number for attempt in run.attempts()), default=0)
     os.replace(run.result_path, run.path / name)
     task.state.unsettle(run.run_id)
@@ -127,7 +127,7 @@ def _retire(task: Task, run: RunDir, name: str) -> None:
     task.brought.tell(run.run_id, f"done again there; its old result is {name}")
 
 
-def _compare_results(task: Task, runs: Sequence[RunDir]) -> None:
+def _compare_results(task: SweepSync, runs: Sequence[RunDir]) -> None:
     """Results that were changed there and not put aside: another time is all right, other words are not."""
     _stage(task, [f"{RUNS}/{run.run_id}/{RESULT}" for run in runs])
     for run in runs:
@@ -144,17 +144,17 @@ def _compare_results(task: Task, runs: Sequence[RunDir]) -> None:
             task.brought.problems.append(f"run {run.run_id}: {text}")
 
 
-def _stage(task: Task, names: Sequence[str]) -> None:
+def _stage(task: SweepSync, names: Sequence[str]) -> None:
     """Bring files to where nobody takes them for anything."""
     if names:
         task.rsync.fetch(task.there.name, task.folder.staged, names, task.folder.incoming)
 
 
-def _staged(task: Task, run_id: str) -> RunDir:
+def _staged(task: SweepSync, run_id: str) -> RunDir:
     return RunDir(task.folder.staged / RUNS / run_id)
 
 
-def _finish_sweep(task: Task, one: Chosen, *, clean: bool) -> None:
+def _finish_sweep(task: SweepSync, one: ChosenFiles, *, clean: bool) -> None:
     if clean and task.wish.only is None:
         for code in task.there.codes:
             if f"{CODE}/{code}" in one.there and (folder := one.here / CODE / code).is_dir():
@@ -162,7 +162,7 @@ def _finish_sweep(task: Task, one: Chosen, *, clean: bool) -> None:
     leave_journals(one.here, one.there)
 
 
-def _is_waiting(task: Task, one: Chosen) -> bool:
+def _is_waiting(task: SweepSync, one: ChosenFiles) -> bool:
     """Whether a run has a result there that is not here, or not with all its files as they should be."""
     there = task.there.runs.get(one.run_id)
     if there is None or there.result is None:
@@ -178,7 +178,7 @@ def _is_waiting(task: Task, one: Chosen) -> bool:
         return True  # the mark is written again
 
 
-def _candidates(task: Task, waiting: Sequence[Chosen]) -> list[_Candidate]:
+def _candidates(task: SweepSync, waiting: Sequence[ChosenFiles]) -> list[_Candidate]:
     """The results of these runs: those that are here already, others where nobody takes them for such."""
     new = [one.run_id for one in waiting if not task.run(one.run_id).result_path.exists()]
     marked = [one.run_id for one in waiting if task.there.runs[one.run_id].pruned]
@@ -200,7 +200,7 @@ def _candidates(task: Task, waiting: Sequence[Chosen]) -> list[_Candidate]:
     return found
 
 
-def _publish(task: Task, candidates: Sequence[_Candidate]) -> set[str]:
+def _publish(task: SweepSync, candidates: Sequence[_Candidate]) -> set[str]:
     """Publish those whose files are as their results say; what is not is fetched once more by its content."""
     checked = dict(zip(candidates, _check(candidates), strict=True))
     again = {one: names for one, found in checked.items() if (names := _amiss(task, one, found))}
@@ -231,7 +231,7 @@ def _check(candidates: Sequence[_Candidate]) -> list[Checked]:
     return check_all([(one.run, one.result) for one in candidates])
 
 
-def _elsewhere(task: Task, one: _Candidate) -> set[str]:
+def _elsewhere(task: SweepSync, one: _Candidate) -> set[str]:
     """Files of the manifest that are not to be here: not wanted, or not at the source either."""
     names = [item["path"] for item in one.result["manifest"]]
     wish = task.wish
@@ -241,11 +241,11 @@ def _elsewhere(task: Task, one: _Candidate) -> set[str]:
     return left_out | read_absent(one.staged.path).files
 
 
-def _amiss(task: Task, one: _Candidate, found: Checked) -> list[str]:
+def _amiss(task: SweepSync, one: _Candidate, found: Checked) -> list[str]:
     return sorted({*found.wrong, *(found.absent - _elsewhere(task, one))})
 
 
-def _is_whole(task: Task, one: _Candidate, found: Checked) -> bool:
+def _is_whole(task: SweepSync, one: _Candidate, found: Checked) -> bool:
     """Whether the result may be published; says of every file that is not as it says what it is instead."""
     needed = {item["path"] for item in one.result["manifest"] if item["required"]}
     whole = True
@@ -261,7 +261,7 @@ def _is_whole(task: Task, one: _Candidate, found: Checked) -> bool:
     return whole
 
 
-def _accept(task: Task, one: _Candidate, found: Checked, placed: dict[str, Mapping[str, Any]]) -> None:
+def _accept(task: SweepSync, one: _Candidate, found: Checked, placed: dict[str, Mapping[str, Any]]) -> None:
     """Give a whole run its result and its place."""
     run, run_id = one.run, one.run.run_id
     elsewhere = _elsewhere(task, one)
@@ -284,7 +284,7 @@ def _accept(task: Task, one: _Candidate, found: Checked, placed: dict[str, Mappi
         task.brought.tell(run_id, text)
 
 
-def _settle(task: Task, one: Chosen, run: RunDir, *, just_now: bool, clean: bool) -> None:
+def _settle(task: SweepSync, one: ChosenFiles, run: RunDir, *, just_now: bool, clean: bool) -> None:
     """Remove what is of no use any more, and remember that the run need not be looked at again."""
     result = run.result()
     assert result is not None, run.path

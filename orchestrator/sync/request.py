@@ -13,7 +13,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True)
-class Wish:
+class SyncOptions:
     """Which sweeps, runs (as `status` selects them) and kinds of files; all of them by default.
 
     ``verify``: read again every file here of finished runs and frozen code; fetch what is damaged.
@@ -49,7 +49,7 @@ def kinds(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-class Screen(Protocol):
+class SyncProgress(Protocol):
     """What is shown of a sync while it is under way."""
 
     def expect(self, sweep: str, files: int, size: int) -> None:
@@ -65,7 +65,7 @@ class Screen(Protocol):
         """Something is worth knowing now."""
 
 
-class Silent:
+class NoProgress:
     """Shows nothing."""
 
     def expect(self, sweep: str, files: int, size: int) -> None: ...
@@ -75,7 +75,7 @@ class Silent:
 
 
 @dataclass
-class Brought:
+class SyncReport:
     """What a sync did with a sweep.
 
     ``complete``: runs verified just now; ``finished``: all runs with a result there; ``files`` and ``size``

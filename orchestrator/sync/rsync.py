@@ -48,7 +48,7 @@ _COMMON = ("--times", "--omit-dir-times", "-s", "--8-bit-output", "--no-human-re
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListedFile:
     """A file or folder at the source. ``stamp`` changes when it does; ``new``: it is not so here.
 
     ``path`` is relative to the folder that was listed. ``plain``: a name that may be used as it is.
@@ -244,7 +244,7 @@ class Listing:
     """
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[ListedFile] = []
         self.special: list[str] = []
         self.problems: tuple[str, ...] = ()
 
@@ -257,7 +257,7 @@ class Listing:
                 stamp = f"{int(match['size'])} {match['time'].decode()}"
                 new = match["change"][:1] in b">c"
                 path = name.removesuffix("/")
-                self.entries.append(Entry(path, int(match["size"]), stamp, new, kind == b"d"))
+                self.entries.append(ListedFile(path, int(match["size"]), stamp, new, kind == b"d"))
         elif match := _LEFT_OUT.fullmatch(line):
             self.special.append(match["name"].decode(errors="surrogateescape"))
 

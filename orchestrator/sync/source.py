@@ -13,10 +13,10 @@ from orchestrator.core.errors import HostError, NotFoundError, OrchestrateError
 from orchestrator.core.s3 import is_bucket, parse_bucket
 from orchestrator.core.ssh import Host
 from orchestrator.rundir.atomic import storage_errors
-from orchestrator.sync.bucket_mirror import Look, Mirror
-from orchestrator.sync.request import Wish
+from orchestrator.sync.bucket_mirror import Mirror, MirrorOptions
+from orchestrator.sync.request import SyncOptions
 
-_ALL = Look()
+_ALL = MirrorOptions()
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -53,7 +53,7 @@ class Source:
         digest = hashlib.sha256(self.text.encode(errors="surrogateescape")).hexdigest()[:8]
         return f"{_NOT_IN_NAMES.sub('-', words).strip('.-_')[:60] or 'source'}-{digest}"
 
-    def connect(self, look: Look = _ALL) -> list[str]:
+    def connect(self, look: MirrorOptions = _ALL) -> list[str]:
         """Make sure of the way there; of a bucket, bring what is new of what is looked for.
 
         Names there that no tree has.
@@ -116,7 +116,7 @@ def store_source(store: str, known: Path, sweep: str) -> Source:
     """
     if is_bucket(store):
         source = find_source(store, known)
-        source.connect(Look(Wish(sweeps=(sweep,))))
+        source.connect(MirrorOptions(SyncOptions(sweeps=(sweep,))))
         return source
     host, colon, folder = store.partition(":")
     return Source(folder.removeprefix("~/"), Host(host)) if colon else Source(store)

@@ -11,9 +11,9 @@ from pathlib import Path, PurePosixPath
 from orchestrator.core.errors import StorageError
 from orchestrator.rundir.synced import PARTIAL
 from orchestrator.sync import holes
-from orchestrator.sync.file_selection import Chosen
+from orchestrator.sync.file_selection import ChosenFiles
 from orchestrator.sync.free_space import device_of, lack_of_room
-from orchestrator.sync.job import Task
+from orchestrator.sync.job import SweepSync
 from orchestrator.sync.source import Source
 
 # Files below it are not asked for their holes.
@@ -22,12 +22,12 @@ _LARGE = 1 << 20
 _PATIENCE_S = 600.0
 
 
-def lack_for(task: Task, chosen: Sequence[Chosen]) -> StorageError | None:
+def lack_for(task: SweepSync, chosen: Sequence[ChosenFiles]) -> StorageError | None:
     """The error where what was chosen does not fit, of all that comes to one file system.
 
     Files of a bucket lie here already, and are linked where that is the same file system.
     """
-    groups: dict[int, list[Chosen]] = {}
+    groups: dict[int, list[ChosenFiles]] = {}
     for one in chosen:
         groups.setdefault(device_of(one.here), []).append(one)
     if task.rsync.source.mirror is not None:
@@ -36,7 +36,7 @@ def lack_for(task: Task, chosen: Sequence[Chosen]) -> StorageError | None:
     return next((lack for lack in lacks if lack is not None), None)
 
 
-def _lack(task: Task, group: Sequence[Chosen]) -> StorageError | None:
+def _lack(task: SweepSync, group: Sequence[ChosenFiles]) -> StorageError | None:
     """The same of one file system; looks for holes, and at what is replaced, only where it seems full."""
     here, what = group[0].here, f"what is new of {task.there.name}"
     files, size = sum(one.files for one in group), sum(one.size for one in group)
@@ -52,7 +52,7 @@ def _lack(task: Task, group: Sequence[Chosen]) -> StorageError | None:
     return lack_of_room(here, max(0, size), count, what)
 
 
-def _folders(one: Chosen) -> set[str]:
+def _folders(one: ChosenFiles) -> set[str]:
     """Folders that come, or that a file comes to."""
     parents = {str(parent) for name in one.names for parent in PurePosixPath(name).parents}
     return parents | (set(one.names) - one.sizes.keys())

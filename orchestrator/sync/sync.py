@@ -10,22 +10,24 @@ from pathlib import Path
 from orchestrator.core.formatting import plain
 from orchestrator.core.s3 import Address
 from orchestrator.rundir.synced import RUNS
-from orchestrator.sync.bucket_mirror import Look
+from orchestrator.sync.bucket_mirror import MirrorOptions
 from orchestrator.sync.fetch_sweep import bring
-from orchestrator.sync.job import task_of
+from orchestrator.sync.job import sweep_sync_of
 from orchestrator.sync.listing import look_there
-from orchestrator.sync.request import Brought, Screen, Wish
+from orchestrator.sync.request import SyncOptions, SyncProgress, SyncReport
 from orchestrator.sync.rsync import Rsync, brief
 from orchestrator.sync.source import Source, refuse_own
 
 
-def sync(source: Source, results: Path, wish: Wish, screen: Screen, *, dry: bool = False) -> list[Brought]:
+def sync(
+    source: Source, results: Path, wish: SyncOptions, screen: SyncProgress, *, dry: bool = False
+) -> list[SyncReport]:
     """Bring what is new there and wanted; with ``dry`` say what that would be.
 
     Raises :class:`OrchestrateError`; :class:`UnreachableError` where the connection ended: what came is kept,
     and the same call goes on from there.
     """
-    refused = source.connect(Look(wish, dry, screen))
+    refused = source.connect(MirrorOptions(wish, dry, screen))
     if not dry or source.host is None:
         refuse_own(source, results)
     rsync = Rsync(source)
@@ -33,7 +35,7 @@ def sync(source: Source, results: Path, wish: Wish, screen: Screen, *, dry: bool
     screen.begin(f"listing {source.text}")
     tree = look_there(rsync, wish.sweeps)
     here = results.absolute()
-    tasks = (task_of(rsync, there, began, here, wish) for there in tree.sweeps.values())
+    tasks = (sweep_sync_of(rsync, there, began, here, wish) for there in tree.sweeps.values())
     brought = [bring(task, screen, dry=dry) for task in tasks]
     if refused := [*refused, *tree.refused]:
         names = ", ".join(map(plain, sorted(refused)[:5]))
@@ -46,7 +48,7 @@ def sync(source: Source, results: Path, wish: Wish, screen: Screen, *, dry: bool
     return brought
 
 
-def _name_failed(source: Source, brought: Iterable[Brought]) -> None:
+def _name_failed(source: Source, brought: Iterable[SyncReport]) -> None:
     """Say which objects of a bucket could not be read, and what that means."""
     if source.mirror is None:
         return

@@ -37,7 +37,7 @@ _LEAVING_S = 10.0
 
 
 @dataclass(frozen=True)
-class Piece:
+class OfflineAttempt:
     """What one attempt logged offline: an archive or a folder. ``until``: its last step that stands."""
 
     path: Path
@@ -51,14 +51,14 @@ class Upload:
     sweep: SweepDir
     run_id: str
     wandb_id: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[OfflineAttempt, ...]
     digest: str
     finished: bool
     sha256: str | None = None
 
 
 @dataclass(frozen=True)
-class Left:
+class UnsentRun:
     """A run with W&B data that is not sent, and why. ``waits``: nothing is wrong, it is too early."""
 
     sweep: str
@@ -73,11 +73,11 @@ class UploadPlan:
 
     todo: tuple[Upload, ...]
     already: int
-    left: tuple[Left, ...]
+    left: tuple[UnsentRun, ...]
 
 
 @dataclass(frozen=True)
-class Sent:
+class UploadReport:
     """One run's end: at ``url`` if it went up, else ``error`` and what may help."""
 
     upload: Upload
@@ -92,7 +92,7 @@ def plan_uploads(sweeps: Iterable[SweepDir], only: Collection[str] | None = None
     That are finished runs and, up to their last checkpoint, runs that nobody works on now.
     """
     todo: list[Upload] = []
-    left: list[Left] = []
+    left: list[UnsentRun] = []
     already = 0
     for sweep in sweeps:
         up = {record.run_id: record.digest for record in sweep.uploads.read() if record.place == _place()}
@@ -100,7 +100,7 @@ def plan_uploads(sweeps: Iterable[SweepDir], only: Collection[str] | None = None
             if only is not None and run_id not in only:
                 continue
             found = _look(sweep, run_id)
-            if isinstance(found, Left):
+            if isinstance(found, UnsentRun):
                 left.append(found)
             elif found is not None and up.get(run_id) == found.digest:
                 already += 1
@@ -109,7 +109,7 @@ def plan_uploads(sweeps: Iterable[SweepDir], only: Collection[str] | None = None
     return UploadPlan(tuple(todo), already, tuple(left))
 
 
-def send(todo: Sequence[Upload], at_once: int = 4) -> Iterator[Sent]:
+def send(todo: Sequence[Upload], at_once: int = 4) -> Iterator[UploadReport]:
     """Send them, several at once, and put each on record when all of it is up.
 
     Yields in the order of their ends. Raises :class:`UploadError` if nothing can be sent at all.
@@ -143,14 +143,14 @@ def _ready(busy: Collection[Any]) -> Sequence[Any]:
     return ready
 
 
-def _ended(upload: Upload, answer: Mapping[str, Any]) -> Sent:
+def _ended(upload: Upload, answer: Mapping[str, Any]) -> UploadReport:
     if answer.get("fatal"):
         raise UploadError(answer["error"], hint=answer.get("hint"))
     if answer.get("error"):
-        return Sent(upload, error=answer["error"], hint=answer.get("hint"))
+        return UploadReport(upload, error=answer["error"], hint=answer.get("hint"))
     url = without_login(answer["url"])
     upload.sweep.uploads.add(Uploaded(upload.run_id, upload.digest, _place(), url, time.time()))
-    return Sent(upload, url=url)
+    return UploadReport(upload, url=url)
 
 
 def _place() -> str:
@@ -164,7 +164,7 @@ def without_login(url: str) -> str:
     return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"
 
 
-def _look(sweep: SweepDir, run_id: str) -> Upload | Left | None:
+def _look(sweep: SweepDir, run_id: str) -> Upload | UnsentRun | None:
     """The run as it would go up, why it does not, or ``None`` if W&B logged nothing of it offline."""
     run = sweep.run(run_id)
     try:
@@ -173,15 +173,15 @@ def _look(sweep: SweepDir, run_id: str) -> Upload | Left | None:
             return None
         result = run.result()
         if result is None and run.blocked_by() is not None:
-            return Left(sweep.name, run_id, "somebody works on it", waits=True)
+            return UnsentRun(sweep.name, run_id, "somebody works on it", waits=True)
         known = _on_record(result, logged)
         stands = _finished(run, logged) if result is not None else _unfinished(run, logged)
         pieces = tuple(_pieces(logged, stands))
         if not pieces:
-            return Left(sweep.name, run_id, "it has no checkpoint", waits=True)
+            return UnsentRun(sweep.name, run_id, "it has no checkpoint", waits=True)
         digest = _digest(pieces, [known] if known else [attempt.offline_digest() for attempt in logged])
     except (OrchestrateError, OSError) as error:
-        return Left(sweep.name, run_id, str(error))
+        return UnsentRun(sweep.name, run_id, str(error))
     name = wandb_id(sweep.name, run_id, run.retired)
     return Upload(sweep, run_id, name, pieces, digest, result is not None, known)
 
@@ -212,28 +212,28 @@ def _unfinished(run: RunDir, logged: Sequence[AttemptDir]) -> Mapping[int, int |
     return standing(chain, max(saved, default=0))
 
 
-def _pieces(logged: Sequence[AttemptDir], stands: Mapping[int, int | None]) -> Iterator[Piece]:
+def _pieces(logged: Sequence[AttemptDir], stands: Mapping[int, int | None]) -> Iterator[OfflineAttempt]:
     for attempt in logged:
         path, until = attempt.offline_wandb(), stands.get(attempt.number, -1)
         if path is not None and until != -1:
-            yield Piece(path, until)
+            yield OfflineAttempt(path, until)
 
 
-def _digest(pieces: Sequence[Piece], contents: Sequence[str]) -> str:
+def _digest(pieces: Sequence[OfflineAttempt], contents: Sequence[str]) -> str:
     told = json.dumps([contents, [piece.until for piece in pieces]])
     return hashlib.sha256(told.encode()).hexdigest()
 
 
-def _fault(upload: Upload) -> Sent | None:
+def _fault(upload: Upload) -> UploadReport | None:
     """Why it cannot be sent: its archive is not the one that the result was published with."""
     newest = upload.pieces[-1].path
     try:
         if upload.sha256 is None or upload.sha256 == sha256(newest):
             return None
     except OSError as error:
-        return Sent(upload, error=str(error))
+        return UploadReport(upload, error=str(error))
     found = f"{newest}: has other content than when the result was published"
-    return Sent(upload, error=found, hint="fetch it again: orchestrate sync SOURCE")
+    return UploadReport(upload, error=found, hint="fetch it again: orchestrate sync SOURCE")
 
 
 class _Client:

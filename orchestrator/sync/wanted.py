@@ -11,18 +11,18 @@ from orchestrator.rundir.run import CHECKPOINT
 from orchestrator.rundir.synced import CODE, INDEX, RESULT, RUNS
 from orchestrator.status.select_runs import select_runs
 from orchestrator.sync import merge
-from orchestrator.sync.request import Wish
+from orchestrator.sync.request import SyncOptions
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedFiles:
     """Which files of a results tree are to come; names are paths in the tree.
 
     ``others``: folders of runs that are not selected. ``outdated``: checkpoints that do not come, each with
     the newest of its run.
     """
 
-    wish: Wish
+    wish: SyncOptions
     others: frozenset[str] = frozenset()
     outdated: Mapping[str, str] = field(default_factory=dict)
 
@@ -46,7 +46,7 @@ class Wanted:
         return rest[1] in (RESULT, MARK) or self.wish.wants(PurePosixPath(*rest[1:]))
 
 
-def find_wanted(wish: Wish, names: Iterable[str], tree: Path) -> Wanted:
+def find_wanted(wish: SyncOptions, names: Iterable[str], tree: Path) -> WantedFiles:
     """What is wanted of these files; a sweep whose index is not in ``tree`` has all its runs selected."""
     runs: dict[str, list[str]] = {}
     for name in names:
@@ -63,7 +63,7 @@ def find_wanted(wish: Wish, names: Iterable[str], tree: Path) -> Wanted:
         sweep = run.partition("/")[0]
         found = checkpoints(name.removeprefix(f"{sweep}/") for name in runs[run])
         outdated |= {f"{sweep}/{name}": f"{sweep}/{found[-1]}" for name in found[:-1]}
-    return Wanted(wish, others, outdated)
+    return WantedFiles(wish, others, outdated)
 
 
 def fitting(index: Path, selectors: Sequence[str]) -> dict[str, set[str]]:

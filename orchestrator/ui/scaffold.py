@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.backends.slurm.commands import Answer
+from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.package_files import template
 from orchestrator.ui.doctor.cluster_facts import Ask, Site
@@ -29,7 +29,7 @@ _MOST_NAMES = 8
 
 
 @dataclass(frozen=True)
-class Begun:
+class NewProject:
     """What :func:`begin` did: files that are new, files that were there and stay, commands to go on with."""
 
     written: tuple[Path, ...]
@@ -37,7 +37,7 @@ class Begun:
     commands: tuple[str, ...]
 
 
-def begin(folder: Path, kind: str = "slurm", ask: Ask | None = None) -> Begun:
+def begin(folder: Path, kind: str = "slurm", ask: Ask | None = None) -> NewProject:
     """Write a grid, and a profile for that kind of backend, into a project's folder; overwrite nothing.
 
     On a login node the profile names what the cluster has. ``ask`` stands in for Slurm's commands. Raises
@@ -51,7 +51,7 @@ def begin(folder: Path, kind: str = "slurm", ask: Ask | None = None) -> Begun:
         texts[profile] = _cluster(ask) if kind == "slurm" else _text("cloud.yaml")
         texts[VALIDATION] = _text(VALIDATION.name)
     new = {place: _write(folder / place, text) for place, text in texts.items()}
-    return Begun(
+    return NewProject(
         tuple(folder / place for place, is_new in new.items() if is_new),
         tuple(folder / place for place, is_new in new.items() if not is_new),
         tuple(_commands(folder, profile)),
@@ -87,7 +87,7 @@ def _names_here(ask: Ask | None) -> tuple[Sequence[str], Sequence[str]]:
     """Partitions, the default one first, and the user's accounts; none where nobody answers."""
     site = Site(None, Path(), ask)
     partitions = sorted(site.partitions, key=lambda one: not one.is_default)
-    known = () if isinstance(site.associations, Answer) or not partitions else site.associations
+    known = () if isinstance(site.associations, CommandAnswer) or not partitions else site.associations
     named = [f"{one.name} (the default)" if one.is_default else one.name for one in partitions]
     return named, list(dict.fromkeys(one.account for one in known))
 

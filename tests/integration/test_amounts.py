@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from orchestrator.config.profiles import parse_profile
-from orchestrator.control.submit import Wish
+from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.ui.cli import app
 
@@ -68,7 +68,7 @@ def test_no_option_takes_what_is_no_amount(grid: Path, command: str, option: str
 @pytest.mark.parametrize("budget", [float("nan"), -1.0, float("-inf")])
 def test_from_python_neither(budget: float) -> None:
     with pytest.raises(OrchestrateError, match="expected US dollars"):
-        Wish(budget=budget)
+        SubmitOptions(budget=budget)
 
 
 def test_an_estimate_of_no_limit_is_json_all_the_same(grid: Path) -> None:

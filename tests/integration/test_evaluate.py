@@ -200,10 +200,10 @@ def test_a_table_for_people_and_one_line_for_what_cannot_be(theatre: Theatre) ->
 
 
 def ask(run: RunDir, checkpoint: CheckpointFile, **how: Any) -> Any:
-    from jobs.evaluate import Question
+    from jobs.evaluate import EvaluationRequest
     from jobs.trainers.benchmarl.evaluating import evaluate
 
-    return evaluate(Question(run.description(), checkpoint, **how))
+    return evaluate(EvaluationRequest(run.description(), checkpoint, **how))
 
 
 def test_a_run_that_is_being_trained_plays_from_each_of_its_checkpoints(interrupted: RunDir) -> None:
@@ -335,6 +335,6 @@ def identified(overrides: dict[str, Any]) -> Run:
 
 
 def _question(run: RunDir, checkpoint: CheckpointFile) -> Any:
-    from jobs.evaluate import Question
+    from jobs.evaluate import EvaluationRequest
 
-    return Question(run.description(), checkpoint, best=True)
+    return EvaluationRequest(run.description(), checkpoint, best=True)

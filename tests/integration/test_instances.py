@@ -22,11 +22,11 @@ from orchestrator.backends import skypilot
 from orchestrator.backends.skypilot import client
 from orchestrator.backends.skypilot.client import Cluster, ClusterState, Request, RequestState
 from orchestrator.control import cloud_instances, submit
-from orchestrator.control.poll import look
+from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.types import Job, JobState, RunState
 from orchestrator.rundir import CodeDir, SweepDir
-from orchestrator.rundir.handover import Ended, Handover
+from orchestrator.rundir.handover import Handover, WorkerEnd
 from orchestrator.rundir.parcel import keep_store, pack, turn_to_exchange, unpacked
 from orchestrator.sync.rsync import Rsync
 from orchestrator.ui.cli import app
@@ -45,7 +45,7 @@ class Rented:
     name: str = ""
     up: bool = True
     launch: RequestState = RequestState.SUCCEEDED
-    task: client.Task | None = None
+    task: client.SkyTask | None = None
     state: ClusterState = ClusterState.UP
     autodown: str = "goes down after 5 idle minutes"
     since: float = 0.0
@@ -123,15 +123,15 @@ def train(rented: Rented, sweep: SweepDir, job: Job) -> subprocess.Popen[bytes]:
 
 def end(rented: Rented, sweep: SweepDir, job: Job, code: int = 0) -> None:
     """The instance's word that the worker ended."""
-    Handover(SweepDir(rented.tree, sweep.name), job.token).mark_ended(Ended(time.time(), code))
+    Handover(SweepDir(rented.tree, sweep.name), job.token).mark_ended(WorkerEnd(time.time(), code))
 
 
-def exchange(sweep: SweepDir) -> cloud_instances.Exchanged:
+def exchange(sweep: SweepDir) -> cloud_instances.ExchangeReport:
     return cloud_instances.exchange(sweep, not_within=0)
 
 
 def states(sweep: SweepDir) -> set[RunState]:
-    return {status.state for status in look(sweep).statuses.values()}
+    return {status.state for status in poll_sweep(sweep).statuses.values()}
 
 
 def has_all(sweep: SweepDir) -> bool:
@@ -176,7 +176,7 @@ def test_nothing_is_told_done_before_its_result_is_here(
     with monkeypatch.context() as patched:
         patched.setattr(Rsync, "list", end_after)
         exchange(sweep)
-    told = [one.run_id for one in look(sweep).statuses.values() if one.state is RunState.DONE]
+    told = [one.run_id for one in poll_sweep(sweep).statuses.values() if one.state is RunState.DONE]
     assert all(sweep.run(run_id).result_path.exists() for run_id in told)
     exchange(sweep)
     assert states(sweep) == {RunState.DONE}
@@ -275,7 +275,7 @@ def test_a_job_that_never_began_says_why_and_is_not_repeated(
 ) -> None:
     sweep, job = sent
     monkeypatch.setenv("MY_API_KEY", "open sesame")
-    rented.task = client.Task(JobState.ENDED, "failed setup")
+    rented.task = client.SkyTask(JobState.ENDED, "failed setup")
     assert exchange(sweep).settled == []  # it is not asked for at once
     skypilot._asked[f"skypilot:{rented.name}/{sweep.name}/{job.token}/request"] -= 1000
     assert exchange(sweep).settled == [job.token]
@@ -432,7 +432,7 @@ def test_one_whose_timer_a_person_lifted_is_no_orphan(
     """SkyPilot's server ended since, and nothing came home yet; one that does not answer is kept, too."""
     sweep, _ = sent
     rented.launch, rented.autodown = RequestState.UNKNOWN, ""
-    rented.task = client.Task(JobState.RUNNING, "running")
+    rented.task = client.SkyTask(JobState.RUNNING, "running")
     assert cloud_instances.exchange(sweep, not_within=0, orphans=True).problems == []
 
     def silent(_: str) -> None:

@@ -35,9 +35,9 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
 from orchestrator.rundir import Evaluation, Event, Holder, SweepDir, Uploaded
 from orchestrator.rundir.delegation import mark_absent, mark_origin
-from orchestrator.rundir.handover import Ended, Handover
+from orchestrator.rundir.handover import Handover, WorkerEnd
 from orchestrator.rundir.journal import STARTED
-from orchestrator.rundir.standalone_reader import Tree
+from orchestrator.rundir.standalone_reader import GlanceTree
 from orchestrator.ui.cli import app
 from tests.helpers import ROOT
 
@@ -136,7 +136,7 @@ def fill(sweep: SweepDir, runs: list[Run]) -> None:
     assert sweep.take_token("0002-0001", Event(STARTED, EPOCH, data={"holder": holder})) is not None
     sweep.worker_output("0002-0001").write_text("said\n")
     sweep.add_to_ledger("cancel", {"time": EPOCH, "runs": {runs[3].run_id: 0}})
-    Handover(sweep, "0002-0001").mark_ended(Ended(EPOCH, 0))
+    Handover(sweep, "0002-0001").mark_ended(WorkerEnd(EPOCH, 0))
     with sweep.uploads.writing():
         pass
     sweep.uploads.add(Uploaded(runs[0].run_id, "0", "there", "https://example.org", EPOCH))
@@ -164,7 +164,7 @@ def test_every_command_answers(tree: Path, tmp_path: Path, monkeypatch: pytest.M
             for command in COMMANDS[number % 3 :: 3] if make is fifo else COMMANDS[:1]:
                 require_answer(command, f"{make.__name__} for {name}")
             with limit():
-                Tree(str(copy / "results"), 300.0).look(time.time(), 10)
+                GlanceTree(str(copy / "results"), 300.0).look(time.time(), 10)
             shutil.rmtree(copy)
 
 

@@ -21,7 +21,7 @@ import pytest
 
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import RunStatus
-from orchestrator.ui.top.actions import Tree
+from orchestrator.ui.top.actions import FleetTree
 from tests.helpers import COMMANDS, ROOT, events, kill, wait_for
 
 ORCHESTRATE = [sys.executable, "-m", "orchestrator.ui.cli"]
@@ -130,7 +130,7 @@ def sweep(tmp_path: Path) -> Iterator[SweepDir]:
 
 def statuses(sweep: SweepDir) -> list[RunStatus]:
     """The sweep's runs, by seed."""
-    seen = Tree(sweep.results).present(sweep)
+    seen = FleetTree(sweep.results).present(sweep)
     return [seen.statuses[row.run_id] for row in seen.rows]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis.hardware_crossover import CPU, GPU, Line, Spot, contest_of
+from orchestrator.analysis.hardware_crossover import CPU, GPU, SpeedLine, SpeedPoint, contest_of
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.doctor import training
 from orchestrator.ui.doctor.wandb_login import wandb
@@ -221,7 +221,7 @@ def test_gpu_slower_than_cpu(request: pytest.FixtureRequest) -> None:
     """With their figures, of five runs each: 34.5 s and 51.6 s for an iteration of 6,000 frames."""
     iterations: Mapping[str, float] = {CPU: 34.5, GPU: 51.6}
     lines = [
-        Line(kind, "theirs", 1, "lab", (Spot(600, (6000 / seconds,) * 5),))
+        SpeedLine(kind, "theirs", 1, "lab", (SpeedPoint(600, (6000 / seconds,) * 5),))
         for kind, seconds in iterations.items()
     ]
     assert_said(words_of(request), contest_of("mappo", "vmas/navigation", lines).advice)

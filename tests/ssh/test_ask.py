@@ -15,7 +15,7 @@ import pytest
 from orchestrator.config.profiles import Profile, parse_profile
 from orchestrator.control.remote.client import ask, stream
 from orchestrator.core.errors import HostError, OrchestrateError, UnreachableError
-from orchestrator.status.ownership import Place, SentCode
+from orchestrator.status.ownership import SentCode, TreePlace
 from orchestrator.ui.cli.logs import _print
 from tests.helpers import wait_for
 from tests.ssh.server import ALIAS, Server
@@ -31,7 +31,7 @@ class There:
 
     def __init__(self, server: Server) -> None:
         self.home, self.setup = server.home, ""
-        self.place = Place("far", "far.yaml", ALIAS, str(server.home))
+        self.place = TreePlace("far", "far.yaml", ALIAS, str(server.home))
         code = server.home / "results" / "tiny" / "code" / CODE.id
         code.mkdir(parents=True)
         (code / "code.json").write_text("{}")

@@ -21,7 +21,7 @@ from orchestrator.config.locations import parse_place, tree_there
 from orchestrator.core.errors import HostError, NotFoundError, UnreachableError
 from orchestrator.core.ssh import Host
 from orchestrator.rundir import SweepDir
-from orchestrator.ui.monitor import Monitor, Seen, connection
+from orchestrator.ui.monitor import ConnectionState, Monitor, connection
 from tests.helpers import count_runs, finish, make_sweep, wait_for, work
 from tests.ssh.server import ALIAS, Server
 
@@ -106,10 +106,10 @@ def closed(url: str) -> bool:
         return client.connect_ex(("127.0.0.1", urlsplit(url).port or 0)) != 0
 
 
-def until(monitor: Monitor, what: str, **expected: bool) -> Seen:
+def until(monitor: Monitor, what: str, **expected: bool) -> ConnectionState:
     """What is known as soon as there is an address (``url``), or a ``problem``, or none."""
 
-    def look() -> Seen | None:
+    def look() -> ConnectionState | None:
         seen = monitor.seen()
         found = {name: getattr(seen, name) is not None for name in expected}
         return seen if found == expected else None

@@ -18,7 +18,7 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import Event, Holder, RunDir, SweepDir
 from orchestrator.rundir.journal import STARTED
 from orchestrator.status.ownership import ASSIGNED, SentCode, assigned
-from orchestrator.sync.request import Brought, Silent, Wish
+from orchestrator.sync.request import NoProgress, SyncOptions, SyncReport
 from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
 from tests.helpers import ROOT, submit
@@ -40,8 +40,8 @@ def home(server: Server, monkeypatch: pytest.MonkeyPatch) -> Path:
     return server.laptop / "results"
 
 
-def bring(home: Path, wish: Wish | None = None, source: str = ALIAS, dry: bool = False) -> Brought:
-    (brought,) = sync(find_source(source), home, wish or Wish(), Silent(), dry=dry)
+def bring(home: Path, wish: SyncOptions | None = None, source: str = ALIAS, dry: bool = False) -> SyncReport:
+    (brought,) = sync(find_source(source), home, wish or SyncOptions(), NoProgress(), dry=dry)
     return brought
 
 

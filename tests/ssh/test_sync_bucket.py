@@ -17,7 +17,7 @@ from benchmarks.synthetic import finished_sweep, matrix_runs, publish, result_of
 from orchestrator.core.errors import OrchestrateError, StorageError, UnreachableError
 from orchestrator.rundir import SweepDir
 from orchestrator.sync import bucket_download
-from orchestrator.sync.request import Brought, Silent, Wish, kinds
+from orchestrator.sync.request import NoProgress, SyncOptions, SyncReport, kinds
 from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
 from tests.buckets import BUCKET, BucketServer, Faults
@@ -72,8 +72,8 @@ def put(bucket: BucketServer, sweep: SweepDir, part: int | None = None) -> None:
             client.upload_file(str(path), BUCKET, key, ExtraArgs=about, Config=config)
 
 
-def bring(home: Path, wish: Wish | None = None, dry: bool = False) -> Brought:
-    (brought,) = sync(find_source(WHERE, home), home, wish or Wish(), Silent(), dry=dry)
+def bring(home: Path, wish: SyncOptions | None = None, dry: bool = False) -> SyncReport:
+    (brought,) = sync(find_source(WHERE, home), home, wish or SyncOptions(), NoProgress(), dry=dry)
     return brought
 
 
@@ -254,7 +254,7 @@ def test_kinds_that_are_not_wanted_are_not_fetched(
     bucket: BucketServer, there: SweepDir, tmp_path: Path
 ) -> None:
     home = tmp_path / "results"
-    brought = bring(home, Wish(only=kinds("metrics")))
+    brought = bring(home, SyncOptions(only=kinds("metrics")))
     assert (len(brought.complete), brought.problems) == (4, [])
     assert not any(map(is_checkpoint, bucket.fetched()))
     assert not list(home.rglob("*.pt"))
@@ -276,9 +276,9 @@ def test_only_what_the_wish_needs_is_fetched(
     (code / "module.py").write_bytes(os.urandom(SIZE))
     put(bucket, there)
     wishes = {
-        "run": Wish(runs=(first,)),
-        "latest": Wish(latest_checkpoint=True),
-        "only": Wish(only=kinds("metrics")),
+        "run": SyncOptions(runs=(first,)),
+        "latest": SyncOptions(latest_checkpoint=True),
+        "only": SyncOptions(only=kinds("metrics")),
     }
     large = {"run": 3, "latest": 5, "only": 0}[wish]
     files = [path for path in there.path.rglob("*") if path.is_file()]
@@ -313,7 +313,7 @@ def test_an_older_checkpoint_is_not_taken_for_the_newest(
     bucket.client().delete_object(Bucket=BUCKET, Key=f"some/folder/{result}")
     home = tmp_path / "results"
     with faults(bucket, lambda name, _: (404, "NoSuchKey") if name.endswith(newest) else None):
-        bring(home, Wish(latest_checkpoint=True))
+        bring(home, SyncOptions(latest_checkpoint=True))
     assert not list(SweepDir(home, "speed").run(run.run_id).path.rglob("*.pt"))
 
 
@@ -326,7 +326,7 @@ def test_a_damaged_file_that_is_not_wanted_is_repaired(
     checkpoint = next(iter(run.attempt(1).checkpoints.iterdir()))
     checkpoint.unlink()
     checkpoint.write_bytes(os.urandom(SIZE))
-    assert bring(home, Wish(only=kinds("metrics"), verify=True)).problems == []
+    assert bring(home, SyncOptions(only=kinds("metrics"), verify=True)).problems == []
     assert_same(there, home)
 
 
@@ -409,12 +409,12 @@ def test_a_sweep_on_a_disk_of_its_own_needs_room_there(
 
 def test_two_at_once_do_not_share_a_mirror(bucket: BucketServer, there: SweepDir, tmp_path: Path) -> None:
     """And the one that ends last leaves nothing of either."""
-    from orchestrator.sync.bucket_mirror import Look
+    from orchestrator.sync.bucket_mirror import MirrorOptions
 
     home = tmp_path / "results"
     one, two = find_source(WHERE, home), find_source(WHERE, home)
-    one.connect(Look())
-    two.connect(Look())
+    one.connect(MirrorOptions())
+    two.connect(MirrorOptions())
     assert one.root != two.root
     assert len(list(Path(two.root).rglob("*.pt"))) == 4
     one.leave()

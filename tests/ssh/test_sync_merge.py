@@ -27,13 +27,13 @@ from benchmarks.synthetic import (
     write_journal,
 )
 from orchestrator.analysis.collect import collect
-from orchestrator.control.poll import look
+from orchestrator.control.poll import poll_sweep
 from orchestrator.core.types import Run
 from orchestrator.rundir import Claim, Holder, RunDir, SweepDir
 from orchestrator.rundir.delegation import foreign_attempts, read_absent
 from orchestrator.rundir.synced import copy_of
 from orchestrator.status.survey import RunState
-from orchestrator.sync.request import Brought, Silent, Wish, kinds
+from orchestrator.sync.request import NoProgress, SyncOptions, SyncReport, kinds
 from orchestrator.sync.source import Source, find_source
 from orchestrator.sync.sync import sync
 from tests.helpers import children, kill, running, wait_for
@@ -41,8 +41,8 @@ from tests.helpers import children, kill, running, wait_for
 MATRIX = {"algorithm": ["mappo", "iql"], "seed": [0, 1]}
 
 
-def bring(source: SweepDir, home: Path, wish: Wish | None = None) -> Brought:
-    (brought,) = sync(find_source(f"{source.results}/"), home, wish or Wish(), Silent())
+def bring(source: SweepDir, home: Path, wish: SyncOptions | None = None) -> SyncReport:
+    (brought,) = sync(find_source(f"{source.results}/"), home, wish or SyncOptions(), NoProgress())
     return brought
 
 
@@ -79,7 +79,7 @@ def test_each_source_brings_what_the_other_lacks(tmp_path: Path) -> None:
     assert [row.run_id for row in merged.read_index()] == [
         row.run_id for row in [*one.read_index(), *two.read_index()]
     ]
-    assert {status.state for status in look(merged).statuses.values()} == {RunState.DONE}
+    assert {status.state for status in poll_sweep(merged).statuses.values()} == {RunState.DONE}
     collected = collect([merged], checksums=True)
     assert (len(collected.runs), collected.missing, collected.problems) == (4, (), ())
     assert SweepDir(merged.path / "sources", name_of(two)).read_ledger() == two.read_ledger()
@@ -145,7 +145,7 @@ def test_a_sweep_of_home_s_own_stays_so_and_knows_what_came(tmp_path: Path) -> N
     assert copy_of(own) is None
     for path, data in own_files.items():
         assert path.read_bytes() == data
-    states = [look(own).statuses[row.run_id].state for row in own.read_index()]
+    states = [poll_sweep(own).statuses[row.run_id].state for row in own.read_index()]
     assert states == [RunState.DONE, RunState.DONE, RunState.PENDING, RunState.PENDING]
     unfinished = own.run(there.read_index()[2].run_id)
     assert unfinished.attempts() == []  # no worker here may take that attempt for one of this tree
@@ -300,7 +300,7 @@ def test_only_some_kinds_and_then_the_rest(tmp_path: Path) -> None:
         path.write_bytes(path.name.encode())
     publish(run, result_of(described, rows), files)
     here = SweepDir(home, "speed").run(run.run_id)
-    bring(there, home, Wish(only=kinds("metrics,logs")))
+    bring(there, home, SyncOptions(only=kinds("metrics,logs")))
     inside = {path.relative_to(here.path).as_posix() for path in here.path.rglob("*") if path.is_file()}
     small = {"run.json", "result.json", ".absent.json", "attempts/1/claim", "attempts/1/end.json"}
     assert inside == small | {"attempts/1/metrics.jsonl", "attempts/1/log.txt"}
@@ -308,10 +308,10 @@ def test_only_some_kinds_and_then_the_rest(tmp_path: Path) -> None:
     collected = collect([SweepDir(home, "speed")], checksums=True)
     assert collected.problems == ()
     assert collected.runs["state"].to_list() == ["done"]
-    bring(there, home, Wish(latest_checkpoint=True))
+    bring(there, home, SyncOptions(latest_checkpoint=True))
     assert [one.frames for one in here.checkpoints()] == [24_000]
     assert read_absent(here.path).files == {files[4].relative_to(run.path).as_posix()}
-    assert bring(there, home, Wish(latest_checkpoint=True)).files == 0
+    assert bring(there, home, SyncOptions(latest_checkpoint=True)).files == 0
     bring(there, home)
     assert not read_absent(here.path).files
     result = here.result()
@@ -325,12 +325,12 @@ def test_only_some_kinds_and_then_the_rest(tmp_path: Path) -> None:
 def test_some_runs_and_some_sweeps(tmp_path: Path) -> None:
     there, home = cluster(tmp_path / "there"), tmp_path / "home"
     finished_sweep(there.results, "other", MATRIX, iterations=2)
-    bring(there, home, Wish(sweeps=("speed",), runs=("algorithm=mappo",)))
+    bring(there, home, SyncOptions(sweeps=("speed",), runs=("algorithm=mappo",)))
     wanted = {row.run_id for row in there.read_index() if row.point["algorithm"] == "mappo"}
     assert set(SweepDir(home, "speed").run_ids()) == wanted
     assert not (home / "other").exists()
     missing = there.run_ids()[0]
-    bring(there, home, Wish(sweeps=("speed",), runs=(missing[:8],)))
+    bring(there, home, SyncOptions(sweeps=("speed",), runs=(missing[:8],)))
     assert set(SweepDir(home, "speed").run_ids()) == wanted | {missing}
 
 
@@ -586,7 +586,7 @@ def test_an_attempt_of_home_s_own_that_failed_gives_way(tmp_path: Path) -> None:
     assert bring(there, home).problems == []
     here.verify(here.result() or {}, checksums=True)
     assert RunDir(own.path / "sources" / "here" / "runs" / here.run_id).attempt(1).end() is not None
-    assert look(own).statuses[here.run_id].state is RunState.DONE
+    assert poll_sweep(own).statuses[here.run_id].state is RunState.DONE
 
 
 @pytest.mark.parametrize("folder", [False, True])

@@ -18,7 +18,7 @@ from benchmarks.synthetic import finish, finished_sweep, matrix_runs, training_r
 from orchestrator.analysis.collect import collect
 from orchestrator.config.code.snapshot import is_whole
 from orchestrator.rundir import CodeDir, RunDir, SweepDir
-from orchestrator.sync.request import Brought, Silent, Wish
+from orchestrator.sync.request import NoProgress, SyncOptions, SyncReport
 from orchestrator.sync.source import Source, find_source
 from orchestrator.sync.sync import sync
 
@@ -26,8 +26,8 @@ MATRIX = {"algorithm": ["mappo", "iql"], "seed": [0, 1]}
 LONG_AGO = 1_700_000_000
 
 
-def bring(source: SweepDir, home: Path, wish: Wish | None = None, dry: bool = False) -> Brought:
-    (brought,) = sync(find_source(f"{source.results}/"), home, wish or Wish(), Silent(), dry=dry)
+def bring(source: SweepDir, home: Path, wish: SyncOptions | None = None, dry: bool = False) -> SyncReport:
+    (brought,) = sync(find_source(f"{source.results}/"), home, wish or SyncOptions(), NoProgress(), dry=dry)
     return brought
 
 
@@ -151,10 +151,10 @@ def test_rot_of_frozen_code_that_no_time_shows_is_found_when_all_is_read_again(
     overwrite(file)
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert bring(there, home).files == 0
-    assert bring(there, home, Wish(verify=True)).files == 1
+    assert bring(there, home, SyncOptions(verify=True)).files == 1
     assert files(SweepDir(home, "speed"), code) == files(there, code)
     overwrite(there.path / code / "tree" / "train.py")  # and what is whole here is not replaced
-    assert bring(there, home, Wish(verify=True)).files == 0
+    assert bring(there, home, SyncOptions(verify=True)).files == 0
 
 
 def test_a_name_that_is_no_text_ends_no_sync(there: SweepDir, home: Path) -> None:
@@ -244,7 +244,7 @@ def test_a_run_that_was_not_taken_is_not_done_here(there: SweepDir, tmp_path: Pa
         assert "damaged result" in shown
         (told,) = json.loads(command_line("status", "speed", "--json", cwd=tmp_path).stdout)
         assert {run["run_id"] for run in told["runs"] if run["state"] == "failed"} == {broken.run_id}
-        bring(there, home, Wish(runs=(there.run_ids()[1],)))  # which does not look at that run
+        bring(there, home, SyncOptions(runs=(there.run_ids()[1],)))  # which does not look at that run
     broken.attempt(1).metrics.write_bytes(good)
     assert bring(there, home).complete == [broken.run_id]
     assert "4/4 done" in command_line("status", "speed", cwd=tmp_path).stdout

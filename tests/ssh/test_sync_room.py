@@ -12,10 +12,10 @@ import pytest
 
 from benchmarks.synthetic import finished_sweep
 from orchestrator.rundir import SweepDir
-from orchestrator.sync.request import Wish
+from orchestrator.sync.request import SyncOptions
 from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
-from orchestrator.ui.cli.sync_progress import Screen
+from orchestrator.ui.cli.sync_progress import SyncScreen
 from tests.disks import fill, mounted
 from tests.ssh.server import ALIAS
 
@@ -142,8 +142,8 @@ def test_a_silent_rsync_is_told_of(
     monkeypatch.setattr(
         "typer.echo", lambda text, err=False: (said.append(text), len(said) > 2 and go.touch())
     )
-    with Screen(beat=0.05) as screen:
-        sync(find_source(f"{there.results}/"), tmp_path / "results", Wish(), screen)
+    with SyncScreen(beat=0.05) as screen:
+        sync(find_source(f"{there.results}/"), tmp_path / "results", SyncOptions(), screen)
     assert said[0] == f"listing {there.results}: 0:00 so far"
     assert "files, " in " ".join(said)
 
@@ -161,9 +161,9 @@ def test_a_bare_folder_is_no_host(there: SweepDir, tmp_path: Path, monkeypatch: 
 
 
 def test_a_long_transfer_tells_how_far_it_is() -> None:
-    from orchestrator.ui.cli.progress_lines import Pulse
+    from orchestrator.ui.cli.progress_lines import ProgressLines
 
-    pulse = Pulse(beat=20)
+    pulse = ProgressLines(beat=20)
     pulse.expect("speed", 1_000_000)
     began = pulse._began
     assert pulse._line(began + 30).startswith("speed: 0 B of 1 MB; nothing came for 0:30")

@@ -11,11 +11,11 @@ import pytest
 
 from orchestrator.config.trainers import get_trainer
 from orchestrator.control.at_work import works
-from orchestrator.control.poll import compact, look
+from orchestrator.control.poll import compact, poll_sweep
 from orchestrator.control.submit import present
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import RunState
-from orchestrator.sync.request import Brought, Silent, Wish
+from orchestrator.sync.request import NoProgress, SyncOptions, SyncReport
 from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
 from tests.helpers import count_runs, finish, make_sweep, start_worker, submit, wait_for
@@ -23,8 +23,8 @@ from tests.ssh.server import ALIAS, Server
 from tests.tiny_benchmarl import NAVIGATION_IQL
 
 
-def bring(home: Path) -> Brought:
-    (brought,) = sync(find_source(ALIAS), home, Wish(), Silent())
+def bring(home: Path) -> SyncReport:
+    (brought,) = sync(find_source(ALIAS), home, SyncOptions(), NoProgress())
     return brought
 
 
@@ -57,13 +57,13 @@ def test_during_and_after_training(server: Server, tmp_path: Path) -> None:
         bring(home)
         rounds += 1
         assert_results_are_whole(home)
-        seen = look(SweepDir(home, "tiny")).counts()
+        seen = poll_sweep(SweepDir(home, "tiny")).counts()
         states += RunState.RUNNING in seen and works(find_source(ALIAS), home, ["tiny"])
     assert rounds > 2
     assert states > 1
     assert finish(process) == 0
     with there.lock():
-        compact(there, look(there))  # as the next submission there does
+        compact(there, poll_sweep(there))  # as the next submission there does
     last = bring(home)
     assert last.problems == []
     assert not works(find_source(ALIAS), home, ["tiny"])

@@ -23,7 +23,7 @@ from tensordict import TensorDictBase
 from torchrl.envs import EnvBase
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from jobs.evaluate import Answer, Question
+from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.trainers.benchmarl.building import require_possible
 from jobs.trainers.benchmarl.config import Composed, compose
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key
@@ -39,7 +39,7 @@ from orchestrator.core.types import Run
 _AT_ONCE = 500
 
 
-def evaluate(question: Question) -> Answer:
+def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
     """Play the episodes.
 
     Raises :class:`OrchestrateError`, and ``FileNotFoundError`` if training removed the checkpoint.
@@ -61,10 +61,10 @@ def evaluate(question: Question) -> Answer:
         with contextlib.nullcontext() if question.film is None else Film(question.film) as film:
             returns, lengths = stage.play(episodes, question.seed, deterministic, film)
     seconds = time.monotonic() - began
-    return Answer(frames, played.task_name, deterministic, returns, lengths, seconds)
+    return EvaluationAnswer(frames, played.task_name, deterministic, returns, lengths, seconds)
 
 
-def _policy(question: Question, payload: dict[str, Any]) -> tuple[dict[str, Any], int]:
+def _policy(question: EvaluationRequest, payload: dict[str, Any]) -> tuple[dict[str, Any], int]:
     """The policy that is meant, and how many frames it was trained for."""
     if not question.best:
         return payload["policy"], payload["counters"]["total_frames"]
@@ -79,7 +79,7 @@ def _policy(question: Question, payload: dict[str, Any]) -> tuple[dict[str, Any]
     return best["policy"], best["frames"]
 
 
-def _compose_task(question: Question) -> Composed:
+def _compose_task(question: EvaluationRequest) -> Composed:
     """The run's configuration on another task; of its own task it keeps what is not changed."""
     run = question.run
     same = question.task == run.overrides.get("task")

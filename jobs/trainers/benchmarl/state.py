@@ -37,7 +37,7 @@ FORMAT = 2
 
 
 @dataclass(frozen=True)
-class Item:
+class StateItem:
     """One part of the state: how to take it from an experiment, and how to put it into one built anew."""
 
     name: str
@@ -201,49 +201,51 @@ def _cuda_states() -> list[Any]:
 
 
 ITEMS = (
-    Item("counters", _save_counters, _load_counters),
-    Item("losses", _save_losses, _load_losses),
-    Item("policy", lambda experiment: experiment.policy.state_dict(), _load_policy),
-    Item("best", lambda experiment: experiment.best.save(), lambda experiment, it: experiment.best.load(it)),
-    Item("optimizers", _save_optimizers, _load_optimizers),
-    Item("target_counters", _save_target_counters, _load_target_counters),
-    Item(
+    StateItem("counters", _save_counters, _load_counters),
+    StateItem("losses", _save_losses, _load_losses),
+    StateItem("policy", lambda experiment: experiment.policy.state_dict(), _load_policy),
+    StateItem(
+        "best", lambda experiment: experiment.best.save(), lambda experiment, it: experiment.best.load(it)
+    ),
+    StateItem("optimizers", _save_optimizers, _load_optimizers),
+    StateItem("target_counters", _save_target_counters, _load_target_counters),
+    StateItem(
         "buffer_contents",
         lambda _: None,  # in the segments, which the checkpoint names
         lambda experiment, _: experiment.load_rings(),
     ),
-    Item("buffer_cursors", _save_cursors, _load_cursors),
-    Item("samplers", _save_samplers, _load_samplers),
-    Item("collector", _save_collector, _load_collector),
-    Item("carrier", _save_carrier, _load_carrier),
-    Item("trajectories", _save_trajectories, _load_trajectories),
-    Item(
+    StateItem("buffer_cursors", _save_cursors, _load_cursors),
+    StateItem("samplers", _save_samplers, _load_samplers),
+    StateItem("collector", _save_collector, _load_collector),
+    StateItem("carrier", _save_carrier, _load_carrier),
+    StateItem("trajectories", _save_trajectories, _load_trajectories),
+    StateItem(
         "training_environments",
         lambda experiment: _training(experiment).save(),
         lambda experiment, saved: _training(experiment).load(saved),
     ),
-    Item(
+    StateItem(
         "evaluation_environments",
         lambda experiment: _evaluation(experiment).save(),
         lambda experiment, saved: _evaluation(experiment).load(saved),
     ),
-    Item("vmas_random", lambda _: save_vmas_random(), lambda _, saved: load_vmas_random(saved)),
-    Item(
+    StateItem("vmas_random", lambda _: save_vmas_random(), lambda _, saved: load_vmas_random(saved)),
+    StateItem(
         "python_random",
         lambda _: save_python_random(random.getstate()),
         lambda _, saved: random.setstate(load_python_random(saved)),
     ),
-    Item(
+    StateItem(
         "numpy_random",
         lambda _: save_numpy_random(np.random.get_state()),
         lambda _, saved: np.random.set_state(load_numpy_random(saved)),
     ),
-    Item(
+    StateItem(
         "torch_random",
         lambda _: torch.random.get_rng_state(),
         lambda _, saved: torch.random.set_rng_state(saved),
     ),
-    Item(
+    StateItem(
         "cuda_random",
         lambda _: _cuda_states(),
         lambda _, saved: torch.cuda.set_rng_state_all(saved) if saved else None,

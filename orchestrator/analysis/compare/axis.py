@@ -19,7 +19,7 @@ _FACTS = ("threads", "target", "sweep", "device", "environments", HARDWARE)
 
 
 @dataclass(frozen=True)
-class Axis:
+class ComparedKey:
     """A key with the values that runs have of it, in the grid's order, as text.
 
     ``together``: other keys that have one value for each of its values, and so change with it.
@@ -43,7 +43,7 @@ def hardware(row: Row) -> str | None:
     return " + ".join(filter(None, (row["gpu_model"], row["cpu_model"])))
 
 
-def find_axis(rows: Sequence[Row], keys: Sequence[str], asked: str) -> Axis:
+def find_axis(rows: Sequence[Row], keys: Sequence[str], asked: str) -> ComparedKey:
     """The axis that ``asked`` names, in full or in short.
 
     Raises :class:`OrchestrateError` for a key that is not there, or that has the same value in all runs.
@@ -68,7 +68,7 @@ def find_axis(rows: Sequence[Row], keys: Sequence[str], asked: str) -> Axis:
         other for other in dict.fromkeys(others) if _varies(known, other) and follows(known, other, key)
     ]
     short = short_keys(list(dict.fromkeys((*varying, key))))[key]
-    return Axis(key, short, values, tuple(together))
+    return ComparedKey(key, short, values, tuple(together))
 
 
 def with_key(rows: Sequence[Row], keys: Sequence[str], key: str) -> list[Row]:
@@ -76,7 +76,7 @@ def with_key(rows: Sequence[Row], keys: Sequence[str], key: str) -> list[Row]:
     return [row for row in rows if row[key] is not None or key in keys]
 
 
-def find_baseline(axis: Axis, asked: str | None, seeds: Mapping[str, int]) -> str:
+def find_baseline(axis: ComparedKey, asked: str | None, seeds: Mapping[str, int]) -> str:
     """The value that the others are measured against: the one asked for, else the grid's first.
 
     ``seeds``: how many of each value have finished. A first one of too few is passed over for the next of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.analysis.comparability import Terms
+from orchestrator.analysis.comparability import ReturnTerms
 from orchestrator.analysis.ratios import Ratio
 from orchestrator.analysis.stats import Estimate, counted_rows, states_of
 from orchestrator.planning.throughput.measure import TRAINING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Line:
+class ReturnCurve:
     """Returns along ``x``, frames or seconds of wall time, of shape (points,); ``scores``: runs × points.
 
     Whoever draws it estimates it, as that takes time: see :func:`orchestrator.analysis.stats.bands_of`.
@@ -43,7 +43,7 @@ class Members:
 
 
 @dataclass(frozen=True)
-class Cell:
+class ComparedValue:
     """One combination with one value of the key.
 
     ``training_fps`` and ``end_to_end_fps`` are each run's throughputs, ``memory`` its peak in MiB. ``speed``
@@ -64,11 +64,11 @@ class Cell:
     final: Estimate | None
     at_frames: Estimate | None
     at_time: Estimate | None
-    over_frames: Line | None
-    over_time: Line | None
+    over_frames: ReturnCurve | None
+    over_time: ReturnCurve | None
     note: str
     returns: tuple[float, ...]
-    terms: Terms
+    terms: ReturnTerms
 
     @property
     def n(self) -> int:
@@ -96,7 +96,7 @@ class Combination:
 
     label: str
     point: Mapping[str, Any]
-    cells: tuple[Cell, ...]
+    cells: tuple[ComparedValue, ...]
     frames: float | None
     seconds: float | None
 
@@ -104,7 +104,7 @@ class Combination:
     def task(self) -> str:
         return str(self.point.get("task", ""))
 
-    def cell(self, value: str) -> Cell | None:
+    def cell(self, value: str) -> ComparedValue | None:
         return next((cell for cell in self.cells if cell.value == value), None)
 
 

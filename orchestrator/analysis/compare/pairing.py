@@ -12,7 +12,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.comparability import terms_of
 from orchestrator.analysis.compare.axis import (
     HARDWARE,
-    Axis,
+    ComparedKey,
     find_axis,
     find_baseline,
     follows,
@@ -20,7 +20,14 @@ from orchestrator.analysis.compare.axis import (
     text,
     with_key,
 )
-from orchestrator.analysis.compare.model import Cell, Combination, KeyComparison, Line, Members, Overall
+from orchestrator.analysis.compare.model import (
+    Combination,
+    ComparedValue,
+    KeyComparison,
+    Members,
+    Overall,
+    ReturnCurve,
+)
 from orchestrator.analysis.compare.returns import Returns, returns_between, series_of
 from orchestrator.analysis.ratios import Ratio, Side, ratio
 from orchestrator.analysis.stats import Estimate, estimates_of, finite, group_labels
@@ -87,7 +94,7 @@ class _Set:
         return {identity: figures} if figures else {}
 
 
-def _sets(rows: Sequence[_Row], keys: Sequence[str], axis: Axis) -> Iterator[_Set]:
+def _sets(rows: Sequence[_Row], keys: Sequence[str], axis: ComparedKey) -> Iterator[_Set]:
     own = [key for key in ("sweep", *keys) if key not in (axis.key, "seed", *axis.together)]
     members: dict[tuple[Any, ...], dict[str, list[_Row]]] = {}
     for row in with_key(rows, keys, axis.key):
@@ -142,7 +149,7 @@ class _Spent:
         return fmean(paid) if len(paid) == len(known) else None
 
 
-def _per(sets: Iterable[_Set], axis: Axis, prices: Prices) -> str:
+def _per(sets: Iterable[_Set], axis: ComparedKey, prices: Prices) -> str:
     """Threads where the values differ in them and no GPU works; else dollars, if they are known."""
     rows = [row for one in sets for group in one.groups.values() for row in group.counted()[0]]
     cpu_only = not any(row["gpu_model"] or "cuda" in (row["device"] or "") for row in rows)
@@ -185,8 +192,8 @@ class _Samples:
     final: list[float]
     at_frames: list[float]
     at_time: list[float]
-    over_frames: Line | None
-    over_time: Line | None
+    over_frames: ReturnCurve | None
+    over_time: ReturnCurve | None
     note: str
 
     @property
@@ -221,7 +228,7 @@ def _cell(
     spent: _Spent,
     samples: _Samples,
     estimates: Iterator[Estimate | None],
-) -> Cell:
+) -> ComparedValue:
     group = one.groups[value]
     rows = group.counted()[0]
     speed, end_to_end = (
@@ -229,7 +236,7 @@ def _cell(
         for column in (spent.figure, END_TO_END)
     )
     final, at_frames, at_time = next(estimates), next(estimates), next(estimates)
-    return Cell(
+    return ComparedValue(
         value,
         group,
         tuple(row[TRAINING] for row in rows if finite(row[TRAINING])),

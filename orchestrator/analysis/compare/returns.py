@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.compare.model import Line, Members
+from orchestrator.analysis.compare.model import Members, ReturnCurve
 from orchestrator.analysis.stats import finite, on_common_frames
 from orchestrator.config.trainers import returns_of
 
@@ -59,10 +59,10 @@ class Returns:
         found = [one.at_seconds(self.seconds) for one in self.groups[number]]
         return [value for value in found if value is not None]
 
-    def over_frames(self, number: int) -> Line | None:
+    def over_frames(self, number: int) -> ReturnCurve | None:
         return _on_common([(one.frames, one.values) for one in self.groups[number]])
 
-    def over_time(self, number: int) -> Line | None:
+    def over_time(self, number: int) -> ReturnCurve | None:
         return _on_common([(one.seconds, one.values) for one in self.groups[number]])
 
 
@@ -113,8 +113,8 @@ def _held(along: Floats, values: Floats, at: float) -> float | None:
     return float(values[number]) if number >= 0 else None
 
 
-def _on_common(series: Sequence[tuple[Floats, Floats]]) -> Line | None:
+def _on_common(series: Sequence[tuple[Floats, Floats]]) -> ReturnCurve | None:
     if not series:
         return None
     points, values = on_common_frames(series)
-    return Line(points, values) if len(points) else None
+    return ReturnCurve(points, values) if len(points) else None

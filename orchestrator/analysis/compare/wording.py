@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.analysis import csv_export
 from orchestrator.analysis.comparability import UNRANKED, classes, differences, mixed_code
-from orchestrator.analysis.compare.model import Cell, Combination, KeyComparison, Overall
+from orchestrator.analysis.compare.model import Combination, ComparedValue, KeyComparison, Overall
 from orchestrator.analysis.ratios import Ratio
 from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, chance_of_wins, holm, least_chance, wins
 from orchestrator.analysis.stats import Estimate
@@ -128,7 +128,7 @@ def _returns_said(found: KeyComparison, value: str) -> str:
     return f"final returns with {found.named(value)} are {listed} of {len(pairs)} combinations"
 
 
-_Pair = tuple[Cell, Cell]
+_Pair = tuple[ComparedValue, ComparedValue]
 
 
 def _least_seeds(pair: _Pair) -> int:
@@ -181,7 +181,7 @@ def _overall_row(found: KeyComparison, whole: Overall) -> list[str]:
     return [whole.value, "", "", *_ratios(found, whole), _percent(whole.efficiency), "", "", "", memory]
 
 
-def _ratios(found: KeyComparison, one: Cell | Overall) -> list[str]:
+def _ratios(found: KeyComparison, one: ComparedValue | Overall) -> list[str]:
     """The speed-up with its interval and, where that is one of training throughput, the end-to-end one."""
     is_baseline = one.value == found.baseline
     told = [_ratio(one.speed, is_baseline)]
@@ -190,7 +190,7 @@ def _ratios(found: KeyComparison, one: Cell | Overall) -> list[str]:
     return told
 
 
-def _row(found: KeyComparison, cell: Cell) -> list[str]:
+def _row(found: KeyComparison, cell: ComparedValue) -> list[str]:
     return [
         cell.value,
         _runs(cell),
@@ -203,7 +203,7 @@ def _row(found: KeyComparison, cell: Cell) -> list[str]:
     ]
 
 
-def _runs(cell: Cell) -> str:
+def _runs(cell: ComparedValue) -> str:
     states = cell.members.states
     if list(states) == ["done"]:
         return str(cell.n)
@@ -334,7 +334,7 @@ def as_csv(found: KeyComparison) -> str:
     return text.getvalue()
 
 
-def _csv_row(found: KeyComparison, one: Combination, cell: Cell) -> list[object]:
+def _csv_row(found: KeyComparison, one: Combination, cell: ComparedValue) -> list[object]:
     speed, final = cell.speed, cell.final
     return [
         one.label,

@@ -39,7 +39,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Told:
+class ConfigRecord:
     """What a record of a configuration says: the identity, as far as it knows it, and flat keys to values."""
 
     identity: Identity | None
@@ -121,7 +121,7 @@ def _metric(stem: str, groups: Iterable[str]) -> str:
     return f"{kind}/{rest}"
 
 
-def read_hparams(folder: Path) -> Told | None:
+def read_hparams(folder: Path) -> ConfigRecord | None:
     """What the logger noted of the configuration, ``None`` if it did not."""
     path = folder / "hparams0.txt"
     if not path.is_file():
@@ -136,7 +136,7 @@ def read_hparams(folder: Path) -> Told | None:
     config = _flat(sections)
     if isinstance(model := noted.get("model_name"), str):
         config["model"] = model if model == "sequencemodel" else f"layers/{model}"
-    return Told(_identity(*map(noted.get, named)), config)
+    return ConfigRecord(_identity(*map(noted.get, named)), config)
 
 
 def _literal(text: str) -> Any:
@@ -187,7 +187,7 @@ def _returns(step: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 # Hydra
 
 
-def read_hydra(folder: Path) -> Told | None:
+def read_hydra(folder: Path) -> ConfigRecord | None:
     """What Hydra noted of the configuration, ``None`` if it is not that of BenchMARL's own program."""
     if not (folder / "config.yaml").is_file():
         return None
@@ -203,7 +203,7 @@ def read_hydra(folder: Path) -> Told | None:
     if config.get("experiment") == "base_experiment":
         del config["experiment"]
     environment, _, task = str(choices.get("task") or "").partition("/")
-    return Told(_identity(environment, task, choices.get("algorithm"), composed.get("seed")), config)
+    return ConfigRecord(_identity(environment, task, choices.get("algorithm"), composed.get("seed")), config)
 
 
 def _choices(path: Path) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ _HYDRA_ABOVE = 3
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundExperiment:
     """One experiment: its files as far as there are any.
 
     ``name`` is for people, ``place`` the folder that holds them. ``scalars`` and ``texts`` are the CSV
@@ -48,7 +48,7 @@ class Found:
         return match
 
 
-def find_experiments(folder: Path, unreadable: Callable[[OSError], None]) -> list[Found]:
+def find_experiments(folder: Path, unreadable: Callable[[OSError], None]) -> list[FoundExperiment]:
     """Every experiment in ``folder`` and below it, oldest first; symbolic links to folders are not followed.
 
     A name that is there several times is listed as often. ``unreadable`` is told of folders that are.
@@ -66,7 +66,7 @@ def find_experiments(folder: Path, unreadable: Callable[[OSError], None]) -> lis
         files |= {(name, here): here / f"{name}.json" for name in _experiments_among(names)}
         folders[:] = sorted(name for name in folders if name not in _NEVER and not name.startswith("."))
     found = [
-        Found(
+        FoundExperiment(
             readable(name),
             place,
             _folder(loggers.get((name, place)), "scalars"),

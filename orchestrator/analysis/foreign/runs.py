@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from orchestrator.analysis.foreign.files import (
+    ConfigRecord,
     Identity,
-    Told,
     read_hparams,
     read_hydra,
     read_json_history,
     read_scalars,
 )
-from orchestrator.analysis.foreign.find import Found, find_experiments
+from orchestrator.analysis.foreign.find import FoundExperiment, find_experiments
 from orchestrator.analysis.foreign.names import readable
-from orchestrator.analysis.tables import Reading
+from orchestrator.analysis.tables import RunReading
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.errors import DamagedFileError, NotFoundError, OrchestrateError
 from orchestrator.core.types import RunState
@@ -44,7 +44,7 @@ class Experiment:
     ``within`` is the folder above its own, from the one that was asked for.
     """
 
-    found: Found
+    found: FoundExperiment
     within: str
     identity: Identity
     config: Mapping[str, Any]
@@ -107,10 +107,10 @@ class Outputs:
     problems: tuple[str, ...]
     notes: tuple[str, ...]
 
-    def readings(self, keys: Collection[str]) -> list[Reading]:
+    def readings(self, keys: Collection[str]) -> list[RunReading]:
         """A reading a run. ``keys`` are the keys of the grids beside it: their values are told too."""
         return [
-            Reading(
+            RunReading(
                 self.name,
                 IndexRow(one.found.run_id, True, point),
                 *one.state(),
@@ -182,7 +182,7 @@ def _nothing(folder: Path, problems: Sequence[str]) -> NotFoundError:
 # Reading one
 
 
-def _read(found: Found, root: Path, problem: Callable[[str], None]) -> Experiment | None:
+def _read(found: FoundExperiment, root: Path, problem: Callable[[str], None]) -> Experiment | None:
     def guarded(read: Callable[[Path], _T | None], path: Path | None) -> _T | None:
         try:
             return None if path is None else read(path)
@@ -207,7 +207,9 @@ def _read(found: Found, root: Path, problem: Callable[[str], None]) -> Experimen
     return Experiment(found, readable(within), identity, _config(noted, composed, identity), rows, logged)
 
 
-def _config(noted: Told | None, composed: Told | None, identity: Identity) -> Mapping[str, Any]:
+def _config(
+    noted: ConfigRecord | None, composed: ConfigRecord | None, identity: Identity
+) -> Mapping[str, Any]:
     if noted is not None and noted.config:
         return noted.config
     # Hydra's record is of this very experiment only if it says so.

@@ -33,7 +33,7 @@ class Points:
 
 
 @dataclass(frozen=True)
-class Source:
+class FoldedText:
     """A file's text, folded until it is asked for."""
 
     title: str
@@ -100,7 +100,7 @@ class Table:
     kind = "table"
 
 
-Block = Text | Points | Source | Gallery | Table
+Block = Text | Points | FoldedText | Gallery | Table
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.analysis.compare import Cell, Combination, KeyComparison, Line
+from orchestrator.analysis.compare import Combination, ComparedValue, KeyComparison, ReturnCurve
 from orchestrator.analysis.compare.wording import as_csv
 from orchestrator.analysis.report.plotting import (
     WIDE_IN,
@@ -77,7 +77,7 @@ def _told(part: Sequence[Combination]) -> str:
     return listed([f"{label} {cell.value}: {_speeds(cell)}" for label, cell in cells])
 
 
-def _speeds(cell: Cell) -> str:
+def _speeds(cell: ComparedValue) -> str:
     training = f"{number(cell.middle_training_fps)} frames/s training, " if cell.training_fps else ""
     return f"{training}{number(cell.middle_end_to_end_fps)} frames/s end-to-end"
 
@@ -171,7 +171,7 @@ def _returns(
         on.xaxis.set_major_formatter(compact)
 
 
-def _line(on: Axes, line: Line, band: Band, colour: str, side: int, *, held: bool) -> None:
+def _line(on: Axes, line: ReturnCurve, band: Band, colour: str, side: int, *, held: bool) -> None:
     """``held``: each value until the next, as seeds are not evaluated at the same times."""
     value, low, high = band
     on.plot(
@@ -189,7 +189,7 @@ def _line(on: Axes, line: Line, band: Band, colour: str, side: int, *, held: boo
 
 def _cells(
     found: KeyComparison, part: Sequence[Combination], theme: Theme
-) -> Iterator[tuple[float, Cell, str]]:
+) -> Iterator[tuple[float, ComparedValue, str]]:
     """Each cell's height on the axis of rows, and its colour."""
     for row, one in enumerate(part):
         for cell in one.cells:
@@ -201,7 +201,7 @@ def _step(found: KeyComparison) -> float:
     return 0.8 / len(found.values)
 
 
-def _without(cell: Cell) -> str:
+def _without(cell: ComparedValue) -> str:
     """Why there is no bar."""
     if cell.end_to_end_fps:
         return "nothing to set against it"

@@ -7,7 +7,7 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.hardware_crossover import CPU, Contest, Line, contests
+from orchestrator.analysis.hardware_crossover import CPU, HardwareComparison, SpeedLine, contests
 from orchestrator.analysis.report.blocks import Gallery, Section, Text
 from orchestrator.analysis.report.plotting import (
     Draw,
@@ -59,7 +59,7 @@ def where_to_run(collected: Collected) -> Section | None:
     return Section("where", "Where to run", (*said, Gallery(drawn), Text(_NOTE, note=True)))
 
 
-def crossover_pictures(found: Sequence[Contest]) -> Iterator[Picture]:
+def crossover_pictures(found: Sequence[HardwareComparison]) -> Iterator[Picture]:
     """Two algorithms beside each other, those with something to choose from."""
     several = [contest for contest in found if contest.measured > 1]
     numbers = count(1)
@@ -77,11 +77,11 @@ def crossover_pictures(found: Sequence[Contest]) -> Iterator[Picture]:
         )
 
 
-def _figures(part: Sequence[Contest]) -> str:
+def _figures(part: Sequence[HardwareComparison]) -> str:
     return " or ".join(dict.fromkeys(NAMES[contest.figure] for contest in part)).capitalize()
 
 
-def _told(contest: Contest) -> str:
+def _told(contest: HardwareComparison) -> str:
     lines = [
         f"{line.label}: " + ", ".join(f"{spot.environments:,}: {number(spot.middle)}" for spot in line.spots)
         for line in contest.lines
@@ -89,7 +89,7 @@ def _told(contest: Contest) -> str:
     return f"{contest.label}: {'; '.join(lines)}"
 
 
-def _panels(part: Sequence[Contest]) -> Draw:
+def _panels(part: Sequence[HardwareComparison]) -> Draw:
     def draw(theme: Theme) -> Figure:
         figure, _ = axes(4.2, columns=len(part))
         styles = _styles(part, theme)
@@ -105,7 +105,7 @@ def _panels(part: Sequence[Contest]) -> Draw:
 _Style = dict[str, Any]
 
 
-def _styles(part: Sequence[Contest], theme: Theme) -> dict[str, _Style]:
+def _styles(part: Sequence[HardwareComparison], theme: Theme) -> dict[str, _Style]:
     """A line of a label looks the same in all panels: colour by device, dash and marker by the rest."""
     kinds: dict[str, list[str]] = {}
     for contest in part:
@@ -124,7 +124,7 @@ def _styles(part: Sequence[Contest], theme: Theme) -> dict[str, _Style]:
     }
 
 
-def _panel(on: Axes, contest: Contest, styles: dict[str, _Style], theme: Theme) -> None:
+def _panel(on: Axes, contest: HardwareComparison, styles: dict[str, _Style], theme: Theme) -> None:
     for line in contest.lines:
         _line(on, line, styles[line.label])
     for crossing in contest.crossings:
@@ -154,7 +154,7 @@ def _frames_axis(on: Axes, values: Sequence[float]) -> None:
     on.minorticks_off()
 
 
-def _line(on: Axes, line: Line, style: _Style) -> None:
+def _line(on: Axes, line: SpeedLine, style: _Style) -> None:
     x = [spot.environments for spot in line.spots]
     on.plot(x, [spot.middle for spot in line.spots], **style)
     several = [spot for spot in line.spots if len(spot.fps) > 1]

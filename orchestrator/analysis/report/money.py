@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from orchestrator.core.formatting import dollars, duration
 from orchestrator.planning.estimate import Range
-from orchestrator.planning.predictions import Bill, bills, rates
+from orchestrator.planning.predictions import Prediction, bills, rates
 from orchestrator.rundir import SweepDir
 
 _NOT_KNOWN = "–"
@@ -28,7 +28,7 @@ def money_of(sweep_dirs: Iterable[SweepDir]) -> Money:
     return Money(tuple(map(_submission, found)), _targets(found))
 
 
-def _submission(bill: Bill) -> tuple[str, ...]:
+def _submission(bill: Prediction) -> tuple[str, ...]:
     assert bill.seconds is not None
     spent = bill.dollars
     unfinished = "" if bill.over else ", so far"
@@ -45,7 +45,7 @@ def _submission(bill: Bill) -> tuple[str, ...]:
     )
 
 
-def _targets(found: Sequence[Bill]) -> tuple[tuple[str, ...], ...]:
+def _targets(found: Sequence[Prediction]) -> tuple[tuple[str, ...], ...]:
     return tuple(
         (
             rate.target,

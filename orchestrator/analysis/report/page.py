@@ -17,7 +17,7 @@ from markupsafe import Markup
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.report.blocks import point_text
 from orchestrator.analysis.report.plotting import Picture
-from orchestrator.analysis.report.sections import Matter, matter_of, pictures, sections
+from orchestrator.analysis.report.sections import ReportData, matter_of, pictures, sections
 from orchestrator.analysis.report.tables import Row, shared_point
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
@@ -83,7 +83,7 @@ def _data_uri(png: bytes) -> str:
     return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
-def _counts(matter: Matter) -> list[tuple[str, int]]:
+def _counts(matter: ReportData) -> list[tuple[str, int]]:
     counted = Counter(row["state"] for row in matter.rows if row["in_grid"])
     return [(state.value, counted[state.value]) for state in RunState if counted[state.value]]
 

@@ -25,7 +25,7 @@ from orchestrator.analysis.report.plotting import (
     short,
     wrapped,
 )
-from orchestrator.analysis.variant_ranking import Profile, Profiles
+from orchestrator.analysis.variant_ranking import PerformanceProfile, Profiles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,14 +48,14 @@ def profile_pictures(found: Sequence[Profiles], overall: Sequence[Profiles]) -> 
             yield _profile_picture(f"profile-{next(numbers)}", part, title, profiles, small=small)
 
 
-def _split(profiles: Profiles, title: str) -> Iterator[tuple[list[Profile], str]]:
+def _split(profiles: Profiles, title: str) -> Iterator[tuple[list[PerformanceProfile], str]]:
     named = [(profile, "") for profile in profiles.profiles]
     for part, name in bundles(named, lambda one: (one.variant.number, one.variant.side), LINES, title):
         yield [profile for profile, _ in part], name
 
 
 def _profile_picture(
-    name: str, part: Sequence[Profile], title: str, profiles: Profiles, *, small: bool
+    name: str, part: Sequence[PerformanceProfile], title: str, profiles: Profiles, *, small: bool
 ) -> Picture:
     caption = "The part of a variant's runs whose final return is above each value; band: 95 % interval."
     if profiles.spans:
@@ -83,12 +83,12 @@ def _spans(profiles: Profiles) -> str:
     )
 
 
-def _median_of(profile: Profile) -> float:
+def _median_of(profile: PerformanceProfile) -> float:
     """The first threshold that no more than half of the runs are above."""
     return float(profile.thresholds[int((profile.value <= _HALF).argmax())])
 
 
-def _profiles(part: Sequence[Profile], title: str, *, scaled: bool, small: bool) -> Draw:
+def _profiles(part: Sequence[PerformanceProfile], title: str, *, scaled: bool, small: bool) -> Draw:
     labels = [f"{short(one.variant.label)} (n={one.variant.n})" for one in part]
 
     def draw(theme: Theme) -> Figure:

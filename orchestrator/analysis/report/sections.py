@@ -12,10 +12,10 @@ from orchestrator.analysis.report import sweeps_side_by_side, tables
 from orchestrator.analysis.report.blocks import (
     Block,
     Cell,
+    FoldedText,
     Gallery,
     Points,
     Section,
-    Source,
     Table,
     Text,
     columns,
@@ -34,7 +34,7 @@ from orchestrator.analysis.report.training_figures import (
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.speed_drift import drift_of
 from orchestrator.analysis.stats import Final, Group, curves, final_returns, groups
-from orchestrator.analysis.summary import Speed, speeds, unranked, warnings
+from orchestrator.analysis.summary import SpeedSummary, speeds, unranked, warnings
 from orchestrator.analysis.variant_ranking import overall_profiles, task_profiles
 from orchestrator.planning.throughput.measure import NAMES, PROVISIONAL
 from orchestrator.rundir import SweepDir
@@ -48,7 +48,7 @@ _MOST_PICTURES = 12
 
 
 @dataclass(frozen=True)
-class Matter:
+class ReportData:
     """What the sections are about. ``rows`` are the table of runs, ``by_sweep`` each sweep's part of it."""
 
     sweep_dirs: tuple[SweepDir, ...]
@@ -56,7 +56,7 @@ class Matter:
     rows: tuple[tables.Row, ...]
     groups: tuple[Group, ...]
     finals: tuple[Final, ...]
-    speeds: tuple[Speed, ...]
+    speeds: tuple[SpeedSummary, ...]
 
     @property
     def sweeps(self) -> list[str]:
@@ -75,9 +75,9 @@ class Matter:
         return [final for final in self.finals if final.estimate is not None]
 
 
-def matter_of(sweep_dirs: Sequence[SweepDir], collected: Collected) -> Matter:
+def matter_of(sweep_dirs: Sequence[SweepDir], collected: Collected) -> ReportData:
     found = groups(collected)
-    return Matter(
+    return ReportData(
         tuple(sweep_dirs),
         collected,
         tuple(collected.runs.iter_rows(named=True)),
@@ -87,12 +87,12 @@ def matter_of(sweep_dirs: Sequence[SweepDir], collected: Collected) -> Matter:
     )
 
 
-def sections(matter: Matter) -> list[Section]:
+def sections(matter: ReportData) -> list[Section]:
     """Those that have something to say."""
     return [section for make in SECTIONS if (section := make(matter)) is not None]
 
 
-def pictures(matter: Matter, kind: str) -> list[Picture]:
+def pictures(matter: ReportData, kind: str) -> list[Picture]:
     """The pictures of ``learning`` curves, ``final`` returns or ``speed``."""
     found = matter.groups[:_MOST_DRAWN]
     if kind == "learning":
@@ -120,7 +120,7 @@ def _clipped(table: Table, elsewhere: str = "") -> tuple[Block, ...]:
 # One function a section
 
 
-def _warnings(matter: Matter) -> Section | None:
+def _warnings(matter: ReportData) -> Section | None:
     found = [("", text) for text in (*warnings(matter.finals), *matter.collected.warnings)]
     if (drift := drift_of(matter.groups)) is not None:
         found.append(("", str(drift)))
@@ -128,7 +128,7 @@ def _warnings(matter: Matter) -> Section | None:
     return Section("warnings", "Before you read on", (Points(tuple(found)),)) if found else None
 
 
-def _sweeps(matter: Matter) -> Section | None:
+def _sweeps(matter: ReportData) -> Section | None:
     if len(matter.by_sweep) < 2:  # others' runs are in the tables, and have no folder of ours
         return None
     told = sweeps_side_by_side.settings(matter.by_sweep, matter.collected.keys)
@@ -158,7 +158,7 @@ _SIDES = (
 )
 
 
-def _groups(matter: Matter) -> Section:
+def _groups(matter: ReportData) -> Section:
     blocks: tuple[Block, ...] = (Text("The sweep has no runs."),)
     if matter.groups:
         table = tables.group_table(matter.finals, matter.speeds)
@@ -174,7 +174,7 @@ _GROUPS = (
 )
 
 
-def _learning(matter: Matter) -> Section:
+def _learning(matter: ReportData) -> Section:
     return _drawn(
         "learning",
         "Learning",
@@ -184,7 +184,7 @@ def _learning(matter: Matter) -> Section:
     )
 
 
-def _final(matter: Matter) -> Section:
+def _final(matter: ReportData) -> Section:
     found = pictures(matter, "final")
     return _drawn("final", "Final returns", found, "No finished run has a finite final return.")
 
@@ -201,7 +201,7 @@ def _drawn(id_: str, title: str, found: list[Picture], nothing: str, *, many: bo
 _MANY = "There is more than can be drawn here; these are the first. All is in the tables beside the report."
 
 
-def _profiles(matter: Matter) -> Section | None:
+def _profiles(matter: ReportData) -> Section | None:
     shown = matter.returning[:_MOST_DRAWN]
     # What is said of all tasks holds of all variants, or it is not said.
     overall = overall_profiles(shown) if len(shown) == len(matter.returning) else []
@@ -228,7 +228,7 @@ _PROFILES = (
 )
 
 
-def _improvements(matter: Matter) -> Section | None:
+def _improvements(matter: ReportData) -> Section | None:
     found = standing(matter.returning, overall=len(matter.returning) <= _MOST_DRAWN)
     if not found.pairs and not found.left_out:
         return None
@@ -261,16 +261,16 @@ _PAIRS = (
 )
 
 
-def _speed(matter: Matter) -> Section:
+def _speed(matter: ReportData) -> Section:
     found = pictures(matter, "speed")
     if not found:
-        return Section("speed", "Speed", (Text("No finished run has a measured speed."),))
+        return Section("speed", "SpeedSummary", (Text("No finished run has a measured speed."),))
     table = tables.speed_table(matter.speeds)
     drawn = (Gallery(tuple(found)), *_clipped(table, "results.csv"), Text(_SPEEDS, note=True))
-    return Section("speed", "Speed", (*drawn, *_provisional(matter)))
+    return Section("speed", "SpeedSummary", (*drawn, *_provisional(matter)))
 
 
-def _provisional(matter: Matter) -> tuple[Block, ...]:
+def _provisional(matter: ReportData) -> tuple[Block, ...]:
     """The footnote to throughputs with an asterisk, if there are any."""
     marked = any(speed.provisional for speed in matter.speeds)
     return (Text(f"* {PROVISIONAL}.", note=True),) if marked else ()
@@ -285,11 +285,11 @@ _SPEEDS = (
 )
 
 
-def _where(matter: Matter) -> Section | None:
+def _where(matter: ReportData) -> Section | None:
     return where_to_run(matter.collected)
 
 
-def _money(matter: Matter) -> Section | None:
+def _money(matter: ReportData) -> Section | None:
     money = money_of(matter.sweep_dirs)
     if not money.submissions:
         return None
@@ -327,7 +327,7 @@ def _plain(name: str, rows: Iterable[Sequence[str]], *heads: str) -> Table:
     return Table(name, columns(*heads), tuple(tuple(map(Cell, row)) for row in rows), headed=True)
 
 
-def _targets(matter: Matter) -> Section | None:
+def _targets(matter: ReportData) -> Section | None:
     found = comparisons(matter.sweep_dirs, matter.collected)
     if not found:
         return None
@@ -351,7 +351,7 @@ _TARGETS = (
 )
 
 
-def _missing(matter: Matter) -> Section | None:
+def _missing(matter: ReportData) -> Section | None:
     missing = matter.collected.missing
     if not missing:
         return None
@@ -363,7 +363,7 @@ def _missing(matter: Matter) -> Section | None:
     return Section("missing", "Failed, skipped and missing", blocks)
 
 
-def _runs(matter: Matter) -> Section:
+def _runs(matter: ReportData) -> Section:
     shown = matter.rows[:_MOST_ROWS]
     several = len({row["sweep"] for row in matter.rows}) > 1
     table = tables.runs_table(shown, matter.collected.keys, several=several)
@@ -376,16 +376,16 @@ def _runs(matter: Matter) -> Section:
     return Section("runs", "Runs", blocks)
 
 
-def _provenance(matter: Matter) -> Section:
+def _provenance(matter: ReportData) -> Section:
     told = tables.provenance_table(matter.by_sweep)
     blocks: list[Block] = [Text("No run is finished.") if told is None else told]
     for sweep_dir in matter.sweep_dirs:
         if (grid := sweep_dir.latest_grid()) is not None:
-            blocks.append(Source(f"Grid of {sweep_dir.name} (as submitted, number {grid[0]})", grid[1]))
+            blocks.append(FoldedText(f"Grid of {sweep_dir.name} (as submitted, number {grid[0]})", grid[1]))
     return Section("provenance", "Provenance", tuple(blocks))
 
 
-SECTIONS: tuple[Callable[[Matter], Section | None], ...] = (
+SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     _warnings,
     _sweeps,
     _groups,

@@ -12,7 +12,7 @@ from orchestrator.analysis.report.blocks import MISSING, Cell, Column, Table, co
 from orchestrator.analysis.report.tables import Row
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.stats import Final, Group
-from orchestrator.analysis.summary import Speed, hardware
+from orchestrator.analysis.summary import SpeedSummary, hardware
 from orchestrator.analysis.variant_ranking import Variant, names
 from orchestrator.planning.throughput.measure import END_TO_END, NAMES, TRAINING
 
@@ -79,7 +79,9 @@ class _Place:
     fps: Mapping[str, Mapping[str, float]]
 
 
-def returns_table(sweeps: Sequence[str], finals: Sequence[Final], measured: Sequence[Speed]) -> Table | None:
+def returns_table(
+    sweeps: Sequence[str], finals: Sequence[Final], measured: Sequence[SpeedSummary]
+) -> Table | None:
     """Final returns, a row for what several sweeps trained, and how each does against the first that did."""
     return _by_sweep(
         "returns by sweep",
@@ -91,7 +93,7 @@ def returns_table(sweeps: Sequence[str], finals: Sequence[Final], measured: Sequ
 
 
 def speeds_table(
-    sweeps: Sequence[str], finals: Sequence[Final], measured: Sequence[Speed], figure: str
+    sweeps: Sequence[str], finals: Sequence[Final], measured: Sequence[SpeedSummary], figure: str
 ) -> Table | None:
     """One throughput, a row for what several sweeps trained, and each as a multiple of the first."""
     return _by_sweep(
@@ -132,7 +134,7 @@ def _by_sweep(
     return Table(name, columns_of, rows) if rows else None
 
 
-def _places(finals: Sequence[Final], measured: Sequence[Speed]) -> list[_Place]:
+def _places(finals: Sequence[Final], measured: Sequence[SpeedSummary]) -> list[_Place]:
     fps: dict[tuple[str, int], list[float]] = {}
     for speed in measured:
         fps.setdefault((TRAINING, id(speed.group)), []).extend(speed.training_fps)

@@ -23,7 +23,7 @@ from orchestrator.analysis.report.blocks import (
 )
 from orchestrator.analysis.report.targets import Comparison
 from orchestrator.analysis.stats import Final, Group
-from orchestrator.analysis.summary import Speed
+from orchestrator.analysis.summary import SpeedSummary
 from orchestrator.analysis.variant_ranking import names
 from orchestrator.core.labels import shared_keys, short_keys, varying_keys
 from orchestrator.core.types import RunState
@@ -54,7 +54,7 @@ def places(found: Sequence[Group]) -> tuple[tuple[Column, ...], list[tuple[Cell,
     ]
 
 
-def group_table(finals: Sequence[Final], measured: Sequence[Speed]) -> Table:
+def group_table(finals: Sequence[Final], measured: Sequence[SpeedSummary]) -> Table:
     heads, named = places([final.group for final in finals])
     training: dict[int, list[float]] = {}
     end_to_end: dict[int, list[float]] = {}
@@ -118,7 +118,7 @@ def _verdict(one: Improvement) -> Cell:
 # Speed and targets
 
 
-def speed_table(measured: Sequence[Speed]) -> Table:
+def speed_table(measured: Sequence[SpeedSummary]) -> Table:
     measured = [speed for speed in measured if speed.end_to_end_fps]
     heads, named = places([speed.group for speed in measured])
     rows = []

@@ -30,7 +30,7 @@ _HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Measured:
+class TargetRun:
     """A finished run on one target. ``fps`` is the throughput that targets are compared by; ``dollars``: for
     a million frames at the end-to-end throughput, ``None`` without a price.
     """
@@ -46,12 +46,12 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Bar:
+class TargetBar:
     """One configuration on one target: each run's figures, and what they come to."""
 
     label: str
     target: str
-    runs: tuple[Measured, ...]
+    runs: tuple[TargetRun, ...]
     fps: Estimate
     training_fps: Estimate | None
     end_to_end_fps: Estimate
@@ -69,7 +69,7 @@ class Comparison:
 
     sweep: str
     targets: tuple[str, ...]
-    bars: tuple[Bar, ...]
+    bars: tuple[TargetBar, ...]
     speed: Ratio | None
     money: Ratio | None
     left_out: int
@@ -164,10 +164,10 @@ def _compare(
     )
 
 
-def _measured(row: Mapping[str, Any], figure: str, point: tuple[Any, ...], price: float | None) -> Measured:
+def _measured(row: Mapping[str, Any], figure: str, point: tuple[Any, ...], price: float | None) -> TargetRun:
     cost = None if price is None else price / _HOUR_S / row[END_TO_END] * _MILLION
     training = row[TRAINING] if figure == TRAINING else None
-    return Measured(
+    return TargetRun(
         row["target"],
         point,
         row.get("seed"),
@@ -210,8 +210,8 @@ def _price_there(address: str) -> float | None:
 
 
 def _bars(
-    measured: Sequence[Measured], targets: Sequence[str], keys: Sequence[str], *, intervals: bool
-) -> Iterable[Bar]:
+    measured: Sequence[TargetRun], targets: Sequence[str], keys: Sequence[str], *, intervals: bool
+) -> Iterable[TargetBar]:
     points = list(dict.fromkeys(one.point for one in measured))
     named = [
         {key: value for key, value in zip(keys, point, strict=True) if value is not None} for point in points
@@ -233,16 +233,16 @@ def _bars(
         assert speed is not None, "a run counts by its speed"
         assert end_to_end is not None, "a run counts by its speed"
         training = None if runs[0].training_fps is None else speed
-        yield Bar(label, target, runs, speed, training, end_to_end, time, money)
+        yield TargetBar(label, target, runs, speed, training, end_to_end, time, money)
 
 
 # Which target comes first
 
 
-_Figure = Callable[[Measured], float | None]
+_Figure = Callable[[TargetRun], float | None]
 
 
-def _winner(targets: Sequence[str], measured: Sequence[Measured], figure: _Figure) -> Ratio | None:
+def _winner(targets: Sequence[str], measured: Sequence[TargetRun], figure: _Figure) -> Ratio | None:
     """The target that is ahead of all others at ``figure``, the higher the better, and the next one."""
     among = math.comb(len(targets), 2)
     ratios = {
@@ -257,7 +257,7 @@ def _winner(targets: Sequence[str], measured: Sequence[Measured], figure: _Figur
     return None
 
 
-def _ratio(one: str, other: str, measured: Sequence[Measured], figure: _Figure, among: int) -> Ratio | None:
+def _ratio(one: str, other: str, measured: Sequence[TargetRun], figure: _Figure, among: int) -> Ratio | None:
     """How many times better one target is; over pairs if there are any, else over configurations."""
     sides: dict[str, dict[tuple[Any, ...], dict[Any, float]]] = {one: {}, other: {}}
     for run in measured:

@@ -31,9 +31,9 @@ from orchestrator.analysis.report.plotting import (
     short,
     wrapped,
 )
-from orchestrator.analysis.report.targets import Bar, Comparison
+from orchestrator.analysis.report.targets import Comparison, TargetBar
 from orchestrator.analysis.stats import Curve, Estimate, Final, group_labels
-from orchestrator.analysis.summary import Speed
+from orchestrator.analysis.summary import SpeedSummary
 from orchestrator.planning.throughput.measure import NAMES
 
 if TYPE_CHECKING:
@@ -89,13 +89,13 @@ def final_pictures(finals: Sequence[Final]) -> Iterator[Picture]:
             )
 
 
-def speed_pictures(speeds: Sequence[Speed]) -> Iterator[Picture]:
+def speed_pictures(speeds: Sequence[SpeedSummary]) -> Iterator[Picture]:
     """Both throughputs and where an iteration's time goes, by group and hardware."""
     shown = [speed for speed in speeds if speed.end_to_end_fps]
     labels = [short(label) for label in group_labels([speed.group.point for speed in shown])]
     kinds = {name: number for number, name in enumerate(dict.fromkeys(speed.hardware for speed in shown))}
     numbers = count(1)
-    for part, title in parts(list(zip(shown, labels, strict=True)), BARS, "Speed"):
+    for part, title in parts(list(zip(shown, labels, strict=True)), BARS, "SpeedSummary"):
         caption = (
             "Left: training throughput of each run (dots; line: their median) and end-to-end throughput "
             "(rings; thin line: their median). Right: seconds per iteration and what they went to (other: "
@@ -117,7 +117,7 @@ def target_pictures(found: Sequence[Comparison]) -> Iterator[Picture]:
     """What each configuration reached on each target: frames/s, and where there are prices, dollars."""
     numbers = count(1)
     for comparison in found:
-        by_label: dict[str, list[Bar]] = {}
+        by_label: dict[str, list[TargetBar]] = {}
         name = NAMES[comparison.figure].capitalize()
         for bar in comparison.bars:
             by_label.setdefault(bar.label, []).append(bar)
@@ -245,7 +245,7 @@ def _finals(part: Sequence[tuple[Final, str]], title: str, *, small: bool) -> Dr
 # Speed and targets
 
 
-def _speeds(part: Sequence[tuple[Speed, str]], title: str, kinds: Mapping[str, int]) -> Draw:
+def _speeds(part: Sequence[tuple[SpeedSummary, str]], title: str, kinds: Mapping[str, int]) -> Draw:
     def draw(theme: Theme) -> Figure:
         figure, left = axes(1.6 + 0.42 * len(part), columns=2)
         right = figure.axes[1]
@@ -269,7 +269,7 @@ def _speeds(part: Sequence[tuple[Speed, str]], title: str, kinds: Mapping[str, i
     return draw
 
 
-def _throughputs(on: Axes, row: int, speed: Speed, colour: str) -> None:
+def _throughputs(on: Axes, row: int, speed: SpeedSummary, colour: str) -> None:
     """Each run's two figures, the end-to-end one as a ring below the other."""
     training, end_to_end = speed.training_fps, speed.end_to_end_fps
     on.plot(training, [row - 0.12] * len(training), "o", color=colour, markersize=5, alpha=0.7)
@@ -279,13 +279,13 @@ def _throughputs(on: Axes, row: int, speed: Speed, colour: str) -> None:
     on.vlines(median(end_to_end), row - 0.05, row + 0.35, color=colour, linewidth=0.9)
 
 
-def _medians(speed: Speed) -> str:
+def _medians(speed: SpeedSummary) -> str:
     training = f"training {median(speed.training_fps):,.0f}, " if speed.training_fps else ""
     return f"{training}end-to-end {median(speed.end_to_end_fps):,.0f}"
 
 
 def _targets(
-    part: Sequence[tuple[str, list[Bar]]], title: str, names: Sequence[str], figure_name: str
+    part: Sequence[tuple[str, list[TargetBar]]], title: str, names: Sequence[str], figure_name: str
 ) -> Draw:
     priced = any(bar.dollars for _, bars in part for bar in bars)
     step = 0.8 / len(names)
@@ -332,7 +332,7 @@ def _estimate(on: Axes, row: float, values: Sequence[float], estimate: Estimate,
 _PARTS = ("collection", "learning", "other")
 
 
-def _iteration(on: Axes, row: int, speed: Speed, theme: Theme) -> None:
+def _iteration(on: Axes, row: int, speed: SpeedSummary, theme: Theme) -> None:
     start = 0.0
     for seconds, colour in zip(speed.split(), theme.parts, strict=True):
         on.barh(row, seconds, left=start, color=colour, height=0.62)
@@ -349,7 +349,7 @@ def _name_parts(on: Axes, theme: Theme) -> None:
 
 
 def _hardware_legend(
-    part: Sequence[tuple[Speed, str]], kinds: Mapping[str, int], theme: Theme
+    part: Sequence[tuple[SpeedSummary, str]], kinds: Mapping[str, int], theme: Theme
 ) -> tuple[list[Any], list[str]]:
     from matplotlib.lines import Line2D
 

@@ -35,8 +35,8 @@ __all__ = [
     "RESULTS_THERE",
     "Cluster",
     "ClusterState",
+    "InstanceState",
     "SkyPilotBackend",
-    "Standing",
     "doubt",
     "instance_of",
     "is_named_here",
@@ -69,7 +69,7 @@ sed "s/\\x1b\\[[0-9;]*m//g"
 _IGNORE = ".skyignore"
 
 
-class Standing(enum.Enum):
+class InstanceState(enum.Enum):
     """How an instance stands. UP: it may be reached. STOPPED: somebody did that, and its disk is still there.
 
     GONE: there is none, or one that never was of any use. ORPHAN: it is there, nothing is starting it any
@@ -169,11 +169,11 @@ class SkyPilotBackend:
         problems: list[OrchestrateError] = []
         for one, standing in standing_of(ids).items():
             try:
-                if standing is Standing.UP:
+                if standing is InstanceState.UP:
                     job = _Id.of(one)
                     letter = SweepDir(Path(RESULTS_THERE), job.sweep).mailbox(job.token)
                     reach(one).run(["sh", "-c", _WRITE, "sh", str(letter)])
-                elif standing in (Standing.STARTING, Standing.ORPHAN):
+                elif standing in (InstanceState.STARTING, InstanceState.ORPHAN):
                     take_down(one)
             except OrchestrateError as error:
                 problems.append(error)
@@ -219,24 +219,24 @@ def instance_of(job_id: str) -> str:
     return _Id.of(job_id).cluster
 
 
-def standing_of(ids: Sequence[str]) -> dict[str, Standing]:
+def standing_of(ids: Sequence[str]) -> dict[str, InstanceState]:
     """How the instances of these jobs stand. Raises :class:`BackendUnavailableError` where nobody can say."""
     clusters = _clusters(ids)
     return {one: _standing(_Id.of(one), clusters.get(instance_of(one))) for one in ids}
 
 
-def _standing(job: _Id, cluster: Cluster | None) -> Standing:
+def _standing(job: _Id, cluster: Cluster | None) -> InstanceState:
     launch = _launch(job)
     if launch is client.RequestState.RUNNING:  # also while things are still on their way to one that is up
-        return Standing.STARTING
+        return InstanceState.STARTING
     never_was = launch in (client.RequestState.FAILED, client.RequestState.CANCELLED)
     if cluster is None or (never_was and cluster.state is ClusterState.STARTING):
-        return Standing.GONE
+        return InstanceState.GONE
     if launch is not client.RequestState.SUCCEEDED and not cluster.autodown:
-        return Standing.ORPHAN
+        return InstanceState.ORPHAN
     if cluster.state is ClusterState.STOPPED:
-        return Standing.STOPPED
-    return Standing.UP  # one that SkyPilot finds in disorder may have results all the same
+        return InstanceState.STOPPED
+    return InstanceState.UP  # one that SkyPilot finds in disorder may have results all the same
 
 
 def _launch(job: _Id) -> client.RequestState:
@@ -249,7 +249,7 @@ def _launch(job: _Id) -> client.RequestState:
 
 def is_orphan(job_id: str, cluster: Cluster) -> bool:
     """Whether a job's instance is an orphan, as far as SkyPilot's records tell."""
-    return not cluster.autodown and _standing(_Id.of(job_id), cluster) is Standing.ORPHAN
+    return not cluster.autodown and _standing(_Id.of(job_id), cluster) is InstanceState.ORPHAN
 
 
 def never_sent(job_id: str) -> bool:

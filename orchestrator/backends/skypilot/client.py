@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.backends.skypilot.errors import Trouble, unanswered
+from orchestrator.backends.skypilot.errors import Failure, unanswered
 from orchestrator.backends.waiting import said_when_silent
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.types import JobState
@@ -78,7 +78,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Task:
+class SkyTask:
     """A task on an instance; ``text`` is its state in SkyPilot's words."""
 
     state: JobState
@@ -86,7 +86,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Price:
+class MachinePrice:
     """The machine that SkyPilot would take now, and US dollars for an hour of it.
 
     ``otherwise``: the price of the same machine on demand if it is spot, as spot if not; ``None`` if unknown.
@@ -159,15 +159,15 @@ _QUEUED = ("INIT", "PENDING")
 _RUNNING = ("SETTING_UP", "RUNNING")
 
 
-def tasks(cluster: str) -> dict[str, Task]:
+def tasks(cluster: str) -> dict[str, SkyTask]:
     """The tasks on an instance by name; of several with one name, the last."""
     found = _ask(f"ask {cluster} for its tasks", "tasks", cluster=cluster)
     return {name: _task_of(said) for name, said, _ in found}
 
 
-def _task_of(said: str) -> Task:
+def _task_of(said: str) -> SkyTask:
     state = JobState.QUEUED if said in _QUEUED else JobState.RUNNING if said in _RUNNING else JobState.ENDED
-    return Task(state, said.lower().replace("_", " "))
+    return SkyTask(state, said.lower().replace("_", " "))
 
 
 def cancel(cluster: str, names: Sequence[str]) -> None:
@@ -186,9 +186,9 @@ def ssh_config(cluster: str) -> None:
         raise RefusedError(f"{cluster} cannot be reached: it is not up", hint="sky status")
 
 
-def price(task_text: str) -> Price:
+def price(task_text: str) -> MachinePrice:
     """What SkyPilot's optimizer chooses for a task, by its price list."""
-    return Price(**_ask("ask for a price", "price", text=task_text))
+    return MachinePrice(**_ask("ask for a price", "price", text=task_text))
 
 
 def server_version() -> str:
@@ -305,5 +305,5 @@ def _ask(asked: str, call: str, *, patience: float = _PATIENCE_S, **arguments: A
             raise unanswered(asked, patience).error()
     if "trouble" in answer:
         message, hint, refused = answer["trouble"]
-        raise Trouble(message, hint, refused).error()
+        raise Failure(message, hint, refused).error()
     return answer["value"]

@@ -16,7 +16,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Failure:
     """A failure that is told. ``refused``: the answer was no, and what was asked did not happen."""
 
     message: str
@@ -27,19 +27,19 @@ class Trouble:
         return (RefusedError if self.refused else BackendUnavailableError)(self.message, hint=self.hint)
 
 
-def not_installed(error: ImportError) -> Trouble:
+def not_installed(error: ImportError) -> Failure:
     found = f"SkyPilot cannot be used by {sys.executable}: {_line(str(error))}"
-    return Trouble(found, install_here("sky"), refused=False)
+    return Failure(found, install_here("sky"), refused=False)
 
 
-def unanswered(asked: str, seconds: float) -> Trouble:
+def unanswered(asked: str, seconds: float) -> Failure:
     found = f"{asked}: SkyPilot did not answer within {seconds:.0f} s"
-    return Trouble(found, f"look into {SERVER_LOG}; `sky api stop` and the same command again", refused=False)
+    return Failure(found, f"look into {SERVER_LOG}; `sky api stop` and the same command again", refused=False)
 
 
 def translated(
     error: BaseException, asked: str, *, secrets: Sequence[str] = (), log: str = "", near: str = ""
-) -> Trouble:
+) -> Failure:
     """What a failure of SkyPilot means for ``asked``; no text of ``secrets`` is in it.
 
     ``log``: what SkyPilot wrote meanwhile; of a launch, it alone has the cloud's own words. ``near``:
@@ -52,8 +52,8 @@ def translated(
     for applies, trouble in _TROUBLES:
         if applies(kinds, said.lower()):
             found = trouble(said, near)
-            return Trouble(f"{asked}: {found.message}", found.hint, found.refused)
-    return Trouble(f"{asked}: {_line(said)}", f"look into {SERVER_LOG}; `sky check`", refused=False)
+            return Failure(f"{asked}: {found.message}", found.hint, found.refused)
+    return Failure(f"{asked}: {_line(said)}", f"look into {SERVER_LOG}; `sky check`", refused=False)
 
 
 def _with_tried(error: BaseException) -> Iterator[BaseException]:
@@ -143,106 +143,106 @@ def _both(*tests: Callable[[set[str], str], bool]) -> Callable[[set[str], str], 
     return lambda kinds, said: all(test(kinds, said) for test in tests)
 
 
-def _catalog(said: str, _: str) -> Trouble:
+def _catalog(said: str, _: str) -> Failure:
     fix = "connect this machine once: SkyPilot then keeps the prices in ~/.sky/catalogs"
-    return Trouble(f"the list of machines and prices cannot be fetched: {_first(said)}", fix, refused=False)
+    return Failure(f"the list of machines and prices cannot be fetched: {_first(said)}", fix, refused=False)
 
 
-def _server(said: str, _: str) -> Trouble:
+def _server(said: str, _: str) -> Failure:
     fix = f"`sky api stop`, then `sky api start`; what it says is in {SERVER_LOG}"
-    return Trouble(f"SkyPilot's API server does not answer: {_first(said)}", fix, refused=False)
+    return Failure(f"SkyPilot's API server does not answer: {_first(said)}", fix, refused=False)
 
 
-def _unreachable(said: str, _: str) -> Trouble:
-    return Trouble(
+def _unreachable(said: str, _: str) -> Failure:
+    return Failure(
         f"the cloud does not answer: {_first(said)}", "try again; `sky check` asks it", refused=False
     )
 
 
-def _no_cloud(_said: str, _: str) -> Trouble:
+def _no_cloud(_said: str, _: str) -> Failure:
     fix = "`sky check` tells of each cloud what it lacks; `infra:` in the profile names the one to use"
-    return Trouble("no cloud is enabled that this could run on", fix)
+    return Failure("no cloud is enabled that this could run on", fix)
 
 
-def _credentials(said: str, _: str) -> Trouble:
+def _credentials(said: str, _: str) -> Failure:
     fix = "`sky check` tells what is missing; for AWS: `aws configure`"
-    return Trouble(f"the cloud does not take your credentials: {_first(said, *_CREDENTIALS)}", fix)
+    return Failure(f"the cloud does not take your credentials: {_first(said, *_CREDENTIALS)}", fix)
 
 
-def _permission(said: str, _: str) -> Trouble:
+def _permission(said: str, _: str) -> Failure:
     fix = "ask who manages the cloud account for that right, or use another one: `sky check`"
-    return Trouble(f"your account is not allowed to: {_first(said, *_PERMISSION)}", fix)
+    return Failure(f"your account is not allowed to: {_first(said, *_PERMISSION)}", fix)
 
 
-def _quota(said: str, _: str) -> Trouble:
+def _quota(said: str, _: str) -> Failure:
     fix = (
         "ask the cloud for a higher quota (AWS: Service Quotas, EC2), or change `infra:`, `accelerators:` or "
         "`spot:` in the profile"
     )
-    return Trouble(f"your quota has no room for it{_where(said)}: {_first(said, *_QUOTA)}", fix)
+    return Failure(f"your quota has no room for it{_where(said)}: {_first(said, *_QUOTA)}", fix)
 
 
-def _capacity(said: str, _: str) -> Trouble:
+def _capacity(said: str, _: str) -> Failure:
     fix = "try again later; or, in the profile: `spot: false`, another `infra:`, other `accelerators:`"
-    return Trouble(f"there is none to be had now{_where(said)}: {_first(said, *_CAPACITY)}", fix)
+    return Failure(f"there is none to be had now{_where(said)}: {_first(said, *_CAPACITY)}", fix)
 
 
-def _infeasible(said: str, near: str) -> Trouble:
+def _infeasible(said: str, near: str) -> Failure:
     if tried := _tried(said):
         fix = "`sky logs --provision NAME` tells more; another `infra:` in the profile may have one"
-        return Trouble(f"none could be started (tried {_line(tried)}): {_last(said)}", fix)
+        return Failure(f"none could be started (tried {_line(tried)}): {_last(said)}", fix)
     if near:
-        return Trouble(
+        return Failure(
             f"no such accelerator: {_first(said)}", f"in the profile, `accelerators:` is one of {near}"
         )
     fix = (
         "ask for less in the profile (accelerators, cpus, memory, infra); `sky gpus list` shows what there is"
     )
-    return Trouble(f"no machine of an enabled cloud has all of it: {_first(said)}", fix)
+    return Failure(f"no machine of an enabled cloud has all of it: {_first(said)}", fix)
 
 
-def _no_spot(said: str, near: str) -> Trouble:
+def _no_spot(said: str, near: str) -> Failure:
     if near:
         return _infeasible(said, near)
-    return Trouble(f"there are no spot machines: {_first(said, 'spot')}", "in the profile: spot: false")
+    return Failure(f"there are no spot machines: {_first(said, 'spot')}", "in the profile: spot: false")
 
 
-def _no_stop(said: str, _: str) -> Trouble:
+def _no_stop(said: str, _: str) -> Failure:
     fix = "take it down instead: `sky down NAME`; what is on its disk goes with it"
-    return Trouble(f"such an instance cannot be stopped: {_first(said, 'stop')}", fix)
+    return Failure(f"such an instance cannot be stopped: {_first(said, 'stop')}", fix)
 
 
-def _unsupported(said: str, _: str) -> Trouble:
-    return Trouble(
+def _unsupported(said: str, _: str) -> Failure:
+    return Failure(
         f"the cloud cannot do it: {_first(said)}", "leave it out of the profile, or use another `infra:`"
     )
 
 
-def _task(said: str, _: str) -> Trouble:
+def _task(said: str, _: str) -> Failure:
     fix = "correct it in the profile; `orchestrate sweep … --dry-run` shows the task file"
-    return Trouble(f"SkyPilot refuses the task: {_line(said)}", fix)
+    return Failure(f"SkyPilot refuses the task: {_line(said)}", fix)
 
 
-def _taken(said: str, _: str) -> Trouble:
+def _taken(said: str, _: str) -> Failure:
     fix = "`sky status` shows it; `sky down NAME` ends it, once what is on it is not needed"
-    return Trouble(f"an instance of that name is in use: {_first(said)}", fix)
+    return Failure(f"an instance of that name is in use: {_first(said)}", fix)
 
 
-def _absent(said: str, _: str) -> Trouble:
-    return Trouble(
+def _absent(said: str, _: str) -> Failure:
+    return Failure(
         f"there is no such instance, or it is not up: {_first(said)}", "`sky status` lists those there are"
     )
 
 
-def _broken(said: str, _: str) -> Trouble:
+def _broken(said: str, _: str) -> Failure:
     fix = "the instance may be up and cost money: `sky status`; `sky logs --provision NAME` tells more"
-    return Trouble(f"the instance could not be set up: {_line(said)}", fix)
+    return Failure(f"the instance could not be set up: {_line(said)}", fix)
 
 
 _of_a_cloud = _is("CloudError", "ResourcesUnavailableError", "AWSAzFetchingError")
 
 # In this order: the first that applies. A list of places that were tried names the cause in one of them.
-_TROUBLES: Sequence[tuple[Callable[[set[str], str], bool], Callable[[str, str], Trouble]]] = (
+_TROUBLES: Sequence[tuple[Callable[[set[str], str], bool], Callable[[str, str], Failure]]] = (
     (_both(_says(*_CATALOG), _says(*_WAY)), _catalog),
     (_is("ApiServerConnectionError", "ApiServerAuthenticationError", "APIVersionMismatchError"), _server),
     (_says("api server process exited", "failed to start skypilot api server"), _server),

@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.backends.skypilot.errors import Trouble, not_installed, translated
+from orchestrator.backends.skypilot.errors import Failure, not_installed, translated
 
 _REQUESTS = {"PENDING": "running", "WAITING": "running", "RUNNING": "running"}
 _MANY = 12
@@ -218,7 +218,7 @@ class Helper:
 
         common.check_server_healthy_or_start_fn()
 
-    def _trouble(self, error: Exception, asked: str, *, log: str = "", near: str = "") -> Trouble:
+    def _trouble(self, error: Exception, asked: str, *, log: str = "", near: str = "") -> Failure:
         if isinstance(error, ImportError):
             return not_installed(error)
         return translated(error, asked, secrets=tuple(self._secrets), log=log, near=near)

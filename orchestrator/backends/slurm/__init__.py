@@ -11,7 +11,7 @@ from typing import ClassVar
 from orchestrator.backends.script import Script, Setting
 from orchestrator.backends.slurm.commands import (
     PAUSES_S,
-    Answer,
+    CommandAnswer,
     Commands,
     Runner,
     asked_again,
@@ -27,7 +27,7 @@ from orchestrator.backends.slurm.concerns import (
     node_cores,
     time_limits,
 )
-from orchestrator.backends.slurm.finished_jobs import Departed
+from orchestrator.backends.slurm.finished_jobs import FinishedJobs
 from orchestrator.backends.slurm.limits import COUNTED, Limit, SubmitLimits
 from orchestrator.backends.slurm.parse import (
     LISTED,
@@ -70,8 +70,8 @@ class SlurmBackend:
         self._profile, self._run, self._pauses = profile, runner or Commands(), pauses
         self.options: Sequence[str] = tuple(options)
         self.address = profile.address
-        self._queue: tuple[float, list[QueueEntry] | Answer] | None = None
-        self._departed = Departed(self._ask)
+        self._queue: tuple[float, list[QueueEntry] | CommandAnswer] | None = None
+        self._departed = FinishedJobs(self._ask)
         self._limits = SubmitLimits(self._ask, profile, self.options)
         self._mine = "--me"
 
@@ -143,7 +143,7 @@ class SlurmBackend:
         self._queue = None
         queue = self._ask_queue()
         comment = _comment(array, sweep_dir)
-        if isinstance(queue, Answer):
+        if isinstance(queue, CommandAnswer):
             raise unanswered(f"cannot look for {array.token}: squeue", queue)
         own = (
             entry for entry in queue if entry.comment == comment and (over or not entry.status.state.final)
@@ -154,9 +154,12 @@ class SlurmBackend:
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         queue = self._ask_queue()
         asked = {*map(_bare, ids)}
-        if not isinstance(queue, Answer) and asked - {one.job_id for one in queue} - self._departed.settled:
+        if (
+            not isinstance(queue, CommandAnswer)
+            and asked - {one.job_id for one in queue} - self._departed.settled
+        ):
             queue = self._ask_queue(_RECENT_S)  # it may have been submitted since
-        if isinstance(queue, Answer):
+        if isinstance(queue, CommandAnswer):
             said = JobStatus(JobState.UNKNOWN, f"squeue: {queue.complaint}")
             return dict.fromkeys(ids, said)
         present = {entry.job_id: entry.status for entry in queue}
@@ -172,7 +175,7 @@ class SlurmBackend:
         if answer.code != 0 and "invalid job id" not in answer.complaint.lower():
             raise unanswered("scancel", answer)
 
-    def _ask_queue(self, not_older: float = _FRESH_S) -> list[QueueEntry] | Answer:
+    def _ask_queue(self, not_older: float = _FRESH_S) -> list[QueueEntry] | CommandAnswer:
         """All of the user's jobs that the controller still knows, in one request; or why there are none."""
         if self._queue is None or time.monotonic() - self._queue[0] > not_older:
             answer = self._ask(["squeue", *LISTED, self._mine])
@@ -182,12 +185,12 @@ class SlurmBackend:
             self._queue = (time.monotonic(), queue_entries(answer.output) if answer.code == 0 else answer)
         return self._queue[1]
 
-    def _ask(self, argv: Sequence[str]) -> Answer:
+    def _ask(self, argv: Sequence[str]) -> CommandAnswer:
         """What a command says that nothing depends on: one that is not there says just that."""
         try:
             return asked_again(self._run, argv, self._pauses if argv[0] == "squeue" else ())
         except BackendUnavailableError as error:
-            return Answer(127, "", str(error))
+            return CommandAnswer(127, "", str(error))
 
     def _partitions(self) -> Partitions:
         typed = [one.partition("=")[2] for one in self.options if one.startswith("--partition=")]
@@ -212,7 +215,7 @@ class SlurmBackend:
         A job counts until it has left, also one that submits others as the last thing that it does.
         """
         queue = self._ask_queue(_RECENT_S)  # whoever waits for room asks again and again
-        if isinstance(queue, Answer):
+        if isinstance(queue, CommandAnswer):
             raise unanswered("cannot see what is in the queue: squeue", queue)
         counted = ""
         if not all(limit.counts_all for limit in limits):

@@ -26,11 +26,11 @@ _NOT_THERE = 127
 
 _log = logging.getLogger(__name__)
 
-Runner = Callable[[Sequence[str]], "Answer"]
+Runner = Callable[[Sequence[str]], "CommandAnswer"]
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandAnswer:
     """What a command said. ``code`` is ``None`` if it did not answer in time."""
 
     code: int | None
@@ -46,7 +46,7 @@ class Answer:
 
 def run(
     argv: Sequence[str], patience: float = TIMEOUT_S, *, tell: Callable[[str], None] | None = None
-) -> Answer:
+) -> CommandAnswer:
     """Run one of Slurm's commands, for ``patience`` seconds. ``tell`` hears of one that takes long.
 
     Raises :class:`BackendUnavailableError` if it is not installed.
@@ -70,8 +70,8 @@ def run(
             hint="run the command on the cluster's login node, or use --on local",
         ) from None
     except subprocess.TimeoutExpired:
-        return Answer(None, "", f"no answer within {patience:.0f} s")
-    return Answer(done.returncode, done.stdout, done.stderr)
+        return CommandAnswer(None, "", f"no answer within {patience:.0f} s")
+    return CommandAnswer(done.returncode, done.stdout, done.stderr)
 
 
 class Commands:
@@ -80,7 +80,7 @@ class Commands:
     def __init__(self) -> None:
         self._slow = False
 
-    def __call__(self, argv: Sequence[str]) -> Answer:
+    def __call__(self, argv: Sequence[str]) -> CommandAnswer:
         told: list[str] = []
 
         def tell(text: str) -> None:
@@ -93,7 +93,7 @@ class Commands:
         return answer
 
 
-def asked_again(ask: Runner, argv: Sequence[str], pauses: Sequence[float] = PAUSES_S) -> Answer:
+def asked_again(ask: Runner, argv: Sequence[str], pauses: Sequence[float] = PAUSES_S) -> CommandAnswer:
     """The answer to a request that can be repeated; one that fails at once is made again after each pause.
 
     Its complaint then says how often it was made. One that took its time was retried by the command itself.
@@ -109,10 +109,10 @@ def asked_again(ask: Runner, argv: Sequence[str], pauses: Sequence[float] = PAUS
     if answer.code == 0 or not pauses:
         return answer
     tried = f"asked {len(pauses) + 1} times in {time.monotonic() - first:.0f} s"
-    return Answer(answer.code, answer.output, f"{answer.complaint} ({tried})")
+    return CommandAnswer(answer.code, answer.output, f"{answer.complaint} ({tried})")
 
 
-def _is_certain(answer: Answer) -> bool:
+def _is_certain(answer: CommandAnswer) -> bool:
     """Whether to ask again is in vain."""
     return answer.code == _NOT_THERE or any(text in answer.complaint.lower() for text in _CERTAIN)
 
@@ -193,20 +193,20 @@ _UNCLEAR = (
 )
 
 
-def is_unclear(answer: Answer) -> bool:
+def is_unclear(answer: CommandAnswer) -> bool:
     """Whether a command may have been obeyed although it did not say so."""
     if answer.code is None or answer.code < 0:
         return True
     return answer.code != 0 and any(text in answer.complaint.lower() for text in _UNCLEAR)
 
 
-def is_refusal(answer: Answer) -> bool:
+def is_refusal(answer: CommandAnswer) -> bool:
     """Whether it is the controller that said no to a submission: then there is certainly none."""
     refused = answer.code != 0 and "batch job submission failed" in answer.complaint.lower()
     return refused and not is_unclear(answer)
 
 
-def refusal(what: str, answer: Answer) -> BackendUnavailableError:
+def refusal(what: str, answer: CommandAnswer) -> BackendUnavailableError:
     """The error for a submission that failed: a :class:`RefusedError` where it is certain that it did."""
     if is_unclear(answer):
         return unanswered(what, answer)
@@ -215,7 +215,7 @@ def refusal(what: str, answer: Answer) -> BackendUnavailableError:
     return kind(f"{what}: {complaint}", hint=_hint(complaint))
 
 
-def unanswered(what: str, answer: Answer) -> BackendUnavailableError:
+def unanswered(what: str, answer: CommandAnswer) -> BackendUnavailableError:
     """The error for a command that did not do what it was asked."""
     return BackendUnavailableError(f"{what}: {answer.complaint}", hint=_hint(answer.complaint))
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
-from orchestrator.backends.slurm.commands import Answer
+from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.backends.slurm.parse import (
     ACCOUNTING_FIELDS,
     LISTED,
@@ -16,7 +16,7 @@ from orchestrator.backends.slurm.parse import (
 )
 from orchestrator.core.types import JobState, JobStatus
 
-Ask = Callable[[Sequence[str]], Answer]
+Ask = Callable[[Sequence[str]], CommandAnswer]
 
 # Accounting follows the queue within seconds, or not at all: what it does not know yet is asked for less and
 # less often, from this ...
@@ -35,7 +35,7 @@ class _Doubt:
     until: float
 
 
-class Departed:
+class FinishedJobs:
     """Remembers the ends that it was told; accounting may be slow, broken or absent, and is asked seldom."""
 
     def __init__(self, ask: Ask, clock: Callable[[], float] = time.monotonic) -> None:

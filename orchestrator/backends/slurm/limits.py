@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.backends.slurm.commands import Answer
+from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.backends.slurm.parse import least, partition_fields, status_of, submit_limits, usual_qos
 from orchestrator.config.profiles import Profile
 
-Ask = Callable[[Sequence[str]], Answer]
+Ask = Callable[[Sequence[str]], CommandAnswer]
 
 # Limits change seldom, and whoever waits for room asks again and again.
 _FRESH_S = 60.0

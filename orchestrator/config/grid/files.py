@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.config.grid.model import Position
-from orchestrator.config.grid.yaml_nodes import Source
+from orchestrator.config.grid.yaml_nodes import YamlFile
 
 
-def read_text(path: Path, source: Source, otherwise: Callable[[Path], str]) -> str:
+def read_text(path: Path, source: YamlFile, otherwise: Callable[[Path], str]) -> str:
     """The file's text. ``otherwise`` says where else to look, for a path that there is not.
 
     Raises the source's kind of :class:`PlacedError`.

@@ -14,11 +14,11 @@ from orchestrator.config.grid.resources import OTHER_NAMES, RESOURCES, read_reso
 from orchestrator.config.grid.values import Keys, one_value, several_values
 from orchestrator.config.grid.yaml_nodes import (
     Entries,
-    Entry,
     Items,
+    KeyNode,
     Node,
     Scalar,
-    Source,
+    YamlFile,
     did_you_mean,
     kind,
     read_nodes,
@@ -105,7 +105,7 @@ def parse_grid(text: str, source: str) -> Grid:
 
     Raises :class:`GridError` with line, column, what was found, what was expected and the nearest spelling.
     """
-    place = Source(source)
+    place = YamlFile(source)
     sections = _sections(read_nodes(text, place), place)
     name = _name(sections, place)
     spec = _trainer(sections, place)
@@ -142,7 +142,7 @@ def _with_targets(axes: tuple[Axis, ...], targets: tuple[str, ...], compare: boo
     return (*axes, Axis(("target",), tuple((target,) for target in targets))) if compare else axes
 
 
-def _sections(root: Node, source: Source) -> dict[str, Entry]:
+def _sections(root: Node, source: YamlFile) -> dict[str, KeyNode]:
     if not isinstance(root, Entries):
         raise source.error(root.at, f"found {kind(root)}, expected the sections {', '.join(SECTIONS)}")
     for entry in root.entries:
@@ -165,11 +165,11 @@ def _section_meant(key: str) -> str:
     return near or "the trainer's own keys go into base or matrix"
 
 
-def _node(sections: Mapping[str, Entry], name: str) -> Node | None:
+def _node(sections: Mapping[str, KeyNode], name: str) -> Node | None:
     return sections[name].node if name in sections else None
 
 
-def _name(sections: Mapping[str, Entry], source: Source) -> str:
+def _name(sections: Mapping[str, KeyNode], source: YamlFile) -> str:
     node = _node(sections, "name")
     if node is None:
         raise source.error(Position(1, 1), "the grid has no name", "add a line such as name: speed")
@@ -184,7 +184,7 @@ def _name(sections: Mapping[str, Entry], source: Source) -> str:
     return name
 
 
-def _trainer(sections: Mapping[str, Entry], source: Source) -> TrainerSpec:
+def _trainer(sections: Mapping[str, KeyNode], source: YamlFile) -> TrainerSpec:
     node = _node(sections, "trainer")
     names = trainer_names()
     if node is None:
@@ -209,7 +209,7 @@ def _trainer_meant(found: str, names: Sequence[str]) -> str | None:
     return f"a program of your own is {PROGRAM_OF_ONES_OWN} (docs/run-protocol.md)"
 
 
-def _mapping(entry: Entry | None, source: Source) -> tuple[Entry, ...]:
+def _mapping(entry: KeyNode | None, source: YamlFile) -> tuple[KeyNode, ...]:
     """The entries of a section that maps keys to values; an empty or absent section has none."""
     if entry is None or (isinstance(entry.node, Scalar) and entry.node.value is None):
         return ()
@@ -220,7 +220,7 @@ def _mapping(entry: Entry | None, source: Source) -> tuple[Entry, ...]:
     return entry.node.entries
 
 
-def _base(section: Entry | None, keys: Keys, source: Source) -> dict[str, Value]:
+def _base(section: KeyNode | None, keys: Keys, source: YamlFile) -> dict[str, Value]:
     base = {}
     for entry in _mapping(section, source):
         keys.add(entry.key, entry.at, "base")
@@ -229,7 +229,7 @@ def _base(section: Entry | None, keys: Keys, source: Source) -> dict[str, Value]
     return base
 
 
-def _matrix(section: Entry | None, keys: Keys, source: Source) -> tuple[Axis, ...]:
+def _matrix(section: KeyNode | None, keys: Keys, source: YamlFile) -> tuple[Axis, ...]:
     axes = []
     for entry in _mapping(section, source):
         keys.add(entry.key, entry.at, "matrix")
@@ -237,7 +237,7 @@ def _matrix(section: Entry | None, keys: Keys, source: Source) -> tuple[Axis, ..
     return tuple(axes)
 
 
-def _zip(section: Entry | None, keys: Keys, source: Source) -> tuple[Axis, ...]:
+def _zip(section: KeyNode | None, keys: Keys, source: YamlFile) -> tuple[Axis, ...]:
     columns: dict[str, list[Value]] = {}
     for entry in _mapping(section, source):
         keys.add(entry.key, entry.at, "zip")
@@ -253,7 +253,7 @@ def _zip(section: Entry | None, keys: Keys, source: Source) -> tuple[Axis, ...]:
     return (Axis(tuple(columns), tuple(zip(*columns.values(), strict=True))),) if columns else ()
 
 
-def _steps(entry: Entry, keys: Keys, source: Source) -> list[Value]:
+def _steps(entry: KeyNode, keys: Keys, source: YamlFile) -> list[Value]:
     try:
         values = several_values(entry, source)
     except SweepTextError as error:
@@ -263,7 +263,7 @@ def _steps(entry: Entry, keys: Keys, source: Source) -> list[Value]:
     return [value for value, _ in values]
 
 
-def _targets(section: Entry | None, source: Source) -> tuple[str, ...]:
+def _targets(section: KeyNode | None, source: YamlFile) -> tuple[str, ...]:
     if section is None:
         return _DEFAULT_TARGETS
     node = section.node
@@ -288,7 +288,7 @@ def _twice(names: tuple[str, ...]) -> str:
     return next(name for name in names if names.count(name) > 1)
 
 
-def _compare(section: Entry | None, source: Source) -> bool:
+def _compare(section: KeyNode | None, source: YamlFile) -> bool:
     if section is None:
         return False
     value = section.node.value if isinstance(section.node, Scalar) else None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.config.grid.yaml_nodes import Items, Node, Scalar, Source, kind
+from orchestrator.config.grid.yaml_nodes import Items, Node, Scalar, YamlFile, kind
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.types import PluginSource
 
@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _INSTALLED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
-def read_plugins(node: Node | None, spec: TrainerSpec, source: Source) -> tuple[PluginSource, ...]:
+def read_plugins(node: Node | None, spec: TrainerSpec, source: YamlFile) -> tuple[PluginSource, ...]:
     """The plug-ins named by one text or a list of them.
 
     With a slash, or as ``.`` or ``..``, it is the folder of a package, relative to the grid file; else it is
@@ -32,7 +32,7 @@ def read_plugins(node: Node | None, spec: TrainerSpec, source: Source) -> tuple[
     return tuple(plugins.values())
 
 
-def _read(node: Node, source: Source) -> Iterator[tuple[PluginSource, Node]]:
+def _read(node: Node, source: YamlFile) -> Iterator[tuple[PluginSource, Node]]:
     for item in node.items if isinstance(node, Items) else (node,):
         text = item.value if isinstance(item, Scalar) else None
         if not isinstance(text, str) or not text:
@@ -44,7 +44,7 @@ def _read(node: Node, source: Source) -> Iterator[tuple[PluginSource, Node]]:
         yield _plugin(text, item, source), item
 
 
-def _plugin(text: str, item: Node, source: Source) -> PluginSource:
+def _plugin(text: str, item: Node, source: YamlFile) -> PluginSource:
     if "/" not in text and text not in (".", ".."):
         if not _INSTALLED.fullmatch(text):
             raise source.error(item.at, f"plugins: found {text!r}, expected the name of an installed plug-in")

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.config.grid.model import MAX_POINTS, Axis, Point, bare_key, same_value, shown
 from orchestrator.config.grid.values import Keys, nearest, one_value
-from orchestrator.config.grid.yaml_nodes import Entries, Entry, Items, Node, Scalar, Source, kind
+from orchestrator.config.grid.yaml_nodes import Entries, Items, KeyNode, Node, Scalar, YamlFile, kind
 from orchestrator.core.types import Value
 
 
 def read_exclude(
-    node: Node | None, base: Mapping[str, Value], axes: Sequence[Axis], source: Source
+    node: Node | None, base: Mapping[str, Value], axes: Sequence[Axis], source: YamlFile
 ) -> tuple[Point, ...]:
     """Entries that take away every point that agrees with them. One that takes nothing away is an error."""
     known = [key for axis in axes for key in axis.keys]
@@ -29,7 +29,7 @@ def read_exclude(
     return tuple(points)
 
 
-def read_include(node: Node | None, axes: Sequence[Axis], keys: Keys, source: Source) -> tuple[Point, ...]:
+def read_include(node: Node | None, axes: Sequence[Axis], keys: Keys, source: YamlFile) -> tuple[Point, ...]:
     """Entries that each add one whole point: ``base`` and, over it, the entry's own keys."""
     wanted = [key for axis in axes for key in axis.keys]
     points = []
@@ -59,11 +59,11 @@ def read_include(node: Node | None, axes: Sequence[Axis], keys: Keys, source: So
 
 
 def refuse_empty(
-    sections: Mapping[str, Entry],
+    sections: Mapping[str, KeyNode],
     base: Mapping[str, Value],
     axes: Sequence[Axis],
     include: Sequence[Point],
-    source: Source,
+    source: YamlFile,
 ) -> None:
     """A grid without a point, or with far too many."""
     if not axes and not include:
@@ -83,7 +83,7 @@ def refuse_empty(
         )
 
 
-def _list_of_points(node: Node | None, section: str, source: Source) -> list[Entries]:
+def _list_of_points(node: Node | None, section: str, source: YamlFile) -> list[Entries]:
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return []
     example = f"such as {section}: [{{algorithm: iql, seed: 0}}]"
@@ -100,7 +100,9 @@ def _list_of_points(node: Node | None, section: str, source: Source) -> list[Ent
     return points
 
 
-def _not_an_axis(entry: Entry, base: Mapping[str, Value], known: Sequence[str], source: Source) -> Exception:
+def _not_an_axis(
+    entry: KeyNode, base: Mapping[str, Value], known: Sequence[str], source: YamlFile
+) -> Exception:
     if entry.key in base:
         return source.error(
             entry.at,
@@ -115,7 +117,7 @@ def _not_an_axis(entry: Entry, base: Mapping[str, Value], known: Sequence[str], 
     )
 
 
-def _must_match(entries: Entries, point: Point, axes: Sequence[Axis], source: Source) -> None:
+def _must_match(entries: Entries, point: Point, axes: Sequence[Axis], source: YamlFile) -> None:
     for axis in axes:
         named = [entry for entry in entries.entries if entry.key in axis.keys]
         if matching_steps(axis, point):

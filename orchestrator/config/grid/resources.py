@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
-from orchestrator.config.grid.yaml_nodes import Entries, Entry, Node, Scalar, Source, did_you_mean, kind
+from orchestrator.config.grid.yaml_nodes import Entries, KeyNode, Node, Scalar, YamlFile, did_you_mean, kind
 from orchestrator.core.types import Resources, Value
 from orchestrator.core.units import MEMORY_SYNTAX, TIME_SYNTAX, megabytes, seconds
 
@@ -48,7 +48,7 @@ OTHER_NAMES = {
 }
 
 
-def read_resources(node: Node | None, max_threads: int, source: Source) -> Resources:
+def read_resources(node: Node | None, max_threads: int, source: YamlFile) -> Resources:
     """What one run needs. A run gets a core for each of its threads unless the grid gives it more."""
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return Resources(cpus_per_task=max_threads)
@@ -60,7 +60,7 @@ def read_resources(node: Node | None, max_threads: int, source: Source) -> Resou
     return Resources(**values)
 
 
-def read_memory(key: str, node: Node, source: Source) -> str:
+def read_memory(key: str, node: Node, source: YamlFile) -> str:
     """An amount of memory in Slurm's syntax, as written but in capitals."""
     text = _written(node).upper()
     try:
@@ -72,7 +72,7 @@ def read_memory(key: str, node: Node, source: Source) -> str:
     return text
 
 
-def read_time(key: str, node: Node, source: Source) -> str:
+def read_time(key: str, node: Node, source: YamlFile) -> str:
     """A time limit in Slurm's syntax, as written."""
     text = _written(node)
     try:
@@ -90,7 +90,7 @@ def _written(node: Node) -> str:
     return str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
 
 
-def _resource(entry: Entry, max_threads: int, source: Source) -> Value:
+def _resource(entry: KeyNode, max_threads: int, source: YamlFile) -> Value:
     if entry.key not in _NAMES:
         raise source.error(
             entry.at,
@@ -107,7 +107,7 @@ def _resource(entry: Entry, max_threads: int, source: Source) -> Value:
     return read_count(key, entry.node, max_threads, source, "every thread of a run needs a core of its own")
 
 
-def read_count(key: str, node: Node, least: int, source: Source, hint: str | None = None) -> int:
+def read_count(key: str, node: Node, least: int, source: YamlFile, hint: str | None = None) -> int:
     """A whole number, ``least`` or more."""
     value = node.value if isinstance(node, Scalar) else None
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST:

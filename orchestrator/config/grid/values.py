@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from orchestrator.config.grid.hydra_sweeps import looks_like_sweep, sweep_values
 from orchestrator.config.grid.model import MAX_POINTS, Position, bare_key, shown
-from orchestrator.config.grid.yaml_nodes import Entries, Entry, Node, Scalar, Source, plain_value, scalars
+from orchestrator.config.grid.yaml_nodes import Entries, KeyNode, Node, Scalar, YamlFile, plain_value, scalars
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.secret_detection import WHERE_THEY_GO, secret_in
 from orchestrator.core.types import Value
@@ -29,7 +29,7 @@ _SPAN = re.compile(r"(\d{1,9})\s*(?:-|\.\.\.?|to)\s*(\d{1,9})")
 class Keys:
     """The keys met so far in ``base``, ``matrix`` and ``zip``: each may be set in one place only."""
 
-    def __init__(self, spec: TrainerSpec, source: Source) -> None:
+    def __init__(self, spec: TrainerSpec, source: YamlFile) -> None:
         self.spec, self.source = spec, source
         self.positions: dict[str, Position] = {}
         self.max_threads = 1
@@ -86,14 +86,14 @@ class Keys:
                 self.max_threads = max(self.max_threads, value)
 
 
-def one_value(key: str, node: Node, source: Source, *, where: str) -> Value:
+def one_value(key: str, node: Node, source: YamlFile, *, where: str) -> Value:
     """The single value of a key. A sweep is an error here: one value is expected."""
     for scalar in scalars(node):
         _refuse_sweep(key, scalar, source, f"expected one value in {where}", "sweeps belong in matrix")
     return plain_value(node)
 
 
-def several_values(entry: Entry, source: Source) -> list[tuple[Value, Position]]:
+def several_values(entry: KeyNode, source: YamlFile) -> list[tuple[Value, Position]]:
     """The values of a key of ``matrix`` or ``zip``, each with its place: a list, a Hydra sweep, or one value.
 
     Raises :class:`GridError`, and :class:`SweepTextError` for text that only looks like a sweep.
@@ -133,7 +133,7 @@ def nearest(found: str, known: Iterable[str]) -> str | None:
     return tails.get(found.rpartition(".")[2])
 
 
-def _refuse_sweep(key: str, scalar: Scalar, source: Source, expected: str, hint: str) -> None:
+def _refuse_sweep(key: str, scalar: Scalar, source: YamlFile, expected: str, hint: str) -> None:
     if isinstance(scalar.value, str) and scalar.plain and looks_like_sweep(scalar.value):
         raise source.error(
             scalar.at,

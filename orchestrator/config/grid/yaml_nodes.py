@@ -38,7 +38,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Entry:
+class KeyNode:
     key: str
     at: Position
     node: Node
@@ -46,7 +46,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Entries:
-    entries: tuple[Entry, ...]
+    entries: tuple[KeyNode, ...]
     at: Position
 
 
@@ -54,7 +54,7 @@ Node = Scalar | Items | Entries
 
 
 @dataclass(frozen=True)
-class Source:
+class YamlFile:
     """The file, for error messages: ``noun`` is what such files are called, ``example`` one to start from."""
 
     name: str
@@ -81,7 +81,7 @@ def did_you_mean(
     return f"did you mean {near}?" if near else otherwise
 
 
-def read_nodes(text: str, source: Source) -> Node:
+def read_nodes(text: str, source: YamlFile) -> Node:
     """The one document of a YAML text. Raises the source's kind of :class:`PlacedError`."""
     reader = _Reader(source)
     try:
@@ -124,7 +124,7 @@ def kind(node: Node) -> str:
 
 
 class _Reader:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: YamlFile) -> None:
         self.source = source
 
     def document(self, events: Iterator[Any]) -> Node:
@@ -152,7 +152,7 @@ class _Reader:
             while not isinstance(event := next(events), yaml.SequenceEndEvent):
                 items.append(self.node(event, events, depth + 1))
             return Items(tuple(items), at)
-        entries: dict[str, Entry] = {}
+        entries: dict[str, KeyNode] = {}
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             entry = self.entry(event, events, depth)
             if entry.key in entries:
@@ -163,7 +163,7 @@ class _Reader:
             entries[entry.key] = entry
         return Entries(tuple(entries.values()), at)
 
-    def entry(self, event: Any, events: Iterator[Any], depth: int) -> Entry:
+    def entry(self, event: Any, events: Iterator[Any], depth: int) -> KeyNode:
         at = _start(event)
         self.refuse_extras(event, at)
         if not isinstance(event, yaml.ScalarEvent):
@@ -175,7 +175,7 @@ class _Reader:
             )
         if not isinstance(key.value, str) or not key.value:
             raise self.source.error(at, f"found the key {event.value or '(empty)'}, expected text")
-        return Entry(key.value, at, self.node(next(events), events, depth + 1))
+        return KeyNode(key.value, at, self.node(next(events), events, depth + 1))
 
     def scalar(self, event: Any, at: Position) -> Scalar:
         text: str = event.value
@@ -212,7 +212,7 @@ def _start(event: Any) -> Position:
     return Position(event.start_mark.line + 1, event.start_mark.column + 1)
 
 
-def _syntax_error(error: yaml.MarkedYAMLError, source: Source) -> PlacedError:
+def _syntax_error(error: yaml.MarkedYAMLError, source: YamlFile) -> PlacedError:
     mark = error.problem_mark or error.context_mark
     at = Position(mark.line + 1, mark.column + 1) if mark is not None else None
     problem = error.problem or "it cannot be read"
@@ -227,7 +227,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, source: Source) -> PlacedError:
     return source.error(at, f"this is not YAML:{context} {problem}", hint)
 
 
-def _bad_character(text: str, source: Source) -> PlacedError:
+def _bad_character(text: str, source: YamlFile) -> PlacedError:
     """PyYAML tells such places in bytes or not at all."""
     for number, line in enumerate(re.split("\r\n|\r|\n", text), 1):
         for column, character in enumerate(line, 1):

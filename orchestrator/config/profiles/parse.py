@@ -8,10 +8,10 @@ from orchestrator.config.grid.model import Position, shown
 from orchestrator.config.grid.resources import OTHER_NAMES, read_memory, read_time
 from orchestrator.config.grid.yaml_nodes import (
     Entries,
-    Entry,
+    KeyNode,
     Node,
     Scalar,
-    Source,
+    YamlFile,
     did_you_mean,
     kind,
     read_nodes,
@@ -119,11 +119,11 @@ def parse_profile(text: str, source: str, name: str) -> Profile:
     return profile
 
 
-def source_of(name: str) -> Source:
-    return Source(name, "profile", "templates/profiles/cpu.yaml", ProfileError)
+def source_of(name: str) -> YamlFile:
+    return YamlFile(name, "profile", "templates/profiles/cpu.yaml", ProfileError)
 
 
-def _entries(root: Node, source: Source) -> dict[str, Entry]:
+def _entries(root: Node, source: YamlFile) -> dict[str, KeyNode]:
     if not isinstance(root, Entries):
         raise source.error(root.at, f"found {kind(root)}, expected keys such as partition: cpu")
     for entry in root.entries:
@@ -147,7 +147,7 @@ def _entries(root: Node, source: Source) -> dict[str, Entry]:
     return {entry.key: entry for entry in root.entries}
 
 
-def _check_together(profile: Profile, keys: Mapping[str, Position], source: Source) -> None:
+def _check_together(profile: Profile, keys: Mapping[str, Position], source: YamlFile) -> None:
     """What each key allows but several of them do not."""
     _check_backend(profile, keys, source)
     for key in KEY_OPTIONS:
@@ -177,7 +177,7 @@ def _check_together(profile: Profile, keys: Mapping[str, Position], source: Sour
     _check_amounts(profile, keys, source)
 
 
-def _check_backend(profile: Profile, keys: Mapping[str, Position], source: Source) -> None:
+def _check_backend(profile: Profile, keys: Mapping[str, Position], source: YamlFile) -> None:
     """Every key that stands there is one of the backend's."""
     known = {"local": _LOCAL_KEYS, "skypilot": _CLOUD_KEYS}.get(profile.backend)
     for key, at in keys.items():
@@ -189,7 +189,7 @@ def _check_backend(profile: Profile, keys: Mapping[str, Position], source: Sourc
             )
 
 
-def _check_amounts(profile: Profile, keys: Mapping[str, Position], source: Source) -> None:
+def _check_amounts(profile: Profile, keys: Mapping[str, Position], source: YamlFile) -> None:
     if profile.time is not None and seconds(profile.time) <= profile.signal:
         raise source.error(
             keys.get("signal", keys["time"]),
@@ -204,7 +204,7 @@ def _check_amounts(profile: Profile, keys: Mapping[str, Position], source: Sourc
         )
 
 
-def _read_required(key: str, node: Node, source: Source) -> tuple[str, ...]:
+def _read_required(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
     """Keys, or several of which one is enough: ``setup or modules``."""
     found = read_texts(key, node, source)
     for name in (name for one in found for name in one.split(" or ")):

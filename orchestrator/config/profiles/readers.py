@@ -10,11 +10,11 @@ from orchestrator.config.grid.model import shown
 from orchestrator.config.grid.resources import OTHER_NAMES, read_count
 from orchestrator.config.grid.yaml_nodes import (
     Entries,
-    Entry,
     Items,
+    KeyNode,
     Node,
     Scalar,
-    Source,
+    YamlFile,
     did_you_mean,
     kind,
 )
@@ -25,7 +25,7 @@ from orchestrator.core.secret_detection import looks_secret, secret_in_text
 from orchestrator.core.ssh import Host
 from orchestrator.core.types import Value
 
-Reader = Callable[[str, Node, Source], Value]
+Reader = Callable[[str, Node, YamlFile], Value]
 
 BACKENDS = ("local", "slurm", "skypilot")
 # What a script can do without.
@@ -50,7 +50,7 @@ _VARIABLE = re.compile(r"\$[A-Za-z_{]")
 _ASSIGNED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)=(?![\"']?\$)(?=[^\s;&|])")
 
 
-def read_text(key: str, node: Node, source: Source) -> str:
+def read_text(key: str, node: Node, source: YamlFile) -> str:
     """Text on one line. Numbers are taken as they were written: an account may be called 0123."""
     if not isinstance(node, Scalar) or node.value is None or isinstance(node.value, bool):
         raise source.error(node.at, f"{key}: found {kind(node)}, expected text")
@@ -62,7 +62,7 @@ def read_text(key: str, node: Node, source: Source) -> str:
     return text
 
 
-def read_ssh(key: str, node: Node, source: Source) -> str:
+def read_ssh(key: str, node: Node, source: YamlFile) -> str:
     """A machine by the name that ssh knows it by."""
     text = read_text(key, node, source)
     try:
@@ -71,7 +71,7 @@ def read_ssh(key: str, node: Node, source: Source) -> str:
         raise source.error(node.at, f"{key}: {error}", error.hint) from None
 
 
-def read_flag(key: str, node: Node, source: Source) -> bool:
+def read_flag(key: str, node: Node, source: YamlFile) -> bool:
     if not isinstance(node, Scalar) or not isinstance(node.value, bool):
         raise source.error(node.at, f"{key}: found {kind(node)}, expected true or false")
     return node.value
@@ -82,7 +82,7 @@ def count_from(least: int) -> Reader:
 
 
 def one_of(*names: str) -> Reader:
-    def read(key: str, node: Node, source: Source) -> str:
+    def read(key: str, node: Node, source: YamlFile) -> str:
         text = node.text if isinstance(node, Scalar) else ""
         if text not in names:
             raise source.error(
@@ -98,7 +98,7 @@ def one_of(*names: str) -> Reader:
 read_backend = one_of(*BACKENDS)
 
 
-def read_gpus(key: str, node: Node, source: Source) -> tuple[str | None, int]:
+def read_gpus(key: str, node: Node, source: YamlFile) -> tuple[str | None, int]:
     found = _GPUS.fullmatch(node.text.strip()) if isinstance(node, Scalar) else None
     if found is None:
         raise source.error(
@@ -107,7 +107,7 @@ def read_gpus(key: str, node: Node, source: Source) -> tuple[str | None, int]:
     return found["type"], int(found["count"])
 
 
-def read_accelerators(key: str, node: Node, source: Source) -> str:
+def read_accelerators(key: str, node: Node, source: YamlFile) -> str:
     """GPUs in SkyPilot's names, always with their number: ``L4`` is ``L4:1``."""
     found = _GPUS.fullmatch(node.text.strip()) if isinstance(node, Scalar) else None
     if isinstance(node, Scalar) and _ACCELERATOR.fullmatch(node.text.strip()):
@@ -117,7 +117,7 @@ def read_accelerators(key: str, node: Node, source: Source) -> str:
     return f"{found['type']}:{int(found['count'])}"
 
 
-def read_store(key: str, node: Node, source: Source) -> str:
+def read_store(key: str, node: Node, source: YamlFile) -> str:
     text = read_text(key, node, source)
     host, colon, folder = text.partition(":")
     if text.startswith("/") or (text.startswith("s3://") and len(text) > len("s3://")):
@@ -133,7 +133,7 @@ def read_store(key: str, node: Node, source: Source) -> str:
         raise source.error(node.at, f"{key}: {error}", error.hint) from None
 
 
-def read_names(key: str, node: Node, source: Source) -> tuple[str, ...]:
+def read_names(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
     """Names of variables."""
     names = read_texts(key, node, source)
     for name in names:
@@ -143,7 +143,7 @@ def read_names(key: str, node: Node, source: Source) -> tuple[str, ...]:
     return names
 
 
-def read_file_mounts(key: str, node: Node, source: Source) -> Mapping[str, str]:
+def read_file_mounts(key: str, node: Node, source: YamlFile) -> Mapping[str, str]:
     if not isinstance(node, Entries):
         raise source.error(
             node.at, f"{key}: found {kind(node)}, expected a mapping such as {{~/data: ~/my/data}}"
@@ -151,7 +151,7 @@ def read_file_mounts(key: str, node: Node, source: Source) -> Mapping[str, str]:
     return {entry.key: read_text(f"{key}.{entry.key}", entry.node, source) for entry in node.entries}
 
 
-def read_price(key: str, node: Node, source: Source) -> float:
+def read_price(key: str, node: Node, source: YamlFile) -> float:
     value = node.value if isinstance(node, Scalar) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_PER_HOUR:
         most = f"expected US dollars for one job and hour, {_MOST_PER_HOUR:,} at most"
@@ -159,13 +159,13 @@ def read_price(key: str, node: Node, source: Source) -> float:
     return float(value)
 
 
-def read_texts(key: str, node: Node, source: Source) -> tuple[str, ...]:
+def read_texts(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
     if not isinstance(node, Items):
         raise source.error(node.at, f"{key}: found {kind(node)}, expected a list such as [first, second]")
     return tuple(read_text(key, item, source) for item in node.items)
 
 
-def read_python(key: str, node: Node, source: Source) -> tuple[str, ...]:
+def read_python(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
     if isinstance(node, Items):
         words = read_texts(key, node, source)
     else:
@@ -187,7 +187,7 @@ def read_python(key: str, node: Node, source: Source) -> tuple[str, ...]:
     return words
 
 
-def read_setup(key: str, node: Node, source: Source) -> tuple[str, ...]:
+def read_setup(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
     """Lines of shell: a list of them, or one block of text."""
     items = node.items if isinstance(node, Items) else (node,)
     lines: list[str] = []
@@ -210,7 +210,7 @@ def read_setup(key: str, node: Node, source: Source) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def read_environment(key: str, node: Node, source: Source) -> Mapping[str, str]:
+def read_environment(key: str, node: Node, source: YamlFile) -> Mapping[str, str]:
     if not isinstance(node, Entries):
         raise source.error(node.at, f"{key}: found {kind(node)}, expected a mapping such as {{NAME: value}}")
     variables = {}
@@ -231,7 +231,7 @@ def read_environment(key: str, node: Node, source: Source) -> Mapping[str, str]:
     return variables
 
 
-def _refuse_variable(key: str, text: str, node: Node, source: Source) -> None:
+def _refuse_variable(key: str, text: str, node: Node, source: YamlFile) -> None:
     """A word that reaches the program as it is written: nobody would fill the variable in."""
     if _VARIABLE.search(text):
         raise source.error(
@@ -241,7 +241,7 @@ def _refuse_variable(key: str, text: str, node: Node, source: Source) -> None:
         )
 
 
-def _refuse_assigned_secrets(key: str, text: str, node: Node, source: Source) -> None:
+def _refuse_assigned_secrets(key: str, text: str, node: Node, source: YamlFile) -> None:
     for name in _ASSIGNED.findall(text):
         if looks_secret(name):
             raise _secret(key, name, node, source)
@@ -249,7 +249,7 @@ def _refuse_assigned_secrets(key: str, text: str, node: Node, source: Source) ->
         raise _secret(key, found, node, source)
 
 
-def _secret(key: str, found: str, node: Node | Entry, source: Source) -> PlacedError:
+def _secret(key: str, found: str, node: Node | KeyNode, source: YamlFile) -> PlacedError:
     name = found if _NAME.fullmatch(found) else "it"
     return source.error(
         node.at,
@@ -258,7 +258,7 @@ def _secret(key: str, found: str, node: Node | Entry, source: Source) -> PlacedE
     )
 
 
-def read_options(key: str, node: Node, source: Source) -> tuple[tuple[str, str | None], ...]:
+def read_options(key: str, node: Node, source: YamlFile) -> tuple[tuple[str, str | None], ...]:
     if not isinstance(node, Entries):
         raise source.error(
             node.at, f"{key}: found {kind(node)}, expected a mapping such as {{exclusive: true, nice: 10}}"
@@ -286,7 +286,7 @@ def _why_not(name: str) -> str | None:
     return None
 
 
-def _option_value(key: str, node: Node, source: Source) -> str | None:
+def _option_value(key: str, node: Node, source: YamlFile) -> str | None:
     if isinstance(node, Scalar) and node.value is True:
         return None
     if isinstance(node, Scalar) and (node.value is None or node.value is False):
@@ -296,7 +296,7 @@ def _option_value(key: str, node: Node, source: Source) -> str | None:
     return read_text(key, node, source)
 
 
-def read_forbidden(key: str, node: Node, source: Source) -> frozenset[str]:
+def read_forbidden(key: str, node: Node, source: YamlFile) -> frozenset[str]:
     names = [option_name(text.lstrip("-")) for text in read_texts(key, node, source)]
     for name in names:
         if name not in _FORBIDDABLE:

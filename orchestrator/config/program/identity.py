@@ -44,7 +44,7 @@ _MOST_LISTED = 500
 
 
 @dataclass(frozen=True)
-class Program:
+class ProgramFiles:
     """The files that count for one run: the hash of each one's content, by name.
 
     ``unknown``: why nobody can tell which these are; then there are none.
@@ -76,7 +76,7 @@ class Program:
             return None
         return cls({os.fsdecode(unquote_to_bytes(name)): content for name, content in data.items()})
 
-    def differing(self, other: Program) -> list[str]:
+    def differing(self, other: ProgramFiles) -> list[str]:
         """Names of files that are not the same in both, sorted."""
         names = {*self.files, *other.files}
         return sorted(name for name in names if self.files.get(name) != other.files.get(name))
@@ -131,26 +131,26 @@ class ProjectFiles:
         except OrchestrateError as error:
             self.unknown = str(error)
         self._default: dict[str, Path] | None = None
-        self._programs: dict[object, Program] = {}
+        self._programs: dict[object, ProgramFiles] = {}
         self._items: dict[tuple[str, bool], tuple[str, ...]] = {}
 
-    def program(self, point: Mapping[str, Any]) -> Program:
+    def program(self, point: Mapping[str, Any]) -> ProgramFiles:
         """The files that count for the run of this point of a grid."""
         patterns = Patterns.of(point.get(CODE_KEY))
         if self.unknown is not None:
-            return Program({}, self.unknown)
+            return ProgramFiles({}, self.unknown)
         named = tuple(self._named(point))
         key = (named, patterns)
         if key not in self._programs:
-            self._programs[key] = Program(self._hashed(named, patterns))
+            self._programs[key] = ProgramFiles(self._hashed(named, patterns))
         return self._programs[key]
 
-    def narrowed(self, before: Program, point: Mapping[str, Any]) -> Program:
+    def narrowed(self, before: ProgramFiles, point: Mapping[str, Any]) -> ProgramFiles:
         """Of the files that counted before, those that the point says count."""
         patterns = Patterns.of(point.get(CODE_KEY))
         wanted = None if patterns.base is None else (*patterns.base, *patterns.more)
         named = {os.path.normpath(name) for name in self._named(point)}
-        return Program(
+        return ProgramFiles(
             {
                 name: digest
                 for name, digest in before.files.items()

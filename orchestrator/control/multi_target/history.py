@@ -22,7 +22,7 @@ _REMINDER_S = 30.0
 
 
 @dataclass
-class Manners:
+class TargetHealth:
     """How a target behaved. Times are of the monotonic clock, in seconds.
 
     ``failures``: submissions that failed, one after the other, and ``unsettled`` while nobody has found out
@@ -63,10 +63,10 @@ class Manners:
 
 
 @dataclass
-class Past:
+class TargetHistory:
     """``stands`` says how far a run is, for a target: what has to grow if it is to be dealt that again."""
 
-    manners: dict[str, Manners]
+    manners: dict[str, TargetHealth]
     stands: Callable[[str, RunStatus], tuple[int, int]]
     # By run and target: where the run stood when it was dealt last, and how often just there.
     _tried: dict[tuple[str, str], tuple[tuple[int, int], int]] = field(default_factory=dict)

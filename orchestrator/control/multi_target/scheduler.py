@@ -8,17 +8,23 @@ from dataclasses import replace
 from functools import partial
 
 from orchestrator.backends.local import LocalBackend
-from orchestrator.backends.registry import Everywhere
+from orchestrator.backends.registry import AllBackends
 from orchestrator.control import fleet
-from orchestrator.control.follow import bring_home, out_of_budget, rest, see_off
-from orchestrator.control.multi_target.history import Manners, Past
-from orchestrator.control.multi_target.targets import Matter, Party, Sight, abilities, elsewhere
-from orchestrator.control.poll import leave_queue, look, settle_submissions
+from orchestrator.control.follow import bring_home, drain_instances, out_of_budget, rest
+from orchestrator.control.multi_target.history import TargetHealth, TargetHistory
+from orchestrator.control.multi_target.targets import (
+    SharedSnapshot,
+    SharedSweep,
+    TargetHandle,
+    abilities,
+    elsewhere,
+)
+from orchestrator.control.poll import leave_queue, poll_sweep, settle_submissions
 from orchestrator.control.submit import rows_of, submit_sweep
 from orchestrator.core.errors import BudgetError, OrchestrateError
-from orchestrator.core.types import BUDGET_REACHED, Deal, JobState, Run
+from orchestrator.core.types import BUDGET_REACHED, JobState, Run, TargetAssignment
 from orchestrator.planning.budget import worth_going_on
-from orchestrator.planning.distribute import Hands, Seat, deal, take
+from orchestrator.planning.distribute import Hands, TargetLoad, assign_runs, take
 from orchestrator.planning.ordering import canaries, in_turns
 from orchestrator.planning.plan import can_have_more_memory, to_do
 from orchestrator.rundir.journal import EXITED
@@ -29,18 +35,18 @@ from orchestrator.status.survey import RunStatus, Survey
 Tell = Callable[[str], None]
 
 
-class Table:
+class TargetScheduler:
     """One following of a sweep that several targets (``parties``) share.
 
     ``skipped``: why a run is for none of them. ``refused``: a submission would have cost more than the budget
     allows. ``tell`` is given lines for the person who follows.
     """
 
-    def __init__(self, matter: Matter, parties: Sequence[Party], tell: Tell) -> None:
+    def __init__(self, matter: SharedSweep, parties: Sequence[TargetHandle], tell: Tell) -> None:
         self._matter, self._tell = matter, tell
         self._parties = {party.name: party for party in parties}
         self._able, self.skipped = abilities(matter.sweep, parties)
-        self._past = Past({party.name: Manners() for party in parties}, self._stands)
+        self._past = TargetHistory({party.name: TargetHealth() for party in parties}, self._stands)
         self._began = time.time()
         self._told: set[str] = set()
         self._submitted = False
@@ -60,28 +66,28 @@ class Table:
                 rest(sweep_dir, took, sight.seen)
         for note in leave_queue(sweep_dir, sight.seen):
             self._tell(note)
-        for _ in see_off(sweep_dir, self._tell):
+        for _ in drain_instances(sweep_dir, self._tell):
             yield self.look().seen
 
     def open(self) -> None:
         """Record the grid and what no target can do; end what a table that was killed had begun to take."""
-        sweep_dir, nothing = self._matter.sweep_dir, Deal(frozenset(), self.skipped)
+        sweep_dir, nothing = self._matter.sweep_dir, TargetAssignment(frozenset(), self.skipped)
         submit_sweep(self._matter.sweep, sweep_dir, LocalBackend(), self._matter.wish, deal=nothing)
         revoked = {log.token for log in sweep_dir.read_journals() if log.revoked}
         ids = job_ids(sweep_dir.read_ledger())
-        answers = Everywhere().poll([ids[token] for token in sorted(revoked & ids.keys())])
+        answers = AllBackends().poll([ids[token] for token in sorted(revoked & ids.keys())])
         at_large = (JobState.QUEUED, JobState.RUNNING)
         there = [job_id for job_id, job in answers.items() if job.state in at_large]
-        self._guarded(lambda: Everywhere().cancel(there))
+        self._guarded(lambda: AllBackends().cancel(there))
 
-    def look(self) -> Sight:
+    def look(self) -> SharedSnapshot:
         """The sweep as it is now, wherever its runs are."""
         sweep, sweep_dir = self._matter.sweep, self._matter.sweep_dir
-        seen = fleet.present(sweep_dir, look(sweep_dir, rows_of(sweep, sweep_dir)))
+        seen = fleet.present(sweep_dir, poll_sweep(sweep_dir, rows_of(sweep, sweep_dir)))
         logs = {log.token: log for log in sweep_dir.read_journals()}
-        return Sight(seen, sweep_dir.read_ledger(), logs, time.time())
+        return SharedSnapshot(seen, sweep_dir.read_ledger(), logs, time.time())
 
-    def turn(self, sight: Sight) -> bool:
+    def turn(self, sight: SharedSnapshot) -> bool:
         """Take and deal what is to be taken and dealt; whether there is anything to stay for."""
         self._see_who_left(sight)
         if self._mend(sight):
@@ -89,7 +95,7 @@ class Table:
         todo, seats = self.todo(sight), self.seats(sight)
         if todo and self._is_spent(sight.seen):
             return sight.seen.active
-        hands = deal(todo, seats)
+        hands = assign_runs(todo, seats)
         for taking in take(seats, hands, self._past.moved):
             owner, held = self._parties[taking.owner], taking.held
             if self._guarded(partial(owner.take, held)):
@@ -107,7 +113,7 @@ class Table:
         spent = out_of_budget(sweep_dir, seen)
         return spent and not worth_going_on(sweep_dir, seen, self._matter.wish.budget)
 
-    def todo(self, sight: Sight) -> list[str]:
+    def todo(self, sight: SharedSnapshot) -> list[str]:
         """Runs that nobody has, the most urgent first: those that were begun, then the others in turns."""
         sweep, seen = self._matter.sweep, sight.seen
         runs = [*self._lost(sight), *to_do(sweep, seen)]
@@ -125,7 +131,7 @@ class Table:
         kept = self._matter.sweep_dir.run(status.run_id).checkpoints() if status.attempt else []
         return 0, kept[0].frames if kept else 0
 
-    def _lost(self, sight: Sight) -> list[Run]:
+    def _lost(self, sight: SharedSnapshot) -> list[Run]:
         """Runs of workers that cannot be asked from here, and whose claims have run out."""
         unknown, sweep_dir = set(sight.seen.unknown), self._matter.sweep_dir
         apart = {name for name, party in self._parties.items() if party.capacity.apart}
@@ -133,10 +139,10 @@ class Table:
         runs = [run for run in runs if sight.seen.target(run.run_id) not in apart]
         return [run for run in runs if proved_ended(sweep_dir.run(run.run_id))]
 
-    def seats(self, sight: Sight) -> list[Seat]:
+    def seats(self, sight: SharedSnapshot) -> list[TargetLoad]:
         return [self._seat(party, sight) for party in self._parties.values()]
 
-    def _seat(self, party: Party, sight: Sight) -> Seat:
+    def _seat(self, party: TargetHandle, sight: SharedSnapshot) -> TargetLoad:
         statuses, name = sight.seen.statuses, party.name
         able = self._able[name] - self._past.in_vain(name, statuses)
         if not self._is_roomy(party) and any(map(self._is_roomy, self._parties.values())):
@@ -146,16 +152,16 @@ class Table:
             for one in party.held(sight)
         )
         is_open = self._past.manners[name].open
-        return Seat(name, party.places(sight), able, held, party.patience, is_open)
+        return TargetLoad(name, party.places(sight), able, held, party.patience, is_open)
 
-    def _is_roomy(self, party: Party) -> bool:
+    def _is_roomy(self, party: TargetHandle) -> bool:
         return can_have_more_memory(self._matter.sweep, party.capacity)
 
-    def submit(self, seat: Seat, run_ids: Sequence[str], sight: Sight) -> None:
+    def submit(self, seat: TargetLoad, run_ids: Sequence[str], sight: SharedSnapshot) -> None:
         """Have a target take up runs. One that cannot is told, and left alone for a while."""
         party, manners = self._parties[seat.name], self._past.manners[seat.name]
         try:
-            done = party.submit(Deal(frozenset(run_ids)), seat.free, define=not self._submitted)
+            done = party.submit(TargetAssignment(frozenset(run_ids)), seat.free, define=not self._submitted)
         except OrchestrateError as error:
             manners.failed()
             self.refused = self.refused or isinstance(error, BudgetError)
@@ -168,7 +174,7 @@ class Table:
         for note in done.notes:
             self._say(f"{seat.name}: {note}", note)  # of their code all targets say the same
 
-    def _mend(self, sight: Sight) -> bool:
+    def _mend(self, sight: SharedSnapshot) -> bool:
         """Find out about submissions whose answer was lost; give second chances. Whether any was given."""
         given = False
         for name, party in self._parties.items():
@@ -176,21 +182,21 @@ class Table:
             if manners.unsettled and manners.open:
                 manners.unsettled = not self._guarded(self._settle)
             if manners.open and party.has_chances(sight):
-                given |= self._guarded(partial(party.submit, Deal(frozenset()), 0, define=False))
+                given |= self._guarded(partial(party.submit, TargetAssignment(frozenset()), 0, define=False))
         return given
 
     def _settle(self) -> None:
         with self._matter.sweep_dir.lock():
             settle_submissions(self._matter.sweep_dir)
 
-    def _remind(self, hands: Hands, sight: Sight) -> None:
+    def _remind(self, hands: Hands, sight: SharedSnapshot) -> None:
         """Add to the hands what trees behind ssh have been given already and nothing works on."""
         for name, party in self._parties.items():
             again = set(party.again(sight)) - self._past.in_vain(name, sight.seen.statuses)
             if again and self._past.manners[name].to_be_reminded():
                 hands.setdefault(name, []).extend(sorted(again))
 
-    def _see_who_left(self, sight: Sight) -> None:
+    def _see_who_left(self, sight: SharedSnapshot) -> None:
         """Take no more to this machine once somebody asked a worker on it to leave, or its disk is full."""
         for token, log in sight.logs.items():
             party, last = self._parties.get(sight.seen.targets.get(token, "")), log.events[-1:]
@@ -202,7 +208,7 @@ class Table:
                 self._past.manners[party.name].left = True
                 self._say(f"{party.name}: its worker left: {why}")
 
-    def _hopes(self, todo: Sequence[str], sight: Sight) -> bool:
+    def _hopes(self, todo: Sequence[str], sight: SharedSnapshot) -> bool:
         """Whether, with nothing at work, there is something to wait for."""
         if sight.seen.unknown:
             return True  # a worker elsewhere has them, until its claims run out

@@ -8,17 +8,26 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from orchestrator.backends.base import Backend
-from orchestrator.backends.registry import Everywhere, behind_ssh, find_target
+from orchestrator.backends.registry import AllBackends, behind_ssh, find_target
 from orchestrator.config.profiles import Profile
 from orchestrator.control.dry_run import rehearse
-from orchestrator.control.poll import give_up, look
+from orchestrator.control.poll import give_up, poll_sweep
 from orchestrator.control.remote import delegate
 from orchestrator.control.remote.queries import assigned_of
-from orchestrator.control.submit import Wish, submit_sweep
+from orchestrator.control.submit import SubmitOptions, submit_sweep
 from orchestrator.core.errors import GridError, OrchestrateError, ProfileError
-from orchestrator.core.types import Capacity, Concern, Deal, JobState, Plan, RunState, Sweep, number_of
+from orchestrator.core.types import (
+    Capacity,
+    Concern,
+    JobState,
+    Plan,
+    RunState,
+    Sweep,
+    TargetAssignment,
+    number_of,
+)
 from orchestrator.planning.auto_retry import second_chances
-from orchestrator.planning.distribute import Held
+from orchestrator.planning.distribute import ActiveJob
 from orchestrator.planning.plan import at_once, cannot_place
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
 from orchestrator.status.ledger import job_ids
@@ -39,7 +48,7 @@ _WAITS = (RunState.QUEUED, RunState.PENDING)
 
 
 @dataclass(frozen=True)
-class Sight:
+class SharedSnapshot:
     """A sweep at one moment (``now``, seconds since the epoch), wherever its runs are."""
 
     seen: Survey
@@ -49,7 +58,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Matter:
+class SharedSweep:
     """What is shared: a sweep, its tree here, and how a person wants it submitted.
 
     ``adopt``: behind ssh too where somebody else gave a sweep of this name.
@@ -57,12 +66,12 @@ class Matter:
 
     sweep: Sweep
     sweep_dir: SweepDir
-    wish: Wish
+    wish: SubmitOptions
     adopt: bool = False
 
 
 @dataclass(frozen=True)
-class TakenUp:
+class TargetSubmission:
     """What came of a submission; ``waiting`` are runs that the queue has no room for."""
 
     submitted: bool
@@ -70,7 +79,7 @@ class TakenUp:
     notes: tuple[str, ...] = ()
 
 
-class Party(Protocol):
+class TargetHandle(Protocol):
     """One of several targets. ``address`` leads to its profile.
 
     ``has_options``: further options of a submission are for it. ``begins_at_once``: it has no queue.
@@ -86,44 +95,46 @@ class Party(Protocol):
     patience: float
     blocked: Concern | None
 
-    def places(self, sight: Sight) -> int:
+    def places(self, sight: SharedSnapshot) -> int:
         """How many runs it can work on at once."""
         ...
 
-    def held(self, sight: Sight) -> tuple[Held, ...]:
+    def held(self, sight: SharedSnapshot) -> tuple[ActiveJob, ...]:
         """What it has to do."""
         ...
 
-    def again(self, sight: Sight) -> list[str]:
+    def again(self, sight: SharedSnapshot) -> list[str]:
         """Runs that it was given for good, that nothing there works on, and that it is to be reminded of."""
         ...
 
-    def has_chances(self, sight: Sight) -> bool:
+    def has_chances(self, sight: SharedSnapshot) -> bool:
         """Whether runs failed for want of something that it can give them: any submission will do that."""
         ...
 
-    def submit(self, deal: Deal, places: int, *, define: bool) -> TakenUp:
+    def submit(self, deal: TargetAssignment, places: int, *, define: bool) -> TargetSubmission:
         """Have it take up runs. ``define``: the grid becomes the sweep's latest.
 
         ``places``: how many of them it can begin now. Raises :class:`OrchestrateError`.
         """
         ...
 
-    def rehearse(self, deal: Deal, places: int, later: int) -> Mapping[str, Any]:
+    def rehearse(self, deal: TargetAssignment, places: int, later: int) -> Mapping[str, Any]:
         """What would be submitted after so many others (``later``), as :func:`dry_run.planned` tells it."""
         ...
 
-    def take(self, one: Held) -> None:
+    def take(self, one: ActiveJob) -> None:
         """Take away what only waits. What has begun meanwhile stays. Raises :class:`OrchestrateError`."""
         ...
 
 
-def parties_of(matter: Matter, names: Sequence[str], options: Sequence[str], *, asked: bool) -> list[Party]:
+def parties_of(
+    matter: SharedSweep, names: Sequence[str], options: Sequence[str], *, asked: bool
+) -> list[TargetHandle]:
     """The targets of these names, in order; ``asked``: a person named them, and not the grid.
 
     Raises :class:`ProfileError`, :class:`GridError`.
     """
-    found: list[Party] = []
+    found: list[TargetHandle] = []
     for name in names:
         try:
             found.append(_party(matter, name, options))
@@ -143,17 +154,17 @@ def parties_of(matter: Matter, names: Sequence[str], options: Sequence[str], *, 
     return found
 
 
-def _party(matter: Matter, name: str, options: Sequence[str]) -> Here | There:
+def _party(matter: SharedSweep, name: str, options: Sequence[str]) -> LocalTarget | RemoteTarget:
     if (profile := behind_ssh(matter.sweep, name)) is not None:
-        return There(matter, profile, options)
+        return RemoteTarget(matter, profile, options)
     backend = find_target(name)
-    return Here(matter, find_target(name, options) if options and backend.kind == "slurm" else backend)
+    return LocalTarget(matter, find_target(name, options) if options and backend.kind == "slurm" else backend)
 
 
-class Here:
+class LocalTarget:
     """A target that this tree submits to: its jobs write here, or what they wrote is brought here."""
 
-    def __init__(self, matter: Matter, backend: Backend) -> None:
+    def __init__(self, matter: SharedSweep, backend: Backend) -> None:
         self._matter, self.backend = matter, backend
         self.capacity = backend.capacity(ask=False)
         self.name, self.address = self.capacity.target, backend.address
@@ -163,7 +174,7 @@ class Here:
         no_jobs = Plan(matter.sweep, self.name, (), {}, {}, {})  # what is amiss with the profile itself
         self.blocked = next((one for one in backend.concerns(no_jobs, ask=False) if one.blocks), None)
 
-    def places(self, sight: Sight) -> int:
+    def places(self, sight: SharedSnapshot) -> int:
         if self.capacity.array_size is None:
             return self._in_a_job
         limits = [limit for limit in (self.capacity.at_once, self.capacity.most) if limit is not None]
@@ -173,7 +184,7 @@ class Here:
         )
         return self._in_a_job * (min(limits) if limits else max(_JOBS_AT_FIRST, 2 * working))
 
-    def held(self, sight: Sight) -> tuple[Held, ...]:
+    def held(self, sight: SharedSnapshot) -> tuple[ActiveJob, ...]:
         """Jobs that follow each other for the same runs are one work."""
         statuses, live = sight.seen.statuses, sight.seen.live
         chains: dict[tuple[int, tuple[str, ...]], list[str]] = {}
@@ -191,10 +202,10 @@ class Here:
             left = [one for one in own if statuses[one].token in tokens and not statuses[one].state.final]
             if left:
                 waited = self._waited({token: submitted[token] for token in tokens}, sight)
-                found.append(Held(tuple(tokens), tuple(left), slots[tokens[0]], waited))
+                found.append(ActiveJob(tuple(tokens), tuple(left), slots[tokens[0]], waited))
         return tuple(found)
 
-    def _waited(self, submitted: Mapping[str, float], sight: Sight) -> float | None:
+    def _waited(self, submitted: Mapping[str, float], sight: SharedSnapshot) -> float | None:
         """For how long all these jobs have been in a queue, and nowhere else."""
         if self.begins_at_once:
             return None
@@ -206,27 +217,27 @@ class Here:
             since.append(log.events[-1].time if log is not None and log.events else at)
         return max(0.0, sight.now - max(since))
 
-    def again(self, sight: Sight) -> list[str]:
+    def again(self, sight: SharedSnapshot) -> list[str]:
         return []
 
-    def has_chances(self, sight: Sight) -> bool:
+    def has_chances(self, sight: SharedSnapshot) -> bool:
         return bool(second_chances(self._matter.sweep, sight.seen, self.capacity))
 
-    def submit(self, deal: Deal, places: int, *, define: bool) -> TakenUp:
+    def submit(self, deal: TargetAssignment, places: int, *, define: bool) -> TargetSubmission:
         sweep, sweep_dir, wish = self._matter.sweep, self._matter.sweep_dir, self._wish(deal, places)
         done = submit_sweep(sweep, sweep_dir, self.backend, wish, define=define, deal=deal)
-        return TakenUp(bool(done.plan.jobs), done.plan.waiting, done.notes)
+        return TargetSubmission(bool(done.plan.jobs), done.plan.waiting, done.notes)
 
-    def rehearse(self, deal: Deal, places: int, later: int) -> Mapping[str, Any]:
+    def rehearse(self, deal: TargetAssignment, places: int, later: int) -> Mapping[str, Any]:
         sweep, sweep_dir, wish = self._matter.sweep, self._matter.sweep_dir, self._wish(deal, places)
         return rehearse(sweep, sweep_dir, self.backend, wish, deal=deal, later=later)
 
-    def _wish(self, deal: Deal, places: int) -> Wish:
+    def _wish(self, deal: TargetAssignment, places: int) -> SubmitOptions:
         """As a person wishes it; no job on this machine has more slots than there are places left."""
         wish = replace(self._matter.wish, canary=False)
         return replace(wish, slots=max(1, min(places, len(deal.run_ids)))) if self.begins_at_once else wish
 
-    def take(self, one: Held) -> None:
+    def take(self, one: ActiveJob) -> None:
         """A job that never began loses its token, and so never will; one that was given back is cancelled.
 
         A machine with a file system of its own does not see that its token is gone: it is taken down, and
@@ -235,7 +246,7 @@ class Here:
         sweep_dir = self._matter.sweep_dir
         if self.capacity.apart:
             known = job_ids(sweep_dir.read_ledger())
-            Everywhere().cancel([known[token] for token in one.tokens if token in known])
+            AllBackends().cancel([known[token] for token in one.tokens if token in known])
             return
         with sweep_dir.lock():
             begun = {log.token for log in sweep_dir.read_journals()}
@@ -243,49 +254,49 @@ class Here:
             back = [known[token] for token in one.tokens if token in begun and token in known]
             new = [token for token in one.tokens if token not in begun]
             ids = give_up(sweep_dir, new, "dealt to another target")
-        Everywhere().cancel([*back, *ids])
+        AllBackends().cancel([*back, *ids])
 
 
-class There:
+class RemoteTarget:
     """A target behind ssh, with a tree of its own: runs are given to it, and asked back."""
 
     begins_at_once, has_options = False, True
     patience = _PATIENCE_S["slurm"]
     blocked: Concern | None = None  # it knows itself, and refuses
 
-    def __init__(self, matter: Matter, profile: Profile, options: Sequence[str]) -> None:
+    def __init__(self, matter: SharedSweep, profile: Profile, options: Sequence[str]) -> None:
         self._matter, self._profile, self._options = matter, profile, tuple(options)
         self.capacity = delegate.capacity_there(profile, options)
         self.name, self.address = self.capacity.target, profile.address
         self._in_a_job = matter.wish.slots or at_once(matter.sweep, self.capacity)
         self._waiting_since: dict[str, float] = {}
 
-    def places(self, sight: Sight) -> int:
+    def places(self, sight: SharedSnapshot) -> int:
         limits = [limit for limit in (self.capacity.at_once, self.capacity.most) if limit is not None]
         working = sum(sight.seen.statuses[one].state is RunState.RUNNING for one in self._given(sight))
         return max(self._in_a_job * min(limits, default=_JOBS_AT_FIRST), 0 if limits else 2 * working)
 
-    def held(self, sight: Sight) -> tuple[Held, ...]:
+    def held(self, sight: SharedSnapshot) -> tuple[ActiveJob, ...]:
         """Every run by itself: which of them share a job there is that tree's business."""
         found = []
         for run_id in self._given(sight):
             status = sight.seen.statuses[run_id]
             if status.state in _WAITS and not status.attempt:
                 since = self._waiting_since.setdefault(run_id, sight.now)
-                found.append(Held((run_id,), (run_id,), waited=sight.now - since))
+                found.append(ActiveJob((run_id,), (run_id,), waited=sight.now - since))
             else:
                 self._waiting_since.pop(run_id, None)
-                found.append(Held((run_id,), (run_id,)))
+                found.append(ActiveJob((run_id,), (run_id,)))
         return tuple(found)
 
-    def again(self, sight: Sight) -> list[str]:
+    def again(self, sight: SharedSnapshot) -> list[str]:
         left = {*sight.seen.left}
         return [run_id for run_id in self._given(sight) if run_id in left]
 
-    def has_chances(self, sight: Sight) -> bool:
+    def has_chances(self, sight: SharedSnapshot) -> bool:
         return False  # its own jobs see to that
 
-    def submit(self, deal: Deal, places: int, *, define: bool) -> TakenUp:
+    def submit(self, deal: TargetAssignment, places: int, *, define: bool) -> TargetSubmission:
         sweep, sweep_dir = self._matter.sweep, self._matter.sweep_dir
         wish = replace(self._matter.wish, canary=False)
         only, adopt = deal.run_ids, self._matter.adopt
@@ -293,17 +304,17 @@ class There:
         if problems := done.answer["problems"]:
             raise OrchestrateError("; ".join(problems))
         submitted = not done.answer["settled"]
-        return TakenUp(submitted, notes=(*done.notes, *done.answer.get("notes", ())))
+        return TargetSubmission(submitted, notes=(*done.notes, *done.answer.get("notes", ())))
 
-    def rehearse(self, deal: Deal, places: int, later: int) -> Mapping[str, Any]:
+    def rehearse(self, deal: TargetAssignment, places: int, later: int) -> Mapping[str, Any]:
         sweep, sweep_dir = self._matter.sweep, self._matter.sweep_dir
         wish, only = replace(self._matter.wish, canary=False), deal.run_ids
         return delegate.rehearse(sweep, sweep_dir, self._profile, wish, self._options, only)
 
-    def take(self, one: Held) -> None:
+    def take(self, one: ActiveJob) -> None:
         delegate.take_back(self._matter.sweep, self._matter.sweep_dir, one.run_ids, waiting=True)
 
-    def _given(self, sight: Sight) -> Iterable[str]:
+    def _given(self, sight: SharedSnapshot) -> Iterable[str]:
         """Its runs of this sweep that are not over."""
         statuses = sight.seen.statuses
         for one in assigned_of(self._matter.sweep_dir):
@@ -311,7 +322,9 @@ class There:
                 yield from (run for run in one.run_ids if run in statuses and not statuses[run].state.final)
 
 
-def abilities(sweep: Sweep, parties: Sequence[Party]) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
+def abilities(
+    sweep: Sweep, parties: Sequence[TargetHandle]
+) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
     """The runs that each party, by name, is able to do; and of those that none is, why, party by party."""
     able: dict[str, frozenset[str]] = {}
     whys: dict[str, list[str]] = {}
@@ -331,7 +344,7 @@ def abilities(sweep: Sweep, parties: Sequence[Party]) -> tuple[dict[str, frozens
     }
 
 
-def take_from_others(matter: Matter, parties: Sequence[Party]) -> dict[str, str]:
+def take_from_others(matter: SharedSweep, parties: Sequence[TargetHandle]) -> dict[str, str]:
     """Have trees behind ssh that are no party give back what waits there; what they keep, and why."""
     own = {party.address for party in parties}
     places = [one for one in assigned_of(matter.sweep_dir) if one.place.address not in own]
@@ -339,16 +352,16 @@ def take_from_others(matter: Matter, parties: Sequence[Party]) -> dict[str, str]
     return delegate.take_back(matter.sweep, matter.sweep_dir, runs, waiting=True) if runs else {}
 
 
-def stop_here(matter: Matter, parties: Sequence[Party]) -> bool:
+def stop_here(matter: SharedSweep, parties: Sequence[TargetHandle]) -> bool:
     """Ask workers on this machine to save and leave, and wait for them; ``False`` if some do not."""
     names = {party.name for party in parties if party.begins_at_once}
     deadline = time.monotonic() + _STOP_PATIENCE_S
     asked: set[str] = set()
     while True:
-        seen = look(matter.sweep_dir)
+        seen = poll_sweep(matter.sweep_dir)
         there = {token for token in seen.live if seen.targets.get(token) in names}
         ids = job_ids(matter.sweep_dir.read_ledger())
-        Everywhere().cancel([ids[token] for token in there - asked if token in ids])
+        AllBackends().cancel([ids[token] for token in there - asked if token in ids])
         asked |= there
         if not there or time.monotonic() > deadline:
             return not there

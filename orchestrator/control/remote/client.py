@@ -16,7 +16,7 @@ from orchestrator.config.profiles.remote_setup import THEIR_PYTHON
 from orchestrator.core.errors import HostError, OrchestrateError, UnreachableError
 from orchestrator.core.installation import install_there
 from orchestrator.core.ssh import SSH_FAILED, Host, complaint, without_command
-from orchestrator.status.ownership import Place, SentCode
+from orchestrator.status.ownership import SentCode, TreePlace
 
 # In the code that is kept there, which another version of this program may have sent.
 _SERVER = "orchestrator.answer"
@@ -35,7 +35,7 @@ class CodeMissingError(HostError):
 
 
 def ask(
-    place: Place,
+    place: TreePlace,
     sweep: str,
     code: SentCode,
     profile: Profile,
@@ -57,7 +57,7 @@ def ask(
 
 @contextmanager
 def stream(
-    place: Place, sweep: str, code: SentCode, profile: Profile, request: Mapping[str, Any]
+    place: TreePlace, sweep: str, code: SentCode, profile: Profile, request: Mapping[str, Any]
 ) -> Iterator[BufferedReader]:
     """What :mod:`~orchestrator.control.remote.server` goes on saying there; the same errors as :func:`ask`.
 
@@ -92,7 +92,7 @@ def _line(request: Mapping[str, Any], sweep: str, mark: str) -> bytes:
     return json.dumps({**request, "sweep": sweep, "mark": mark}).encode() + b"\n"
 
 
-def _script(place: Place, sweep: str, code: SentCode, profile: Profile) -> str:
+def _script(place: TreePlace, sweep: str, code: SentCode, profile: Profile) -> str:
     folder = f"{place.folder}/results/{sweep}/code/{code.id}"
     ours = ":".join(f"{folder}/{path}" for path in code.python_path)
     lines = (
@@ -105,7 +105,7 @@ def _script(place: Place, sweep: str, code: SentCode, profile: Profile) -> str:
     return "\n".join(lines)
 
 
-def _read(place: Place, line: str) -> dict[str, Any]:
+def _read(place: TreePlace, line: str) -> dict[str, Any]:
     """The answer on the first line; what comes after it is somebody else's."""
     line, whole, _ = line.partition("\n")
     if not whole:
@@ -126,7 +126,7 @@ def _read(place: Place, line: str) -> dict[str, Any]:
     return answer
 
 
-def _did_not_start(place: Place, profile: Profile, code: int | None, errors: str) -> HostError:
+def _did_not_start(place: TreePlace, profile: Profile, code: int | None, errors: str) -> HostError:
     if code == _NO_CODE:
         return CodeMissingError(
             f"{place.name}: the sweep's code is not in {place.folder} on {place.ssh} any more",

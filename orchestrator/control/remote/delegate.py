@@ -15,14 +15,14 @@ from orchestrator.config.code.snapshot import FrozenCode, freeze
 from orchestrator.config.profiles import Profile, parse_profile, text_for_there
 from orchestrator.control import submit
 from orchestrator.control.dry_run import UNASKED, planned
-from orchestrator.control.poll import look
+from orchestrator.control.poll import poll_sweep
 from orchestrator.control.remote import CODE_DAMAGED
 from orchestrator.control.remote.client import ask
-from orchestrator.control.remote.push_code import There, look_there, push
+from orchestrator.control.remote.push_code import RemoteCode, look_there, push
 from orchestrator.control.remote.push_code import sent as as_sent
 from orchestrator.control.remote.queries import assigned_of, not_there, question, standing
 from orchestrator.control.remote.status_cache import note
-from orchestrator.control.submit import Wish
+from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Capacity, RunState, Sweep
 from orchestrator.rundir import CodeDir, SweepDir
@@ -32,9 +32,9 @@ from orchestrator.status.ownership import (
     ASSIGNED,
     RECALLED,
     RELEASED,
-    Assigned,
-    Place,
+    AssignedRuns,
     SentCode,
+    TreePlace,
     about,
     assigned,
     entry,
@@ -46,13 +46,13 @@ _TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.QUEUED)
 
 
 @dataclass(frozen=True)
-class Sent:
+class RemoteSubmission:
     """What a submission elsewhere came to. ``answer``: :func:`orchestrator.control.remote.server.submit`.
 
     ``kept`` are runs that another tree has and does not give away, with why.
     """
 
-    place: Place
+    place: TreePlace
     answer: Mapping[str, Any]
     kept: Mapping[str, str]
     notes: tuple[str, ...]
@@ -62,12 +62,12 @@ def send(
     sweep: Sweep,
     sweep_dir: SweepDir,
     profile: Profile,
-    wish: Wish,
+    wish: SubmitOptions,
     options: Sequence[str] = (),
     *,
     only: Collection[str] | None = None,
     adopt: bool = False,
-) -> Sent:
+) -> RemoteSubmission:
     """Give what is still to do to the tree of ``profile``, of this tree's own runs ``only`` these; submit it.
 
     Runs that other trees have are asked back first. The assignment is on record before anything is sent, and
@@ -84,7 +84,7 @@ def send(
         given, busy = _given(sweep, sweep_dir, there.place, only)
         kept |= busy
         if not given:
-            return Sent(there.place, {"settled": True, "problems": []}, kept, ())
+            return RemoteSubmission(there.place, {"settled": True, "problems": []}, kept, ())
         code = freeze(sweep_dir, Path.cwd())
         shipped, notes = as_sent(code)
         number = _assign(sweep_dir, there.place, shipped, given)
@@ -94,11 +94,11 @@ def send(
     _accepted(sweep_dir, number)
     if "runs" in answer:
         note(sweep_dir, there.place, answer)
-    return Sent(there.place, answer, kept, (*code.notes, *notes))
+    return RemoteSubmission(there.place, answer, kept, (*code.notes, *notes))
 
 
 def _submit_there(
-    there: There, sweep_dir: SweepDir, code: FrozenCode, profile: Profile, request: Mapping[str, Any]
+    there: RemoteCode, sweep_dir: SweepDir, code: FrozenCode, profile: Profile, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Send the code unless it is there, and the request; the answer."""
     place, name, shipped = there.place, sweep_dir.name, SentCode.from_json(request["code"])
@@ -141,30 +141,30 @@ def take_back(
 
 def _wanted(sweep: Sweep, sweep_dir: SweepDir, only: Collection[str] | None) -> set[str]:
     """Runs that are still to do as far as this tree knows, or those that a person names."""
-    here = look(sweep_dir, submit.rows_of(sweep, sweep_dir)).statuses
+    here = poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir)).statuses
     wanted = {run.run_id for run in sweep.runs if here[run.run_id].state in _TO_DO}
     return wanted if only is None else wanted.intersection(only)
 
 
-def _require_there(there: There, sweep_dir: SweepDir) -> None:
+def _require_there(there: RemoteCode, sweep_dir: SweepDir) -> None:
     """Raise if a tree that took runs up has nothing of them now: that is no proof that nobody works there."""
     before = _before(sweep_dir, there.place)
     if before is not None and before.accepted and not there.known:
         raise not_there(before.place, sweep_dir.name)
 
 
-def _before(sweep_dir: SweepDir, place: Place) -> Assigned | None:
+def _before(sweep_dir: SweepDir, place: TreePlace) -> AssignedRuns | None:
     return next((one for one in assigned_of(sweep_dir) if one.place.key == place.key), None)
 
 
-def _assign(sweep_dir: SweepDir, place: Place, code: SentCode, given: frozenset[str]) -> int:
+def _assign(sweep_dir: SweepDir, place: TreePlace, code: SentCode, given: frozenset[str]) -> int:
     """Put the assignment on record; its number. Call under the lock."""
     ledger = sweep_dir.read_ledger()
     home = home_of(ledger) or secrets.token_hex(8)
     return sweep_dir.add_to_ledger(ASSIGNED, entry(place, code, given, home, time.time()))
 
 
-def _give_up(sweep_dir: SweepDir, place: Place, number: int) -> None:
+def _give_up(sweep_dir: SweepDir, place: TreePlace, number: int) -> None:
     """Take back what the decision ``number`` gave and nobody was told of, unless there are later ones."""
     with sweep_dir.lock():
         ledger = sweep_dir.read_ledger()
@@ -195,7 +195,7 @@ def rehearse(
     sweep: Sweep,
     sweep_dir: SweepDir,
     profile: Profile,
-    wish: Wish,
+    wish: SubmitOptions,
     options: Sequence[str] = (),
     only: Collection[str] | None = None,
 ) -> Mapping[str, Any]:
@@ -216,9 +216,9 @@ def rehearse(
 
 def _first_plan(
     sweep: Sweep,
-    there: There,
+    there: RemoteCode,
     profile: Profile,
-    wish: Wish,
+    wish: SubmitOptions,
     options: Sequence[str],
     code: FrozenCode,
     given: frozenset[str],
@@ -248,7 +248,7 @@ def _request(
     sweep: Sweep,
     given: Iterable[str],
     profile: Profile,
-    wish: Wish,
+    wish: SubmitOptions,
     options: Sequence[str],
     code: SentCode,
 ) -> dict[str, Any]:
@@ -270,10 +270,10 @@ def _within_the_project(source: str) -> str:
 
 
 def _given(
-    sweep: Sweep, sweep_dir: SweepDir, place: Place, only: Collection[str] | None
+    sweep: Sweep, sweep_dir: SweepDir, place: TreePlace, only: Collection[str] | None
 ) -> tuple[frozenset[str], dict[str, str]]:
     """The runs that the place has already and those still to do that are nobody's; and whose others are."""
-    seen = look(sweep_dir, submit.rows_of(sweep, sweep_dir))
+    seen = poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))
     statuses = correct(seen, inspect(sweep_dir, seen.statuses), sweep_dir).statuses
     holders = {run_id: one.place for one in assigned_of(sweep_dir) for run_id in one.run_ids}
     given, busy = set(), {}
@@ -292,7 +292,7 @@ def _given(
 def _ask_back(
     wanted: Collection[str],
     sweep_dir: SweepDir,
-    place: Place | None,
+    place: TreePlace | None,
     *,
     named: bool = False,
     waiting: bool = False,

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from orchestrator.config.code.snapshot import FrozenCode
 from orchestrator.config.profiles import Profile
 from orchestrator.core.errors import HostError
-from orchestrator.core.ssh import NO_VARIABLE, Answer, Host, to_folder
+from orchestrator.core.ssh import NO_VARIABLE, Host, RemoteAnswer, to_folder
 from orchestrator.rundir import CodeDir, SweepDir
-from orchestrator.status.ownership import Place, SentCode
+from orchestrator.status.ownership import SentCode, TreePlace
 
 # Code is a few megabytes, and the way there may be a hotel's.
 _PATIENCE_S = 3600.0
@@ -46,26 +46,26 @@ mv -T -- "$2.tmp" "$3" || [ -f "$3/code.json" ]
 
 
 @dataclass(frozen=True)
-class There:
+class RemoteCode:
     """What a login node shows of a sweep. ``known``: it has been submitted there before."""
 
-    place: Place
+    place: TreePlace
     known: bool
     codes: frozenset[str]
 
 
-def look_there(profile: Profile, sweep: str) -> There:
+def look_there(profile: Profile, sweep: str) -> RemoteCode:
     """Where the profile's tree lies and what it has of the sweep; writes nothing."""
     assert profile.ssh is not None
     answer = Host(profile.ssh).run(["sh", "-c", f"{to_folder(profile.folder)}\n{_LOOK}", "sh", sweep])
     if answer.code != 0 or not answer.output:
         raise _cannot(profile.ssh, "look at", profile.folder, answer)
     folder, *found = answer.output.splitlines()
-    place = Place(profile.name, profile.address, profile.ssh, posixpath.normpath(folder))
-    return There(place, "grids" in found, frozenset(map(posixpath.dirname, found)) - {""})
+    place = TreePlace(profile.name, profile.address, profile.ssh, posixpath.normpath(folder))
+    return RemoteCode(place, "grids" in found, frozenset(map(posixpath.dirname, found)) - {""})
 
 
-def push(place: Place, sweep_dir: SweepDir, code: FrozenCode, *, replace: bool = False) -> None:
+def push(place: TreePlace, sweep_dir: SweepDir, code: FrozenCode, *, replace: bool = False) -> None:
     """Put the code into the place's tree under its id; whole, or not at all. Twice is as once.
 
     What has that name there and is not whole is replaced; with ``replace`` whatever has it.
@@ -105,7 +105,7 @@ def _packed(code: CodeDir) -> bytes:
     return buffer.getvalue()
 
 
-def _cannot(machine: str, do: str, folder: str, answer: Answer) -> HostError:
+def _cannot(machine: str, do: str, folder: str, answer: RemoteAnswer) -> HostError:
     lines = [line.strip() for line in answer.errors.splitlines()]
     reasons = [line for line in lines if line and not line.endswith(_NO_REASON)]
     said = reasons[-1] if reasons else f"exit code {answer.code}"

@@ -15,11 +15,11 @@ from orchestrator.control.remote.push_code import look_there, push
 from orchestrator.core.errors import HostError, NotFoundError, ProfileError
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.synced import copy_of
-from orchestrator.status.ownership import Assigned, Place, assigned, home_of
+from orchestrator.status.ownership import AssignedRuns, TreePlace, assigned, home_of
 
 
 def question(
-    sweep_dir: SweepDir, one: Assigned, request: Mapping[str, Any], patience: float = PATIENCE_S
+    sweep_dir: SweepDir, one: AssignedRuns, request: Mapping[str, Any], patience: float = PATIENCE_S
 ) -> dict[str, Any]:
     """Ask a place; one that has lost the code that answers is sent it again.
 
@@ -49,7 +49,7 @@ def standing(sweep_dir: SweepDir, number: int) -> dict[str, Any]:
     return {"home": home_of(sweep_dir.read_ledger()), "owner": owner, "number": number}
 
 
-def not_there(place: Place, sweep: str) -> HostError:
+def not_there(place: TreePlace, sweep: str) -> HostError:
     """The error for a place that took runs up, and where nothing of the sweep is now."""
     return HostError(
         f"{place.name}: {place.folder}/results/{sweep} was on {place.ssh} and is not there now",
@@ -57,7 +57,7 @@ def not_there(place: Place, sweep: str) -> HostError:
     )
 
 
-def profile_of(one: Assigned) -> Profile:
+def profile_of(one: AssignedRuns) -> Profile:
     """The profile that leads to the place. Raises :class:`NotFoundError`, ``ProfileError``."""
     place = one.place
     try:
@@ -75,7 +75,7 @@ def profile_of(one: Assigned) -> Profile:
     return profile
 
 
-def assigned_of(sweep_dir: SweepDir) -> list[Assigned]:
+def assigned_of(sweep_dir: SweepDir) -> list[AssignedRuns]:
     """Every place that has, or had, runs of the sweep."""
     if copy_of(sweep_dir) is not None:  # another machine's word of what to log in to
         return []

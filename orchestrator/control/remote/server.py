@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.backends.base import Backend
-from orchestrator.backends.registry import Everywhere
+from orchestrator.backends.registry import AllBackends
 from orchestrator.backends.slurm import SlurmBackend
 from orchestrator.config.check import check_plan
 from orchestrator.config.code.snapshot import FrozenCode, received
@@ -29,10 +29,17 @@ from orchestrator.config.profiles import parse_profile
 from orchestrator.config.sweep import expand
 from orchestrator.control import follow
 from orchestrator.control.dry_run import rehearse, said_before
-from orchestrator.control.poll import close_attempts, give_up, idle_jobs, leave_queue, look, only_waiting
+from orchestrator.control.poll import (
+    close_attempts,
+    give_up,
+    idle_jobs,
+    leave_queue,
+    only_waiting,
+    poll_sweep,
+)
 from orchestrator.control.remote import CODE_DAMAGED
 from orchestrator.control.submit import (
-    Wish,
+    SubmitOptions,
     cancel_runs,
     is_settled,
     plan_sweep,
@@ -51,8 +58,8 @@ from orchestrator.status.ledger import job_ids, jobs_of
 from orchestrator.status.ownership import (
     RELEASED,
     SHARE,
+    AssignedShare,
     SentCode,
-    Share,
     given_back,
     share,
     share_entry,
@@ -165,11 +172,11 @@ def release(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
     with sweep_dir.lock():
         own = share(sweep_dir.read_ledger())
         _require_home(request, own, sweep_dir)
-        seen = look(sweep_dir)
+        seen = poll_sweep(sweep_dir)
         if request.get("waiting"):
             tokens = only_waiting(sweep_dir, seen, request["runs"])
-            Everywhere().cancel(give_up(sweep_dir, tokens, "dealt to another target"))
-            seen = look(sweep_dir)
+            AllBackends().cancel(give_up(sweep_dir, tokens, "dealt to another target"))
+            seen = poll_sweep(sweep_dir)
         close_attempts(sweep_dir, seen)
         statuses = correct(seen, inspect(sweep_dir, seen.statuses), sweep_dir).statuses
         already = given_back(sweep_dir.read_ledger())
@@ -184,7 +191,7 @@ def release(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
         if new:
             entry = {"time": time.time(), "runs": dict.fromkeys(new, 0), "why": RELEASED}
             sweep_dir.add_to_ledger("cancel", entry)
-            Everywhere().cancel(list(idle_jobs(sweep_dir).values()))
+            AllBackends().cancel(list(idle_jobs(sweep_dir).values()))
         # From here on no worker takes one of them. Whoever was faster has it.
         late = [run_id for run_id in new if not _is_free(sweep_dir, run_id)]
         if late:
@@ -237,7 +244,7 @@ def _leave_with_the_asker() -> None:
 
 def _asked(
     request: Request, sweep_dir: SweepDir, dry: bool = False
-) -> tuple[Sweep, Backend, Wish, FrozenCode]:
+) -> tuple[Sweep, Backend, SubmitOptions, FrozenCode]:
     """The sweep, only with the runs that this tree is given, and what it is to be submitted with."""
     sent = SentCode.from_json(request["code"])
     kept, folder = CodeDir.of(sweep_dir, sent.id), sweep_dir.results.parent
@@ -254,7 +261,7 @@ def _asked(
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, text.encode())
     backend = SlurmBackend(parse_profile(text, str(path), name), request["options"])
-    return _sweep(request, code), backend, Wish(**request["wish"]), code
+    return _sweep(request, code), backend, SubmitOptions(**request["wish"]), code
 
 
 def _received(kept: CodeDir, sent: SentCode, folder: Path) -> FrozenCode:
@@ -291,7 +298,7 @@ def _take_share(request: Request, sweep_dir: SweepDir) -> None:
         _set_share(request, sweep_dir, frozenset(request["runs"]))
 
 
-def _require_home(request: Request, own: Share | None, sweep_dir: SweepDir) -> None:
+def _require_home(request: Request, own: AssignedShare | None, sweep_dir: SweepDir) -> None:
     """Raise unless the question is of the tree that gave these runs, and no later one of it came first."""
     if own is None:
         if sweep_dir.latest_grid() is None:
@@ -313,7 +320,7 @@ def _require_home(request: Request, own: Share | None, sweep_dir: SweepDir) -> N
 
 
 def _set_share(request: Request, sweep_dir: SweepDir, run_ids: frozenset[str]) -> None:
-    new = Share(run_ids, request["home"], request["owner"], request["number"])
+    new = AssignedShare(run_ids, request["home"], request["owner"], request["number"])
     if share(sweep_dir.read_ledger()) != new:
         sweep_dir.add_to_ledger(SHARE, share_entry(new, time.time()))
 

@@ -13,7 +13,7 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import JobState, JobStatus, RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.atomic import dump_json, read_json, write_atomic
-from orchestrator.status.ownership import Assigned, Place
+from orchestrator.status.ownership import AssignedRuns, TreePlace
 from orchestrator.status.survey import RunStatus, Survey
 
 # Who watches asks often; a login node answers everybody.
@@ -25,7 +25,7 @@ _silent: dict[str, tuple[float, str]] = {}
 
 
 @dataclass(frozen=True)
-class Heard:
+class RemoteStatus:
     """What a place said, at ``time`` (epoch seconds; ``None`` if it never did), and why it says no more."""
 
     time: float | None
@@ -42,7 +42,9 @@ class Heard:
         return f"unknown since {time.strftime(day, time.localtime(self.time))}: {self.silence}"
 
 
-def hear(sweep_dir: SweepDir, place: Place, answer: Callable[[], Mapping[str, Any]]) -> Heard:
+def remote_status(
+    sweep_dir: SweepDir, place: TreePlace, answer: Callable[[], Mapping[str, Any]]
+) -> RemoteStatus:
     """What the place says, or said a moment ago; where it does not answer, what it said last."""
     path = sweep_dir.heard(_name(place))
     before = _kept(path)
@@ -56,16 +58,16 @@ def hear(sweep_dir: SweepDir, place: Place, answer: Callable[[], Mapping[str, An
         except OrchestrateError as error:
             _silent[str(path)] = (time.monotonic(), str(error))
     why = _silent[str(path)][1]
-    return replace(_read(before), silence=why) if before else Heard(None, {}, {}, why)
+    return replace(_read(before), silence=why) if before else RemoteStatus(None, {}, {}, why)
 
 
-def recall(sweep_dir: SweepDir, place: Place) -> Heard:
+def recall(sweep_dir: SweepDir, place: TreePlace) -> RemoteStatus:
     """What the place said last; nobody is asked."""
     before = _kept(sweep_dir.heard(_name(place)))
-    return _read(before) if before else Heard(None, {}, {})
+    return _read(before) if before else RemoteStatus(None, {}, {})
 
 
-def note(sweep_dir: SweepDir, place: Place, answer: Mapping[str, Any]) -> Heard:
+def note(sweep_dir: SweepDir, place: TreePlace, answer: Mapping[str, Any]) -> RemoteStatus:
     """Keep what the place said just now."""
     path = sweep_dir.heard(_name(place))
     said = {"heard": time.time(), "runs": answer["runs"], "jobs": answer["jobs"]}
@@ -75,7 +77,7 @@ def note(sweep_dir: SweepDir, place: Place, answer: Mapping[str, Any]) -> Heard:
     return _read(said)
 
 
-def overlaid(seen: Survey, one: Assigned, heard: Heard) -> Survey:
+def overlaid(seen: Survey, one: AssignedRuns, heard: RemoteStatus) -> Survey:
     """The survey with what the place says of the runs that it has; what came home from there stays."""
     statuses, name = dict(seen.statuses), one.place.name
     jobs = {**seen.jobs, **{f"{name}/{token}": job for token, job in heard.jobs.items()}}
@@ -104,13 +106,13 @@ def overlaid(seen: Survey, one: Assigned, heard: Heard) -> Survey:
     return replace(seen, statuses=statuses, jobs=jobs, elsewhere=seen.elsewhere - one.run_ids)
 
 
-def _read(said: Mapping[str, Any]) -> Heard:
+def _read(said: Mapping[str, Any]) -> RemoteStatus:
     runs = {data["run_id"]: RunStatus.from_json(data) for data in said["runs"]}
     jobs = {
         token: JobStatus(JobState(job["state"]), job["text"], seconds=job.get("seconds"))
         for token, job in said["jobs"].items()
     }
-    return Heard(said["heard"], runs, jobs)
+    return RemoteStatus(said["heard"], runs, jobs)
 
 
 def _kept(path: Path) -> Mapping[str, Any] | None:
@@ -122,5 +124,5 @@ def _kept(path: Path) -> Mapping[str, Any] | None:
     return said
 
 
-def _name(place: Place) -> str:
+def _name(place: TreePlace) -> str:
     return f"{place.name}-{hashlib.sha256(repr(place.key).encode()).hexdigest()[:8]}"

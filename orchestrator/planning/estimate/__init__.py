@@ -3,7 +3,7 @@
 from orchestrator.planning.estimate.advice import Advice, recommend
 from orchestrator.planning.estimate.forecast import Forecast, RunForecast, foresee
 from orchestrator.planning.estimate.ranges import Range
-from orchestrator.planning.estimate.target_costs import Catalog, Where, where_of
+from orchestrator.planning.estimate.target_costs import Catalog, TargetCost, where_of
 
 __all__ = [
     "Advice",
@@ -11,7 +11,7 @@ __all__ = [
     "Forecast",
     "Range",
     "RunForecast",
-    "Where",
+    "TargetCost",
     "foresee",
     "recommend",
     "where_of",

@@ -10,8 +10,8 @@ from typing import Any
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import Job, Plan, Resources, Run
 from orchestrator.planning.estimate.ranges import NOTHING, Range, lay_out, total
-from orchestrator.planning.estimate.target_costs import Where
-from orchestrator.planning.throughput import Basis, Place, Table, kind_of, length_of
+from orchestrator.planning.estimate.target_costs import TargetCost
+from orchestrator.planning.throughput import Basis, SpeedTable, TrainingPlace, kind_of, length_of
 from orchestrator.status.survey import RunStatus, Survey
 
 _MINUTE_S, _HOUR_S = 60.0, 3600.0
@@ -46,7 +46,7 @@ class Forecast:
     without a price. ``skipped``: runs that the target cannot run, and why.
     """
 
-    where: Where
+    where: TargetCost
     runs: tuple[RunForecast, ...]
     machines: int
     at_once: int
@@ -94,7 +94,7 @@ class Forecast:
         }
 
 
-def foresee(plan: Plan, seen: Survey, where: Where, table: Table) -> Forecast:
+def foresee(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable) -> Forecast:
     """What the plan's runs will take, those that wait for room in the queue among them."""
     runs: list[RunForecast] = []
     loads: list[Range] = []
@@ -129,7 +129,7 @@ class _Group:
     at_once: int
 
 
-def _alike(plan: Plan, where: Where) -> list[_Group]:
+def _alike(plan: Plan, where: TargetCost) -> list[_Group]:
     jobs: dict[int, list[Job]] = {}
     for array in plan.arrays:
         if array.after is None:
@@ -154,7 +154,7 @@ def _columns(one: Range) -> tuple[float, float, float]:
 
 
 def _run(
-    run: Run, seen: Survey, where: Where, table: Table, at_once: int, resources: Resources
+    run: Run, seen: Survey, where: TargetCost, table: SpeedTable, at_once: int, resources: Resources
 ) -> RunForecast:
     spec, status = get_trainer(run.trainer), seen.statuses.get(run.run_id)
     gpu = bool(resources.gpus) or spec.needs_gpu(run)
@@ -169,7 +169,12 @@ def _run(
 
 
 def _counted(
-    run: Run, length: int | None, status: RunStatus | None, where: Where, table: Table, place: Place
+    run: Run,
+    length: int | None,
+    status: RunStatus | None,
+    where: TargetCost,
+    table: SpeedTable,
+    place: TrainingPlace,
 ) -> RunForecast:
     """A run that ends after so many frames."""
     kind = kind_of(run)
@@ -191,7 +196,7 @@ def _counted(
 
 
 def _timed(
-    run: Run, minutes: float, status: RunStatus | None, where: Where, basis: Basis | None, at_once: int
+    run: Run, minutes: float, status: RunStatus | None, where: TargetCost, basis: Basis | None, at_once: int
 ) -> RunForecast:
     """A run that ends after so many minutes of collecting and learning, whatever the machine.
 

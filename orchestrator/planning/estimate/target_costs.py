@@ -12,7 +12,7 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Price
 from orchestrator.core.units import megabytes, seconds
 from orchestrator.planning.estimate.ranges import NOTHING, Range
-from orchestrator.planning.throughput import Place, Table
+from orchestrator.planning.throughput import SpeedTable, TrainingPlace
 
 # From a job's beginning to its first run, where none was measured: Python and the training libraries load.
 _BEGIN = Range(1.0, 6.0, 30.0)
@@ -30,14 +30,14 @@ asked."""
 
 
 @dataclass(frozen=True)
-class Where:
+class TargetCost:
     """A target. ``limit``: machines at once, ``None`` if only its queue decides. ``begin``, ``end``: seconds
     that each machine is there before its first run and after its last. ``notes``: what was assumed.
     """
 
     name: str
     kind: str
-    place: Place
+    place: TrainingPlace
     price: Price | None = None
     limit: int | None = None
     begin: Range = _BEGIN
@@ -45,10 +45,10 @@ class Where:
     notes: tuple[str, ...] = ()
 
 
-def where_of(profile: Profile, table: Table, catalog: Catalog) -> Where:
+def where_of(profile: Profile, table: SpeedTable, catalog: Catalog) -> TargetCost:
     """The target behind a profile; how long its jobs took to begin is taken from the table."""
     price, notes = _price(profile, catalog)
-    place = Place(profile.name, None, profile.gpu_type)
+    place = TrainingPlace(profile.name, None, profile.gpu_type)
     begin = _BEGIN
     if profile.name in table.starts:
         begin = _around(table.starts[profile.name])
@@ -56,15 +56,15 @@ def where_of(profile: Profile, table: Table, catalog: Catalog) -> Where:
     end = NOTHING
     if profile.backend == "local":
         gpus = hardware.gpus()
-        place = Place(profile.name, hardware.cpu_model(), gpus[0] if gpus else None)
+        place = TrainingPlace(profile.name, hardware.cpu_model(), gpus[0] if gpus else None)
     elif profile.backend == "skypilot":
         gpu = (profile.accelerators or "").partition(":")[0] or None
-        place = Place(profile.name, None, gpu, machine=_asked(profile))
+        place = TrainingPlace(profile.name, None, gpu, machine=_asked(profile))
         waited = table.waits.get(profile.name)
         begin += _PROVISION if waited is None else _around(waited)
         limit, end = profile.instances, _end(profile)
         notes += _cloud_notes(profile, waited)
-    return Where(profile.name, profile.backend, place, price, limit, begin, end, notes)
+    return TargetCost(profile.name, profile.backend, place, price, limit, begin, end, notes)
 
 
 def _asked(profile: Profile) -> str:

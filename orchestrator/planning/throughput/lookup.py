@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from orchestrator.planning.throughput.model import Kind, Place, Speed, same_model
+from orchestrator.planning.throughput.model import RunKind, Speed, TrainingPlace, same_model
 
 # No two executions are alike, and few of them do not show how much.
 _ALWAYS, _ONE_RUN = 1.05, 1.15
@@ -41,7 +41,7 @@ class Basis:
     wall_per_training: float | None = None
 
 
-class Table:
+class SpeedTable:
     """All speeds that are known. ``starts``: seconds from a worker's start to its first run, by target;
     ``waits``: from a job's submission to its worker's start. ``lengths``: frames of the runs of a kind that
     were to be so long, by :func:`~orchestrator.planning.throughput.model.length_of`.
@@ -52,12 +52,12 @@ class Table:
         speeds: Sequence[Speed],
         starts: Mapping[str, float] | None = None,
         waits: Mapping[str, float] | None = None,
-        lengths: Mapping[tuple[Kind, str], Sequence[int]] | None = None,
+        lengths: Mapping[tuple[RunKind, str], Sequence[int]] | None = None,
     ) -> None:
         self.speeds = tuple(speeds)
         self.starts, self.waits = dict(starts or {}), dict(waits or {})
         self._lengths = dict(lengths or {})
-        self._exact: dict[Kind, list[Speed]] = {}
+        self._exact: dict[RunKind, list[Speed]] = {}
         self._alike: dict[tuple[str, str], list[Speed]] = {}
         self._trainers: dict[str, list[Speed]] = {}
         for one in self.speeds:
@@ -68,7 +68,7 @@ class Table:
         self._reported = [one for one in self.speeds if one.source]
         self._known: dict[tuple[object, ...], Basis | None] = {}
 
-    def find(self, kind: Kind, place: Place) -> Basis | None:
+    def find(self, kind: RunKind, place: TrainingPlace) -> Basis | None:
         """The nearest that is known; ``None`` if nothing is.
 
         A GPU's speed says nothing about a CPU's, nor the other way round. What was measured comes before what
@@ -82,12 +82,12 @@ class Table:
             self._known[key] = self._find(kind, place)
         return self._known[key]
 
-    def frames_of(self, kind: Kind, length: str) -> int | None:
+    def frames_of(self, kind: RunKind, length: str) -> int | None:
         """How many frames runs of the very same kind and length had, wherever they were trained."""
         found = self._lengths.get((kind, length))
         return int(median(found)) if found else None
 
-    def _find(self, kind: Kind, place: Place) -> Basis | None:
+    def _find(self, kind: RunKind, place: TrainingPlace) -> Basis | None:
         alike = self._alike.get((kind.task, kind.algorithm), ())
         for candidates in (self._exact.get(kind, ()), alike, [*self._fitting_reports(kind)]):
             near = [one for one in candidates if _comparable(one.place, place)]
@@ -98,7 +98,7 @@ class Table:
                 return _nearest(found, kind, place)
         return None
 
-    def _fitting_reports(self, kind: Kind) -> list[Speed]:
+    def _fitting_reports(self, kind: RunKind) -> list[Speed]:
         return [
             one
             for one in self._reported
@@ -108,7 +108,7 @@ class Table:
         ]
 
 
-def same_hardware(one: Place, other: Place) -> bool:
+def same_hardware(one: TrainingPlace, other: TrainingPlace) -> bool:
     """Whether two places are as fast as each other, as far as one can tell from their names."""
     # Two targets can be one machine: a cloud's, on demand and as spot.
     asked = one.machine is not None and one.machine == other.machine
@@ -119,11 +119,11 @@ def same_hardware(one: Place, other: Place) -> bool:
     return same_model(one.cpu, other.cpu) if one.cpu and other.cpu else there
 
 
-def _comparable(one: Place, other: Place) -> bool:
+def _comparable(one: TrainingPlace, other: TrainingPlace) -> bool:
     return bool(one.gpu) == (other.gpu != "")  # of a GPU that is not known one knows that it is one
 
 
-def _nearest(found: Sequence[Speed], kind: Kind, place: Place) -> Basis:
+def _nearest(found: Sequence[Speed], kind: RunKind, place: TrainingPlace) -> Basis:
     widths = [(_width(one, kind, place), one) for one in found]
     best = min(width for width, _ in widths)
     used = [one for width, one in widths if width == best]
@@ -149,7 +149,7 @@ def _nearest(found: Sequence[Speed], kind: Kind, place: Place) -> Basis:
     )
 
 
-def _width(one: Speed, kind: Kind, place: Place) -> float:
+def _width(one: Speed, kind: RunKind, place: TrainingPlace) -> float:
     widths = []
     if not same_hardware(one.place, place):
         widths.append(_OTHER_HARDWARE)
@@ -181,7 +181,7 @@ def _weighted_median(values: Iterable[tuple[float, int]]) -> float:
     raise AssertionError("there is at least one")
 
 
-def _words(used: Sequence[Speed], kind: Kind, place: Place) -> str:
+def _words(used: Sequence[Speed], kind: RunKind, place: TrainingPlace) -> str:
     one = used[0]
     if one.source:
         where = "" if same_hardware(one.place, place) else ", other hardware than here"

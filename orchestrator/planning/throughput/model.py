@@ -14,7 +14,7 @@ _MAKERS = frozenset({"nvidia", "geforce", "tesla", "quadro", "amd", "radeon", "i
 
 
 @dataclass(frozen=True)
-class Kind:
+class RunKind:
     """What a run is, as far as that decides its speed.
 
     ``settings`` are the other overrides as JSON text, without those that decide nothing and those that say
@@ -29,7 +29,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Place:
+class TrainingPlace:
     """Where a run is trained: models of the processor and of the GPU that it uses, the target's name, and how
     many runs share the machine. ``None`` is not known; a run that uses no GPU has an empty ``gpu``.
     ``machine``: what a cloud is asked for, whether or not it may be taken away.
@@ -54,8 +54,8 @@ class Speed:
     collecting and learning.
     """
 
-    kind: Kind
-    place: Place
+    kind: RunKind
+    place: TrainingPlace
     end_to_end_fps: float
     low: float
     high: float
@@ -66,12 +66,12 @@ class Speed:
     wall_per_training: float | None = None
 
 
-def kind_of(run: Run) -> Kind:
+def kind_of(run: Run) -> RunKind:
     """The kind of a planned run. A run without the key ``algorithm`` has its trainer's name there."""
     spec = get_trainer(run.trainer)
     apart = ("task", "algorithm", *_length_keys(spec))
     settings = {key: value for key, value in run.overrides.items() if key not in apart and spec.decides(key)}
-    return Kind(
+    return RunKind(
         run.trainer,
         str(run.overrides.get("task", "")),
         str(run.overrides.get("algorithm", run.trainer)),

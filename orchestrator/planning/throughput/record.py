@@ -15,7 +15,7 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError, Storage
 from orchestrator.core.formatting import plain
 from orchestrator.core.types import Job, Run
 from orchestrator.planning.throughput.measure import measured
-from orchestrator.planning.throughput.model import Kind, Place, kind_of, length_of
+from orchestrator.planning.throughput.model import RunKind, TrainingPlace, kind_of, length_of
 from orchestrator.rundir import IndexRow, SweepDir
 from orchestrator.rundir.atomic import dump_json, parse_json, write_atomic
 from orchestrator.rundir.journal import CLAIMED, STARTED, WorkerLog
@@ -27,14 +27,14 @@ _SOME_GPU = "a GPU"
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """One finished run. ``changed`` tells its result from a later one's (nanoseconds); ``length`` is how long
     it was to be, in the grid's words. The rest: :class:`~orchestrator.planning.throughput.model.Speed`.
     """
 
     changed: int
-    kind: Kind
-    place: Place
+    kind: RunKind
+    place: TrainingPlace
     end_to_end_fps: float
     start: float | None
     frames: int
@@ -43,7 +43,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Begun:
+class StartupTime:
     """One job: where, how long its worker took from its start to its first run, and from being submitted to
     its start; in seconds.
     """
@@ -57,8 +57,8 @@ class Begun:
 class Record:
     """What is known of a sweep's speeds: its finished runs by id, its jobs by token."""
 
-    runs: Mapping[str, Measured]
-    jobs: Mapping[str, Begun]
+    runs: Mapping[str, MeasuredRun]
+    jobs: Mapping[str, StartupTime]
 
 
 _EMPTY = Record({}, {})
@@ -149,7 +149,7 @@ def _measure(
     tokens: Mapping[tuple[str | None, int | None], str],
     jobs: Mapping[str, _Submitted],
     row: IndexRow,
-) -> Measured | None:
+) -> MeasuredRun | None:
     """The run's speed by its result; ``None`` if that tells none."""
     try:
         changed = _changed(sweep_dir, row.run_id)
@@ -167,12 +167,12 @@ def _measure(
             start = max(0.0, took - frames / fps)
         run = _run_of(trainer, row)
         place, share = _place(result["host"], job), training / fps if training > 0 else None
-        return _checked(Measured(changed, kind_of(run), place, fps, start, frames, share, length_of(run)))
+        return _checked(MeasuredRun(changed, kind_of(run), place, fps, start, frames, share, length_of(run)))
     except (OrchestrateError, OSError, ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
         return None
 
 
-def _checked(one: Measured) -> Measured:
+def _checked(one: MeasuredRun) -> MeasuredRun:
     """The same; raises ``ValueError`` for what no run does. Results can be those of another machine."""
     sound = 0 < one.end_to_end_fps < math.inf and 0 < (one.wall_per_training or 1.0) < math.inf
     if not (sound and one.frames > 0 and 0 <= (one.start or 0.0) < math.inf):
@@ -187,23 +187,26 @@ def _run_of(trainer: str, row: IndexRow) -> Run:
     return Run(row.run_id, get_trainer(trainer).name, point, seed, threads, target)
 
 
-def _place(host: Mapping[str, Any], submitted: _Submitted | None) -> Place:
+def _place(host: Mapping[str, Any], submitted: _Submitted | None) -> TrainingPlace:
     cpu = plain(str(host["cpu_model"])) if host["cpu_model"] else None
     gpu = plain(str(host["gpu_model"])) if host["gpu_model"] else ""
     if submitted is None:
-        return Place(None, cpu, gpu)
+        return TrainingPlace(None, cpu, gpu)
     job = submitted.job
     gpu = gpu or (_SOME_GPU if job.resources.gpus else "")
-    return Place(job.target, cpu, gpu, min(job.slots, len(job.run_ids)), submitted.machine)
+    return TrainingPlace(job.target, cpu, gpu, min(job.slots, len(job.run_ids)), submitted.machine)
 
 
-def _begun(logs: Iterable[WorkerLog], jobs: Mapping[str, _Submitted]) -> Iterable[tuple[str, Begun]]:
+def _begun(logs: Iterable[WorkerLog], jobs: Mapping[str, _Submitted]) -> Iterable[tuple[str, StartupTime]]:
     for log in logs:
         started = next((event.time for event in log.events if event.kind == STARTED), None)
         first = next((event.time for event in log.events if event.kind == CLAIMED), None)
         if log.token in jobs and started is not None and first is not None:
             one = jobs[log.token]
-            yield log.token, Begun(one.job.target, max(0.0, first - started), max(0.0, started - one.time))
+            yield (
+                log.token,
+                StartupTime(one.job.target, max(0.0, first - started), max(0.0, started - one.time)),
+            )
 
 
 # The file: kinds, places and lengths once each, and rows that name them by their number.
@@ -246,11 +249,11 @@ def _read(sweep_dir: SweepDir) -> Record:
         data = parse_json(read_plain(sweep_dir.speeds))
         if data["version"] != _VERSION:
             return _EMPTY
-        kinds = [Kind(*values) for values in data["kinds"]]
-        places = [Place(*values) for values in data["places"]]
+        kinds = [RunKind(*values) for values in data["kinds"]]
+        places = [TrainingPlace(*values) for values in data["places"]]
         runs = {
             run_id: _checked(
-                Measured(
+                MeasuredRun(
                     int(row["changed"]),
                     kinds[row["kind"]],
                     places[row["place"]],
@@ -263,7 +266,7 @@ def _read(sweep_dir: SweepDir) -> Record:
             )
             for run_id, row in data["runs"].items()
         }
-        jobs = {token: Begun(*values) for token, values in data["jobs"].items()}
+        jobs = {token: StartupTime(*values) for token, values in data["jobs"].items()}
     except (DamagedFileError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
         return _EMPTY
     return Record(runs, jobs)

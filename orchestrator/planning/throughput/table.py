@@ -10,21 +10,21 @@ from statistics import median, quantiles
 import yaml
 
 from orchestrator.core.package_files import template
-from orchestrator.planning.throughput.lookup import Table
-from orchestrator.planning.throughput.model import Kind, Place, Speed
-from orchestrator.planning.throughput.record import Measured, take_up
+from orchestrator.planning.throughput.lookup import SpeedTable
+from orchestrator.planning.throughput.model import RunKind, Speed, TrainingPlace
+from orchestrator.planning.throughput.record import MeasuredRun, take_up
 from orchestrator.rundir import sweeps
 
 # The middle 80 %, from as many runs as have such a thing.
 _ENOUGH = 5
 
 
-def load_table(results: Path) -> Table:
+def load_table(results: Path) -> SpeedTable:
     """What is known of speeds; what finished since the last time is taken up on the way."""
-    measured: dict[tuple[Kind, Place], list[Measured]] = {}
+    measured: dict[tuple[RunKind, TrainingPlace], list[MeasuredRun]] = {}
     starts: dict[str, list[float]] = {}
     waits: dict[str, list[float]] = {}
-    lengths: dict[tuple[Kind, str], list[int]] = {}
+    lengths: dict[tuple[RunKind, str], list[int]] = {}
     for sweep_dir in sweeps(results):
         record = take_up(sweep_dir)
         for one in record.runs.values():
@@ -34,10 +34,10 @@ def load_table(results: Path) -> Table:
             starts.setdefault(job.target, []).append(job.start)
             waits.setdefault(job.target, []).append(job.waited)
     entries = [_entry(kind, place, found) for (kind, place), found in measured.items()]
-    return Table([*entries, *reported()], _medians(starts), _medians(waits), lengths)
+    return SpeedTable([*entries, *reported()], _medians(starts), _medians(waits), lengths)
 
 
-def _entry(kind: Kind, place: Place, found: list[Measured]) -> Speed:
+def _entry(kind: RunKind, place: TrainingPlace, found: list[MeasuredRun]) -> Speed:
     fps = sorted(one.end_to_end_fps for one in found)
     low, high = fps[0], fps[-1]
     if len(fps) >= _ENOUGH:
@@ -71,8 +71,8 @@ def reported() -> tuple[Speed, ...]:
     rows = yaml.safe_load(template("speeds.yaml").read_text(encoding="utf-8"))
     return tuple(
         Speed(
-            Kind(row.get("trainer", ""), row["task"], row["algorithm"], ""),
-            Place(None, row.get("cpu"), row.get("gpu", "")),
+            RunKind(row.get("trainer", ""), row["task"], row["algorithm"], ""),
+            TrainingPlace(None, row.get("cpu"), row.get("gpu", "")),
             float(row["end_to_end_fps"]),
             float(row.get("low", row["end_to_end_fps"])),
             float(row.get("high", row["end_to_end_fps"])),

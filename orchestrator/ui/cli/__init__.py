@@ -27,10 +27,10 @@ from orchestrator.ui.cli import (
     sync,
     top,
 )
-from orchestrator.ui.cli.help_page import Program
+from orchestrator.ui.cli.help_page import ProgramGroup
 
 app = typer.Typer(
-    cls=Program,
+    cls=ProgramGroup,
     help="Turn a benchmark matrix into trained runs that survive being killed, and those into a report.",
     epilog="Begin with:  orchestrate init",
     no_args_is_help=True,

@@ -136,22 +136,22 @@ def _submit_again(
     """Submit what is to be done again ``on`` a target, or where the latest submission from here went."""
     from orchestrator.backends.registry import behind_ssh, target_of
     from orchestrator.control.last_submission import latest_target
-    from orchestrator.control.multi_target import Matter, parties_of
-    from orchestrator.control.submit import Wish, latest_sweep
+    from orchestrator.control.multi_target import SharedSweep, parties_of
+    from orchestrator.control.submit import SubmitOptions, latest_sweep
     from orchestrator.ui.cli.sweep import work_through
     from orchestrator.ui.cli.sweep_multi_target import several
     from orchestrator.ui.cli.sweep_over_ssh import send
 
     loaded, results = latest_sweep(sweep_dir), sweep_dir.results
     if on is None and len(loaded.targets) > 1:
-        matter = Matter(loaded, sweep_dir, Wish(slots))
+        matter = SharedSweep(loaded, sweep_dir, SubmitOptions(slots))
         parties = parties_of(matter, loaded.targets, (), asked=False)
         several(matter, parties, detach=bool(detach), as_json=as_json)
         return
     if profile := behind_ssh(loaded, on):
-        wish, leave = Wish(slots), detach is not False
+        wish, leave = SubmitOptions(slots), detach is not False
         send(loaded, results, profile, wish, [], detach=leave, as_json=as_json, only=run_ids)
         return
     latest = latest_target(sweep_dir) if on is None else None
     backend = latest.backend if latest else target_of(loaded, on)
-    work_through(loaded, results, backend, Wish(slots), detach=detach, as_json=as_json)
+    work_through(loaded, results, backend, SubmitOptions(slots), detach=detach, as_json=as_json)

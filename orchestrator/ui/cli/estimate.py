@@ -64,7 +64,7 @@ def estimate(
     """
     from orchestrator.config.sweep import load_sweep
     from orchestrator.control.forecast import forecasts
-    from orchestrator.control.submit import Wish
+    from orchestrator.control.submit import SubmitOptions
     from orchestrator.core.errors import OrchestrateError
     from orchestrator.core.units import span
     from orchestrator.planning.estimate import recommend
@@ -76,7 +76,7 @@ def estimate(
     except ValueError as error:
         raise OrchestrateError(f"--deadline: {error}") from None
     names = list(dict.fromkeys(name.strip() for name in on.split(","))) if on else list(sweep.targets)
-    found = forecasts(sweep, SweepDir(results, sweep.name), names, Wish(slots))
+    found = forecasts(sweep, SweepDir(results, sweep.name), names, SubmitOptions(slots))
     _check_program(sweep, found)
     advice = recommend(found, limit, budget)
     if as_json:

@@ -12,7 +12,7 @@ from orchestrator.core.errors import NotFoundError, OrchestrateError
 from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen_runs, print_json, print_problems_there
 
 if TYPE_CHECKING:
-    from orchestrator.analysis.evaluate import Done, Failed, Summary
+    from orchestrator.analysis.evaluate import EvaluatedPolicy, FailedPolicy, Summary
     from orchestrator.rundir import Evaluation, SweepDir
 
 
@@ -63,7 +63,13 @@ def evaluate(
       orchestrate evaluate speed 3fa9 --render 3fa9.mp4
       orchestrate evaluate speed --best
     """
-    from orchestrator.analysis.evaluate import Wish, finished_runs, parse_task, require_film, require_policies
+    from orchestrator.analysis.evaluate import (
+        EvaluationOptions,
+        finished_runs,
+        parse_task,
+        require_film,
+        require_policies,
+    )
     from orchestrator.analysis.evaluate import evaluate as play
     from orchestrator.rundir import SweepDir
 
@@ -79,12 +85,14 @@ def evaluate(
         if len(run_ids) > 1:
             raise OrchestrateError(f"--render: one file, but {len(run_ids)} runs are meant", hint="name one")
     task, changes = (None, {}) if on_task is None else parse_task(on_task)
-    wish = Wish(checkpoint, best, episodes, deterministic, seed, task, changes, render)
+    wish = EvaluationOptions(checkpoint, best, episodes, deterministic, seed, task, changes, render)
     ended = list(_shown(play(sweep_dir, run_ids, wish, again=bool(runs)), len(run_ids)))
     _tell(sweep_dir, ended, render, as_json=as_json)
 
 
-def _shown(ended: Iterable[Done | Failed], total: int) -> Iterator[Done | Failed]:
+def _shown(
+    ended: Iterable[EvaluatedPolicy | FailedPolicy], total: int
+) -> Iterator[EvaluatedPolicy | FailedPolicy]:
     """The same, with a bar where there is a terminal and more than one to wait for."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
@@ -99,11 +107,13 @@ def _shown(ended: Iterable[Done | Failed], total: int) -> Iterator[Done | Failed
             yield one
 
 
-def _tell(sweep_dir: SweepDir, ended: Sequence[Done | Failed], film: Path | None, *, as_json: bool) -> None:
-    from orchestrator.analysis.evaluate import Failed, summaries
+def _tell(
+    sweep_dir: SweepDir, ended: Sequence[EvaluatedPolicy | FailedPolicy], film: Path | None, *, as_json: bool
+) -> None:
+    from orchestrator.analysis.evaluate import FailedPolicy, summaries
 
-    done = [one for one in ended if not isinstance(one, Failed)]
-    failed = [one for one in ended if isinstance(one, Failed)]
+    done = [one for one in ended if not isinstance(one, FailedPolicy)]
+    failed = [one for one in ended if isinstance(one, FailedPolicy)]
     found = summaries([one.evaluation for one in done])
     if as_json:
         evaluations = [_as_json(one, summary) for one, summary in zip(done, found, strict=True)]
@@ -120,7 +130,7 @@ def _tell(sweep_dir: SweepDir, ended: Sequence[Done | Failed], film: Path | None
     print_problems_there([*(one.error for one in failed), *unkept[:1]])
 
 
-def _print_table(sweep_dir: SweepDir, done: Sequence[Done], found: Sequence[Summary]) -> None:
+def _print_table(sweep_dir: SweepDir, done: Sequence[EvaluatedPolicy], found: Sequence[Summary]) -> None:
     from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
@@ -160,5 +170,5 @@ def _title(found: Sequence[Evaluation]) -> str:
     return f"{policy} on {tasks}: {episodes} episodes, {kinds} actions, seed {found[0].seed}"
 
 
-def _as_json(one: Done, summary: Summary) -> dict[str, Any]:
+def _as_json(one: EvaluatedPolicy, summary: Summary) -> dict[str, Any]:
     return {**asdict(one.evaluation), **asdict(summary), "seconds": one.seconds, "known": one.known}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-class Program(TyperGroup):
+class ProgramGroup(TyperGroup):
     """The program as a group of commands."""
 
     def format_help(self, ctx: click.Context, _formatter: click.HelpFormatter) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from orchestrator.ui.monitor import Look, Monitor, Run, Seen
+    from orchestrator.ui.monitor import ConnectionState, Monitor, MonitoredRun, MonitorSnapshot
     from orchestrator.ui.monitor.wording import Level
 
 _REFRESH_S = 0.5
@@ -108,7 +108,7 @@ def _follow_in_lines(target: str, watching: Monitor) -> None:
         time.sleep(_REFRESH_S)
 
 
-def screen(target: str, seen: Seen, height: int, width: int) -> Group:
+def screen(target: str, seen: ConnectionState, height: int, width: int) -> Group:
     """All that there is to see, in so many lines and columns."""
     from rich.console import Group
     from rich.styled import Styled
@@ -135,7 +135,7 @@ def screen(target: str, seen: Seen, height: int, width: int) -> Group:
     return Group(*parts, *reasons)
 
 
-def _sweep_lines(look: Look) -> list[Text]:
+def _sweep_lines(look: MonitorSnapshot) -> list[Text]:
     from rich.text import Text
 
     from orchestrator.ui.monitor import wording
@@ -150,7 +150,7 @@ def _sweep_lines(look: Look) -> list[Text]:
     return lines or [Text("no sweep here yet", style="dim")]
 
 
-def _head(look: Look, seen: Seen) -> Table:
+def _head(look: MonitorSnapshot, seen: ConnectionState) -> Table:
     """The machine, a fact a line."""
     from rich.table import Table
     from rich.text import Text
@@ -179,7 +179,7 @@ def _head(look: Look, seen: Seen) -> Table:
     return table
 
 
-def _runs(runs: tuple[Run, ...], look: Look, *, wide: bool) -> Table:
+def _runs(runs: tuple[MonitoredRun, ...], look: MonitorSnapshot, *, wide: bool) -> Table:
     from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
@@ -219,7 +219,7 @@ def _style(level: Level) -> str:
     return {"fine": "", "close": "yellow", "bad": "bold red"}[level.value]
 
 
-def _as_json(seen: Seen) -> dict[str, Any]:
+def _as_json(seen: ConnectionState) -> dict[str, Any]:
     look = asdict(seen.look) if seen.look is not None else {}
     for sweep in look.get("sweeps", ()):
         sweep["counts"] = {state.value: count for state, count in sweep["counts"].items()}

@@ -10,7 +10,7 @@ import typer
 from orchestrator.core.formatting import amount, duration, plain
 
 
-class Pulse:
+class ProgressLines:
     """Prints a line every ``beat`` seconds, as long as there is a step to tell of."""
 
     def __init__(self, beat: float) -> None:

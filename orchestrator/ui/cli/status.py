@@ -76,9 +76,9 @@ def _look(sweep_dir: SweepDir, meanwhile: Callable[[Survey], None] | None = None
         return answer.result(timeout=_AT_ONCE_S)
     except TimeoutError:
         if not answer.done():
-            from orchestrator.control.poll import look
+            from orchestrator.control.poll import poll_sweep
 
-            meanwhile(look(sweep_dir, ask=False))
+            meanwhile(poll_sweep(sweep_dir, ask=False))
         return answer.result()
 
 

@@ -23,7 +23,7 @@ from orchestrator.ui.cli.common import (
 
 if TYPE_CHECKING:
     from orchestrator.backends.base import Backend
-    from orchestrator.control.submit import Submitted, Wish
+    from orchestrator.control.submit import SubmissionReport, SubmitOptions
     from orchestrator.core.types import Job, Plan, Sweep
     from orchestrator.rundir import SweepDir
     from orchestrator.status.survey import Survey
@@ -95,14 +95,14 @@ def sweep(
     from orchestrator.control import submit
     from orchestrator.rundir import SweepDir
 
-    loaded, wish = load_sweep(grid), submit.Wish(slots, canary, budget)
+    loaded, wish = load_sweep(grid), submit.SubmitOptions(slots, canary, budget)
     sweep_dir = SweepDir(results, loaded.name)
     names = tuple(on.split(",")) if on is not None else loaded.targets
     if len(names) > 1:
-        from orchestrator.control.multi_target import Matter, parties_of, rehearse
+        from orchestrator.control.multi_target import SharedSweep, parties_of, rehearse
         from orchestrator.ui.cli.sweep_multi_target import several
 
-        matter = Matter(loaded, sweep_dir, wish, adopt)
+        matter = SharedSweep(loaded, sweep_dir, wish, adopt)
         parties = parties_of(matter, names, options or (), asked=on is not None)
         if dry_run:
             _print_plan(rehearse(matter, parties, detach=bool(detach)), loaded, as_json)
@@ -144,7 +144,7 @@ def work_through(
     loaded: Sweep,
     results: Path,
     backend: Backend,
-    wish: Wish,
+    wish: SubmitOptions,
     *,
     detach: bool | None,
     as_json: bool,
@@ -156,7 +156,7 @@ def work_through(
     from orchestrator.control.dry_run import said_before
     from orchestrator.control.fleet import present
     from orchestrator.control.follow import bring_home, exit_code_of
-    from orchestrator.control.poll import leave_queue, look
+    from orchestrator.control.poll import leave_queue, poll_sweep
     from orchestrator.control.staleness import with_stale
     from orchestrator.core.bulk_read import no_garbage_collection
     from orchestrator.core.types import RunState
@@ -189,7 +189,7 @@ def work_through(
             _announce(sweep_dir, submitted)
         if wish.canary or not detach:
             _follow(loaded, sweep_dir, backend, wish, to_the_end=not detach, quiet=as_json)
-        seen = look(sweep_dir, submit.rows_of(loaded, sweep_dir))
+        seen = poll_sweep(sweep_dir, submit.rows_of(loaded, sweep_dir))
         seen = present(sweep_dir, with_stale(seen, sweep_dir))
         if not detach:
             settle_up(sweep_dir, began, quiet=as_json)
@@ -237,7 +237,7 @@ def _show_plan(planned: Mapping[str, Any], sweep: Sweep) -> None:
         typer.echo("nothing to submit")
 
 
-def _arrays(submitted: Submitted) -> list[str]:
+def _arrays(submitted: SubmissionReport) -> list[str]:
     """What the scheduler calls the arrays that were submitted."""
     lines = []
     for array in submitted.plan.arrays:
@@ -266,7 +266,7 @@ def _echo_runs(points: dict[str, dict[str, object]]) -> None:
         typer.echo(f"  {run_id}  {label}")
 
 
-def _announce(sweep_dir: SweepDir, submitted: Submitted) -> None:
+def _announce(sweep_dir: SweepDir, submitted: SubmissionReport) -> None:
     plan = submitted.plan
     counted = f"{count(len(plan.run_ids), 'run')} to do" if plan.jobs else "nothing new to submit"
     adopted = f", {len(submitted.adopted)} live worker(s) adopted" if submitted.adopted else ""
@@ -281,14 +281,20 @@ def _announce(sweep_dir: SweepDir, submitted: Submitted) -> None:
 
 
 def _follow(
-    loaded: Sweep, sweep_dir: SweepDir, backend: Backend, wish: Wish, *, to_the_end: bool, quiet: bool
+    loaded: Sweep,
+    sweep_dir: SweepDir,
+    backend: Backend,
+    wish: SubmitOptions,
+    *,
+    to_the_end: bool,
+    quiet: bool,
 ) -> None:
     """Show progress. Ctrl-C lets workers here save and leave, and leaves those of a cluster alone."""
     from orchestrator.control.follow import follow, follow_canaries, stop
     from orchestrator.ui.cli import sweep_table
 
     try:
-        with sweep_table.Screen(sweep_dir.name, quiet) as screen:
+        with sweep_table.SweepScreen(sweep_dir.name, quiet) as screen:
             if wish.canary:
                 for seen in follow_canaries(loaded, sweep_dir, backend, wish):
                     screen.show(seen)
@@ -311,7 +317,7 @@ def _follow(
         raise typer.Exit(130) from None
 
 
-def _conclude(sweep_dir: SweepDir, seen: Survey, plan: Plan, wish: Wish, detach: bool) -> None:
+def _conclude(sweep_dir: SweepDir, seen: Survey, plan: Plan, wish: SubmitOptions, detach: bool) -> None:
     from orchestrator.control.cloud_instances import costs
     from orchestrator.control.follow import out_of_budget, why_left
     from orchestrator.core.types import RunState

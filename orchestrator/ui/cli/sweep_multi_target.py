@@ -20,15 +20,15 @@ from orchestrator.ui.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from orchestrator.control.multi_target import Matter, Party, Table
+    from orchestrator.control.multi_target import SharedSweep, TargetHandle, TargetScheduler
     from orchestrator.status.survey import Survey
     from orchestrator.ui.cli import sweep_table
 
 
-def several(matter: Matter, parties: Sequence[Party], *, detach: bool, as_json: bool) -> None:
+def several(matter: SharedSweep, parties: Sequence[TargetHandle], *, detach: bool, as_json: bool) -> None:
     """Work through a sweep that these targets share, and leave with the exit code that its runs deserve."""
     from orchestrator.control.follow import exit_code_of
-    from orchestrator.control.multi_target import Table, check, submit_all, take_from_others
+    from orchestrator.control.multi_target import TargetScheduler, check, submit_all, take_from_others
     from orchestrator.core.types import RunState
     from orchestrator.ui.cli import sweep_table
     from orchestrator.ui.cli.money import settle_up
@@ -40,9 +40,9 @@ def several(matter: Matter, parties: Sequence[Party], *, detach: bool, as_json: 
         )
     began, kept = time.time(), take_from_others(matter, parties)
     print_kept(kept)
-    with sweep_table.Screen(matter.sweep.name, quiet=as_json) as screen:
+    with sweep_table.SweepScreen(matter.sweep.name, quiet=as_json) as screen:
         tell = partial(typer.echo, err=True) if as_json else screen.note
-        table = Table(matter, parties, tell)
+        table = TargetScheduler(matter, parties, tell)
         if (report := check(matter, parties)) is not None:
             if report.problems:
                 print_problems(report.problems)
@@ -75,7 +75,7 @@ def several(matter: Matter, parties: Sequence[Party], *, detach: bool, as_json: 
     refuse_untrainable(counts.get(RunState.SKIPPED, 0), sum(counts.values()), names)
 
 
-def _announce(matter: Matter, table: Table) -> None:
+def _announce(matter: SharedSweep, table: TargetScheduler) -> None:
     sight = table.look()
     todo, live = len(table.todo(sight)), len(sight.seen.live)
     counted = f"{count(todo, 'run')} to do" if todo else "nothing new to submit"
@@ -84,7 +84,12 @@ def _announce(matter: Matter, table: Table) -> None:
     typer.echo(f"{matter.sweep.name}: {counted} on {seats}{adopted} ({matter.sweep_dir.path}/)")
 
 
-def _follow(matter: Matter, parties: Sequence[Party], table: Table, screen: sweep_table.Screen) -> None:
+def _follow(
+    matter: SharedSweep,
+    parties: Sequence[TargetHandle],
+    table: TargetScheduler,
+    screen: sweep_table.SweepScreen,
+) -> None:
     """Show progress. Ctrl-C lets workers here save and leave, and leaves those elsewhere alone."""
     from orchestrator.control.multi_target import stop_here
 
@@ -105,7 +110,7 @@ def _follow(matter: Matter, parties: Sequence[Party], table: Table, screen: swee
         raise typer.Exit(130) from None
 
 
-def _conclude(matter: Matter, seen: Survey, *, detach: bool) -> None:
+def _conclude(matter: SharedSweep, seen: Survey, *, detach: bool) -> None:
     from orchestrator.control.follow import out_of_budget, why_left
     from orchestrator.core.types import RunState
     from orchestrator.ui.cli import sweep_table

@@ -12,8 +12,8 @@ from orchestrator.ui.cli.common import count, print_json, print_kept, refuse_unt
 
 if TYPE_CHECKING:
     from orchestrator.config.profiles import Profile
-    from orchestrator.control.remote.delegate import Sent
-    from orchestrator.control.submit import Wish
+    from orchestrator.control.remote.delegate import RemoteSubmission
+    from orchestrator.control.submit import SubmitOptions
     from orchestrator.core.types import Sweep
     from orchestrator.rundir import SweepDir
     from orchestrator.status.survey import Survey
@@ -23,7 +23,7 @@ def send(
     loaded: Sweep,
     results: Path,
     profile: Profile,
-    wish: Wish,
+    wish: SubmitOptions,
     options: list[str],
     *,
     detach: bool,
@@ -69,7 +69,7 @@ def send(
     refuse_untrainable(counts.get(RunState.SKIPPED, 0), sum(counts.values()), done.place.name)
 
 
-def _announce(sweep_dir: SweepDir, done: Sent) -> None:
+def _announce(sweep_dir: SweepDir, done: RemoteSubmission) -> None:
     answer, place = done.answer, done.place
     where = f"{place.ssh}:{place.folder}/results/{sweep_dir.name}/"
     if answer["settled"]:
@@ -109,7 +109,7 @@ def _follow(sweep_dir: SweepDir, quiet: bool) -> Survey:
     from orchestrator.ui.cli import sweep_table
 
     try:
-        with sweep_table.Screen(sweep_dir.name, quiet) as screen:
+        with sweep_table.SweepScreen(sweep_dir.name, quiet) as screen:
             for seen in fleet.watch(sweep_dir):
                 screen.show(seen)
         return seen

@@ -37,7 +37,7 @@ STYLE = {
 ROWS = 24
 
 
-class Screen:
+class SweepScreen:
     """Progress that follows a sweep: redrawn on a terminal, elsewhere a line whenever the counts change."""
 
     def __init__(self, name: str, quiet: bool = False) -> None:

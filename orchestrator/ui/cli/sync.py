@@ -12,7 +12,7 @@ from orchestrator.core.formatting import plain
 from orchestrator.ui.cli.common import RESULTS, amount
 
 if TYPE_CHECKING:
-    from orchestrator.sync.request import Brought, Wish
+    from orchestrator.sync.request import SyncOptions, SyncReport
     from orchestrator.sync.source import Source
 
 _SHOWN_KINDS = "metrics,checkpoints,tensorboard,wandb,logs"
@@ -87,13 +87,13 @@ def sync(
       orchestrate sync --wandb
       orchestrate sync --wandb other-results
     """
-    from orchestrator.sync.request import Wish, kinds
+    from orchestrator.sync.request import SyncOptions, kinds
     from orchestrator.sync.source import find_source
     from orchestrator.ui.cli.upload import upload
 
     if dest.is_symlink() or dest.exists():
         _check_folder(dest)
-    wish = Wish(
+    wish = SyncOptions(
         tuple(sweep or ()),
         tuple(run or ()),
         kinds(only) if only is not None else None,
@@ -141,11 +141,11 @@ def _check_folder(dest: Path) -> None:
         )
 
 
-def _once(source: Source, dest: Path, wish: Wish, dry_run: bool) -> list[Brought]:
+def _once(source: Source, dest: Path, wish: SyncOptions, dry_run: bool) -> list[SyncReport]:
     from orchestrator.sync.sync import sync
-    from orchestrator.ui.cli.sync_progress import Screen, report
+    from orchestrator.ui.cli.sync_progress import SyncScreen, report
 
-    with Screen(quiet=dry_run) as screen:
+    with SyncScreen(quiet=dry_run) as screen:
         brought = sync(source, dest, wish, screen, dry=dry_run)
     for one in brought:
         report(one, dry_run)
@@ -158,11 +158,11 @@ def _once(source: Source, dest: Path, wish: Wish, dry_run: bool) -> list[Brought
     return brought
 
 
-def _is_whole(brought: Iterable[Brought]) -> bool:
+def _is_whole(brought: Iterable[SyncReport]) -> bool:
     return not any(one.problems for one in brought)
 
 
-def _watch(source: str, dest: Path, wish: Wish, seconds: float) -> bool:
+def _watch(source: str, dest: Path, wish: SyncOptions, seconds: float) -> bool:
     """Bring what is new until nothing works there any more; whether all of it is whole.
 
     A link that drops is no end.
@@ -187,7 +187,7 @@ def _watch(source: str, dest: Path, wish: Wish, seconds: float) -> bool:
         time.sleep(seconds)
 
 
-def _prune(source: Source, dest: Path, wish: Wish, yes: bool) -> None:
+def _prune(source: Source, dest: Path, wish: SyncOptions, yes: bool) -> None:
     from orchestrator.core.formatting import amount
     from orchestrator.sync.prune import Dispensable, prune
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Self
 import typer
 
 from orchestrator.core.formatting import amount, plain
-from orchestrator.ui.cli.progress_lines import Pulse
+from orchestrator.ui.cli.progress_lines import ProgressLines
 
 if TYPE_CHECKING:
-    from orchestrator.sync.request import Brought
+    from orchestrator.sync.request import SyncReport
 
 
 # Seconds between two lines where there is no terminal.
@@ -20,7 +20,7 @@ _BEAT_S = 20.0
 _LINES = 20
 
 
-class Screen:
+class SyncScreen:
     """Progress of one sweep after the other: a bar in a terminal, elsewhere a line every ``beat`` seconds."""
 
     def __init__(self, quiet: bool = False, beat: float = _BEAT_S) -> None:
@@ -47,7 +47,7 @@ class Screen:
             disable=not self._live,
             transient=True,
         )
-        self._pulse = Pulse(beat)
+        self._pulse = ProgressLines(beat)
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -83,7 +83,7 @@ class Screen:
             typer.echo(plain(text))
 
 
-def report(brought: Brought, dry_run: bool) -> None:
+def report(brought: SyncReport, dry_run: bool) -> None:
     """What came of a sweep, or would, and what is to be known about it."""
     came = f"{brought.files} files, {amount(brought.size)}" if brought.files else "nothing new"
     if dry_run:

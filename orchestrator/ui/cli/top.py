@@ -33,10 +33,10 @@ def top(
             hint=" ".join(["print it instead: orchestrate status", *(sweeps or ["--watch"])[:1]]),
         )
     chosen(results, sweeps or [])  # a wrong name is said here, and not on a screen that waits for it
-    from orchestrator.ui.top.actions import Tree
+    from orchestrator.ui.top.actions import FleetTree
     from orchestrator.ui.top.app import Top
 
-    app = Top(Tree(results, sweeps or []))
+    app = Top(FleetTree(results, sweeps or []))
     app.run()
     for act in app.unfinished:
         typer.echo("finishing what you asked for (Ctrl-C leaves it undone)", err=True)

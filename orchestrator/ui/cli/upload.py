@@ -15,7 +15,7 @@ from orchestrator.ui.cli.common import chosen
 
 if TYPE_CHECKING:
     from orchestrator.rundir import SweepDir
-    from orchestrator.sync.wandb import Sent, UploadPlan
+    from orchestrator.sync.wandb import UploadPlan, UploadReport
 
 
 def upload(
@@ -62,7 +62,7 @@ def _meant(sweeps: Iterable[SweepDir], selectors: Sequence[str]) -> set[str]:
     return {row.run_id for fitting in found.values() for row in fitting}
 
 
-def _shown(sent: Iterable[Sent], total: int) -> Iterator[Sent]:
+def _shown(sent: Iterable[UploadReport], total: int) -> Iterator[UploadReport]:
     """The same, with a bar where there is a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -77,7 +77,7 @@ def _shown(sent: Iterable[Sent], total: int) -> Iterator[Sent]:
             yield one
 
 
-def _tell(sent: Sent) -> None:
+def _tell(sent: UploadReport) -> None:
     name = _name(sent.upload.sweep.name, sent.upload.run_id)
     typer.echo(f"error: {name}: {plain(sent.error)}", err=True)
     if sent.hint:

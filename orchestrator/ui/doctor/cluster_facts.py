@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-from orchestrator.backends.slurm.commands import Answer, run
+from orchestrator.backends.slurm.commands import CommandAnswer, run
 from orchestrator.backends.slurm.parse import settings
 from orchestrator.config.profiles import Profile, own_folder
 from orchestrator.core.errors import BackendUnavailableError
@@ -21,7 +21,7 @@ from orchestrator.core.units import seconds
 # A person waits. Slurm's own commands give a controller that is down about ten seconds.
 PATIENCE_S = 15.0
 
-Ask = Callable[[Sequence[str]], Answer]
+Ask = Callable[[Sequence[str]], CommandAnswer]
 
 _NONE = ("", "(null)", "N/A", "NONE")
 _GRES = re.compile(r"(?P<name>[^:(]+)(:(?P<type>[^:(]*[^:(\d][^:(]*))?(:(?P<count>\d+))?")
@@ -104,16 +104,16 @@ class Site:
         assert self.profile is not None
         return self.profile
 
-    def ask(self, *argv: str) -> Answer:
+    def ask(self, *argv: str) -> CommandAnswer:
         """The answer of one of Slurm's commands; where it cannot be started that is the complaint."""
         try:
             return self._ask(argv)
         except BackendUnavailableError:
-            return Answer(127, "", f"{argv[0]} is not on PATH")
+            return CommandAnswer(127, "", f"{argv[0]} is not on PATH")
         except OSError as error:
-            return Answer(126, "", f"{argv[0]} cannot be started: {error.strerror}")
+            return CommandAnswer(126, "", f"{argv[0]} cannot be started: {error.strerror}")
 
-    def timed(self, *argv: str) -> tuple[Answer, float]:
+    def timed(self, *argv: str) -> tuple[CommandAnswer, float]:
         began = time.monotonic()
         return self.ask(*argv), time.monotonic() - began
 
@@ -140,7 +140,7 @@ class Site:
         return node_groups(self._output("sinfo", "-h", "-e", "-o", "%P|%T|%D|%c|%m|%G|%f"))
 
     @cached_property
-    def associations(self) -> list[Association] | Answer:
+    def associations(self) -> list[Association] | CommandAnswer:
         """Those of the user; the answer that says why there are none to be seen."""
         fields = "cluster,defaultaccount,account,partition,qos,defaultqos,maxjobs,maxsubmitjobs,maxwall"
         answer = self.ask("sacctmgr", "-n", "-P", "show", "user", self.user, "withassoc", f"format={fields}")
@@ -160,7 +160,7 @@ class Site:
     @property
     def applying(self) -> list[Association]:
         """The user's associations that hold for jobs of the profile."""
-        known = [] if isinstance(self.associations, Answer) else self.associations
+        known = [] if isinstance(self.associations, CommandAnswer) else self.associations
         asked = self.profile.account if self.profile else None
         account = asked or next((one.default_account for one in known), "")
         places = {"", *(one.name for one in self.wanted)}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from orchestrator.backends.slurm.commands import Answer
+from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.config.profiles import Profile, preparation
 from orchestrator.config.profiles.remote_setup import THEIR_PYTHON
 from orchestrator.core.errors import HostError, OrchestrateError
@@ -52,7 +52,7 @@ class _LoginNode:
     def __init__(self, profile: Profile) -> None:
         self._profile, self._host = profile, Host(profile.ssh or "")
 
-    def ask(self, argv: Sequence[str]) -> Answer:
+    def ask(self, argv: Sequence[str]) -> CommandAnswer:
         """One of Slurm's commands, by a login shell there; a script goes along as its input."""
         content = b""
         if argv[0] == "sbatch" and Path(argv[-1]).is_file():
@@ -60,8 +60,8 @@ class _LoginNode:
         try:
             said = self._host.run(["bash", "-lc", shlex.join(argv)], content, patience=PATIENCE_S)
         except HostError as error:
-            return Answer(None, "", str(error))
-        return Answer(said.code, said.output, said.errors)
+            return CommandAnswer(None, "", str(error))
+        return CommandAnswer(said.code, said.output, said.errors)
 
     @cached_property
     def user(self) -> str:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from orchestrator.config.profiles import Profile, as_typed
-from orchestrator.control.poll import look
+from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
@@ -24,7 +24,7 @@ def validated(results: Path, profile: Profile) -> Finding:
     again = command if results == Path("results") else f"{command} --results {results}"
     try:
         ledger = [entry.data for entry in sweep.read_ledger() if entry.kind == "submission"]
-        seen = look(sweep) if ledger else None
+        seen = poll_sweep(sweep) if ledger else None
     except OrchestrateError as error:
         return not_here(NAME, str(error), error.hint)
     tokens = {job["token"] for entry in ledger if entry["target"] == profile.name for job in entry["jobs"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from orchestrator.backends.slurm.commands import Answer
+from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.backends.slurm.concerns import is_exclusive, missing
 from orchestrator.config.profiles import Profile
 from orchestrator.core.units import megabytes, seconds
@@ -43,7 +43,7 @@ def partition(site: Site) -> Finding:
 def account(site: Site) -> Finding:
     name, profile = "Account", site.asking
     known = site.associations
-    if isinstance(known, Answer):
+    if isinstance(known, CommandAnswer):
         none = (
             "this site keeps no accounts" if "plugin" in known.complaint else f"sacctmgr: {known.complaint}"
         )

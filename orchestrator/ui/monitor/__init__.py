@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from orchestrator.ui.monitor.connection import Monitor, Seen
-from orchestrator.ui.monitor.snapshot import Board, Disk, Gpu, Look, Machine, Quota, Run, Sweep
+from orchestrator.ui.monitor.connection import ConnectionState, Monitor
+from orchestrator.ui.monitor.snapshot import (
+    Disk,
+    Gpu,
+    MachineLoad,
+    MonitoredRun,
+    MonitoredSweep,
+    MonitorSnapshot,
+    Quota,
+    TensorBoardState,
+)
 
-__all__ = ["Board", "Disk", "Gpu", "Look", "Machine", "Monitor", "Quota", "Run", "Seen", "Sweep"]
+__all__ = [
+    "ConnectionState",
+    "Disk",
+    "Gpu",
+    "MachineLoad",
+    "Monitor",
+    "MonitorSnapshot",
+    "MonitoredRun",
+    "MonitoredSweep",
+    "Quota",
+    "TensorBoardState",
+]

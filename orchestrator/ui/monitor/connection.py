@@ -16,13 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from orchestrator.config.locations import Place, no_tree
+from orchestrator.config.locations import TreeLocation, no_tree
 from orchestrator.config.profiles import preparation
 from orchestrator.core.errors import HostError, NotFoundError, OrchestrateError, UnreachableError
 from orchestrator.core.ssh import Host, failure
 from orchestrator.rundir import lease_seconds, standalone_reader
-from orchestrator.ui.monitor.port_forward import Relay
-from orchestrator.ui.monitor.snapshot import DamagedLook, Look, parse_look
+from orchestrator.ui.monitor.port_forward import PortForward
+from orchestrator.ui.monitor.snapshot import DamagedSnapshotError, MonitorSnapshot, parse_look
 
 # Seconds between looks.
 INTERVAL_S = 3.0
@@ -42,13 +42,13 @@ _OWN_IMPORT = "from orchestrator.rundir.standalone_reader import Tree\n"
 
 
 @dataclass(frozen=True)
-class Seen:
+class ConnectionState:
     """What is known now. ``heard``: when the last look arrived, by this machine's clock.
 
     ``problem`` says why there is nothing newer; ``url`` is where TensorBoard is reached from here.
     """
 
-    look: Look | None = None
+    look: MonitorSnapshot | None = None
     heard: float = 0.0
     problem: OrchestrateError | None = None
     url: str | None = None
@@ -60,14 +60,14 @@ class Monitor:
     ``results`` is the tree of a place on this machine. Without ``tensorboard`` none is looked for or started.
     """
 
-    def __init__(self, place: Place, results: Path, *, tensorboard: bool = True) -> None:
+    def __init__(self, place: TreeLocation, results: Path, *, tensorboard: bool = True) -> None:
         self._place = place
         self._host = Host(place.host) if place.host is not None else None
         self._folders = place.folders or (str(results.absolute()),)
         self._tensorboard = tensorboard
-        self._seen = Seen()
+        self._seen = ConnectionState()
         self._asked = time.monotonic()
-        self._relay: Relay | None = None
+        self._relay: PortForward | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._opened_link = False
         self._stopping, self._first = threading.Event(), threading.Event()
@@ -93,7 +93,7 @@ class Monitor:
     ) -> None:
         self._close()
 
-    def seen(self) -> Seen:
+    def seen(self) -> ConnectionState:
         """What is known now; never waits."""
         seen = self._seen
         if seen.problem is None and time.monotonic() - self._asked > _PATIENCE_S:
@@ -154,7 +154,7 @@ class Monitor:
                     raise self._why_it_ended(process, errors)
             except BrokenPipeError:
                 raise self._why_it_ended(process, errors) from None
-            except DamagedLook as error:
+            except DamagedSnapshotError as error:
                 raise HostError(
                     f"{self._place.text}: {error}", hint="is another program in its way?"
                 ) from None
@@ -176,24 +176,24 @@ class Monitor:
             board = self._take(line).board
             self._stopping.wait(_SOON_S if board is not None and board.state == "starting" else INTERVAL_S)
 
-    def _take(self, line: bytes) -> Look:
+    def _take(self, line: bytes) -> MonitorSnapshot:
         try:
             answer = json.loads(line)
         except ValueError as error:
-            raise DamagedLook("an answer that is no JSON") from error
+            raise DamagedSnapshotError("an answer that is no JSON") from error
         if isinstance(answer, dict) and "missing" in answer:
             raise self._no_tree()
         look = parse_look(answer)
-        self._seen = Seen(look, time.time(), None, self._url(look))
+        self._seen = ConnectionState(look, time.time(), None, self._url(look))
         self._first.set()
         return look
 
-    def _url(self, look: Look) -> str | None:
+    def _url(self, look: MonitorSnapshot) -> str | None:
         if look.board is None or look.board.port is None:
             return None
         if self._host is None:
             return f"http://127.0.0.1:{look.board.port}/"
-        self._relay = self._relay or Relay(self._host)
+        self._relay = self._relay or PortForward(self._host)
         self._relay.lead_to(look.board.port)
         return f"http://127.0.0.1:{self._relay.port}/"
 
@@ -249,7 +249,7 @@ def program() -> bytes:
     return (Path(standalone_reader.__file__).read_text(encoding="utf-8") + before + after).encode()
 
 
-def tensorboard_commands(place: Place) -> list[list[str]]:
+def tensorboard_commands(place: TreeLocation) -> list[list[str]]:
     """Beginnings of command lines for TensorBoard at a place; the first that has one is taken."""
     module = ["-m", "tensorboard.main"]
     if place.host is None:

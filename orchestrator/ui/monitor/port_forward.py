@@ -18,7 +18,7 @@ _USUAL_PORT = 6006
 _MOST_CONNECTIONS = 64
 
 
-class Relay:
+class PortForward:
     """``lead_to`` a port there; until then, and while the link is down, connections are closed at once."""
 
     def __init__(self, host: Host) -> None:

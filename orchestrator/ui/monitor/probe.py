@@ -21,7 +21,7 @@ import threading
 import time
 from typing import Any
 
-from orchestrator.rundir.standalone_reader import Tree
+from orchestrator.rundir.standalone_reader import GlanceTree
 
 _QUOTA_EVERY_S = 120
 _PATIENCE_S = 8
@@ -190,7 +190,7 @@ def main() -> None:
     board = TensorBoard(tree, commands)
     asked = threading.Semaphore(0)
     _Attendance(asked, board, config["silence"]).start()
-    results, machine = Tree(tree, config["lease"]), Machine(tree)
+    results, machine = GlanceTree(tree, config["lease"]), Machine(tree)
     while asked.acquire():
         began = time.monotonic()
         now = time.time()

@@ -19,7 +19,7 @@ _LONGEST_TEXT = 400
 _MOST = 1000
 
 
-class DamagedLook(ValueError):
+class DamagedSnapshotError(ValueError):
     """An answer that no probe gives."""
 
 
@@ -57,7 +57,7 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineLoad:
     """One machine at one moment; ``cpu`` is percent of all ``cores``, memory is in bytes."""
 
     cores: float | None
@@ -70,7 +70,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Board:
+class TensorBoardState:
     """TensorBoard there: ``state`` is waiting (no events yet), starting, serving, absent or failed."""
 
     state: str
@@ -80,7 +80,7 @@ class Board:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class MonitoredSweep:
     """A sweep's latest grid. ``left``: frames still to train, None where no run told its length."""
 
     name: str
@@ -96,7 +96,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Run:
+class MonitoredRun:
     """A run as its journal, its newest checkpoint and its metrics tell it. Times are the machine's."""
 
     sweep: str
@@ -123,25 +123,25 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Look:
+class MonitorSnapshot:
     """All of it. ``time`` is the machine's clock, ``seconds`` what the look took."""
 
     time: float
     host: str
     tree: str
     seconds: float
-    sweeps: tuple[Sweep, ...]
-    runs: tuple[Run, ...]
-    machine: Machine
-    board: Board | None
+    sweeps: tuple[MonitoredSweep, ...]
+    runs: tuple[MonitoredRun, ...]
+    machine: MachineLoad
+    board: TensorBoardState | None
 
 
-def parse_look(answer: Any) -> Look:
-    """Raises :class:`DamagedLook`."""
+def parse_look(answer: Any) -> MonitorSnapshot:
+    """Raises :class:`DamagedSnapshotError`."""
     try:
         rows = [_of(row, dict) for row in _of(answer["rows"], list)[:_MOST]]
         labels = _labels(rows)
-        return Look(
+        return MonitorSnapshot(
             time=_number(answer["time"]),
             host=_text(answer["host"]),
             tree=_text(answer["tree"]),
@@ -152,7 +152,7 @@ def parse_look(answer: Any) -> Look:
             board=None if answer["tensorboard"] is None else _board(_of(answer["tensorboard"], dict)),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise DamagedLook(f"an answer that cannot be read ({plain(repr(error))[:100]})") from error
+        raise DamagedSnapshotError(f"an answer that cannot be read ({plain(repr(error))[:100]})") from error
 
 
 def parse_gpus(text: str) -> tuple[Gpu, ...]:
@@ -200,9 +200,9 @@ def _labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [_text(label[row["sweep"]](point)) for row, point in zip(rows, points, strict=True)]
 
 
-def _run(row: Mapping[str, Any], label: str) -> Run:
+def _run(row: Mapping[str, Any], label: str) -> MonitoredRun:
     checkpoint = _of(row["checkpoint"] or {}, dict)
-    return Run(
+    return MonitoredRun(
         sweep=_text(row["sweep"]),
         run_id=_text(row["run"]),
         label=label,
@@ -220,9 +220,9 @@ def _run(row: Mapping[str, Any], label: str) -> Run:
     )
 
 
-def _sweep(sweep: Mapping[str, Any]) -> Sweep:
+def _sweep(sweep: Mapping[str, Any]) -> MonitoredSweep:
     counts = {RunState(state): int(_number(count)) for state, count in _of(sweep["counts"], dict).items()}
-    return Sweep(
+    return MonitoredSweep(
         name=_text(sweep["name"]),
         counts={state: counts[state] for state in RunState if state in counts},
         end_to_end_fps=_number(sweep["end_to_end_fps"]),
@@ -232,8 +232,8 @@ def _sweep(sweep: Mapping[str, Any]) -> Sweep:
     )
 
 
-def _machine(machine: Mapping[str, Any]) -> Machine:
-    return Machine(
+def _machine(machine: Mapping[str, Any]) -> MachineLoad:
+    return MachineLoad(
         cores=_maybe(machine["cores"]),
         cpu=_maybe(machine["cpu"]),
         load=_maybe(machine["load"]),
@@ -257,11 +257,13 @@ def _disk(disk: Mapping[str, Any]) -> Disk:
     )
 
 
-def _board(board: Mapping[str, Any]) -> Board:
+def _board(board: Mapping[str, Any]) -> TensorBoardState:
     port = board.get("port")
     if board["state"] == "serving" and not (type(port) is int and 0 < port < 65536):
         raise TypeError("TensorBoard serves at a port")
-    return Board(_text(board["state"]), port, board.get("ours") is True, _text(board.get("message", "")))
+    return TensorBoardState(
+        _text(board["state"]), port, board.get("ours") is True, _text(board.get("message", ""))
+    )
 
 
 def _of(value: Any, kind: type) -> Any:

@@ -8,8 +8,16 @@ from enum import Enum
 
 from orchestrator.core.formatting import duration, moment, number
 from orchestrator.core.types import RunState
-from orchestrator.ui.monitor.connection import Seen
-from orchestrator.ui.monitor.snapshot import Board, Disk, Gpu, Look, Machine, Run, Sweep
+from orchestrator.ui.monitor.connection import ConnectionState
+from orchestrator.ui.monitor.snapshot import (
+    Disk,
+    Gpu,
+    MachineLoad,
+    MonitoredRun,
+    MonitoredSweep,
+    MonitorSnapshot,
+    TensorBoardState,
+)
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 # From here on a file system is about to be full; and as good as full.
@@ -25,14 +33,14 @@ class Level(Enum):
     BAD = "bad"
 
 
-def link_line(seen: Seen, now: float) -> tuple[str, Level]:
+def link_line(seen: ConnectionState, now: float) -> tuple[str, Level]:
     """Whether what is shown is of now. ``now`` is seconds since the epoch, here."""
     if seen.problem is None:
         return f"looked {time.strftime('%H:%M:%S', time.localtime(seen.heard))}", Level.FINE
     return f"unknown since {moment(seen.heard, now)}", Level.CLOSE
 
 
-def board_line(board: Board, url: str | None) -> tuple[str, Level]:
+def board_line(board: TensorBoardState, url: str | None) -> tuple[str, Level]:
     """Where TensorBoard is reached, or why it is not."""
     if board.state == "serving" and url is not None:
         return url if board.ours else f"{url} (was running there already)", Level.FINE
@@ -44,7 +52,7 @@ def board_line(board: Board, url: str | None) -> tuple[str, Level]:
     return waits, Level.FINE
 
 
-def machine_line(machine: Machine) -> str:
+def machine_line(machine: MachineLoad) -> str:
     parts = []
     if machine.cpu is not None and machine.cores is not None:
         parts.append(f"cpu {machine.cpu:.0f}% of {machine.cores:.0f} cores")
@@ -55,7 +63,7 @@ def machine_line(machine: Machine) -> str:
     return "  ".join(parts) or "tells nothing about itself"
 
 
-def elsewhere(look: Look) -> str | None:
+def elsewhere(look: MonitorSnapshot) -> str | None:
     """A word of warning where runs are not on the machine whose figures are shown."""
     hosts = sorted(
         {run.host for run in look.runs if run.state is RunState.RUNNING and run.host} - {look.host}
@@ -90,7 +98,7 @@ def disk_line(disk: Disk) -> tuple[str, Level]:
     return "  ".join(parts), _level(max(shares))
 
 
-def sweep_line(sweep: Sweep) -> str:
+def sweep_line(sweep: MonitoredSweep) -> str:
     skipped = sweep.counts.get(RunState.SKIPPED, 0)
     parts = [f"{sweep.counts.get(RunState.DONE, 0)}/{sum(sweep.counts.values()) - skipped} done"]
     # Whether a job waits for them is not looked at from here.
@@ -105,7 +113,7 @@ def sweep_line(sweep: Sweep) -> str:
     return "  ".join(parts)
 
 
-def frames(run: Run, *, short: bool = False) -> str:
+def frames(run: MonitoredRun, *, short: bool = False) -> str:
     if run.frames is None:
         return ""
     if not run.total:
@@ -114,7 +122,7 @@ def frames(run: Run, *, short: bool = False) -> str:
     return share if short else f"{share} of {run.total:,.0f}"
 
 
-def checkpoint(run: Run, now: float, *, short: bool = False) -> str:
+def checkpoint(run: MonitoredRun, now: float, *, short: bool = False) -> str:
     """Frames and age of the newest; ``now`` is the clock of the machine that has it."""
     if run.checkpoint_frames is None or run.checkpoint_time is None:
         return ""
@@ -122,9 +130,9 @@ def checkpoint(run: Run, now: float, *, short: bool = False) -> str:
     return ago if short else f"{run.checkpoint_frames:,.0f}, {ago}"
 
 
-def failures(runs: Iterable[Run]) -> list[str]:
+def failures(runs: Iterable[MonitoredRun]) -> list[str]:
     """Why runs failed, each reason once."""
-    by_reason: dict[str, list[Run]] = {}
+    by_reason: dict[str, list[MonitoredRun]] = {}
     for run in runs:
         if run.state is RunState.FAILED and run.why:
             by_reason.setdefault(run.why, []).append(run)
@@ -134,7 +142,7 @@ def failures(runs: Iterable[Run]) -> list[str]:
     ]
 
 
-def in_order(sweeps: Iterable[Sweep]) -> list[Sweep]:
+def in_order(sweeps: Iterable[MonitoredSweep]) -> list[MonitoredSweep]:
     """Those at work first, then the others, each by when they were last heard of."""
     return sorted(sweeps, key=lambda sweep: (RunState.RUNNING not in sweep.counts, -sweep.since))
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orchestrator.control import fleet
-from orchestrator.control.poll import look
+from orchestrator.control.poll import poll_sweep
 from orchestrator.core.bulk_read import no_garbage_collection
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, ProfileError
 from orchestrator.rundir import SweepDir, sweeps
 from orchestrator.rundir.plain_files import open_plain
 from orchestrator.status.ledger import jobs_of
 from orchestrator.status.survey import Survey
-from orchestrator.ui.top.model import History, Picture, Sight, following, out_of_date, sight
+from orchestrator.ui.top.model import FleetState, History, SweepSnapshot, following, out_of_date, sight
 
 # A log is shown from so many bytes before its end.
 _TAIL = 200_000
@@ -61,7 +61,7 @@ class Fleet(Protocol):
         ...
 
 
-class Tree:
+class FleetTree:
     """The sweeps of a results folder: those named, or all there are."""
 
     def __init__(self, results: Path, names: Sequence[str] = ()) -> None:
@@ -76,7 +76,7 @@ class Tree:
             return fleet.present(sweep_dir)
 
     def recorded(self, sweep_dir: SweepDir) -> Survey:
-        return look(sweep_dir, ask=False)
+        return poll_sweep(sweep_dir, ask=False)
 
     def history(self, sweep_dir: SweepDir) -> History:
         return History(sweep_dir.read_ledger(), sweep_dir.read_journals())
@@ -89,7 +89,7 @@ class Tree:
     def cancel(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
         with self._asking:
             decided = fleet.cancel(sweep_dir, run_ids)
-        problems = "".join(f"; {told(problem)}" for problem in decided.problems)
+        problems = "".join(f"; {error_line(problem)}" for problem in decided.problems)
         return f"{sweep_dir.name}: {len(decided.run_ids)} of {len(run_ids)} runs cancelled{problems}"
 
     def retry(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
@@ -157,8 +157,8 @@ def _whole_lines(printed: bytes) -> str:
 
 
 def look_around(
-    looker: Fleet, before: Picture, now: float, at_first: Callable[[Picture], object] | None = None
-) -> Picture:
+    looker: Fleet, before: FleetState, now: float, at_first: Callable[[FleetState], object] | None = None
+) -> FleetState:
     """The fleet as it is ``now``. Where looking fails, what was seen before stays, with what went wrong.
 
     Machines may take a minute to answer. ``at_first`` is given what is on disk, where nothing was seen yet.
@@ -166,10 +166,10 @@ def look_around(
     try:
         found = looker.sweeps()
     except Exception as error:
-        return following(before, before.sights, now, told(error))
+        return following(before, before.sights, now, error_line(error))
     with no_garbage_collection():
         if at_first is not None and before.at is None:
-            at_first(Picture(None, tuple(_look(looker, looker.recorded, one, None, now) for one in found)))
+            at_first(FleetState(None, tuple(_look(looker, looker.recorded, one, None, now) for one in found)))
         sights = [_look(looker, looker.present, one, before.sight(one.name), now) for one in found]
         return following(before, sights, now)
 
@@ -178,17 +178,17 @@ def _look(
     looker: Fleet,
     ask: Callable[[SweepDir], Survey],
     sweep_dir: SweepDir,
-    before: Sight | None,
+    before: SweepSnapshot | None,
     now: float,
-) -> Sight:
+) -> SweepSnapshot:
     try:
         seen, history = ask(sweep_dir), looker.history(sweep_dir)
         return sight(sweep_dir, seen, history, looker.price, now, before)
     except Exception as error:
-        return out_of_date(sweep_dir, before, told(error))
+        return out_of_date(sweep_dir, before, error_line(error))
 
 
-def told(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """What went wrong and what to do about it, as one line.
 
     A screen that has been up for days does not go down for a sweep that cannot be read, whatever the reason.

@@ -20,12 +20,12 @@ from textual.widgets import Input, Static
 from orchestrator.core.formatting import plain
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
-from orchestrator.ui.top.actions import Fleet, look_around, told
+from orchestrator.ui.top.actions import Fleet, error_line, look_around
 from orchestrator.ui.top.columns import RUNS, VIEWS
-from orchestrator.ui.top.dialogs import Help, Log, Question
-from orchestrator.ui.top.model import JobRow, Picture, RunRow
-from orchestrator.ui.top.refresher import Watch
-from orchestrator.ui.top.table_widget import Table
+from orchestrator.ui.top.dialogs import ConfirmDialog, Help, Log
+from orchestrator.ui.top.model import FleetState, JobRow, RunRow
+from orchestrator.ui.top.refresher import Refresher
+from orchestrator.ui.top.table_widget import ListTable
 from orchestrator.ui.top.views import Choice, about, chosen
 from orchestrator.ui.top.wording import fitting, name_of, nothing, question, runs_of, totals, trouble
 
@@ -50,15 +50,15 @@ Log VerticalScroll { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
 Act = Callable[[SweepDir, Sequence[str]], str]
 
 
-class Seen(Message):
+class FleetRefreshed(Message):
     """The fleet was looked at."""
 
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: FleetState) -> None:
         super().__init__()
         self.picture = picture
 
 
-class Told(Message):
+class ActionMessage(Message):
     """Something that a person wanted was done, or could not be."""
 
     def __init__(self, text: str, *, failed: bool = False) -> None:
@@ -94,14 +94,14 @@ class Top(App[None]):
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"
         self._fleet, self._clock = fleet, clock
-        self.picture = Picture()
-        self._watch = Watch(self._look, lambda picture: self._hand_over(Seen(picture)))
+        self.picture = FleetState()
+        self._watch = Refresher(self._look, lambda picture: self._hand_over(FleetRefreshed(picture)))
         self._acts: list[threading.Thread] = []
         self._view = RUNS
         self._totals, self._about = Static(classes="two", markup=False), Static(classes="two", markup=False)
         self._tabs = Static(classes="one", markup=False)
         self._trouble = Static(classes="one trouble", markup=False)
-        self._table = Table(RUNS)
+        self._table = ListTable(RUNS)
         self._field = Input(placeholder="words that rows must have", classes="one", compact=True)
         self._choices: dict[str, Choice] = {view.name: Choice() for view in VIEWS}
 
@@ -124,10 +124,10 @@ class Top(App[None]):
 
     # Looking
 
-    def _look(self) -> Picture:
+    def _look(self) -> FleetState:
         """In the watching thread."""
         return look_around(
-            self._fleet, self.picture, self._clock(), lambda picture: self._hand_over(Seen(picture))
+            self._fleet, self.picture, self._clock(), lambda picture: self._hand_over(FleetRefreshed(picture))
         )
 
     def _hand_over(self, message: Message) -> None:
@@ -137,11 +137,11 @@ class Top(App[None]):
         except RuntimeError:
             pass  # the screen was left
 
-    def on_seen(self, message: Seen) -> None:
+    def on_seen(self, message: FleetRefreshed) -> None:
         self.picture = message.picture
         self._draw()
 
-    def on_told(self, message: Told) -> None:
+    def on_told(self, message: ActionMessage) -> None:
         text = plain(message.text)
         self.notify(text, severity="error" if message.failed else "information", timeout=8, markup=False)
         self._watch.now()
@@ -275,14 +275,14 @@ class Top(App[None]):
             if yes and sight:
                 self._do(what, do, sight.sweep_dir, [run.run_id for run in runs])
 
-        self.push_screen(Question(question(what, row, runs)), answered)
+        self.push_screen(ConfirmDialog(question(what, row, runs)), answered)
 
     def _do(self, what: str, do: Act, sweep_dir: SweepDir, run_ids: Sequence[str]) -> None:
         def work() -> None:
             try:
-                self._hand_over(Told(do(sweep_dir, run_ids)))
+                self._hand_over(ActionMessage(do(sweep_dir, run_ids)))
             except Exception as error:
-                self._hand_over(Told(f"{what}: {told(error)}", failed=True))
+                self._hand_over(ActionMessage(f"{what}: {error_line(error)}", failed=True))
 
         self._tell(f"{what}: {len(run_ids)} of {sweep_dir.name} …")
         act = threading.Thread(target=work, daemon=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 from orchestrator.core.formatting import duration, moment, number, plain, since, sparkline
 from orchestrator.core.types import URGENT_FIRST, JobState, RunState
-from orchestrator.ui.top.model import JobRow, Picture, RunRow, Sight
-from orchestrator.ui.top.views import Column, View
+from orchestrator.ui.top.model import FleetState, JobRow, RunRow, SweepSnapshot
+from orchestrator.ui.top.views import ListColumn, View
 
 STYLES: Mapping[RunState | JobState, str] = {
     RunState.RUNNING: "cyan",
@@ -27,42 +27,42 @@ _URGENCY = {state: place for place, state in enumerate((*URGENT_FIRST, *_URGENT_
 _SPEED = 12
 
 
-def _words(title: str, width: int, text: Callable[[Any], str], style: str = "", **rest: Any) -> Column:
+def _words(title: str, width: int, text: Callable[[Any], str], style: str = "", **rest: Any) -> ListColumn:
     """A column of text, from left to right and in alphabetical order."""
-    return Column(title, width, lambda row, _: (plain(text(row)), style), text, **rest)
+    return ListColumn(title, width, lambda row, _: (plain(text(row)), style), text, **rest)
 
 
 def _count(
     title: str, width: int, count: Callable[[Any], float | None], text: Callable[[Any], str], **rest: Any
-) -> Column:
+) -> ListColumn:
     """A column of numbers, the highest first."""
-    return Column(
+    return ListColumn(
         title, width, lambda row, _: (text(row), ""), lambda row: -(count(row) or 0), right=True, **rest
     )
 
 
-def _time(title: str, at: Callable[[Any], float | None], room: int = 0) -> Column:
+def _time(title: str, at: Callable[[Any], float | None], room: int = 0) -> ListColumn:
     """A column of moments, the latest first."""
 
     def draw(row: Any, now: float) -> tuple[str, str]:
         return moment(at(row), now), ""
 
-    return Column(title, 6, draw, lambda row: -(at(row) or 0), right=True, room=room)
+    return ListColumn(title, 6, draw, lambda row: -(at(row) or 0), right=True, room=room)
 
 
-def _eta(width: int, left: Callable[[Any], float | None]) -> Column:
+def _eta(width: int, left: Callable[[Any], float | None]) -> ListColumn:
     """A column of times to go, the shortest first, then those that nobody knows."""
 
     def order(row: Any) -> float:
         seconds = left(row)
         return float("inf") if seconds is None else seconds
 
-    return Column("ETA", width, lambda row, _: (duration(left(row)), ""), order, right=True)
+    return ListColumn("ETA", width, lambda row, _: (duration(left(row)), ""), order, right=True)
 
 
-def _state(width: int, state: Callable[[Any], RunState | JobState]) -> Column:
+def _state(width: int, state: Callable[[Any], RunState | JobState]) -> ListColumn:
     """A column of states, the most urgent first."""
-    return Column(
+    return ListColumn(
         "state",
         width,
         lambda row, _: (state(row).value, STYLES.get(state(row), "")),
@@ -73,11 +73,11 @@ def _state(width: int, state: Callable[[Any], RunState | JobState]) -> Column:
 # Runs
 
 
-def _runs(picture: Picture) -> list[RunRow]:
+def _runs(picture: FleetState) -> list[RunRow]:
     return [row for one in picture.sights for row in one.runs]
 
 
-def _failed(picture: Picture) -> list[RunRow]:
+def _failed(picture: FleetState) -> list[RunRow]:
     return [row for row in _runs(picture) if row.status.state is RunState.FAILED]
 
 
@@ -104,7 +104,7 @@ _SWEEP = _words("sweep", 12, lambda row: row.sweep, several=True)
 _RUN = _words("run", 8, lambda row: row.run_id[:8], style="dim")
 _LABEL = _words("", 0, lambda row: row.label)
 _TRY = _count("try", 3, lambda row: row.status.attempt, lambda row: str(row.status.attempt or ""), room=100)
-_SPEEDS = Column(
+_SPEEDS = ListColumn(
     " speed",
     _SPEED + 1,
     lambda row, _: (f" {sparkline(row.speeds, _SPEED)}", "cyan"),
@@ -152,7 +152,7 @@ FAILURES = View(
 # Jobs
 
 
-def _jobs(picture: Picture) -> list[JobRow]:
+def _jobs(picture: FleetState) -> list[JobRow]:
     return [row for one in picture.sights for row in one.jobs]
 
 
@@ -178,7 +178,7 @@ JOBS = View(
         _words("job", 14, lambda row: row.token.rpartition("/")[2], room=100),
         _words("target", 10, lambda row: row.target),
         _state(8, lambda row: row.state),
-        Column("", 0, _said, lambda row: row.said),
+        ListColumn("", 0, _said, lambda row: row.said),
         _count("done", 9, lambda row: row.done, _share),
         _count("slots", 5, lambda row: row.slots, lambda row: str(row.slots or ""), room=110),
         _time("since", lambda row: row.since, room=90),
@@ -193,13 +193,13 @@ JOBS = View(
 # Sweeps
 
 
-def _done(row: Sight) -> str:
+def _done(row: SweepSnapshot) -> str:
     wanted = sum(row.counts.values()) - row.counts.get(RunState.SKIPPED, 0)
     return f"{row.counts.get(RunState.DONE, 0):,}/{wanted:,}"
 
 
-def _in_state(state: RunState, room: int = 0) -> Column:
-    return Column(
+def _in_state(state: RunState, room: int = 0) -> ListColumn:
+    return ListColumn(
         state.value,
         7,
         lambda row, _: (f"{row.counts[state]:,}" if row.counts.get(state) else "", STYLES.get(state, "")),

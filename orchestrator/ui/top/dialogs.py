@@ -15,8 +15,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from orchestrator.core.formatting import plain
-from orchestrator.ui.top.actions import told
-from orchestrator.ui.top.refresher import Watch
+from orchestrator.ui.top.actions import error_line
+from orchestrator.ui.top.refresher import Refresher
 
 HELP = """\
 1 2 3 4, tab   runs, jobs, sweeps, failures
@@ -42,7 +42,7 @@ unknown since  a backend does not answer about a job. Nothing is
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
-class Question(ModalScreen[bool]):
+class ConfirmDialog(ModalScreen[bool]):
     """Asks, and is answered by y or n. Any other key is no answer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -89,7 +89,7 @@ class Log(ModalScreen[None]):
         super().__init__()
         self._title = title
         self._read = read
-        self._watch = Watch(self._look, self._hand_over)
+        self._watch = Refresher(self._look, self._hand_over)
         self._shown: str | None = None
 
     def compose(self) -> ComposeResult:
@@ -111,7 +111,7 @@ class Log(ModalScreen[None]):
         try:
             return self._read()
         except Exception as error:
-            return told(error)
+            return error_line(error)
 
     def _hand_over(self, printed: str) -> None:
         """In the watching thread."""

@@ -78,7 +78,7 @@ class JobRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sight:
+class SweepSnapshot:
     """One sweep as it was ``seen`` (seconds since the epoch), and what a look failed at, if one did."""
 
     sweep_dir: SweepDir
@@ -97,13 +97,13 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Picture:
+class FleetState:
     """The fleet at one moment. ``throughput``: end-to-end frames/s of all at each look so far, the latest
     last.
     """
 
     at: float | None = None
-    sights: tuple[Sight, ...] = ()
+    sights: tuple[SweepSnapshot, ...] = ()
     throughput: tuple[float, ...] = ()
     problem: str | None = None
 
@@ -124,19 +124,21 @@ class Picture:
     def cost(self) -> Cost:
         return sum((one.cost for one in self.sights), Cost())
 
-    def sight(self, name: str) -> Sight | None:
+    def sight(self, name: str) -> SweepSnapshot | None:
         return next((one for one in self.sights if one.name == name), None)
 
 
-def following(before: Picture, sights: Sequence[Sight], now: float, problem: str | None = None) -> Picture:
+def following(
+    before: FleetState, sights: Sequence[SweepSnapshot], now: float, problem: str | None = None
+) -> FleetState:
     """The next picture. What could not be looked at now adds nothing to the throughput."""
     fps = sum(one.end_to_end_fps for one in sights if one.seen == now)
-    return Picture(now, tuple(sights), (*before.throughput, fps)[-_SAMPLES:], problem)
+    return FleetState(now, tuple(sights), (*before.throughput, fps)[-_SAMPLES:], problem)
 
 
-def out_of_date(sweep_dir: SweepDir, before: Sight | None, problem: str) -> Sight:
+def out_of_date(sweep_dir: SweepDir, before: SweepSnapshot | None, problem: str) -> SweepSnapshot:
     """A sweep that could not be looked at: what was seen of it before, if anything."""
-    return replace(before or Sight(sweep_dir), problem=problem)
+    return replace(before or SweepSnapshot(sweep_dir), problem=problem)
 
 
 def sight(
@@ -145,8 +147,8 @@ def sight(
     history: History,
     price: Price,
     now: float,
-    before: Sight | None = None,
-) -> Sight:
+    before: SweepSnapshot | None = None,
+) -> SweepSnapshot:
     """One sweep as it is ``now``; ``before`` tells since when backends have not answered.
 
     Runs of earlier grids are shown while they are at work.
@@ -168,12 +170,12 @@ def sight(
     running = (row.status.end_to_end_fps or 0.0 for row in runs if row.status.state is RunState.RUNNING)
     cost = sum((job.cost for job in jobs), Cost())
     problem = "; ".join(seen.remarks) or None
-    return Sight(
+    return SweepSnapshot(
         sweep_dir, now, tuple(runs), jobs, seen.counts(), sum(running), sweep_eta(seen), cost, problem
     )
 
 
-def _unanswered(jobs: Mapping[str, JobStatus], now: float, before: Sight | None) -> dict[str, float]:
+def _unanswered(jobs: Mapping[str, JobStatus], now: float, before: SweepSnapshot | None) -> dict[str, float]:
     """Since when, by token, jobs are unknown to their backends: since the first look that found them so."""
     known = {job.token: job.unanswered for job in before.jobs} if before else {}
     return {

@@ -14,7 +14,7 @@ _REST = 4
 _REFRESH_S = 1.0
 
 
-class Watch(Generic[_Seen]):
+class Refresher(Generic[_Seen]):
     """One look after another, never two at once; ``show`` is called with each in the watching thread.
 
     The thread is never waited for: a look that hangs, as on a file system that does not answer, keeps nobody

@@ -15,14 +15,14 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from orchestrator.ui.top.views import Choice, Column, View, key_of, sweep_of
+from orchestrator.ui.top.views import Choice, ListColumn, View, key_of, sweep_of
 
 _GAP = " "
 _CURSOR = Style(reverse=True)
 _PLAIN = Style()  # and not none: what takes colours away for NO_COLOR relies on there being one
 
 
-class Table(ScrollView, can_focus=True):
+class ListTable(ScrollView, can_focus=True):
     """The rows of a view under column titles. The one under the cursor is marked also without colours."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -59,7 +59,7 @@ class Table(ScrollView, can_focus=True):
         self.virtual_size = Size(self.size.width, len(rows) + 1)
         self._to(cursor)
 
-    def columns(self) -> list[tuple[Column, int]]:
+    def columns(self) -> list[tuple[ListColumn, int]]:
         """The columns there is room for, and how wide each is."""
         wide = self.app.size.width
         shown = [

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.core.formatting import duration, moment, plain, since
-from orchestrator.ui.top.model import JobRow, Picture, RunRow, Sight
+from orchestrator.ui.top.model import FleetState, JobRow, RunRow, SweepSnapshot
 
-Row = RunRow | JobRow | Sight
+Row = RunRow | JobRow | SweepSnapshot
 
 
 @dataclass(frozen=True)
-class Column:
+class ListColumn:
     """``draw``: the text of a row's cell and its style. ``order``: what rows are sorted by.
 
     A ``width`` of 0 is what the other columns leave. ``room``: shown on screens of so many columns or more.
@@ -37,8 +37,8 @@ class View:
     """
 
     name: str
-    rows: Callable[[Picture], list[Any]]
-    columns: tuple[Column, ...]
+    rows: Callable[[FleetState], list[Any]]
+    columns: tuple[ListColumn, ...]
     urgency: Callable[[Any], Any]
     text: Callable[[Any], str]
 
@@ -63,7 +63,7 @@ class Choice:
         return replace(self, column=column if column < len(view.columns) else None, backwards=False)
 
 
-def chosen(view: View, picture: Picture, choice: Choice) -> list[Any]:
+def chosen(view: View, picture: FleetState, choice: Choice) -> list[Any]:
     """The rows that are to be shown, in order."""
     rows = view.rows(picture)
     if choice.sweep is not None:
@@ -101,4 +101,4 @@ def about(row: Row, now: float) -> tuple[str, str]:
 
 def sweep_of(row: Row) -> str:
     """The name of the sweep that a row is of."""
-    return row.name if isinstance(row, Sight) else row.sweep
+    return row.name if isinstance(row, SweepSnapshot) else row.sweep

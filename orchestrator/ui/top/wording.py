@@ -10,11 +10,11 @@ from rich.text import Text
 from orchestrator.core.formatting import duration, moment, number, plain, sparkline
 from orchestrator.core.types import JobState, RunState
 from orchestrator.ui.top.columns import STYLES
-from orchestrator.ui.top.model import SAID_SINCE, JobRow, Picture, RunRow, Sight
+from orchestrator.ui.top.model import SAID_SINCE, FleetState, JobRow, RunRow, SweepSnapshot
 from orchestrator.ui.top.views import Choice, Row
 
 
-def totals(picture: Picture, width: int) -> Text:
+def totals(picture: FleetState, width: int) -> Text:
     """Two lines about the whole fleet: how many of what and when; how fast, for how much, until when."""
     counts = Text(" ")
     for state, count in picture.counts.items():
@@ -46,7 +46,7 @@ def _with_clock(line: Text, at: float | None, width: int) -> Text:
     return line.append(f"  {clock}", style="dim")
 
 
-def trouble(picture: Picture, now: float) -> str:
+def trouble(picture: FleetState, now: float) -> str:
     """What the last look failed at, and who does not answer, as one line; empty if all is well."""
     lines: list[str] = []
     if picture.problem:
@@ -61,7 +61,7 @@ def trouble(picture: Picture, now: float) -> str:
     return plain(lines[0]) + more if lines else ""
 
 
-def _unknown(one: Sight, now: float) -> str:
+def _unknown(one: SweepSnapshot, now: float) -> str:
     """About how many of a sweep's jobs nobody answers, since when, and what is said instead; or nothing."""
     jobs = [job for job in one.jobs if job.state is JobState.UNKNOWN]
     if not jobs:
@@ -74,7 +74,7 @@ def _unknown(one: Sight, now: float) -> str:
     return f"{one.name}: {count} unknown since {moment(since, now)}: {said}"
 
 
-def nothing(picture: Picture, choice: Choice) -> str:
+def nothing(picture: FleetState, choice: Choice) -> str:
     """Why there is no row."""
     if picture.at is None:
         return "looking …"
@@ -85,7 +85,7 @@ def nothing(picture: Picture, choice: Choice) -> str:
     return "nothing here"
 
 
-def runs_of(row: Row, picture: Picture) -> list[RunRow]:
+def runs_of(row: Row, picture: FleetState) -> list[RunRow]:
     """The runs that a row stands for."""
     if isinstance(row, RunRow):
         return [row]

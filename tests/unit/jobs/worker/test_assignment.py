@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.worker.assignment import Assignment, CrashLoop, Decisions, Verdict
+from jobs.worker.assignment import Assignment, Availability, CrashLoop, Decisions
 from orchestrator.core.types import Reason, Run
 from orchestrator.rundir import AttemptDir, Claim, Holder, RunDir, SweepDir
 from tests.helpers import make_sweep, submit
@@ -47,29 +47,29 @@ def test_a_finished_run_is_tidied_only_when_nobody_is_in_it(sweep: SweepDir, ali
     half_written = attempt.path / ".end.json.0123.tmp"
     half_written.touch()
     assert run.publish({"attempt": 1}, [])
-    assert look(sweep) is Verdict.OVER
+    assert look(sweep) is Availability.OVER
     assert half_written.exists() is alive
 
 
 def test_a_run_is_ready_held_or_over(sweep: SweepDir) -> None:
     run = sweep.run(RUN.run_id)
-    assert look(sweep) is Verdict.READY
+    assert look(sweep) is Availability.READY
     attempt = claimed(run, alive=True)
-    assert look(sweep) is Verdict.HELD
+    assert look(sweep) is Availability.HELD
     attempt.write_end({"outcome": "failed", "reason": "code error"})
-    assert look(sweep) is Verdict.OVER
+    assert look(sweep) is Availability.OVER
     sweep.add_to_ledger("retry", {"runs": {RUN.run_id: 1}})
-    assert look(sweep) is Verdict.READY
+    assert look(sweep) is Availability.READY
     sweep.add_to_ledger("cancel", {"runs": {RUN.run_id: 1}})
-    assert look(sweep) is Verdict.OVER
+    assert look(sweep) is Availability.OVER
     sweep.add_to_ledger("retry", {"runs": {RUN.run_id: 1}})
-    assert look(sweep) is Verdict.READY
+    assert look(sweep) is Availability.READY
 
 
 def test_time_limits_that_the_control_plane_recorded_count(sweep: SweepDir) -> None:
     """Their jobs ended, and no worker was left to judge."""
     for _ in range(3):
-        assert look(sweep) is Verdict.READY
+        assert look(sweep) is Availability.READY
         claimed(sweep.run(RUN.run_id), alive=True).write_end(
             {"outcome": "interrupted", "reason": "time limit"}
         )
@@ -77,19 +77,19 @@ def test_time_limits_that_the_control_plane_recorded_count(sweep: SweepDir) -> N
     assert isinstance(verdict, CrashLoop)
     assert (verdict.attempt, verdict.end.reason) == (3, Reason.TIME_LIMIT)
     sweep.add_to_ledger("retry", {"runs": {RUN.run_id: 3}})
-    assert look(sweep) is Verdict.READY
+    assert look(sweep) is Availability.READY
 
 
 @pytest.mark.parametrize(
     ("kind", "data", "first", "second"),
     [
-        ("memory", {}, Verdict.OVER, Verdict.READY),
-        ("retry", {"why": "second chance"}, Verdict.OVER, Verdict.READY),
-        ("retry", {}, Verdict.READY, Verdict.READY),
+        ("memory", {}, Availability.OVER, Availability.READY),
+        ("retry", {"why": "second chance"}, Availability.OVER, Availability.READY),
+        ("retry", {}, Availability.READY, Availability.READY),
     ],
 )
 def test_a_second_chance_is_another_jobs(
-    sweep: SweepDir, kind: str, data: dict[str, str], first: Verdict, second: Verdict
+    sweep: SweepDir, kind: str, data: dict[str, str], first: Availability, second: Availability
 ) -> None:
     """A worker of the first submission would give the run just what was too little."""
     submit(sweep)

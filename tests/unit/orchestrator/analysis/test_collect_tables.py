@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.tables import Reading, metrics_table, runs_table
+from orchestrator.analysis.tables import RunReading, metrics_table, runs_table
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow
 
@@ -28,7 +28,7 @@ KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1) | st.sample
 
 def table_of(points: list[dict[str, Any]]) -> tuple[pl.DataFrame, tuple[str, ...]]:
     readings = [
-        Reading("speed", IndexRow(f"{number:016x}", True, point), RunState.PENDING, "")
+        RunReading("speed", IndexRow(f"{number:016x}", True, point), RunState.PENDING, "")
         for number, point in enumerate(points)
     ]
     return runs_table(readings, {"speed": "command"})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.comparability import Terms, classes, differences, mixed_code, terms_of
+from orchestrator.analysis.comparability import ReturnTerms, classes, differences, mixed_code, terms_of
 
 EVAL, COLLECTION = "eval/reward/episode_reward_mean", "collection/reward/episode_reward_mean"
 
@@ -21,16 +21,18 @@ def row(metric: str | None = EVAL, frames: int | None = 6000, episodes: int | No
 
 
 def test_the_terms_of_a_group_are_those_of_its_runs_with_a_return() -> None:
-    assert terms_of([row(), row(frames=8000)]) == Terms(EVAL, 7000.0, "10")
-    assert terms_of([row(), {**row(COLLECTION), "final_return": None}]) == Terms(EVAL, 6000.0, "10")
+    assert terms_of([row(), row(frames=8000)]) == ReturnTerms(EVAL, 7000.0, "10")
+    assert terms_of([row(), {**row(COLLECTION), "final_return": None}]) == ReturnTerms(EVAL, 6000.0, "10")
     assert terms_of([row(), row(COLLECTION)]).metric == f"{COLLECTION} and {EVAL}"
     assert terms_of([row(COLLECTION)]).episodes is None, "it is no evaluation"
-    assert terms_of([row("return")]) == Terms("return", 6000.0, None)
-    assert terms_of([row(None, None, None)]) == terms_of([]) == Terms(None, None, None)
+    assert terms_of([row("return")]) == ReturnTerms("return", 6000.0, None)
+    assert terms_of([row(None, None, None)]) == terms_of([]) == ReturnTerms(None, None, None)
 
 
 def test_a_batch_over_the_end_makes_no_other_length() -> None:
-    terms = {name: Terms(EVAL, frames, "10") for name, frames in (("a", 60_000), ("b", 64_000), ("c", 360))}
+    terms = {
+        name: ReturnTerms(EVAL, frames, "10") for name, frames in (("a", 60_000), ("b", 64_000), ("c", 360))
+    }
     assert classes(terms.items()) == [["c"], ["a", "b"]]
     assert differences(list(terms.items())) == [
         "trained for different lengths: 60,000 to 64,000 frames (a, b); 360 frames (c)"
@@ -39,11 +41,11 @@ def test_a_batch_over_the_end_makes_no_other_length() -> None:
 
 def test_metrics_and_episodes_are_told_apart() -> None:
     named = [
-        ("ours", Terms(EVAL, 6000, "10")),
-        ("mine", Terms(EVAL, 6000, "10")),
-        ("theirs", Terms(EVAL, 6000, "2")),
-        ("unsaid", Terms(EVAL, 6000, None)),
-        ("raw", Terms(COLLECTION, 6000, None)),
+        ("ours", ReturnTerms(EVAL, 6000, "10")),
+        ("mine", ReturnTerms(EVAL, 6000, "10")),
+        ("theirs", ReturnTerms(EVAL, 6000, "2")),
+        ("unsaid", ReturnTerms(EVAL, 6000, None)),
+        ("raw", ReturnTerms(COLLECTION, 6000, None)),
     ]
     assert classes(named) == [["ours", "mine"], ["theirs"], ["unsaid"], ["raw"]]
     assert differences(named) == [
@@ -64,10 +66,10 @@ def test_runs_that_train_for_as_many_minutes_are_as_long_whatever_their_frames()
 
 
 def test_what_is_alike_or_unknown_everywhere_is_not_flagged() -> None:
-    assert differences([("a", Terms(EVAL, 6000, "10")), ("b", Terms(EVAL, 6300, "10"))]) == []
-    assert differences([("a", Terms(None, None, None)), ("b", Terms(None, None, None))]) == []
+    assert differences([("a", ReturnTerms(EVAL, 6000, "10")), ("b", ReturnTerms(EVAL, 6300, "10"))]) == []
+    assert differences([("a", ReturnTerms(None, None, None)), ("b", ReturnTerms(None, None, None))]) == []
     assert differences([]) == []
-    unknown = [("a", Terms("return", None, None)), ("b", Terms("return", 5.0, None))]
+    unknown = [("a", ReturnTerms("return", None, None)), ("b", ReturnTerms("return", 5.0, None))]
     assert differences(unknown) == [
         "trained for different lengths: an unknown number of frames (a); 5 frames (b)"
     ]
@@ -86,7 +88,7 @@ def test_what_older_code_trained_is_not_ranked_beside_what_todays_did() -> None:
 def test_variants_of_a_sweep_that_different_code_trained_are_not_ranked(state: str) -> None:
     """On a copy nothing is stale: there is no code of today to hold results against."""
 
-    def of(sweep: str, code: str | None) -> Terms:
+    def of(sweep: str, code: str | None) -> ReturnTerms:
         return terms_of([{**row(), "sweep": sweep, "state": state, "code_id": code}])
 
     named = [("a", of("one", "0a")), ("b", of("one", "0b")), ("c", of("one", "0a"))]

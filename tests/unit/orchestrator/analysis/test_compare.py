@@ -23,7 +23,7 @@ from benchmarks.synthetic import (
 )
 from orchestrator.analysis import stats
 from orchestrator.analysis.collect import Collected, collect
-from orchestrator.analysis.compare import Cell, KeyComparison, compare_by
+from orchestrator.analysis.compare import ComparedValue, KeyComparison, compare_by
 from orchestrator.analysis.compare.wording import as_csv, notes, sections, verdict
 from orchestrator.analysis.stats import bands_of
 from orchestrator.core.errors import OrchestrateError
@@ -56,7 +56,7 @@ def trained(results: Path, matrix: Mapping[str, Sequence[Any]], speed: Speed, na
     return collect([sweep])
 
 
-def cell(found: KeyComparison, label: str, value: str) -> Cell:
+def cell(found: KeyComparison, label: str, value: str) -> ComparedValue:
     [one] = [one for one in found.combinations if one.label == label]
     own = one.cell(value)
     assert own is not None

@@ -11,9 +11,9 @@ import pytest
 from jobs.training.video import Film
 from orchestrator.analysis import evaluate as module
 from orchestrator.analysis.evaluate import (
-    Done,
-    Failed,
-    Wish,
+    EvaluatedPolicy,
+    EvaluationOptions,
+    FailedPolicy,
     choose_checkpoint,
     evaluate,
     parse_task,
@@ -105,8 +105,8 @@ def test_policies_of_another_trainer_are_its_own_programs_to_play(tmp_path: Path
     own = command_run(["true"])
     sweep = make_sweep(tmp_path, [own])
     saved(sweep.run(own.run_id), 10)
-    [failed] = evaluate(sweep, [own.run_id], Wish())
-    assert isinstance(failed, Failed)
+    [failed] = evaluate(sweep, [own.run_id], EvaluationOptions())
+    assert isinstance(failed, FailedPolicy)
     assert "trainer 'command'" in str(failed.error)
     assert "benchmarl" in (failed.error.hint or "")
 
@@ -131,15 +131,15 @@ def test_a_checkpoint_that_training_replaces_meanwhile_is_followed(
         def close(self) -> None: ...
 
     monkeypatch.setattr(module, "_Player", Player)
-    [done] = evaluate(sweep, [run.run_id], Wish())
-    assert isinstance(done, Done)
+    [done] = evaluate(sweep, [run.run_id], EvaluationOptions())
+    assert isinstance(done, EvaluatedPolicy)
     assert (asked, done.evaluation.frames) == ([300, 600], 600)
     asked.clear()
-    [failed] = evaluate(sweep, [run.run_id], Wish(checkpoint=300))
-    assert isinstance(failed, Failed)
+    [failed] = evaluate(sweep, [run.run_id], EvaluationOptions(checkpoint=300))
+    assert isinstance(failed, FailedPolicy)
     assert (asked, times) == ([300], {1})
     times.clear()
-    list(evaluate(sweep, [run.run_id], Wish(best=True)))
+    list(evaluate(sweep, [run.run_id], EvaluationOptions(best=True)))
     assert times == {10}
 
 
@@ -160,8 +160,8 @@ def test_what_cannot_be_put_on_record_is_told_all_the_same(
 
     monkeypatch.setattr(module, "_Player", Player)
     monkeypatch.setattr(type(sweep.evaluations), "add", full)
-    [done] = evaluate(sweep, [run.run_id], Wish())
-    assert isinstance(done, Done)
+    [done] = evaluate(sweep, [run.run_id], EvaluationOptions())
+    assert isinstance(done, EvaluatedPolicy)
     assert done.evaluation.returns == (1.0,)
     assert "the disk is full" in str(done.unkept)
 
@@ -175,7 +175,7 @@ def test_a_player_that_cannot_begin_is_told_once(
     broken.chmod(0o755)
     monkeypatch.setattr(module.sys, "executable", str(broken))
     with pytest.raises(OrchestrateError, match="No module named 'torch'") as error:
-        list(evaluate(sweep, [run.run_id, run.run_id], Wish()))
+        list(evaluate(sweep, [run.run_id, run.run_id], EvaluationOptions()))
     assert install_here("train") in (error.value.hint or "")
 
 

@@ -15,7 +15,7 @@ from orchestrator.analysis.compare.wording import verdict
 from orchestrator.analysis.improvement import standing
 from orchestrator.analysis.report.tables import improvement_table
 from orchestrator.analysis.stats import final_returns, groups
-from orchestrator.analysis.tables import Reading, metrics_table, runs_table
+from orchestrator.analysis.tables import RunReading, metrics_table, runs_table
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, Row
 
@@ -32,7 +32,7 @@ def collected(figures: Figures, algorithms: int, seeds: int) -> Collected:
         speeds = {"training_fps": fps, "end_to_end_fps": fps}
         facts: Mapping[str, Any] = {"final_return": value, "frames": 6000, "threads": 1, **speeds}
         index, history = IndexRow(f"{number:016x}", True, point), [Row(0, 6000, 6.0, {EVAL: value})]
-        readings.append(Reading("s", index, RunState.DONE, "", facts, history))
+        readings.append(RunReading("s", index, RunState.DONE, "", facts, history))
     runs, keys = runs_table(readings, {"s": "benchmarl"})
     return Collected(runs, metrics_table(readings), keys, (), (), ())
 

@@ -18,10 +18,10 @@ from orchestrator.analysis.collect import collect
 from orchestrator.analysis.hardware_crossover import (
     CPU,
     GPU,
-    Contest,
-    Line,
-    Outcome,
-    Spot,
+    HardwareComparison,
+    Winner,
+    SpeedLine,
+    SpeedPoint,
     contest_of,
     contests,
 )
@@ -33,21 +33,21 @@ DEVICE = "experiment.train_device"
 Fps = Mapping[int, float | tuple[float, ...]]
 
 
-def line(kind: str, fps: Fps, threads: int = 1, *, runs: int = 5) -> Line:
+def line(kind: str, fps: Fps, threads: int = 1, *, runs: int = 5) -> SpeedLine:
     """Where fewer than ``runs`` are given, more in their middle: the spread stays."""
     given = {count: value if isinstance(value, tuple) else (value,) for count, value in fps.items()}
     each = {count: (*own, *[median(own)] * (runs - len(own))) for count, own in given.items()}
-    spots = tuple(Spot(count, tuple(sorted(values))) for count, values in sorted(each.items()))
-    return Line(kind, "a model", threads, "local", spots)
+    spots = tuple(SpeedPoint(count, tuple(sorted(values))) for count, values in sorted(each.items()))
+    return SpeedLine(kind, "a model", threads, "local", spots)
 
 
-def contest(cpu: Fps, gpu: Fps, *, runs: int = 5) -> Contest:
+def contest(cpu: Fps, gpu: Fps, *, runs: int = 5) -> HardwareComparison:
     return contest_of("mappo", "vmas/navigation", [line(CPU, cpu, runs=runs), line(GPU, gpu, runs=runs)])
 
 
 def test_the_crossing_lies_on_straight_lines_between_what_was_measured() -> None:
     found = contest({100: 1000.0, 10_000: 1000.0}, {100: 100.0, 10_000: 10_000.0})
-    assert found.outcome is Outcome.GPU_FROM
+    assert found.outcome is Winner.GPU_FROM
     [crossing] = found.crossings
     assert crossing.at == pytest.approx(1000)
     assert found.advice == (
@@ -60,7 +60,7 @@ def test_a_gpu_that_loses_at_every_size_is_told_with_its_best_figure() -> None:
     seconds_per_iteration = {CPU: 34.5, GPU: 51.6}
     fps = {kind: 6000 / seconds for kind, seconds in seconds_per_iteration.items()}
     found = contest({600: (fps[CPU],) * 5}, {600: (fps[GPU],) * 5})
-    assert found.outcome is Outcome.GPU_NEVER
+    assert found.outcome is Winner.GPU_NEVER
     assert found.advice == (
         "Run mappo on the CPU (1 thread, 600 environments): 174 frames/s of training; "
         "the GPU is slower with 600 environments, at best 0.67 times as fast."
@@ -130,31 +130,31 @@ def test_the_gpu_may_win_somewhere_and_the_cpu_still_be_the_place() -> None:
 
 def test_a_gpu_that_wins_only_below() -> None:
     found = contest({10: 100.0, 1000: 1000.0}, {10: 200.0, 1000: 500.0})
-    assert found.outcome is Outcome.GPU_UNTIL
+    assert found.outcome is Winner.GPU_UNTIL
     assert "the GPU wins up to about 100 environments" in found.advice
 
 
 def test_a_gpu_that_always_wins() -> None:
     found = contest({10: 100.0, 100: 100.0}, {10: 200.0, 100: 300.0})
-    assert found.outcome is Outcome.GPU_ALWAYS
+    assert found.outcome is Winner.GPU_ALWAYS
     assert "the GPU is faster with 10 to 100 environments, at least 2.00 times" in found.advice
 
 
 def test_spreads_that_overlap_everywhere_are_no_difference() -> None:
     found = contest({10: (90.0, 110.0), 100: (95.0, 105.0)}, {10: (95.0, 120.0), 100: (90.0, 102.0)})
-    assert found.outcome is Outcome.EVEN
+    assert found.outcome is Winner.EVEN
     assert "no clear difference between CPU and GPU with 10 to 100 environments" in found.advice
 
 
 def test_a_doubtful_end_is_not_called_slower() -> None:
     found = contest({10: (100.0, 101.0), 100: (100.0, 120.0)}, {10: (50.0, 51.0), 100: (95.0, 105.0)})
-    assert found.outcome is Outcome.GPU_NEVER
+    assert found.outcome is Winner.GPU_NEVER
     assert "the GPU is nowhere clearly faster with 10 to 100 environments" in found.advice
 
 
 def test_two_crossings_are_both_named() -> None:
     found = contest({10: 100.0, 100: 100.0, 1000: 100.0}, {10: 50.0, 100: 200.0, 1000: 50.0})
-    assert found.outcome is Outcome.SEVERAL
+    assert found.outcome is Winner.SEVERAL
     assert "CPU and GPU change places at about 32, 320 environments" in found.advice
 
 
@@ -162,7 +162,7 @@ def test_where_spreads_overlap_noise_makes_no_crossing() -> None:
     cpu = {60: (90.0, 100.0, 110.0), 600: (90.0, 100.0, 110.0), 6000: (99.0, 100.0, 101.0)}
     gpu = {60: (95.0, 104.0, 112.0), 600: (88.0, 96.0, 108.0), 6000: (400.0, 410.0, 420.0)}
     found = contest(cpu, gpu)
-    assert (found.outcome, found.crossings) == (Outcome.GPU_ALWAYS, ())
+    assert (found.outcome, found.crossings) == (Winner.GPU_ALWAYS, ())
     assert "the CPU is nowhere clearly faster with 60 to 6,000 environments" in found.advice
 
 
@@ -171,7 +171,7 @@ def test_doubtful_points_between_clear_ones_widen_the_range_of_one_crossing() ->
     cpu = {10: (100.0,) * 3, 100: doubt, 1000: doubt, 10_000: (100.0,) * 3}
     gpu = {10: (20.0,) * 3, 100: (85.0, 104.0, 120.0), 1000: (85.0, 96.0, 120.0), 10_000: (500.0,) * 3}
     found = contest(cpu, gpu)
-    assert found.outcome is Outcome.GPU_FROM
+    assert found.outcome is Winner.GPU_FROM
     [crossing] = found.crossings
     assert crossing.low is not None
     assert crossing.high is not None
@@ -180,7 +180,7 @@ def test_doubtful_points_between_clear_ones_widen_the_range_of_one_crossing() ->
 
 def test_one_device_has_no_crossover_and_says_so() -> None:
     found = contest_of("iql", "", [line(CPU, {60: 100.0, 600: 300.0}), line(CPU, {60: 120.0, 600: 310.0}, 2)])
-    assert found.outcome is Outcome.ONE_DEVICE
+    assert found.outcome is Winner.ONE_DEVICE
     assert found.crossings == ()
     assert found.advice.startswith(
         "Run iql on the CPU (2 threads, 600 environments): 310 frames/s of training; "
@@ -190,7 +190,7 @@ def test_one_device_has_no_crossover_and_says_so() -> None:
 
 def test_devices_measured_at_different_sizes_are_not_compared_by_guessing() -> None:
     found = contest({10: 100.0, 100: 200.0}, {1000: 500.0, 10_000: 5000.0})
-    assert found.outcome is Outcome.APART
+    assert found.outcome is Winner.APART
     assert "where one overtakes the other is not known" in found.advice
 
 
@@ -289,7 +289,7 @@ def test_a_setting_that_is_not_the_machines_is_a_contest_of_its_own(results: Pat
     }
     found = contests(collect([lab(results, matrix_runs(matrix))]))
     assert [one.label for one in found] == ["mappo lr=0.1", "mappo lr=0.2"]
-    assert [one.outcome for one in found] == [Outcome.GPU_FROM] * 2
+    assert [one.outcome for one in found] == [Winner.GPU_FROM] * 2
 
 
 def test_what_grows_with_the_environments_does_not_part_the_line(results: Path) -> None:

@@ -24,7 +24,7 @@ from benchmarks.synthetic import (
     training_rows,
 )
 from orchestrator.analysis.collect import collect
-from orchestrator.analysis.marl_eval_export import SWEEP, Names, names_of, write
+from orchestrator.analysis.marl_eval_export import SWEEP, ExportNames, names_of, write
 from orchestrator.core.types import RunState
 from orchestrator.rundir import Evaluation, Row, SweepDir
 
@@ -35,7 +35,7 @@ NAVIGATION: dict[str, Sequence[Any]] = {
 }
 
 
-def names(*points: dict[str, Any]) -> list[Names]:
+def names(*points: dict[str, Any]) -> list[ExportNames]:
     return names_of([{SWEEP: "speed", **point} for point in points])
 
 

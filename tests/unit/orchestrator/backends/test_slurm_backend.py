@@ -11,29 +11,29 @@ import pytest
 
 from orchestrator.backends.script import Script, Setting
 from orchestrator.backends.slurm import SlurmBackend
-from orchestrator.backends.slurm.commands import Answer
-from orchestrator.backends.slurm.finished_jobs import Departed
+from orchestrator.backends.slurm.commands import CommandAnswer
+from orchestrator.backends.slurm.finished_jobs import FinishedJobs
 from orchestrator.config.code.snapshot import FrozenCode
 from orchestrator.config.profiles import Profile
 from orchestrator.core.errors import BackendUnavailableError, QueueFullError, RefusedError
 from orchestrator.core.types import Array, Job, JobState, Reason, Resources
 from orchestrator.rundir import SweepDir
 
-TIMED_OUT = Answer(
+TIMED_OUT = CommandAnswer(
     1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"
 )
-SILENT = Answer(None, "", "no answer within 60 s")
-EMPTY = Answer(0, "")
+SILENT = CommandAnswer(None, "", "no answer within 60 s")
+EMPTY = CommandAnswer(0, "")
 
 
 class Cluster:
     """Answers by the name of the command, the last one again and again; ``asked`` keeps what was asked."""
 
-    def __init__(self, **answers: Answer | list[Answer]) -> None:
+    def __init__(self, **answers: CommandAnswer | list[CommandAnswer]) -> None:
         self.answers = {name: said if isinstance(said, list) else [said] for name, said in answers.items()}
         self.asked: list[list[str]] = []
 
-    def __call__(self, argv: Sequence[str]) -> Answer:
+    def __call__(self, argv: Sequence[str]) -> CommandAnswer:
         self.asked.append(list(argv))
         left = self.answers.get(argv[0], [EMPTY])
         return left.pop(0) if len(left) > 1 else left[0]
@@ -57,30 +57,34 @@ def script(folder: Path, count: int = 2) -> Script:
     )
 
 
-def listed(cluster: Cluster, of: Script, job_id: str = "77") -> Answer:
+def listed(cluster: Cluster, of: Script, job_id: str = "77") -> CommandAnswer:
     """A queue that holds the script's array, whose comment is what the backend renders."""
     text = backend(cluster).render(of.array, of.setting)
     found = re.search(r'--comment="(.*)"', text)
     assert found is not None
-    return Answer(0, f"{job_id}_0|PENDING||{found[1]}|Resources\n{job_id}_1|PENDING||{found[1]}|Resources\n")
+    return CommandAnswer(
+        0, f"{job_id}_0|PENDING||{found[1]}|Resources\n{job_id}_1|PENDING||{found[1]}|Resources\n"
+    )
 
 
-@pytest.mark.parametrize("answer", [SILENT, TIMED_OUT, Answer(-15, ""), Answer(0, "Welcome!\n")])
-def test_a_submission_without_a_clear_answer_is_looked_for(tmp_path: Path, answer: Answer) -> None:
+@pytest.mark.parametrize(
+    "answer", [SILENT, TIMED_OUT, CommandAnswer(-15, ""), CommandAnswer(0, "Welcome!\n")]
+)
+def test_a_submission_without_a_clear_answer_is_looked_for(tmp_path: Path, answer: CommandAnswer) -> None:
     ours, cluster = script(tmp_path), Cluster(sbatch=answer)
     cluster.answers["squeue"] = [listed(cluster, ours)]
     assert backend(cluster).submit(ours) == {"0001-0001.0": "slurm:77_0", "0001-0001.1": "slurm:77_1"}
 
 
-@pytest.mark.parametrize("queue", [EMPTY, SILENT, Answer(1, "", "squeue: error: Invalid user")])
-def test_what_shows_nowhere_may_still_come(tmp_path: Path, queue: Answer) -> None:
+@pytest.mark.parametrize("queue", [EMPTY, SILENT, CommandAnswer(1, "", "squeue: error: Invalid user")])
+def test_what_shows_nowhere_may_still_come(tmp_path: Path, queue: CommandAnswer) -> None:
     with pytest.raises(BackendUnavailableError) as caught:
         backend(Cluster(sbatch=TIMED_OUT, squeue=queue)).submit(script(tmp_path))
     assert not isinstance(caught.value, RefusedError)
 
 
 def test_a_clear_no_is_one(tmp_path: Path) -> None:
-    cluster = Cluster(sbatch=Answer(1, "", "sbatch: error: Invalid qos specification"))
+    cluster = Cluster(sbatch=CommandAnswer(1, "", "sbatch: error: Invalid qos specification"))
     with pytest.raises(RefusedError, match="Invalid qos") as caught:
         backend(cluster).submit(script(tmp_path))
     assert not isinstance(caught.value, QueueFullError)
@@ -88,7 +92,7 @@ def test_a_clear_no_is_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("said", ["Invalid qos specification", "the site's own checks", ""])
 def test_a_submission_that_failed_in_words_only_is_found(tmp_path: Path, said: str) -> None:
-    ours, cluster = script(tmp_path), Cluster(sbatch=Answer(1, "77\n", f"sbatch: error: {said}"))
+    ours, cluster = script(tmp_path), Cluster(sbatch=CommandAnswer(1, "77\n", f"sbatch: error: {said}"))
     cluster.answers["squeue"] = [listed(cluster, ours)]
     assert backend(cluster).submit(ours) == {"0001-0001.0": "slurm:77_0", "0001-0001.1": "slurm:77_1"}
 
@@ -98,7 +102,7 @@ def test_a_no_is_believed_without_a_look_where_the_controller_said_it(
     tmp_path: Path, said: str, certain: bool
 ) -> None:
     cluster = Cluster(
-        sbatch=Answer(1, "", f"sbatch: error: {said}"), squeue=Answer(1, "", "squeue: error: y")
+        sbatch=CommandAnswer(1, "", f"sbatch: error: {said}"), squeue=CommandAnswer(1, "", "squeue: error: y")
     )
     with pytest.raises(BackendUnavailableError) as caught:
         backend(cluster).submit(script(tmp_path))
@@ -106,15 +110,15 @@ def test_a_no_is_believed_without_a_look_where_the_controller_said_it(
 
 
 def test_a_queue_that_fails_once_is_asked_again() -> None:
-    timed_out = Answer(1, "", "slurm_load_jobs error: Socket timed out on send/recv operation")
-    running = Answer(0, "77_0|RUNNING|cpu1||None\n")
+    timed_out = CommandAnswer(1, "", "slurm_load_jobs error: Socket timed out on send/recv operation")
+    running = CommandAnswer(0, "77_0|RUNNING|cpu1||None\n")
     cluster = Cluster(squeue=[timed_out, timed_out, running])
     ours = SlurmBackend(Profile("here", "here.yaml"), runner=cluster, pauses=(0.01, 0.01))
     assert ours.poll(["slurm:77_0"])["slurm:77_0"].state is JobState.RUNNING
 
 
 def test_a_queue_that_goes_on_failing_is_asked_three_times_and_says_so() -> None:
-    cluster = Cluster(squeue=Answer(1, "", "slurm_load_jobs error: Socket timed out"))
+    cluster = Cluster(squeue=CommandAnswer(1, "", "slurm_load_jobs error: Socket timed out"))
     ours = SlurmBackend(Profile("here", "here.yaml"), runner=cluster, pauses=(0.01, 0.01))
     said = ours.poll(["slurm:77_0"])["slurm:77_0"]
     assert said.state is JobState.UNKNOWN
@@ -124,14 +128,14 @@ def test_a_queue_that_goes_on_failing_is_asked_three_times_and_says_so() -> None
 
 @pytest.mark.parametrize("said", ["squeue: unrecognized option '--x'", "Invalid user id: x"])
 def test_what_is_certain_is_asked_once(said: str) -> None:
-    cluster = Cluster(squeue=Answer(1, "", said))
+    cluster = Cluster(squeue=CommandAnswer(1, "", said))
     ours = SlurmBackend(Profile("here", "here.yaml"), runner=cluster, pauses=(60.0, 60.0))
     assert ours.poll(["slurm:77_0"])["slurm:77_0"].state is JobState.UNKNOWN
 
 
 def test_without_a_queue_there_is_no_room() -> None:
     """What is in it counts, so a whole limit would be wrong, and sbatch is not going to answer either."""
-    cluster = Cluster(squeue=Answer(1, "", "squeue: error: Unable to contact slurm controller"))
+    cluster = Cluster(squeue=CommandAnswer(1, "", "squeue: error: Unable to contact slurm controller"))
     for profile in (Profile("here", "here.yaml", max_jobs=5), Profile("here", "here.yaml")):
         with pytest.raises(BackendUnavailableError, match="squeue: Unable to contact"):
             backend(cluster, profile).capacity()
@@ -153,8 +157,8 @@ class Time:
 
 
 def test_an_end_is_asked_for_until_it_is_known_and_never_again() -> None:
-    clock, cluster = Time(), Cluster(sacct=[EMPTY, EMPTY, Answer(0, "77_0|OUT_OF_MEMORY|cpu1\n")])
-    departed = Departed(cluster, clock)
+    clock, cluster = Time(), Cluster(sacct=[EMPTY, EMPTY, CommandAnswer(0, "77_0|OUT_OF_MEMORY|cpu1\n")])
+    departed = FinishedJobs(cluster, clock)
     for _ in range(60):
         said = departed.statuses({"77_0"})["77_0"]
         assert said.state is JobState.ENDED
@@ -168,7 +172,7 @@ def test_an_end_is_asked_for_until_it_is_known_and_never_again() -> None:
 
 def test_an_end_that_accounting_does_not_know_is_asked_for_ever_more_seldom() -> None:
     clock, cluster = Time(), Cluster()
-    departed = Departed(cluster, clock)
+    departed = FinishedJobs(cluster, clock)
     for _ in range(600):
         assert departed.statuses({"77_0"})["77_0"].text == "left the queue"
         clock.now += 1.0
@@ -178,13 +182,13 @@ def test_an_end_that_accounting_does_not_know_is_asked_for_ever_more_seldom() ->
 def test_accounting_that_hangs_costs_its_patience_once_in_a_while() -> None:
     clock = Time()
 
-    def hangs(argv: Sequence[str]) -> Answer:
+    def hangs(argv: Sequence[str]) -> CommandAnswer:
         if argv[0] == "sacct":
             clock.now += 60.0
             return SILENT
-        return Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
+        return CommandAnswer(1, "", "slurm_load_jobs error: Invalid job id specified")
 
-    departed, lost = Departed(hangs, clock), 0.0
+    departed, lost = FinishedJobs(hangs, clock), 0.0
     for _ in range(600):
         before = clock.now
         assert departed.statuses({"77_0"})["77_0"].state is JobState.ENDED
@@ -194,28 +198,30 @@ def test_accounting_that_hangs_costs_its_patience_once_in_a_while() -> None:
 
 
 def test_a_controller_that_does_not_answer_ends_no_job() -> None:
-    departed = Departed(Cluster(squeue=Answer(1, "", "squeue: error: Socket timed out")), Time())
+    departed = FinishedJobs(Cluster(squeue=CommandAnswer(1, "", "squeue: error: Socket timed out")), Time())
     assert departed.statuses({"77_0"})["77_0"].state is JobState.UNKNOWN
 
 
 def test_the_queue_beats_accounts_and_what_is_missing_is_looked_up(tmp_path: Path) -> None:
-    queue = Answer(0, "77_0|PENDING||ours|BeginTime\n")
-    cluster = Cluster(squeue=queue, sacct=Answer(0, "77_0|PREEMPTED|cpu1\n77_1|TIMEOUT|cpu1\n"))
+    queue = CommandAnswer(0, "77_0|PENDING||ours|BeginTime\n")
+    cluster = Cluster(squeue=queue, sacct=CommandAnswer(0, "77_0|PREEMPTED|cpu1\n77_1|TIMEOUT|cpu1\n"))
     said = backend(cluster).poll(["slurm:77_0", "slurm:77_1"])
     assert said["slurm:77_0"].state is JobState.QUEUED
     assert said["slurm:77_1"].reason is Reason.TIME_LIMIT
 
 
 def test_a_queue_that_knows_no_me() -> None:
-    old = Answer(1, "", "squeue: unrecognized option '--me'\nTry \"squeue --help\" for more information\n")
-    cluster = Cluster(squeue=[old, Answer(0, "77_0|RUNNING|cpu1||None\n")])
+    old = CommandAnswer(
+        1, "", "squeue: unrecognized option '--me'\nTry \"squeue --help\" for more information\n"
+    )
+    cluster = Cluster(squeue=[old, CommandAnswer(0, "77_0|RUNNING|cpu1||None\n")])
     ours = backend(cluster)
     assert ours.poll(["slurm:77_0"])["slurm:77_0"].state is JobState.RUNNING
     assert [argv[-1] for argv in cluster.asked] == ["--me", f"--user={os.getuid()}"]
 
 
 CONFIG = "ClusterName = east\nMaxArraySize = 10\nMaxJobCount = 10000\n"
-LIMITS = {"lab": Answer(0, "lab|20\n"), None: Answer(0, "lab|20\nclosed|0\n")}
+LIMITS = {"lab": CommandAnswer(0, "lab|20\n"), None: CommandAnswer(0, "lab|20\nclosed|0\n")}
 
 
 @pytest.mark.parametrize(
@@ -238,9 +244,9 @@ def test_room_is_what_the_association_on_this_cluster_leaves(
     if exported:
         monkeypatch.setenv("SBATCH_ACCOUNT", exported)
     cluster = Cluster(
-        scontrol=Answer(0, CONFIG),
+        scontrol=CommandAnswer(0, CONFIG),
         sacctmgr=LIMITS[account],
-        squeue=Answer(0, "7_0|PENDING||x|None\n7_1|COMPLETED|cpu1|x|None\n"),
+        squeue=CommandAnswer(0, "7_0|PENDING||x|None\n7_1|COMPLETED|cpu1|x|None\n"),
     )
     ours = SlurmBackend(Profile("here", "here.yaml", account=profile), options, cluster, pauses=())
     assert ours.capacity().room == 19
@@ -253,14 +259,19 @@ def test_room_is_what_the_association_on_this_cluster_leaves(
 
 def test_jobs_that_name_no_account_have_the_limit_of_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SBATCH_ACCOUNT", raising=False)
-    cluster = Cluster(scontrol=Answer(0, CONFIG), sacctmgr=[Answer(0, "root|\nlab|5\n"), Answer(0, "lab\n")])
+    cluster = Cluster(
+        scontrol=CommandAnswer(0, CONFIG),
+        sacctmgr=[CommandAnswer(0, "root|\nlab|5\n"), CommandAnswer(0, "lab\n")],
+    )
     assert backend(cluster).capacity().room == 5
 
 
 def test_a_job_counts_until_it_has_left() -> None:
     """Also one that is through with its work, and submits others as it leaves."""
-    queue = Answer(0, "7_0|RUNNING|cpu1|x|None\n7_1|COMPLETING|cpu1|x|None\n7_2|COMPLETED|cpu1|x|None\n")
-    cluster = Cluster(scontrol=Answer(0, CONFIG), sacctmgr=Answer(0, "lab|5\n"), squeue=queue)
+    queue = CommandAnswer(
+        0, "7_0|RUNNING|cpu1|x|None\n7_1|COMPLETING|cpu1|x|None\n7_2|COMPLETED|cpu1|x|None\n"
+    )
+    cluster = Cluster(scontrol=CommandAnswer(0, CONFIG), sacctmgr=CommandAnswer(0, "lab|5\n"), squeue=queue)
     assert backend(cluster, Profile("here", "here.yaml", account="lab")).capacity().room == 3
 
 
@@ -301,8 +312,10 @@ def test_room_is_what_the_qos_of_jobs_leaves(
         "squeue": "7|PENDING||x|None\n8|RUNNING|a|x|None\n9|PENDING||x|None\n",
     }
 
-    def ask(argv: Sequence[str]) -> Answer:
-        return Answer(0, next((said for words, said in answers.items() if words in " ".join(argv)), ""))
+    def ask(argv: Sequence[str]) -> CommandAnswer:
+        return CommandAnswer(
+            0, next((said for words, said in answers.items() if words in " ".join(argv)), "")
+        )
 
     ours = SlurmBackend(Profile("here", "here.yaml", **profile), options, ask, pauses=())  # type: ignore[arg-type]
     assert ours.capacity().room == room
@@ -313,7 +326,7 @@ def test_room_is_what_the_qos_of_jobs_leaves(
     [(1, True, "your limit there is one job"), (2, True, ""), (2, False, "feed: false")],
 )
 def test_whether_jobs_that_end_can_submit_others(limit: int, feed: bool, why: str) -> None:
-    cluster = Cluster(scontrol=Answer(0, CONFIG), sacctmgr=Answer(0, f"lab|{limit}\n"))
+    cluster = Cluster(scontrol=CommandAnswer(0, CONFIG), sacctmgr=CommandAnswer(0, f"lab|{limit}\n"))
     said = backend(cluster, Profile("here", "here.yaml", account="lab", feed=feed)).capacity().no_feed
     assert why in (said or "")
     assert bool(said) == bool(why)
@@ -321,4 +334,4 @@ def test_whether_jobs_that_end_can_submit_others(limit: int, feed: bool, why: st
 
 def test_a_site_without_job_arrays() -> None:
     with pytest.raises(BackendUnavailableError, match="job arrays switched off"):
-        backend(Cluster(scontrol=Answer(0, "MaxArraySize = 0\n"))).capacity()
+        backend(Cluster(scontrol=CommandAnswer(0, "MaxArraySize = 0\n"))).capacity()

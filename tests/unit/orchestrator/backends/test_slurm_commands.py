@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.backends.slurm.commands import Answer, refusal, run
+from orchestrator.backends.slurm.commands import CommandAnswer, refusal, run
 from orchestrator.core.errors import BackendUnavailableError, QueueFullError
 
 # What Slurm 22.05 says, and a word of what a user is told to do.
@@ -30,7 +30,7 @@ user's size and/or time limits)
 
 @pytest.mark.parametrize(("said", "told"), REFUSALS.items())
 def test_a_refusal_says_what_slurm_said_and_what_to_do(said: str, told: str) -> None:
-    error = refusal("sbatch refused 0001-0001", Answer(1, "", f"sbatch: error: {said}\n"))
+    error = refusal("sbatch refused 0001-0001", CommandAnswer(1, "", f"sbatch: error: {said}\n"))
     assert str(error) == f"sbatch refused 0001-0001: {said}"
     assert error.hint is not None
     assert told in error.hint
@@ -38,7 +38,7 @@ def test_a_refusal_says_what_slurm_said_and_what_to_do(said: str, told: str) -> 
 
 
 def test_a_full_queue_is_no_fault_of_the_profile() -> None:
-    error = refusal("sbatch", Answer(1, "", TOO_MANY))
+    error = refusal("sbatch", CommandAnswer(1, "", TOO_MANY))
     assert isinstance(error, QueueFullError)
     assert error.hint is not None
     assert "max_jobs:" in error.hint
@@ -46,8 +46,8 @@ def test_a_full_queue_is_no_fault_of_the_profile() -> None:
 
 
 def test_the_same_line_twice_is_told_once_and_silence_by_the_code() -> None:
-    assert Answer(1, "", "squeue: error: x\nsqueue: error: x\n\n").complaint == "x"
-    assert Answer(7, "out", " \n").complaint == "exit code 7"
+    assert CommandAnswer(1, "", "squeue: error: x\nsqueue: error: x\n\n").complaint == "x"
+    assert CommandAnswer(7, "out", " \n").complaint == "exit code 7"
 
 
 def fake(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str, name: str = "squeue") -> None:

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.config import worktree
 from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.command import code_of, module_of, program_file, script_of
-from orchestrator.config.program.identity import Program, ProjectFiles
+from orchestrator.config.program.identity import ProgramFiles, ProjectFiles
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import SweepDir
 
@@ -250,7 +250,7 @@ def test_where_git_does_not_answer_the_program_is_unknown(
 
 def test_a_listed_program_is_narrowed_like_one_of_today(project: Path) -> None:
     (project / "odd \udcff.py").touch()
-    listed = Program.from_json(ProjectFiles(project).program(point("python", "train.py")).to_json())
+    listed = ProgramFiles.from_json(ProjectFiles(project).program(point("python", "train.py")).to_json())
     assert listed is not None
     for code in (None, ["-lib"], ["lib/*", "+configs", "-lib/net.py"], ["helper.py"]):
         asked = point("python", "train.py", **({} if code is None else {"code": code}))
@@ -260,7 +260,7 @@ def test_a_listed_program_is_narrowed_like_one_of_today(project: Path) -> None:
 
 @pytest.mark.parametrize("data", [None, [], {"a.py": 3}])
 def test_what_lists_no_files_is_no_program(data: Any) -> None:
-    assert Program.from_json(data) is None
+    assert ProgramFiles.from_json(data) is None
 
 
 def test_an_absolute_path_counts_with_what_lies_beside(project: Path, tmp_path: Path) -> None:

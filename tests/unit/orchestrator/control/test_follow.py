@@ -11,7 +11,7 @@ import pytest
 from benchmarks.synthetic import EPOCH, create_sweep, matrix_runs, write_journal
 from orchestrator.backends.local import LocalBackend
 from orchestrator.control import follow, submit
-from orchestrator.control.poll import look
+from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.types import Capacity, RunState, Sweep
 from orchestrator.rundir import Event, SweepDir
@@ -97,7 +97,7 @@ def cost_of_a_further_look(results: Path, count: int) -> tuple[int, int]:
 
     def take_a_round() -> Survey:
         follow.bring_home(sweep_dir, orphans=True)
-        return look(sweep_dir, submit.rows_of(sweep, sweep_dir))
+        return poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))
 
     assert take_a_round().counts() == {RunState.DONE: count}
     journal = sweep_dir.path / "journals" / "0001-0001.jsonl"

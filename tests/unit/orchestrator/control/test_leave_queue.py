@@ -48,7 +48,7 @@ def test_a_job_that_is_requeued_after_its_worker_was_through_is_withdrawn(
         def cancel(self, ids: Sequence[str]) -> None:
             cancelled.extend(ids)
 
-    monkeypatch.setattr(poll, "Everywhere", Slurm)
-    notes = poll.leave_queue(sweep, poll.look(sweep))
+    monkeypatch.setattr(poll, "AllBackends", Slurm)
+    notes = poll.leave_queue(sweep, poll.poll_sweep(sweep))
     assert cancelled == withdrawn
     assert bool(notes) == bool(withdrawn)

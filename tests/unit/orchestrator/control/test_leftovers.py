@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.control.follow import rest
-from orchestrator.control.poll import compact, look
+from orchestrator.control.poll import compact, poll_sweep
 from orchestrator.core.types import RunState
 from orchestrator.rundir import (
     Claim,
@@ -87,7 +87,7 @@ def test_a_sweep_is_cleared_of_what_killed_writers_left(results: Path, tmp_path:
         path.write_text("")
     for path in stale:
         old(path)
-    compact(sweep, look(sweep))
+    compact(sweep, poll_sweep(sweep))
     assert left(results) == {path.name for path in fresh}
 
 
@@ -101,7 +101,7 @@ def test_empty_outputs_go_with_the_journals_of_workers_that_are_gone(results: Pa
     assert spoken is not None
     spoken.append(Event(EXITED, 2.0))
     sweep.worker_output("0001-0003").write_text("said")
-    compact(sweep, look(sweep))
+    compact(sweep, poll_sweep(sweep))
     there = sorted(path.name for path in (results / "tiny" / "journals").glob("*.log"))
     assert there == ["0001-0001.log", "0001-0003.log"]
 
@@ -131,10 +131,10 @@ def test_a_result_stands_where_what_is_left_beside_it_cannot_go(
         raise PermissionError(13, "somebody else's")
 
     monkeypatch.setattr(cleanup, "_dispensable", refuse)
-    seen = look(sweep)
+    seen = poll_sweep(sweep)
     assert seen.statuses[finished.run_id].state is not RunState.DONE
     disk_check.put_on_record(seen, disk_check.inspect(sweep, seen.statuses), sweep)
-    assert look(sweep).statuses[finished.run_id].state is RunState.DONE
+    assert poll_sweep(sweep).statuses[finished.run_id].state is RunState.DONE
 
 
 def test_a_worker_that_left_for_the_queue_cuts_no_rest_short(results: Path, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_worker_that_left_for_the_queue_cuts_no_rest_short(results: Path, tmp_
     journal = sweep.take_token(token, Event(STARTED, 1.0, data={"holder": Holder.current().to_json()}))
     assert journal is not None
     journal.append(Event(CLAIMED, 2.0, runs[0].run_id, 1))
-    at_work = replace(look(sweep), live=frozenset({token}))
+    at_work = replace(poll_sweep(sweep), live=frozenset({token}))
 
     def rested() -> float:
         began = time.monotonic()

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.control.multi_target import Matter, history, one_shot
-from orchestrator.control.multi_target.history import Manners, Past
-from orchestrator.control.submit import Wish
+from orchestrator.control.multi_target import SharedSweep, history, one_shot
+from orchestrator.control.multi_target.history import TargetHealth, TargetHistory
+from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Sweep
 from orchestrator.planning.estimate import Range
@@ -29,8 +29,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def a_past() -> Past:
-    return Past({"a": Manners(), "b": Manners()}, lambda _, status: (status.attempt, status.frames or 0))
+def a_past() -> TargetHistory:
+    return TargetHistory(
+        {"a": TargetHealth(), "b": TargetHealth()}, lambda _, status: (status.attempt, status.frames or 0)
+    )
 
 
 def test_a_run_is_dealt_three_times_in_vain_and_no_more() -> None:
@@ -58,7 +60,7 @@ def test_what_was_taken_before_it_began_was_no_try() -> None:
 
 
 def test_who_fails_is_left_alone_for_longer_each_time(clock: list[float]) -> None:
-    one = Manners()
+    one = TargetHealth()
     for rest in (2, 8, 30, 120, 300, 300):
         assert one.open
         one.failed()
@@ -75,7 +77,7 @@ def test_who_fails_is_left_alone_for_longer_each_time(clock: list[float]) -> Non
 
 
 def test_reminders_come_once_in_a_while(clock: list[float]) -> None:
-    one = Manners()
+    one = TargetHealth()
     assert one.to_be_reminded()
     assert not one.to_be_reminded()
     clock[0] += 31
@@ -108,6 +110,6 @@ def test_a_split_rests_on_what_is_predicted_or_on_nothing(
         ]
 
     monkeypatch.setattr(one_shot, "forecasts", predicted)
-    matter = Matter(Sweep("s", "command", (), ""), SweepDir(tmp_path, "s"), Wish())
+    matter = SharedSweep(Sweep("s", "command", (), ""), SweepDir(tmp_path, "s"), SubmitOptions())
     parties: Any = [SimpleNamespace(name=name, address=name) for name in ("a", "b")]
     assert one_shot._speeds(matter, parties) == expected

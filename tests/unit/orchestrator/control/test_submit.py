@@ -84,7 +84,7 @@ def test_where_nothing_is_taken_the_error_says_so_and_nothing_seems_queued(resul
     with pytest.raises(QueueFullError):
         submit.submit_sweep(SWEEP, sweep_dir, Stingy(0))
     assert jobs_on_record(sweep_dir) == []
-    assert {status.state.value for status in submit.look(sweep_dir).statuses.values()} == {"pending"}
+    assert {status.state.value for status in submit.poll_sweep(sweep_dir).statuses.values()} == {"pending"}
 
 
 def test_what_cannot_be_rendered_is_not_on_record(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_what_cannot_be_rendered_is_not_on_record(results: Path, monkeypatch: py
     with pytest.raises(OrchestrateError, match="--comment"):
         submit.submit_sweep(SWEEP, SweepDir(results, "tiny"), backend)
     assert (jobs_on_record(SweepDir(results, "tiny")), backend.submitted) == ([], [])
-    assert {status.state.value for status in submit.look(SweepDir(results, "tiny")).statuses.values()} == {
+    assert {status.state.value for status in submit.poll_sweep(SweepDir(results, "tiny")).statuses.values()} == {
         "pending"
     }
 

@@ -18,13 +18,13 @@ from orchestrator.backends.skypilot.prices import list_price
 from orchestrator.config.profiles import Profile, find_profile
 from orchestrator.config.trainers import get_trainer
 from orchestrator.control import follow, submit
-from orchestrator.control.submit import Wish
+from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import BudgetError, OrchestrateError
-from orchestrator.core.types import Capacity, Deal, Job, Plan, Price, Resources, Run, Sweep
+from orchestrator.core.types import Capacity, Job, Plan, Price, Resources, Run, Sweep, TargetAssignment
 from orchestrator.planning import budget
-from orchestrator.planning.budget import Reckoning, reckon, remembered, spent_on, worth_going_on
+from orchestrator.planning.budget import BudgetedPlan, reckon, remembered, spent_on, worth_going_on
 from orchestrator.planning.plan import make_plan
-from orchestrator.planning.throughput import Place, Speed, Table, kind_of
+from orchestrator.planning.throughput import Speed, SpeedTable, TrainingPlace, kind_of
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
 from orchestrator.rundir.journal import EXITED, STARTED
 from orchestrator.status.survey import RunStatus, Survey
@@ -53,9 +53,9 @@ def know(monkeypatch: pytest.MonkeyPatch, seconds: float | None, spread: float =
     speeds: list[Speed] = []
     if seconds is not None:
         fps = 100 / seconds
-        place = Place("mine", None, "")
+        place = TrainingPlace("mine", None, "")
         speeds = [Speed(kind_of(RUNS[0]), place, fps, fps * (1 - spread), fps * (1 + spread), 0.0, 100, 9)]
-    monkeypatch.setattr(budget, "load_table", lambda _: Table(speeds, {"mine": 1e-9}))
+    monkeypatch.setattr(budget, "load_table", lambda _: SpeedTable(speeds, {"mine": 1e-9}))
 
 
 def seen_of(live: Sequence[str] = ()) -> Survey:
@@ -63,7 +63,7 @@ def seen_of(live: Sequence[str] = ()) -> Survey:
     return Survey(rows, {run.run_id: RunStatus(run.run_id) for run in RUNS}, frozenset(live))
 
 
-def plan_of(jobs: int = 1, deal: Deal | None = None) -> Plan:
+def plan_of(jobs: int = 1, deal: TargetAssignment | None = None) -> Plan:
     room = Capacity("mine", None, 0, array_size=1, most=jobs, apart=True, pack=1)
     return make_plan(SWEEP, seen_of(), room, submission=9, deal=deal)
 
@@ -90,7 +90,7 @@ def past_job(
 
 def reckoned(
     sweep: SweepDir, backend: LocalBackend, asked: float | None, plan: Plan | None = None, launch: bool = True
-) -> Reckoning:
+) -> BudgetedPlan:
     return reckon(plan or plan_of(), seen_of(), sweep, backend.address, list_price, asked, launch=launch)
 
 
@@ -162,7 +162,7 @@ def test_a_part_of_the_runs_has_a_part_of_the_money(
     tiny: SweepDir, backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     know(monkeypatch, None)
-    dealt = plan_of(1, Deal(frozenset({RUNS[0].run_id})))
+    dealt = plan_of(1, TargetAssignment(frozenset({RUNS[0].run_id})))
     assert allowances(reckoned(tiny, backend, 2.0, dealt).plan) == pytest.approx([500.0])
 
 
@@ -227,7 +227,7 @@ def test_an_instance_starts_and_ends_on_its_share(
     path.write_text("backend: skypilot\nprice_per_hour: 3.6\nidle_minutes: 5\n")
     profile = find_profile(str(path))
     know(monkeypatch, None)
-    monkeypatch.setattr(budget, "load_table", lambda _: Table([], {"mine": 10.0}, {"mine": 90.0}))
+    monkeypatch.setattr(budget, "load_table", lambda _: SpeedTable([], {"mine": 10.0}, {"mine": 90.0}))
     instance = Cloud(profile)
     assert allowances(reckoned(tiny, instance, 1.0).plan) == pytest.approx([1000.0 - 100.0 - 300.0])
     with pytest.raises(BudgetError, match="leaves nothing that a job on mine could do with"):
@@ -238,18 +238,18 @@ def test_an_instance_starts_and_ends_on_its_share(
     ("listed", "said"),
     [
         (
-            client.Price("AWS", "us-east-1", "g6.xlarge", True, 0.3, 0.8048),
+            client.MachinePrice("AWS", "us-east-1", "g6.xlarge", True, 0.3, 0.8048),
             Price(0.3, "g6.xlarge of AWS us-east-1, spot, by SkyPilot's price list (on demand $0.80/h)"),
         ),
         (
-            client.Price("AWS", "", "g6.xlarge", False, 0.8048, None),
+            client.MachinePrice("AWS", "", "g6.xlarge", False, 0.8048, None),
             Price(0.8048, "g6.xlarge of AWS, on demand, by SkyPilot's price list"),
         ),
-        (client.Price("Slurm", "lab", "2CPU", False, 0.0, None), None),
+        (client.MachinePrice("Slurm", "lab", "2CPU", False, 0.0, None), None),
     ],
 )
 def test_a_price_is_of_the_machine_that_the_list_has_it_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: client.Price, said: Price | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: client.MachinePrice, said: Price | None
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(client, "price", lambda text: asked.append(text) or listed)
@@ -281,7 +281,7 @@ def test_the_whole_way_down_to_the_job_that_is_submitted(
 
     monkeypatch.setattr(backend, "submit", keep)
     sweep_dir = SweepDir(results, "tiny")
-    submit.submit_sweep(SWEEP, sweep_dir, backend, Wish(budget=2.0))
+    submit.submit_sweep(SWEEP, sweep_dir, backend, SubmitOptions(budget=2.0))
     (job,) = submitted
     assert job.allowance == pytest.approx(2000.0)
     (entry,) = [one for one in sweep_dir.read_ledger() if one.kind == "submission"]
@@ -319,8 +319,8 @@ def test_shares_are_never_more_than_what_is_left(
     seen = Survey(rows, {run.run_id: RunStatus(run.run_id) for run in runs}, frozenset())
     room = Capacity("mine", None, 0, array_size=1, most=machines, apart=True, pack=1)
     plan = make_plan(sweep, seen, room, submission=1)
-    table = Table([Speed(kind_of(_first(runs)), Place("mine"), 7.0, 7.0, 7.0)])
-    where = budget.Where("mine", "local", Place("mine"), budget.Price(price, ""), machines)
+    table = SpeedTable([Speed(kind_of(_first(runs)), TrainingPlace("mine"), 7.0, 7.0, 7.0)])
+    where = budget.Where("mine", "local", TrainingPlace("mine"), budget.Price(price, ""), machines)
     found = budget.forecast(plan, seen, where, table)
     try:
         shared = budget._with_shares(plan, found, budget.Price(price, ""), left, left)

@@ -17,16 +17,16 @@ from orchestrator.config.sweep import load_sweep
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Capacity, Price, Resources, Run, RunState, Sweep
-from orchestrator.planning.estimate import Forecast, Range, Where, foresee, recommend, where_of
+from orchestrator.planning.estimate import Forecast, Range, TargetCost, foresee, recommend, where_of
 from orchestrator.planning.estimate.ranges import NOTHING, lay_out
 from orchestrator.planning.plan import make_plan
-from orchestrator.planning.throughput import Kind, Place, Speed, Table, kind_of
+from orchestrator.planning.throughput import RunKind, Speed, SpeedTable, TrainingPlace, kind_of
 from orchestrator.planning.throughput.table import reported
 from orchestrator.rundir import IndexRow
 from orchestrator.status.survey import RunStatus, Survey
 
 ROOT = Path(__file__).parents[4]
-PLACE = Place("here", "One CPU")
+PLACE = TrainingPlace("here", "One CPU")
 
 
 def run_of(frames: int, seed: int = 0) -> Run:
@@ -44,18 +44,18 @@ def seen_of(sweep: Sweep, **statuses: RunStatus) -> Survey:
     return Survey(rows, known | statuses, frozenset())
 
 
-def table_of(fps: float, spread: float = 0.1, start: float | None = 2.0) -> Table:
+def table_of(fps: float, spread: float = 0.1, start: float | None = 2.0) -> SpeedTable:
     kind = kind_of(run_of(1))
-    return Table([Speed(kind, PLACE, fps, fps * (1 - spread), fps * (1 + spread), start, 100, 4)])
+    return SpeedTable([Speed(kind, PLACE, fps, fps * (1 - spread), fps * (1 + spread), start, 100, 4)])
 
 
-def where(price: float | None = 1.0, machines: int | None = 1, name: str = "here") -> Where:
+def where(price: float | None = 1.0, machines: int | None = 1, name: str = "here") -> TargetCost:
     cost = None if price is None else Price(price, "as the test says")
-    return Where(name, "local", replace(PLACE, target=name), cost, machines, begin=Range(1, 2, 3))
+    return TargetCost(name, "local", replace(PLACE, target=name), cost, machines, begin=Range(1, 2, 3))
 
 
 def forecast_of(
-    frames: list[int], table: Table, at: Where, slots: int = 1, survey: Survey | None = None
+    frames: list[int], table: SpeedTable, at: TargetCost, slots: int = 1, survey: Survey | None = None
 ) -> Forecast:
     sweep = sweep_of(frames)
     seen = survey or seen_of(sweep)
@@ -135,7 +135,7 @@ def test_more_frames_and_a_higher_price_cost_more(
 
 
 def test_a_run_that_is_unknown_makes_the_whole_unknown() -> None:
-    found = forecast_of([100, 200], Table([]), where())
+    found = forecast_of([100, 200], SpeedTable([]), where())
     assert (found.wall, found.dollars) == (None, None)
     assert found.unknown == {
         "nothing is known of the speed of command on t on a CPU": [r.run_id for r in found.runs]
@@ -233,7 +233,7 @@ price_per_hour: 0.9776
 def cloud_forecast(text: str) -> Forecast:
     sweep = load_sweep(ROOT / "sweeps" / "bucket_brigade.yaml")
     profile = parse_profile(text, "l4.yaml", "l4")
-    seen, table = seen_of(sweep), Table(reported())
+    seen, table = seen_of(sweep), SpeedTable(reported())
     plan = make_plan(sweep, seen, SkyPilotBackend(profile).capacity(ask=False), submission=1)
     return foresee(plan, seen, where_of(profile, table, no_catalog), table)
 
@@ -294,7 +294,7 @@ def test_a_price_that_cannot_be_looked_up_is_unknown_and_says_why() -> None:
 
 def test_on_demand_and_spot_are_one_machine() -> None:
     def asked(text: str) -> str | None:
-        return where_of(parse_profile(text, "l4.yaml", "l4"), Table([]), no_catalog).place.machine
+        return where_of(parse_profile(text, "l4.yaml", "l4"), SpeedTable([]), no_catalog).place.machine
 
     smaller, unnamed = (
         CLOUD.replace("instance_type: g6.2xlarge\n", line) for line in ("instance_type: g6.xlarge\n", "")
@@ -313,7 +313,7 @@ def test_times_of_a_target_come_from_its_own_jobs_once_there_are_any() -> None:
     profile = parse_profile(CLOUD, "l4.yaml", "l4")
     waits = [None, 60.0, 300.0]
     begins = [
-        where_of(profile, Table([], {}, {} if wait is None else {"l4": wait}), no_catalog).begin
+        where_of(profile, SpeedTable([], {}, {} if wait is None else {"l4": wait}), no_catalog).begin
         for wait in waits
     ]
     assert begins[1].mid < begins[0].mid < begins[2].mid
@@ -337,7 +337,7 @@ def test_nothing_left_costs_nothing() -> None:
 
 
 def test_kinds_without_a_task_are_named_by_their_trainer() -> None:
-    assert kind_of(get_trainer("command").identify({"command": ["x"]}, 0, 1)) == Kind(
+    assert kind_of(get_trainer("command").identify({"command": ["x"]}, 0, 1)) == RunKind(
         "command", "", "command", '{"command": ["x"]}'
     )
 
@@ -348,7 +348,7 @@ def test_a_run_with_minutes_ends_at_whichever_comes_first(frames: int | None, se
     bound = {} if frames is None else {"experiment.max_n_frames": frames}
     run = get_trainer("benchmarl").identify({**own, **bound}, 0, 1)
     sweep = Sweep("s", "benchmarl", (run,), "", "grid.yaml", resources=Resources())
-    table = Table([Speed(kind_of(run), PLACE, 100.0, 90.0, 110.0, 2.0, 100, 4)])
+    table = SpeedTable([Speed(kind_of(run), PLACE, 100.0, 90.0, 110.0, 2.0, 100, 4)])
     room = Capacity("here", 1, 0, array_size=1, most=1, apart=True)
     seen = seen_of(sweep)
     (found,) = foresee(make_plan(sweep, seen, room, submission=1), seen, where(), table).runs
@@ -366,7 +366,7 @@ def test_a_run_with_minutes_takes_its_evaluations_too() -> None:
     speed = Speed(kind_of(shorter), PLACE, 100.0, 90.0, 110.0, 2.0, 100, 4, wall_per_training=1.5)
     room = Capacity("here", 1, 0, array_size=1, most=1, apart=True)
     seen = seen_of(sweep)
-    (found,) = foresee(make_plan(sweep, seen, room, submission=1), seen, where(), Table([speed])).runs
+    (found,) = foresee(make_plan(sweep, seen, room, submission=1), seen, where(), SpeedTable([speed])).runs
     assert found.seconds is not None
     assert found.seconds.mid == pytest.approx(900.0)
     assert 600.0 < found.seconds.low < 900.0 < found.seconds.high

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from orchestrator.config.trainers import BENCHMARL
-from orchestrator.core.types import Capacity, Deal, Resources, RunState, Sweep
+from orchestrator.core.types import Capacity, Resources, RunState, Sweep, TargetAssignment
 from orchestrator.planning.plan import make_plan
 from orchestrator.rundir import IndexRow
 from orchestrator.status.survey import RunStatus, Survey
@@ -336,7 +336,7 @@ def test_a_deal_leaves_all_other_runs_alone_and_its_jobs_to_themselves() -> None
     sweep = sweep_of(6, resources=Resources(cpus_per_task=2))
     first, second, third = (run.run_id for run in sweep.runs[:3])
     mine = frozenset(run.run_id for run in sweep.runs[3:])
-    deal = Deal(mine, {first: "nobody has what it needs"})
+    deal = TargetAssignment(mine, {first: "nobody has what it needs"})
     plan = make_plan(sweep, survey_of(sweep), CLUSTER, submission=1, deal=deal)
     assert set(plan.run_ids) == mine
     assert plan.skipped == {first: "nobody has what it needs"}

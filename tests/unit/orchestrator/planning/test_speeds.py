@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from benchmarks.synthetic import finished_sweep, matrix_runs, write_journal
 from orchestrator.config.trainers import get_trainer
 from orchestrator.planning.throughput import (
-    Kind,
-    Place,
+    RunKind,
     Speed,
-    Table,
+    SpeedTable,
+    TrainingPlace,
     kind_of,
     length_of,
     load_table,
@@ -32,7 +32,7 @@ from orchestrator.rundir import SweepDir
 from orchestrator.rundir.synced import is_brought
 
 MATRIX = {"task": ["vmas/navigation"], "algorithm": ["mappo", "iql"], "seed": [0, 1, 2]}
-HERE = Place("cpu", "Example CPU 3000")
+HERE = TrainingPlace("cpu", "Example CPU 3000")
 
 
 @pytest.fixture
@@ -42,11 +42,13 @@ def sweep(results: Path) -> SweepDir:
     return sweep
 
 
-def kind(algorithm: str = "mappo", task: str = "vmas/navigation", settings: str = "{}") -> Kind:
-    return Kind("benchmarl", task, algorithm, settings)
+def kind(algorithm: str = "mappo", task: str = "vmas/navigation", settings: str = "{}") -> RunKind:
+    return RunKind("benchmarl", task, algorithm, settings)
 
 
-def speed(fps: float, of: Kind | None = None, place: Place = HERE, source: str = "", runs: int = 3) -> Speed:
+def speed(
+    fps: float, of: RunKind | None = None, place: TrainingPlace = HERE, source: str = "", runs: int = 3
+) -> Speed:
     return Speed(of or kind(), place, fps, fps, fps, runs=runs, source=source)
 
 
@@ -63,7 +65,7 @@ def test_every_finished_run_is_in_the_table(sweep: SweepDir) -> None:
     assert {one.kind.algorithm for one in measured} == {"mappo", "iql"}
     by_run = take_up(sweep).runs
     assert by_run[sweep.run_ids()[0]].end_to_end_fps == result_speed(sweep)
-    basis = table.find(kind_of(matrix_runs(MATRIX)[0]), Place(None, "Example CPU 3000"))
+    basis = table.find(kind_of(matrix_runs(MATRIX)[0]), TrainingPlace(None, "Example CPU 3000"))
     assert basis is not None
     assert basis.runs == 3
     assert basis.low < basis.end_to_end_fps < basis.high
@@ -207,10 +209,10 @@ def test_a_length_is_known_by_runs_that_were_to_be_as_long(results: Path) -> Non
 
 
 def test_a_cloud_machine_on_demand_and_as_spot_is_the_same_hardware() -> None:
-    measured = speed(500.0, place=Place("demand", "Some Xeon", "", 1, "aws m6i.large"))
-    table = Table([measured])
-    spot = table.find(kind(), Place("spot", None, "", 1, "aws m6i.large"))
-    other = table.find(kind(), Place("spot", None, "", 1, "aws m6i.xlarge"))
+    measured = speed(500.0, place=TrainingPlace("demand", "Some Xeon", "", 1, "aws m6i.large"))
+    table = SpeedTable([measured])
+    spot = table.find(kind(), TrainingPlace("spot", None, "", 1, "aws m6i.large"))
+    other = table.find(kind(), TrainingPlace("spot", None, "", 1, "aws m6i.xlarge"))
     assert spot is not None
     assert other is not None
     assert "other hardware" not in spot.words
@@ -265,10 +267,12 @@ def test_names_of_one_model(one: str, other: str, same: bool) -> None:
 
 
 def test_the_nearest_counts_and_what_is_farther_is_less_certain() -> None:
-    elsewhere = Place("far", "Other CPU")
+    elsewhere = TrainingPlace("far", "Other CPU")
     other_settings = kind(settings='{"experiment.lr": 1}')
     here, settings, far = speed(100.0), speed(200.0, other_settings), speed(300.0, place=elsewhere)
-    found = [Table(known).find(kind(), HERE) for known in ([here, settings, far], [settings, far], [far])]
+    found = [
+        SpeedTable(known).find(kind(), HERE) for known in ([here, settings, far], [settings, far], [far])
+    ]
     widths = []
     for basis, fps in zip(found, (100.0, 200.0, 300.0), strict=True):
         assert basis is not None
@@ -279,36 +283,39 @@ def test_the_nearest_counts_and_what_is_farther_is_less_certain() -> None:
 
 
 def test_measured_beats_reported_and_a_gpu_says_nothing_about_a_cpu() -> None:
-    on_gpu = Place(None, None, "L4")
-    told = speed(1000.0, Kind("", "vmas/*", "mappo", ""), on_gpu, source="a friend")
-    measured = speed(500.0, place=Place("l4", None, "NVIDIA L4"))
-    basis = Table([told, measured]).find(kind(), Place("l4", None, "L4"))
+    on_gpu = TrainingPlace(None, None, "L4")
+    told = speed(1000.0, RunKind("", "vmas/*", "mappo", ""), on_gpu, source="a friend")
+    measured = speed(500.0, place=TrainingPlace("l4", None, "NVIDIA L4"))
+    basis = SpeedTable([told, measured]).find(kind(), TrainingPlace("l4", None, "L4"))
     assert basis is not None
     assert (basis.end_to_end_fps, basis.reported) == (500.0, False)
-    alone = Table([told]).find(kind(), Place("other", None, "L4"))
+    alone = SpeedTable([told]).find(kind(), TrainingPlace("other", None, "L4"))
     assert alone is not None
     assert alone.reported
     assert "reported by others, not measured here: a friend" in alone.words
-    assert Table([told, measured]).find(kind(), Place("cpu", "Example CPU 3000", "")) is None
+    assert SpeedTable([told, measured]).find(kind(), TrainingPlace("cpu", "Example CPU 3000", "")) is None
 
 
 def test_nothing_known_is_nothing_said() -> None:
-    assert Table([]).find(kind(), HERE) is None
-    assert Table([speed(9.0, Kind("command", "", "command", "{}"))]).find(kind(), HERE) is None
+    assert SpeedTable([]).find(kind(), HERE) is None
+    assert SpeedTable([speed(9.0, RunKind("command", "", "command", "{}"))]).find(kind(), HERE) is None
 
 
 def test_the_shipped_figures_are_marked_as_others() -> None:
     shipped = reported()
     assert len(shipped) == 5
     assert all(one.source and one.runs == 0 and one.low <= one.end_to_end_fps <= one.high for one in shipped)
-    bucket = Table(shipped).find(
-        Kind("command", "bucket_brigade/rest_trap", "ppo", "{}"), Place("l4", None, "L4")
+    bucket = SpeedTable(shipped).find(
+        RunKind("command", "bucket_brigade/rest_trap", "ppo", "{}"), TrainingPlace("l4", None, "L4")
     )
     assert bucket is not None
     assert 2 < 10_000_000 / bucket.end_to_end_fps / 3600 < 3
     assert 14 < 1_000_000 / bucket.end_to_end_fps / 60 < 16
-    game, (desktop, other) = Kind("ppo", "procgen/coinrun", "ppo", "{}"), ("Core(TM) i7-14700K", "Some CPU")
-    fast, slow = (Table(shipped).find(game, Place(None, cpu)) for cpu in (desktop, other))
+    game, (desktop, other) = (
+        RunKind("ppo", "procgen/coinrun", "ppo", "{}"),
+        ("Core(TM) i7-14700K", "Some CPU"),
+    )
+    fast, slow = (SpeedTable(shipped).find(game, TrainingPlace(None, cpu)) for cpu in (desktop, other))
     assert fast is not None
     assert slow is not None
     assert (fast.end_to_end_fps, slow.end_to_end_fps) == (5000, 1750)
@@ -316,14 +323,14 @@ def test_the_shipped_figures_are_marked_as_others() -> None:
 
 
 places = st.builds(
-    Place,
+    TrainingPlace,
     st.sampled_from([None, "a", "b"]),
     st.sampled_from([None, "one", "two"]),
     st.sampled_from(["", "L4", "NVIDIA L4", "T4"]),
     st.integers(1, 3),
 )
 kinds = st.builds(
-    Kind,
+    RunKind,
     st.just("t"),
     st.sampled_from("xy"),
     st.sampled_from("pq"),
@@ -348,13 +355,13 @@ kinds = st.builds(
     places,
 )
 def test_whatever_is_known_the_range_holds_the_figure(
-    rows: list[tuple[Kind, Place, float, float, int, str]], asked: Kind, where: Place
+    rows: list[tuple[RunKind, TrainingPlace, float, float, int, str]], asked: RunKind, where: TrainingPlace
 ) -> None:
     speeds = [
         Speed(of, place, fps, fps * (1 - spread), fps * (1 + spread), None, 10, 0 if source else runs, source)
         for of, place, fps, spread, runs, source in rows
     ]
-    basis = Table(speeds).find(asked, where)
+    basis = SpeedTable(speeds).find(asked, where)
     if basis is not None:
         assert 0 < basis.low < basis.end_to_end_fps < basis.high < float("inf")
         assert basis.words

@@ -14,9 +14,9 @@ from orchestrator.status.ownership import (
     RECALLED,
     RELEASED,
     SHARE,
-    Place,
+    AssignedShare,
     SentCode,
-    Share,
+    TreePlace,
     about,
     assigned,
     entry,
@@ -26,7 +26,9 @@ from orchestrator.status.ownership import (
     share_entry,
 )
 
-PLACES = [Place(name, f"/{name}.yaml", ssh, "/w") for name, ssh in (("a", "one"), ("b", "two"), ("c", "one"))]
+PLACES = [
+    TreePlace(name, f"/{name}.yaml", ssh, "/w") for name, ssh in (("a", "one"), ("b", "two"), ("c", "one"))
+]
 CODE = SentCode("0123456789abcdef", ("tree", "ours"), None)
 RUNS = ["r1", "r2", "r3"]
 
@@ -39,8 +41,8 @@ decisions = st.lists(
 )
 
 
-def ledger(taken: list[tuple[str, Place, set[str]]]) -> list[LedgerEntry]:
-    def data(kind: str, place: Place, runs: set[str]) -> dict[str, object]:
+def ledger(taken: list[tuple[str, TreePlace, set[str]]]) -> list[LedgerEntry]:
+    def data(kind: str, place: TreePlace, runs: set[str]) -> dict[str, object]:
         made = entry(place, CODE, runs, "home", 1.0) if kind == ASSIGNED else about(place, runs, 1.0)
         return dict(json.loads(json.dumps(made)))  # as it comes back from a file
 
@@ -51,7 +53,7 @@ def ledger(taken: list[tuple[str, Place, set[str]]]) -> list[LedgerEntry]:
 
 @given(decisions)
 def test_a_run_has_the_tree_that_it_was_given_to_last_until_that_one_releases_it(
-    taken: list[tuple[str, Place, set[str]]],
+    taken: list[tuple[str, TreePlace, set[str]]],
 ) -> None:
     expected: dict[str, tuple[str, str]] = {}
     for kind, place, runs in taken:
@@ -98,7 +100,7 @@ def test_the_share_is_the_latest_one(results: Path) -> None:
     sweep.create()
     assert share(sweep.read_ledger()) is None
     for number, runs in enumerate((["r1", "r2"], []), start=4):
-        given = Share(frozenset(runs), "home", "laptop:/proj", number)
+        given = AssignedShare(frozenset(runs), "home", "laptop:/proj", number)
         sweep.add_to_ledger(SHARE, share_entry(given, 1.0))
         assert share(sweep.read_ledger()) == given
 

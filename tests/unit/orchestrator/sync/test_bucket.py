@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.s3 import Address, is_bucket, parse_bucket
 from orchestrator.sync import bucket_mirror
-from orchestrator.sync.bucket_mirror import Look, Mirror
+from orchestrator.sync.bucket_mirror import Mirror, MirrorOptions
 
 WHEN = datetime(2026, 1, 2, tzinfo=UTC)
 HOSTILE = (
@@ -63,7 +63,7 @@ class Client:
 def mirror(client: Client, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Mirror, list[str]]:
     monkeypatch.setattr(bucket_mirror, "connect", lambda: client)
     one = Mirror(Address("experiments", "here/"), folder / "results")
-    return one, one.refresh("experiments-0", Look())
+    return one, one.refresh("experiments-0", MirrorOptions())
 
 
 def test_names_that_lead_elsewhere_stay_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_a_result_that_is_put_meanwhile_waits(tmp_path: Path, monkeypatch: pytes
     early, late = (f"here/tiny/runs/{run}/result.json" for run in ("0" * 16, "1" * 16))
     one, _ = mirror(Client({early: b"{}"}, {late: b"{}"}), tmp_path, monkeypatch)
     assert [path.parent.name for path in one.path.rglob("result.json")] == ["0" * 16]
-    one.refresh("experiments-0", Look())
+    one.refresh("experiments-0", MirrorOptions())
     assert len(list(one.path.rglob("result.json"))) == 2
 
 
@@ -109,7 +109,7 @@ def test_what_is_here_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "diff": "diff",
     }
     del client._objects["here/tiny/runs/x/also"]
-    one.refresh("experiments-0", Look())
+    one.refresh("experiments-0", MirrorOptions())
     assert sorted(path.name for path in one.path.glob("tiny/runs/x/*")) == ["diff", "same"]
     assert client.got == ["here/tiny/runs/x/diff"]
 

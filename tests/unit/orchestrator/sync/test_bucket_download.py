@@ -16,12 +16,12 @@ from orchestrator.core.errors import StorageError
 from orchestrator.core.s3 import Address, BucketError
 from orchestrator.sync import bucket_download, space_needed
 from orchestrator.sync.bucket_download import CUT_S, Downloads, Patience
-from orchestrator.sync.bucket_mirror import Look, Mirror
-from orchestrator.sync.etags import Etags, Item
+from orchestrator.sync.bucket_mirror import Mirror, MirrorOptions
+from orchestrator.sync.etags import Etags, S3Object
 from orchestrator.sync.source import Source
 
 CONTENT = b"0123456789"
-ITEM = Item("speed/policy.pt", len(CONTENT), hashlib.md5(CONTENT, usedforsecurity=False).hexdigest(), 1e9)
+ITEM = S3Object("speed/policy.pt", len(CONTENT), hashlib.md5(CONTENT, usedforsecurity=False).hexdigest(), 1e9)
 
 
 class _Body:
@@ -77,7 +77,7 @@ def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(fcntl, "flock", none)
     mirror = Mirror(Address("b", ""), tmp_path)
     with pytest.raises(StorageError, match=r"cannot lock .*not implemented"):
-        mirror._open("source", dry=Look().dry)
+        mirror._open("source", dry=MirrorOptions().dry)
     assert len(list((tmp_path / ".buckets" / "source").iterdir())) == 1
 
 

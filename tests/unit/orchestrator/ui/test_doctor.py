@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from orchestrator.backends.skypilot import client
-from orchestrator.backends.slurm.commands import Answer
+from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.config.profiles import Profile, parse_profile
 from orchestrator.core.errors import ProfileError
 from orchestrator.core.installation import install_here
@@ -82,20 +82,20 @@ def put_program(folder: Path, name: str, script: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def answering(answers: Mapping[str, str | Answer]) -> Callable[[Sequence[str]], Answer]:
+def answering(answers: Mapping[str, str | CommandAnswer]) -> Callable[[Sequence[str]], CommandAnswer]:
     """Stands in for Slurm's commands; a question that nobody foresaw has no answer."""
 
-    def ask(argv: Sequence[str]) -> Answer:
+    def ask(argv: Sequence[str]) -> CommandAnswer:
         asked = " ".join(argv)
         answer = next((said for begin, said in answers.items() if asked.startswith(begin)), None)
         assert answer is not None, asked
-        return answer if isinstance(answer, Answer) else Answer(0, answer)
+        return answer if isinstance(answer, CommandAnswer) else CommandAnswer(0, answer)
 
     return ask
 
 
 def findings(
-    tmp_path: Path, profile: str | None = FULL, answers: Mapping[str, str | Answer] | None = None
+    tmp_path: Path, profile: str | None = FULL, answers: Mapping[str, str | CommandAnswer] | None = None
 ) -> dict[str, Finding]:
     """By name, on a cluster that is well but for ``answers``."""
     parsed = None if profile is None else parse_profile(profile, "lab.yaml", "lab")
@@ -172,32 +172,44 @@ def test_what_the_profile_asks_for_in_vain(
     [
         (
             "scontrol ping",
-            Answer(1, "Slurmctld(primary) at here is DOWN"),
+            CommandAnswer(1, "Slurmctld(primary) at here is DOWN"),
             "Slurm controller",
             "problem",
             "DOWN",
         ),
-        ("scontrol ping", Answer(None, "", "no answer within 15 s"), "Slurm controller", "problem", "15 s"),
+        (
+            "scontrol ping",
+            CommandAnswer(None, "", "no answer within 15 s"),
+            "Slurm controller",
+            "problem",
+            "15 s",
+        ),
         (
             "sacct -n",
-            Answer(1, "", "Slurm accounting storage is disabled"),
+            CommandAnswer(1, "", "Slurm accounting storage is disabled"),
             "Accounting",
             "ok",
             "keeps none",
         ),
-        ("sacct -n", Answer(1, "", "sacct: error: refused"), "Accounting", "warning", "sacct: refused"),
-        ("sacctmgr", Answer(1, "", "no"), "Account", "not here", "sacctmgr: no"),
+        (
+            "sacct -n",
+            CommandAnswer(1, "", "sacct: error: refused"),
+            "Accounting",
+            "warning",
+            "sacct: refused",
+        ),
+        ("sacctmgr", CommandAnswer(1, "", "no"), "Account", "not here", "sacctmgr: no"),
         ("sacctmgr", "", "Account", "not here", "demands none"),
-        ("sinfo", Answer(1, ""), "Nodes", "not here", "shows none"),
+        ("sinfo", CommandAnswer(1, ""), "Nodes", "not here", "shows none"),
         ("sinfo", "cpu*|down*|12|64|256000|(null)|skylake,ib\n", "Nodes", "warning", "0 of 12"),
-        ("scontrol show config", Answer(1, ""), "Limits", "not here", "does not answer"),
+        ("scontrol show config", CommandAnswer(1, ""), "Limits", "not here", "does not answer"),
         ("scontrol show config", CONFIG.replace("1001", "11"), "Limits", "ok", "arrays of up to 11 jobs"),
         ("sacctmgr -n -P show qos", "long||0|\n", "Limits", "problem", "0 of yours"),
         ("scontrol show config", CONFIG + "JobRequeue = 0\n", "Requeueing", "ok", "JobRequeue=0"),
         ("scontrol show config", CONFIG + "KillWait = 2 sec\n", "Time to save", "warning", "2 s before"),
         (
             "sbatch --test-only",
-            Answer(1, "", "error: --mem is not for you"),
+            CommandAnswer(1, "", "error: --mem is not for you"),
             "Script",
             "problem",
             "not for you",
@@ -205,7 +217,13 @@ def test_what_the_profile_asks_for_in_vain(
     ],
 )
 def test_what_the_cluster_may_say(
-    login_node: Path, tmp_path: Path, asked: str, answer: str | Answer, name: str, verdict: str, said: str
+    login_node: Path,
+    tmp_path: Path,
+    asked: str,
+    answer: str | CommandAnswer,
+    name: str,
+    verdict: str,
+    said: str,
 ) -> None:
     finding = findings(tmp_path, answers={asked: answer})[name]
     assert finding.verdict.value == verdict
@@ -216,7 +234,7 @@ def test_what_the_cluster_may_say(
 def test_a_refused_option_can_be_forbidden_and_a_refusal_points_at_its_cause(
     login_node: Path, tmp_path: Path
 ) -> None:
-    refuses = {"sbatch --test-only": Answer(1, "", "sbatch: error: --mem is not for you")}
+    refuses = {"sbatch --test-only": CommandAnswer(1, "", "sbatch: error: --mem is not for you")}
     assert "`forbid: [mem]` to lab.yaml" in (findings(tmp_path, answers=refuses)["Script"].fix or "")
     fix = findings(tmp_path, FULL.replace("cpu\n", "no\n"), answers=refuses)["Script"].fix
     assert fix == "correct what is said above first"
@@ -348,13 +366,13 @@ LINES = st.lists(
     ),
     max_size=4,
 ).map("\n".join)
-ANSWERS = st.builds(Answer, st.sampled_from([0, 0, 0, 1, None]), LINES, LINES)
+ANSWERS = st.builds(CommandAnswer, st.sampled_from([0, 0, 0, 1, None]), LINES, LINES)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from([asked for asked in WELL if asked != "scontrol ping"]), ANSWERS))
 def test_nothing_that_is_answered_ends_it(
-    login_node: Path, tmp_path: Path, answers: dict[str, Answer]
+    login_node: Path, tmp_path: Path, answers: dict[str, CommandAnswer]
 ) -> None:
     found = findings(tmp_path, FULL.replace("setup: [ulimit -c 0]\n", "gpus: l4:1\n"), answers)
     assert list(found)[-1] == "Training in jobs"

@@ -23,21 +23,21 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from orchestrator.config.locations import parse_place
-from orchestrator.control.poll import look as look_here
+from orchestrator.control.poll import poll_sweep as look_here
 from orchestrator.core.errors import UnreachableError
 from orchestrator.core.types import RunState
 from orchestrator.rundir import Event, Holder, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
-from orchestrator.rundir.standalone_reader import Tree
+from orchestrator.rundir.standalone_reader import GlanceTree
 from orchestrator.ui.cli.monitor import screen
-from orchestrator.ui.monitor import Look, Seen, wording
+from orchestrator.ui.monitor import ConnectionState, MonitorSnapshot, wording
 from orchestrator.ui.monitor.connection import program, tensorboard_commands
 from orchestrator.ui.monitor.probe import TensorBoard
 from orchestrator.ui.monitor.snapshot import (
-    Board,
-    DamagedLook,
+    DamagedSnapshotError,
     Disk,
     Quota,
+    TensorBoardState,
     parse_gpus,
     parse_look,
     parse_quota,
@@ -61,7 +61,7 @@ def journal(sweep: SweepDir, token: str, *events: Event, holder: Holder = ELSEWH
     return path
 
 
-def states(tree: Tree, now: float = NOW) -> dict[str, str]:
+def states(tree: GlanceTree, now: float = NOW) -> dict[str, str]:
     return {row["run"]: row["state"] for row in tree.look(now, 50)["rows"]}
 
 
@@ -73,7 +73,7 @@ def told(run_id: str, frames: int, at: float = NOW - 5) -> Event:
 
 def test_the_states_are_those_that_status_shows(sweep: SweepDir) -> None:
     assert work(sweep, slots=2) == 0
-    tree = Tree(str(sweep.results), lease=300)
+    tree = GlanceTree(str(sweep.results), lease=300)
     seen = look_here(sweep)
     first = tree.look(time.time(), 50)
     assert first["sweeps"][0]["counts"] == {"done": 6}
@@ -86,7 +86,7 @@ def test_the_states_are_those_that_status_shows(sweep: SweepDir) -> None:
 
 def test_a_journal_is_read_on_where_it_grew(sweep: SweepDir) -> None:
     one, two, *_ = sweep.run_ids()
-    tree = Tree(str(sweep.results), lease=300)
+    tree = GlanceTree(str(sweep.results), lease=300)
     path = journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), told(one, 10))
     assert states(tree) == {one: "running"}
     whole = told(one, 20).to_line()
@@ -104,16 +104,16 @@ def test_journals_that_were_folded_tell_the_same(sweep: SweepDir) -> None:
     one, *_ = sweep.run_ids()
     end = Event(ENDED, NOW - 20, one, 1, {"outcome": "failed", "reason": "code error", "message": "boom"})
     journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), end, Event(EXITED, NOW - 10))
-    tree = Tree(str(sweep.results), lease=300)
+    tree = GlanceTree(str(sweep.results), lease=300)
     before = tree.look(NOW, 50)
     sweep.compact_journals(sweep.read_journals())
-    assert tree.look(NOW, 50) == before == Tree(str(sweep.results), lease=300).look(NOW, 50)
+    assert tree.look(NOW, 50) == before == GlanceTree(str(sweep.results), lease=300).look(NOW, 50)
     assert before["rows"][0]["why"] == "code error: boom"
 
 
 def test_silence_is_stalled_and_a_worker_that_left_is_proof(sweep: SweepDir) -> None:
     one, two, three, *_ = sweep.run_ids()
-    tree = Tree(str(sweep.results), lease=300)
+    tree = GlanceTree(str(sweep.results), lease=300)
     journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), told(one, 10))
     journal(sweep, "0001-0002", Event(CLAIMED, NOW - 50, two, 1), Event(EXITED, NOW - 10))
     gone = subprocess.Popen(["sleep", "60"])
@@ -129,7 +129,7 @@ def test_what_people_decided_counts(sweep: SweepDir) -> None:
     one, two, *_ = sweep.run_ids()
     failed = Event(ENDED, NOW - 20, one, 1, {"outcome": "failed"})
     journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), failed, Event(CLAIMED, NOW - 9, two, 1))
-    tree = Tree(str(sweep.results), lease=300)
+    tree = GlanceTree(str(sweep.results), lease=300)
     assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"failed": 1, "running": 1, "pending": 4}
     sweep.add_to_ledger("retry", {"runs": {one: 1}})
     sweep.add_to_ledger("cancel", {"runs": {two: 1}})
@@ -150,7 +150,7 @@ def test_few_rows_are_those_that_matter_and_failures_are_never_lost(sweep: Sweep
     events = [Event(CLAIMED, NOW - 50, run_id, 1) for run_id in ids]
     end = Event(ENDED, NOW - 40, ids[0], 1, {"outcome": "failed", "message": "boom"})
     journal(sweep, "0001-0001", *events, end, *(told(run_id, 10) for run_id in ids[1:]))
-    rows = Tree(str(sweep.results), lease=300).look(NOW, 2)["rows"]
+    rows = GlanceTree(str(sweep.results), lease=300).look(NOW, 2)["rows"]
     assert [row["state"] for row in rows] == ["running", "running", "failed"]
 
 
@@ -161,14 +161,14 @@ def test_damage_is_counted_and_harms_nothing(sweep: SweepDir) -> None:
     with open(path, "ab") as file:
         file.write(b"\xff\xfe\n[]\n{}\n" + json.dumps(hostile).encode() + b"\n")
     (sweep.path / "ledger" / "0009.json").write_text("nothing")
-    seen = Tree(str(sweep.results), lease=300).look(NOW, 50)
+    seen = GlanceTree(str(sweep.results), lease=300).look(NOW, 50)
     assert (seen["sweeps"][0]["damaged"], [row["run"] for row in seen["rows"]]) == (4, [one])
 
 
 def test_events_for_tensorboard_are_found_wherever_they_are(sweep: SweepDir) -> None:
     last = sweep.run_ids()[-1]
     journal(sweep, "0001-0001", *(Event(CLAIMED, NOW - 50, run_id, 1) for run_id in sweep.run_ids()))
-    tree = Tree(str(sweep.results), lease=300)
+    tree = GlanceTree(str(sweep.results), lease=300)
     tree.look(NOW, 1)
     assert not tree.has_events
     folder = sweep.run(last).attempt(1).path
@@ -364,14 +364,18 @@ def test_a_disk_that_is_about_to_be_full_is_seen() -> None:
 @pytest.mark.parametrize(
     ("board", "url", "expected"),
     [
-        (Board("waiting"), None, "waits for the first run that logs to it"),
-        (Board("starting"), None, "starts"),
-        (Board("serving", 6006, True), "http://127.0.0.1:1/", "http://127.0.0.1:1/"),
-        (Board("absent"), None, "not installed there; the fix: python3 -m pip install tensorboard"),
-        (Board("failed", message="port in use"), None, "ended there: port in use"),
+        (TensorBoardState("waiting"), None, "waits for the first run that logs to it"),
+        (TensorBoardState("starting"), None, "starts"),
+        (TensorBoardState("serving", 6006, True), "http://127.0.0.1:1/", "http://127.0.0.1:1/"),
+        (
+            TensorBoardState("absent"),
+            None,
+            "not installed there; the fix: python3 -m pip install tensorboard",
+        ),
+        (TensorBoardState("failed", message="port in use"), None, "ended there: port in use"),
     ],
 )
-def test_tensorboard_in_words(board: Board, url: str | None, expected: str) -> None:
+def test_tensorboard_in_words(board: TensorBoardState, url: str | None, expected: str) -> None:
     assert wording.board_line(board, url)[0] == expected
 
 
@@ -440,12 +444,12 @@ def test_whatever_comes_is_refused_or_can_be_shown(answer: Any, data: st.DataObj
             continue  # what was there was replaced before
     try:
         look = parse_look(changed)
-    except DamagedLook:
+    except DamagedSnapshotError:
         return
     assert all(line.isprintable() for line in shown(look))
 
 
-def shown(look: Look) -> list[str]:
+def shown(look: MonitorSnapshot) -> list[str]:
     lines = [
         look.host,
         look.tree,
@@ -480,9 +484,11 @@ def test_a_screen_is_never_larger_than_the_terminal(
     (run,) = look.runs
     failed = replace(run, state=RunState.FAILED, why="code error: " + 200 * "y")
     many = (*(replace(run, label="lr=0.001 " * 20) for _ in range(60)), failed)
-    look = replace(look, runs=many, sweeps=look.sweeps * 9, tree="/long" * 40, board=Board("absent"))
+    look = replace(
+        look, runs=many, sweeps=look.sweeps * 9, tree="/long" * 40, board=TensorBoardState("absent")
+    )
     console = Console(width=width, file=io.StringIO())
-    console.print(screen("cluster", Seen(look, NOW, problem), height, width))
+    console.print(screen("cluster", ConnectionState(look, NOW, problem), height, width))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert len(lines) == height
     assert max(map(len, lines)) <= width
@@ -493,5 +499,5 @@ def test_a_screen_is_never_larger_than_the_terminal(
 
 def test_with_a_port_a_board_serves(answer: Any) -> None:
     for port in (None, 0, 70000, "80", True):
-        with pytest.raises(DamagedLook):
+        with pytest.raises(DamagedSnapshotError):
             parse_look({**answer, "tensorboard": {"state": "serving", "port": port}})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.backends.slurm.commands import Answer
+from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.profiles import find_profile, parse_profile
 from orchestrator.config.profiles.parse import KEYS
@@ -28,13 +28,15 @@ PARTITIONS = (
 ACCOUNTS = "lab|lab|lab||normal||||\nlab|lab|poor||normal||||\n"
 
 
-def cluster(argv: Sequence[str]) -> Answer:
+def cluster(argv: Sequence[str]) -> CommandAnswer:
     answers = {
         "scontrol --oneliner": PARTITIONS,
         "sacctmgr": ACCOUNTS,
         "scontrol show": "ClusterName = lab\n",
     }
-    return next(Answer(0, said) for begins, said in answers.items() if " ".join(argv).startswith(begins))
+    return next(
+        CommandAnswer(0, said) for begins, said in answers.items() if " ".join(argv).startswith(begins)
+    )
 
 
 def uncommented(text: str) -> str:
@@ -70,9 +72,9 @@ def test_a_login_node_fills_in_what_the_cluster_has(tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_does_not_answer_changes_nothing(tmp_path: Path) -> None:
-    with_answer = begin(tmp_path / "a", "slurm", lambda _: Answer(None, "", "no answer within 15 s")).written[
-        1
-    ]
+    with_answer = begin(
+        tmp_path / "a", "slurm", lambda _: CommandAnswer(None, "", "no answer within 15 s")
+    ).written[1]
     assert "`sinfo -s` lists them" in with_answer.read_text()
 
 

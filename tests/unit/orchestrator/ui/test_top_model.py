@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from orchestrator.control.poll import look
+from orchestrator.control.poll import poll_sweep
 from orchestrator.control.remote import server
 from orchestrator.control.remote.status_cache import note, overlaid
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
@@ -21,13 +21,13 @@ from orchestrator.core.types import JobState, JobStatus, RunState
 from orchestrator.rundir import Event, SweepDir
 from orchestrator.rundir.journal import CLAIMED, EXITED, STARTED
 from orchestrator.status import ownership
-from orchestrator.status.ownership import Place, SentCode
+from orchestrator.status.ownership import SentCode, TreePlace
 from orchestrator.status.survey import Survey
-from orchestrator.ui.top.actions import Tree, look_around
+from orchestrator.ui.top.actions import FleetTree, look_around
 from orchestrator.ui.top.columns import FAILURES, JOBS, RUNS, SWEEPS, VIEWS
 from orchestrator.ui.top.dialogs import readable
-from orchestrator.ui.top.model import History, Picture, sight
-from orchestrator.ui.top.refresher import Watch
+from orchestrator.ui.top.model import FleetState, History, sight
+from orchestrator.ui.top.refresher import Refresher
 from orchestrator.ui.top.views import Choice, about, chosen
 from orchestrator.ui.top.wording import nothing, question, runs_of, totals, trouble
 from tests.fleets import HOLDER, NOON, Stage, StagedFleet, claimed, ended, progress, run_id
@@ -39,7 +39,7 @@ RUNNING = JobStatus(JobState.RUNNING, "RUNNING", place="node1")
 NO_ANSWER = JobStatus(JobState.UNKNOWN, "squeue: Unable to contact slurm controller")
 
 
-def looked(fleet: StagedFleet, before: Picture = Picture(), now: float = NOON) -> Picture:
+def looked(fleet: StagedFleet, before: FleetState = FleetState(), now: float = NOON) -> FleetState:
     fleet.allow()
     fleet.now = now
     return look_around(fleet, before, now)
@@ -202,7 +202,7 @@ def test_questions_say_what_happens(stage: Stage) -> None:
 
 
 def test_nothing_to_show_says_why(stage: Stage) -> None:
-    assert nothing(Picture(), Choice()) == "looking …"
+    assert nothing(FleetState(), Choice()) == "looking …"
     assert "orchestrate sweep" in nothing(looked(StagedFleet()), Choice())
     assert "esc" in nothing(looked(StagedFleet(stage)), Choice(words="x"))
 
@@ -285,7 +285,7 @@ def test_one_look_at_a_time_and_one_more_when_asked() -> None:
         go.acquire()
         return len(looks)
 
-    watch = Watch(look, shown.append)
+    watch = Refresher(poll_sweep, shown.append)
     watch.start()
     wait_for(lambda: len(looks) == 1)
     watch.now()  # while a look is under way
@@ -305,16 +305,16 @@ def test_a_tree_is_looked_at_as_it_lies_there(tmp_path: Path) -> None:
     make_sweep(tmp_path, runs, "other")
     job = submit(sweep)
     sweep.worker_output(job.token).write_text("no such module\n")
-    picture = look_around(Tree(tmp_path), Picture(), NOON)
+    picture = look_around(FleetTree(tmp_path), FleetState(), NOON)
     assert [one.name for one in picture.sights] == ["other", "speed"]
     assert [one.token for one in picture.sights[1].jobs] == [job.token]
-    only = look_around(Tree(tmp_path, ["speed"]), Picture(), NOON)
+    only = look_around(FleetTree(tmp_path, ["speed"]), FleetState(), NOON)
     assert [one.name for one in only.sights] == ["speed"]
-    gone = look_around(Tree(tmp_path, ["gone"]), only, NOON + 60)
+    gone = look_around(FleetTree(tmp_path, ["gone"]), only, NOON + 60)
     assert gone.sights == only.sights
     assert trouble(gone, NOON + 60).startswith("as of 12:00: no sweep named 'gone'")
 
-    tree = Tree(tmp_path)
+    tree = FleetTree(tmp_path)
     assert tree.log(sweep, runs[0].run_id) == "the run has not begun; its job printed:\nno such module\n"
     attempt = sweep.run(runs[0].run_id).attempt(1)
     attempt.path.mkdir(parents=True)
@@ -327,14 +327,14 @@ def test_the_price_is_that_of_the_profile(own_world: Path) -> None:
     folder = own_world / ".config" / "orchestrate" / "profiles"
     folder.mkdir(parents=True)
     (folder / "dear.yaml").write_text("price_per_hour: 2.5\n")
-    tree = Tree(Path("results"))
+    tree = FleetTree(Path("results"))
     prices = {on: tree.price({"on": on}) for on in ("dear", "cpu", "local", "gone", "/no/such.yaml")}
     assert prices == {"dear": 2.5, "cpu": None, "local": None, "gone": None, "/no/such.yaml": None}
 
 
 def test_the_price_of_a_submission_is_the_one_that_it_was_made_at(own_world: Path) -> None:
     """Of a cloud no profile needs to say one; it was looked up then."""
-    tree = Tree(Path("results"))
+    tree = FleetTree(Path("results"))
     assert tree.price({"on": "l4", "price_per_hour": 0.98}) == 0.98
     assert tree.price({"on": "l4", "price_per_hour": None}) is None
 
@@ -343,7 +343,7 @@ def test_what_is_on_disk_is_shown_before_any_machine_answers() -> None:
     stage = Stage("speed", [{"seed": 0}])
     stage.submit("0001-0001", [0])
     fleet = StagedFleet(stage)
-    shown: list[Picture] = []
+    shown: list[FleetState] = []
     order: list[str] = []
 
     def ask(sweep_dir: SweepDir) -> Survey:
@@ -351,7 +351,7 @@ def test_what_is_on_disk_is_shown_before_any_machine_answers() -> None:
         return stage.seen(NOON)
 
     fleet.present = ask  # type: ignore[method-assign]
-    picture = look_around(fleet, Picture(), NOON, shown.append)
+    picture = look_around(fleet, FleetState(), NOON, shown.append)
     assert order == ["asked after 1"]
     assert shown[0].at is None  # it is still looking
     assert [run.run_id for run in shown[0].sights[0].runs] == [run_id(0)]
@@ -362,7 +362,7 @@ def test_what_is_on_disk_is_shown_before_any_machine_answers() -> None:
 
 def test_a_retry_that_is_refused_says_why_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(OrchestrateError, match="no sweep named 'gone'"):
-        Tree(tmp_path).retry(SweepDir(tmp_path, "gone"), [run_id(0)])
+        FleetTree(tmp_path).retry(SweepDir(tmp_path, "gone"), [run_id(0)])
 
 
 def test_jobs_of_another_tree_cost_by_its_journals_and_the_profile_here(
@@ -379,21 +379,21 @@ def test_jobs_of_another_tree_cost_by_its_journals_and_the_profile_here(
     folder = own_world / ".config" / "orchestrate" / "profiles"
     folder.mkdir(parents=True)
     (folder / "jz.yaml").write_text("price_per_hour: 3\n")
-    place = Place("jz", "jz", "login", "/work")
+    place = TreePlace("jz", "jz", "login", "/work")
     code, run_ids = SentCode("0" * 16, (), None), [run.run_id for run in runs]
     given = ownership.entry(place, code, run_ids, "home", NOON)
     here.add_to_ledger(ownership.ASSIGNED, given)
     (one,) = ownership.assigned(here.read_ledger())
-    tree, history = Tree(tmp_path / "here"), History(here.read_ledger(), here.read_journals())
+    tree, history = FleetTree(tmp_path / "here"), History(here.read_ledger(), here.read_journals())
 
     heard = note(here, place, server.status({}, there))
-    seen = sight(here, overlaid(look(here), one, heard), history, tree.price, NOON + 7200)
+    seen = sight(here, overlaid(poll_sweep(here), one, heard), history, tree.price, NOON + 7200)
     assert [(row.token, row.target, row.seconds, str(row.cost)) for row in seen.jobs] == [
         (f"jz/{job.token}", "jz", 1800, "$1.50")
     ]
     assert str(seen.cost) == "$1.50"
 
     silent = replace(heard, silence="ssh: timed out")
-    seen = sight(here, overlaid(look(here), one, silent), history, tree.price, NOON + 7200)
+    seen = sight(here, overlaid(poll_sweep(here), one, silent), history, tree.price, NOON + 7200)
     assert str(seen.cost) == "$1.50", "what was spent stays spent"
     assert seen.jobs[0].unanswered is None, "it is told since when it is not heard of"

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from orchestrator.core.errors import RefusedError
 from orchestrator.core.types import JobState, JobStatus
-from orchestrator.ui.top.app import Seen, Told, Top
+from orchestrator.ui.top.app import ActionMessage, FleetRefreshed, Top
 from tests.fleets import NOON, Stage, StagedFleet, claimed, ended, progress, run_id
 
 GOLDEN = Path(__file__).parents[3] / "golden"
@@ -269,7 +269,7 @@ def test_what_comes_while_the_screen_is_taken_down_is_no_error() -> None:
     async def script(app: Top, pilot: Pilot[None]) -> None:
         await app._close_all()  # as leaving does first
         assert not app.screen_stack
-        app.on_seen(Seen(app.picture))
-        app.on_told(Told("too late"))
+        app.on_seen(FleetRefreshed(app.picture))
+        app.on_told(ActionMessage("too late"))
 
     play(StagedFleet(speed()), script)
