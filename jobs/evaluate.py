@@ -1,7 +1,7 @@
 """`python -P -m jobs.evaluate`: evaluates trained policies one after another, for `orchestrate evaluate`.
 
 Reads an :class:`EvaluationRequest` per line of its input and writes a line of JSON for each: the
-:class:`EvaluationAnswer`, or ``error`` and ``hint``, or ``gone`` if training removed the checkpoint meanwhile.
+:class:`EvaluationAnswer`, or ``error`` and ``hint``, or ``gone`` if training removed the checkpoint.
 Libraries print to stderr.
 """
 

@@ -19,9 +19,9 @@ from orchestrator.analysis.hardware_crossover import (
     CPU,
     GPU,
     HardwareComparison,
-    Winner,
     SpeedLine,
     SpeedPoint,
+    Winner,
     contest_of,
     contests,
 )

@@ -100,9 +100,8 @@ def test_what_cannot_be_rendered_is_not_on_record(results: Path, monkeypatch: py
     with pytest.raises(OrchestrateError, match="--comment"):
         submit.submit_sweep(SWEEP, SweepDir(results, "tiny"), backend)
     assert (jobs_on_record(SweepDir(results, "tiny")), backend.submitted) == ([], [])
-    assert {status.state.value for status in submit.poll_sweep(SweepDir(results, "tiny")).statuses.values()} == {
-        "pending"
-    }
+    seen = submit.poll_sweep(SweepDir(results, "tiny"))
+    assert {status.state.value for status in seen.statuses.values()} == {"pending"}
 
 
 def test_a_name_that_the_scheduler_does_not_know_stops_nothing(

@@ -320,7 +320,7 @@ def test_shares_are_never_more_than_what_is_left(
     room = Capacity("mine", None, 0, array_size=1, most=machines, apart=True, pack=1)
     plan = make_plan(sweep, seen, room, submission=1)
     table = SpeedTable([Speed(kind_of(_first(runs)), TrainingPlace("mine"), 7.0, 7.0, 7.0)])
-    where = budget.Where("mine", "local", TrainingPlace("mine"), budget.Price(price, ""), machines)
+    where = budget.TargetCost("mine", "local", TrainingPlace("mine"), budget.Price(price, ""), machines)
     found = budget.forecast(plan, seen, where, table)
     try:
         shared = budget._with_shares(plan, found, budget.Price(price, ""), left, left)
