@@ -1,4 +1,4 @@
-"""Reading very many small files: in turn where the file system is quick, by threads where it is not."""
+"""Read very many small files: one after another on a fast file system, in threads on a slow one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeVar
 _Item = TypeVar("_Item")
 _Read = TypeVar("_Read")
 
-# Files count as slow to come when the first ones took this many times longer than the work on them.
+# The file system counts as slow if reading the first files took this many times longer than processing them.
 _SLOW = 8
 _THREADS = 16
 _FIRST = 64
@@ -20,7 +20,7 @@ _FIRST = 64
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """For much reading: among millions of small objects without a cycle, looking for one takes long."""
+    """Switch garbage collection off during bulk reads: searching millions of objects takes long."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -31,7 +31,7 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 def read_all(read: Callable[[_Item], _Read], items: Sequence[_Item]) -> list[_Read]:
-    """What ``read`` makes of each item, in order. Threads hide waiting, and slow parsing down: as needed."""
+    """Apply ``read`` to each item, in order. Threads help only where waiting dominates: they slow parsing."""
     first, rest = items[:_FIRST], items[_FIRST:]
     wall, busy = time.perf_counter(), time.thread_time()
     done = [read(item) for item in first]

@@ -1,23 +1,23 @@
-"""Every error a user can meet.
+"""All errors shown to users, as one tree of exceptions.
 
 Tree::
 
     OrchestrateError            exit code 2 unless it says otherwise
-    ├── PlacedError             a file a person wrote cannot be used: file, line, column, found, expected
+    ├── PlacedError             a grid or profile cannot be used: file, line, column, found, expected
     │   ├── GridError
     │   └── ProfileError
     ├── NotFoundError           no such sweep or run, or the name fits several
-    ├── DamagedFileError        a file of the results tree cannot be read as what it should be
+    ├── DamagedFileError        a file of the results tree cannot be read or has the wrong content
     ├── StorageError            the results tree cannot be written (full, read-only)         exit 3
-    ├── BudgetError             it would cost more than the budget, or that is spent         exit 4
+    ├── BudgetError             the cost exceeds the budget, or the budget is spent          exit 4
     ├── UploadError             nothing can be uploaded: no key, no server                   exit 3
     └── BackendUnavailableError a backend cannot be used at all                              exit 3
-        ├── RefusedError        it said no: what was asked of it did not happen              exit 3
+        ├── RefusedError        it refused the request: nothing was submitted               exit 3
         │   └── QueueFullError  it takes no more jobs of this user now                       exit 3
         └── HostError           a machine behind ssh cannot be used                          exit 3
-            └── UnreachableError  it does not answer now: nothing is known, nothing changed  exit 3
+            └── UnreachableError  no answer now: the state there is unknown                  exit 3
 
-A message names the object, what was found and what was expected; ``hint`` is the next thing to type.
+A message names the object, what was found and what was expected; ``hint`` is the next command.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 
 
 class OrchestrateError(Exception):
-    """Base of all errors shown to users; ``exit_code`` is what the command line returns."""
+    """Base of all errors shown to users; ``exit_code`` is the exit code of the command line."""
 
     exit_code = 2
 
@@ -35,12 +35,12 @@ class OrchestrateError(Exception):
         self.hint = hint
 
     def _render_traceback_(self) -> list[str]:
-        """What a notebook shows; IPython asks for it. As on the command line, no traceback."""
+        """Return what a notebook shows instead of a traceback; IPython calls this method."""
         return [f"{type(self).__name__}: {self}", *([f"  {self.hint}"] if self.hint else [])]
 
 
 class PlacedError(OrchestrateError):
-    """A file that a person wrote cannot be used. ``line`` and ``column`` count from 1."""
+    """A grid or profile that cannot be used. ``line`` and ``column`` count from 1."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class NotFoundError(OrchestrateError):
 
 
 class DamagedFileError(OrchestrateError):
-    """A file of the results tree that cannot be read as what it should be."""
+    """A file of the results tree that cannot be read or has the wrong content."""
 
     def __init__(self, path: Path | str, problem: str, *, hint: str | None = None) -> None:
         super().__init__(f"{path}: {problem}", hint=hint)
@@ -83,13 +83,13 @@ class StorageError(OrchestrateError):
 
 
 class BudgetError(OrchestrateError):
-    """It would cost more than a person allowed, or what was allowed is spent: nothing was launched."""
+    """The cost exceeds the budget, or the budget is spent: nothing was launched."""
 
     exit_code = 4
 
 
 class UploadError(OrchestrateError):
-    """Nothing can be uploaded: no client, no key, no server, or a key that it refuses."""
+    """Nothing can be uploaded: no client, no key, no server, or a key that the server refuses."""
 
     exit_code = 3
 
@@ -101,7 +101,7 @@ class BackendUnavailableError(OrchestrateError):
 
 
 class RefusedError(BackendUnavailableError):
-    """The scheduler answered, and the answer was no: nothing was submitted."""
+    """The scheduler refused the request: nothing was submitted."""
 
 
 class QueueFullError(RefusedError):
@@ -113,9 +113,9 @@ class HostError(BackendUnavailableError):
 
 
 class UnreachableError(HostError):
-    """A machine does not answer now. Nothing follows from it for what runs there.
+    """A machine does not answer now. Its jobs may still run.
 
-    ``begun``: it had taken up what it was asked, and may be at it or through with it.
+    ``begun``: the request had arrived there and may be in progress or done.
     """
 
     def __init__(self, message: str, *, hint: str | None = None, begun: bool = False) -> None:

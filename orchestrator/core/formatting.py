@@ -1,4 +1,4 @@
-"""Values as people read them in a terminal: numbers, times, series, and text that somebody else wrote."""
+"""Format numbers, times and series for a terminal, and make foreign text safe to print."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 import time
 from collections.abc import Sequence
 
-# Without the full block: bars of two lines, one above the other, stay apart.
+# Without the full block, so that bars on adjacent lines stay apart.
 _BARS = "▁▂▃▄▅▆▇"
 _DAY_S = 24 * 3600
 
 
 def number(value: float | None) -> str:
-    """Three digits, or all before the point; empty for what is not known, or not a number."""
+    """Format a number with three digits, or with all digits before the point; empty for None and NaN."""
     if value is None or value != value:
         return ""
     if value == 0:
@@ -21,12 +21,12 @@ def number(value: float | None) -> str:
 
 
 def dollars(amount: float) -> str:
-    """US dollars to the cent, and what is less than ten cents to two digits."""
+    """Format US dollars to the cent, amounts below ten cents to two digits."""
     return f"${amount:,.2f}" if abs(amount) >= 0.095 or not amount else f"${amount:.2g}"
 
 
 def duration(seconds: float | None) -> str:
-    """Minutes and seconds as on a clock, hours where there are any."""
+    """Format seconds as ``m:ss``, or ``h:mm:ss`` from one hour on."""
     if seconds is None:
         return ""
     minutes, rest = divmod(round(seconds), 60)
@@ -35,7 +35,7 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(at: float | None, now: float) -> str:
-    """The time of day here, or the day if that was long ago. Both are seconds since the epoch."""
+    """Format a time (both in epoch seconds) as the local time of day, or as the day if a day away."""
     if at is None:
         return ""
     near = abs(now - at) < _DAY_S
@@ -43,19 +43,19 @@ def moment(at: float | None, now: float) -> str:
 
 
 def since(at: float | None, now: float) -> str:
-    """`` since 12:03``; empty if it is not known since when."""
+    """Format a start time as `` since 12:03``; empty if unknown."""
     return f" since {moment(at, now)}" if at else ""
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """The last ``width`` values as bars from zero to the highest of them."""
+    """Draw the last ``width`` values as bars from zero to their maximum."""
     last = [value if math.isfinite(value) and value > 0 else 0.0 for value in values[-width:]]
     highest = max(last, default=0.0) or 1.0
     return "".join(_BARS[min(len(_BARS) - 1, int(value / highest * len(_BARS)))] for value in last)
 
 
 def amount(size: int) -> str:
-    """Bytes as people read them."""
+    """Format a number of bytes with a decimal unit: ``1.2 MB``."""
     value, unit = float(size), "B"
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 1000 or unit == "TB":
@@ -65,7 +65,7 @@ def amount(size: int) -> str:
 
 
 def plain(text: str) -> str:
-    """Text as one line that no terminal takes for anything but text: what cannot be seen is spelled out."""
+    """Return the text on one line with control characters escaped, so that no terminal interprets them."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""What this machine offers, found out without loading anything heavy. Imports nothing of ours."""
+"""Detect the resources of this machine without heavy imports. Imports nothing of ours."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 _NVIDIA_DRIVER = Path("/proc/driver/nvidia/gpus")
 _NUMBER = re.compile(r"[1-9][0-9]{0,18}")
 _NO_LIMIT = 1 << 60
-# Where StarCraft's own library looks without SC2PATH, and what SMACv2 needs of it.
+# Where StarCraft's own library searches without SC2PATH, and the files that SMACv2 needs.
 _STARCRAFT = "~/StarCraftII"
 _GAME, _MAP = "Versions/*/SC2_x64", "Maps/SMAC_Maps/32x32_flat.SC2Map"
 
 
 @dataclass(frozen=True)
 class StarCraft:
-    """StarCraft II as SMACv2 looks for it; what it lacks, if anything, and what to do."""
+    """The StarCraft II installation that SMACv2 finds; ``lack`` names a missing part, ``fix`` the remedy."""
 
     folder: str
     lack: str = ""
@@ -29,27 +29,27 @@ class StarCraft:
 
 
 def cores() -> int:
-    """Cores this process may use: what a scheduler or `taskset` left of the machine's."""
+    """Return the number of cores this process may use, as limited by a scheduler or `taskset`."""
     return len(os.sched_getaffinity(0))
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
-    """How many cores' time a cgroup allows: containers see all cores. ``None`` without a limit."""
+    """Return the cores' worth of time that a cgroup allows (a container sees all cores), or None."""
     limits = [limit for folder in _cgroups(root) if (limit := _quota(folder)) is not None]
     return min(limits, default=None)
 
 
 def whole_cores(root: Path = Path("/")) -> int:
-    """Cores that runs here can keep busy: those of this process, or fewer where a cgroup allows less time."""
+    """Return the cores that runs here can keep busy: this process's, or fewer under a cgroup's quota."""
     quota = cpu_quota(root)
     return cores() if quota is None else max(1, min(cores(), int(quota)))
 
 
 def memory_mb(root: Path = Path("/")) -> int | None:
-    """Megabytes that processes here can have together; ``None`` if nothing says so.
+    """Return the megabytes that all processes here may use together; None if unknown.
 
-    The kernel keeps some of the machine's for itself: whole gigabytes are meant. A cgroup's limit is taken as
-    it is.
+    The machine's total is rounded up to whole gigabytes, as the kernel reserves a part. A cgroup's limit is
+    exact.
     """
     limits = [limit for folder in _cgroups(root, "memory") if (limit := _memory_limit(folder)) is not None]
     total = _total_memory(root)
@@ -59,7 +59,7 @@ def memory_mb(root: Path = Path("/")) -> int | None:
 
 
 def starcraft() -> StarCraft:
-    """What there is of StarCraft II, by ``SC2PATH`` or where it is looked for without."""
+    """Find StarCraft II by ``SC2PATH`` or in its default folder."""
     named = os.environ.get("SC2PATH", "")
     folder = os.path.expanduser(named or _STARCRAFT)
     install = "install StarCraft II for Linux and set SC2PATH to its folder"
@@ -75,7 +75,7 @@ def starcraft() -> StarCraft:
 
 
 def gpus() -> tuple[str, ...]:
-    """Model names of the GPUs this process may use, in the driver's order."""
+    """Return the model names of the GPUs this process may use, in the driver's order."""
     models = _models()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
@@ -87,7 +87,7 @@ def gpus() -> tuple[str, ...]:
 
 
 def cpu_model() -> str:
-    """The processor as the kernel names it."""
+    """Return the processor's name as the kernel reports it."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         name, _, value = line.partition(":")
         if name.strip() in ("model name", "Model", "cpu model"):
@@ -112,7 +112,7 @@ def _model(information: Path) -> str:
 
 
 def _ask_nvidia_smi() -> tuple[str, ...]:
-    """For containers that hide the driver's folder."""
+    """Query nvidia-smi, for containers that hide the driver's folder."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return ()
@@ -125,14 +125,14 @@ def _ask_nvidia_smi() -> tuple[str, ...]:
 
 
 def _cgroups(root: Path, wanted: str = "cpu") -> list[Path]:
-    """The folders of this process's cgroup and those around it, of version 2 and of version 1."""
+    """Return the folders of this process's cgroup and its parents, of version 2 and of version 1."""
     found = []
     for line in _lines(root / "proc/self/cgroup"):
         controllers, _, inside = line.partition(":")[2].partition(":")
         if controllers == "" or wanted in controllers.split(","):
             top = root / "sys/fs/cgroup" / controllers
             own = top / inside.lstrip("/")
-            # In a container its own folder is mounted on top, whatever it is called outside.
+            # In a container its own folder is mounted at the top, under any outside name.
             found += [top, *(one for one in (own, *own.parents) if one.is_relative_to(top) and one != top)]
     return found
 
@@ -147,7 +147,7 @@ def _quota(folder: Path) -> float | None:
 
 
 def _memory_limit(folder: Path) -> int | None:
-    """In bytes; version 1 says a huge number where there is none."""
+    """Return the limit in bytes; version 1 reports a huge number for no limit."""
     words = " ".join([*_lines(folder / "memory.max"), *_lines(folder / "memory.limit_in_bytes")]).split()
     limits = [int(word) for word in words if _NUMBER.fullmatch(word)]
     return min((limit for limit in limits if limit < _NO_LIMIT), default=None)
@@ -165,5 +165,5 @@ def _total_memory(root: Path) -> int | None:
 def _lines(file: Path) -> list[str]:
     try:
         return file.read_text().splitlines()
-    except (OSError, ValueError):  # not there, not for us, no text, no name
+    except (OSError, ValueError):  # missing, no permission, not text, or no valid name
         return []

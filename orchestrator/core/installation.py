@@ -1,7 +1,7 @@
-"""The distribution that this program is installed as, and the commands that install it and what it needs.
+"""Commands that install this program and its extras, from the clone or wheel in use.
 
 Package indexes hold another company's ``orchestrate`` and no package of ours, so no command here names the
-distribution: it names a clone of this program, a wheel that was built from one, or the packages themselves.
+distribution: it names a clone of this program, a wheel built from one, or the packages themselves.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from urllib.parse import unquote, urlsplit
 from orchestrator.core.package_files import PACKAGE, data
 
 DISTRIBUTION = "orchestrate-rl"
-# The same versions everywhere: of these constraints the tests know that they fit each other.
+# The same versions everywhere: the tests run with these constraints.
 IN_A_CLONE = "pip install -c constraints.txt -e '.[{extra}]'"
 OF_A_WHEEL = "pip install -c constraints.txt '{wheel}[{extra}]'"
 
 
 def install_here(extra: str) -> str:
-    """The command that installs an extra's packages (``train``, ``sky``) for the Python that runs this."""
+    """Return the command that installs an extra's packages (``train``, ``sky``) for this Python."""
     source = _clone() or _wheel()
     if source is not None:
         editable = ["-e"] if source.is_dir() else []
@@ -33,17 +33,17 @@ def install_here(extra: str) -> str:
 
 
 def install_package(name: str) -> str:
-    """The command that installs one more package for the Python that runs this, at the version that fits."""
+    """Return the command that installs one more package for this Python, at the constrained version."""
     return _pip([name])
 
 
 def install_there(extra: str) -> str:
-    """The same for another machine or Python, where a person finds the clone."""
+    """Return the command that installs an extra for another machine or Python, from a clone there."""
     return f"in a clone of this program there: {IN_A_CLONE.format(extra=extra)}"
 
 
 def requirements(extra: str) -> list[str]:
-    """What the program and this extra need, as its project file says, or else the installed distribution."""
+    """List the requirements of the program and an extra, from its project file or the installed one."""
     from packaging.requirements import Requirement
 
     wanted = [Requirement(text) for text in _declared()]
@@ -55,12 +55,12 @@ def requirements(extra: str) -> list[str]:
 
 
 def constraints() -> Path:
-    """``constraints.txt``, in a clone or as a wheel brought it."""
+    """Return the path of ``constraints.txt``, in a clone or in the installed package."""
     return data("constraints.txt")
 
 
 def _pip(what: list[str]) -> str:
-    # Environments that uv made have no pip.
+    # Environments made by uv have no pip.
     program = [sys.executable, "-m", "pip", "install"]
     if find_spec("pip") is None:
         program = ["uv", "pip", "install", "--python", sys.executable]
@@ -68,7 +68,7 @@ def _pip(what: list[str]) -> str:
 
 
 def _names(extra: str) -> Iterator[str]:
-    """An extra's packages, without those that the program itself needs; constraints have the versions."""
+    """Yield an extra's packages that the program itself does not need; constraints hold the versions."""
     from packaging.requirements import Requirement
 
     always = set(requirements(""))
@@ -77,27 +77,27 @@ def _names(extra: str) -> Iterator[str]:
 
 
 def _clone() -> Path | None:
-    """The clone that is installed as editable, or else the one whose modules run."""
+    """Return the clone installed as editable, or else the clone of the running modules."""
     recorded = _recorded()
     if recorded is not None and _is_project(recorded):
         return recorded
     beside = PACKAGE.resolve().parent
-    # Code that is kept with a sweep is a copy of a clone, and nothing to install from.
+    # A code snapshot is a copy of a clone, and nothing to install from.
     return beside if _is_project(beside) and (beside / ".git").exists() else None
 
 
 def _wheel() -> Path | None:
-    """The wheel that was installed, if it is still where it was."""
+    """Return the installed wheel's file, if it still exists."""
     recorded = _recorded()
     return recorded if recorded is not None and recorded.is_file() else None
 
 
 @cache
 def _recorded() -> Path | None:
-    """The folder or the file that pip or uv installed this program from, by the record they leave."""
+    """Return the folder or file that pip or uv installed this program from, by their record."""
     from importlib.metadata import distributions
 
-    # In the folder of a clone, the build's own record is found before that of the environment.
+    # Inside a clone, the build's own record is found before the environment's.
     for found in distributions(name=DISTRIBUTION):
         try:
             text = found.read_text("direct_url.json")
@@ -110,7 +110,7 @@ def _recorded() -> Path | None:
 
 
 def _is_project(folder: Path) -> bool:
-    """Whether this program's own project file lies there."""
+    """Return whether the folder holds this program's project file."""
     return _project(folder).get("name") == DISTRIBUTION
 
 
@@ -125,9 +125,9 @@ def _project(folder: Path) -> dict[str, object]:
 
 
 def _declared() -> list[str]:
-    """Requirements as in a wheel: those of extras carry a marker.
+    """List requirements in a wheel's form: those of extras carry a marker.
 
-    The project file first: the record of an editable install is as old as that install.
+    The project file comes first: the record of an editable install may be outdated.
     """
     project = _project(PACKAGE.resolve().parent)
     if project.get("name") == DISTRIBUTION:

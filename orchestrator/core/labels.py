@@ -1,4 +1,4 @@
-"""Short names for runs and groups of runs: only what tells them apart."""
+"""Short labels for runs and groups, made of the keys that differ."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 Point = Mapping[str, Any]
 
-# BenchMARL has many keys twice, and an algorithm reads one of the two.
+# BenchMARL has many keys twice; an algorithm reads one of the two.
 _KIND = re.compile(r"^(on|off)_policy_(?=.)")
 
 
 def varying_keys(points: Sequence[Point], without: Collection[str] = ()) -> list[str]:
-    """The keys that tell points apart, in the points' own order.
+    """Return the keys that differ between points, in the points' own order.
 
-    All of those that vary together, as any of them may be the cause of a difference. But what is the same
-    within each sweep is said by the sweep's name, and of a key that BenchMARL has twice one is enough while
-    both have the same values.
+    Keys that vary together are all kept, as any of them may cause a difference. Left out are keys that are
+    constant within each sweep (the sweep's name implies them) and the second of a BenchMARL pair with equal
+    values.
     """
     keys = list(dict.fromkeys(key for point in points for key in point if key not in without))
     if len(points) < 2:
@@ -38,7 +38,7 @@ def varying_keys(points: Sequence[Point], without: Collection[str] = ()) -> list
 
 
 def _told(alike: Sequence[str]) -> Iterator[str]:
-    """Of keys with the same values those that are to be named: one of a pair that BenchMARL has twice."""
+    """Yield the keys to keep of several with the same values: one of each BenchMARL pair."""
     named: set[str] = set()
     for key in alike:
         core = spellings(key)[0] if _KIND.match(key.rpartition(".")[2]) else key
@@ -48,7 +48,7 @@ def _told(alike: Sequence[str]) -> Iterator[str]:
 
 
 def shared_keys(points: Sequence[Point]) -> dict[str, Any]:
-    """The keys that all points have with the same value."""
+    """Return the keys that have the same value in all points."""
     first, *others = points or [{}]
     return {
         key: value
@@ -58,8 +58,9 @@ def shared_keys(points: Sequence[Point]) -> dict[str, Any]:
 
 
 def spellings(key: str) -> tuple[str, ...]:
-    """How a person may write a key, the shortest first: ``n_envs``, ``on_policy_n_envs_per_worker`` and the
-    whole ``experiment.on_policy_n_envs_per_worker``.
+    """Return the accepted spellings of a key, shortest first.
+
+    As in ``n_envs``, ``on_policy_n_envs_per_worker`` and ``experiment.on_policy_n_envs_per_worker``.
     """
     last = key.rpartition(".")[2]
     core = _KIND.sub("", last).removesuffix("_per_worker")
@@ -67,15 +68,15 @@ def spellings(key: str) -> tuple[str, ...]:
 
 
 def short_keys(keys: Sequence[str]) -> dict[str, str]:
-    """Each key's shortest spelling that is no other's: ``experiment.lr`` → ``lr``."""
+    """Map each key to its shortest unambiguous spelling: ``experiment.lr`` → ``lr``."""
     written = Counter(name for key in dict.fromkeys(keys) for name in spellings(key))
     return {key: next((name for name in spellings(key) if written[name] == 1), key) for key in keys}
 
 
 def labeller(points: Sequence[Point], without: Collection[str] = ()) -> Callable[[Point], str]:
-    """What names one of these points by the keys that vary: ``mappo cpu lr=0.001 seed=0``.
+    """Return a function that labels a point by the varying keys: ``mappo cpu lr=0.001 seed=0``.
 
-    Text stands alone where no other key has the same; everything else is named.
+    A text value stands without its key unless another key has the same value.
     """
     keys = varying_keys(points, without)
     names = short_keys(keys)
@@ -90,11 +91,11 @@ def labeller(points: Sequence[Point], without: Collection[str] = ()) -> Callable
 
 
 def run_labels(points: Sequence[Point], without: Collection[str] = ()) -> list[str]:
-    """A label per point, of the keys that vary."""
+    """Return a label for each point, made of the varying keys."""
     return list(map(labeller(points, without), points))
 
 
 def _text(value: Any) -> str:
-    """Text as it is, if it can be seen; everything else as JSON."""
+    """Return visible text unchanged, and everything else as JSON."""
     plain = isinstance(value, str) and value.strip() != "" and value.isprintable()
     return value if plain else json.dumps(value, ensure_ascii=not isinstance(value, dict | list))

@@ -1,6 +1,6 @@
-"""Buckets of S3, or of a server that speaks like it: what both sides need to know of them.
+"""Addresses, clients and errors of S3 buckets, for both sides of a transfer.
 
-Credentials, region and endpoint are what boto3 finds on the machine: its role, its environment, ~/.aws.
+boto3 finds credentials, region and endpoint on the machine: its role, its environment, ~/.aws.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from orchestrator.core.installation import install_package
 _SCHEME = "s3://"
 _ADDRESS = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?", re.DOTALL)
 _CONNECT_S, _READ_S = 20, 60
-# A transfer with all the connections that it has.
+# Connections of one transfer.
 AT_ONCE = 8
-# Ways of S3, and of servers that speak like it, to ask for patience.
+# Error codes by which S3 and compatible servers ask for fewer requests.
 _BUSY = (
     *("SlowDown", "503", "ServiceUnavailable", "Throttling", "ThrottlingException", "429"),
     *("RequestLimitExceeded", "TooManyRequests", "TooManyRequestsException", "BandwidthLimitExceeded"),
 )
 _FAULTY = ("InternalError", "500", "502", "504", "RequestTimeout", "OperationAborted")
 _ATTEMPTS = 5
-# What a refusal means, by S3's names.
+# Messages by S3's error codes.
 _REASONS = {
     "AccessDenied": "access denied",
-    "BadDigest": "what arrived there is not what was sent",
+    "BadDigest": "the data was damaged on the way there",
     "InvalidObjectState": "it is archived: have it restored first",
     "PermanentRedirect": "it is in another region: set AWS_DEFAULT_REGION",
     "RequestTimeTooSkewed": "this machine's clock is wrong",
     "ExpiredToken": "its key is expired",
-    "InvalidAccessKeyId": "its key is not known",
+    "InvalidAccessKeyId": "its key is unknown",
     "NoSuchBucket": "there is no such bucket",
     "QuotaExceeded": "it is full",
     "SignatureDoesNotMatch": "its key is refused",
-    **dict.fromkeys(_BUSY, "it asks for fewer requests"),
-    **dict.fromkeys(_FAULTY, "it has a fault of its own"),
+    **dict.fromkeys(_BUSY, "too many requests"),
+    **dict.fromkeys(_FAULTY, "internal error of the server"),
 }
-# The same of errors that are no answer of the bucket's, by the client's names.
+# Messages by the client's error classes, for failures without an answer of the bucket.
 _ON_THE_WAY = {
-    "FlexibleChecksumError": "what came is not what it has",
+    "FlexibleChecksumError": "the data was damaged on the way here",
     "IncompleteReadError": "the connection was cut",
     "ResponseStreamingError": "the connection was cut",
     "ProtocolError": "the connection was cut",
@@ -56,21 +56,22 @@ _GONE = ("404", "NoSuchKey")
 
 @dataclass(frozen=True)
 class Address:
-    """A bucket and how the names of its objects begin: empty, or ending in a slash."""
+    """A bucket and the prefix of its objects' names: empty, or ending in a slash."""
 
     bucket: str
     prefix: str = ""
 
     @property
     def text(self) -> str:
+        """The address as ``s3://bucket/prefix``."""
         return f"{_SCHEME}{self.bucket}/{self.prefix}".rstrip("/")
 
 
 class BucketError(StorageError):
-    """A bucket did not do what it was asked. ``busy``: it asks for patience, which helps.
+    """A failed request to a bucket. ``busy``: it asks for fewer requests, and a later try helps.
 
-    ``passing``: the same request may succeed in a moment, busy or not. ``of_object``: what is wrong is wrong
-    with one object. ``answered``: the error is the bucket's own answer.
+    ``passing``: the same request may succeed soon, busy or not. ``of_object``: the fault lies with one
+    object. ``answered``: the bucket itself returned the error.
     """
 
     def __init__(
@@ -88,12 +89,12 @@ class BucketError(StorageError):
 
 
 def is_bucket(text: str) -> bool:
-    """Whether a text is meant as a bucket's address."""
+    """Return whether a text starts like a bucket's address."""
     return text.startswith(_SCHEME)
 
 
 def parse_bucket(text: str) -> Address:
-    """The address; raises :class:`OrchestrateError`. Asks nobody anything."""
+    """Parse a bucket's address, without network access. Raises :class:`OrchestrateError`."""
     match = _ADDRESS.fullmatch(text)
     prefix = (match["prefix"] or "").strip("/") if match else ""
     if match is None or any(part in ("", ".", "..") for part in prefix.split("/") if prefix):
@@ -104,7 +105,7 @@ def parse_bucket(text: str) -> Address:
 
 
 def connect() -> Any:
-    """A client for any bucket. Raises :class:`StorageError`."""
+    """Make a client for any bucket. Raises :class:`StorageError`."""
     try:
         import boto3
         from botocore.config import Config
@@ -126,18 +127,18 @@ def connect() -> Any:
 
 
 def is_gone(error: Exception) -> bool:
-    """Whether an object is not there."""
+    """Return whether the error means that an object does not exist."""
     return _code(error) in _GONE
 
 
 def requests_of(error: Exception) -> int:
-    """How many requests ended in this error: a client repeats some itself."""
+    """Return how many requests ended in this error, with the client's own retries."""
     about = getattr(error, "response", None) or {}
     return 1 + int(about.get("ResponseMetadata", {}).get("RetryAttempts", 0))
 
 
 def refusal(error: Exception) -> BucketError:
-    """What a client's error means, in a line that repeats nothing of a key."""
+    """Turn a client's error into a :class:`BucketError` whose message holds nothing of a key."""
     code, name = _code(error), type(error).__name__
     if code:
         busy, text = code in _BUSY, f"{_REASONS.get(code, 'it refused')} ({code})"
@@ -149,7 +150,7 @@ def refusal(error: Exception) -> BucketError:
 
 
 def _code(error: Exception) -> str:
-    """S3's name for what is wrong; empty where it did not answer."""
-    answered = error if hasattr(error, "response") else error.__context__  # the second where files go up
+    """Return S3's error code; empty without an answer."""
+    answered = error if hasattr(error, "response") else error.__context__  # the second for uploads of files
     response = getattr(answered, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))

@@ -1,7 +1,7 @@
-"""What looks like a secret, by its name or by itself: grids, profiles and overrides stay on disk.
+"""Detect secrets by name or by value: grids, profiles and overrides stay on disk.
 
-A name alone decides where nothing else is called so (``api_key``, ``password``). ``token`` and ``key`` are
-also words of machine learning: there the value has a say.
+A clear name (``api_key``, ``password``) decides alone. ``token`` and ``key`` are also words of machine
+learning: there the value counts as well.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _SURE = re.compile(
     re.IGNORECASE,
 )
 _TOKEN = re.compile(r"(?:.*[_.-])?token", re.IGNORECASE)
-_TOKENS = re.compile(r"(?:.*[_.-])?tokens?", re.IGNORECASE)  # as a variable's name: HF_TOKENS
+_TOKENS = re.compile(r"(?:.*[_.-])?tokens?", re.IGNORECASE)  # for names of variables: HF_TOKENS
 _KEY = re.compile(r"(?:.*[_.-])?(?:keys?|auth)", re.IGNORECASE)
 _PWD = re.compile(r"(?:.*[_.-])?pwd", re.IGNORECASE)  # as a variable, PWD is the current folder
-_LONG_NUMBER = 10**7  # no count of tokens and no id of one
+_LONG_NUMBER = 10**7  # larger than any count of tokens or token id
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-# What services give out, by the beginnings that they gave it to be found by; and a password in an address.
+# Known prefixes of issued keys, and a password in an address.
 _ITSELF = re.compile(
     r"\b(?:sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}"
     r"|(?:AKIA|ASIA)[0-9A-Z]{16}|xox[abprs]-[\w-]{10,}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
@@ -33,7 +33,7 @@ _ITSELF = re.compile(
     r"|\bBearer\s+[\w.~+/-]{8,}"
     r"|\b[a-z][a-z0-9+.-]*://[^\s/:@]+:(?!\$)(?P<password>[^\s/@]+)@"
 )
-# A value that comes from elsewhere is no secret itself: $NAME, ${oc.env:NAME}, $(cat file), {key}, ~/file.
+# A reference is no secret itself: $NAME, ${oc.env:NAME}, $(cat file), {key}, ~/file.
 _ELSEWHERE = re.compile(r"[\"']?(?:\$|~|\.{0,2}/|\{[A-Za-z_][\w./+~-]*\}|<[^<>]*>|\[[^\[\]]*\]|\*+$|\.\.\.$)")
 _ASSIGNED = re.compile(r"(?<![\w.-])(?:--?)?([A-Za-z_][\w.-]*)=([^\s;&|]+)")
 _OPTION = re.compile(r"--?([A-Za-z][\w.-]*)")
@@ -46,17 +46,17 @@ WHERE_THEY_GO = (
 
 
 def secret_in(name: str, value: Value) -> str | None:
-    """What looks like a secret in a key and its value, nested ones too: a name or a kind, never its text."""
+    """Return the name or kind of a secret in a key or its value, nested ones too; never the secret."""
     return next(_found(name, value), None)
 
 
 def secret_in_text(text: str) -> str | None:
-    """The same for text that a shell reads: ``NAME=value``, ``--token=value``, ``--token value``."""
+    """Return the same for shell text: ``NAME=value``, ``--token=value``, ``--token value``."""
     return next(_in_text(text), None)
 
 
 def looks_secret(name: str) -> bool:
-    """Whether a variable of that name holds a secret, whatever its value."""
+    """Return whether the name of a variable indicates a secret, for any value."""
     return any(pattern.fullmatch(_words(name)) for pattern in (_SURE, _TOKENS, _KEY))
 
 
@@ -65,7 +65,7 @@ def _found(name: str, value: Value) -> Iterator[str]:
         for key, inner in value.items():
             yield from _found(str(key), inner)
     elif isinstance(value, list | tuple):
-        # Of --token abc the name is one item and the value the next.
+        # In [--token, abc] the name is one item and the value the next.
         for first, second in pairwise(value):
             if isinstance(first, str) and (option := _OPTION.fullmatch(first)) and not _is_option(second):
                 yield from _named(option[1], second)
@@ -111,5 +111,5 @@ def _is_option(value: Value) -> bool:
 
 
 def _words(name: str) -> str:
-    """``apiKey`` and ``api-key`` as ``api_key``."""
+    """Normalise ``apiKey`` and ``api-key`` to ``api_key``."""
     return _CAMEL.sub("_", name).replace("-", "_")

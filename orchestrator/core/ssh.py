@@ -1,7 +1,7 @@
-"""One machine behind ssh, over one shared connection: whoever has to log in with a token does it once.
+"""Run programs on a machine behind ssh, over one shared connection, so that a user logs in once.
 
-All that ssh knows stays ssh's: names, users, ports, keys and jump hosts come from the user's own
-configuration, so an alias works as it does by hand.
+Names, users, ports, keys and jump hosts come from the user's ssh configuration, so an alias works as it does
+by hand.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from typing import IO
 
 from orchestrator.core.errors import HostError, UnreachableError
 
-# How long the shared connection waits for its next use.
+# Seconds for which the shared connection stays open without use.
 KEPT_S = 600
 _CONNECT_S = 20
-# A link that lets nothing through any more is given up after three times this.
+# A dead link is given up after three times this many seconds.
 _ALIVE_S = 10
-# How long a command may take that answers at once where all is well.
+# Time limit in seconds for a command that normally answers at once.
 PATIENCE_S = 60.0
-# The process that holds the shared connection is this machine's own, and answers at once, or not any more.
+# Time limit for the local process that holds the shared connection; a live one answers at once.
 _CONTROL_S = 5.0
 _TURN_S = 0.05
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,250}")
-# The path of a socket fits 108 bytes, and ssh adds 17 to it while it makes one.
+# A socket's path may have 108 bytes, and ssh appends 17 while it creates one.
 _LONGEST_SOCKET = 90
 _AGAIN = "nothing is lost; try again when the connection is back"
-# ssh's own exit code, of no command on the other side.
+# ssh's own exit code; commands on the other side have others.
 SSH_FAILED = 255
 _LONGEST_COMPLAINT = 200
 
 
 @dataclass(frozen=True)
 class RemoteAnswer:
-    """What a command on the other side said; what a login shell printed before it is left out."""
+    """The result of a command on the other side, without the output of the login shell before it."""
 
     code: int
     output: str
@@ -55,10 +55,10 @@ class RemoteAnswer:
 
 
 class Host:
-    """A machine, by the name that ssh knows it by: an alias or ``user@host``.
+    """A machine by its ssh name: an alias or ``user@host``.
 
-    Every method raises :class:`HostError` where ssh cannot log in, and :class:`UnreachableError` where it can
-    not be told what is on the other side now: nothing follows from that for what runs there.
+    Every method raises :class:`HostError` where ssh cannot log in, and :class:`UnreachableError` without an
+    answer; programs there may still run.
     """
 
     def __init__(self, name: str) -> None:
@@ -71,13 +71,13 @@ class Host:
 
     @property
     def is_open(self) -> bool:
-        """Whether the shared connection is there."""
+        """Whether the shared connection is open."""
         return self._control("check").returncode == 0
 
     def connect(self, *, ask: bool = True) -> bool:
-        """Open the shared connection; ``True`` if it was open. With ``ask``, ssh may ask at a terminal.
+        """Open the shared connection; return True if it was open. With ``ask``, ssh may ask at a terminal.
 
-        Of several commands that need it at once, one logs in, and the others wait and share.
+        Among several commands one logs in, and the others wait and share.
         """
         with self._turn():
             if self.is_open:
@@ -87,7 +87,7 @@ class Host:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Of all who may log in, one at a time."""
+        """Hold the lock by which only one command at a time logs in."""
         deadline = time.monotonic() + PATIENCE_S
         with open(self._socket().with_suffix(".lock"), "ab") as file:
             while True:
@@ -104,11 +104,11 @@ class Host:
             yield
 
     def _log_in(self, ask: bool) -> None:
-        """First without a question, whose failure has words that can be read; then as by hand, if need be."""
-        self._socket().unlink(missing_ok=True)  # of one that did not answer
+        """Log in without questions first, for a readable error; then interactively if allowed and useful."""
+        self._socket().unlink(missing_ok=True)  # left by a connection that did not answer
         argv = ["ssh", "-fN", "-o", "ControlMaster=yes", "-o", f"ControlPersist={KEPT_S}", *_OPTIONS]
         argv += ["-o", f"ControlPath={self._socket()}"]
-        # A file, not a pipe: the connection stays, and would keep a pipe open.
+        # A file, not a pipe: the lasting connection would keep a pipe open.
         with tempfile.TemporaryFile() as errors:
             try:
                 done = subprocess.run(
@@ -128,19 +128,19 @@ class Host:
             return
         if not (ask and _is_question(said)):
             raise failure(self.name, said)
-        # Its errors stay the terminal's: they are what a login with a token explains itself by.
+        # stderr stays the terminal's: a login with a token explains itself there.
         if subprocess.run([*argv, "--", self.name], stdout=subprocess.DEVNULL, check=False).returncode != 0:
             raise HostError(
-                f"{self.name}: ssh could not log in, and says why above",
+                f"{self.name}: ssh could not log in; see its message above",
                 hint=f"try it by hand: ssh {self.name}",
             )
 
     def run(
         self, argv: Sequence[str], input: bytes = b"", *, patience: float = PATIENCE_S, folder: str = ""
     ) -> RemoteAnswer:
-        """Run a program there, to its end. ``folder``: where, as :func:`remote_path` understands it.
+        """Run a program there to its end, in ``folder`` (see :func:`remote_path`).
 
-        A shared connection that turns out to be dead is opened anew, once.
+        A dead shared connection is opened anew, once.
         """
         was_open = self.connect()
         try:
@@ -162,7 +162,7 @@ class Host:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            # The connection stays: others may be at work over it, and ssh itself ends one that is dead.
+            # The connection stays: others may use it, and ssh itself ends a dead one.
             raise self._no_answer(patience, begun=True) from None
         output, errors = (part.decode(errors="replace") for part in (done.stdout, done.stderr))
         _, begun, answer = output.partition(f"\n{mark}\n")
@@ -174,10 +174,10 @@ class Host:
     def open(
         self, argv: Sequence[str], *, folder: str = "", errors: IO[bytes] | None = None
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """A program there while the block lasts, with pipes for its stdin and stdout; ended after it.
+        """Run a program there while the block lasts, with pipes for its stdin and stdout.
 
-        What a login shell prints before the program's own output has been read. Its errors, and ssh's, go to
-        the file ``errors``; without one they are the caller's.
+        The login shell's own output is already skipped. The program's errors and ssh's go to the file
+        ``errors``, by default to the caller's stderr.
         """
         self.connect()
         mark = secrets.token_hex(8)
@@ -194,30 +194,30 @@ class Host:
                 pass
             yield process
         finally:
-            with suppress(BrokenPipeError):  # what nobody reads any more
+            with suppress(BrokenPipeError):  # unread input
                 process.stdin.close()
             process.terminate()
             process.wait()
             process.stdout.close()
 
     def release(self) -> None:
-        """Close the shared connection once those who use it now are through."""
+        """Close the shared connection after its present users have finished."""
         self._control("stop")
 
     def to_port(self, remote_port: int) -> list[str]:
-        """ssh as a way from its stdin and stdout to a port of that machine's loopback."""
+        """Return an ssh command that connects its stdin and stdout to a port of that machine's loopback."""
         return ["ssh", *self._shared(), "-W", f"127.0.0.1:{remote_port}", "--", self.name]
 
     def argv(self) -> list[str]:
-        """ssh over the shared connection, to be completed by what is to be run."""
+        """Return the ssh command over the shared connection, to be followed by a remote command."""
         return ["ssh", *self._shared(), "--", self.name]
 
     def rsync_shell(self) -> str:
-        """The same for rsync's ``-e``; it adds the machine itself. :meth:`connect` first."""
+        """Return the same for rsync's ``-e``; rsync adds the machine itself. Call :meth:`connect` first."""
         return shlex.join(["ssh", *self._shared()])
 
     def cut(self) -> UnreachableError:
-        """The error for a program that was begun there and ended without an exit code of its own."""
+        """Return the error for a program that started there and ended without an exit code of its own."""
         what = "the connection was cut, or its program there killed, before it had answered"
         return UnreachableError(f"{self.name}: {what}", hint=_AGAIN, begun=True)
 
@@ -225,7 +225,7 @@ class Host:
         return UnreachableError(f"{self.name}: no answer within {seconds:.0f} s", hint=_AGAIN, begun=begun)
 
     def _shared(self) -> list[str]:
-        # BatchMode: should the connection be gone, nobody is asked for a password in the middle of things.
+        # BatchMode: after a lost connection no password prompt appears in the middle of other output.
         return [
             *_OPTIONS,
             "-o",
@@ -261,7 +261,7 @@ class Host:
         return _socket_folder() / name
 
 
-# What a person's own configuration may say for sessions at a terminal, and what links need that can be cut.
+# Overrides of the user's settings for interactive sessions, and timeouts for links that can be cut.
 _SETTINGS = (
     f"ConnectTimeout={_CONNECT_S}",
     f"ServerAliveInterval={_ALIVE_S}",
@@ -275,15 +275,15 @@ _OPTIONS = tuple(word for setting in _SETTINGS for word in ("-o", setting))
 _READS_OCTAL = 'eval "$(printf %b "$0")"'
 _HARMLESS = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,@+-")
 
-# The exit code of a folder that a variable names which is not there.
+# Exit code for a folder with an unset variable.
 NO_VARIABLE = 78
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})", re.ASCII)
 
 
 def remote_command(argv: Sequence[str], mark: str, folder: str = "") -> str:
-    """The words that the login shell there is given, whichever it is: all it has to do is to start sh.
+    """Return the command line for any login shell there: it only starts sh.
 
-    Shells differ in what quotes keep, newlines in those of csh for one; so sh reads it from octal numbers.
+    Shells differ in quoting (newlines in csh, for one), so sh reads its command from octal numbers.
     """
     where = f'{to_folder(folder)}; cd -- "$folder" && ' if folder else ""
     command = f"printf '\\n%s\\n' {mark}; {where}exec {shlex.join(argv)}"
@@ -292,15 +292,15 @@ def remote_command(argv: Sequence[str], mark: str, folder: str = "") -> str:
 
 
 def without_command(errors: str) -> str:
-    """What was complained of, less a shell's report of how the words of :func:`remote_command` ended."""
+    """Return the error output without a shell's report about the command of :func:`remote_command`."""
     return "".join(line for line in errors.splitlines(keepends=True) if _READS_OCTAL not in line)
 
 
 def to_folder(path: str) -> str:
-    """Commands for sh there: they set ``folder`` to a path, made absolute.
+    """Return sh commands that set ``folder`` to an absolute path there.
 
-    Variables are those of a login shell, where people set them. One that is unset or empty there ends the
-    shell with the code :data:`NO_VARIABLE`, after a line that names it.
+    Variables are those of a login shell, where users set them. An unset or empty one ends the shell with the
+    exit code :data:`NO_VARIABLE`, after a line that names it.
     """
     word = remote_path(path)
     absolute = 'case "$folder" in /*) ;; *) folder="$PWD/$folder" ;; esac'
@@ -309,13 +309,13 @@ def to_folder(path: str) -> str:
     said = "echo '${name} is unset or empty in a login shell there' >&2"
     tests = [f'[ -n "${{{name}-}}" ] || {{ {said.format(name=name)}; false; }}' for name in names]
     login = f"{' && '.join(f'{{ {test}; }}' for test in tests)} && printf '\\n%s' {word}"
-    # A login shell may print, and read, before it comes to this.
+    # A login shell may print, and read, before this command.
     found = f"folder=$(bash -lc {shlex.quote(login)} </dev/null) || exit {NO_VARIABLE}"
     return f"{found}; folder=${{folder##*\n}}; {absolute}"
 
 
 def remote_path(path: str) -> str:
-    """A path there as a word for its shell, which fills in ``~/`` and ``$VARIABLES``, and does no more."""
+    """Quote a path for the shell there, which expands ``~/`` and ``$VARIABLES`` and nothing else."""
     home = path == "~" or path.startswith("~/")
     if path.startswith("~") and not home:
         raise HostError(
@@ -327,7 +327,7 @@ def remote_path(path: str) -> str:
 
 
 def _socket_folder() -> Path:
-    """A folder of the user's own for the sockets of shared connections, with a path short enough for them."""
+    """Return a private folder for the sockets of shared connections, with a path short enough for them."""
     base = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base) / "orchestrate"
     if len(os.fsencode(folder)) + 17 > _LONGEST_SOCKET:
@@ -342,7 +342,7 @@ def _socket_folder() -> Path:
     return folder
 
 
-# What ssh says when it does not get through, and what a user can do about it.
+# Parts of ssh's messages about a lost connection.
 _CUT = (
     "broken pipe",
     "closed by remote host",
@@ -365,31 +365,31 @@ def _is_cut(errors: str) -> bool:
 
 
 def _is_question(errors: str) -> bool:
-    """Whether ssh, asking nobody, lacked what a person at a terminal can give it."""
+    """Return whether ssh failed for lack of an answer that a user at a terminal can give."""
     said = errors.lower()
     unknown = "host key verification failed" in said and "identification has changed" not in said
     return unknown or "permission denied" in said
 
 
 def complaint(errors: str) -> str:
-    """The last line of what was complained of, fit for a message; empty if there is none."""
+    """Return the last line of the error output, cut to fit a message; empty if there is none."""
     line = next((line.strip() for line in reversed(errors.splitlines()) if line.strip()), "")
     line = "".join(char if char.isprintable() else "?" for char in line)
     return line if len(line) <= _LONGEST_COMPLAINT else line[: _LONGEST_COMPLAINT - 1] + "…"
 
 
 def failure(name: str, errors: str) -> HostError:
-    """The error for what ssh, or rsync through it, complained of."""
+    """Return the error for the error output of ssh, or of rsync through it."""
     said = errors.lower()
     line = complaint(errors) or "ssh failed"
     if "host identification has changed" in said:
         return HostError(
-            f"{name}: its host key is not the one that this machine knows: another machine may answer for it",
+            f"{name}: its host key has changed: another machine may answer in its place",
             hint=f"ask its administrators; if the change is theirs: ssh-keygen -R {name.rpartition('@')[2]}",
         )
     if "host key verification failed" in said:
         return HostError(
-            f"{name}: this machine does not know its host key",
+            f"{name}: its host key is unknown",
             hint=f"look at it, and accept it once: ssh {name}",
         )
     if "could not resolve hostname" in said:
@@ -398,7 +398,7 @@ def failure(name: str, errors: str) -> HostError:
             hint="correct the name, give it a `Host` entry in ~/.ssh/config, or is a VPN off?",
         )
     if "permission denied" in said or "too many authentication failures" in said:
-        return HostError(f"{name}: it does not let you in ({line})", hint=f"log in once by hand: ssh {name}")
+        return HostError(f"{name}: login refused ({line})", hint=f"log in once by hand: ssh {name}")
     if _is_cut(errors):
         return UnreachableError(f"{name}: cannot be reached ({line})", hint=_AGAIN)
     return HostError(f"{name}: {line}", hint=f"see whether this works: ssh {name} true")

@@ -1,4 +1,4 @@
-"""The words of the project as values. Imports nothing of ours."""
+"""The project's glossary as types. Imports nothing of ours."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
-# How a job says that the money that it was given is spent.
+# The message of a job that spent its share of the budget.
 BUDGET_REACHED = "budget reached"
 
-# What a grid value may be once parsed: JSON's values.
+# The type of a parsed grid value: JSON's values.
 Value = Any
 
 
 class RunState(enum.Enum):
-    """Where a run stands. ``final`` states need no further work unless a person asks for it."""
+    """The state of a run. ``final`` states need no further work unless a user requests it."""
 
     PENDING = "pending"
     QUEUED = "queued"
@@ -35,10 +35,11 @@ class RunState(enum.Enum):
 
     @property
     def final(self) -> bool:
+        """Whether the run needs no further work."""
         return self in _FINAL
 
 
-# What needs the eye comes first.
+# The order in which a display lists states: most urgent first.
 URGENT_FIRST = (
     RunState.RUNNING,
     RunState.STALLED,
@@ -57,7 +58,7 @@ _FINAL = frozenset({RunState.DONE, RunState.FAILED, RunState.SKIPPED, RunState.C
 
 
 class Reason(enum.Enum):
-    """Why an attempt ended without finishing its run; the class decides what happens next."""
+    """The class of cause of an attempt's failure; it decides what happens next."""
 
     OUT_OF_MEMORY = "out of memory"
     TIME_LIMIT = "time limit"
@@ -88,7 +89,7 @@ class Run:
 
     @property
     def point(self) -> dict[str, Value]:
-        """The run as a person names it: every key of the grid, seed last."""
+        """The run as a user names it: every key of the grid, seed last."""
         point = dict(self.overrides)
         if self.threads != 1:
             point["threads"] = self.threads
@@ -111,10 +112,10 @@ def run_identity(
     threads: int,
     target: str | None = None,
 ) -> str:
-    """Hash of what decides a run's result: 16 hexadecimal digits.
+    """Hash the inputs that decide a run's result into 16 hexadecimal digits.
 
-    The caller leaves out the overrides that decide nothing. Equal numbers are equal however they are
-    spelled (``1``, ``1.0``), keys are sorted, and text is hashed as it is.
+    The caller leaves out overrides that decide nothing. Equal numbers hash alike in any spelling (``1``,
+    ``1.0``), keys are sorted, and text is hashed unchanged.
     """
     identity = {
         "trainer": trainer,
@@ -128,10 +129,10 @@ def run_identity(
 
 
 def wandb_id(sweep: str, run_id: str, retired: int = 0) -> str:
-    """The id of a run's one W&B run, for all attempts; another once the run is begun anew.
+    """Return the id of a run's one W&B run, for all attempts; a new id once the run begins anew.
 
-    A project can hold several sweeps with the same run, and W&B never takes a deleted id again.
-    ``retired``: the newest attempt that was put aside.
+    A project can hold several sweeps with the same run, and W&B never accepts a deleted id again.
+    ``retired``: the newest retired attempt.
     """
     name = f"{sweep}-{run_id}" + (f"-r{retired}" if retired else "")
     return re.sub(r"[^A-Za-z0-9._-]", "-", name)
@@ -149,7 +150,7 @@ def _canonical(value: Value) -> Value:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one run needs, in Slurm's names and syntax."""
+    """Resources of one run, in Slurm's names and syntax."""
 
     cpus_per_task: int = 1
     gpus: int = 0
@@ -159,7 +160,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class PluginSource:
-    """A plug-in as a sweep names it: the folder of its package, or ``None`` if it is an installed one's."""
+    """A plug-in of a sweep: the folder of its package, or None for an installed package."""
 
     name: str
     folder: str | None = None
@@ -167,7 +168,7 @@ class PluginSource:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A grid expanded. ``grid_text`` is the file as submitted."""
+    """An expanded grid. ``grid_text`` is the file as submitted."""
 
     name: str
     trainer: str
@@ -181,23 +182,22 @@ class Sweep:
 
     @cached_property
     def most_threads(self) -> int:
-        """Of any of its runs."""
+        """The largest number of threads of any run."""
         return max((run.threads for run in self.runs), default=1)
 
     @cached_property
     def points(self) -> Mapping[str, dict[str, Value]]:
-        """Each run's point, by its id; made once."""
+        """Each run's point by run id; computed once."""
         return {run.run_id: run.point for run in self.runs}
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a backend schedules: one allocation that works through the runs assigned to it.
+    """The unit a backend schedules: one allocation that works through the runs assigned to it.
 
-    ``token`` names the submission once and for all; a second process started with the same token exits.
-    ``resources`` are each run's. ``steals``: when its own runs are done it goes on with those of its
-    submission's like jobs that nobody has begun. ``allowance``: seconds that it may work, its share of a
-    budget.
+    ``token`` identifies the submission for good; a second process with the same token exits. ``resources``
+    are each run's. ``steals``: after its own runs it takes unstarted ones of similar jobs in its submission.
+    ``allowance``: its share of the budget, in seconds of work.
     """
 
     token: str
@@ -213,7 +213,7 @@ class Job:
     def to_json(self) -> dict[str, Value]:
         plugins = [asdict(plugin) for plugin in self.plugins]
         data = {**asdict(self), "run_ids": list(self.run_ids), "plugins": plugins}
-        if self.allowance is None:  # code that was kept before there were budgets reads this too
+        if self.allowance is None:  # also read by code snapshots from before budgets
             del data["allowance"]
         return data
 
@@ -230,7 +230,7 @@ class Job:
 
 
 class JobState(enum.Enum):
-    """Where a job stands with its backend. UNKNOWN is no news: it never counts as an end."""
+    """The state of a job at its backend. UNKNOWN never counts as an end."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -239,15 +239,16 @@ class JobState(enum.Enum):
 
     @property
     def final(self) -> bool:
+        """Whether the job has ended."""
         return self is JobState.ENDED
 
 
 @dataclass(frozen=True)
 class JobStatus:
-    """A backend's answer about one job; ``text`` is what it said in its own words.
+    """A backend's answer about one job; ``text`` is its own wording.
 
-    ``reason`` is why the job ended, where the backend knows; ``place`` the machines it has or had;
-    ``seconds`` how long it has worked, where a tree elsewhere tells so.
+    ``reason``: the cause of the job's end, if known; ``place``: its machines; ``seconds``: how long it has
+    worked, if another tree reports it.
     """
 
     state: JobState
@@ -259,10 +260,10 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class Array:
-    """Jobs that are handed to a backend in one go: a Slurm job array; elsewhere a single job.
+    """Jobs that a backend receives in one submission: a Slurm job array; elsewhere a single job.
 
-    ``allocation`` is what each of them asks for. ``after`` is the token of the array whose jobs must have
-    ended well, each before its counterpart here. ``avoid`` are machines that failed their runs.
+    ``allocation``: the request of each job. ``after``: the token of the array whose jobs must end
+    successfully before their counterparts here start. ``avoid``: machines on which its runs failed.
     """
 
     token: str
@@ -273,36 +274,37 @@ class Array:
 
     @property
     def run_ids(self) -> tuple[str, ...]:
+        """All run ids of the array's jobs."""
         return tuple(run_id for job in self.jobs for run_id in job.run_ids)
 
 
 def array_of(token: str) -> str:
-    """The array that a job's token belongs to: ``0001-0002.7`` → ``0001-0002``."""
+    """Return the array of a job's token: ``0001-0002.7`` → ``0001-0002``."""
     return token.partition(".")[0]
 
 
 def number_of(token: str) -> int:
-    """The submission that a job's token belongs to: ``0003-0002.7`` → 3."""
+    """Return the submission number of a job's token: ``0003-0002.7`` → 3."""
     number = token.partition("-")[0]
     return int(number) if number.isdigit() else 0
 
 
 def index_of(token: str) -> int:
-    """A job's index in its array: ``0001-0002.7`` → 7; 0 where there is one job only."""
+    """Return a job's index in its array: ``0001-0002.7`` → 7; 0 for a single job."""
     return int(token.partition(".")[2] or 0)
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a target offers to one job; ``None`` is as much as its runs ask for.
+    """A target's offer to one job; None stands for as much as its runs request.
 
-    ``pack``: runs at once in a job, 1 for exactly one run per job, ``None`` for as many as fit.
-    ``array_size``: jobs that can be submitted in one go; ``None`` if there is to be one job and no more.
-    ``room``: jobs that the queue still takes. ``chain``: jobs one after the other for the same runs.
-    ``max_mem``: what a run that was out of memory may have in a job of its own. ``at_once``: jobs of an array
-    that may work at the same time; ``most``: jobs of a sweep that may be in the queue. ``can_avoid``: whether
-    jobs can be kept off machines by name. ``no_gpu``: why a GPU run cannot be placed. ``apart``: every job
-    has a machine, and a file system, to itself. ``no_feed``: why jobs that end cannot submit what waits.
+    ``pack``: concurrent runs in a job, 1 for exactly one run per job, None for as many as fit.
+    ``array_size``: jobs in one submission; None for exactly one job. ``room``: jobs that the queue
+    still accepts. ``chain``: successive jobs for the same runs. ``max_mem``: memory for a job of its own
+    after a run was out of memory. ``at_once``: concurrent jobs of an array; ``most``: queued jobs of a sweep.
+    ``can_avoid``: jobs can exclude machines by name. ``no_gpu``: the reason for which a GPU run cannot be
+    placed. ``apart``: every job has its own machine and file system. ``no_feed``: the reason for which ending
+    jobs cannot submit waiting runs.
     """
 
     target: str
@@ -325,9 +327,9 @@ class Capacity:
 
 @dataclass(frozen=True)
 class TargetAssignment:
-    """What one of several targets is dealt of a sweep: the runs that it may take up, which are no other's.
+    """The runs of a sweep that one of several targets may execute; no other target has them.
 
-    ``skipped`` are runs that no target can do, and why.
+    ``skipped``: runs that no target can execute, with the reason.
     """
 
     run_ids: frozenset[str]
@@ -336,7 +338,7 @@ class TargetAssignment:
 
 @dataclass(frozen=True)
 class Price:
-    """US dollars for one machine and hour; ``words`` say which machine and whose figure it is."""
+    """US dollars for one machine and hour; ``words`` name the machine and the source of the figure."""
 
     per_hour: float
     words: str
@@ -344,11 +346,11 @@ class Price:
 
 @dataclass(frozen=True)
 class Plan:
-    """Runs still to do, as jobs. What `--dry-run` prints and what is submitted: the same object.
+    """Unfinished runs as jobs: the object that `--dry-run` prints and that is submitted.
 
-    ``skipped`` and ``problems`` say why a run is in no job: it cannot be placed, or its result is damaged.
-    ``waiting`` are runs for which the queue has no room yet; ``no_feed`` says why jobs that end cannot submit
-    them.
+    ``skipped`` and ``problems`` give reasons for runs in no job: they cannot be placed, or their result is
+    damaged. ``waiting``: runs for which the queue has no room yet; ``no_feed``: the reason for which ending
+    jobs cannot submit them.
     """
 
     sweep: Sweep
@@ -362,17 +364,18 @@ class Plan:
 
     @property
     def jobs(self) -> tuple[Job, ...]:
+        """All jobs of all arrays."""
         return tuple(job for array in self.arrays for job in array.jobs)
 
     @property
     def run_ids(self) -> tuple[str, ...]:
-        """Each run once, also if several jobs of a chain have it."""
+        """Each run once, even if several jobs of a chain have it."""
         return tuple(dict.fromkeys(run_id for job in self.jobs for run_id in job.run_ids))
 
 
 @dataclass(frozen=True)
 class Concern:
-    """What a submitted plan would waste, or wait for in vain; ``blocks``: it is not to be submitted."""
+    """A problem of a plan: wasted resources or an endless wait; ``blocks`` prevents its submission."""
 
     text: str
     hint: str

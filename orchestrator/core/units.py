@@ -1,11 +1,11 @@
-"""Times and amounts of memory as Slurm spells them."""
+"""Parse times and amounts of memory in Slurm's syntax."""
 
 from __future__ import annotations
 
 import re
 
 # minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds.
-# Nine digits are more than any limit, and no number that int() is slow with.
+# Nine digits exceed any limit and keep int() fast.
 _TIME = re.compile(
     r"(?P<days>[0-9]{1,9})-(?P<hours>[0-9]{1,2})(:(?P<minutes>[0-9]{1,2})(:(?P<seconds>[0-9]{1,2}))?)?"
     r"|(?P<alone>[0-9]{1,9})(:(?P<second>[0-9]{1,2})(:(?P<third>[0-9]{1,2}))?)?"
@@ -21,9 +21,9 @@ MEMORY_SYNTAX = "megabytes, or a whole number and K, M, G or T"
 
 
 def seconds(time: str) -> int:
-    """The seconds that a time limit means: ``"90"`` is 90 minutes, ``"1-0"`` a day.
+    """Convert a time limit to seconds: ``"90"`` is 90 minutes, ``"1-0"`` a day.
 
-    Raises ``ValueError`` for anything else, and for zero, by which Slurm means no limit at all.
+    Raises ``ValueError`` for anything else, and for zero, Slurm's word for no limit.
     """
     found = _TIME.fullmatch(time)
     if found is None:
@@ -43,13 +43,13 @@ def seconds(time: str) -> int:
 
 
 def span(text: str) -> float:
-    """The seconds that a person means: ``6h``, ``1.5 d``, ``90min``, or Slurm's ``6:00:00``.
+    """Convert a duration in a user's syntax to seconds: ``6h``, ``1.5 d``, ``90min``, or Slurm's ``6:00:00``.
 
     Raises ``ValueError`` for anything else, and for zero.
     """
     found = _SPAN.fullmatch(text.strip())
     if found is None:
-        if ":" not in text:  # a bare number means minutes to Slurm and hours to a person
+        if ":" not in text:  # a bare number means minutes to Slurm and hours to a user
             raise ValueError(f"found {text!r}, expected a number and s, min, h or d, as in 6h")
         return seconds(text.strip())
     length = float(found["number"]) * _SECONDS[found["unit"]]
@@ -59,10 +59,10 @@ def span(text: str) -> float:
 
 
 def megabytes(mem: str) -> int:
-    """The megabytes (of 1024 × 1024 bytes) that an amount means: ``"4000"`` is 4000, ``"4G"`` 4096.
+    """Convert an amount of memory to megabytes of 1024 × 1024 bytes: ``"4000"`` is 4000, ``"4G"`` 4096.
 
-    Kilobytes round up, as Slurm rounds them. Raises ``ValueError`` for anything else, and for zero, by which
-    Slurm means all memory of a node.
+    Kilobytes round up as in Slurm. Raises ``ValueError`` for anything else, and for zero, Slurm's word for
+    all memory of a node.
     """
     found = _MEMORY.fullmatch(mem)
     if found is None:

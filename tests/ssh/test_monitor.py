@@ -234,7 +234,7 @@ def test_where_a_login_is_refused_it_waits_for_somebody_s(server: Server, sweep:
         keys.write_text("")
         server.cut()
         refused = until(monitor, "a word about the link", problem=True)
-        wait_for(lambda: "let you in" in str(monitor.seen().problem), what="the refusal")
+        wait_for(lambda: "login refused" in str(monitor.seen().problem), what="the refusal")
         assert refused.look is not None
         keys.write_text(allowed)
         Host(ALIAS).connect()

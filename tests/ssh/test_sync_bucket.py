@@ -134,7 +134,7 @@ def test_a_bucket_that_stays_busy_says_so_and_what_came_is_kept(
     monkeypatch.setattr(bucket_download, "BUSY_S", 1.0)
     home = tmp_path / "results"
     with faults(bucket, lambda name, _: (503, "SlowDown") if is_checkpoint(name) else None):
-        with pytest.raises(UnreachableError, match=r"it asks for fewer requests \(SlowDown\)") as caught:
+        with pytest.raises(UnreachableError, match=r"too many requests \(SlowDown\)") as caught:
             bring(home)
         assert "cannot be reached" not in str(caught.value)
         assert "the same command goes on" in str(caught.value.hint)
@@ -348,7 +348,7 @@ def test_an_object_with_a_fault_is_named_and_the_others_come(
             assert len(brought.complete) == complete
             (problem,) = brought.problems
             (key,) = (name for name in way.asked if name.endswith(bad))
-            assert f"{WHERE}/{key.removeprefix('some/folder/')}: it has a fault of its own" in problem
+            assert f"{WHERE}/{key.removeprefix('some/folder/')}: internal error of the server" in problem
             assert f"(InternalError), after {way.asked[key]} requests; its run stays as it is here" in problem
             assert f"aws s3api head-object --bucket {BUCKET} --key {key}" in problem
     assert bring(home).problems == []
@@ -358,7 +358,7 @@ def test_an_object_with_a_fault_is_named_and_the_others_come(
 @pytest.mark.parametrize(
     ("status", "code", "words"),
     [
-        (500, "InternalError", r"it has a fault of its own \(InternalError\), after \d+ requests"),
+        (500, "InternalError", r"internal error of the server \(InternalError\), after \d+ requests"),
         (403, "AccessDenied", r"access denied \(AccessDenied\), after 1 request"),
     ],
 )
