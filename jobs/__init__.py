@@ -1,1 +1,1 @@
-"""The worker side: processes that train runs. Of `orchestrator` it imports only what needs nothing heavy."""
+"""The worker side: processes that train runs. Of `orchestrator` it imports only light modules."""

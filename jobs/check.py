@@ -1,7 +1,7 @@
-"""`python -m jobs.check`: has a trainer look at the runs of a sweep before any of them costs anything.
+"""`python -m jobs.check`: check the runs of a sweep with their trainer before anything is submitted.
 
-JSON in on stdin: ``{"trainer": name, "plugins": [...], "runs": [...], "elsewhere": bool}``. JSON out on
-stdout: ``{"problems": [...], "structures": n}``. Whatever libraries print goes to stderr.
+Reads ``{"trainer": name, "plugins": [...], "runs": [...], "elsewhere": bool}`` as JSON on stdin and writes
+``{"problems": [...], "structures": n}`` to stdout. Output of libraries goes to stderr.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from jobs.training.plugins import load_plugins
 from orchestrator.config.trainers import TrainerSpec, get_trainer
 from orchestrator.core.types import PluginSource, Run
 
-# Set where runs are to start on other machines: what is missing on this one may be there.
+# Set if the runs start on another machine, which may have what is missing here.
 ELSEWHERE = "ORCHESTRATE_CHECK_ELSEWHERE"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that would make a run fail.
+    """A reason why a run would fail.
 
-    ``run_id`` is one run that has it, of perhaps many; ``key`` the override at fault, ``None`` if no
-    single one is. ``whole``: it is one only if these are all runs of a grid. ``early``: found at a first
-    look, after which nothing else was looked at. ``blocks``: nothing is to be submitted; otherwise it is a
-    warning.
+    ``run_id`` names one run that has the problem, ``key`` the override at fault (``None`` if no single one
+    is). ``whole``: it is a problem only if these are all runs of a grid. ``early``: found by the first look,
+    which ended the check. ``blocks``: nothing may be submitted; otherwise it is a warning.
     """
 
     run_id: str
@@ -45,9 +44,9 @@ Structure = tuple[tuple[str, str | None], ...]
 
 
 def structure(run: Run) -> Structure:
-    """What decides a configuration's shape: the keys, and what ``algorithm``, ``model`` and such choose.
+    """Return the shape of a run's configuration: its keys, and the options of ``algorithm`` and the like.
 
-    Runs of one structure differ in plain values only, those of dotted keys such as ``experiment.lr``.
+    Runs of one structure differ only in plain values, those of dotted keys such as ``experiment.lr``.
     """
     return tuple(
         (key, value if isinstance(value, str) and "." not in key.split("@")[0] else None)
@@ -56,6 +55,7 @@ def structure(run: Run) -> Structure:
 
 
 def main() -> None:
+    """Check the runs on stdin and write the problems to stdout."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     request = json.load(sys.stdin)

@@ -1,8 +1,8 @@
-"""`python -P -m jobs.evaluate`: evaluates trained policies one after another, for `orchestrate evaluate`.
+"""`python -P -m jobs.evaluate`: evaluate trained policies one after another, for `orchestrate evaluate`.
 
-Reads an :class:`EvaluationRequest` per line of its input and writes a line of JSON for each: the
-:class:`EvaluationAnswer`, or ``error`` and ``hint``, or ``gone`` if training removed the checkpoint.
-Libraries print to stderr.
+Reads a request per line from stdin and answers each with a line of JSON: an :class:`EvaluationAnswer`, or
+``error`` and ``hint``, and ``gone`` if training removed the checkpoint meanwhile. Output of libraries goes to
+stderr.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from orchestrator.rundir import CheckpointFile
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """Which policy is to be evaluated, and how.
+    """A policy to evaluate, and how.
 
-    The policy of ``run`` in ``checkpoint``: the newest there or the ``best`` that its training had found.
-    ``episodes`` and ``deterministic`` are as in the run's own evaluations where they are ``None``, episodes
-    ``times`` as many. ``task`` is another task, with ``changes`` of its keys; else the run's own is meant.
-    ``film``: where the first episode is to be drawn.
+    The policy of ``run`` in ``checkpoint``: the newest one, or the ``best`` that training found. ``episodes``
+    and ``deterministic`` default to those of the run's own evaluations, ``episodes`` times ``times``.
+    ``task`` is another task, with ``changes`` to its keys; the default is the run's own. ``film``: where to
+    write a film of the first episode.
     """
 
     run: Run
@@ -46,6 +46,7 @@ class EvaluationRequest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Read a request from a line of stdin."""
         checkpoint = {**data["checkpoint"], "path": Path(data["checkpoint"]["path"])}
         return cls(
             **{
@@ -59,9 +60,9 @@ class EvaluationRequest:
 
 @dataclass(frozen=True)
 class EvaluationAnswer:
-    """What came out. ``frames``: how many the policy was trained for. ``task``: as a grid names it.
+    """The result of an evaluation. ``frames``: the policy's training so far. ``task``: its name in a grid.
 
-    ``returns`` and ``lengths`` (steps): one an episode. ``seconds``: what playing them took.
+    ``returns`` and ``lengths`` (steps) hold one value per episode. ``seconds``: time spent playing.
     """
 
     frames: int
@@ -73,6 +74,7 @@ class EvaluationAnswer:
 
 
 def main() -> None:
+    """Answer the requests on stdin until it ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     os.environ["SDL_VIDEODRIVER"] = "dummy"  # PettingZoo's pictures are drawn without a screen
@@ -93,7 +95,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         return {"error": str(error), "hint": None, "gone": error.filename == request["checkpoint"]["path"]}
     except OrchestrateError as error:
         return {"error": str(error), "hint": error.hint, "gone": False}
-    except Exception as error:  # of a library: other policies may be none the worse
+    except Exception as error:  # of a library: other policies may still work
         return {"error": f"{type(error).__name__}: {error}"[:500], "hint": None, "gone": False}
     return asdict(answer)
 

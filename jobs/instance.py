@@ -1,8 +1,8 @@
-"""``python -P -m jobs.instance RESULTS SWEEP TOKEN --hold SECONDS``: a job on a cloud instance.
+"""``python -P -m jobs.instance RESULTS SWEEP TOKEN --hold SECONDS``: run a job on a cloud instance.
 
-Has a worker do the job, takes what it reaches to a store at once (``--store WHERE``), and holds the instance
-until all of it is safe: in the store, or at home, whose word is a mark in the tree. Whoever rented the
-instance takes it down when this process ends.
+Starts a worker, sends new files to a store at once (``--store WHERE``), and holds the instance until all
+files are safe: in the store, or at home, which leaves a mark in the tree. The instance is taken down when
+this process ends.
 
 Its output is for people. Its exit code is the worker's, 2 for bad input.
 """
@@ -41,12 +41,12 @@ from orchestrator.rundir.plain_files import open_to_write, read_plain
 from orchestrator.rundir.synced import require_own
 
 _POLL_S = 0.2
-# Between two looks at what the job reached.
+# Between two looks at the job's progress.
 _LOOK_S = 2.0
-# For a last delivery, once somebody asks an instance to go that is only held.
+# For a last delivery after a signal during the hold.
 _LAST_S = 15.0
 _INTERRUPTED, _KILLED = 130, 128 + signal.SIGKILL
-# A machine may be lent by Slurm, to SkyPilot: that is not this job's, and ends or asks for nothing of it.
+# SkyPilot may have the machine from Slurm; that Slurm job is not this job.
 _FOREIGN = ("SLURM_", JOB_VARIABLE)
 _TAIL_LINES = 5
 # Where SkyPilot leaves scripts on an instance, with the secrets of the job's environment in them.
@@ -57,7 +57,7 @@ _SCRIPTS = (
     "~/.sky/sky_app/*",
 )
 _LEAST_SECRET = 8
-# What no quotation mark or escape of a script changes.
+# Characters that quoting in a script leaves unchanged.
 _PLAIN = re.compile(rf"[\w.+/=@:-]{{{_LEAST_SECRET},}}", re.ASCII)
 
 
@@ -65,17 +65,17 @@ class Work(Protocol):
     """The job's worker."""
 
     def ended(self) -> int | None:
-        """Its exit code as a shell has it; ``None`` while it works."""
+        """Return the worker's exit code as a shell reports it; ``None`` while it works."""
 
     def ask(self, number: int) -> None:
         """Pass a signal on."""
 
 
 class OwnWorker:
-    """A worker that this process started."""
+    """A worker started by this process."""
 
     def __init__(self, sweep: SweepDir, token: str) -> None:
-        self._mailbox = sweep.mailbox(token)  # home may have left a letter already
+        self._mailbox = sweep.mailbox(token)  # home may have written a signal into it already
         self._asked = 0
         env = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         env[provenance.ON_INSTANCE] = "1"
@@ -100,7 +100,10 @@ class OwnWorker:
         return code if code is None or code >= 0 else 128 - code
 
     def ask(self, number: int) -> None:
-        """By letter: whoever ends a job may signal all its processes, and twice is *at once* to a worker."""
+        """Write the signal into the mailbox; send it directly the second time.
+
+        A job may be ended by signalling all its processes, and a worker takes a second signal for *at once*.
+        """
         self._asked += 1
         try:
             with open_to_write(self._mailbox, "a", encoding="ascii") as letters:
@@ -112,7 +115,7 @@ class OwnWorker:
 
 
 class FormerWorker:
-    """The worker of a process like this one that was killed; it may be leaving just now."""
+    """The worker of a killed predecessor of this process; it may be leaving just now."""
 
     def __init__(self, sweep: SweepDir, token: str) -> None:
         self._sweep, self._token = sweep, token
@@ -134,7 +137,7 @@ class FormerWorker:
 
 
 class Instance:
-    """One job on an instance, from its worker's start until it is held no longer."""
+    """One job on an instance, from the start of its worker to the end of the hold."""
 
     def __init__(
         self, sweep: SweepDir, job: Job, hold: float, courier: Courier | None, secrets: Sequence[str]
@@ -148,7 +151,7 @@ class Instance:
             signal.signal(number, lambda got, _frame: self._signals.append(got))
 
     def run(self) -> int:
-        """Work and hold; the worker's exit code."""
+        """Work and hold; return the worker's exit code."""
         ended = self._ended_before() or WorkerEnd(exit_code=self._work(), time=time.time())
         remove_scripts(_SCRIPTS, os.environ, self._secrets)
         # By the time of the end: one that is begun again holds no longer for it.
@@ -167,7 +170,7 @@ class Instance:
         while (code := work.ended()) is None:
             while self._signals:
                 number = self._signals.pop(0)
-                say(f"asked to leave by {signal.Signals(number).name}: the runs save what they have")
+                say(f"received {signal.Signals(number).name}: the runs save and leave")
                 work.ask(number)
             if time.monotonic() >= next_look:
                 self._tell()
@@ -190,7 +193,7 @@ class Instance:
         return OwnWorker(self._sweep, token)
 
     def _hold_on(self, ended: WorkerEnd, seconds: float) -> None:
-        """Until what the job made is safe, for so many seconds at most."""
+        """Wait until the job's files are safe, for this many seconds at most."""
         end = time.monotonic() + seconds
         self._signals.clear()
         self._mark(ended)
@@ -200,24 +203,24 @@ class Instance:
             if self._courier is not None:
                 self._courier.turn(ended=True)
             if self._signals and not self._last_delivery(end):
-                say("asked to go: what home does not have is lost with this instance")
+                say("stopped: files that are not at home are lost with this instance")
                 return
             if time.monotonic() >= end:
-                say(f"held for {seconds:.0f} s: what home does not have is lost with this instance")
+                say(f"held for {seconds:.0f} s: files that are not at home are lost with this instance")
                 return
             time.sleep(min(_POLL_S, max(0.0, end - time.monotonic())))
 
     def _mark(self, ended: WorkerEnd) -> None:
         try:
             self._handover.mark_ended(ended)
-        except StorageError as error:  # home asks whoever rented the instance, too
+        except StorageError as error:  # home sees the end of the SkyPilot job, too
             say(f"the end of the job could not be marked: {error}")
 
     def _last_delivery(self, end: float) -> bool:
-        """Whether the store has everything after one more attempt, for which there is little time."""
+        """Deliver once more within a short time; return whether the store has everything."""
         if self._courier is None:
             return False
-        say(f"asked to go: one more delivery, for {_LAST_S:.0f} s at most")
+        say(f"stopped: one more delivery, for {_LAST_S:.0f} s at most")
         self._signals.clear()
         self._courier.hurry()
         self._courier.turn(ended=True)
@@ -238,7 +241,7 @@ class Instance:
     # What people see
 
     def _tell(self) -> None:
-        """Say what the worker's journal has to tell since the last time."""
+        """Print the worker's new journal entries."""
         try:
             log = self._sweep.worker_log(self._job.token)
         except OSError:  # as above
@@ -260,9 +263,9 @@ class Instance:
 def remove_scripts(
     patterns: Iterable[str], environment: Mapping[str, str], names: Collection[str] = ()
 ) -> None:
-    """Remove files of this user that hold a secret of the environment: nothing reads them any more.
+    """Remove files of this user that hold a secret of the environment; no process reads them any more.
 
-    Secrets are the variables of these names, and those whose name looks like one. An instance that is
+    Secrets are the variables ``names`` and those with a name that looks like a secret. An instance that is
     stopped, and not taken down, keeps its disk.
     """
     found = {
@@ -282,7 +285,7 @@ def remove_scripts(
 
 
 def _telling(secret: str) -> str:
-    """The part of a secret that a script holds as it is, however it quotes the whole."""
+    """Return the part of a secret that stands unchanged in a script, however the whole is quoted."""
     return max(_PLAIN.findall(secret), key=len, default=secret)
 
 
@@ -297,7 +300,7 @@ def _in_words(event: Event) -> str:
 
 
 def say(text: str) -> None:
-    """A line with the time of day. Nobody may listen any more."""
+    """Print a line with the time of day. The reader of the output may be gone."""
     try:
         print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)  # noqa: T201 (what `sky logs` shows)
     except OSError:
@@ -305,7 +308,7 @@ def say(text: str) -> None:
 
 
 def serve(asked: argparse.Namespace) -> int:
-    """Do the job of that token; the worker's exit code."""
+    """Run the job of this token; return the worker's exit code."""
     sweep = SweepDir.existing(asked.results.absolute(), asked.sweep)
     require_own(sweep)
     job = find_job(sweep, asked.token)
@@ -342,6 +345,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Run a job on this instance; return the exit code."""
     asked = _parser().parse_args(arguments)
     try:
         return serve(asked)

@@ -1,7 +1,7 @@
-"""`python -m jobs.probe`: what only the libraries themselves can tell of this machine, for the doctor.
+"""`python -m jobs.probe`: facts about this machine that only the libraries can give, for the doctor.
 
-One JSON object a line on stdout, as soon as it is known: of PyTorch, then of drawing. Whatever libraries
-print goes to stderr. A library that crashes takes the lines after it along, and nothing else.
+Writes a JSON object per line to stdout as soon as it is known: PyTorch, then drawing. Output of libraries
+goes to stderr. A library that crashes takes only the lines after it along.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ Facts = dict[str, Any]
 
 
 def torch_facts() -> Facts:
-    """``cuda``: what it is built for. ``threads``: how many it would take by itself.
+    """Return PyTorch's version and what it can use here.
 
-    ``device``, ``memory`` in bytes: of the GPU that it computed on; ``error``: why it could not.
+    ``cuda``: the version it is built for. ``threads``: how many it would take by itself. ``device``,
+    ``memory`` in bytes: the GPU of a test computation; ``error``: why that failed.
     """
     import torch
 
@@ -36,7 +37,10 @@ def torch_facts() -> Facts:
 
 
 def drawing_facts() -> Facts:
-    """``found`` and ``fix`` where nothing can be drawn; ``absent`` where nothing here would draw."""
+    """Return the size of a test picture.
+
+    ``found`` and ``fix`` where drawing fails; ``absent`` where no installed library draws.
+    """
     from jobs.training.headless_rendering import draw_vmas, obstacle
 
     if importlib.util.find_spec("vmas") is None:
@@ -52,6 +56,7 @@ _PROBES: dict[str, Callable[[], Facts]] = {"torch": torch_facts, "drawing": draw
 
 
 def main() -> None:
+    """Write the facts of each probe to stdout."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for name, probe in _PROBES.items():

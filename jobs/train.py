@@ -1,8 +1,8 @@
-"""``python -m jobs.train TRAINER key=value …``: trains runs here and now, without a grid and a command line.
+"""``python -m jobs.train TRAINER key=value …``: train runs here and now, without a grid.
 
-One run, or with several values for a key (``seed=0,1``) one for each combination. The results are the same
-files in the same places as a sweep's, under the same run ids. Called again it goes on with what is left, each
-run from its newest checkpoint. SIGTERM, SIGINT and SIGUSR1 ask it to save and to leave.
+One run, or one for each combination of several values (``seed=0,1``). The results are the same files in the
+same places as a sweep's, under the same run ids. The same call again continues the runs that are left, each
+from its newest checkpoint. SIGTERM, SIGINT and SIGUSR1 make it save and leave.
 
 Exit codes: 0 all runs are done, 1 some run failed, 2 bad input, 3 the results folder takes no files, 75 saved
 and left before the end: the same call goes on.
@@ -30,7 +30,7 @@ _DONE, _SOME_FAILED, _NO_STORAGE, _MORE_TO_DO = 0, 1, 3, 75
 
 
 def train(asked: argparse.Namespace) -> int:
-    """Put the runs on record, work through them in this process, say what became of them; the exit code."""
+    """Record the runs in the ledger, work through them here and print their states; return the exit code."""
     spec = get_trainer(asked.trainer)
     named = runs_of(spec, asked.overrides)
     runs = named if asked.only is None else [_only(named, asked.only)]
@@ -51,7 +51,7 @@ def _only(runs: Sequence[Run], number: int) -> Run:
 
 
 def _tell(sweep: SweepDir, runs: Sequence[Run]) -> int:
-    """A line for every run; the exit code that sums them up."""
+    """Print a line for every run; return the exit code that sums them up."""
     states = set()
     varying = [key for key in runs[0].point if len({repr(run.point[key]) for run in runs}) > 1]
     for run in runs:
@@ -104,6 +104,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Train the runs named by the arguments; return the exit code."""
     asked = _parser().parse_args(arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # one that was ignored would reap the runs by itself

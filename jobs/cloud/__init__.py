@@ -1,1 +1,1 @@
-"""Bring the files of a job on a cloud instance to their store, and the stores."""
+"""Bring the files of a job on a cloud instance to its store."""

@@ -16,18 +16,18 @@ _MOST_KEYS = 1000
 
 
 class Bucket:
-    """Objects appear whole or not at all: that is how S3 puts them."""
+    """A store in S3, where an object appears whole or not at all."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._made: Any = None
         self._stopped = threading.Event()
-        # What went up of a put that failed, so that the next one goes on.
+        # Files that a failed put has uploaded: the next one skips them.
         self._up: dict[str, tuple[int, int]] = {}
 
     @property
     def _client(self) -> Any:
-        """Not made before it is needed: what it lacks is the store's problem, and told as such."""
+        """Connect on first use: a failure is then reported as the store's problem."""
         self._made = self._made or connect()
         return self._made
 

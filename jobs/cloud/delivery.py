@@ -1,7 +1,7 @@
-"""A job's files on their way to its store: what is new, in an order that leaves nothing half behind.
+"""Deliver a job's files to its store, in an order that leaves no half result there.
 
-First everything that a result lists, then the results, and last the mark that the job ended. So whoever reads
-the store has each result whole, and the mark only beside all that the job made.
+First all files that a result lists, then the results, last the mark that the job ended. So each result in the
+store is whole, and the mark stands only beside all files of the job.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from jobs.cloud.store import Store
 from orchestrator.core.errors import StorageError
 from orchestrator.rundir.handover import JobFiles, Stamp, attempt_of, is_checkpoint
 
-# What a job reached, by run, and whether it ended: another value when there is something to keep.
+# The progress of each run, and whether the job ended: differs when there are new files.
 Reached = tuple[dict[str, tuple[str, ...]], bool]
 
-# Seconds until a store that took nothing is asked again; twice as many each time.
+# Seconds until the next delivery to a store that took nothing; they double each time.
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 30.0
 # Of a file that never changes.
 _ONCE = (0, 0)
 
 
 class Delivery:
-    """Has a store keep what a job made. Remembers what is there, as long as it lives."""
+    """Sends new files of a job to a store, and remembers which files the store has."""
 
     def __init__(
         self,
@@ -43,12 +43,12 @@ class Delivery:
         self._looked = False
 
     def reached(self) -> dict[str, tuple[str, ...]]:
-        """By run, what there is to be kept by now: another value when there is something new."""
+        """Return the progress of each run; it differs from the last one when there are new files to send."""
         luggage = self._luggage
         return {one: reached for one in self._run_ids if (reached := luggage.reached(one))}
 
     def deliver(self, *, ended: bool) -> int:
-        """Put there what is new; how many files that was. ``ended``: the job's worker is through.
+        """Send new files; return their number. ``ended``: the job's worker has left.
 
         Raises :class:`StorageError`.
         """
@@ -69,9 +69,9 @@ class Delivery:
         return count + self._put(dict.fromkeys(self._luggage.last_words() if ended else [], _ONCE))
 
     def _look(self) -> None:
-        """See what is there of these runs, of instances that this one takes over from.
+        """List what earlier instances left in the store for these runs.
 
-        A result that is there and that this tree does not know stays: its run is done.
+        A result in the store that this tree does not have stays: its run is done.
         """
         self._found = set(self._store.names([self._luggage.folder(run_id) for run_id in self._run_ids]))
         self._done_before = set()
@@ -89,9 +89,9 @@ class Delivery:
         self._looked = True
 
     def _to_deliver(self, *, ended: bool) -> list[str]:
-        """Runs of which something is to be there.
+        """Return the runs with files to send.
 
-        Before a run reached anything here, what a former instance left there may be the best there is of it.
+        Until a run reaches a checkpoint here, the files of a former instance may be its best.
         """
         luggage = self._luggage
         begun = [one for one in self._run_ids if one not in self._done_before and luggage.attempts(one)]
@@ -105,9 +105,9 @@ class Delivery:
         return len(new)
 
     def _remove_stale(self, attempts: Collection[str], files: Collection[str]) -> None:
-        """Have no files of these attempts there that are not here, as older checkpoints.
+        """Remove from the store the files of these attempts that are gone here, such as older checkpoints.
 
-        Nor those of another instance's attempt that had the same number.
+        Files of another instance's attempt with the same number go, too.
         """
         known = self._found | self._there.keys()
         stale = sorted(name for name in known if name not in files and attempt_of(name) in attempts)
@@ -124,7 +124,7 @@ class Delivery:
 
 
 class Courier:
-    """Delivers beside the work: what is new at once, and again and again while the store takes nothing."""
+    """Delivers in a thread: new files at once, and again after a wait while the store takes nothing."""
 
     def __init__(self, delivery: Delivery, store: Store, say: Callable[[str], None]) -> None:
         self._delivery, self._store, self._say = delivery, store, say
@@ -134,25 +134,26 @@ class Courier:
         self._problem = ""
 
     def turn(self, *, ended: bool = False) -> None:
-        """See whether there is something new, and deliver it; comes back at once.
+        """Start a delivery if one is due; return at once.
 
-        ``ended``: the job's worker is through, and this is to be all.
+        ``ended``: the job's worker has left, so this delivery completes the job.
         """
         if not self.is_busy and not self.is_done and time.monotonic() >= self._next:
             self._thread = threading.Thread(target=self._deliver, args=(ended,), daemon=True)
             self._thread.start()
 
     def hurry(self) -> None:
-        """Have the next :meth:`turn` wait for nothing."""
+        """Let the next :meth:`turn` deliver without a wait."""
         self._next = 0.0
 
     @property
     def is_busy(self) -> bool:
+        """Whether a delivery is under way."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def is_done(self) -> bool:
-        """Whether the store has all that the job made, which ended."""
+        """Whether the job ended and the store has all of its files."""
         return self._delivered[1]
 
     def stop(self) -> None:
@@ -165,7 +166,7 @@ class Courier:
             if reached == self._delivered:
                 return
             count = self._delivery.deliver(ended=ended)
-        except Exception as error:  # whatever is wrong with a store, the training goes on
+        except Exception as error:  # a fault of the store stops no training
             self._failed(str(error) or type(error).__name__)
             return
         if self._problem:
@@ -176,7 +177,7 @@ class Courier:
             self._say(f"{count} files went to the store")
 
     def _failed(self, problem: str) -> None:
-        """Tell a problem once, and try again later."""
+        """Report a problem once, and schedule the next delivery."""
         if problem != self._problem:
             self._say(f"the store took nothing: {problem}; trying again")
         self._problem = problem

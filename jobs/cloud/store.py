@@ -1,4 +1,4 @@
-"""Where a cloud instance keeps what its job made: behind ssh, on a mounted disk, in a bucket."""
+"""Stores for the files of a job on a cloud instance: a host behind ssh, a mounted disk, a bucket."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _SSH = (
     "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new -o ConnectTimeout=20 "
     "-o ServerAliveInterval=10 -o ServerAliveCountMax=3"
 )
-# Where rsync has files until they are whole; readers of results trees pass over hidden names.
+# Rsync's folder for incomplete files; readers of results trees skip hidden names.
 _INCOMING = ".incoming"
 _LONGEST_LINE = 200
-# What a refusal is called, by words in rsync's complaints.
+# Words in rsync's errors → the reason of a refusal.
 _REASONS = (
     ("no space left", "it is full"),
     ("quota exceeded", "its quota is used up"),
@@ -45,32 +45,32 @@ _VANISHED = 24
 
 
 class Store(Protocol):
-    """Keeps files under the names that they have in a results tree, each whole or not at all.
+    """Keeps files under their names in a results tree, each whole or not at all.
 
-    Every method raises :class:`StorageError`, in one line, where it could not do all of it.
+    Every method raises :class:`StorageError`, in one line, unless it could do all of it.
     """
 
     def put(self, results: Path, names: Sequence[str]) -> None:
-        """Keep these files of the tree ``results``; what has their names is replaced.
+        """Store these files of the tree ``results``, replacing files of the same names.
 
         A file that is gone by now is left out.
         """
 
     def remove(self, names: Sequence[str]) -> None:
-        """Keep these no longer, if it ever did."""
+        """Remove these files if they are there."""
 
     def names(self, folders: Sequence[str]) -> list[str]:
-        """All files that it keeps in these folders."""
+        """List all files in these folders."""
 
     def get(self, name: str) -> bytes | None:
-        """What a file holds; ``None`` if there is no such file."""
+        """Return the content of a file; ``None`` if there is no such file."""
 
     def stop(self) -> None:
-        """End what another thread has it at."""
+        """End an operation that another thread has under way."""
 
 
 def open_store(where: str) -> Store:
-    """The store that a person means. Raises :class:`OrchestrateError`; asks nobody anything."""
+    """Return the store at ``where``, without connecting to it. Raises :class:`OrchestrateError`."""
     if is_bucket(where):
         return Bucket(parse_bucket(where))
     if where.startswith("/"):
@@ -83,7 +83,7 @@ def open_store(where: str) -> Store:
 
 
 class RsyncStore:
-    """A folder of this machine, or of one behind ssh; neither needs hard links, nor any program but rsync."""
+    """A folder of this machine or of one behind ssh; it needs rsync, and no hard links."""
 
     def __init__(self, folder: str, host: str | None = None) -> None:
         self._folder, self._host = folder, host
@@ -125,7 +125,7 @@ class RsyncStore:
             os.killpg(process.pid, signal.SIGKILL)
 
     def _prepare(self, sweep: str) -> None:
-        """Make the sweep's folder there, and in it the one for what is not whole yet."""
+        """Make the sweep's folder there, with the folder for incomplete files in it."""
         if sweep in self._prepared:
             return
         with tempfile.TemporaryDirectory() as nothing:
@@ -138,7 +138,7 @@ class RsyncStore:
         return f"{self._host}:{path}" if self._host else path
 
     def _run(self, options: Sequence[str], names: Sequence[str] | None = None) -> bytes:
-        """What rsync prints."""
+        """Run rsync; return its output."""
         argv = ["rsync", "--times", "--omit-dir-times", "-s", "--8-bit-output", f"--timeout={_SILENCE_S}"]
         if self._host is not None:
             argv.append(f"--rsh={_SSH}")
@@ -168,7 +168,7 @@ class RsyncStore:
 
 
 def _only_times(said: bytes) -> bool:
-    """Whether all that rsync could not do was to date files, as on some mounted buckets."""
+    """Whether rsync failed only to date files, as on some mounted buckets."""
     lines = [line for line in said.splitlines() if line.strip() and not line.startswith(b"rsync error")]
     return bool(lines) and all(b"failed to set times on" in line for line in lines)
 
@@ -185,7 +185,7 @@ def _refusal(code: int, said: str) -> StorageError:
 
 
 def _by_sweep(names: Sequence[str]) -> dict[str, list[str]]:
-    """Names by the sweep that they begin with, relative to its folder."""
+    """Group names by their sweep, relative to its folder."""
     found: dict[str, list[str]] = {}
     for name in names:
         sweep, _, rest = name.partition("/")

@@ -1,1 +1,1 @@
-"""Overrides as a person types them for Hydra, read by Hydra's own parser."""
+"""Read overrides of Hydra's command line with Hydra's own parser."""

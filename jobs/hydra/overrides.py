@@ -1,6 +1,6 @@
-"""Overrides as a person types them for Hydra, read by Hydra's own parser: ``seed=0,1 experiment.lr=6e-5``.
+"""Read overrides of Hydra's command line with Hydra's own parser: ``seed=0,1 experiment.lr=6e-5``.
 
-They mean what they mean in a grid, so that the same point has the same id however it was given.
+They mean what they mean in a grid, so a point has the same id either way.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _MOST_THREADS = 1024
 
 
 def runs_of(spec: TrainerSpec, overrides: Iterable[str]) -> list[Run]:
-    """The runs that overrides stand for, each once: all combinations of what has several values.
+    """Return the runs that the overrides name, each once: all combinations of keys with several values.
 
-    The last such key varies fastest. Of a key that comes twice the last counts, as in Hydra. Raises
+    The last such key varies fastest. Of a key given twice the last value counts, as in Hydra. Raises
     :class:`OrchestrateError`.
     """
     axes: dict[str, tuple[str, list[Value]]] = {}
@@ -52,7 +52,7 @@ def _read(spec: TrainerSpec, text: str) -> tuple[str, list[Value]]:
     if bare in ("seed", "threads") and bare != key:
         raise OrchestrateError(f"found {key}, expected {bare}: every run has it")
     if (why := spec.owned_because(key)) is not None:
-        raise OrchestrateError(f"found {key}, which cannot be set: {why}", hint="leave it away")
+        raise OrchestrateError(f"found {key}, which cannot be set: {why}", hint="leave it out")
     values = _values(text)
     for value in values:
         _check(key, value)
@@ -60,7 +60,7 @@ def _read(spec: TrainerSpec, text: str) -> tuple[str, list[Value]]:
 
 
 def _check(key: str, value: Value) -> None:
-    """Seeds and thread counts are the program's own, whatever the trainer; secrets stay off the disk."""
+    """Refuse secrets, and seeds and thread counts out of range; these two keys belong to every trainer."""
     if found := secret_in(key, value):
         raise OrchestrateError(
             f"found {found}, which looks like a secret: overrides and results stay on disk",
@@ -114,7 +114,7 @@ def _range(found: Any, text: str) -> list[Value]:
 
 
 def _plain(item: Any, text: str) -> Value:
-    """Hydra's values as JSON's; whole numbers in exponent form are integers, as everywhere in a grid."""
+    """Turn Hydra's value into JSON's; whole numbers in exponent form are integers, as in a grid."""
     from hydra.core.override_parser.types import QuotedString
 
     if isinstance(item, QuotedString):

@@ -1,1 +1,1 @@
-"""A folder for PYTHONPATH of the programs that `command` runs start: Python imports sitecustomize from it."""
+"""A folder for PYTHONPATH of the programs of `command` runs: Python imports sitecustomize from it."""

@@ -1,7 +1,7 @@
-"""Imported by Python at the start of a `command` run's program: notes at its end which packages it imported.
+"""Note at the end of a `command` run's program which packages it imported. Python imports this at the start.
 
 Appends lines to the file that ORCHESTRATE_IMPORTS names: "python VERSION", and "NAME VERSION" for each
-package of an environment. Must work in whatever Python the program brings, an old one too, and not disturb.
+package of an environment. Runs in the Python of the program, old ones included, and must not disturb it.
 """
 
 import atexit
@@ -45,7 +45,7 @@ def _version(name, module):  # type: ignore[no-untyped-def]
 
 
 def _hand_over():  # type: ignore[no-untyped-def]
-    """Stand aside for the sitecustomize that Python would have found without this one."""
+    """Import the sitecustomize that Python would have found without this one."""
     here = os.path.dirname(__file__)
     sys.path[:] = [folder for folder in sys.path if folder != here]
     own = sys.modules.pop("sitecustomize", None)

@@ -1,11 +1,11 @@
-"""Trainer `command`: any program that follows the run protocol (docs/run-protocol.md).
+"""Train with any program that follows the run protocol (docs/run-protocol.md).
 
 Overrides: ``command``, an argument list, never a shell; ``{key}`` in an item stands for the run's value of
 that key, ``{seed}`` and ``{threads}`` among them. ``code`` says which files count as the program
 (:mod:`orchestrator.config.program.identity`). All other keys are the program's own.
 
-The program runs as a child of this process. It writes metrics and checkpoints into an inbox; this process
-takes them over, in order, so that no checkpoint is ever ahead of the metrics and a fenced attempt changes
+The program runs as a child of this process and writes metrics and checkpoints into an inbox. This process
+takes them over in order, so that no checkpoint is ever ahead of the metrics and a fenced attempt changes
 nothing.
 """
 
@@ -44,7 +44,7 @@ from orchestrator.rundir import CheckpointFile, CodeDir, ResumePoint, Row, sha25
 # The variable that names the file with a run's values.
 DESCRIPTION = "ORCHESTRATE_RUN"
 
-# Nothing a program does by mistake ends it with one of these.
+# Signals from outside: no fault of a program ends it with one of these.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 # Exit codes of a program, from sysexits.h: 64 wrong usage, 75 try again later, 78 wrong configuration.
@@ -59,7 +59,7 @@ _TAIL_BYTES = 4096
 
 
 def patterns_of(run: Run) -> Value:
-    """What the key `code` holds, if that can be used. Raises :class:`BadConfigError`."""
+    """Return the value of the key `code`. Raises :class:`BadConfigError` if it cannot be used."""
     value = run.overrides.get(CODE_KEY)
     try:
         Patterns.of(value)
@@ -69,7 +69,7 @@ def patterns_of(run: Run) -> Value:
 
 
 def train(context: RunContext) -> Outcome:
-    """Run the program to its end; its stop is this run's stop."""
+    """Run the program to its end; stop it when the run is stopped."""
     context.polls_stopping = True
     argv = command_line(context.run)
     require_program(argv)
@@ -102,7 +102,7 @@ def train(context: RunContext) -> Outcome:
 
 
 def command_line(run: Run) -> list[str]:
-    """The program's argument vector. Raises :class:`BadConfigError`."""
+    """Return the program's argument vector. Raises :class:`BadConfigError`."""
     command = run.overrides.get(COMMAND_KEY)
     if not isinstance(command, list | tuple) or not command:
         found = f"is {command!r}" if COMMAND_KEY in run.overrides else "is not in the grid"
@@ -118,7 +118,7 @@ def command_line(run: Run) -> list[str]:
 
 
 def require_program(argv: Sequence[str]) -> None:
-    """Raise :class:`BadConfigError` unless the file that the command runs is there."""
+    """Raise :class:`BadConfigError` unless the file that the command runs exists."""
     script = program_file(argv)
     if script is None:
         return
@@ -183,7 +183,7 @@ def _start(argv: list[str], environment: Mapping[str, str]) -> subprocess.Popen[
 
 
 class Inbox:
-    """Takes over what the program writes. ``kept``: the checkpoints to resume from, oldest first."""
+    """The folder in which the program leaves metrics and checkpoints."""
 
     def __init__(self, context: RunContext, checkpoint: CheckpointFile | None) -> None:
         self._context = context
@@ -201,9 +201,9 @@ class Inbox:
         self.declared = Declared()
 
     def empty(self, *, ended: bool = False) -> None:
-        """Take over all there is now: metrics up to each checkpoint, then the checkpoint.
+        """Take over all new metrics up to each checkpoint, then the checkpoint.
 
-        ``ended``: the program ended well, so that a last line without a newline is whole, too.
+        ``ended``: the program ended well, so a last line without a newline is whole, too.
         """
         ready = self._ready()
         self._take_metrics(ended)
@@ -211,7 +211,7 @@ class Inbox:
             self._adopt(frames, path)
 
     def _ready(self) -> list[tuple[int, Path]]:
-        """Finished checkpoints. Looked for before the metrics are read, which were written before them."""
+        """List finished checkpoints, before the metrics are read: the program wrote those first."""
         found = []
         for path in self._attempt.inbox_checkpoints.iterdir():
             if (match := _CHECKPOINT.fullmatch(path.name)) and path.is_file():
@@ -275,7 +275,7 @@ class Inbox:
         )
 
     def _check_order(self, row: Row) -> None:
-        """A row that comes too late would be lost, or doubled, when the run is resumed."""
+        """Refuse a row that a resume would lose or double."""
         if row.frames <= self._covered:
             raise ProgramFailed(
                 f"the program wrote metrics for frames {row.frames} after the checkpoint of frames "
@@ -294,7 +294,7 @@ class Inbox:
 
 
 def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunContext) -> int:
-    """Empty the inbox until the program is gone; its exit code. A stop is handed on to it, with its grace."""
+    """Empty the inbox until the program has exited; return its exit code. Pass a stop on, with its grace."""
     asked = False
     while True:
         try:
@@ -312,9 +312,9 @@ def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunConte
 
 
 def _versions(context: RunContext, declared: Declared) -> dict[str, str]:
-    """Of this program, of what the user's imported, and of what that says of itself."""
+    """Return versions: this program's, those of imported packages, those that the program declared."""
     ours = provenance.versions(COMMAND)
-    ours.pop("python")  # the worker's, which may be another than the program's
+    ours.pop("python")  # the worker's, maybe not the program's
     program = project_files(Path.cwd(), [context.run_dir.path.parents[2].resolve()]).program(
         context.run.point
     )
@@ -322,13 +322,13 @@ def _versions(context: RunContext, declared: Declared) -> dict[str, str]:
 
 
 def _judge(code: int, context: RunContext) -> None:
-    """Raise what the program's exit code means, unless it is done."""
+    """Raise the error that the program's exit code means, unless it is done."""
     if code == DONE:
         return
     if code == INTERRUPTED or (context.stopping and code < 0):
         raise InterruptedRun(context.stop_signal or "the program itself (exit code 75)")
     if -code in _FROM_OUTSIDE:
-        # Somebody killed the program: the run dies of the same, and the worker judges it as any killed run.
+        # Killed from outside: this process dies in the same way, and the worker judges it as any killed run.
         os.kill(os.getpid(), signal.SIGKILL)
     tail = _tail(context.attempt.log)
     if code in BAD_CONFIG:
@@ -344,7 +344,7 @@ def _how(code: int) -> str:
 
 
 def _tail(log: Path) -> str:
-    """The last line of the log, for a message."""
+    """Return the last line of the log, for a message."""
     with open(log, "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
         lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]

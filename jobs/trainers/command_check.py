@@ -20,7 +20,7 @@ from orchestrator.core.types import Run
 
 
 def check(runs: Sequence[Run]) -> list[Problem]:
-    """What would keep runs' programs from starting; runs with the same fault are named by their first."""
+    """Return the faults that keep programs from starting, each with the first run that has it."""
     problems: dict[str, Problem] = {}
     for run in runs:
         try:
@@ -42,7 +42,7 @@ def check(runs: Sequence[Run]) -> list[Problem]:
 
 
 def _unused_keys(runs: Sequence[Run]) -> Iterator[Problem]:
-    """A warning of keys that differ between runs, and that their programs have no way to know."""
+    """Warn of keys that vary between runs and do not reach their programs."""
     values: dict[str, set[str]] = {}
     commands: dict[str, Run] = {}
     for run in runs:
@@ -67,7 +67,7 @@ def _unused_keys(runs: Sequence[Run]) -> Iterator[Problem]:
 
 
 def _may_read_description(run: Run) -> bool:
-    """Whether the program may read its run's description: it names that, or its files are not known here."""
+    """Whether the program names its run's description, or its files are unknown here."""
     try:
         argv = command_line(run)
         program = project_files(Path.cwd()).program(run.point)
@@ -102,7 +102,7 @@ def _require_code(run: Run) -> None:
 
 
 def _require_module(argv: Sequence[str]) -> None:
-    """Raise :class:`BadConfigError` where the command's Python has no module that it is to run."""
+    """Raise :class:`BadConfigError` unless the command's Python has the module that it runs."""
     name = module_of(argv)
     if name is not None and not _has_module(argv[0], name.partition(".")[0]):
         raise BadConfigError(
@@ -119,4 +119,4 @@ def _has_module(python: str, name: str) -> bool:
         argv = [python, "-c", code, name]
         return subprocess.run(argv, capture_output=True, timeout=60, check=False).returncode != 3
     except (OSError, subprocess.SubprocessError):
-        return True  # nothing is known
+        return True  # unknown: do not refuse

@@ -1,4 +1,4 @@
-"""What a program says of itself, and which packages it imported."""
+"""A program's description of itself, and the packages that it imported."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([A-Za-z_]\w*)|import[ \t]+([^\n#;]+)
 
 @dataclass(frozen=True)
 class Declared:
-    """``exactness``: whether an interrupted run equals an uninterrupted one ("exact"), does so because
-    environments restart at fixed points ("reset"), or the program did not say.
+    """A program's description of itself.
+
+    ``exactness``: "exact" if an interrupted run equals an uninterrupted one, "reset" if it does because
+    environments restart at fixed points, "undeclared" if the program gave none.
     """
 
     exactness: str = UNDECLARED
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def told(self, line: Mapping[str, Any]) -> Self:
-        """With what a line ``{"program": {...}}`` says. Raises ``ValueError``."""
+        """Add the content of a line ``{"program": {...}}``. Raises ``ValueError``."""
         said = line[PROGRAM_KEY]
         if set(line) != {PROGRAM_KEY} or not isinstance(said, Mapping):
             raise ValueError(f"a line with {PROGRAM_KEY!r} has no other key, and a mapping as its value")
@@ -50,9 +52,9 @@ class Declared:
 
 
 def imported_packages(notes: Path, program: ProgramFiles) -> dict[str, str]:
-    """Versions of Python and of the packages that decide a result, as the program's Python noted them.
+    """Return the versions, noted by the program's Python, of itself and of packages that decide a result.
 
-    Of all that was imported, those that the program's own files name and those known to decide results.
+    Of all imported packages, those that the program's own files name and those known to decide results.
     """
     try:
         lines = notes.read_text(errors="replace").splitlines()
@@ -72,7 +74,7 @@ def imported_packages(notes: Path, program: ProgramFiles) -> dict[str, str]:
 
 
 def _named(program: ProgramFiles) -> Iterable[str]:
-    """Top-level modules that the program's Python files import."""
+    """Yield the top-level modules that the program's Python files import."""
     for name in program.files:
         if not name.endswith(".py"):
             continue

@@ -1,8 +1,8 @@
 """Checkpoints of a run: written whole or not at all, checked before use, pruned to the last two.
 
-A checkpoint is one file named after its frames and its content's checksum. Replay buffers grow without
-changing what they hold, so their frames go into segments, files of their own that later checkpoints, also
-of later attempts, refer to again. Everything loads with ``weights_only=True``.
+A checkpoint is one file named after its frames and its checksum. The contents of replay buffers go into
+segments, files of their own that later checkpoints, also of later attempts, refer to again. All files load
+with ``weights_only=True``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OTHER_CONTENT = "is truncated or damaged: its content has another checksum than
 
 @dataclass(frozen=True)
 class Segment:
-    """Items ``start`` to ``start + count`` of all that agent group ``group`` ever added to its buffer."""
+    """Items ``start`` to ``start + count`` ever added to the buffer of agent group ``group``."""
 
     attempt: int
     group: int
@@ -55,7 +55,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A checkpoint read back whole: ``payload`` as it was saved, and the segments it refers to."""
+    """A checkpoint read back whole: its ``payload`` as saved, and its segments."""
 
     file: CheckpointFile
     payload: dict[str, Any]
@@ -63,14 +63,14 @@ class Loaded:
 
 
 def pass_over(why: str) -> None:
-    """Say in the run's log that a checkpoint is left aside."""
+    """Warn in the run's log that a checkpoint is not used."""
     sys.stderr.write(f"warning: checkpoint passed over: {why}\n")
 
 
 class CheckpointStore:
-    """Writes one attempt's checkpoints, and reads those of the attempts before it.
+    """Writes one attempt's checkpoints, and reads those of earlier attempts.
 
-    ``guard`` raises once the claim is lost; it is called before anything of other attempts is removed.
+    ``guard`` raises once the claim is lost; it is called before files of other attempts are removed.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class CheckpointStore:
         self.bytes_written = 0
 
     def newest(self, candidates: Iterable[CheckpointFile]) -> Loaded | None:
-        """The first candidate that is whole with its segments; a warning on stderr names each damaged one."""
+        """Return the first candidate that is whole with its segments; warn on stderr of each damaged one."""
         for file in candidates:
             try:
                 loaded = self._load(file)
@@ -109,15 +109,16 @@ class CheckpointStore:
         return CheckpointFile(self._attempt.number, frames, digest, path)
 
     def add_segment(self, group: int, start: int, count: int, items: Any) -> Segment:
-        """Write a piece of a buffer, for the next checkpoint to refer to."""
+        """Write a piece of a buffer for the next checkpoint to refer to."""
         _, digest = self._write(items, lambda digest: self._attempt.segment_name(group, start, count, digest))
         return Segment(self._attempt.number, group, start, count, digest)
 
     def read_segment(self, segment: Segment) -> Any:
+        """Return the items of a segment."""
         return torch.load(self._path(segment), weights_only=True)
 
     def segment_bytes(self, segments: Iterable[Segment]) -> int:
-        """What these segments take on disk."""
+        """Return the bytes of these segments on disk."""
         return sum(self._path(segment).stat().st_size for segment in segments)
 
     def _load(self, file: CheckpointFile) -> Loaded:
@@ -135,7 +136,7 @@ class CheckpointStore:
         return attempt.segment_name(segment.group, segment.start, segment.count, segment.digest)
 
     def _write(self, value: Any, name: Callable[[str], Path]) -> tuple[Path, str]:
-        """Write under a temporary name; rename when every byte is on disk and its checksum known."""
+        """Write under a temporary name; rename once all bytes are on disk and their checksum is known."""
         folder = self._attempt.checkpoints
         with storage_errors(folder):
             folder.mkdir(exist_ok=True)
@@ -155,7 +156,7 @@ class CheckpointStore:
         return name(digest), digest
 
     def _prune(self, keep: set[Path]) -> None:
-        """Remove what no kept checkpoint needs, torn writes of ended attempts included."""
+        """Remove files that no kept checkpoint needs, torn writes of ended attempts included."""
         for attempt in self._run_dir.current_attempts():
             if attempt.number > self._attempt.number or not attempt.checkpoints.is_dir():
                 continue
@@ -170,11 +171,12 @@ class CheckpointStore:
 
 
 def read_payload(checkpoint: CheckpointFile) -> dict[str, Any]:
-    """What was saved, on the CPU, for somebody who only looks: buffers that it refers to are left alone.
+    """Return a checkpoint's payload on the CPU, without its buffers.
 
-    Raises ``FileNotFoundError`` where training has replaced it by a newer one, and :class:`DamagedFileError`.
+    Raises ``FileNotFoundError`` if training has replaced the file by a newer one, and
+    :class:`DamagedFileError`.
     """
-    with open_plain(checkpoint.path) as file:  # from here on it can be read, whatever becomes of its name
+    with open_plain(checkpoint.path) as file:  # an open file stays readable when its name is removed
         if hashlib.file_digest(file, "sha256").hexdigest()[:16] != checkpoint.digest:
             raise DamagedFileError(checkpoint.path, _OTHER_CONTENT)
         file.seek(0)

@@ -149,7 +149,7 @@ class RunContext:
         try:
             os.write(self._relay, (json.dumps(message) + "\n").encode())
         except OSError:
-            pass  # the worker is gone or slow; what it is told so is good to know, no more
+            pass  # the worker is gone or slow, and can do without
 
     def before_checkpoint(self) -> None:
         """Make the metrics durable, so that no checkpoint is ever ahead of them; refuse if fenced."""
@@ -177,7 +177,7 @@ class RunContext:
     @property
     def grace_left(self) -> float:
         """Seconds that may still pass until the run must have left, once :attr:`stopping`."""
-        assert self._stop_deadline is not None, "nobody asked the run to stop"
+        assert self._stop_deadline is not None, "no stop signal came"
         return max(0.0, self._stop_deadline - time.monotonic())
 
     @property

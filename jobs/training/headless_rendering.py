@@ -1,7 +1,7 @@
-"""Drawing without a screen: one picture as an evaluation draws it, and what to do where that fails.
+"""Draw without a screen: one picture as an evaluation draws it, and the fix where that fails.
 
-VMAS draws with OpenGL, through pyglet; where there is no screen it wants EGL. Each part that can be missing
-fails in its own words, most of which name something else than what is missing.
+VMAS draws with OpenGL through pyglet; without a screen it wants EGL. Each missing part fails with its own
+error, which mostly names another part.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _EGL = "libEGL.so.1"
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why nothing can be drawn here, and what a person can do about it."""
+    """Why drawing fails here, and the fix."""
 
     found: str
     fix: str
 
 
 def draw_vmas() -> tuple[int, ...]:
-    """Draw one picture of a VMAS environment without a screen; its shape. Raises whatever is in the way."""
+    """Draw one picture of a VMAS environment without a screen; return its shape. Raises any error."""
     import vmas
 
     environment = vmas.make_env("navigation", num_envs=1, device="cpu", seed=0)
@@ -41,7 +41,7 @@ def draw_vmas() -> tuple[int, ...]:
 
 
 def obstacle(error: BaseException) -> Obstacle:
-    """What stands behind an error of a drawing library."""
+    """Find the cause of a drawing library's error."""
     for link in _chain(error):
         if isinstance(link, ModuleNotFoundError):
             package = (link.name or "pyglet").partition(".")[0]
@@ -57,7 +57,7 @@ def obstacle(error: BaseException) -> Obstacle:
 
 
 def _no_device() -> Obstacle:
-    """EGL is asked first; the screen, of which the error speaks, is what VMAS tries without it."""
+    """Tell a missing EGL from a missing device: the error names the screen, which VMAS tries without EGL."""
     try:
         CDLL(_EGL)
     except OSError:
@@ -72,7 +72,7 @@ def _pip(package: str) -> str:
 
 
 def _install(library: str) -> str:
-    """Debian's packages and Fedora's; a cluster's site has them as modules, if at all."""
+    """Name the packages of Debian and Fedora that hold the library."""
     debian, fedora = {
         "GLU": ("libglu1-mesa", "mesa-libGLU"),
         "EGL": ("libegl1 libgl1-mesa-dri", "libglvnd-egl mesa-dri-drivers"),

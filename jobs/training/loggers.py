@@ -1,7 +1,7 @@
-"""Where a run's metrics go besides its own metrics file: Weights & Biases and TensorBoard.
+"""Sinks for a run's metrics besides its own metrics file: Weights & Biases and TensorBoard.
 
-Every attempt's files are complete in themselves: a resumed attempt first logs the history again that it
-builds on, so each step stands exactly once in the files of the last attempt. Nothing here needs a network.
+A resumed attempt first logs again the history that it continues, so the files of the last attempt hold each
+step exactly once. No sink needs a network.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import Run, wandb_id
 from orchestrator.rundir import AttemptDir, Row
 
-# Arguments of TorchRL's W&B logger that W&B itself does not know; "offline" is obeyed, the folder is ours.
+# Arguments of TorchRL's W&B logger that W&B itself lacks. "offline" is obeyed, the folder is ours.
 _TORCHRL_ONLY = ("offline", "save_dir", "video_fps")
 
 CSV, WANDB, TENSORBOARD = "csv", "wandb", "tensorboard"
 
 
 class Sink(Protocol):
-    """One place that metrics go to."""
+    """A destination of metrics."""
 
-    def log(self, row: Row) -> None: ...
+    def log(self, row: Row) -> None:
+        """Log one iteration."""
 
     def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
-        """``video``: uint8 of shape (1, frames, channels, height, width)."""
+        """Log ``video``, uint8 of shape (1, frames, channels, height, width)."""
         ...
 
     def close(self, *, finished: bool) -> None:
-        """Make everything logged so far readable. ``finished``: the run is done, not interrupted."""
+        """Make all logged data readable. ``finished``: the run is done, not interrupted."""
         ...
 
 
@@ -47,7 +48,7 @@ def open_sinks(
     config: Mapping[str, Any],
     extra: Mapping[str, Any],
 ) -> list[Sink]:
-    """The sinks a run asks for, the history so far already in them. ``csv`` is the run's own metrics file.
+    """Open the sinks of a run and log the history so far. ``csv`` is the run's own metrics file.
 
     ``extra`` are further arguments for W&B, in the trainer's vocabulary.
     """
@@ -69,7 +70,7 @@ def open_sinks(
 
 
 class WandbSink:
-    """One W&B run per run of ours, whatever its attempts; its group is the sweep, its step the iteration."""
+    """One W&B run per run, for all its attempts; the W&B group is the sweep, the step the iteration."""
 
     def __init__(
         self, context: RunContext, project: str, config: Mapping[str, Any], extra: Mapping[str, Any]
@@ -104,7 +105,7 @@ class WandbSink:
 
 
 class TensorboardSink:
-    """An event file in the attempt's folder, with the tag names that BenchMARL gives it."""
+    """An event file in the attempt's folder, with BenchMARL's tag names."""
 
     def __init__(self, attempt: AttemptDir, config: Mapping[str, Any]) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -124,7 +125,7 @@ class TensorboardSink:
 
 
 def _wandb_mode(wandb: Any) -> str:
-    """Offline unless the run's environment asks for online, has a key for it, and the server is there."""
+    """Choose offline unless the environment asks for online, holds a key, and the server is there."""
     if os.environ.get("WANDB_MODE") != "online":
         return "offline"
     if not os.environ.get("WANDB_API_KEY"):
@@ -149,7 +150,7 @@ def _quiet_settings(wandb: Any) -> Any:
 
 
 def _identity(context: RunContext) -> dict[str, Any]:
-    """Which run of ours this is, and what it is trained with."""
+    """Return the run's ids and what it is trained with."""
     spec, claim = get_trainer(context.run.trainer), context.attempt.claim()
     return {
         "run_id": context.run.run_id,
@@ -165,7 +166,7 @@ def _identity(context: RunContext) -> dict[str, Any]:
 
 
 def _readable_name(run: Run) -> str:
-    """As in "mappo navigation seed=1 lr=0.0003": choices by their value, then all else that decides."""
+    """Name the run as in "mappo navigation seed=1 lr=0.0003": choices by value, then other deciding keys."""
     decides = get_trainer(run.trainer).decides
     choices = [str(value).rsplit("/", 1)[-1] for key, value in run.overrides.items() if "." not in key]
     others = [

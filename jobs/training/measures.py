@@ -1,4 +1,4 @@
-"""Measure what a run returned and what memory it took. Speed is planning.throughput.measure's."""
+"""Figures of a run's result: returns and memory. Speed is measured in planning.throughput.measure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.rundir import Row
 
 
 def returns(history: Iterable[Row], names: Iterable[str]) -> tuple[float | None, float | None]:
-    """The final and the best return, of the first of ``names`` that was ever recorded. NaN is no return."""
+    """Return the final and the best value of the first of ``names`` that was recorded, without NaN."""
     rows = list(history)
     for name in names:
         values = list(_values(rows, name))
@@ -21,7 +21,7 @@ def returns(history: Iterable[Row], names: Iterable[str]) -> tuple[float | None,
 
 
 def peak_memory_mb() -> float:
-    """This process's peak resident memory and that of its largest finished child, in MiB."""
+    """Return the peak resident memory of this process plus that of its largest finished child, in MiB."""
     own, children = (
         resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
@@ -29,7 +29,7 @@ def peak_memory_mb() -> float:
 
 
 def summary(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What `status` shows of a finished run."""
+    """Return the figures of a result that `status` shows."""
     measured = result["speed"]
     return {
         "training_fps": measured["training_fps"],

@@ -1,8 +1,8 @@
-"""Tasks, models and algorithms from outside this project: what a plug-in offers, and how it is found.
+"""Load tasks, models and algorithms from outside this project.
 
 A plug-in is a Python package with an object ``plugin`` of the class :class:`Plugin` and a folder ``conf``. A
-grid names the plug-ins that its runs need: by the folder of the package or, of one that is installed, by the
-name of its entry point.
+grid names the plug-ins of its runs: by the folder of the package or, of an installed one, by the name of its
+entry point.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OBJECT = "plugin"
 
 @dataclass(frozen=True)
 class Plugin:
-    """What BenchMARL is to know besides its own, by the names that a grid uses.
+    """Additions to BenchMARL, by their names in a grid.
 
     ``tasks``: "family/name" → a subclass of BenchMARL's ``TaskClass`` and the dataclass of its config.
     ``models``: name → a subclass of ``ModelConfig``. ``algorithms``: name → a subclass of
@@ -44,7 +44,7 @@ class Plugin:
 
 
 def load_plugins(spec: TrainerSpec) -> None:
-    """Import the trainer's plug-ins and hand them to it. Raises :class:`BadConfigError`."""
+    """Import the trainer's plug-ins and register them with it. Raises :class:`BadConfigError`."""
     for source in spec.plugins:
         plugin, conf = _find(source)
         module, _, function = spec.takes_plugins.partition(":")
@@ -52,7 +52,7 @@ def load_plugins(spec: TrainerSpec) -> None:
 
 
 def as_submitted(source: PluginSource) -> PluginSource:
-    """The plug-in as it was when the sweep was submitted, if its folder was kept with the sweep's code."""
+    """Return the plug-in with its folder in the sweep's code snapshot, if the snapshot holds it."""
     submit_dir = os.environ.get("ORCHESTRATE_SUBMIT_DIR")
     if source.folder is None or submit_dir is None:
         return source
@@ -62,7 +62,7 @@ def as_submitted(source: PluginSource) -> PluginSource:
 
 
 def _find(source: PluginSource) -> tuple[Plugin, Path]:
-    """The plug-in, and the folder of its configs."""
+    """Return the plug-in and the folder of its configs."""
     name, attribute = (source.name, _OBJECT) if source.folder else _entry_point(source.name)
     module = _from_folder(source.name, Path(source.folder)) if source.folder else _imported(source.name, name)
     found = getattr(module, attribute, None)
@@ -107,7 +107,7 @@ def _from_folder(name: str, folder: Path) -> ModuleType:
 def _imported(name: str, module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
-    except Exception as error:  # whatever somebody else's code raises
+    except Exception as error:  # a user's code may raise anything
         frames = traceback.extract_tb(error.__traceback__)
         own = [f"{frame.filename}:{frame.lineno}: " for frame in frames if f"/{module}/" in frame.filename]
         where = own[-1] if own else ""

@@ -25,10 +25,10 @@ from orchestrator.rundir import CodeDir, results_among
 
 
 def host() -> dict[str, Any]:
-    """What this process computes on: hostname, Slurm's node, models and capabilities of CPU and GPU, cores.
+    """Describe this process's machine: hostname, Slurm's node, CPU, cores, GPU.
 
-    Loads nothing. The capabilities decide bits, and only torch knows them: ``None`` where it is not loaded. A
-    GPU that the process has not used, however many the machine has, is none of its.
+    Loads nothing: the capabilities, which decide bits, come from torch and are ``None`` unless it is loaded.
+    A GPU is named only if this process has used it.
     """
     torch: Any = sys.modules.get("torch")
     cuda = torch.cuda if torch and torch.cuda.is_initialized() else None
@@ -44,7 +44,7 @@ def host() -> dict[str, Any]:
 
 
 def versions(spec: TrainerSpec) -> dict[str, str]:
-    """Of Python, of this program and of the packages that decide a result; absent ones are left out."""
+    """Return the versions of Python, this program and the installed packages that decide a result."""
     found = {package: _version(package) for package in spec.packages}
     return {
         "python": platform.python_version(),
@@ -61,7 +61,7 @@ ON_INSTANCE = "ORCHESTRATE_ON_INSTANCE"
 class Code:
     """The code that trains a run: its id, or why that is ``unknown``.
 
-    ``files``: the hash of each file by name, where no copy of them is kept that could be looked at later.
+    ``files``: the hash of each file by name, where no snapshot holds the files for a later look.
     """
 
     id: str | None
@@ -69,6 +69,7 @@ class Code:
     files: Mapping[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the keys of a result."""
         more = {"code_unknown": self.unknown, "code_files": self.files}
         return {"code_id": self.id, **{key: value for key, value in more.items() if value is not None}}
 
@@ -77,7 +78,7 @@ NO_CODE = Code(None)
 
 
 def code_of(spec: TrainerSpec, run: Run, results: Path) -> Code:
-    """The code that trains the run: the trainer's, or the program that it starts from here."""
+    """Return the code that trains the run: the trainer's, or that of the program that it starts."""
     if not spec.runs_program:
         return Code(code_id(spec))
     is_copy = CodeDir.holding(Path.cwd() / "here") is not None
@@ -94,7 +95,7 @@ def code_of(spec: TrainerSpec, run: Run, results: Path) -> Code:
 
 @cache
 def _version(package: str) -> str | None:
-    """Looked up once, by the worker before it forks: each time is milliseconds of a run."""
+    """Look up a version once, in the worker before it forks: each look-up takes milliseconds."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -102,10 +103,9 @@ def _version(package: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The git commit of the current folder, with ``+changes`` if its code differs from that commit; ``None``
-    where git does not say.
+    """Return the git commit of the current folder, with ``+changes`` if its code differs, if known.
 
-    Where code runs that was kept with its sweep, the commit it was kept at, with the changes' place in it.
+    In a sweep's code snapshot: the commit of the snapshot, with the place of its changes.
     """
     code = CodeDir.holding(Path(__file__))
     if code is not None:
@@ -116,7 +116,7 @@ def commit() -> str | None:
     changed = _git("status", "--porcelain", "--untracked-files=no")
     others = _git("-c", "core.quotePath=off", "ls-files", "--others", "--exclude-standard")
     if changed is None or others is None:
-        return None  # of a commit whose changes are not known nothing could be made again
+        return None  # a commit with unknown changes cannot be restored
     new = others.splitlines()
     results = results_among(new)
     is_new = any(is_source(name) for name in new if not name.startswith(results))

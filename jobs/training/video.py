@@ -1,4 +1,4 @@
-"""Films of episodes: frames as they are drawn, into an mp4 or a gif that appears when it is complete."""
+"""Films of episodes: write frames into an mp4 or a gif that appears when it is complete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GIF_PIXELS = 480
 
 
 class Film:
-    """Takes frames, each (height, width, 3) of the same size. Leaving by an exception leaves no file."""
+    """A film under way. Frames are (height, width, 3), all of one size. An exception leaves no file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -30,6 +30,7 @@ class Film:
         self._writer: _Mp4 | _Gif | None = None
 
     def add(self, frame: Frame) -> None:
+        """Append a frame."""
         with storage_errors(self.path):
             if self._writer is None:
                 self._writer = _WRITERS[self.path.suffix.lower()](self._temporary, frame)
@@ -53,7 +54,7 @@ class Film:
 
 
 class _Mp4:
-    """H.264, as every browser plays it, written frame by frame."""
+    """H.264, which every browser plays, written frame by frame."""
 
     def __init__(self, path: Path, first: Frame) -> None:
         import av
@@ -77,7 +78,7 @@ class _Mp4:
 
 
 class _Gif:
-    """Frames kept small in memory until the end: a gif is written in one go."""
+    """Shrunk frames in memory until the end: a gif is written in one go."""
 
     def __init__(self, path: Path, first: Frame) -> None:
         self._path, self._images = path, []  # type: tuple[Path, list[Any]]

@@ -1,1 +1,1 @@
-"""Runs of Weights & Biases: read offline, uploaded later."""
+"""Read offline logs of Weights & Biases and upload them."""

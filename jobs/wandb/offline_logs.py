@@ -1,8 +1,8 @@
-"""W&B's offline logs of a run's attempts, read and written again as one.
+"""Read W&B's offline logs of a run's attempts and write them as one.
 
-They may come from a machine that nobody here vouches for. So only what makes up the run is taken over,
-value by value: its name, tags and configuration, its history, and the media beside it. What else a log may
-say — files to send from elsewhere, artifacts, alerts, another run's id — is not looked at.
+They may come from an untrusted machine. So only the run itself is taken over, value by value: its name, tags
+and configuration, its history, and the media beside it. Other records — files to send from elsewhere,
+artifacts, alerts, another run's id — are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TAKEN_OVER = ("entity", "project", "display_name", "notes", "job_type", "run_gr
 
 @dataclass
 class OfflineLog:
-    """``run``: the record that names the run and holds its configuration; ``steps``: history by step."""
+    """One log. ``run``: the record with the run's name and configuration; ``steps``: its history by step."""
 
     run: Any = None
     settled: list[Any] = field(default_factory=list)  # changes of the configuration, definitions of metrics
@@ -36,7 +36,7 @@ class OfflineLog:
 
 @dataclass(frozen=True)
 class Joined:
-    """A run as all its attempts make it up. ``files``: the folder that its media are in."""
+    """A run joined from the logs of all its attempts. ``files``: the folder of its media."""
 
     run: Any
     settled: list[Any]
@@ -47,11 +47,11 @@ class Joined:
 def join(
     pieces: Sequence[tuple[Path, int | None]], folder: Path, own: Mapping[str, str], finished: bool
 ) -> Joined:
-    """One run of all ``pieces``: the attempts' logs, oldest first, each with the last step that stands.
+    """Join ``pieces`` into one run: the attempts' logs, oldest first, each with the last step that counts.
 
-    A step is the newest attempt's that has it. ``own`` are properties that are not the logs' to say:
-    ``run_id``, and where the run is to go. Media come to ``folder``. Raises :class:`DamagedFileError`; the
-    log of a run that is not ``finished`` may be cut off.
+    A step comes from the newest attempt that has it. ``own`` are properties not taken from the logs:
+    ``run_id`` and the destination. Media go to ``folder``. Raises :class:`DamagedFileError`; the log of a run
+    that is not ``finished`` may be cut off.
     """
     run: Any = None
     settled: list[Any] = []
@@ -69,7 +69,7 @@ def join(
 
 
 def write(joined: Joined, path: Path, finished: bool, skip: int = 0) -> None:
-    """An offline log of the run without its first ``skip`` steps, as W&B's client writes one."""
+    """Write the run without its first ``skip`` steps as an offline log of W&B's client."""
     from wandb.sdk.internal.datastore import DataStore
 
     store = DataStore()
@@ -81,9 +81,10 @@ def write(joined: Joined, path: Path, finished: bool, skip: int = 0) -> None:
 
 
 def take_over(source: Path, logs: Path, files: Path) -> list[Path]:
-    """Copy an attempt's logs to ``logs`` and its media to ``files``, a later attempt's not over; the logs.
+    """Copy an attempt's logs to ``logs`` and its media to ``files``; return the logs.
 
-    ``source`` is an archive or a folder. Only plain files are read, and no links are followed.
+    Media of a later attempt stay. ``source`` is an archive or a folder. Only plain files are read, and no
+    links are followed.
     """
     found = []
     for name, file in _members(source):
@@ -103,7 +104,7 @@ def take_over(source: Path, logs: Path, files: Path) -> list[Path]:
 
 
 def _members(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Plain files below W&B's folder, by their names from there."""
+    """Yield the plain files below W&B's folder, with their names relative to it."""
     if source.is_dir():
         for folder, _, names in os.walk(source):
             for path in (Path(folder, name) for name in names):
@@ -123,7 +124,7 @@ def _members(source: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _read(path: Path, source: Path, log: OfflineLog, *, whole: bool) -> None:
-    """Add what stands in one log file. Unless it must be ``whole``, it may end anywhere."""
+    """Add the records of one log file. Unless it must be ``whole``, it may end anywhere."""
     from wandb.proto import wandb_internal_pb2
     from wandb.sdk.internal.datastore import DataStore
 
@@ -134,7 +135,7 @@ def _read(path: Path, source: Path, log: OfflineLog, *, whole: bool) -> None:
             record = wandb_internal_pb2.Record()
             record.ParseFromString(data)
             _add(log, record)
-    except Exception as error:  # the reader's own, the parser's, and plain asserts: all say the same
+    except Exception as error:  # of the reader, of the parser, or an assert: all mean damage
         at_end = store._fp is not None and not store._fp.read(1)
         if whole or not at_end:
             raise DamagedFileError(source, f"holds a damaged log of W&B ({error or 'unreadable'})") from error
@@ -154,12 +155,12 @@ def _add(log: OfflineLog, record: Any) -> None:
 
 
 def _bare(record: Any, kind: str) -> Any:
-    """The record without the word about how it was to be handled where it was written."""
+    """Return the record without instructions of the machine that wrote it."""
     return type(record)(**{kind: getattr(record, kind)})
 
 
 def _named(run: Any, own: Mapping[str, str]) -> Any:
-    """The run's record with nothing in it but what a person reads."""
+    """Return the run's record with only the values that a person reads."""
     from wandb.proto import wandb_internal_pb2
 
     named = wandb_internal_pb2.RunRecord(tags=run.tags)
@@ -175,7 +176,7 @@ def _named(run: Any, own: Mapping[str, str]) -> Any:
 def _records(joined: Joined, finished: bool, skip: int) -> Iterator[Any]:
     from wandb.proto import wandb_internal_pb2 as proto
 
-    # Without a slot for an answer, W&B's client waits for ever to be told that the run is there.
+    # Without a slot for an answer, W&B's client waits for ever for the creation of the run.
     yield proto.Record(run=joined.run, control=proto.Control(mailbox_slot="run"))
     yield from joined.settled
     yield from joined.steps[skip:]
@@ -187,7 +188,7 @@ def _records(joined: Joined, finished: bool, skip: int) -> Iterator[Any]:
 
 
 def _latest(steps: Iterable[Any]) -> list[Any]:
-    """The last value of each metric."""
+    """Return the last value of each metric."""
     from wandb.proto import wandb_internal_pb2 as proto
 
     latest: dict[str, list[Any]] = {}

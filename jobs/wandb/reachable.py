@@ -1,4 +1,4 @@
-"""Whether a server is there at all: asked before a library that would try for minutes, and then fail."""
+"""Check whether a server is there, before a library tries for minutes and then fails."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _PATIENCE_S = 20.0
 
 
 def unreachable(url: str) -> str:
-    """Why nobody answers there; empty if somebody does."""
+    """Say why the server does not answer; empty if it does, or if a proxy decides."""
     if getproxies():
-        return ""  # who knows what it reaches
+        return ""  # the proxy decides
     parts = urlsplit(url)
     try:
         port = parts.port or (80 if parts.scheme == "http" else 443)

@@ -1,9 +1,9 @@
-"""Sends runs to W&B's server, one after another, with W&B's own client: a process for `orchestrate sync`.
+"""Upload runs to W&B's server one after another with W&B's own client: a process for `orchestrate sync`.
 
-Reads a task a line from its input and answers each with a line of JSON: ``url``, or ``error``, ``hint``,
-and ``fatal`` if nothing else could be sent either. Whoever has the key and knows the server is this
-machine, by its environment and ~/.netrc: no data of a run can change that. Ends, and removes what it made,
-when its input ends, in the middle of an upload too.
+Reads a task per line from stdin and answers each with a line of JSON: ``url``, or ``error``, ``hint``, and
+``fatal`` if no other run could be uploaded either. Key and server come from this machine's environment and
+~/.netrc; no data of a run can change them. When stdin ends, even during an upload, it removes its files and
+leaves.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from jobs.wandb.reachable import unreachable
 from orchestrator.core.errors import OrchestrateError, UploadError
 from orchestrator.core.installation import install_package
 
-# What of W&B's variables is about the server and the key. The others say how a run is to be, as WANDB_NAME
-# or WANDB_MODE do: meant for runs of this machine.
+# W&B's variables about the server and the key. The others, such as WANDB_NAME and WANDB_MODE, are for runs of
+# this machine.
 _KEPT = re.compile(
     r"WANDB_(API_KEY|BASE_URL|ENTITY|PROJECT|IDENTITY_TOKEN_FILE|CREDENTIALS_FILE|CONFIG_DIR"
     r"|HTTPS?_PROXY|HTTP_TIMEOUT|FILE_PUSHER_TIMEOUT|INSECURE_DISABLE_SSL|X_EXTRA_HTTP_HEADERS)"
@@ -52,19 +52,20 @@ _AGAIN = "run the same command again"
 
 
 def main() -> None:
+    """Answer the tasks on stdin until it ends."""
     os.umask(0o077)
     with (
         os.fdopen(os.dup(1), "w") as answers,
         tempfile.TemporaryDirectory(prefix="orchestrate-upload-") as folder,
     ):
-        os.dup2(2, 1)  # whatever else is printed is no answer
+        os.dup2(2, 1)  # other output is no answer
         tempfile.tempdir = folder
         _prepare(os.environ, Path(folder))
         os.chdir(folder)
         tasks = _tasks(folder)
         while (line := tasks.get()) is not None:
             answer = _answer(json.loads(line), Path(folder))
-            tasks.task_done()  # before anybody can know, and leave
+            tasks.task_done()  # before the answer: its reader may close stdin at once
             answers.write(json.dumps(answer) + "\n")
             answers.flush()
         if "wandb" in sys.modules:
@@ -72,7 +73,7 @@ def main() -> None:
 
 
 def _tasks(folder: str) -> queue.Queue[str | None]:
-    """Lines of the input as they come. When it ends, nobody waits for the task at hand."""
+    """Read lines of stdin in a thread. End the process when stdin ends during a task."""
     tasks: queue.Queue[str | None] = queue.Queue()
 
     def read() -> None:
@@ -108,14 +109,14 @@ def _answer(task: dict[str, Any], folder: Path) -> dict[str, Any]:
         return {"error": str(error), "hint": error.hint, "fatal": True}
     except OrchestrateError as error:
         return {"error": str(error), "hint": error.hint}
-    except Exception as error:  # of W&B's client or the disk: the other runs are none the worse
+    except Exception as error:  # of W&B's client or the disk: other runs may still work
         return {"error": f"{type(error).__name__}: {error}"[:300]}
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
 def _upload(task: dict[str, Any], place: Path) -> str:
-    """Send one run; where it is now."""
+    """Send one run; return its address."""
     try:
         import wandb
     except ImportError as error:
@@ -145,7 +146,7 @@ def _api(server: str) -> Any:
 
 
 def _lines_there(api: Any, run: Any, server: str) -> int:
-    """How many steps of the run the server has: W&B's client adds what it sends to them."""
+    """Return how many steps of the run the server has: W&B's client adds to them."""
     from wandb.errors import CommError
 
     try:
@@ -156,7 +157,7 @@ def _lines_there(api: Any, run: Any, server: str) -> int:
 
 
 def _sync(log: Path, server: str) -> str:
-    """Have W&B's client send the log. It tells of failures in what it prints, and only there."""
+    """Have W&B's client send the log. Its failures stand only in its output."""
     import click
     from wandb.cli.cli import cli
     from wandb.errors import AuthenticationError, UsageError

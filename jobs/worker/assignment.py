@@ -1,4 +1,4 @@
-"""What a worker may work on next: the runs given to its job, and what people decided about them meanwhile."""
+"""The runs that a worker may take next: those of its job, less the decisions made meanwhile."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ _SLURM = "slurm:"
 
 
 class Availability(Enum):
+    """Whether a worker can take a run now."""
+
     READY = "ready"
     HELD = "held by someone alive"
     OVER = "done, failed for good, cancelled or another job's"
@@ -31,7 +33,7 @@ class Availability(Enum):
 
 @dataclass(frozen=True)
 class CrashLoop:
-    """A run found dead too often before it reached a new checkpoint; ``end`` is now its last attempt's."""
+    """A run that died too often before it reached a new checkpoint; ``end`` is now its last attempt's."""
 
     attempt: int
     end: End
@@ -40,8 +42,7 @@ class CrashLoop:
 class Decisions:
     """The ledger's cancellations and retries, read entry by entry as they come.
 
-    ``submission`` is the number of the entry that the reader's job was submitted by, ``last`` that of the
-    last one read.
+    ``submission`` is the number of the entry of the reader's job, ``last`` that of the last entry read.
     """
 
     def __init__(self, sweep: SweepDir, submission: int) -> None:
@@ -51,7 +52,7 @@ class Decisions:
         self.given_away: set[str] = set()
 
     def refresh(self) -> None:
-        """Read what was added since the last time. A damaged entry decides nothing."""
+        """Read the entries added since the last time. A damaged entry decides nothing."""
         for entry in self._sweep.read_ledger(after=self.last):
             self.last = max(self.last, entry.number)
             self._apply(entry)
@@ -67,12 +68,12 @@ class Decisions:
 
 
 def _wants_another_job(entry: LedgerEntry) -> bool:
-    """Whether runs are to have what jobs submitted before lack: more memory, or another machine."""
+    """Whether the runs need more than jobs submitted before have: more memory, or another machine."""
     return entry.kind == "memory" or "why" in entry.data
 
 
 class Assignment:
-    """The job's runs in the order of work: ``waiting`` to be looked at, ``held`` by others at work."""
+    """The job's runs in the order of work: ``waiting`` for a look, ``held`` by other live workers."""
 
     def __init__(self, sweep: SweepDir, run_ids: Iterable[str], decisions: Decisions) -> None:
         self._sweep, self._decisions = sweep, decisions
@@ -82,31 +83,33 @@ class Assignment:
         self.last_change = time.monotonic()
 
     def pop(self) -> str | None:
-        """The next run to look at; held ones again once in a while."""
+        """Return the next run to look at; now and then the held ones again."""
         if not self.waiting and self.held and self._held_due():
             self.waiting, self.held = self.held, deque()
         return self.waiting.popleft() if self.waiting else None
 
     def hold(self, run_id: str) -> None:
+        """Put the run aside: another worker holds it."""
         self.held.append(run_id)
 
     def again(self, run_id: str) -> None:
-        """The run is to be continued before all others."""
+        """Continue the run before all others."""
         self.waiting.appendleft(run_id)
         self.changed()
 
     def changed(self) -> None:
+        """Note that a run began or ended: held runs are worth more patience."""
         self.last_change = time.monotonic()
 
     @property
     def over(self) -> bool:
-        """Nothing is left but runs that others hold, and hold for a while."""
+        """Whether nothing is left but runs that others have held for a while."""
         if self.waiting:
             return False
         return not self.held or time.monotonic() - self.last_change > _HELD_PATIENCE_S
 
     def look(self, run_id: str) -> Availability | CrashLoop:
-        """Whether the run can be taken now. Raises :class:`DamagedFileError`, and ``StorageError``."""
+        """Decide whether the run can be taken now. Raises :class:`DamagedFileError`, and ``StorageError``."""
         run_dir = self._sweep.run(run_id)
         result = run_dir.result()
         if result is not None:
@@ -119,7 +122,7 @@ class Assignment:
         return self._look_at_attempts(run_dir)
 
     def is_over(self, run_id: str) -> bool:
-        """Whether no worker is to take the run again: it is done, failed or cancelled. Only reads."""
+        """Whether no worker may take the run again: it is done, failed or cancelled. Only reads."""
         run_dir = self._sweep.run(run_id)
         if run_id in self._decisions.cancelled or run_dir.result_path.exists():
             return True
@@ -132,11 +135,11 @@ class Assignment:
         return failed and attempts[-1].number > self.since(run_id)
 
     def since(self, run_id: str) -> int:
-        """The last attempt that a retry made forgotten."""
+        """Return the newest attempt that a retry discounted; 0 if none."""
         return self._decisions.retried.get(run_id, 0)
 
     def deaths_in_vain(self, run_id: str, witnessed: int) -> int:
-        """As :func:`deaths_in_vain`: of a run whose attempt ``witnessed`` just died under this worker."""
+        """Count as :func:`deaths_in_vain`; attempt ``witnessed`` just died under this worker."""
         return deaths_in_vain(self._sweep.run(run_id).attempts(), self.since(run_id), witnessed)
 
     def _look_at_attempts(self, run_dir: RunDir) -> Availability | CrashLoop:
@@ -168,7 +171,7 @@ class Assignment:
 
 
 def find_job(sweep: SweepDir, token: str) -> Job:
-    """The job of that token, as it was submitted."""
+    """Return the job of that token, as it was submitted."""
     ledger = sweep.read_ledger()
     for entry in reversed(ledger):
         if entry.kind == "submission":
@@ -183,9 +186,9 @@ def find_job(sweep: SweepDir, token: str) -> Job:
 
 
 def pool_of(sweep: SweepDir, job: Job) -> list[str]:
-    """The runs that a job may take, its own first; one that steals then takes those of the jobs after it.
+    """Return the runs that a job may take, its own first, then, if it steals, those of the jobs after it.
 
-    Jobs of one submission whose runs need the same resources share them.
+    Jobs of one submission share their runs if these need the same resources.
     """
     if not job.steals:
         return list(job.run_ids)
@@ -197,11 +200,11 @@ def pool_of(sweep: SweepDir, job: Job) -> list[str]:
 
 
 def without_work(sweep: SweepDir, job: Job, waiting: Container[str]) -> list[str]:
-    """Scheduler ids of jobs whose own runs are all over, and that would begin all the same.
+    """Return scheduler ids of jobs that would begin although all their own runs are over.
 
-    Those are the later jobs of this one's chain, and jobs that went back to the queue and whose runs others
-    did meanwhile; this one too, if its scheduler lost sight of it. ``waiting``: scheduler ids of elements
-    that wait in the queue by themselves.
+    Those are the later jobs of this one's chain, and requeued jobs with runs that others finished meanwhile;
+    this job too, if its scheduler lost sight of it. ``waiting``: scheduler ids of single elements in the
+    queue.
     """
     submission = submission_of(sweep, job)
     decisions = Decisions(sweep, submission.number)
@@ -221,13 +224,13 @@ def without_work(sweep: SweepDir, job: Job, waiting: Container[str]) -> list[str
 
 
 def array_mates(sweep: SweepDir, job: Job) -> list[str]:
-    """Tokens of the jobs in the same array."""
+    """Return the tokens of the jobs in the same array."""
     tokens = [data["token"] for data in submission_of(sweep, job).data["jobs"]]
     return [token for token in tokens if array_of(token) == array_of(job.token)]
 
 
 def submission_of(sweep: SweepDir, job: Job) -> LedgerEntry:
-    """The entry that the job was submitted by."""
+    """Return the ledger entry that submitted the job."""
     return next(entry for entry in sweep.read_ledger() if _has_job(entry, job.token))
 
 

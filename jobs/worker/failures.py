@@ -18,10 +18,10 @@ from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import AttemptDir
 from orchestrator.rundir.holder import JOB_VARIABLE
 
-# This many attempts in a row that ended before they reached a new checkpoint end a run: of those that died
-# under a worker that went on, or whose time was over, and of all. One that its worker died with was most
-# likely pulled down from outside (preemption, reboot, a killed worker), but a run that kills its worker each
-# time must end too.
+# This many attempts in a row that ended before they reached a new checkpoint end a run: attempts that died
+# under a worker that went on, or ran out of time, and attempts in all. One that died together with its worker
+# was most likely ended from outside (preemption, reboot, a killed worker), but a run that kills its worker
+# each time must end too.
 _WITNESSED_DEATHS, _ALL_DEATHS = 3, 10
 
 _DEATHS = (Reason.KILLED.value, Reason.CRASH_LOOP.value, Reason.TIME_LIMIT.value)
@@ -48,6 +48,7 @@ class End:
     checkpointed: int | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the end record."""
         return {
             "outcome": self.outcome.value,
             "reason": self.reason and self.reason.value,
@@ -59,6 +60,7 @@ class End:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> End:
+        """Read an end record."""
         reason = data.get("reason")
         return cls(
             RunState(data["outcome"]),
@@ -70,32 +72,32 @@ class End:
 
 
 class ProgramFailed(Exception):
-    """A training program left with an error; the message says it all, no place in our code matters."""
+    """A training program failed; the message is complete, without a place in our code."""
 
 
 def end_of(error: BaseException) -> End:
-    """The end that an exception out of a trainer means."""
+    """Return the end that an exception of a trainer means."""
     if isinstance(error, InterruptedRun):
         return _asked_to_leave(str(error))
     if isinstance(error, DamagedFileError):
         return End(RunState.FAILED, None, one_line(f"{error}; {_hint(error)}"))
     reason = _reason(error)
-    # A full disk is nothing wrong with the run: the same command goes on once there is room.
+    # A full disk is no fault of the run: the same command goes on once there is room.
     outcome = RunState.INTERRUPTED if reason is Reason.DISK_FULL else RunState.FAILED
     return End(outcome, reason, describe(error))
 
 
 def _asked_to_leave(name: str) -> End:
-    """Schedulers warn jobs of their time limit by the signals that nobody sends by accident."""
+    """Judge a stop signal: SIGUSR1 and SIGUSR2 are a scheduler's warning, never sent by accident."""
     if name in ("SIGUSR1", "SIGUSR2") and JOB_VARIABLE in os.environ:
         if not Allocation.current().nears_end():
             return End(RunState.INTERRUPTED, Reason.PREEMPTED, "warned long before its job's time limit")
         return End(RunState.INTERRUPTED, Reason.TIME_LIMIT, "its job's time limit came near")
-    return End(RunState.INTERRUPTED, Reason.STOPPED, f"asked to leave by {name}")
+    return End(RunState.INTERRUPTED, Reason.STOPPED, f"received {name}")
 
 
 def describe(error: BaseException) -> str:
-    """Type, message and place of an exception in one line."""
+    """Return type, message and place of an exception in one line."""
     if isinstance(error, ProgramFailed | BadConfigError | StorageError):
         return one_line(str(error))
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -107,11 +109,13 @@ def describe(error: BaseException) -> str:
 
 
 def one_line(text: str, length: int = _MESSAGE_LENGTH) -> str:
+    """Join the text into one line of at most ``length`` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= length else flat[: length - 1] + "…"
 
 
 def is_storage_error(error: BaseException) -> bool:
+    """Whether the error, or one behind it, is a full, read-only or over-quota disk."""
     return any(
         isinstance(link, StorageError)
         or (isinstance(link, OSError) and link.errno in _DISK_ERRNOS)
@@ -121,11 +125,10 @@ def is_storage_error(error: BaseException) -> bool:
 
 
 def deaths_in_vain(attempts: Sequence[AttemptDir], since: int, witnessed: int = 0) -> int:
-    """How many attempts up to the last ended before they reached a new checkpoint, if too many; else 0.
+    """Count the last attempts that ended before they reached a new checkpoint; 0 unless they are too many.
 
-    They were killed, or their job's time was over; whatever ended for the sake of others does not count.
-
-    Attempts up to number ``since`` do not count. ``witnessed`` is one whose end is not on record yet.
+    They were killed, or their job's time was over; an attempt that was preempted or stopped does not count,
+    nor do attempts up to number ``since``. ``witnessed`` is one without an end on record yet.
     """
     total = under_a_worker = 0
     for attempt in reversed(attempts):
@@ -140,7 +143,7 @@ def deaths_in_vain(attempts: Sequence[AttemptDir], since: int, witnessed: int = 
 
 
 def in_vain(deaths: int, last: Reason, cause: str, frames: int | None = None) -> End:
-    """The end of a run that died so often: the last time for that reason, and in these words."""
+    """Return the end of a run that died so often; ``last`` and ``cause`` are those of its last death."""
     if last is Reason.TIME_LIMIT:
         message = (
             f"ended {deaths} times in a row before it reached a new checkpoint, now by the time limit: "
@@ -162,7 +165,7 @@ def _reason(error: BaseException) -> Reason:
 
 
 def _is_out_of_memory(error: BaseException) -> bool:
-    """Python's, torch's (whose classes are not to be imported here), or a program's last words."""
+    """Whether Python, torch (not imported here) or a program ran out of memory."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     speaks = isinstance(error, RuntimeError | OSError | ProgramFailed)
@@ -178,4 +181,4 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _hint(error: DamagedFileError) -> str:
-    return error.hint or "repair the file, or delete it if nobody works on the run, then `orchestrate retry`"
+    return error.hint or "repair the file, or delete it if no worker holds the run, then `orchestrate retry`"

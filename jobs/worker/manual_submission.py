@@ -1,7 +1,7 @@
-"""A job that no backend submitted: a person started it, and it is put on record as a submission would be.
+"""A job started by a person and not by a backend, recorded in the ledger like a submission.
 
-So `orchestrate status`, `collect`, `report`, `cancel` and `retry` know it like any other, and a sweep can be
-worked on by hand and by `orchestrate sweep` in turn.
+So `orchestrate status`, `collect`, `report`, `cancel` and `retry` work on it, and a sweep can be worked on by
+hand and by `orchestrate sweep` in turn.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Job, Resources, Run
 from orchestrator.rundir import IndexRow, SweepDir
 
-# A grid that this module wrote begins with it, and grows with every call.
+# The first line of a grid that this module wrote; such a grid grows with every call.
 _MARK = "# Points that were trained by hand"
 _SUBMISSION = "submission"
 
@@ -27,10 +27,10 @@ _SUBMISSION = "submission"
 def put_on_record(
     sweep: SweepDir, spec: TrainerSpec, named: Sequence[Run], runs: Sequence[Run], slots: int | None = None
 ) -> Job:
-    """List all runs that were named, and enter a job for those to be trained now into the ledger.
+    """List all named runs in the index, and enter a job for ``runs`` into the ledger.
 
-    ``slots``: runs at once; by default as many as there are cores, and GPUs where runs need one. Where the
-    sweep has a grid that somebody submitted, that one goes on to say what is in the sweep.
+    ``slots``: runs at once; by default as many as there are cores, and GPUs where runs need one. A grid that
+    was submitted before goes on to define the sweep.
     """
     _require_finite(named)
     sweep.create()
@@ -41,14 +41,14 @@ def put_on_record(
             raise OrchestrateError(problem)
         ledger = sweep.read_ledger()
         number = ledger[-1].number + 1 if ledger else 1
-        # The lock is only an aid, so two may take one number: the rest of the token tells them apart.
+        # The lock is only an aid, so two jobs may take one number; the rest of the token differs.
         job = _job(f"{number:04d}-{secrets.token_hex(4)}", sweep, spec, runs, slots)
         sweep.add_to_ledger(_SUBMISSION, _entry(job, spec, grid))
     return job
 
 
 def _list(sweep: SweepDir, spec: TrainerSpec, runs: Sequence[Run]) -> int:
-    """Add what is new to the index, and to the grid if it is ours; the grid's number."""
+    """Add new runs to the index, and to the grid if it is ours; return the grid's number."""
     latest, rows = sweep.latest_grid(), sweep.read_index()
     ours = latest is None or latest[1].startswith(_MARK)
     listed = {row.run_id for row in rows}
@@ -76,14 +76,14 @@ def _job(token: str, sweep: SweepDir, spec: TrainerSpec, runs: Sequence[Run], sl
 
 
 def _cores() -> int:
-    """Cores of this job; some sites leave it to the job to keep to them."""
+    """Return the cores of this job; some sites leave it to the job to keep to them."""
     granted = os.environ.get("SLURM_CPUS_PER_TASK", "")
     there = hardware.whole_cores()
     return min(int(granted), there) if granted.isdigit() else there
 
 
 def _entry(job: Job, spec: TrainerSpec, grid: int) -> dict[str, object]:
-    """As `orchestrate sweep` writes it. What is to be done later is done by the machine that asks for it."""
+    """Return the entry as `orchestrate sweep` writes it; any machine may continue the sweep."""
     job_id = Allocation.current().job_id
     return {
         "time": time.time(),

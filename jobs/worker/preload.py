@@ -1,4 +1,4 @@
-"""Keeping a trainer's modules loaded in the worker, so that a run starts in a fraction of a second."""
+"""Keep a trainer's modules loaded in the worker, so that a run starts in a fraction of a second."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ENVIRONMENT = {
 
 
 def preload(trainer: str) -> None:
-    """Import what the trainer's runs share. The process stays single-threaded."""
+    """Import the modules that the trainer's runs share. The process stays single-threaded."""
     os.environ.update(_ENVIRONMENT)
     spec = get_trainer(trainer)
     code_id(spec)  # of the code as it is when it is loaded; remembered
@@ -34,5 +34,5 @@ def preload(trainer: str) -> None:
 
 
 def remember_code(run: Run, results: Path) -> None:
-    """Read the files of the run's program here, once, and not in the process of every run."""
+    """Read the files of the run's program once, here and not in the process of every run."""
     provenance.code_of(get_trainer(run.trainer), run, results)

@@ -22,7 +22,7 @@ _PROGRESS_INTERVAL_S, _PROGRESS_INTERVAL_MAX_S = 1.0, 30.0
 
 @dataclass
 class Child:
-    """What a run's process told through its pipe, and what is known of its death."""
+    """A run's process: the messages from its pipe, and its exit."""
 
     pid: int
     run_id: str
@@ -46,10 +46,11 @@ class Child:
     _oom_kills: int = field(default_factory=lambda: oom_kills())
 
     def fileno(self) -> int:
+        """Return the pipe's descriptor, for ``select``."""
         return self.relay
 
     def read(self) -> None:
-        """Take in what the run said since the last time."""
+        """Read the run's new messages."""
         while True:
             try:
                 chunk = os.read(self.relay, 65536)
@@ -74,7 +75,7 @@ class Child:
             self._progress, self._frames = message, message["frames"]
 
     def take_progress(self, now: float) -> dict[str, Any] | None:
-        """The latest progress, at most once a second (``now``: monotonic seconds)."""
+        """Return the latest progress, at most once a second (``now``: monotonic seconds)."""
         interval = min(_PROGRESS_INTERVAL_MAX_S, max(_PROGRESS_INTERVAL_S, (now - self._began) / 100))
         if self._progress is None or now - self._told < interval:
             return None
@@ -83,18 +84,20 @@ class Child:
 
     @property
     def frames(self) -> int | None:
+        """Frames of the latest progress."""
         return self._frames
 
     def signal(self, number: int) -> None:
-        """Not yet reaped, so the number is still this process's."""
+        """Send a signal. The process is not reaped yet, so the number is still its own."""
         os.kill(self.pid, number)
 
     def kill(self) -> None:
+        """Kill the process and note that this worker did."""
         self.killed_by_us = True
         self.signal(signal.SIGKILL)
 
     def reap(self) -> bool:
-        """Whether the process is gone; its last words may then still be read."""
+        """Whether the process has exited; its last messages may still be unread."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if pid == 0:
             return False
@@ -102,6 +105,7 @@ class Child:
         return True
 
     def close(self) -> None:
+        """Close the pipe."""
         os.close(self.relay)
 
     @property
@@ -111,15 +115,17 @@ class Child:
         return os.waitstatus_to_exitcode(self.status)
 
     def cause_of_death(self) -> str:
+        """Describe an exit without an end record."""
         if self.exit_code < 0:
             return f"killed by {signal.Signals(-self.exit_code).name}"
-        return f"its process left with exit code {self.exit_code} and without a word"
+        return f"its process left with exit code {self.exit_code} and no end record"
 
     def out_of_memory(self) -> bool:
+        """Whether the kernel killed the process for want of memory."""
         return self.exit_code == -signal.SIGKILL and oom_kills() > self._oom_kills
 
     def end_leftovers(self, sweep: SweepDir) -> None:
-        """Kill what the run's programs left behind in its session."""
+        """Kill the processes that the run left behind in its session."""
         if self.attempt is None:
             return
         try:
@@ -131,7 +137,7 @@ class Child:
 
 
 def oom_kills() -> int:
-    """Processes of our control group that the kernel killed for want of memory so far; 0 if unknown."""
+    """Return how many processes of our control group the kernel killed for want of memory; 0 if unknown."""
     for file in _memory_files():
         try:
             lines = file.read_text(encoding="utf-8").splitlines()
@@ -145,7 +151,7 @@ def oom_kills() -> int:
 
 
 def _memory_files() -> list[Path]:
-    """Where control groups of either version count such kills."""
+    """Return the files in which control groups of either version count such kills."""
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""The process of one run: forked by the worker; claims its attempt, trains, publishes, says how it ended."""
+"""The process of one run, forked by the worker: claim an attempt, train, publish, report the end."""
 
 from __future__ import annotations
 
@@ -64,11 +64,10 @@ _EXIT_CODES = {
 
 @dataclass(frozen=True)
 class Launch:
-    """All that a run's process needs to know. ``relay`` is the pipe on which it tells the worker.
+    """The arguments of a run's process. ``relay`` is its pipe to the worker.
 
-    ``since``: attempts up to this one are forgotten. ``told``: the ledger as far as the worker read it.
-    ``target``: what the worker's job was submitted to. ``code`` is found out
-    by the run's own process as it begins.
+    ``since``: attempts up to this one do not count. ``told``: the last ledger entry that the worker read.
+    ``target``: the target of the worker's job. ``code`` is set by the run's own process as it begins.
     """
 
     sweep: SweepDir
@@ -85,7 +84,7 @@ class Launch:
 
 
 def fork_run(launch: Launch) -> int:
-    """Fork the run's process; its pid. The caller is single-threaded and has the stop signals blocked."""
+    """Fork the run's process; return its pid. The caller is single-threaded and blocks the stop signals."""
     parent = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -96,7 +95,7 @@ def fork_run(launch: Launch) -> int:
 
 
 def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Have the kernel send this process a signal when ``parent`` dies; it ends if that is dead already."""
+    """Have the kernel signal this process when ``parent`` dies; exit if it is dead already."""
     _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(FAILED_EXIT)
@@ -154,10 +153,10 @@ def _run(launch: Launch) -> int:
 
 
 def _was_cancelled(launch: Launch) -> bool:
-    """Whether somebody took the run out of the sweep between the worker's last look and the claim.
+    """Whether a ledger entry since the worker's last look takes the run out of the sweep.
 
-    Whoever gives a run to another tree writes that down first and looks for claims then. So one of the two
-    sees the other.
+    A run is given to another tree by an entry first and a look for claims then. So one of the two sees the
+    other.
     """
     new = launch.sweep.read_ledger(after=launch.told)
     return any(entry.kind == "cancel" and launch.run_id in entry.data["runs"] for entry in new)
@@ -176,7 +175,7 @@ def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:
         raise
     except BaseException as error:
         _stop_listening()
-        if _is_published(context):  # it was the disk's last word about it that failed
+        if _is_published(context):  # only a step after publication failed
             return End(RunState.DONE, frames=context.rows[-1].frames if context.rows else None)
         end = _unless_disk_full(end_of(error), context.attempt)
         if context.stopping and end.reason is Reason.CODE_ERROR:
@@ -190,7 +189,7 @@ def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:
 
 
 def _unless_in_vain(end: End, context: RunContext, since: int) -> End:
-    """A run whose time is over each time before it reaches a checkpoint would never be done."""
+    """Fail a run that reaches its time limit each time before a checkpoint: it would never be done."""
     if end.reason is not Reason.TIME_LIMIT:
         return end
     deaths = deaths_in_vain(context.run_dir.attempts(), since, context.attempt.number)
@@ -198,7 +197,7 @@ def _unless_in_vain(end: End, context: RunContext, since: int) -> End:
 
 
 def _unless_disk_full(end: End, attempt: AttemptDir) -> End:
-    """A full disk makes programs fail in ways of their own, and takes their last words."""
+    """Name a full disk as the reason: programs fail in many ways without room, and cannot say so."""
     if end.outcome is not RunState.FAILED:
         return end
     try:
@@ -227,7 +226,7 @@ def _is_published(context: RunContext) -> bool:
 
 
 def _manifest(context: RunContext, outcome: Outcome) -> dict[Path, bool]:
-    """Every file that belongs to the result, and whether the result is void without it."""
+    """Return the result's files, and whether the result is void without each."""
     attempt = context.attempt
     extras = [attempt.log, attempt.wandb_packed, *attempt.event_files()]
     optional = {path: False for path in extras if path.exists()}
@@ -276,13 +275,13 @@ def _began(attempt: AttemptDir) -> float | None:
 
 
 def _seconds(attempt: AttemptDir) -> float | None:
-    """How long the attempt took, by the clock that never jumps."""
+    """Return the attempt's duration by the clock that never jumps."""
     claim = _claim(attempt)
     return None if claim is None or claim.up is None else Lease.clock() - claim.up
 
 
 def _claim(attempt: AttemptDir) -> Claim | None:
-    """An earlier attempt's claim; one that is damaged tells less, but voids no training."""
+    """Return an earlier attempt's claim; ``None`` if it is damaged, which voids no training."""
     try:
         return attempt.claim()
     except DamagedFileError:
@@ -290,7 +289,7 @@ def _claim(attempt: AttemptDir) -> Claim | None:
 
 
 def _each_once(found: Iterable[str | None]) -> list[str]:
-    """What the attempts that made the history say, each once, in the order they came."""
+    """Return the distinct values of the attempts behind the history, in their order."""
     return list(dict.fromkeys(filter(None, found)))
 
 
@@ -305,7 +304,7 @@ def _listen(context: RunContext) -> None:
 
 
 def _stop_listening() -> None:
-    """From here finishing is quicker than leaving. Blocking would not do: other threads get signals too."""
+    """Ignore stop signals: finishing is quicker now. Blocking would not do, other threads get signals too."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
@@ -322,14 +321,14 @@ def _redirect_output(attempt: AttemptDir) -> None:
 
 
 def _set_threads(threads: int) -> None:
-    """For programs still to be started by the environment, for a torch that is loaded by a call."""
+    """Set the threads in the environment, for programs still to be started, and of a loaded torch."""
     os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
 
 
 def _tell(relay: int, message: Mapping[str, Any]) -> None:
-    """One line to the worker. It is gone, or it will find the same on disk: a failure does not matter."""
+    """Send a line to the worker. A failure does not matter: the same stands on disk."""
     try:
         os.write(relay, (json.dumps(message) + "\n").encode())
     except OSError:
@@ -340,5 +339,5 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:  # a full disk takes the last words of the log, not the run's result
+        except OSError:  # a full disk costs the end of the log, not the result
             pass

@@ -1,4 +1,4 @@
-"""The scheduler's job that a worker is in: its name, its end, and what reaches it from outside."""
+"""The scheduler's job around a worker: its id, its end, and signals that reach only its script."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from orchestrator.core.types import Reason, index_of
 from orchestrator.rundir.holder import JOB_VARIABLE
 from orchestrator.rundir.plain_files import read_plain
 
-# Epoch seconds at which the scheduler ends the job; seconds before it at which the job is warned; a file in
-# which the job's script leaves the names of signals it got. All set by that script.
+# Set by the job's script: epoch seconds of the job's end, seconds of warning before it, and a file with the
+# names of the signals that the script got.
 ENDS_VARIABLE, WARNING_VARIABLE, MAILBOX_VARIABLE = (
     "ORCHESTRATE_ENDS",
     "ORCHESTRATE_WARNING",
@@ -25,16 +25,16 @@ ENDS_VARIABLE, WARNING_VARIABLE, MAILBOX_VARIABLE = (
 )
 _PATIENCE_S = 10.0
 
-# Slurm looks at its jobs' ends once in 30 s, and warns up to a minute earlier than asked.
+# Slurm checks its jobs' ends once in 30 s, and warns up to a minute early.
 _EARLY_S = 90.0
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """A job as its scheduler knows it; nothing is known of one that no scheduler started.
+    """A job as its scheduler describes it; all defaults if no scheduler started it.
 
-    ``job_id`` is the scheduler's, ``123_4`` for an array's element; ``restarts`` how often it was given back
-    to the queue. ``ends`` is in epoch seconds, ``warning`` in seconds before it.
+    ``job_id`` is the scheduler's, ``123_4`` for an array's element; ``restarts`` counts requeues. ``ends`` is
+    in epoch seconds, ``warning`` in seconds before it.
     """
 
     job_id: str | None = None
@@ -45,7 +45,7 @@ class Allocation:
 
     @classmethod
     def current(cls) -> Allocation:
-        """The one of this process. Names it for all that this process starts."""
+        """Return the job of this process, and name it in the environment of its children."""
         mailbox = os.environ.get(MAILBOX_VARIABLE)
         letters = Path(mailbox) if mailbox else None
         if "SLURM_JOB_ID" not in os.environ:
@@ -63,11 +63,11 @@ class Allocation:
         )
 
     def has_time_for(self, seconds: float) -> bool:
-        """Whether so much work fits in before the warning."""
+        """Whether this many seconds of work fit in before the warning."""
         return self.ends is None or time.time() + seconds < self.ends - self.warning
 
     def letters(self) -> list[int]:
-        """All signals that the job's script got so far, as they came."""
+        """Return all signals that the job's script got so far, in order."""
         if self.mailbox is None:
             return []
         try:
@@ -78,12 +78,13 @@ class Allocation:
         return [known[name] for name in names if name in known]
 
     def nears_end(self) -> bool:
-        """Whether a warning that came just now can be the one before the end; else a job is preempted."""
+        """Whether a warning that comes now can be the one before the end; otherwise the job is preempted."""
         return self.ends is None or not self.has_time_for(_EARLY_S)
 
     def ended_by_scheduler(self) -> Reason | None:
-        """Why the scheduler wants an end of the job: ``PREEMPTED``, and it is back in the queue, or
-        ``TIME_LIMIT``. ``None`` where it does not, but a person, or where it cannot be asked.
+        """Return why the scheduler ends the job: ``PREEMPTED``, back in the queue, or ``TIME_LIMIT``.
+
+        ``None`` if a person ends it, or if the scheduler does not answer.
         """
         known = self._as_known()
         restarts = re.search(r"\bRestarts=(\d+)", known)
@@ -92,14 +93,14 @@ class Allocation:
         return Reason.TIME_LIMIT if re.search(r"\bReason=TimeLimit\b", known) else None
 
     def ends_for_good(self) -> bool:
-        """Whether the scheduler refuses to give the job back to its queue."""
+        """Whether the scheduler refuses to requeue the job."""
         return re.search(r"\bRequeue=0\b", self._as_known()) is not None
 
     def _as_known(self) -> str:
         return _ask(["scontrol", "--oneliner", "show", "job", self.job_id]) if self.job_id else ""
 
     def requeued(self) -> list[str]:
-        """Ids of array elements of this user that wait in the queue by themselves, as requeued ones do.
+        """Return ids of this user's array elements that are in the queue one by one, as requeued ones are.
 
         Elements that never began are listed as a range, ``123_[4-7]``, and left out.
         """
@@ -110,24 +111,24 @@ class Allocation:
         return [line for line in listed.split() if re.fullmatch(r"\d+_\d+", line)]
 
     def mates(self, tokens: Iterable[str]) -> list[str]:
-        """The ids of elements of this array."""
+        """Return the scheduler's ids of elements of this array."""
         array = (self.job_id or "").partition("_")[0]
         return [f"{array}_{index_of(token)}" for token in tokens] if array else []
 
     def dismiss(self, job_ids: Iterable[str]) -> None:
-        """Take elements of arrays that only wait out of the queue: nothing is left for them."""
+        """Remove pending array elements without work from the queue."""
         arrays: dict[str, set[str]] = {}
         for job_id in job_ids:
             array, _, index = job_id.partition("_")
             arrays.setdefault(array, set()).add(index)
         if self.job_id is not None and arrays:
             named = [f"{array}_[{','.join(sorted(indices, key=int))}]" for array, indices in arrays.items()]
-            # Where it cannot be said they begin, find nothing, and end.
+            # If this fails they begin, find nothing to do, and end.
             _ask(["scancel", "--quiet", "--state=PENDING", *named])
 
 
 def _ask(argv: Sequence[str]) -> str:
-    """What one of the scheduler's commands prints; nothing where there is none, as in a container."""
+    """Run a command of the scheduler; return its output, or nothing where it is absent, as in a container."""
     try:
         done = subprocess.run(
             list(argv),

@@ -1,4 +1,4 @@
-"""Which signals ask a worker and its runs to leave, and how long each gives them."""
+"""The signals that stop a worker and its runs, and the grace of each."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from jobs.worker.scheduler_job import ENDS_VARIABLE
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 
-# Schedulers send SIGTERM shortly before SIGKILL; SIGUSR1 and SIGUSR2 are early warnings asked for on purpose.
+# Schedulers send SIGTERM shortly before SIGKILL; SIGUSR1 and SIGUSR2 are early warnings requested by a job.
 _URGENT_GRACE_S, _WARNING_GRACE_S = 30.0, 60.0
-# Of the time that a warning leaves, what the worker and the job's script need for themselves.
+# The part of the grace that the worker and the job's script need for themselves.
 _LAST_S = 10.0
 
 
 def grace_seconds(number: int) -> float:
-    """Seconds from the signal until what is left is killed; ``ORCHESTRATE_GRACE`` replaces them.
+    """Return the seconds from the signal until the kill; ``ORCHESTRATE_GRACE`` replaces them.
 
-    A warning in a job whose end is known leaves almost all of the time up to there.
+    A warning in a job with a known end leaves almost all of the time up to it.
     """
     if chosen := os.environ.get("ORCHESTRATE_GRACE"):
         return float(chosen)

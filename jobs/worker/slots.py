@@ -1,4 +1,4 @@
-"""Slots: which cores and GPUs each run at work in a job has for itself."""
+"""Slots: the cores and GPUs of each run at work in a job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orchestrator.core.types import Job
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for one run. ``gpus`` is a ``CUDA_VISIBLE_DEVICES``; ``None`` leaves what is there."""
+    """Room for one run. ``gpus`` is a ``CUDA_VISIBLE_DEVICES``; ``None`` leaves the present one."""
 
     index: int
     cores: tuple[int, ...]
@@ -21,16 +21,16 @@ class Slot:
 
 @dataclass
 class CoreReservations:
-    """Cores no other worker on this machine took, so that two jobs do not crowd onto the same ones.
+    """Cores reserved among the workers of this machine, so that two jobs do not share cores without need.
 
     A reservation is a bound abstract socket: it needs no file, all users see it, and the kernel ends it with
-    the process. It is an aid for speed only.
+    the process. It only helps speed.
     """
 
     held: list[socket.socket] = field(default_factory=list)
 
     def take(self, cores: list[int], count: int) -> list[int]:
-        """``count`` of ``cores``, free ones first."""
+        """Return ``count`` of ``cores``, free ones first."""
         free: list[int] = []
         for core in cores:
             if len(free) == count:
@@ -48,7 +48,7 @@ class CoreReservations:
 
 
 def lay_out(job: Job, cores: list[int]) -> tuple[Slot, ...]:
-    """The job's slots over these cores: disjoint where there are enough, else shared evenly."""
+    """Return the job's slots over these cores: disjoint where there are enough, else shared evenly."""
     wanted = job.resources.cpus_per_task
     devices = _devices(job)
     return tuple(
@@ -62,6 +62,7 @@ def lay_out(job: Job, cores: list[int]) -> tuple[Slot, ...]:
 
 
 def own_cores(job: Job, reservations: CoreReservations) -> list[int]:
+    """Reserve and return the cores for this job."""
     allowed = sorted(os.sched_getaffinity(0))
     return reservations.take(allowed, min(len(allowed), job.slots * job.resources.cpus_per_task))
 

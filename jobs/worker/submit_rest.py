@@ -1,4 +1,4 @@
-"""Submitting what a sweep has left from a job that ends, so that nothing needs to wait on a login node."""
+"""Submit the rest of a sweep from a job that ends, so that no process has to wait on a login node."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from orchestrator.rundir.journal import ENDED
 _VARIABLE = "ORCHESTRATE_FEED"
 _PATIENCE_S = 600.0
 
-# So many failures of the jobs submitted last, and the control plane is to see whether a machine is to blame.
+# After this many failed attempts of the latest submission the control plane looks for a bad machine.
 _MANY_FAILURES = 3
 
 
 def feed(sweep: SweepDir, job: str, allocation: Allocation, *, wanted: bool) -> None:
-    """Have the control plane submit what the queue had no room for, and what another job can make good.
+    """Submit to the target of ``job`` (a token) what the queue had no room for, and runs to be redone.
 
-    It does so where ``job`` (a token) was submitted to. ``wanted``: there is something of that kind. Runs
-    that failed for their machine are, too, which is for the control plane to find out. It is started as a
-    program: nothing of it is loaded into workers.
+    ``wanted``: there are runs to redo. Runs that failed because of their machine count, too, which the
+    control plane finds out. It is started as a program: none of it is loaded into workers.
     """
     if allocation.job_id is None or os.environ.get(_VARIABLE) != "1":
         return
@@ -49,9 +48,9 @@ def feed(sweep: SweepDir, job: str, allocation: Allocation, *, wanted: bool) -> 
 
 
 def _open_to_signals() -> None:
-    """So that the program can be stopped: what is blocked or ignored here stays so there.
+    """Unblock the stop signals for the program, which inherits blocked and ignored ones.
 
-    Signals that are handled are not, and this process, which has nothing else to do, is to outlast them.
+    Handled ones it does not inherit, and this process is to outlast them.
     """
     for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: None)
@@ -59,7 +58,7 @@ def _open_to_signals() -> None:
 
 
 def _something_is_left(sweep: SweepDir, job: str) -> bool:
-    """Whether the latest submission to the job's target left runs waiting, or many of its attempts failed."""
+    """Whether the latest submission to the job's target has waiting runs, or many failed attempts."""
     made = [entry for entry in sweep.read_ledger() if entry.kind == "submission"]
     own = next(entry.data for entry in made if job in {one["token"] for one in entry.data["jobs"]})
     latest = next(entry for entry in reversed(made) if entry.data.get("on") == own.get("on"))

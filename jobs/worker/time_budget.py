@@ -1,4 +1,4 @@
-"""A job's share of a budget, as time that it may work. The worker counts it by itself, whoever else lives."""
+"""A job's share of a budget, as working time. The worker counts it without help from outside."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _TO_LEAVE_SHARE, _TO_LEAVE_S = 0.05, 30.0
 
 
 class Allowance:
-    """``seconds`` that the job may work, ``worked`` already, before it was given back to the queue.
+    """``seconds`` that the job may work, less those ``worked`` before it was requeued.
 
-    Without ``seconds`` it may work as long as it can.
+    Without ``seconds`` there is no limit.
     """
 
     def __init__(self, seconds: float | None, worked: float = 0.0) -> None:
@@ -23,10 +23,10 @@ class Allowance:
         self._ends = time.monotonic() + left - to_leave
 
     def has_time_for(self, seconds: float) -> bool:
-        """Whether so much work is paid for."""
+        """Whether this many seconds of work are paid for."""
         return time.monotonic() + seconds < self._ends
 
     @property
     def why(self) -> str:
-        """Why the job leaves when it is used up."""
+        """Why the job leaves when the share is used up."""
         return f"{BUDGET_REACHED}: its share paid for {self._seconds or 0.0:,.0f} s of this job"

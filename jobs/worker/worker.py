@@ -1,7 +1,7 @@
-"""``python -m jobs.worker RESULTS SWEEP TOKEN``: works through the runs of one job.
+"""``python -m jobs.worker RESULTS SWEEP TOKEN``: work through the runs of one job.
 
 A single-threaded parent that keeps the trainer's modules loaded and forks one process per run; it waits for
-signals, reads what the runs tell, writes the journal, and never trains itself.
+signals, reads the messages of its runs, writes the journal, and never trains itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from orchestrator.rundir.synced import require_own
 _POLL_S = 0.1
 _LEDGER_INTERVAL_S = 1.0
 
-# What the journal names where none of this worker's was made.
+# The journal's attempt number where this worker made no attempt.
 _NO_ATTEMPT = 0
 
 _TOO_SHORT = (
@@ -57,7 +57,7 @@ _TOO_SHORT = (
 
 # Exit codes of the worker, as those of the commands.
 _DONE, _SOME_FAILED, _NO_STORAGE, _INTERRUPTED = 0, 1, 3, 130
-# To the job's script: give the job back to the queue, there is more to do.
+# To the job's script: requeue the job, there is more to do.
 _AGAIN = 75
 
 
@@ -79,7 +79,7 @@ class Worker:
         self._leaving = Leaving(allocation)
         self._told_unpaid = False
         self._interrupted = 0
-        self._began = False  # an attempt, of whatever run
+        self._began = False  # an attempt of any run
         self._checkpoint_interval_s = 0.0
         self._storage_error: str | None = None
         self._no_process: str | None = None
@@ -87,7 +87,7 @@ class Worker:
         self.wants_more = False  # some run failed that another job could finish
 
     def run(self) -> int:
-        """Work until nothing is left, or until told to leave; the exit code."""
+        """Work until nothing is left or the worker has to leave; return the exit code."""
         while True:
             self._read_ledger()
             self._start_runs()
@@ -124,7 +124,7 @@ class Worker:
                     self._assignment.hold(run_id)
                 elif isinstance(verdict, CrashLoop):
                     self._ended(run_id, verdict.attempt, verdict.end)
-            except Exception as error:  # whatever is wrong with one run, the others go on
+            except Exception as error:  # a fault of one run stops no other
                 self._cannot_start(run_id, error)
 
     def _start(self, run_id: str) -> None:
@@ -145,7 +145,7 @@ class Worker:
             os.close(reading)
             if error.errno not in (errno.EAGAIN, errno.ENOMEM):
                 raise
-            # No more processes or memory just now: nothing that the run is to blame for.
+            # No more processes or memory just now: no fault of the run.
             self._no_process = f"could not start a process ({error.strerror})"
             self._assignment.hold(run_id)
             return
@@ -156,17 +156,18 @@ class Worker:
         self._children[pid] = Child(pid, run_id, slot, reading)
 
     def _cannot_start(self, run_id: str, error: Exception) -> None:
-        """The run failed, unless it is the tree that takes no writes: that stops the worker."""
+        """Fail the run; if the tree takes no writes, stop the worker instead."""
         if is_storage_error(error):
             self._look_at_storage()
         self._ended(run_id, _NO_ATTEMPT, end_of(error))
 
-    # Waiting, and what there is to do then
+    # Waiting, and the work after each wait
 
     def _wait(self) -> None:
-        """Until a run speaks, falls silent or a moment passed. Signals stay blocked and are fetched.
+        """Wait for a message, the end of a run, or a moment. Signals stay blocked and are fetched.
 
-        Not by ``signal.sigtimedwait``: stopped and continued, Python 3.11 returns what no signal sent.
+        Not by ``signal.sigtimedwait``: stopped and continued, Python 3.11 returns a number that no signal
+        has.
         """
         talking = [child for child in self._children.values() if not child.silent]
         select.select(talking, [], [], _POLL_S)
@@ -217,7 +218,7 @@ class Worker:
                 child.kill_at = time.monotonic() + grace_seconds(signal.SIGTERM)
                 child.signal(signal.SIGTERM)
 
-    # What became of a run
+    # The ends of runs
 
     def _reaped(self, child: Child) -> None:
         if child.exit_code == NOT_MINE_EXIT:
@@ -239,14 +240,14 @@ class Worker:
             self._interrupted += 1
 
     def _look_at_storage(self) -> None:
-        """A run found no room. If the tree has none at all, the next run would find none either."""
+        """Test the tree after a run found no room: if it takes no writes at all, the worker has to leave."""
         try:
             self._sweep.check_writable()
         except StorageError as error:
             self._storage_error = f"{error}; {error.hint}"
 
     def _end_of(self, child: Child) -> End:
-        """How the attempt ended; put on record if the run's process died without doing so."""
+        """Return how the attempt ended; record it if the run's process died without doing so."""
         run_dir = self._sweep.run(child.run_id)
         if child.attempt is None:
             return self._without_a_record(child)
@@ -254,7 +255,7 @@ class Worker:
         result = run_dir.result()
         if result is not None and result.get("attempt") == child.attempt:
             tidy_finished(run_dir, result)  # its process may have died before it did
-            end = End(RunState.DONE, frames=child.frames)  # whatever went wrong after it was published
+            end = End(RunState.DONE, frames=child.frames)  # a failure after publication does not count
         elif child.exit_code == FENCED_EXIT:
             return End(RunState.INTERRUPTED, None, "lost its claim to another worker and left", child.frames)
         elif (record := attempt.end()) is not None:
@@ -262,7 +263,7 @@ class Worker:
         else:
             end = self._without_a_record(child)
         end = replace(end, checkpointed=attempt.checkpointed())
-        # Not beside a record that is there: whoever sees that one may be tidying the attempt's folder by now.
+        # Not beside an existing record: its reader may be tidying the attempt's folder by now.
         if not attempt.end_path.exists():
             attempt.write_end(end.to_json())
         return end
@@ -317,7 +318,7 @@ class Worker:
         attempt: int | None = None,
         data: dict[str, object] | None = None,
     ) -> None:
-        """Write to the journal. While the disk takes nothing, all but progress is kept for later."""
+        """Write to the journal. While the disk takes nothing, keep all but progress for later."""
         if kind != PROGRESS or not self._unwritten:
             self._unwritten.append(Event(kind, time.time(), run_id, attempt, data or {}, Lease.clock()))
         try:
@@ -332,7 +333,7 @@ class Worker:
 
     @property
     def found_nothing_more(self) -> bool:
-        """Whether of the runs it may take none is left but those that others are at."""
+        """Whether all runs left are held by other workers."""
         return not self._is_leaving and not self._assignment.waiting
 
     @property
@@ -341,8 +342,9 @@ class Worker:
 
     @property
     def may_feed(self) -> bool:
-        """Whether the job is to submit what is left: not if a person ended it, if it was too short, or while
-        it comes back itself.
+        """Whether the job is to submit the rest.
+
+        Not if a person ended it, if it was too short, or while it comes back itself.
         """
         if self._leaving.stopped or self._too_short:
             return False
@@ -350,12 +352,12 @@ class Worker:
 
     @property
     def _comes_back(self) -> bool:
-        """Whether the job is to be given back to the queue: it was warned, and runs are left."""
+        """Whether the job is to be requeued: it was warned, and runs are left."""
         return self._leaving.warned and not self._storage_error and self._some_left and not self._too_short
 
     @property
     def _too_short(self) -> bool:
-        """Whether the job's end came near before anything began: begun again it would be no better."""
+        """Whether the job's end came near before any run began: another try would be no better."""
         return not self._began and self._some_left and self._leaving.out_of_time
 
     @property
@@ -390,7 +392,7 @@ class Worker:
 
 
 def work(results: Path, name: str, token: str) -> int:
-    """Take the job's token and work through its runs; 0 if somebody has the token already."""
+    """Take the job's token and work through its runs; return 0 if another worker has the token."""
     sweep = SweepDir.existing(results, name)
     require_own(sweep)
     job = find_job(sweep, token)
@@ -415,7 +417,7 @@ def work(results: Path, name: str, token: str) -> int:
         allocation.dismiss([*allocation.mates(unbegun), *useless])
     if worker.may_feed:
         feed(sweep, token, allocation, wanted=worker.wants_more)
-    if code != _AGAIN:  # else its script may have to say that it could not give the job back to the queue
+    if code != _AGAIN:  # else its script may have to report a failed requeue
         _remove_if_empty(sweep.worker_output(token))
     return code
 
@@ -433,6 +435,7 @@ def _say(text: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
+    """Run the worker named by the arguments; return the exit code."""
     if len(arguments) != 3:
         _say("usage: python -m jobs.worker RESULTS SWEEP TOKEN")
         return 2

@@ -141,7 +141,7 @@ def test_a_signal_while_it_works_saves_the_runs(
         end = only_end(there.run(run_id))
         assert (end["outcome"], end["reason"]) == ("interrupted", "stopped")
         assert end["checkpointed"] == end["frames"]
-    assert "asked to leave by SIGTERM" in instance.output
+    assert "received SIGTERM" in instance.output
     assert not sweep.mailbox(job.token).exists()
 
 
@@ -150,7 +150,7 @@ def test_a_signal_ends_the_hold(quick: tuple[SweepDir, Job], start: Start) -> No
     instance.says("the instance is held")
     instance.send(signal.SIGINT)
     assert instance.finish() == 0
-    assert "asked to go: what home does not have is lost" in instance.output
+    assert "stopped: files that are not at home are lost" in instance.output
 
 
 def test_a_worker_that_is_killed_ends_the_job(

@@ -217,7 +217,7 @@ def test_asked_to_leave_runs_save_and_go_on_later(results: Path, tmp_path: Path,
     assert (end["outcome"], end["reason"]) == ("interrupted", "stopped")
     assert end["checkpointed"] == end["frames"]
     why = [data["why"] for kind, _, data in helpers.events(sweep) if kind == "exited"]
-    assert why == [f"asked to leave by {signal.Signals(number).name}"]
+    assert why == [f"received {signal.Signals(number).name}"]
     assert helpers.work(sweep) == 0
     steps = [line.split()[3] for line in audit.read_text().splitlines() if line.startswith("step ")]
     assert steps == [str(step) for step in range(1, 201)]  # not one of them twice
@@ -237,7 +237,7 @@ def test_a_program_that_does_not_leave_is_killed_within_the_grace(results: Path,
     assert helpers.finish(worker) == 130
     assert time.monotonic() - began > 1.5
     end = end_of(only(sweep))
-    assert (end["reason"], end["message"]) == ("stopped", "asked to leave by SIGTERM")
+    assert (end["reason"], end["message"]) == ("stopped", "received SIGTERM")
 
 
 def test_a_run_that_hangs_is_killed_after_the_grace(results: Path, tmp_path: Path) -> None:

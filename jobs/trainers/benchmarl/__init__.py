@@ -1,4 +1,4 @@
-"""The trainer `benchmarl`. Nothing heavy is imported before it is asked for."""
+"""The trainer `benchmarl`. Imports heavy modules only when called."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 
 def train(context: RunContext) -> Outcome:
+    """Train a run with BenchMARL."""
     from jobs.trainers.benchmarl.experiment import train as train_run
 
     return train_run(context)
 
 
 def check(runs: Sequence[Run]) -> list[Problem]:
+    """Return the problems of the runs: of a first look without PyTorch, else of the thorough check."""
     # With plug-ins PyTorch is loaded already, and their names are known to the thorough check alone. Without
     # BenchMARL no name is known.
     if "jobs.trainers.benchmarl.registry" not in sys.modules and find_spec("benchmarl") is not None:

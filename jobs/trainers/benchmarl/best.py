@@ -1,4 +1,4 @@
-"""The best policy of a training so far: a copy on the CPU, taken when its evaluation is logged."""
+"""The best policy of a training so far: a copy on the CPU, made when its evaluation is logged."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _RETURN = "eval/reward/episode_reward_mean"
 
 
 class BestPolicy:
-    """The first policy whose evaluation had a return that no evaluation before had.
+    """The first policy with the highest evaluation return so far.
 
-    ``policy``: its state, ``None`` before the first evaluation. ``frames``: how many it was trained for.
-    ``since``: evaluations up to these frames are not counted, because the checkpoint resumed from was written
-    by code that kept no best policy; 0 where all are.
+    ``policy``: its state, ``None`` before the first evaluation. ``frames``: its training. ``since``:
+    evaluations up to these frames do not count, because the checkpoint resumed from was written by code that
+    kept no best policy; 0 where all count.
     """
 
     def __init__(self) -> None:
@@ -29,16 +29,18 @@ class BestPolicy:
         self.since = 0
 
     def consider(self, row: Row, policy: torch.nn.Module) -> None:
-        """The policy as it is after the iteration that ``row`` tells of. Draws no numbers."""
+        """Copy the policy if the evaluation in ``row`` is the best. Draws no random numbers."""
         value = row.metrics.get(_RETURN)
         if value is not None and value > self.value:
             self.value, self.frames = value, row.frames
             self.policy = {name: _copied(item) for name, item in policy.state_dict().items()}
 
     def save(self) -> Plain:
+        """Return the state for a checkpoint."""
         return {"policy": self.policy, "frames": self.frames, "value": self.value, "since": self.since}
 
     def load(self, saved: Plain) -> None:
+        """Restore the state of a checkpoint."""
         self.policy, self.frames = saved["policy"], saved["frames"]
         self.value, self.since = saved["value"], saved["since"]
 

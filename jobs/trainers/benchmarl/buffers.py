@@ -1,10 +1,10 @@
-"""Replay buffers on disk: what they hold, where they write next, and how they sample.
+"""Save replay buffers: their contents, write positions and samplers.
 
-An off-policy buffer is a ring. Item n of all that were ever added lies in slot ``n % capacity`` and never
-changes, so a checkpoint only writes the items that came since the last one, as segments. A segment holds at
-most a tenth of the ring: when the ring wraps, the oldest segment is at most partly dead, and the disk holds
-little more than what is alive. Many short ones are written once more as a long one. An on-policy buffer is
-overwritten whole by the next batch, so its content is not saved.
+An off-policy buffer is a ring. Item n of all that were ever added lies in place ``n % capacity`` and never
+changes, so a checkpoint only writes the items added since the last one, as segments. A segment holds at most
+a tenth of the ring: when the ring wraps, the oldest segment is at most partly dead, and the disk holds little
+more than the live items. Many short segments are rewritten as a long one. An on-policy buffer is overwritten
+whole by the next batch, so its content is not saved.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SavedRing:
         self.segments: list[Segment] = []
 
     def save(self, store: CheckpointStore) -> list[Segment]:
-        """Write what is new; all segments that hold something alive, in order."""
+        """Write new items; return all segments that hold live items, in order."""
         added: int = self._buffer.write_count
         oldest = max(0, added - self._capacity)
         kept = [segment for segment in self.segments if segment.stop > oldest]
@@ -47,7 +47,7 @@ class SavedRing:
         return list(self.segments)
 
     def _to_merge(self, segments: list[Segment]) -> int:
-        """How many segments at the end are to be written again as fewer: files are not to become many."""
+        """Return how many segments at the end to rewrite as fewer, so that files do not become many."""
         short = list(itertools.takewhile(lambda segment: segment.count < self._longest, reversed(segments)))
         enough = sum(segment.count for segment in short) >= self._longest or len(short) >= _MOST_SHORT
         return len(short) if enough else 0
@@ -64,7 +64,7 @@ class SavedRing:
             storage.set(slots, items[dead:])
 
     def live_bytes(self) -> int:
-        """Bytes of the tensors in the ring that hold an item."""
+        """Return the bytes of the tensors in the ring that hold an item."""
         storage = self._buffer._storage
         if not storage.initialized:
             return 0
@@ -73,18 +73,20 @@ class SavedRing:
 
 
 def save_cursor(buffer: ReplayBuffer) -> Plain:
-    """Where the buffer writes next, and how much it holds."""
+    """Return the buffer's write position and length."""
     writer = buffer._writer
     return {"cursor": writer._cursor, "added": writer._write_count, "length": len(buffer._storage)}
 
 
 def load_cursor(buffer: ReplayBuffer, saved: Plain) -> None:
+    """Restore the buffer's write position and length."""
     writer = buffer._writer
     writer._cursor, writer._write_count = saved["cursor"], saved["added"]
     buffer._storage._len = saved["length"]
 
 
 def save_sampler(buffer: ReplayBuffer) -> Plain:
+    """Return the state of the buffer's sampler."""
     sampler: Any = buffer._sampler
     if isinstance(sampler, SamplerWithoutReplacement):
         state = dict(sampler.state_dict())
@@ -99,7 +101,7 @@ def save_sampler(buffer: ReplayBuffer) -> Plain:
 
 
 def load_sampler(buffer: ReplayBuffer, saved: Plain) -> None:
-    """The buffer's cursor comes first: the sampler's trees cover what the buffer holds."""
+    """Restore the sampler after the buffer's cursor: its trees cover the buffer's length."""
     sampler: Any = buffer._sampler
     if isinstance(sampler, SamplerWithoutReplacement):
         sampler.load_state_dict(saved)

@@ -1,4 +1,4 @@
-"""Tries a configuration for real, but small: environments, networks and losses are built, nothing trained."""
+"""Try a configuration small: build environments, networks and losses, train nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def try_build(composed: Composed, *, render: bool) -> None:
                 seed=composed.seed,
                 config=config,
             )
-        except Exception as error:  # whatever a library raises here would end every such run
+        except Exception as error:  # any error of a library here would end every such run
             raise _refusal(composed, error) from error
         with _closed(experiment):
             if render:
@@ -60,7 +60,7 @@ def try_build(composed: Composed, *, render: bool) -> None:
 
 
 def require_possible(outline: Outline) -> None:
-    """Refuse what needs no building to be seen: a package that is missing, actions that do not fit."""
+    """Refuse, without building, a missing package and actions that do not fit."""
     _require_environment(outline.task_name)
     if outline.task_name.startswith("pettingzoo/"):
         _require_pettingzoo(outline)
@@ -92,7 +92,7 @@ def _small(folder: str) -> dict[str, Any]:
         "checkpoint_at_end": False,
         "save_folder": folder,
         "restore_file": None,
-        **({} if can_prioritize() else {"off_policy_use_prioritized_replay_buffer": False}),  # told elsewhere
+        **({} if can_prioritize() else {"off_policy_use_prioritized_replay_buffer": False}),  # see rules
     }
 
 
@@ -111,7 +111,7 @@ def _require_environment(task_name: str) -> None:
 
 
 def _require_pettingzoo(outline: Outline) -> None:
-    """TorchRL looks for a task in PettingZoo only, and PettingZoo has given tasks away."""
+    """Refuse tasks that PettingZoo has given away: TorchRL looks for them there only."""
     if _is_in_pettingzoo(outline.task.config["task"]):
         return
     name = outline.task_name.partition("/")[2]
@@ -153,7 +153,7 @@ def _try_drawing(experiment: Any) -> None:
     try:
         environment.reset()
         experiment.task.render_callback(experiment, environment, None)
-    except Exception as error:  # no display, no OpenGL, no pyglet: each says it in its own way
+    except Exception as error:  # no display, no OpenGL, no pyglet: each has an error of its own
         why = obstacle(error)
         raise RefusedKeyError(
             "experiment.render",
@@ -177,7 +177,7 @@ def _named(composed: Composed) -> str:
 
 
 def _refusal(composed: Composed, error: Exception) -> RefusedKeyError:
-    """What a library says while it builds, in the words of a grid where it is a known one."""
+    """Turn a library's error into one in the words of a grid, where it is a known one."""
     model, task = composed.choices["model"], composed.task_name
     if "CNN input value" in str(error) or "no image inputs" in str(error):
         images = "; kaz/image has images" if task.startswith("kaz/") else ""
@@ -201,7 +201,7 @@ def _reason(error: BaseException) -> str:
         line = " ".join(str(error).split())
     text = kind if line == kind else f"{kind}: {line}"
     if line == kind and (frames := traceback.extract_tb(error.__traceback__)):
-        # Without words, as an assertion: its own line says what was expected.
+        # An error without a message, such as an assertion: show its line of code.
         last = frames[-1]
         text += f" in {Path(last.filename).name}:{last.lineno}{last.line and f': {last.line}'}"
     return text if len(text) <= _MESSAGE else f"{text[: _MESSAGE - 1]}…"

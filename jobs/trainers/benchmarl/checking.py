@@ -1,8 +1,8 @@
-"""What would keep BenchMARL runs from training, found in seconds however many runs there are.
+"""Check BenchMARL runs thoroughly, in seconds for any number of runs.
 
 Composing a configuration takes a tenth of a second and building an experiment longer, so neither is done per
 run: each structure is composed once, each distinct value is checked once, and so is each distinct combination
-of the values that are checked against each other.
+of the values that must fit each other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BUILD_SECONDS = 15.0
 
 
 def check(runs: Sequence[Run]) -> list[Problem]:
-    """One problem per fault, each naming the first run that has it."""
+    """Return one problem per fault, each with the first run that has it."""
     findings = _Findings()
     groups: dict[Any, list[Run]] = {}
     for run in runs:
@@ -56,7 +56,7 @@ def check(runs: Sequence[Run]) -> list[Problem]:
 
 
 class _Findings:
-    """Problems, each told once."""
+    """The problems found, each once."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str | None, str], Problem] = {}
@@ -73,9 +73,9 @@ class _Findings:
 
 @dataclass(frozen=True)
 class _Shape:
-    """The runs of one structure; ``good`` are those whose every single value is right.
+    """The runs of one structure; in ``good`` ones every single value is right.
 
-    ``values``: (key, value as JSON) → the value as BenchMARL's types make it, or what is wrong with it.
+    ``values``: (key, value as JSON) → the value in the type of its field, or the error.
     """
 
     outline: Outline
@@ -84,7 +84,7 @@ class _Shape:
     values: Mapping[tuple[str, str], Value]
 
     def experiment_values(self, run: Run, names: Iterable[str]) -> dict[str, Value]:
-        """The fields of BenchMARL's ExperimentConfig among ``names`` that the run sets."""
+        """Return the fields of BenchMARL's ExperimentConfig among ``names`` that the run sets."""
         set_here = {bare_key(key): (key, value) for key, value in run.overrides.items()}
         found = {}
         for name in names:
@@ -95,7 +95,7 @@ class _Shape:
 
 
 def _shape(runs: Sequence[Run], bases: dict[str, DictConfig | None], findings: _Findings) -> _Shape | None:
-    """The runs of one structure, every distinct value of theirs checked; ``None`` if it cannot be composed.
+    """Check every distinct value of the runs of one structure; ``None`` if it cannot be composed.
 
     ``bases``: choices → the configuration composed from these alone, in which plain values are tried.
     """
@@ -118,7 +118,7 @@ def _shape(runs: Sequence[Run], bases: dict[str, DictConfig | None], findings: _
 
 
 def _base(run: Run, choices: Mapping[str, Value], findings: _Findings) -> DictConfig | None:
-    """The configuration of nothing but the choices; ``None``, and why is told, if there is none."""
+    """Compose the choices alone; add a finding and return ``None`` if they cannot be composed."""
     try:
         require_choices(run.overrides)
         if wrong := wrong_choices(choices):
@@ -152,7 +152,7 @@ def _check_values(
 
 
 def _typed(run: Run, cfg: DictConfig, key: str, value: Value) -> Value:
-    """The value as the type of its field makes it. Raises :class:`BadConfigError`."""
+    """Return the value in the type of its field. Raises :class:`BadConfigError`."""
     if key == BENCHMARL.minutes:
         return time_budget.checked(value)
     override_text(key, value)
@@ -180,7 +180,7 @@ def _check_combinations(shape: _Shape, findings: _Findings) -> None:
     for run in shape.runs:
         values = shape.experiment_values(run, rules.READ_TOGETHER)
         if any(isinstance(value, BadConfigError) for value in values.values()):
-            continue  # told already
+            continue  # reported already
         combination = json.dumps(values, sort_keys=True)
         if combination in seen:
             continue
@@ -206,7 +206,7 @@ def _check_builds(shapes: Sequence[_Shape], findings: _Findings) -> None:
 
 
 def _built_parts(shape: _Shape, run: Run) -> set[tuple[str, str]]:
-    """What decides whether a run can be built: its choices as one, and each value outside ``experiment``."""
+    """Return what decides the build of a run: its choices together, each value outside ``experiment``."""
     parts = {("choices", json.dumps(dict(shape.outline.choices)))}
     for key, value in run.overrides.items():
         name = bare_key(key)
@@ -226,7 +226,7 @@ def _try_run(run: Run, findings: _Findings) -> None:
 
 
 def _with_values(run: Run, error: RefusedKeyError) -> RefusedKeyError:
-    """The error of a build that failed, with the values that may be to blame."""
+    """Add the values that may be at fault to the error of a failed build."""
     blamed = {
         key: value
         for key, value in run.overrides.items()
@@ -240,7 +240,7 @@ def _with_values(run: Run, error: RefusedKeyError) -> RefusedKeyError:
 
 
 def _check_twins(shapes: Sequence[_Shape], findings: _Findings) -> None:
-    """Find runs that train the same thing: they differ only in what their algorithm never reads."""
+    """Find runs that train the same thing: they differ only in keys that their algorithm never reads."""
     for shape in shapes:
         keys = _unread(shape)
         if not keys:
@@ -257,7 +257,7 @@ def _check_twins(shapes: Sequence[_Shape], findings: _Findings) -> None:
 
 
 def _check_idle(shapes: Sequence[_Shape], findings: _Findings) -> None:
-    """Find what no run reads although it was meant: the frames of an iteration for mappo in a grid of iql."""
+    """Find keys that no run reads, such as the frames of an iteration for mappo in a grid of iql."""
     unread = {shape.runs[0].run_id: _unread(shape) for shape in shapes}
     read = {
         key for shape in shapes for key in shape.runs[0].overrides if key not in unread[shape.runs[0].run_id]
@@ -272,9 +272,9 @@ def _check_idle(shapes: Sequence[_Shape], findings: _Findings) -> None:
 
 
 def _unread(shape: _Shape) -> list[str]:
-    """The keys that the shape's algorithm never reads.
+    """Return the keys that the shape's algorithm never reads.
 
-    A key that a reference such as ``${experiment.on_policy_n_envs_per_worker}`` leads to is read by it.
+    It reads a key named by a reference such as ``${experiment.on_policy_n_envs_per_worker}``.
     """
     idle = rules.never_read(shape.outline.on_policy)
     unread = [key for key in shape.runs[0].overrides if bare_key(key).startswith(idle)]

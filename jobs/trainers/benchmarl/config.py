@@ -1,7 +1,7 @@
-"""From a run to BenchMARL's own configuration objects, through BenchMARL's own Hydra configs.
+"""Compose BenchMARL's configuration objects for a run, through BenchMARL's own Hydra configs.
 
-What comes out is what ``python benchmarl/run.py key=value …`` would build from the same overrides, but that
-``experiment.render`` is off unless the run asks for it: cluster nodes have no display.
+The same objects as ``python benchmarl/run.py key=value …`` builds, except that ``experiment.render`` is off
+unless the run sets it: cluster nodes have no display.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from orchestrator.core.types import Run
 
 @dataclass(frozen=True)
 class Outline:
-    """The parts of a configuration that never wait for a run's values. A model does: see ``model: sequence``.
+    """The parts of a configuration that do not depend on a run's values, as a ``model: sequence`` does.
 
     ``choices``: config group → chosen option, such as ``vmas/navigation`` for ``task``.
     """
@@ -65,8 +65,8 @@ class Outline:
 class Composed(Outline):
     """A run's configuration, ready for ``benchmarl.experiment.Experiment``.
 
-    ``loggers`` are those the run asked for; ``plain`` holds JSON values only; ``config_hash`` (16 hexadecimal
-    digits) covers what decides the result, so that keys such as ``experiment.loggers`` leave it as it is.
+    ``loggers`` are those of the run; ``plain`` holds JSON values only; ``config_hash`` (16 hexadecimal
+    digits) covers what decides the result, so keys such as ``experiment.loggers`` do not change it.
     """
 
     model: ModelConfig
@@ -78,9 +78,9 @@ class Composed(Outline):
 
 
 def compose(run: Run) -> Composed:
-    """The composed configuration of a run.
+    """Compose the configuration of a run.
 
-    Raises :class:`BadConfigError` with the key, what is wrong with it, and the right spelling if one is near.
+    Raises :class:`BadConfigError` with the key, the fault, and the right spelling if one is near.
     """
     cfg = compose_config(run)
     found = outline(cfg)
@@ -103,7 +103,7 @@ def compose(run: Run) -> Composed:
 
 
 def outline(cfg: DictConfig) -> Outline:
-    """The parts of a composed Hydra config, which is left as it is. Raises :class:`BadConfigError`."""
+    """Return the parts of a composed Hydra config, which stays unchanged. Raises :class:`BadConfigError`."""
     choices = chosen(cfg)
     if choices["task"].startswith("pettingzoo/"):
         _pass_over_moved_environments()
@@ -147,7 +147,7 @@ def _model(cfg: DictConfig, name: str, choices: Mapping[str, str]) -> ModelConfi
 
 @contextmanager
 def _refusals_told() -> Iterator[None]:
-    """Whatever BenchMARL and OmegaConf raise for values they do not take, as :class:`BadConfigError`."""
+    """Turn errors of BenchMARL and OmegaConf about values into :class:`BadConfigError`."""
     try:
         yield
     except MissingMandatoryValue as error:
@@ -160,18 +160,19 @@ def _refusals_told() -> Iterator[None]:
 def _pass_over_moved_environments() -> None:
     """Let TorchRL find the PettingZoo environments that are installed.
 
-    It passes over families that are not there; ``pettingzoo.mpe`` is there, and says at import that it moved.
+    TorchRL skips families that are absent; ``pettingzoo.mpe`` is present, and fails at import because it
+    moved.
     """
     try:
         importlib.import_module("pettingzoo.mpe")
     except ModuleNotFoundError:
-        pass  # TorchRL can tell that one by itself
+        pass  # TorchRL skips an absent family by itself
     except ImportError:
-        sys.modules["pettingzoo.mpe"] = None  # type: ignore[assignment]  # the import system's word for "not there"
+        sys.modules["pettingzoo.mpe"] = None  # type: ignore[assignment]  # marks the module as absent
 
 
 def _refuse_additions(parts: dict[str, Any]) -> None:
-    """Keys added with ``+`` that BenchMARL would carry along and never read."""
+    """Refuse keys added with ``+`` that BenchMARL would never read."""
     for name in ("experiment", "algorithm"):
         unread = sorted(set(vars(parts[name])) - {field.name for field in fields(parts[name])})
         if unread:
@@ -179,7 +180,7 @@ def _refuse_additions(parts: dict[str, Any]) -> None:
 
 
 def compose_config(run: Run) -> DictConfig:
-    """The composed Hydra config, its ``hydra`` node included."""
+    """Return the composed Hydra config, its ``hydra`` node included."""
     overrides = without_minutes(run)
     require_choices(overrides)
     lines = override_lines(run)
@@ -191,7 +192,7 @@ def compose_config(run: Run) -> DictConfig:
 
 
 def override_lines(run: Run) -> list[str]:
-    """The run as arguments of Hydra's command line, without our search path."""
+    """Return the run as arguments of Hydra's command line, with our search path."""
     lines = [override_text(key, value) for key, value in without_minutes(run).items()]
     if not any(bare_key(key) == "experiment.render" for key in run.overrides):
         lines.append("experiment.render=false")
@@ -199,7 +200,7 @@ def override_lines(run: Run) -> list[str]:
 
 
 def chosen(cfg: DictConfig) -> dict[str, str]:
-    """Config group → chosen option, of BenchMARL's groups only."""
+    """Return config group → chosen option, of BenchMARL's groups only."""
     choices = cfg.hydra.runtime.choices
     return {str(key): str(choices[key]) for key in sorted(choices) if not str(key).startswith("hydra/")}
 

@@ -1,4 +1,4 @@
-"""Whether a run's device is there: the word is right, and so are the machine and its PyTorch."""
+"""Check whether a run's device exists and this PyTorch can use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.core import hardware
 
 @dataclass(frozen=True)
 class Cuda:
-    """What there is of CUDA: the driver's GPUs, and how many of them this PyTorch can use.
+    """CUDA on this machine: the driver's GPUs, and how many of them this PyTorch can use.
 
     ``built_for`` is the version of CUDA that this PyTorch is built for, ``None`` for a CPU build.
     """
@@ -22,14 +22,14 @@ class Cuda:
 
     @classmethod
     def here(cls) -> Cuda:
-        """Of this machine; loads the CUDA driver into this process."""
+        """Look at this machine; loads the CUDA driver into this process."""
         usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
         return cls(hardware.gpus(), usable, torch.version.cuda)
 
     def why_not(self, device: str) -> tuple[str, str] | None:
-        """Why ``device`` cannot be used although the machine has a GPU, and what to do; ``None`` if it can.
+        """Return why ``device`` cannot be used on a machine with a GPU, and the fix; ``None`` if it can.
 
-        Runs that ask for a GPU where there is none are no fault: they are skipped with that as the reason.
+        A run for a GPU on a machine without one has no fault: it is skipped with that reason.
         """
         asked = torch.device(device)
         if asked.type != "cuda" or not self.gpus:

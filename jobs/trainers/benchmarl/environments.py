@@ -1,7 +1,7 @@
 """The environments of an experiment, and how each continues after a resume.
 
-VMAS environments are saved as they stand; PettingZoo's replay their current episode. Any other, and any
-that lives in another process, restarts at declared boundaries instead: see docs/resume.md.
+VMAS environments are saved as they stand; PettingZoo's replay their current episode. All others, and those in
+another process, restart at declared boundaries instead: see docs/resume.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOG = "_episode_log"
 
 
 def logged(build: Callable[[], EnvBase]) -> Callable[[], EnvBase]:
-    """The same environment, followed from its construction on if it is of a kind to be replayed."""
+    """Return a builder that also attaches an :class:`EpisodeLog` to environments that are replayed."""
 
     def build_logged() -> EnvBase:
         env = build()
@@ -43,9 +43,11 @@ class Environments:
             self._parts = [_part(item) for item in inner]
 
     def save(self) -> Plain:
+        """Return the states of all environments."""
         return [part.save() for part in self._parts]
 
     def load(self, saved: Plain) -> None:
+        """Restore the states of all environments."""
         for part, state in zip(self._parts, saved, strict=True):
             if isinstance(part, EpisodeLog):
                 part.load(state, repeat=self._repeat)

@@ -1,7 +1,7 @@
-"""Evaluates a policy out of a checkpoint: BenchMARL's environment, policy and returns, and no training.
+"""Evaluate a policy from a checkpoint with BenchMARL's environment and returns, without training.
 
-Everything is on the CPU, whatever the run was trained on: the same question has the same answer, bit for bit,
-on every machine of the same kind.
+All computing is on the CPU, for any training device: on machines of the same kind the same request has the
+same answer, bit for bit.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _AT_ONCE = 500
 
 
 def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
-    """Play the episodes.
+    """Play the episodes of a request.
 
     Raises :class:`OrchestrateError`, and ``FileNotFoundError`` if training removed the checkpoint.
     """
@@ -65,7 +65,7 @@ def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
 
 
 def _policy(question: EvaluationRequest, payload: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """The policy that is meant, and how many frames it was trained for."""
+    """Return the requested policy, and the frames of its training."""
     if not question.best:
         return payload["policy"], payload["counters"]["total_frames"]
     again = "evaluate the newest policy, without --best, or train the run again: orchestrate retry"
@@ -80,7 +80,7 @@ def _policy(question: EvaluationRequest, payload: dict[str, Any]) -> tuple[dict[
 
 
 def _compose_task(question: EvaluationRequest) -> Composed:
-    """The run's configuration on another task; of its own task it keeps what is not changed."""
+    """Compose the run on another task, or on its own with the requested changes."""
     run = question.run
     same = question.task == run.overrides.get("task")
     kept = {
@@ -100,7 +100,7 @@ def _compose_task(question: EvaluationRequest) -> Composed:
 
 
 class Stage(Experiment):
-    """What of BenchMARL's experiment is needed to play: an environment for evaluation, and a policy."""
+    """The parts of BenchMARL's experiment needed to play: an evaluation environment and a policy."""
 
     test_env: EnvBase
 
@@ -120,14 +120,14 @@ class Stage(Experiment):
                 seed=composed.seed,
                 config=config,
             )
-        except Exception as error:  # whatever a library raises for a task that it cannot make here
+        except Exception as error:  # a library may raise anything for a task that it cannot build here
             raise BadConfigError(f"{composed.task_name} cannot be built: {reason(error)}") from error
         self._name = composed.task_name
 
     # BenchMARL's seams
 
     def _setup_name(self) -> None:
-        """No folder, no files."""
+        """Make no folder and no files."""
 
     def _setup_algorithm(self) -> None:
         self.algorithm = self.algorithm_config.get_algorithm(experiment=self)
@@ -140,6 +140,7 @@ class Stage(Experiment):
         self.logger = _Tally(self)
 
     def close(self) -> None:
+        """Close the environment."""
         with contextlib.suppress(Exception):  # what cannot be closed ends with this process
             self.test_env.close()
 
@@ -159,7 +160,7 @@ class Stage(Experiment):
     def play(
         self, episodes: int, seed: int, deterministic: bool, film: Film | None
     ) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """Returns and lengths of the episodes; the first one is filmed."""
+        """Return the episodes' returns and lengths; film the first one."""
         seed_everything(seed)
         with contextlib.suppress(NotImplementedError):  # an environment that takes no seed
             self.test_env.set_seed(seed)
@@ -175,7 +176,7 @@ class Stage(Experiment):
         return tuple(returns[:episodes]), tuple(lengths[:episodes])
 
     def _rollouts(self, film: Film | None) -> list[TensorDictBase]:
-        """One episode, or one of each environment that plays side by side, as BenchMARL's evaluation does."""
+        """Play one episode, or one in each environment side by side, as BenchMARL's evaluation does."""
         side_by_side = self.test_env.batch_size != ()
         begun = self.test_env.reset()
         with self._filming(film) as callback:
@@ -192,7 +193,7 @@ class Stage(Experiment):
 
     @contextlib.contextmanager
     def _filming(self, film: Film | None) -> Iterator[Callable[[Any, TensorDictBase], None] | None]:
-        """What draws the first environment, as it begins and after each step, until its episode ends."""
+        """Provide the callback that draws the first environment until its episode ends."""
         if film is None:
             yield None
             return
@@ -215,7 +216,7 @@ class Stage(Experiment):
             raise OrchestrateError(f"{self._name} has no picture")
         try:
             picture = self.task.__class__.render_callback(self, self.test_env, None)
-        except Exception as error:  # no display, no OpenGL, no pyglet: each says it in its own way
+        except Exception as error:  # no display, no OpenGL, no pyglet: each has an error of its own
             why = obstacle(error)
             raise OrchestrateError(f"{self._name} cannot be drawn here: {why.found}", hint=why.fix) from error
         return np.ascontiguousarray(picture, dtype=np.uint8)

@@ -1,8 +1,8 @@
-"""BenchMARL's experiment, made to survive being killed.
+"""BenchMARL's experiment, made to survive kills.
 
-Training is BenchMARL's own loop, untouched. Three of its seams are used: the logger (its ``commit`` ends an
+Training is BenchMARL's own loop, unchanged. Three of its seams are used: the logger (its ``commit`` ends an
 iteration), the construction of environments (to follow their episodes), and the moment between seeding and
-the first iteration (to put a saved state back).
+the first iteration (to restore a saved state).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MISFITS = (RuntimeError, ValueError, LookupError, TypeError, AttributeError, As
 def train(context: RunContext) -> Outcome:
     """Train the run to its end.
 
-    Raises :class:`BadConfigError`, and :class:`InterruptedRun` if asked to stop.
+    Raises :class:`BadConfigError`, and :class:`InterruptedRun` on a stop signal.
     """
     torch.set_num_threads(context.run.threads)
     composed = compose(context.run)
@@ -61,7 +61,7 @@ def train(context: RunContext) -> Outcome:
     while True:
         loaded = store.newest(candidates)
         if loaded is None and unfit is not None:
-            raise unfit  # to begin anew is for a person to decide
+            raise unfit  # only a person may decide to begin anew
         context.begin(ResumePoint(loaded.file.attempt, loaded.file.frames) if loaded else None)
         try:
             with _quiet():
@@ -82,7 +82,7 @@ def train(context: RunContext) -> Outcome:
 
 
 class UnfitCheckpoint(Exception):
-    """A checkpoint is whole, and cannot be put into the experiment; ``why`` in one line."""
+    """A whole checkpoint does not fit the experiment; ``why`` in one line."""
 
     def __init__(self, file: CheckpointFile, error: Exception) -> None:
         self.why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
@@ -119,21 +119,23 @@ class ResumableExperiment(Experiment):
 
     @property
     def exactness(self) -> str:
+        """Exactness of the result: exact, or reset where environments cannot be saved."""
         parts = (self.training_environments, self.evaluation_environments)
         exact = all(part.exact for part in parts) and not self.config.collect_with_grad
         return EXACT if exact else RESET
 
     @property
     def reset_iterations(self) -> int | None:
-        """How many iterations lie between restarts of the environments, if they restart at all."""
+        """Iterations between restarts of the environments; ``None`` if they never restart."""
         return RESET_ITERATIONS if self.exactness == RESET else None
 
     @property
     def finished(self) -> bool:
+        """Whether the run has reached its frames, iterations or minutes."""
         return self._time.over or self.n_iters_performed >= self.config.get_max_n_iters(self.on_policy)
 
     def train(self) -> Outcome:
-        """Run to the end. The last checkpoint holds no more than what was learned."""
+        """Train to the end. The last checkpoint holds only what was learned."""
         finished = False
         try:
             self.run()
@@ -160,13 +162,13 @@ class ResumableExperiment(Experiment):
         )
 
     def _set_up(self) -> dict[str, Any]:
-        """What decides speed as much as the machine: environments at once, and what collects, then trains."""
+        """Return the settings that decide speed: environments, devices of collection and training."""
         devices = dict.fromkeys((self.config.sampling_device, self.config.train_device))
         environments = self.config.n_envs_per_worker(self.on_policy)
         return {"environments": environments, "devices": [str(device) for device in devices]}
 
     def end_iteration(self, row: Row) -> None:
-        """An iteration is complete, its evaluation and its logs included."""
+        """Complete an iteration, after its evaluation and its logs."""
         self._time.spend(row)
         self._tell(row)
         self.best.consider(row, self.policy)
@@ -218,7 +220,7 @@ class ResumableExperiment(Experiment):
             self.close()
 
     def close(self) -> None:
-        """Close the environments; a failure to do so never hides the one that is the reason to close."""
+        """Close the environments; an error in this never hides the error that led here."""
         reason = sys.exception()
         try:
             super().close()
@@ -230,7 +232,7 @@ class ResumableExperiment(Experiment):
     # Saving and resuming
 
     def _own_config(self) -> Any:
-        """The run's configuration with what only BenchMARL's own files and checkpoints need switched off."""
+        """Return the run's configuration without BenchMARL's own files and checkpoints."""
         config = unbounded(self.composed.experiment, self.context.run, self.composed.on_policy)
         self.context.attempt.scratch.mkdir(exist_ok=True)
         config.save_folder = str(self.context.attempt.scratch)
@@ -238,7 +240,7 @@ class ResumableExperiment(Experiment):
         config.checkpoint_interval = 0
         config.checkpoint_at_end = False
         config.create_json = False
-        config.loggers = ["csv"]  # BenchMARL evaluates only for somebody who listens, and we do
+        config.loggers = ["csv"]  # without a logger BenchMARL never evaluates
         return config
 
     def _save_checkpoint(self) -> None:
@@ -252,7 +254,7 @@ class ResumableExperiment(Experiment):
         self._checkpoints.written(self.total_frames, time.monotonic() - began)
 
     def _resume(self, loaded: Loaded) -> None:
-        """Put the checkpoint's state back. Raises :class:`UnfitCheckpoint` where it is of another shape."""
+        """Restore the checkpoint's state. Raises :class:`UnfitCheckpoint` if it has another shape."""
         try:
             self._put_back(loaded)
         except _MISFITS as error:
@@ -273,7 +275,7 @@ class ResumableExperiment(Experiment):
 
     @local_seed()
     def _restart_environments(self) -> None:
-        """Begin new episodes, the same whether the run was resumed here or came by."""
+        """Begin new episodes, the same in a resumed run as in an uninterrupted one."""
         seed = self.seed + self.total_frames
         self.test_env.set_seed(seed)
         if self.config.collect_with_grad:
@@ -283,7 +285,7 @@ class ResumableExperiment(Experiment):
             self.collector._make_shuttle()
 
     def _wrap_rollout(self) -> None:
-        """BenchMARL's loop keeps the carried observation to itself: give it another one after a restart."""
+        """Replace the observation that BenchMARL's loop carries over after a restart."""
         rollout = self.rollout_env.rollout
 
         @functools.wraps(rollout)
@@ -304,7 +306,7 @@ class ResumableExperiment(Experiment):
 
 
 class CheckpointClock:
-    """When a checkpoint is due: every ``interval`` frames, or if that is 0, as often as its cost allows."""
+    """When a checkpoint is due: every ``interval`` frames, or for 0 as often as its cost allows."""
 
     def __init__(self, interval: int) -> None:
         self._interval = interval
@@ -312,20 +314,23 @@ class CheckpointClock:
         self._last_time, self._last_frames = time.monotonic(), 0
 
     def start(self, frames: int) -> None:
+        """Count from now and from these frames."""
         self._last_time, self._last_frames = time.monotonic(), frames
 
     def due(self, frames: int) -> bool:
+        """Whether a checkpoint is due at these frames."""
         if self._interval > 0:
             return frames // self._interval > self._last_frames // self._interval
         return time.monotonic() - self._last_time >= _TIME_PER_COST * self._cost
 
     def written(self, frames: int, cost: float) -> None:
+        """Note a checkpoint and its cost in seconds."""
         self._cost = cost
         self.start(frames)
 
 
 class _NoBar:
-    """Takes the place of BenchMARL's progress bar."""
+    """A stand-in for BenchMARL's progress bar."""
 
     def __init__(self, **_: Any) -> None: ...
 
@@ -336,7 +341,7 @@ class _NoBar:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No progress bar, which the worker has its own way to show, and no word on every buffer made."""
+    """Switch off the progress bar, as the worker shows progress, and TorchRL's messages about buffers."""
     torchrl_logger.setLevel(logging.WARNING)
     bar = benchmarl_experiment.tqdm
     benchmarl_experiment.tqdm = _NoBar

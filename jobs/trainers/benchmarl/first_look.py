@@ -1,7 +1,7 @@
-"""What is wrong with runs and can be told without PyTorch: names, keys, and values by their looks.
+"""Find faults of runs without PyTorch: names, keys, and the form of values.
 
 It takes tenths of a second where loading BenchMARL takes seconds. It reads the files of values that Hydra
-composes, and refuses nothing that the thorough check would take.
+composes, and refuses only what the thorough check refuses, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TRUTH = {"true", "false", "yes", "no", "on", "off", "y", "n", "t", "f", "1", "0
 
 
 def first_look(runs: Sequence[Run]) -> list[Problem]:
-    """One problem per fault, each naming the first run that has it; none is no promise that all is well."""
+    """Return one problem per fault, each with the first run that has it. An empty list promises nothing."""
     found: dict[tuple[str | None, str], Problem] = {}
     seen: set[tuple[str, str, str]] = set()
     groups: dict[Any, list[Run]] = {}
@@ -99,7 +99,7 @@ def _look(cfg: DictConfig | None, choices: Mapping[str, Value], key: str, value:
 
 
 def _check_kind(key: str, value: Value, usual: Any) -> None:
-    """By the value that BenchMARL's file has: text where a number stands, one value where a list stands."""
+    """Hold a value against the one in BenchMARL's file: no text for a number, no single value for a list."""
     name = bare_key(key)
     if name == "experiment.loggers" and not isinstance(value, list):
         raise wants_list(key, value)
@@ -127,7 +127,7 @@ def _is_word(value: Value) -> bool:
 
 @cache
 def _config(choices: str) -> DictConfig | None:
-    """The values of these choices' files as one config; ``None`` where they are put together otherwise."""
+    """Compose the files of these choices; ``None`` where Hydra composes them in another way."""
     chosen: dict[str, str] = {**_USUAL, **json.loads(choices)}
     if any(key not in (*_HEADS, _CRITIC) for key in chosen):
         return None

@@ -1,4 +1,4 @@
-"""Where Hydra finds BenchMARL's configs and ours, and what it says when it does not."""
+"""Hydra's search path for BenchMARL's configs and ours, and Hydra's errors in one line."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ BENCHMARL_CONF = Path(benchmarl.__file__).parent / "conf"
 
 
 def search_path() -> str:
-    """The override that lets Hydra find our presets, tasks and models, and those of plug-ins."""
+    """Return the override by which Hydra finds our presets, tasks and models, and those of plug-ins."""
     return override_text("hydra.searchpath", [f"file://{folder}" for folder in config_folders()])
 
 
 @contextlib.contextmanager
 def hydra_ready() -> Iterator[None]:
-    """Hydra looking at BenchMARL's configs. Any state that a caller had in Hydra is put back."""
+    """Point Hydra at BenchMARL's configs; restore the caller's state of Hydra afterwards."""
     before = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
@@ -34,7 +34,7 @@ def hydra_ready() -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """What the innermost cause says, in one line."""
+    """Return the first line of the innermost cause."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = str(error).strip().splitlines()

@@ -1,7 +1,7 @@
-"""Overrides as Hydra's command line spells them.
+"""Spell overrides for Hydra's command line.
 
-A grid's values are JSON values. Each becomes one ``key=value`` string that Hydra reads back as that
-value, whatever stands in it; what Hydra's grammar has no spelling for is refused.
+A grid's values are JSON values. Each becomes one ``key=value`` string that Hydra reads back as the same
+value; a value without a spelling in Hydra's grammar is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RefusedKeyError(BadConfigError):
 
 
 def override_text(key: str, value: Value) -> str:
-    """``key=value`` as Hydra's grammar wants it; ``~key`` where the value is null."""
+    """Spell ``key=value`` for Hydra's grammar; ``~key`` where the value is null."""
     if not _KEY.fullmatch(key):
         raise RefusedKeyError(
             key,
@@ -44,7 +44,7 @@ def override_text(key: str, value: Value) -> str:
 
 
 def bare_key(key: str) -> str:
-    """The key without Hydra's ``+``, ``++`` and ``~``."""
+    """Return the key without Hydra's ``+``, ``++`` and ``~``."""
     return key.lstrip("+~")
 
 

@@ -1,4 +1,4 @@
-"""BenchMARL's logger as ours: one row of metrics an iteration, for the metrics file and every other sink."""
+"""BenchMARL's logger as ours: one row of metrics per iteration, for the metrics file and the sinks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class IterationLogger(Logger):
-    """BenchMARL's logger, gathering one :class:`Row` an iteration for our metrics file and the sinks."""
+    """A logger of BenchMARL that gathers one :class:`Row` per iteration."""
 
     def __init__(self, experiment: ResumableExperiment) -> None:
         super().__init__(
@@ -57,14 +57,16 @@ class IterationLogger(Logger):
         self._iteration_began = time.monotonic()
 
     def log(self, dict_to_log: dict[str, Any], step: int | None = None) -> None:  # noqa: ARG002
+        """Gather metrics of the current iteration."""
         self._metrics.update({name: float(value) for name, value in dict_to_log.items()})
 
     def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
+        """Pass a video to the sinks."""
         for sink in self._sinks:
             sink.log_video(name, video, step)
 
     def commit(self) -> None:
-        """The iteration is over."""
+        """End the iteration: record its row."""
         row = self._row()
         self._experiment.context.record(row)  # first: it refuses if the claim is lost
         for sink in self._sinks:
@@ -72,7 +74,7 @@ class IterationLogger(Logger):
         self._experiment.end_iteration(row)
 
     def finish(self) -> None:
-        """BenchMARL's end of an experiment, which :meth:`close` completes."""
+        """Do nothing at BenchMARL's end of an experiment, which :meth:`close` completes."""
 
     def close(self, *, finished: bool) -> None:
         """Make the sinks readable; ``finished`` as for :meth:`Sink.close`."""
@@ -81,7 +83,7 @@ class IterationLogger(Logger):
             sink.close(finished=finished)
 
     def abandon(self) -> None:
-        """Forget the sinks without another write: the claim is lost."""
+        """Drop the sinks without another write: the claim is lost."""
         self._sinks = []
 
     def _row(self) -> Row:
@@ -100,7 +102,7 @@ class IterationLogger(Logger):
 
 
 def hyperparameters(experiment: ResumableExperiment) -> dict[str, Any]:
-    """What BenchMARL gives its loggers as hyperparameters, as the run asked for them."""
+    """Return the hyperparameters that BenchMARL gives its loggers, with the run's own values."""
     return {
         "critic_model_name": experiment.critic_model_name,
         "experiment_config": dict(experiment.composed.experiment.__dict__),

@@ -1,4 +1,4 @@
-"""What people, papers and other libraries call what BenchMARL has under another name."""
+"""Names that people, papers and other libraries use for keys, classes and options of BenchMARL."""
 
 from __future__ import annotations
 

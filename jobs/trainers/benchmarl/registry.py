@@ -1,7 +1,7 @@
-"""Makes BenchMARL know tasks, models and algorithms that are not its own: ours, and those of plug-ins.
+"""Register tasks, models and algorithms with BenchMARL: ours, and those of plug-ins.
 
 BenchMARL looks names up in dictionaries and Hydra finds configs on a search path; both are extended here,
-nothing of BenchMARL is changed. Names that are taken are refused.
+BenchMARL itself is unchanged. A name that is taken is refused.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ _OUR_CONF = Path(jobs.__file__).parent / "conf"
 
 @dataclass(frozen=True)
 class RegisteredTask:
-    """Stands in BenchMARL's registry of tasks, where BenchMARL has members of enumerations."""
+    """A task in BenchMARL's registry, in place of a member of its enumerations."""
 
     name: str
     kind: type[TaskClass]
 
     def get_task(self, config: dict[str, Any]) -> TaskClass:
+        """Build the task with its configuration."""
         return self.kind(name=self.name.partition("/")[2].upper(), config=config)
 
 
 class _Known:
-    """What was registered in this process, by plug-in."""
+    """The plug-ins registered in this process."""
 
     def __init__(self) -> None:
         self.folders: dict[str, Path] = {}
@@ -57,9 +58,9 @@ _known = _Known()
 
 
 def register(name: str, plugin: Plugin, conf: Path) -> None:
-    """Make BenchMARL know what a plug-in offers; ``conf`` holds its configs. Twice is once.
+    """Register a plug-in with BenchMARL; ``conf`` holds its configs. A second time does nothing.
 
-    Raises :class:`BadConfigError` if it has no config for a name, or if a name is taken.
+    Raises :class:`BadConfigError` if a name has no config or is taken.
     """
     if _known.plugins.get(name) is plugin:
         return
@@ -76,7 +77,7 @@ def register(name: str, plugin: Plugin, conf: Path) -> None:
 
 
 def config_folders() -> tuple[Path, ...]:
-    """Folders of Hydra configs besides BenchMARL's own."""
+    """Return the folders of Hydra configs besides BenchMARL's own."""
     return tuple(_known.folders.values())
 
 

@@ -1,8 +1,8 @@
-"""PettingZoo environments: their current episode, replayed from its reset.
+"""Resume PettingZoo environments by replaying their current episode from its reset.
 
-Their state may live in a physics engine that nothing can save. So every environment logs the random states
-before its last reset and the actions since; a resumed run repeats them and checks that it sees what the
-saved run saw.
+Their state may live in a physics engine that cannot be saved. So every environment logs the random states
+before its last reset and the actions since; a resumed run repeats them and checks that it gets the
+observations of the saved run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DEPTH = 12
 
 
 class ReplayError(Exception):
-    """A replayed episode is not the one that was saved."""
+    """A replayed episode differs from the saved one."""
 
 
 class EpisodeLog:
@@ -46,7 +46,7 @@ class EpisodeLog:
         env._reset, env._step = self._logged_reset, self._logged_step
 
     def save(self) -> Plain:
-        """The episode so far, and where the generators stand."""
+        """Return the episode so far, and the states of the generators."""
         actions = {}
         if self._actions:
             actions = {group: torch.stack([step[group] for step in self._actions]) for group in self._groups}
@@ -59,7 +59,7 @@ class EpisodeLog:
         }
 
     def load(self, saved: Plain, *, repeat: bool) -> None:
-        """Repeat the saved episode; or, where the next act is a reset anyway, only set the generators."""
+        """Repeat the saved episode; without ``repeat``, before a reset, only set the generators."""
         if repeat:
             self._repeat(saved)
         load_generators(self._env._env, saved["generators"])
@@ -111,18 +111,19 @@ class EpisodeLog:
 
 
 def _steps(actions: Mapping[str, torch.Tensor]) -> Iterator[dict[str, torch.Tensor]]:
-    """Stacked actions, step by step."""
+    """Yield stacked actions step by step."""
     count = max((len(stacked) for stacked in actions.values()), default=0)
     for number in range(count):
         yield {group: stacked[number] for group, stacked in actions.items()}
 
 
 def save_generators(root: Any) -> Plain:
-    """The state of every generator below ``root``, by the way that leads to it."""
+    """Return the state of every generator below ``root``, by its path."""
     return {path: save_generator(generator) for path, generator in _generators(root)}
 
 
 def load_generators(root: Any, saved: Plain) -> None:
+    """Restore the state of every generator below ``root``. Raises :class:`ReplayError`."""
     found = dict(_generators(root))
     missing = sorted(set(saved) - set(found))
     if missing:

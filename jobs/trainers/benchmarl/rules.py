@@ -1,4 +1,4 @@
-"""What BenchMARL needs of its experiment's values beyond their types."""
+"""Rules for the values of BenchMARL's experiment beyond their types."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _FIELDS = frozenset(field.name for field in fields(ExperimentConfig))
 
 
 def check_value(key: str, value: Value) -> None:
-    """Refuse a value that has the right type and still cannot work. Raises :class:`RefusedKeyError`."""
+    """Refuse a value of the right type that cannot work. Raises :class:`RefusedKeyError`."""
     values.check_value(key, value)
     name = bare_key(key)
     if name in values.DEVICES and value != "disk":
@@ -59,7 +59,7 @@ def check_value(key: str, value: Value) -> None:
 
 
 def check_together(config: ExperimentConfig, on_policy: bool, keys: frozenset[str]) -> None:
-    """BenchMARL's own validation, with the way out. ``keys`` are those the run sets."""
+    """Run BenchMARL's own validation, and add the fix. ``keys`` are those that the run sets."""
     kind = "on_policy" if on_policy else "off_policy"
     batch_key = f"experiment.{kind}_collected_frames_per_batch"
     batch = config.collected_frames_per_batch(on_policy)
@@ -94,12 +94,12 @@ def can_prioritize() -> bool:
 
 
 def never_read(on_policy: bool) -> str:
-    """How the keys begin that an algorithm of this kind never reads."""
+    """Return the prefix of the keys that an algorithm of this kind never reads."""
     return "experiment.off_policy_" if on_policy else "experiment.on_policy_"
 
 
 def twin_error(key: str, algorithm: str) -> RefusedKeyError:
-    """For runs that differ only in a key their algorithm never reads."""
+    """Build the error for runs that differ only in a key that their algorithm never reads."""
     kind = "off-policy" if "off_policy_" in key else "on-policy"
     return RefusedKeyError(
         key,
@@ -110,7 +110,7 @@ def twin_error(key: str, algorithm: str) -> RefusedKeyError:
 
 
 def for_the_other_kind(name: str) -> str | None:
-    """The same setting for algorithms of the other kind, if they have it."""
+    """Return the same setting for algorithms of the other kind; ``None`` if they have none."""
     head, dot, field = name.partition(".")
     kind, other = (
         ("off_policy_", "on_policy_") if field.startswith("off_policy_") else ("on_policy_", "off_policy_")
@@ -120,7 +120,7 @@ def for_the_other_kind(name: str) -> str | None:
 
 
 def idle_error(key: str, meant: str, algorithms: Sequence[str]) -> RefusedKeyError:
-    """For a key that none of these algorithms reads, while they read the one that is ``meant``."""
+    """Build the error for a key that none of these algorithms reads, while they read ``meant``."""
     name = bare_key(key)
     kind = "off-policy" if ".off_policy_" in name else "on-policy"
     others = "algorithm is" if len(algorithms) == 1 else "algorithms are"

@@ -1,11 +1,10 @@
-"""The state of a VMAS environment, saved without resetting it.
+"""Save the state of a VMAS environment without a reset.
 
 A VMAS environment keeps its state in plain attributes all over its world, agents and scenario. Built twice
-from the same configuration it is the same graph of objects, so the objects are numbered in the order in
-which a walk meets them right after the environment was built, in the run that saves as in the run that
-loads. A snapshot says, for every number, what the object holds: numbers and text as they are, tensors
-(which a checkpoint stores with their aliasing), further objects by number. Lists and dicts that came later
-get numbers of their own.
+from the same configuration it is the same graph of objects. So the objects are numbered in the order of a
+walk right after the build, in the run that saves and in the run that loads. A snapshot gives the content of
+each numbered object: numbers and text as they are, tensors (stored by the checkpoint with their aliasing),
+further objects by number. Lists and dicts made later get numbers of their own.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ _DRAWING = ("vmas.simulator.rendering", "pyglet")
 
 
 class SnapshotError(Exception):
-    """The state cannot be saved or loaded without a reset; says which object is in the way."""
+    """The state cannot be saved or loaded without a reset; names the object in the way."""
 
 
 class ObjectGraph:
-    """The objects below ``root`` whose class comes from one of ``packages``, with all they hold."""
+    """The objects below ``root`` with a class of one of ``packages``, and all that they hold."""
 
     def __init__(self, root: Any, packages: tuple[str, ...]) -> None:
         self._packages = packages
@@ -50,7 +49,7 @@ class ObjectGraph:
         self._enrol(root)
 
     def save(self) -> Plain:
-        """What every object holds now. Tensors are not copied: write the snapshot before training goes on."""
+        """Return the content of every object. Tensors are not copied: write them before training goes on."""
         writer = _Writer(self)
         return [writer.content(item) for item in writer.pending()]
 
@@ -70,13 +69,15 @@ class ObjectGraph:
         return self.owns(module)
 
     def owns(self, module: str) -> bool:
-        """Whether objects of classes from this module belong to the graph."""
+        """Whether objects with a class of this module belong to the graph."""
         return module.split(".")[0] in self._packages or module.startswith("torch.distributions.")
 
     def number(self, value: Any) -> int | None:
+        """Return the number of ``value``; ``None`` if it has none."""
         return self._numbers.get(id(value))
 
     def object(self, number: int) -> Any:
+        """Return the object of that number."""
         return self._objects[number]
 
     def __len__(self) -> int:
@@ -115,7 +116,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 class _Writer:
-    """One snapshot in the making: numbers also what joined the graph since it was enrolled."""
+    """A snapshot under construction; numbers also the objects that joined the graph later."""
 
     def __init__(self, graph: ObjectGraph) -> None:
         self._graph = graph
@@ -123,7 +124,7 @@ class _Writer:
         self._new: dict[int, int] = {}
 
     def pending(self) -> Iterator[Any]:
-        """Every object, those that :meth:`content` meets on the way included."""
+        """Yield every object, including those that :meth:`content` adds on the way."""
         position = 0
         while position < len(self._objects):
             yield self._objects[position]
@@ -233,7 +234,7 @@ class _Reader:
         return existing
 
     def _create(self, content: Plain) -> Any:
-        """An empty object of the kind that the saved run had made since it was built."""
+        """Make an empty object of a kind that the saved run made after the build."""
         kind = content[0]
         if kind == "deque":
             return deque(maxlen=content[2])
@@ -255,7 +256,7 @@ class _Reader:
 
 
 def save_generator(generator: Any) -> Plain:
-    """The state of one generator object."""
+    """Return the state of one generator."""
     if isinstance(generator, np.random.RandomState):
         return save_numpy_random(generator.get_state())
     if isinstance(generator, np.random.Generator):
@@ -266,6 +267,7 @@ def save_generator(generator: Any) -> Plain:
 
 
 def load_generator(generator: Any, saved: Plain) -> None:
+    """Restore the state of one generator."""
     if isinstance(generator, np.random.RandomState):
         generator.set_state(load_numpy_random(saved))
     elif isinstance(generator, np.random.Generator):
@@ -300,13 +302,13 @@ def _numpy_state(saved: Plain) -> Any:
 
 
 def vmas_graph(environment: Any) -> ObjectGraph:
-    """The graph of a VMAS ``Environment``, its scenario's package included (it may be a user's own)."""
+    """Return the graph of a VMAS ``Environment``, with its scenario's package, which may be a user's."""
     scenario = type(environment.scenario).__module__.split(".")[0]
     return ObjectGraph(environment, ("vmas", scenario))
 
 
 def save_vmas_random() -> Plain:
-    """VMAS's own random state, one list for all its environments; ``None`` where VMAS is not in use."""
+    """Return VMAS's random state, one list for all its environments; ``None`` if VMAS is not loaded."""
     vmas = sys.modules.get(_VMAS_ENVIRONMENT)
     if vmas is None:
         return None
@@ -319,6 +321,7 @@ def save_vmas_random() -> Plain:
 
 
 def load_vmas_random(saved: Plain) -> None:
+    """Restore VMAS's random state."""
     vmas = sys.modules.get(_VMAS_ENVIRONMENT)
     if saved is None or vmas is None:
         return

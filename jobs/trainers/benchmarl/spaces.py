@@ -1,4 +1,4 @@
-"""What agents see and do in a task, compared: whether a policy of one task can play another."""
+"""Compare observations and actions of tasks: whether a policy of one task can play another."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from jobs.training.context import BadConfigError
 
 @dataclass(frozen=True)
 class Spaces:
-    """``agents``: group → how many. ``sides``: what one agent of a group sees and does, in words, by key."""
+    """A task's spaces. ``agents``: group → how many. ``sides``: an agent's observations, actions, by key."""
 
     agents: Mapping[str, int]
     sides: Mapping[str, str]
 
     def differences(self, other: Spaces, *, any_number: bool) -> list[str]:
-        """What is not in ``other`` as it is here, in words; ``any_number``: of agents will do."""
+        """Describe what ``other`` has in another way; ``any_number``: the number of agents may differ."""
         if set(self.agents) != set(other.agents):
             return [f"groups of agents: {_listed(other.agents)} instead of {_listed(self.agents)}"]
         pairs = [(key, self.sides.get(key), other.sides.get(key)) for key in {**self.sides, **other.sides}]
@@ -51,10 +51,10 @@ def require_same(own: Composed, other: Composed) -> None:
 
 
 def _spaces(composed: Composed) -> Spaces:
-    """Builds one environment of the task. Raises :class:`BadConfigError` if that cannot be done."""
+    """Build one environment of the task. Raises :class:`BadConfigError` if that fails."""
     try:
         return _spaces_of(composed.task, _continuous(composed))
-    except Exception as error:  # whatever a library raises
+    except Exception as error:  # a library may raise anything
         raise BadConfigError(f"{composed.task_name} cannot be built: {reason(error)}") from error
 
 
@@ -74,7 +74,7 @@ def _spaces_of(task: TaskClass, continuous: bool) -> Spaces:
 
 
 def _words(spec: Composite, *, bounds: bool) -> dict[str, str]:
-    """What each leaf is for one agent: its shape without that of its group, its type, its limits."""
+    """Describe each leaf for one agent: its shape without that of the group, its type, its limits."""
     found = {}
     for key, leaf in spec.items(include_nested=True, leaves_only=True):
         shape = "×".join(str(size) for size in leaf.shape[1:])
@@ -91,7 +91,7 @@ def _words(spec: Composite, *, bounds: bool) -> dict[str, str]:
 
 
 def _continuous(composed: Composed) -> bool:
-    """Which of a task's actions BenchMARL takes, where it has both."""
+    """Whether BenchMARL takes the continuous actions of a task that has both kinds."""
     asked: Any = SimpleNamespace(
         task=composed.task, algorithm_config=composed.algorithm, config=composed.experiment
     )
@@ -100,7 +100,7 @@ def _continuous(composed: Composed) -> bool:
 
 
 def _fitting(own: Composed, families: Collection[str], wanted: Spaces, any_number: bool) -> list[str]:
-    """The tasks of these families that would do, as they are without any changes."""
+    """Return the tasks of these families that fit without any changes."""
     found = []
     for name, task in task_config_registry.items():
         if name.partition("/")[0] not in families or name == own.task_name:
@@ -117,6 +117,6 @@ def _listed(agents: Mapping[str, int]) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """What a library's error says, in a line."""
+    """Return a library's error in one line."""
     kind, text = type(error).__name__, first_line(error)
     return (kind if text == kind else f"{kind}: {text}")[:300]

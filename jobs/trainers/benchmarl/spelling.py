@@ -1,4 +1,4 @@
-"""What a person meant: turns Hydra's refusal of an override into one line and the nearest right spelling."""
+"""Explain a refused override in one line, with the nearest right spelling."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TYPES = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or 
 
 
 def require_choices(overrides: Mapping[str, Value]) -> None:
-    """BenchMARL has no default algorithm and no default task."""
+    """Refuse a run without algorithm or task, for which BenchMARL has no default."""
     for group, example in _REQUIRED.items():
         if group not in {bare_key(key) for key in overrides}:
             near = [key for key in overrides if group in KEYS.get(bare_key(key).lower(), ())]
@@ -55,20 +55,20 @@ def require_choices(overrides: Mapping[str, Value]) -> None:
 
 
 def wrong_choices(overrides: Mapping[str, Value]) -> list[BadConfigError]:
-    """Everything that is chosen for a group of configs, and is none of it."""
+    """Return an error for each unknown option of a config group."""
     choices = {key: value for key, value in overrides.items() if group_of(key) is not None}
     found = (_wrong_choice(key, value) for key, value in choices.items() if isinstance(value, str))
     return [problem for problem in found if problem is not None]
 
 
 def group_of(key: str) -> str | None:
-    """The config group an override of ``key`` chooses from, if any: ``model@critic_model`` → ``model``."""
+    """Return the config group of an override's key, if any: ``model@critic_model`` → ``model``."""
     group = bare_key(key).split("@")[0]
     return group if group in _GROUPS else None
 
 
 def explain(overrides: Mapping[str, Value], error: BaseException) -> BadConfigError:
-    """The error to show: names the override at fault, if one can be told."""
+    """Return the error to show, with the override at fault if one can be found."""
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
@@ -92,7 +92,7 @@ def explain(overrides: Mapping[str, Value], error: BaseException) -> BadConfigEr
 
 
 def nearest(found: str, known: Sequence[str]) -> str | None:
-    """The known name that ``found`` most likely means: same letters, a last part, or close spelling."""
+    """Return the known name most like ``found``: same letters, a last part, or close spelling."""
     wanted = _letters(found)
     for name in known:
         if _letters(name) == wanted:
@@ -106,12 +106,12 @@ def nearest(found: str, known: Sequence[str]) -> str | None:
 
 @cache
 def options(group: str) -> tuple[str, ...]:
-    """What a config group can be set to, such as ``vmas/navigation`` for ``task``."""
+    """Return the options of a config group, such as ``vmas/navigation`` for ``task``."""
     return tuple(dict.fromkeys(name for folder in conf_folders() for name in _files(folder / group)))
 
 
 def conf_folders() -> tuple[Path, ...]:
-    """Folders of Hydra configs: BenchMARL's, ours, and those of plug-ins, which are loaded by then."""
+    """Return the folders of Hydra configs: BenchMARL's, ours, and those of loaded plug-ins."""
     spec = importlib.util.find_spec("benchmarl")
     places = spec.submodule_search_locations if spec is not None else None
     own = (Path(next(iter(places))) / "conf",) if places else ()
@@ -122,7 +122,7 @@ def conf_folders() -> tuple[Path, ...]:
 
 
 def keys_of(cfg: DictConfig) -> list[str]:
-    """Every dotted key of a composed config that an override may set."""
+    """Return every dotted key of a composed config that an override may set."""
     plain = OmegaConf.to_container(cfg, resolve=False)
     assert isinstance(plain, dict)
     return [key for key in _flatten(plain, "") if key.split(".")[0] != "hydra"]
@@ -145,7 +145,7 @@ def _wrong_choice(key: str, value: Value) -> BadConfigError | None:
 
 
 def _meant(group: str, value: str, known: Sequence[str]) -> str | None:
-    """What was meant, or what there is of that family: VmasTask and vmas are all of VMAS's tasks."""
+    """Suggest an option, or name those of its family: VmasTask and vmas are all of VMAS's tasks."""
     python = _CLASS.search(value) is not None
     told = " A grid has the names of Hydra, not of Python classes" if python else ""
     short = _VERSION.sub("", value)
@@ -169,14 +169,14 @@ def _meant(group: str, value: str, known: Sequence[str]) -> str | None:
 
 
 def _brief(value: Value) -> str:
-    """A value in a message: of a mapping its keys are enough."""
+    """Shorten a value for a message: of a mapping the keys are enough."""
     if isinstance(value, Mapping):
         return f"a mapping of {', '.join(map(str, value))}" if value else "an empty mapping"
     return repr(value)
 
 
 def _dotted(key: str, value: Value) -> str | None:
-    """How the keys of a nested mapping are written."""
+    """Show how the keys of a nested mapping are written."""
     if not isinstance(value, Mapping) or not value:
         return "a list of names goes into matrix" if isinstance(value, list) else None
     lines = [f"{bare_key(key)}.{name}: {_plain(inner)}" for name, inner in value.items()]
@@ -188,7 +188,7 @@ def _plain(value: Value) -> str:
 
 
 def unknown_key(cfg: DictConfig, key: str, choices: Mapping[str, Value]) -> RefusedKeyError | None:
-    """What is wrong with a key that is not in the composed config of these choices, or ``None`` if it is."""
+    """Return an error for a key that the composed config of these choices lacks; ``None`` if it has it."""
     if key.startswith("+"):
         return None
     name = bare_key(key)
@@ -216,7 +216,7 @@ def unknown_key(cfg: DictConfig, key: str, choices: Mapping[str, Value]) -> Refu
 
 
 def _elsewhere(key: str, name: str, head: str, choices: Mapping[str, Value]) -> RefusedKeyError | None:
-    """A key of another choice: ``algorithm.clip_epsilon`` beside iql."""
+    """Return an error for a key of another choice: ``algorithm.clip_epsilon`` beside iql."""
     chosen = next((value for other, value in choices.items() if bare_key(other) == head), None)
     if head not in ("algorithm", "task") or not isinstance(chosen, str):
         return None
@@ -244,7 +244,7 @@ def _has(group: str, option: str, field: str) -> bool:
 
 @cache
 def file_values(group: str, option: str) -> Mapping[str, Any]:
-    """The values in the file of a choice and of those it builds on, without BenchMARL's types."""
+    """Return the values in the file of a choice and of its bases, without BenchMARL's types."""
     import yaml
 
     for folder in conf_folders():
@@ -262,7 +262,7 @@ def file_values(group: str, option: str) -> Mapping[str, Any]:
 
 
 def _meant_key(name: str, known: Sequence[str]) -> str | None:
-    """The key that other libraries, and people, call by another name: ``learning_rate``."""
+    """Return the key that people and other libraries call by this name: ``learning_rate``."""
     head, _, last = name.rpartition(".")
     for meant in KEYS.get(last.lower(), ()):
         here = f"{head}.{meant}" if head else meant
@@ -272,7 +272,7 @@ def _meant_key(name: str, known: Sequence[str]) -> str | None:
 
 
 def _not_to_be_set(key: str) -> RefusedKeyError:
-    """For a key that would make an algorithm on-policy, or off-policy."""
+    """Build the error for a key that would make an algorithm on-policy or off-policy."""
     told = f"{bare_key(key)}: an algorithm is on-policy or off-policy by itself, there is nothing to set"
     hint = "leave it out: mappo and ippo are on-policy, iql and qmix off-policy"
     return RefusedKeyError(key, told, hint=hint)
@@ -290,7 +290,7 @@ def _refused_value(groups: Mapping[str, Value], key: str, value: Value) -> BadCo
 
 
 def wrong_type(key: str, value: Value, error: BaseException) -> RefusedKeyError:
-    """For a value that OmegaConf cannot make into its field's type."""
+    """Build the error for a value that OmegaConf cannot convert to its field's type."""
     from jobs.trainers.benchmarl.hydra_search import first_line
 
     why = first_line(error)
@@ -308,7 +308,7 @@ def wrong_type(key: str, value: Value, error: BaseException) -> RefusedKeyError:
 
 
 def wants_list(key: str, value: Value) -> RefusedKeyError:
-    """For one value where a list belongs; in ``matrix`` a list is its values, one for each run."""
+    """Build the error for a single value in place of a list; in ``matrix`` a list holds one value per run."""
     name = bare_key(key)
     example = "csv, wandb" if name.endswith("loggers") else "64, 64"
     written = f"[{value}]" if isinstance(value, str) or type(value) in (int, float) else f"[{example}]"
@@ -330,7 +330,7 @@ def _compose(overrides: Mapping[str, Value]) -> DictConfig:
 
 
 def _files(folder: Path) -> Iterable[str]:
-    """The configs below a folder, as choices name them."""
+    """Yield the configs below a folder, as choices name them."""
     return (path.relative_to(folder).with_suffix("").as_posix() for path in sorted(folder.rglob("*.yaml")))
 
 
@@ -342,13 +342,13 @@ def _flatten(node: Mapping[Any, Any], prefix: str) -> Iterable[str]:
 
 
 def _letters(name: str) -> str:
-    """``VmasTask.NAVIGATION``, ``IqlConfig`` and ``vmas/navigation``, ``iql`` compare equal."""
+    """Reduce a name so that ``VmasTask.NAVIGATION`` and ``vmas/navigation`` compare equal."""
     name = _CLASS.sub("", name)
     return re.sub(r"[^a-z0-9/]", "", name.lower().replace(".", "/"))
 
 
 def _likeness(found: str, name: str) -> float:
-    """0 to 1: how alike the last parts are, a common first part as the tie-break."""
+    """Return the likeness of the last parts, 0 to 1; a common first part breaks ties."""
     tail, other = (re.split(r"[/.]", text)[-1].lower() for text in (found, name))
     same_head = re.split(r"[/.]", found)[:-1] == re.split(r"[/.]", name)[:-1]
     return difflib.SequenceMatcher(None, tail, other).ratio() - (0 if same_head else 0.05)

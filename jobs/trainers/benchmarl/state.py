@@ -38,7 +38,7 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class StateItem:
-    """One part of the state: how to take it from an experiment, and how to put it into one built anew."""
+    """One part of the state: how to take it from an experiment, and how to put it into a new one."""
 
     name: str
     save: Callable[[Experiment], Plain]
@@ -46,27 +46,29 @@ class StateItem:
 
 
 def save_state(experiment: Experiment) -> dict[str, Plain]:
-    """All items but the contents of replay buffers, which are segments. Tensors are not copied."""
+    """Return all items but the contents of replay buffers, which are segments. Tensors are not copied."""
     return {"format": FORMAT, **{item.name: item.save(experiment) for item in ITEMS}}
 
 
 def load_state(experiment: Experiment, saved: dict[str, Plain]) -> None:
+    """Restore all items."""
     for item in ITEMS:
         item.load(experiment, _item(saved, item.name))
 
 
 def save_result(experiment: Experiment) -> dict[str, Plain]:
-    """What a finished training leaves behind: what it learned, and counters that say it is finished."""
+    """Return the items of a finished training: the networks, and counters that say it is finished."""
     return {"format": FORMAT, **{item.name: item.save(experiment) for item in RESULT}}
 
 
 def load_result(experiment: Experiment, saved: dict[str, Plain]) -> None:
+    """Restore the items of a finished training."""
     for item in RESULT:
         item.load(experiment, _item(saved, item.name))
 
 
 def _item(saved: dict[str, Plain], name: str) -> Plain:
-    """What was saved of an item. Format 1 had no best policy: evaluations count from there on."""
+    """Return a saved item. Format 1 had no best policy: evaluations count from there on."""
     if name == "best" and saved["format"] == 1:
         return {**BestPolicy().save(), "since": saved["counters"]["total_frames"]}
     return saved[name]

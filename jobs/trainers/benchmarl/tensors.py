@@ -13,7 +13,7 @@ Plain = Any  # None, numbers, text, tensors, and lists, tuples and dicts of them
 
 
 def from_tensordict(data: TensorDictBase) -> Plain:
-    """The same tree as dicts; every leaf owns its memory, so that a view never drags its base into a file."""
+    """Return the same tree as dicts; every leaf owns its memory, so no view drags its base into a file."""
     if isinstance(data, LazyStackedTensorDict):
         return {"stack": data.stack_dim, "parts": [from_tensordict(part) for part in data.tensordicts]}
     entries = {}
@@ -25,7 +25,7 @@ def from_tensordict(data: TensorDictBase) -> Plain:
 
 
 def to_tensordict(saved: Plain) -> TensorDictBase:
-    """The inverse of :func:`from_tensordict`."""
+    """Invert :func:`from_tensordict`."""
     if "stack" in saved:
         parts = [to_tensordict(part) for part in saved["parts"]]
         return LazyStackedTensorDict(*parts, stack_dim=saved["stack"])
@@ -37,7 +37,7 @@ def to_tensordict(saved: Plain) -> TensorDictBase:
 
 
 def tensor_bytes(value: Plain) -> int:
-    """Bytes of all tensors in a tree, each piece of memory counted once."""
+    """Return the bytes of all tensors in a tree, each piece of memory counted once."""
     found: dict[int, int] = {}
 
     def visit(item: Plain) -> None:
@@ -58,11 +58,13 @@ def tensor_bytes(value: Plain) -> int:
 
 
 def save_python_random(state: tuple[Any, ...]) -> Plain:
+    """Return Python's random state as plain values."""
     version, words, gauss = state
     return [version, torch.tensor(words, dtype=torch.int64), gauss]
 
 
 def load_python_random(saved: Plain) -> tuple[Any, ...]:
+    """Invert :func:`save_python_random`."""
     version, words, gauss = saved
     return version, tuple(words.tolist()), gauss
 
@@ -74,5 +76,6 @@ def save_numpy_random(state: Any) -> Plain:
 
 
 def load_numpy_random(saved: Plain) -> tuple[Any, ...]:
+    """Invert :func:`save_numpy_random`."""
     name, words, *rest = saved
     return name, words.numpy().astype(np.uint32), *rest

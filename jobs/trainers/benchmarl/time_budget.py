@@ -1,4 +1,4 @@
-"""So many minutes of training instead of so many frames."""
+"""Minutes of training in place of a number of frames."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class TimeIsUp(Exception):
 
 
 class TimeBudget:
-    """The minutes of training that a run was given, and the seconds it has had of them.
+    """A run's minutes of training, and the seconds spent of them.
 
-    What counts is collecting and learning, of the iterations that stand: evaluations, checkpoints, start-ups
-    and what an interruption undid are not training. The run ends with the iteration in which the time is up.
+    Collecting and learning count, in the iterations that stand: evaluations, checkpoints, start-ups and
+    undone iterations are not training. The run ends with the iteration that uses up the time.
     """
 
     def __init__(self, minutes: float | None, had: Iterable[Row] = ()) -> None:
@@ -34,27 +34,29 @@ class TimeBudget:
         self.spent = sum(map(_training_seconds, had))
 
     def spend(self, row: Row) -> None:
+        """Count an iteration."""
         self.spent += _training_seconds(row)
 
     @property
     def over(self) -> bool:
+        """Whether the time is used up."""
         return self._seconds is not None and self.spent >= self._seconds
 
     def total_frames(self, frames: int) -> int | None:
-        """How many frames it will be if it goes on as in the first ``frames``; ``None`` without a budget."""
+        """Predict the frames of the whole run at the speed so far; ``None`` without a budget."""
         if self._seconds is None or self.spent <= 0:
             return None
         return max(frames, round(frames * self._seconds / self.spent))
 
 
 def minutes_of(run: Run) -> float | None:
-    """The minutes that the run asks for. Raises :class:`RefusedKeyError`."""
+    """Return the run's minutes; ``None`` if it has none. Raises :class:`RefusedKeyError`."""
     value = run.overrides.get(BENCHMARL.minutes)
     return None if value is None else checked(value)
 
 
 def checked(value: Value) -> float:
-    """The value of the key as minutes. Raises :class:`RefusedKeyError`."""
+    """Return the value of the key as minutes. Raises :class:`RefusedKeyError`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         key = BENCHMARL.minutes
         raise RefusedKeyError(
@@ -64,14 +66,14 @@ def checked(value: Value) -> float:
 
 
 def without_minutes(run: Run) -> dict[str, Value]:
-    """The run's overrides that are BenchMARL's."""
+    """Return the run's overrides that are BenchMARL's."""
     return {key: value for key, value in run.overrides.items() if key != BENCHMARL.minutes}
 
 
 def unbounded(config: Any, run: Run, on_policy: bool) -> Any:
-    """A copy of BenchMARL's experiment config that time alone ends, unless the run sets frames as well.
+    """Copy BenchMARL's experiment config, without bounds besides time unless the run sets frames as well.
 
-    Exploration is annealed as it would have been: over a third of the frames that the config has.
+    Exploration is annealed as before: over a third of the frames in the config.
     """
     config = copy.deepcopy(config)
     if run.overrides.get(BENCHMARL.minutes) is not None and not _is_bounded(run):

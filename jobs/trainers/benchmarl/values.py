@@ -1,4 +1,4 @@
-"""What single values of BenchMARL's keys must be beyond their types. Loads no PyTorch."""
+"""Rules for single values of BenchMARL's keys beyond their types. Loads no PyTorch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.core.types import Value
 
 DEVICES = ("experiment.sampling_device", "experiment.train_device", "experiment.buffer_device")
 LOGGERS = ("csv", "tensorboard", "wandb")  # jobs.training.loggers has them, and loads PyTorch
-# What a grid is likely to name of torch's devices, and what people call them.
+# Torch's devices that a grid is likely to name, and other names for them.
 _DEVICE = re.compile(r"(?:cpu|cuda|mps|xpu|hpu|mtia|xla|meta|hip|ipu|vulkan|privateuseone)(?::\d{1,3})?")
 _CALLED = {"gpu": "cuda", "nvidia": "cuda", "amd": "cuda", "rocm": "cuda", "metal": "mps", "apple": "mps"}
 _COUNTS = (
@@ -29,7 +29,7 @@ _COUNTS = (
     ".evaluation_episodes",
     ".keep_checkpoints_num",
 )
-# Bounds of other numbers, both included, and what is said of them.
+# Bounds of other numbers, both included, and their description in a message.
 _BETWEEN: Mapping[str, tuple[float, float, str]] = {
     "experiment.lr": (0, float("inf"), "a number from 0"),
     "experiment.adam_eps": (0, float("inf"), "a number from 0"),
@@ -49,7 +49,7 @@ _BETWEEN: Mapping[str, tuple[float, float, str]] = {
 
 
 def check_value(key: str, value: Any) -> None:
-    """Refuse a value that has the right type and still cannot work. Raises :class:`RefusedKeyError`."""
+    """Refuse a value of the right type that cannot work. Raises :class:`RefusedKeyError`."""
     name = bare_key(key)
     if name in DEVICES:
         check_device(key, value)
@@ -71,7 +71,7 @@ def check_value(key: str, value: Any) -> None:
 
 
 def check_device(key: str, value: Value) -> None:
-    """By its spelling; whether it is there is another question."""
+    """Check the spelling of a device, not whether it exists."""
     name = bare_key(key)
     if name == "experiment.buffer_device" and value == "disk":
         return

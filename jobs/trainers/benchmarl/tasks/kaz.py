@@ -1,9 +1,9 @@
 """Knights, archers, zombies: PettingZoo's ``knights_archers_zombies_v11``, seen as vectors or as images.
 
-Three things are not as PettingZoo has them. An agent that died stays, sees zeros, earns nothing and does
-nothing until the episode is over, because BenchMARL's agents never leave. The time to the next zombie begins
-anew with every episode, where PettingZoo carries it over: an episode then depends on its generator and its
-actions alone, which is what lets it be resumed. And all that is seen is float32, as networks want it.
+Three things differ from PettingZoo. An agent that died stays until the episode is over, sees zeros, earns
+nothing and does nothing, because BenchMARL's agents never leave. The time to the next zombie begins anew with
+every episode, where PettingZoo carries it over: an episode then depends on its generator and its actions
+alone, so it can be resumed. All observations are float32, as networks want them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Game:
 
 @dataclass
 class VectorConfig(_Game):
-    """The game's arguments. ``obs_method``: "vector", or "vector-masked", which adds what each entity is."""
+    """The game's arguments. ``obs_method``: "vector", or "vector-masked" with the kind of each entity."""
 
     obs_method: str
 
@@ -59,7 +59,7 @@ class VectorConfig(_Game):
 
 @dataclass
 class ImageConfig(_Game):
-    """The game's arguments. ``image_size``: pixels across what an agent sees, a square around it."""
+    """The game's arguments. ``image_size``: pixels across an agent's view, a square around it."""
 
     image_size: int
 
@@ -168,7 +168,7 @@ class KazEnv(BaseParallelWrapper):
 
 
 def _shrunk(image: np.ndarray, scale: int) -> np.ndarray:
-    """The mean, from 0 to 1, of each ``scale`` × ``scale`` pixels of bytes (height, width, colours)."""
+    """Return the mean, 0 to 1, of each ``scale`` × ``scale`` pixels of bytes (height, width, colours)."""
     height, width, colours = image.shape
     rows = np.ascontiguousarray(image).reshape(height // scale, scale, width * colours)
     rows = rows.sum(axis=1, dtype=np.uint16)

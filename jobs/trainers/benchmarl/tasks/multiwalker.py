@@ -1,4 +1,4 @@
-"""PettingZoo's multiwalker with one reward for all: each walker gets the mean of what the walkers earned."""
+"""PettingZoo's multiwalker with one reward for all: each walker gets the mean of the walkers' rewards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jobs.trainers.benchmarl.hydra_text import RefusedKeyError
 
 @dataclass
 class MultiwalkerConfig:
-    """The arguments of ``multiwalker_v9``, but for ``shared_reward``, which makes the task."""
+    """The arguments of ``multiwalker_v9`` except ``shared_reward``, which makes the task."""
 
     n_walkers: int
     max_cycles: int
@@ -38,7 +38,7 @@ class MultiwalkerConfig:
 
 
 class MultiwalkerShared(PettingZooClass):
-    """``pettingzoo/multiwalker`` with ``shared_reward=True``, and otherwise the same bit for bit."""
+    """``pettingzoo/multiwalker`` with ``shared_reward=True``, otherwise the same bit for bit."""
 
     def get_env_fun(
         self,
