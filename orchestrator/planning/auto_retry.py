@@ -1,4 +1,4 @@
-"""Second chances: what failed for want of something that another job can give it. Pure."""
+"""Choose failed runs to retry automatically: with more memory, or on another machine. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from orchestrator.status.survey import RunStatus, Survey, decided
 
 
 def second_chances(sweep: Sweep, seen: Survey, capacity: Capacity) -> dict[str, dict[str, int]]:
-    """Failed attempts, by run, that are to be made good, by the kind of ledger entry that says so.
+    """Return the failed attempts to retry, by run, by kind of ledger entry.
 
-    "memory": it had too little, and the target has more. "retry": its machine fails what others finish, and
-    can be avoided. Each once for a run.
+    "memory": the run was out of memory and the target has more. "retry": its machine fails runs that finish
+    elsewhere, and can be avoided. Each at most once per run.
     """
     memory, retry = {}, {}
     roomy = can_have_more_memory(sweep, capacity)
@@ -31,7 +31,7 @@ def _failed_on_a_bad_machine(status: RunStatus, seen: Survey) -> bool:
 
 
 def with_second_chances(seen: Survey, chances: dict[str, dict[str, int]]) -> Survey:
-    """The survey as it is once they are given."""
+    """Return the survey with these retries applied."""
     for kind, runs in chances.items():
         seen = decided(seen, kind, runs)
     return seen

@@ -1,6 +1,6 @@
-"""The money of a submission: what it is predicted to cost, what a budget leaves for it, each job's share.
+"""Predict the cost of a submission, check it against the sweep's budget and give each job its share.
 
-A budget is of a sweep, from its first job on. It holds until another is named, for every way of submitting.
+A budget counts from the sweep's first job. It holds for every later submission until another is set.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from orchestrator.config.profiles import find_profile
 from orchestrator.core.errors import BudgetError, OrchestrateError, ProfileError
 from orchestrator.core.formatting import dollars, duration
 from orchestrator.core.types import Job, Plan, Price
-from orchestrator.planning.estimate import Catalog, Forecast, Range, TargetCost, foresee, where_of
+from orchestrator.planning.estimate import Catalog, Forecast, Range, TargetCost, forecast_plan, where_of
 from orchestrator.planning.plan import to_do
 from orchestrator.planning.throughput import SpeedTable, load_table
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
@@ -25,17 +25,17 @@ from orchestrator.status.ledger import jobs_of
 from orchestrator.status.survey import Survey
 
 _HOUR_S = 3600.0
-# What a job is given at least: with less it would leave before it has begun.
+# The smallest allowance of a job: with less it would stop before its first run.
 _LEAST_S = 1.0
 BUDGET_USED = "the budget is used up"
-# Of a budget, what is worth another submission when jobs have left with their shares used up.
+# The fraction of a budget that must be left for another submission after jobs used up their shares.
 _WORTH_IT = 0.1
 
 
 @dataclass(frozen=True)
 class Spending:
-    """US dollars. ``spent`` by jobs with a price; ``promised`` is what those at work may still use. ``open``:
-    jobs at work that have a price and no allowance, and so no end that money sets.
+    """US dollars of the jobs that have a price. ``spent``: so far. ``promised``: what active jobs may still
+    use. ``open``: how many active jobs have a price but no allowance, and so no limit in money.
     """
 
     spent: float
@@ -45,7 +45,7 @@ class Spending:
 
 @dataclass(frozen=True)
 class BudgetedPlan:
-    """A plan with its jobs' allowances, what its ledger entry says of money, and what a person is to know."""
+    """A plan with its jobs' allowances, the cost fields of its ledger entry, and notes for the user."""
 
     plan: Plan
     entry: Mapping[str, Any]
@@ -62,66 +62,66 @@ def reckon(
     *,
     launch: bool,
 ) -> BudgetedPlan:
-    """What the plan is predicted to take, and its jobs' shares of the budget that holds.
+    """Predict a plan's cost, and share the budget that holds among its jobs.
 
-    ``address`` is the target's, as the ledger has it; ``catalog`` has the prices of machines of a cloud.
-    ``asked`` replaces the budget that holds so far (US dollars; infinite is none), ``None`` leaves it. A
-    ``launch`` that is predicted to cost more than is left raises :class:`BudgetError`; what goes on with one,
-    as when a worker is replaced, is only given what is left. Of an unknown cost the shares alone hold.
+    ``address``: the target's, as in the ledger. ``catalog``: prices of cloud machines. ``asked`` replaces the
+    budget that holds (US dollars; infinite: none); ``None`` keeps it. A ``launch`` with a predicted cost
+    above the remaining budget raises :class:`BudgetError`. Other submissions, such as the replacement of a
+    worker, only get what is left. With an unknown cost only the shares limit the jobs.
     """
     if not plan.jobs:
         unheard = asked is not None and bool(seen.live)
         return BudgetedPlan(
-            plan, {}, ("jobs at work keep to the budget of their submission",) if unheard else ()
+            plan, {}, ("running jobs keep the budget of their own submission",) if unheard else ()
         )
     ledger = sweep_dir.read_ledger()
-    budget = remembered(ledger) if asked is None else asked
+    budget = budget_on_record(ledger) if asked is None else asked
     found = _forecast(plan, seen, sweep_dir, address, catalog)
     price = found.where.price if found is not None else None
-    notes = _predicted(found) if found is not None and launch else ()
+    notes = _prediction_notes(found) if found is not None and launch else ()
     if budget is not None and math.isfinite(budget):
         if found is None or price is None:
             raise _unpriced(plan.target, budget)
-        spending = spent_on(sweep_dir, seen, ledger)
+        spending = spending_of(sweep_dir, seen, ledger)
         left = budget - spending.spent - spending.promised
         if launch:
-            _require(found, budget, left, spending)
-            notes += _cautions(found, budget, left, spending)
-        plan = _with_shares(plan, found, price, left * _part(plan, seen), budget)
+            _require_budget(found, budget, left, spending)
+            notes += _budget_warnings(found, budget, left, spending)
+        plan = _with_shares(plan, found, price, left * _planned_fraction(plan, seen), budget)
     kept = None if budget is None or math.isinf(budget) else budget
     entry = {
         "budget": kept,
         "price_per_hour": price and price.per_hour,
-        "prediction": _told(found),
+        "prediction": _prediction_entry(found),
         "machine": found and found.where.place.machine,
     }
     return BudgetedPlan(plan, entry, notes)
 
 
-def remembered(ledger: Iterable[LedgerEntry]) -> float | None:
-    """The budget that holds for the sweep, in US dollars."""
+def budget_on_record(ledger: Iterable[LedgerEntry]) -> float | None:
+    """Return the budget that holds for the sweep, in US dollars; ``None`` for no budget."""
     said = [entry.data["budget"] for entry in ledger if entry.kind == "submission" and "budget" in entry.data]
     if not said or said[-1] is None:
         return None
     budget = float(said[-1])
     if not budget >= 0:
-        hint = "name one: --budget 20, or --budget inf for no limit"
-        raise OrchestrateError(f"the ledger has a budget of {budget}, which is no amount of money", hint=hint)
+        hint = "set one: --budget 20, or --budget inf for no limit"
+        raise OrchestrateError(f"found a budget of {budget} in the ledger, expected US dollars", hint=hint)
     return budget
 
 
 def worth_going_on(sweep_dir: SweepDir, seen: Survey, asked: float | None) -> bool:
-    """Whether enough of the budget is left, by jobs that did not need all, for another submission."""
+    """Return whether unused shares of ended jobs leave enough of the budget for another submission."""
     ledger = sweep_dir.read_ledger()
-    budget = remembered(ledger) if asked is None else asked
+    budget = budget_on_record(ledger) if asked is None else asked
     if budget is None or math.isinf(budget):
         return True
-    spending = spent_on(sweep_dir, seen, ledger)
+    spending = spending_of(sweep_dir, seen, ledger)
     return budget - spending.spent - spending.promised > _WORTH_IT * budget
 
 
-def spent_on(sweep_dir: SweepDir, seen: Survey, ledger: Sequence[LedgerEntry]) -> Spending:
-    """What the sweep's jobs have cost up to now, at the prices that they were submitted at."""
+def spending_of(sweep_dir: SweepDir, seen: Survey, ledger: Sequence[LedgerEntry]) -> Spending:
+    """Return what the sweep's jobs have cost so far, at the prices of their submissions."""
     now, logs = time.time(), {log.token: log for log in sweep_dir.read_journals()}
     times = worked(seen, logs.values(), now)
     spent = promised = 0.0
@@ -131,7 +131,7 @@ def spent_on(sweep_dir: SweepDir, seen: Survey, ledger: Sequence[LedgerEntry]) -
         if price is None:
             continue
         seconds = times.get(token, 0.0)
-        spent += (seconds + started_after(entry, logs.get(token))) * price / _HOUR_S
+        spent += (seconds + start_up_seconds(entry, logs.get(token))) * price / _HOUR_S
         if token in seen.live:
             allowance = job.get("allowance")
             unlimited += allowance is None
@@ -139,8 +139,8 @@ def spent_on(sweep_dir: SweepDir, seen: Survey, ledger: Sequence[LedgerEntry]) -
     return Spending(spent, promised, unlimited)
 
 
-def started_after(entry: LedgerEntry, log: WorkerLog | None) -> float:
-    """Seconds for which an instance was there, and paid for, before its worker began."""
+def start_up_seconds(entry: LedgerEntry, log: WorkerLog | None) -> float:
+    """Return the seconds for which an instance was paid for before its worker began."""
     if entry.data.get("backend") != "skypilot" or log is None:
         return 0.0
     started = next((event.time for event in log.events if event.kind == STARTED), None)
@@ -148,10 +148,10 @@ def started_after(entry: LedgerEntry, log: WorkerLog | None) -> float:
 
 
 def forecast(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable) -> Forecast:
-    """As :func:`foresee`; runs that the grid gives to other targets are not called skipped."""
+    """Forecast a plan as :func:`forecast_plan` does, without listing runs of other targets as skipped."""
     targets = {run.run_id: run.target for run in plan.sweep.runs}
     own = {run_id: why for run_id, why in plan.skipped.items() if targets[run_id] in (None, plan.target)}
-    return foresee(replace(plan, skipped=own), seen, where, table)
+    return forecast_plan(replace(plan, skipped=own), seen, where, table)
 
 
 def _forecast(
@@ -160,63 +160,64 @@ def _forecast(
     try:
         profile = find_profile(address)
     except (ProfileError, OSError):
-        return None  # a target without a file, or whose file is gone
+        return None  # the target has no profile file, or the file was removed
     table = load_table(sweep_dir.results)
     return forecast(plan, seen, where_of(profile, table, catalog), table)
 
 
-def _require(found: Forecast, budget: float, left: float, spending: Spending) -> None:
-    """Raise :class:`BudgetError` if the prediction is above what is left, or nothing is left."""
-    of_it = _already(spending)
+def _require_budget(found: Forecast, budget: float, left: float, spending: Spending) -> None:
+    """Raise :class:`BudgetError` if the prediction exceeds what is left, or nothing is left."""
+    of_it = _used_so_far(spending)
     if found.dollars is not None and found.dollars.mid > left:
         raise BudgetError(
             f"predicted to cost {_range(found.dollars)} on {found.where.name}, "
             f"above the budget of {dollars(budget)}{of_it}",
-            hint=f"a larger --budget, fewer runs, or another target: orchestrate estimate GRID --on A,B "
+            hint=f"use a larger --budget, fewer runs or another target: orchestrate estimate GRID --on A,B "
             f"--budget {budget:g}",
         )
     if left <= 0:
         raise BudgetError(
-            f"{BUDGET_USED}: {dollars(budget)}{of_it}", hint="the same command with a larger --budget goes on"
+            f"{BUDGET_USED}: {dollars(budget)}{of_it}",
+            hint="continue with the same command and a larger --budget",
         )
 
 
-def _already(spending: Spending) -> str:
+def _used_so_far(spending: Spending) -> str:
     parts = [f"{dollars(spending.spent)} is spent"] if spending.spent > 0 else []
     if spending.promised > 0:
-        parts.append(f"{dollars(spending.promised)} is promised to jobs at work")
+        parts.append(f"{dollars(spending.promised)} is reserved for running jobs")
     return f", of which {' and '.join(parts)}" if parts else ""
 
 
-def _cautions(found: Forecast, budget: float, left: float, spending: Spending) -> tuple[str, ...]:
-    """What a person is to know who launches within a budget."""
-    stops = f"at {dollars(budget)} its jobs save and leave by themselves"
+def _budget_warnings(found: Forecast, budget: float, left: float, spending: Spending) -> tuple[str, ...]:
+    """Return warnings about a launch within a budget."""
+    stops = f"at {dollars(budget)} its jobs save and stop"
     notes = []
     if found.dollars is None:
-        why = "; ".join(found.unknown) or "its time is not known"
-        notes.append(f"no prediction ({why}), so nothing says that {dollars(left)} will do: {stops}")
+        why = "; ".join(found.unknown) or "its time is unknown"
+        notes.append(f"no prediction ({why}): {dollars(left)} may not be enough; {stops}")
     elif found.dollars.high > left:
-        notes.append(f"it may cost more than the {dollars(left)} that are left: {stops}")
+        notes.append(f"it may cost more than the remaining {dollars(left)}: {stops}")
     if spending.open:
-        notes.append(f"{spending.open} jobs at work were submitted without a budget, and keep to none")
+        notes.append(f"{spending.open} running jobs were submitted without a budget and have no limit")
     return tuple(notes)
 
 
 def _unpriced(target: str, budget: float) -> OrchestrateError:
     return OrchestrateError(
-        f"a budget of {dollars(budget)} cannot be kept on {target}: nobody knows what it costs",
-        hint="give its profile a price_per_hour (backend: local may have one too), or --budget inf for none",
+        f"a budget of {dollars(budget)} cannot be enforced on {target}: cost unknown",
+        hint="set `price_per_hour` in its profile (also for backend: local), or --budget inf for none",
     )
 
 
-def _part(plan: Plan, seen: Survey) -> float:
-    """The part of what is still to do that this plan submits: later ones need theirs of the money too."""
+def _planned_fraction(plan: Plan, seen: Survey) -> float:
+    """Return the fraction of the unfinished runs in this plan: later plans need their part of the budget."""
     todo = sum(run.run_id not in plan.skipped for run in to_do(plan.sweep, seen))
     return min(1.0, len(plan.run_ids) / todo) if todo else 1.0
 
 
 def _with_shares(plan: Plan, found: Forecast, price: Price, left: float, budget: float) -> Plan:
-    """The plan with what each job may work for its share of ``left``, by how long its runs are expected."""
+    """Give each job a working time for its share of ``left``, weighted by the expected time of its runs."""
     where, times = found.where, {run.run_id: run.seconds for run in found.runs}
     known = found.wall is not None
 
@@ -225,7 +226,7 @@ def _with_shares(plan: Plan, found: Forecast, price: Price, left: float, budget:
         return sum(one.mid for one in expected if one is not None) if known else float(len(job.run_ids))
 
     whole = sum(weight(job) for job in plan.jobs) or 1.0
-    # An instance costs while it starts and while it waits to be taken down.
+    # An instance also costs money while it starts and until it is terminated.
     beside = where.begin.mid + where.end.mid if where.kind == "skypilot" else 0.0
 
     def paid(job: Job) -> Job:
@@ -234,8 +235,8 @@ def _with_shares(plan: Plan, found: Forecast, price: Price, left: float, budget:
         )
         if seconds < _LEAST_S:
             raise BudgetError(
-                f"{BUDGET_USED}: {dollars(budget)} leaves nothing that a job on {where.name} could do with",
-                hint="the same command with a larger --budget goes on",
+                f"{BUDGET_USED}: {dollars(budget)} leaves too little for a job on {where.name}",
+                hint="continue with the same command and a larger --budget",
             )
         return replace(job, allowance=None if math.isinf(seconds) else seconds)
 
@@ -243,12 +244,12 @@ def _with_shares(plan: Plan, found: Forecast, price: Price, left: float, budget:
     return replace(plan, arrays=arrays)
 
 
-def _predicted(found: Forecast) -> tuple[str, ...]:
+def _prediction_notes(found: Forecast) -> tuple[str, ...]:
     if found.wall is None:
         return ()
     cost = f", {_range(found.dollars)}" if found.dollars is not None else ""
     low, mid, high = (duration(one) for one in (found.wall.low, found.wall.mid, found.wall.high))
-    return (f"predicted: {mid} (80 %: {low} to {high}){cost}; resting on {_basis(found)}",)
+    return (f"predicted: {mid} (80 %: {low} to {high}){cost}; based on {_basis(found)}",)
 
 
 def _basis(found: Forecast) -> str:
@@ -260,8 +261,8 @@ def _range(usd: Range) -> str:
     return f"{dollars(usd.mid)} (80 %: {dollars(usd.low)} to {dollars(usd.high)})"
 
 
-def _told(found: Forecast | None) -> dict[str, Any] | None:
-    """The prediction as the ledger keeps it."""
+def _prediction_entry(found: Forecast | None) -> dict[str, Any] | None:
+    """Return the prediction as stored in the ledger."""
     if found is None:
         return None
     told = found.to_json()

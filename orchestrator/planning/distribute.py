@@ -1,8 +1,8 @@
-"""Which target is to do which runs, where a sweep has several. Pure.
+"""Distribute the runs of a sweep over several targets. Pure.
 
-Home deals: a target gets as many runs as it has free places, and a few more, and the next ones when it frees
-up. Runs that only wait in the queue of one target are taken away when another one that can do them is free.
-Runs of a job that has begun are nobody else's.
+A target gets as many runs as it has free slots, a few more in advance, and the next ones when slots become
+free. Queued runs of one target are reassigned when another target that can train them is free. Runs of a job
+that has begun stay with it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-# Runs in a hand for every place that is free: with fewer a target often waits, with more it has some left
-# when the others have none.
+# Runs assigned per free slot: with fewer a target often waits, with more it still has some when the others
+# have none.
 _BATCH = 2
 
 
 @dataclass(frozen=True)
 class ActiveJob:
-    """Work of a target that is not over: jobs, by their tokens, that have the same runs.
+    """Jobs of a target, by their tokens, that share the same unfinished runs.
 
-    ``run_ids`` are those that are not done. It works on ``slots`` of them at once. ``waited``: for how many
-    seconds it has had nothing but a place in a queue; ``None`` if it has begun, or begins at once.
+    ``slots``: runs trained at once. ``waited``: seconds in the queue; ``None`` if the job has begun, or
+    begins at once.
     """
 
     tokens: tuple[str, ...]
@@ -32,10 +32,10 @@ class ActiveJob:
 
 @dataclass(frozen=True)
 class TargetLoad:
-    """A target at the table: what it can do, and what it has.
+    """What a target can train, and its active jobs.
 
-    ``places``: runs that it can work on at once. ``can``: runs that it is able to do. ``patience``: how many
-    seconds a job of it may wait. ``open``: whether it takes jobs now.
+    ``places``: runs that it can train at once. ``can``: ids of the runs that it can train. ``patience``:
+    seconds that one of its jobs may wait. ``open``: whether it accepts jobs now.
     """
 
     name: str
@@ -47,17 +47,18 @@ class TargetLoad:
 
     @property
     def free(self) -> int:
-        """Places on which nothing works and for which nothing waits."""
+        """Slots without a running or queued run."""
         taken = sum(min(one.slots, len(one.run_ids)) for one in self.held)
         return max(0, self.places - taken) if self.open else 0
 
     @property
     def load(self) -> int:
+        """Unfinished runs of its active jobs."""
         return sum(len(one.run_ids) for one in self.held)
 
     @property
     def waits(self) -> bool:
-        """Whether it has a job that does not begin."""
+        """Whether one of its jobs is still in the queue."""
         return any(one.waited is not None for one in self.held)
 
 
@@ -65,10 +66,10 @@ Hands = dict[str, list[str]]
 
 
 def assign_runs(todo: Sequence[str], seats: Sequence[TargetLoad]) -> Hands:
-    """Runs for each target, by name: nobody's so far (``todo``, the most urgent first), and each one's once.
+    """Assign unassigned runs (``todo``, the most urgent first) to targets; the run ids by target name.
 
-    First every free place gets a run, those of targets that can do little before the others', and there
-    those that few can do. Then a few more, so that nobody waits for the next deal.
+    First every free slot gets a run: targets that can train few runs choose first, and take the runs with the
+    fewest targets. Then each target gets a few more in advance.
     """
     hands: Hands = {seat.name: [] for seat in seats}
     able = {seat.name: {run for run in todo if run in seat.can} for seat in seats if seat.free}
@@ -89,7 +90,7 @@ def assign_runs(todo: Sequence[str], seats: Sequence[TargetLoad]) -> Hands:
 
 @dataclass(frozen=True)
 class Reassignment:
-    """Work (``held``) that is to be taken from one target, and what another one gets of it."""
+    """Queued work (``held``) to take from the target ``owner``, and the runs of it for ``taker``."""
 
     held: ActiveJob
     owner: str
@@ -102,11 +103,11 @@ def take(
     hands: Mapping[str, Collection[str]],
     before: Mapping[str, Collection[str]] | None = None,
 ) -> list[Reassignment]:
-    """Work that only waits, for targets that have places free and found too little that was nobody's.
+    """Choose queued jobs to reassign to idle targets that got too few unassigned runs.
 
-    A target with a job that does not begin itself is not free. What waits since the shortest time goes first:
-    it would begin last. ``before``: targets, by run, that it was taken from already; those who are not among
-    them come first, so that two queues that do not move keep nothing from a third one that does.
+    A target with a queued job of its own is not idle. The job with the shortest wait goes first: it would
+    begin last. ``before``: targets, by run, that already lost it; other targets come first, so that two stuck
+    queues never keep runs from a third target that works.
     """
     dealt = {seat.name: len(hands.get(seat.name, ())) for seat in seats}
     free = [seat for seat in seats if not seat.waits and dealt[seat.name] < seat.free]
@@ -114,7 +115,9 @@ def take(
     takings: dict[tuple[str, ...], Reassignment] = {}
     for had in (False, True):
         for seat in free:
-            waiting = [(other.name, one) for other in seats if other is not seat for one in _idle(other)]
+            waiting = [
+                (other.name, one) for other in seats if other is not seat for one in _waiting_jobs(other)
+            ]
             for owner, one in sorted(waiting, key=lambda item: item[1].waited or 0.0):
                 wanted = tuple(run for run in one.run_ids if run in seat.can)[: room[seat.name]]
                 again = any(seat.name in (before or {}).get(run, ()) for run in wanted)
@@ -124,16 +127,16 @@ def take(
     return list(takings.values())
 
 
-def _idle(seat: TargetLoad) -> list[ActiveJob]:
+def _waiting_jobs(seat: TargetLoad) -> list[ActiveJob]:
     return [one for one in seat.held if one.waited is not None and one.waited >= seat.patience]
 
 
 def split(
     todo: Sequence[str], seats: Sequence[TargetLoad], speeds: Mapping[str, float] | None = None
 ) -> Hands:
-    """All runs at once, for nobody will stay to deal: each target's share is as its places, and their speed.
+    """Assign all runs at once, where targets are not followed: each share by the target's slots and speed.
 
-    ``speeds`` are by target and relative to each other, in whatever unit; without them all are as fast.
+    ``speeds``: by target, relative to each other, in any unit; without them all are equal.
     """
     hands: Hands = {seat.name: [] for seat in seats}
     pace = {seat.name: seat.places * (speeds or {}).get(seat.name, 1.0) for seat in seats}

@@ -1,7 +1,7 @@
-"""An order in which points take turns, so that no hour and no job is one setting's alone. Pure.
+"""Order points so that no hour and no job trains only one setting. Pure.
 
-What slows a machine for an hour, and what makes one machine faster than another, is then spread over all
-values of all keys, and is noise to their comparison instead of a difference.
+A machine that is slow for an hour, or slower than another, then affects all values of all keys alike: noise
+in their comparison instead of a bias.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 Point = Mapping[str, Any]
-# Comparisons that a careful order may take; beyond, there are so many points that shuffling is as even.
+# The most comparisons for an exact order; with more points than that a shuffled order is as even.
 _MOST_LOOKS = 300_000
 
 _Value = Hashable
 
 
 def interleaved(points: Sequence[Point], lanes: int = 1) -> list[int]:
-    """The numbers of these points in an order that depends on nothing but them and their order.
+    """Return the indices of these points in an interleaved order that depends only on the points.
 
-    Points that differ only in their seed come one to a round, so that every round has each configuration
-    once. In a round the one comes next whose values are most behind in all, and in their lane: the first,
-    and every ``lanes``-th from there, share a lane, as runs that are dealt out to so many jobs do.
+    Points that differ only in their seed go to different rounds: every round has each configuration once.
+    Within a round the next point is the one with the values used least so far, in all and in its lane: every
+    ``lanes``-th point of the order shares a lane, as runs do that are assigned to jobs in turn.
     """
-    values = _varying(points)
+    values = _varying_values(points)
     rounds = _rounds([_identity({key: point[key] for key in point if key != "seed"}) for point in points])
     looks = sum(len(one) ** 2 for one in rounds) * max(map(len, values), default=0)
     if looks > _MOST_LOOKS:
-        shuffled = (sorted(one, key=_shuffling(values, turn)) for turn, one in enumerate(rounds))
+        shuffled = (sorted(one, key=_shuffle_key(values, turn)) for turn, one in enumerate(rounds))
         return [number for one in shuffled for number in one]
-    ledger = _Ledger(values, lanes)
+    counts = _TurnCounts(values, lanes)
     order: list[int] = []
     for turn, one in enumerate(rounds):
-        left = sorted(one, key=_shuffling(values, turn)) if turn else list(one)
+        left = sorted(one, key=_shuffle_key(values, turn)) if turn else list(one)
         for place in range(len(one)):
-            number = min(left, key=lambda number: ledger.claim(number, len(order) % lanes))
+            number = min(left, key=lambda number: counts.priority(number, len(order) % lanes))
             left.remove(number)
-            ledger.take(number, len(order) % lanes, place / len(one))
+            counts.add(number, len(order) % lanes, place / len(one))
             order.append(number)
     return order
 
 
-class _Ledger:
-    """What of each value has had its turn: in all, in each lane, and how early in its rounds."""
+class _TurnCounts:
+    """How often each value was used: in all, in each lane, and how early in its rounds."""
 
     def __init__(self, values: Sequence[Sequence[_Value]], lanes: int) -> None:
         self._values, self._lanes = values, lanes
@@ -54,25 +54,26 @@ class _Ledger:
         self._in_lane: Counter[tuple[int, _Value]] = Counter()
         self._places: dict[_Value, float] = dict.fromkeys(self._total, 0.0)
 
-    def claim(self, number: int, lane: int) -> float:
-        """The lower, the more this point's values are behind."""
+    def priority(self, number: int, lane: int) -> float:
+        """Return the priority of a point: the lower, the less its values were used so far."""
         behind = 0.0
         for value in self._values[number]:
             used, total = self._used[value], self._total[value]
             behind += (used + self._lanes * self._in_lane[lane, value]) / total
-            if used:  # who was late in earlier rounds comes early now
+            if used:  # a value that came late in earlier rounds comes early now
                 behind -= self._places[value] / used / total / 2
         return round(behind, 9)
 
-    def take(self, number: int, lane: int, place: float) -> None:
+    def add(self, number: int, lane: int, place: float) -> None:
+        """Count the values of a chosen point, at ``place`` (0 to 1) of its round."""
         for value in self._values[number]:
             self._used[value] += 1
             self._in_lane[lane, value] += 1
             self._places[value] += place
 
 
-def _varying(points: Sequence[Point]) -> list[list[_Value]]:
-    """Of each point the values of the keys that vary, but the seed."""
+def _varying_values(points: Sequence[Point]) -> list[list[_Value]]:
+    """Return the values of each point for the keys that vary, without the seed."""
     seen: dict[str, set[str]] = {}
     texts = [{key: _identity(value) for key, value in point.items() if key != "seed"} for point in points]
     keys = dict.fromkeys(key for own in texts for key in own)
@@ -82,7 +83,7 @@ def _varying(points: Sequence[Point]) -> list[list[_Value]]:
 
 
 def _rounds(identities: Sequence[str]) -> list[list[int]]:
-    """The first of each identity, the second of each, and so on."""
+    """Return the indices in rounds: the first of each identity, the second of each, and so on."""
     met: Counter[str] = Counter()
     rounds: list[list[int]] = []
     for number, identity in enumerate(identities):
@@ -93,8 +94,8 @@ def _rounds(identities: Sequence[str]) -> list[list[int]]:
     return rounds
 
 
-def _shuffling(values: Sequence[Sequence[_Value]], turn: int) -> Callable[[int], bytes]:
-    """A key that puts points in an order of no meaning, another one in each round."""
+def _shuffle_key(values: Sequence[Sequence[_Value]], turn: int) -> Callable[[int], bytes]:
+    """Return a sort key for an arbitrary but fixed order, another one in each round."""
     return lambda number: hashlib.sha256(f"{turn} {values[number]}".encode()).digest()
 
 

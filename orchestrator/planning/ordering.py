@@ -1,4 +1,4 @@
-"""How long runs will take, from what was measured so far, and in which order they begin. Pure."""
+"""Predict the length of runs from those measured so far, and order them. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from orchestrator.core.types import Run, RunState
 from orchestrator.planning.interleave import interleaved
 from orchestrator.status.survey import Survey
 
-# Runs that are expected to take more than so many times the mean begin before all others.
+# Runs expected to take more than this many times the mean begin before all others.
 _LONG = 2.0
 
 
 def in_turns(runs: Sequence[Run], known: Iterable[Run], survey: Survey, lanes: int = 1) -> list[Run]:
-    """The runs in the order in which they are best begun: seed by seed, and in each configurations in turns.
+    """Return the runs in the order to begin them: seed by seed, with interleaved configurations.
 
-    So an hour in which the machine is busy slows all of them alike. Only what takes far longer than the
-    others comes before them, so that it is not left alone last. A run is expected to take as long as those of
-    ``known`` that differ from it in nothing but the seed; one of which nothing is known counts as the mean of
-    all. ``lanes``: over how many jobs or slots the runs are dealt out, one after the other.
+    An hour in which the machine is busy then slows all configurations alike. Only runs that take far longer
+    than the mean come first, so that none of them runs alone at the end. The expected time of a run is the
+    mean of those ``known`` that differ only in the seed; without any, the mean of all. ``lanes``: the number
+    of jobs or slots to which the runs are assigned in turn.
     """
     long = _long(runs, known, survey)
     first, others = ([run for run in runs if (run.run_id in long) is sort] for sort in (True, False))
@@ -32,7 +32,7 @@ def _turns(runs: Sequence[Run], lanes: int) -> list[int]:
 
 
 def _long(runs: Sequence[Run], known: Iterable[Run], survey: Survey) -> frozenset[str]:
-    """Those of the runs that are expected to take far longer than the mean configuration."""
+    """Return the runs that are expected to take far longer than the mean configuration."""
     measured: dict[str, list[float]] = {}
     for run in known:
         if seconds := _measured(run, survey):
@@ -45,10 +45,10 @@ def _long(runs: Sequence[Run], known: Iterable[Run], survey: Survey) -> frozense
 
 
 def canaries(todo: Iterable[Run], known: Iterable[Run], survey: Survey) -> tuple[list[Run], list[Run]]:
-    """Runs to begin with, and runs to hold back until a run of their configuration has trained something.
+    """Return the runs to begin with, and those to hold back until a run of their configuration has trained.
 
-    To begin with are those of configurations that one of ``known`` has trained, and of each other the first,
-    unless one of them is at it, or has failed.
+    The first are all runs of configurations that one of ``known`` has trained, and the first run of each
+    other configuration, unless one of them is active or has failed.
     """
     statuses, trained, tried = survey.statuses, set[str](), set[str]()
     for run in known:
@@ -81,10 +81,10 @@ def _configuration(run: Run) -> str:
 
 
 def sweep_eta(seen: Survey) -> float | None:
-    """Seconds until the latest grid is done, from the frames still to train and the present speed of all.
+    """Return the seconds until the latest grid is done, at the present speed of all running runs.
 
-    ``None`` while nothing runs or no run has told its length; runs that have not begun count with the mean
-    one.
+    ``None`` while nothing runs or no run has reported its length; runs that have not begun count with the
+    mean length.
     """
     statuses = [seen.statuses[row.run_id] for row in seen.rows if row.in_grid]
     speed = sum(status.end_to_end_fps or 0.0 for status in statuses if status.state is RunState.RUNNING)

@@ -1,4 +1,4 @@
-"""What is still to do, as jobs. Pure."""
+"""Plan jobs for the runs still to do. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from orchestrator.core.units import megabytes
 from orchestrator.planning.ordering import canaries, in_turns
 from orchestrator.status.survey import DAMAGED_RESULT, RunStatus, Survey
 
-# Work for a new job. Everything else is finished, waits for a person, or is a live job's.
+# Runs for a new job. All others are finished, wait for a decision, or belong to an active job.
 _TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.SKIPPED)
 
 
@@ -40,12 +40,12 @@ def make_plan(
     canary: bool = False,
     deal: TargetAssignment | None = None,
 ) -> Plan:
-    """Assign every run that is to do, and that the target can run, to a job; configurations take turns.
+    """Assign every unfinished run that the target can train to a job, with interleaved configurations.
 
-    ``slots``: runs at once in a job; by default as many as fit, on one machine those of live jobs taken off.
-    With ``canary`` only one run of each configuration is planned until one has trained; the others wait.
-    ``submission`` numbers the ledger entry that the plan will become, and so its tokens. With a ``deal`` all
-    other runs are left alone, and no job helps another one out: what waits may be dealt to another target.
+    ``slots``: runs at once in a job; by default as many as fit, on one machine less those already running.
+    With ``canary`` one run of each configuration is planned until one has trained; the others wait.
+    ``submission``: the number of the future ledger entry, which begins the job tokens. With a ``deal`` only
+    its runs are planned, and jobs do not share runs: queued runs may be assigned to another target.
     """
     todo = to_do(sweep, survey)
     skipped: dict[str, str] = {}
@@ -88,18 +88,18 @@ def make_plan(
 
 
 def to_do(sweep: Sweep, survey: Survey) -> list[Run]:
-    """The sweep's runs that a new job can take up."""
+    """Return the sweep's runs that a new job can train."""
     return [run for run in sweep.runs if survey.statuses[run.run_id].state in _TO_DO]
 
 
 class _Order(Protocol):
-    """Puts runs into the order in which they begin, when they are dealt out over so many lanes."""
+    """A function that orders runs for assignment to this many lanes in turn."""
 
     def __call__(self, runs: Sequence[Run], *, lanes: int) -> list[Run]: ...
 
 
 class _Builder:
-    """The arrays of one submission, as they come to be."""
+    """Builds the arrays of one submission."""
 
     def __init__(
         self,
@@ -120,6 +120,7 @@ class _Builder:
         self.waiting: list[str] = []
 
     def one_job(self, runs: Sequence[Run], slots: int) -> None:
+        """Add one job for all runs."""
         self._one_job(self._order(runs, lanes=slots), slots)
 
     def _one_job(self, runs: Sequence[Run], slots: int) -> None:
@@ -128,7 +129,7 @@ class _Builder:
         self.made.append(Array(token, (job,), needs))
 
     def machines(self, runs: Sequence[Run], asked: int | None) -> None:
-        """A job for each machine: all runs share them, whatever each of them needs."""
+        """Add one job per machine; all runs share the machines, whatever they need."""
         needs = {_needs(run, self._sweep) for run in runs}
         slots = asked or min((_slots(one, self._capacity) for one in needs), default=1)
         count = int(min(math.ceil(len(runs) / slots), self._room))
@@ -142,14 +143,14 @@ class _Builder:
     def arrays(
         self, runs: Sequence[Run], needs: Resources, asked: int | None, *, alone: bool = False
     ) -> None:
-        """Jobs for runs that need the same, in as many arrays as it takes; ``alone``: a job for each."""
+        """Add jobs for runs with equal needs, in as many arrays as required; ``alone``: one run per job."""
         usual = min(len(runs), asked or _slots(needs, self._capacity))
         allocation = _allocation(needs, self._capacity, usual)
         alone = alone or (self._capacity.pack == 1 and asked is None)
         self._arrays(runs, needs, 1 if alone else usual, allocation, alone=alone)
 
     def roomier(self, runs: Sequence[Run], needs: Resources) -> None:
-        """Jobs for runs that were out of memory: one run in each, with twice what a job had."""
+        """Add jobs for runs that were out of memory: one run each, with twice the usual memory of a job."""
         usual = _allocation(needs, self._capacity, _slots(needs, self._capacity))
         most = self._capacity.max_mem
         assert usual.mem is not None, "can_have_more_memory() said so"
@@ -205,21 +206,21 @@ class _Builder:
 
 
 def _room(capacity: Capacity, survey: Survey) -> float:
-    """How many jobs may be added to the queue."""
+    """Return how many jobs may be added to the queue."""
     room = math.inf if capacity.room is None else capacity.room
     there = sum(survey.targets.get(token, capacity.target) == capacity.target for token in survey.live)
     return room if capacity.most is None else max(0, min(room, capacity.most - there))
 
 
 def _free_slots(sweep: Sweep, capacity: Capacity, survey: Survey) -> int:
-    """Runs at once on a machine: as many as fit, less those that already run; at least one."""
+    """Return the runs at once on a machine: as many as fit, less those already running; at least one."""
     running = (one.run_id for one in survey.statuses.values() if one.state is RunState.RUNNING)
     busy = sum(survey.target(run_id) in (None, capacity.target) for run_id in running)
     return max(1, _slots(sweep.resources, capacity) - busy)
 
 
 def _slots(needs: Resources, capacity: Capacity) -> int:
-    """Runs at once in a job: ``pack``, or as many as its cores, GPUs and memory allow; at least one."""
+    """Return the runs at once in a job: ``pack``, or what cores, GPUs and memory allow; at least one."""
     if capacity.pack is not None:
         return capacity.pack
     fits = []
@@ -233,7 +234,7 @@ def _slots(needs: Resources, capacity: Capacity) -> int:
 
 
 def _allocation(needs: Resources, capacity: Capacity, slots: int) -> Resources:
-    """What a job asks for: what the target's jobs have, else what its runs need together."""
+    """Return what a job requests: the size of the target's jobs, else the sum of what its runs need."""
     mem = capacity.mem
     if mem is None and needs.mem is not None:
         mem = f"{slots * megabytes(needs.mem)}M"
@@ -246,7 +247,7 @@ def _allocation(needs: Resources, capacity: Capacity, slots: int) -> Resources:
 
 
 def can_have_more_memory(sweep: Sweep, capacity: Capacity) -> bool:
-    """Whether a run that was out of memory can be given more than the jobs here have."""
+    """Return whether the target has jobs with more memory than usual, for a run that was out of memory."""
     usual = _allocation(sweep.resources, capacity, _slots(sweep.resources, capacity)).mem
     if usual is None or capacity.max_mem is None:
         return False
@@ -254,7 +255,7 @@ def can_have_more_memory(sweep: Sweep, capacity: Capacity) -> bool:
 
 
 class _Want(enum.Enum):
-    """What a run is to have besides its needs."""
+    """What a run needs besides its resources."""
 
     NOTHING = enum.auto()
     ALONE = enum.auto()
@@ -262,14 +263,14 @@ class _Want(enum.Enum):
 
 
 def _was_crowded_out(status: RunStatus) -> bool:
-    """Whether its job was out of memory when several runs were at work in it."""
+    """Return whether its job was out of memory while several runs were active in it."""
     return status.state is RunState.INTERRUPTED and status.reason == Reason.OUT_OF_MEMORY.value
 
 
 def _by_needs(
     runs: Iterable[Run], sweep: Sweep, starved: Container[str], crowded: Container[str]
 ) -> dict[tuple[Resources, _Want], list[Run]]:
-    """Runs by what each of them needs, and by what was too little of it; in their order."""
+    """Group runs by resources and by what they lacked before; each group in the given order."""
     groups: dict[tuple[Resources, _Want], list[Run]] = {}
     for run in runs:
         want = _Want.MORE if run.run_id in starved else _Want.NOTHING
@@ -284,12 +285,12 @@ def _needs(run: Run, sweep: Sweep) -> Resources:
 
 
 def at_once(sweep: Sweep, capacity: Capacity) -> int:
-    """How many runs of the sweep a job of the target works on at once, whichever of them they are."""
+    """Return how many runs of the sweep a job of the target can always train at once."""
     return min((_slots(needs, capacity) for needs in {_needs(run, sweep) for run in sweep.runs}), default=1)
 
 
 def cannot_place(run: Run, sweep: Sweep, capacity: Capacity) -> str | None:
-    """Why the target cannot do the run; ``None`` if it can."""
+    """Return why the target cannot train the run; ``None`` if it can."""
     if run.target is not None and run.target != capacity.target:
         return f"belongs to target {run.target}"
     needs = _needs(run, sweep)
@@ -297,7 +298,7 @@ def cannot_place(run: Run, sweep: Sweep, capacity: Capacity) -> str | None:
         return capacity.no_gpu if not capacity.gpus else f"needs {needs.gpus} GPUs, found {capacity.gpus}"
     here = capacity.array_size is None
     has = "this machine has" if here else f"a job of {capacity.target} has"
-    # A grid that names no cores gives all its runs as many as its most threads: those with fewer need fewer.
+    # A grid without cores requests its largest `threads` for every run: runs with fewer threads need fewer.
     for_threads = here and needs.cpus_per_task == sweep.most_threads
     cores = min(needs.cpus_per_task, run.threads) if for_threads else needs.cpus_per_task
     if capacity.cores is not None and cores > capacity.cores:
@@ -308,6 +309,6 @@ def cannot_place(run: Run, sweep: Sweep, capacity: Capacity) -> str | None:
 
 
 def _memory(mem: str) -> str:
-    """A machine's memory as people say it."""
+    """Format a machine's memory in whole gigabytes where possible."""
     whole, rest = divmod(megabytes(mem), 1 << 10)
     return mem if rest or not whole else f"{whole}G"

@@ -1,4 +1,4 @@
-"""What was predicted of each submission, and what became of it: time, money, frames. Reads; asks nobody."""
+"""Compare what was predicted for each submission with what it took: time, money, frames. Reads files only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.core.formatting import dollars, duration
-from orchestrator.planning.budget import started_after
+from orchestrator.planning.budget import start_up_seconds
 from orchestrator.planning.estimate import Range
 from orchestrator.rundir import Event, LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.journal import ENDED, PROGRESS
@@ -19,9 +19,9 @@ _MILLION = 1e6
 
 @dataclass(frozen=True)
 class Prediction:
-    """One submission. ``predicted`` (seconds) and ``dollars_predicted`` are what was said when it was made,
-    ``None`` where nothing was. ``seconds``: from the first worker's start to the last one's end; ``frames``:
-    what its jobs trained and no job before had. ``over``: all of its jobs that began have left.
+    """One submission. ``predicted`` (seconds) and ``dollars_predicted``: as predicted at submission; ``None``
+    without a prediction. ``seconds``: from the first worker's start to the last worker's end. ``frames``:
+    newly trained by its jobs. ``over``: whether all of its jobs that began have ended.
     """
 
     sweep: str
@@ -38,13 +38,13 @@ class Prediction:
 
     @property
     def dollars(self) -> float | None:
-        """What its jobs cost; ``None`` if they have no price."""
+        """Cost of its jobs; ``None`` if they have no price."""
         return self.cost.dollars if self.cost.priced and not self.cost.unpriced else None
 
 
 @dataclass(frozen=True)
 class Rate:
-    """What a target charged for training: US dollars for a million new frames."""
+    """US dollars that a target cost, and the new frames trained for them."""
 
     target: str
     dollars: float
@@ -52,11 +52,12 @@ class Rate:
 
     @property
     def per_million(self) -> float | None:
+        """US dollars per million frames."""
         return self.dollars / self.frames * _MILLION if self.frames else None
 
 
 def bills(sweep_dir: SweepDir) -> list[Prediction]:
-    """The submissions that had jobs, in order."""
+    """Return the submissions that had jobs, in order."""
     ledger, logs = sweep_dir.read_ledger(), {log.token: log for log in sweep_dir.read_journals()}
     frames = _new_frames(logs.values())
     return [
@@ -67,7 +68,7 @@ def bills(sweep_dir: SweepDir) -> list[Prediction]:
 
 
 def rates(found: Iterable[Prediction]) -> list[Rate]:
-    """Each target's, of those with a price, in the order in which they came."""
+    """Return the rate of each target that has a price, in order of first use."""
     sums: dict[str, tuple[float, int]] = {}
     for bill in found:
         if bill.dollars is not None:
@@ -84,7 +85,7 @@ def _bill(
     price, said = entry.data.get("price_per_hour"), entry.data.get("prediction") or {}
     cost = Cost()
     for log in begun:
-        cost += job_cost(log.worked() + started_after(entry, log), price)
+        cost += job_cost(log.worked() + start_up_seconds(entry, log), price)
     times = [event.time for log in begun for event in log.events]
     return Prediction(
         sweep,
@@ -109,7 +110,7 @@ def _range(said: Any) -> Range | None:
 
 
 def _new_frames(logs: Iterable[WorkerLog]) -> dict[str, int]:
-    """Frames by token, each counted for the attempt that reached it first."""
+    """Return frames by job token; each frame counts for the attempt that reached it first."""
     reached: dict[str, dict[int, tuple[int, str]]] = {}
     for log in logs:
         for event in log.events:
@@ -117,10 +118,10 @@ def _new_frames(logs: Iterable[WorkerLog]) -> dict[str, int]:
                 attempts = reached.setdefault(event.run_id, {})
                 before, _ = attempts.get(event.attempt, (0, ""))
                 attempts[event.attempt] = (max(before, _frames(event)), log.token)
-    return _shared_out(reached.values())
+    return _count_once(reached.values())
 
 
-def _shared_out(reached: Iterable[Mapping[int, tuple[int, str]]]) -> dict[str, int]:
+def _count_once(reached: Iterable[Mapping[int, tuple[int, str]]]) -> dict[str, int]:
     counted: dict[str, int] = {}
     for attempts in reached:
         so_far = 0
@@ -136,7 +137,7 @@ def _frames(event: Event) -> int:
 
 
 def lines(found: Sequence[Prediction]) -> list[str]:
-    """What was predicted and what became of it, for a terminal, of submissions that are over."""
+    """Return a line of text for each completed submission: predicted and actual time and cost."""
     said = []
     for bill in found:
         if not bill.over or bill.seconds is None:

@@ -57,9 +57,9 @@ def test_the_cost_table_of_the_bucket_brigade_set_up_at_the_list_price(bed: Bed,
 
     assert spot["price_per_hour"] == pytest.approx(0.36)
     assert "spot, by SkyPilot's price list (on demand $0.98/h)" in spot["price"]
-    assert any("spot instance may be taken back" in note for note in spot["notes"])
+    assert any("spot instance may be preempted" in note for note in spot["notes"])
     assert own["price"] == "by the profile's price_per_hour"
     assert own["price_per_hour"] == 0.5
 
     assert none["dollars"] is None
-    assert any("price could not be looked up" in note for note in none["notes"])
+    assert any("price lookup failed" in note for note in none["notes"])

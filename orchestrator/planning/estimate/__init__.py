@@ -1,7 +1,7 @@
-"""Time and money before anything is launched: predictions with an honest range, and what they rest on."""
+"""Predict time and cost before launch, with 80 % ranges and the data behind them."""
 
 from orchestrator.planning.estimate.advice import Advice, recommend
-from orchestrator.planning.estimate.forecast import Forecast, RunForecast, foresee
+from orchestrator.planning.estimate.forecast import Forecast, RunForecast, forecast_plan
 from orchestrator.planning.estimate.ranges import Range
 from orchestrator.planning.estimate.target_costs import Catalog, TargetCost, where_of
 
@@ -12,7 +12,7 @@ __all__ = [
     "Range",
     "RunForecast",
     "TargetCost",
-    "foresee",
+    "forecast_plan",
     "recommend",
     "where_of",
 ]

@@ -1,4 +1,4 @@
-"""Which of several targets to take. Pure."""
+"""Recommend one of several targets. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.planning.estimate.ranges import Range
 
 @dataclass(frozen=True)
 class Advice:
-    """The target to take, ``None`` if there is none to recommend, and why; a line for each thing to know."""
+    """The target to take (``None`` for no recommendation), and the reasons in lines of text."""
 
     target: str | None
     lines: tuple[str, ...]
@@ -25,10 +25,10 @@ class Advice:
 def recommend(
     forecasts: Sequence[Forecast], deadline: float | None = None, budget: float | None = None
 ) -> Advice:
-    """The cheapest that meets the deadline (seconds) and the budget (US dollars); without a deadline the
-    fastest within the budget; with neither both the cheapest and the fastest are named.
+    """Recommend the cheapest target that meets the deadline (seconds) and the budget (US dollars).
 
-    A target counts if it can run everything and its time is known; what it costs, if it has a price.
+    Without a deadline: the fastest within the budget. With neither: name both the cheapest and the fastest.
+    Targets must be able to train all runs in a known time; a budget excludes targets without a price.
     """
     if not any(one.runs or one.skipped for one in forecasts):
         return Advice(None, ("none: nothing is left to do",))
@@ -36,7 +36,7 @@ def recommend(
     left = [one.where.name for one in forecasts if one not in able]
     lines = [f"left out: {', '.join(left)}"] if left and able else []
     if not able:
-        return Advice(None, ("none: there is no target that can run everything in a time that is known",))
+        return Advice(None, ("none: no target can train all runs in a known time",))
     if deadline is None and budget is None:
         return _extremes(able, lines)
     fitting = [one for one in able if _meets(one, deadline, budget)]
@@ -46,7 +46,7 @@ def recommend(
     if not fitting:
         return Advice(None, (*_none_fits(able, deadline, budget), *lines))
     best = min(fitting, key=_cost if deadline is not None else _time)
-    return Advice(best.where.name, (_because(best, deadline, budget), *lines))
+    return Advice(best.where.name, (_reason_for(best, deadline, budget), *lines))
 
 
 def _extremes(able: Sequence[Forecast], lines: list[str]) -> Advice:
@@ -68,26 +68,26 @@ def _meets(one: Forecast, deadline: float | None, budget: float | None) -> bool:
     return budget is None or (one.dollars is not None and one.dollars.mid <= budget)
 
 
-def _because(best: Forecast, deadline: float | None, budget: float | None) -> str:
+def _reason_for(best: Forecast, deadline: float | None, budget: float | None) -> str:
     assert best.wall is not None
     words = []
     if deadline is not None:
         words.append(
-            f"done in {duration(best.wall.mid)} of {duration(deadline)}{_surely(best.wall, deadline)}"
+            f"done in {duration(best.wall.mid)} of {duration(deadline)}{_overrun_note(best.wall, deadline)}"
         )
     if budget is not None and best.dollars is not None:
-        words.append(f"{dollars(best.dollars.mid)} of {dollars(budget)}{_surely(best.dollars, budget)}")
+        words.append(f"{dollars(best.dollars.mid)} of {dollars(budget)}{_overrun_note(best.dollars, budget)}")
     elif best.dollars is not None:
-        words.append(f"{dollars(best.dollars.mid)}, the cheapest that does")
+        words.append(f"{dollars(best.dollars.mid)}, the cheapest")
     return f"{best.where.name}: {'; '.join(words)}"
 
 
-def _surely(found: Range, limit: float) -> str:
-    return "" if found.high <= limit else ", though it may take more"
+def _overrun_note(found: Range, limit: float) -> str:
+    return "" if found.high <= limit else ", but may take more"
 
 
 def _none_fits(able: Sequence[Forecast], deadline: float | None, budget: float | None) -> list[str]:
-    lines = ["none meets " + " and ".join(_asked(deadline, budget))]
+    lines = ["none meets " + " and ".join(_limits_text(deadline, budget))]
     fastest = min(able, key=_time)
     lines.append(f"fastest: {fastest.where.name} ({duration(_time(fastest))})")
     if priced := [one for one in able if one.dollars is not None]:
@@ -96,7 +96,7 @@ def _none_fits(able: Sequence[Forecast], deadline: float | None, budget: float |
     return lines
 
 
-def _asked(deadline: float | None, budget: float | None) -> list[str]:
+def _limits_text(deadline: float | None, budget: float | None) -> list[str]:
     asked = [f"a deadline of {duration(deadline)}"] if deadline is not None else []
     return [*asked, f"a budget of {dollars(budget)}"] if budget is not None else asked
 
@@ -106,5 +106,5 @@ def _time(one: Forecast) -> float:
 
 
 def _cost(one: Forecast) -> float:
-    """What has no price comes last."""
+    """Return the expected dollars; infinite for a target without a price."""
     return one.dollars.mid if one.dollars is not None else float("inf")

@@ -1,4 +1,4 @@
-"""What a plan will take: each run by the table, and all of them laid out over the target's machines. Pure."""
+"""Forecast a plan: the time of each run from measured speeds, scheduled on the target's machines. Pure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from orchestrator.planning.throughput import Basis, SpeedTable, TrainingPlace, k
 from orchestrator.status.survey import RunStatus, Survey
 
 _MINUTE_S, _HOUR_S = 60.0, 3600.0
-# What evaluations and checkpoints may add to a run whose time for training is set, where none was measured.
+# The largest extra time of evaluations and checkpoints, relative to training, without a measurement.
 _BESIDE_TRAINING = 1.3
-# How far that differs between runs, where it was.
+# How far that differs between runs, with one.
 _UNEVEN = 1.15
-_BY_THE_GRID = "the minutes that the grid gives them"
+_BY_THE_GRID = "the minutes set in the grid"
 
 
 @dataclass(frozen=True)
 class RunForecast:
-    """One run. ``frames`` are those left to train. ``seconds`` and ``dollars`` are its own, without its share
-    of the machine's start and end; ``None`` if ``unknown`` says why not, or the target has no price. A run
-    that trains for so many minutes has no frames and no ``basis``.
+    """Forecast of one run. ``frames``: left to train. ``seconds``, ``dollars``: of the run alone, without its
+    share of the machine's start and end; ``None`` where ``unknown`` gives the reason, or without a price. A
+    run limited in minutes has neither frames nor a ``basis``.
     """
 
     run_id: str
@@ -39,11 +39,11 @@ class RunForecast:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is left of a sweep on one target. ``machines`` with up to ``at_once`` runs each.
+    """Forecast of the rest of a sweep on one target: on ``machines`` with up to ``at_once`` runs each.
 
-    ``wall`` in seconds, from launch to the last result, without waiting in a queue; ``dollars`` with what
-    machines cost beside runs, ``overhead``. All are ``None`` if some run's time is unknown; the dollars also
-    without a price. ``skipped``: runs that the target cannot run, and why.
+    ``wall``: seconds from launch to the last result, without the queue. ``dollars`` includes ``overhead``,
+    the cost of machines beside runs. All are ``None`` if the time of some run is unknown; dollars also
+    without a price. ``skipped``: runs that the target cannot train, and why.
     """
 
     where: TargetCost
@@ -57,7 +57,7 @@ class Forecast:
 
     @property
     def unknown(self) -> dict[str, list[str]]:
-        """Why runs' times are not known, and whose."""
+        """Reasons for unknown times, each with its run ids."""
         reasons: dict[str, list[str]] = {}
         for run in self.runs:
             if run.unknown:
@@ -66,7 +66,7 @@ class Forecast:
 
     @property
     def rests_on(self) -> dict[str, int]:
-        """What the figures rest on, in words, and for how many runs."""
+        """Descriptions of the data behind the figures, each with its number of runs."""
         counted: dict[str, int] = {}
         for run in self.runs:
             if run.seconds is not None:
@@ -94,11 +94,11 @@ class Forecast:
         }
 
 
-def foresee(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable) -> Forecast:
-    """What the plan's runs will take, those that wait for room in the queue among them."""
+def forecast_plan(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable) -> Forecast:
+    """Forecast the plan's runs, including those that wait for room in the queue."""
     runs: list[RunForecast] = []
     loads: list[Range] = []
-    groups = _alike(plan, where)
+    groups = _groups(plan, where)
     for group in groups:
         found = [_run(run, seen, where, table, group.at_once, plan.sweep.resources) for run in group.runs]
         runs += found
@@ -122,14 +122,14 @@ def foresee(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable) -> F
 
 @dataclass(frozen=True)
 class _Group:
-    """Runs that jobs of one shape work through: so many ``machines``, each with ``at_once`` of them."""
+    """Runs for jobs of one shape: this many ``machines``, each with ``at_once`` runs."""
 
     runs: tuple[Run, ...]
     machines: int
     at_once: int
 
 
-def _alike(plan: Plan, where: TargetCost) -> list[_Group]:
+def _groups(plan: Plan, where: TargetCost) -> list[_Group]:
     jobs: dict[int, list[Job]] = {}
     for array in plan.arrays:
         if array.after is None:
@@ -142,7 +142,7 @@ def _alike(plan: Plan, where: TargetCost) -> list[_Group]:
     groups = []
     for slots, alike in jobs.items():
         own = {run_id for job in alike for run_id in job.run_ids}
-        if slots == most:  # what waits comes to those of which there are most
+        if slots == most:  # waiting runs go to the most common shape
             own.update(plan.waiting)
         runs = tuple(run for run in plan.sweep.runs if run.run_id in own)
         groups.append(_Group(runs, min(len(alike), where.limit or len(alike)), slots))
@@ -162,13 +162,13 @@ def _run(
     if (minutes := spec.minutes_of(run)) is None:
         told = status.total if status is not None and status.total else None
         length = told or spec.frames_of(run) or table.frames_of(kind_of(run), length_of(run))
-        return _counted(run, length, status, where, table, place)
-    timed = _timed(run, minutes, status, where, table.find(kind_of(run), place), at_once)
-    counted = _counted(run, spec.frames_of(run), status, where, table, place)
+        return _forecast_frames(run, length, status, where, table, place)
+    timed = _forecast_minutes(run, minutes, status, where, table.find(kind_of(run), place), at_once)
+    counted = _forecast_frames(run, spec.frames_of(run), status, where, table, place)
     return min((timed, counted), key=lambda one: one.seconds.mid if one.seconds else math.inf)
 
 
-def _counted(
+def _forecast_frames(
     run: Run,
     length: int | None,
     status: RunStatus | None,
@@ -176,17 +176,17 @@ def _counted(
     table: SpeedTable,
     place: TrainingPlace,
 ) -> RunForecast:
-    """A run that ends after so many frames."""
+    """Forecast a run that ends after a number of frames."""
     kind = kind_of(run)
     if length is None:
         return RunForecast(run.run_id, unknown=_no_length(run))
-    # What it trained already lies in a checkpoint, or nearly.
+    # Nearly all frames trained so far are in a checkpoint.
     left = max(0, length - (status.frames or 0 if status is not None else 0))
     basis = table.find(kind, place)
     if basis is None:
         on = "a CPU" if place.gpu == "" else "a GPU"
         about = f"{kind.algorithm} on {kind.task}" if kind.task else kind.trainer
-        return RunForecast(run.run_id, left, unknown=f"nothing is known of the speed of {about} on {on}")
+        return RunForecast(run.run_id, left, unknown=f"no measured speed of {about} on {on}")
     start = basis.start or 0.0
     seconds = Range(start + left / basis.high, start + left / basis.end_to_end_fps, start + left / basis.low)
     dollars = None
@@ -195,13 +195,13 @@ def _counted(
     return RunForecast(run.run_id, left, seconds, dollars, basis)
 
 
-def _timed(
+def _forecast_minutes(
     run: Run, minutes: float, status: RunStatus | None, where: TargetCost, basis: Basis | None, at_once: int
 ) -> RunForecast:
-    """A run that ends after so many minutes of collecting and learning, whatever the machine.
+    """Forecast a run that ends after a number of minutes of collecting and learning.
 
-    How much of it is left its frames tell; what evaluations and checkpoints add, the throughputs of finished
-    runs.
+    Its reported frames give the part that is left; finished runs give the extra time of evaluations and
+    checkpoints.
     """
     done = (status.frames or 0) / status.total if status is not None and status.total else 0.0
     left = minutes * _MINUTE_S * max(0.0, 1 - done)
@@ -217,8 +217,8 @@ def _no_length(run: Run) -> str:
     spec = get_trainer(run.trainer)
     if wrong := spec.impossible_lengths(run):
         return next(iter(wrong.values()))
-    how = f"; the key {spec.frames[0]} would tell" if spec.frames else ""
-    return f"nothing tells how many frames runs of {run.trainer} have{how}"
+    how = f": set the key {spec.frames[0]}" if spec.frames else ""
+    return f"unknown number of frames of runs of {run.trainer}{how}"
 
 
 def _run_json(run: RunForecast) -> dict[str, Any]:

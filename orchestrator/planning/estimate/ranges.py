@@ -1,4 +1,4 @@
-"""A prediction as three numbers, and runs laid out over machines. Pure."""
+"""Predictions as ranges of three numbers, and a schedule of runs on machines. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Range:
-    """What is expected, and what in four cases of five it stays between. ``low <= mid <= high``."""
+    """An expected value and its 80 % interval. ``low <= mid <= high``."""
 
     low: float
     mid: float
@@ -17,13 +17,14 @@ class Range:
 
     @classmethod
     def exactly(cls, value: float) -> Range:
+        """Return a range without uncertainty."""
         return cls(value, value, value)
 
     def __add__(self, other: Range) -> Range:
         return Range(self.low + other.low, self.mid + other.mid, self.high + other.high)
 
     def times(self, factor: float) -> Range:
-        """Each of the three ``factor`` (not below zero) times."""
+        """Multiply all three numbers by ``factor`` (not negative)."""
         return Range(self.low * factor, self.mid * factor, self.high * factor)
 
     def to_json(self) -> dict[str, float]:
@@ -38,7 +39,7 @@ NOTHING = Range.exactly(0.0)
 
 
 def total(ranges: Iterable[Range]) -> Range:
-    """Their sum. Errors are taken to go together, as those of one figure that many runs rest on do."""
+    """Return the sum, with fully correlated errors: many runs are predicted from one measurement."""
     result = NOTHING
     for one in ranges:
         result += one
@@ -46,10 +47,10 @@ def total(ranges: Iterable[Range]) -> Range:
 
 
 def lay_out(times: Sequence[Range], machines: int, at_once: int) -> list[Range]:
-    """How long each machine is at work with these runs: the longest first, each to the slot that is free.
+    """Return the busy time of each machine, longest first, with the longest runs scheduled first.
 
-    ``machines`` have ``at_once`` slots each. Low and high go through the same order, each by itself; a
-    machine is at work until its last slot is through. The machine with the most to do comes first.
+    ``machines`` have ``at_once`` slots each; every run goes to the slot that is free first. Low, mid and high
+    are scheduled separately. A machine is busy until its last slot is done.
     """
     assert machines >= 1, machines
     assert at_once >= 1, at_once
@@ -61,13 +62,13 @@ def lay_out(times: Sequence[Range], machines: int, at_once: int) -> list[Range]:
             [one.high for one in times],
         )
     )
-    # Which runs share a machine can differ between the three, if it has several slots.
+    # With several slots, different runs can share a machine in the three schedules.
     return [Range(min(one), one[1], max(one)) for one in zip(low, mid, high, strict=True)]
 
 
 def _loads(times: Sequence[float], machines: int, at_once: int) -> list[float]:
-    """Each machine's time, the longest first, so that ranges made of several such lists are ordered."""
-    # Machine by machine would leave some of them with one run and others with many: slots in turn.
+    """Return each machine's time, longest first, so that ranges made of several such lists are ordered."""
+    # Fill the first slot of every machine first: filling machine by machine would load them unevenly.
     free = [(0.0, slot, machine) for slot in range(at_once) for machine in range(machines)]
     heapq.heapify(free)
     longest = [0.0] * machines

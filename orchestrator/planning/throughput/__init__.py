@@ -1,4 +1,4 @@
-"""How fast runs are: a table filled from every finished run, and what others reported."""
+"""Measured speeds of finished runs, speeds reported by others, and lookup for planned runs."""
 
 from orchestrator.planning.throughput.lookup import Basis, SpeedTable
 from orchestrator.planning.throughput.model import RunKind, Speed, TrainingPlace, kind_of, length_of

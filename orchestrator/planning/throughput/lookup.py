@@ -1,7 +1,7 @@
-"""What the table says about a planned run: from the very same measured down to something like it. Pure.
+"""Look up the speed of a planned run, from equal runs down to merely similar ones. Pure.
 
-The further what is known is from what is asked, the wider the range. Widths are factors: a width of 2 means
-that in four cases of five the truth lies between half and twice the figure.
+The less similar the measured runs, the wider the range. Widths are factors: with a width of 2 the true value
+is between half and twice the figure in 80 % of cases.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from statistics import median
 
 from orchestrator.planning.throughput.model import RunKind, Speed, TrainingPlace, same_model
 
-# No two executions are alike, and few of them do not show how much.
+# Executions differ even with equal settings; a single run does not show by how much.
 _ALWAYS, _ONE_RUN = 1.05, 1.15
 _OTHER_SETTINGS, _OTHER_THREADS, _OTHER_CROWD, _OTHER_TASK = 1.5, 1.5, 1.3, 3.0
 _OTHER_HARDWARE = 2.0
@@ -23,10 +23,10 @@ _REPORTED = 1.3
 
 @dataclass(frozen=True)
 class Basis:
-    """What a prediction rests on. ``end_to_end_fps`` in 80 % of cases lies between ``low`` and ``high``.
+    """The data behind a prediction. ``end_to_end_fps`` is between ``low`` and ``high`` in 80 % of cases.
 
-    ``start``: seconds of a run beside its frames; ``frames``: how long such runs were. ``words`` say what it
-    is, ``runs`` how many were measured, none of them if ``reported`` by others. ``wall_per_training``: as in
+    ``start``: seconds of a run beside its frames. ``frames``: length of such runs. ``words``: description.
+    ``runs``: how many were measured; 0 if ``reported`` by others. ``wall_per_training``: as in
     :class:`~orchestrator.planning.throughput.model.Speed`.
     """
 
@@ -42,9 +42,9 @@ class Basis:
 
 
 class SpeedTable:
-    """All speeds that are known. ``starts``: seconds from a worker's start to its first run, by target;
-    ``waits``: from a job's submission to its worker's start. ``lengths``: frames of the runs of a kind that
-    were to be so long, by :func:`~orchestrator.planning.throughput.model.length_of`.
+    """All known speeds. ``starts``: seconds from a worker's start to its first run, by target. ``waits``:
+    seconds from a job's submission to its worker's start, by target. ``lengths``: frames of finished runs by
+    kind and planned length (:func:`~orchestrator.planning.throughput.model.length_of`).
     """
 
     def __init__(
@@ -69,21 +69,21 @@ class SpeedTable:
         self._known: dict[tuple[object, ...], Basis | None] = {}
 
     def find(self, kind: RunKind, place: TrainingPlace) -> Basis | None:
-        """The nearest that is known; ``None`` if nothing is.
+        """Return the closest known speed; ``None`` without any.
 
-        A GPU's speed says nothing about a CPU's, nor the other way round. What was measured comes before what
-        was reported, unless the report is of this hardware and the measurement of another, or of other tasks.
+        Speeds of GPUs and of CPUs are never mixed. Measured speeds come before reported ones, unless only the
+        report is for this hardware or for this task.
         """
         if kind in self._exact:
             key: tuple[object, ...] = (kind, place)
-        else:  # how the settings differ makes no difference
+        else:  # all other settings are equally far
             key = (kind.trainer, kind.task, kind.algorithm, kind.threads, place)
         if key not in self._known:
             self._known[key] = self._find(kind, place)
         return self._known[key]
 
     def frames_of(self, kind: RunKind, length: str) -> int | None:
-        """How many frames runs of the very same kind and length had, wherever they were trained."""
+        """Return the median frames of runs of exactly this kind and length, on any hardware."""
         found = self._lengths.get((kind, length))
         return int(median(found)) if found else None
 
@@ -109,18 +109,18 @@ class SpeedTable:
 
 
 def same_hardware(one: TrainingPlace, other: TrainingPlace) -> bool:
-    """Whether two places are as fast as each other, as far as one can tell from their names."""
-    # Two targets can be one machine: a cloud's, on demand and as spot.
+    """Return whether two places have the same hardware, judged by their names."""
+    # Two targets can be the same machine of a cloud: on demand and as spot.
     asked = one.machine is not None and one.machine == other.machine
     there = asked or (one.target is not None and one.target == other.target)
     if one.gpu or other.gpu:
         return there or (bool(one.gpu and other.gpu) and same_model(one.gpu or "", other.gpu or ""))
-    # A target of that name can be another machine than it was: `local` is, in a tree that was copied.
+    # One target name can mean two machines: `local` does in a copied tree.
     return same_model(one.cpu, other.cpu) if one.cpu and other.cpu else there
 
 
 def _comparable(one: TrainingPlace, other: TrainingPlace) -> bool:
-    return bool(one.gpu) == (other.gpu != "")  # of a GPU that is not known one knows that it is one
+    return bool(one.gpu) == (other.gpu != "")  # None: a GPU of unknown model
 
 
 def _nearest(found: Sequence[Speed], kind: RunKind, place: TrainingPlace) -> Basis:
@@ -143,7 +143,7 @@ def _nearest(found: Sequence[Speed], kind: RunKind, place: TrainingPlace) -> Bas
         median(starts) if starts else None,
         int(median(lengths)) if lengths else None,
         runs,
-        _words(used, kind, place),
+        _basis_text(used, kind, place),
         reported,
         median(shares) if shares else None,
     )
@@ -167,7 +167,7 @@ def _width(one: Speed, kind: RunKind, place: TrainingPlace) -> float:
 
 
 def _combined(*widths: float) -> float:
-    """Independent sources of error together: their logarithms add up as squares."""
+    """Combine independent errors: the squares of their logarithms add up."""
     return math.exp(math.hypot(*(math.log(max(1.0, width)) for width in widths)))
 
 
@@ -178,10 +178,10 @@ def _weighted_median(values: Iterable[tuple[float, int]]) -> float:
         passed += weight
         if passed >= half:
             return value
-    raise AssertionError("there is at least one")
+    raise AssertionError("no values")
 
 
-def _words(used: Sequence[Speed], kind: RunKind, place: TrainingPlace) -> str:
+def _basis_text(used: Sequence[Speed], kind: RunKind, place: TrainingPlace) -> str:
     one = used[0]
     if one.source:
         where = "" if same_hardware(one.place, place) else ", other hardware than here"

@@ -1,4 +1,4 @@
-"""How fast a run trained: two figures, each a ratio of sums over one steady window. Pure.
+"""Measure the speed of a run: two figures, each a ratio of sums over one steady window. Pure.
 
 *Training throughput* is frames per second of collecting and learning, by the trainer's own timers. It
 compares devices: how often a run is evaluated does not change it. *End-to-end throughput* is frames per
@@ -23,28 +23,27 @@ from orchestrator.rundir import Row
 
 # Seconds of an iteration, where a trainer measures them. The names are BenchMARL's.
 COLLECTION_TIMER, LEARNING_TIMER = "timers/collection_time", "timers/training_time"
-# What only an iteration that evaluated has.
+# Metrics of iterations with an evaluation only.
 EVALUATION_TIMER, EVALUATION_PREFIX = "timers/evaluation_time", "eval/"
 
-# The two figures: columns of the table of runs, and what they are called.
+# The two figures: columns of the table of runs, and their names.
 TRAINING, END_TO_END = "training_fps", "end_to_end_fps"
 NAMES = {TRAINING: "training throughput", END_TO_END: "end-to-end throughput"}
 # Beside a number of frames/s.
 SHORT = {TRAINING: "of training", END_TO_END: "end-to-end"}
 
 
-# What a figure with an asterisk is.
+# The meaning of a figure with an asterisk.
 PROVISIONAL = (
-    "provisional end-to-end throughput: some run holds no whole cycle from one evaluation to the next, so "
-    "that it depends on how long the run trained"
+    "provisional end-to-end throughput: some run has no whole cycle from one evaluation to the next, so "
+    "the figure depends on the length of the run"
 )
 
 
 def comparable(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The column to compare the speed of these runs by: the training throughput.
+    """Return the column to compare the speeds of these runs by: the training throughput if all have it.
 
-    The end-to-end throughput if one of them tells nothing else, as programs do that report no timers: the one
-    is never set against the other.
+    Otherwise the end-to-end throughput, as for programs that report no timers: the two are never compared.
     """
     known = [row for row in rows if _is_speed(row[END_TO_END])]
     return TRAINING if all(_is_speed(row[TRAINING]) for row in known) else END_TO_END
@@ -56,11 +55,11 @@ def _is_speed(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Throughput:
-    """The figures of a run. ``steady_iterations``: how many iterations they rest on. ``provisional``: these
-    hold evaluations but no whole cycle of them.
+    """The figures of a run. ``steady_iterations``: number of iterations in the window. ``provisional``: the
+    window has evaluations but no whole cycle of them.
 
     ``training_fps`` and ``end_to_end_fps`` are frames per second; the rest are means over the window, in
-    seconds per iteration. ``None`` is not known: the training throughput of a program that reports no timers.
+    seconds per iteration. ``None``: unknown, as the training throughput of a program that reports no timers.
     """
 
     training_fps: float | None = None
@@ -72,6 +71,7 @@ class Throughput:
     provisional: bool = False
 
     def to_json(self) -> dict[str, Any]:
+        """Return the figures as stored in a result."""
         return asdict(self)
 
 
@@ -117,6 +117,7 @@ class Window:
         self.evaluates = False
 
     def add(self, row: Row) -> None:
+        """Add the next row."""
         before, self._before = self._before, row
         self.evaluates = self.evaluates or evaluates(row)
         if before is None:
@@ -131,11 +132,12 @@ class Window:
 
     @property
     def figures(self) -> Throughput:
+        """The figures of this attempt alone."""
         return throughput_of([self])
 
 
 def throughput(attempts: Iterable[Sequence[Row]]) -> Throughput:
-    """The figures of a run from the rows of its attempts, each as executed."""
+    """Return the figures of a run from the rows of its attempts, each as executed."""
     windows = []
     for rows in attempts:
         window = Window()
@@ -146,7 +148,7 @@ def throughput(attempts: Iterable[Sequence[Row]]) -> Throughput:
 
 
 def throughput_of(windows: Sequence[Window]) -> Throughput:
-    """The figures over the windows of several attempts: over their whole cycles if any attempt has one."""
+    """Return the figures over several attempts: over their whole cycles if any attempt has one."""
     cycles, every = _Sums(), _Sums()
     for window in windows:
         cycles.add(window._cycles)
@@ -158,22 +160,22 @@ def throughput_of(windows: Sequence[Window]) -> Throughput:
 
 
 def evaluates(row: Row) -> bool:
-    """Whether the iteration ended with an evaluation."""
+    """Return whether the iteration ended with an evaluation."""
     return EVALUATION_TIMER in row.metrics or any(name.startswith(EVALUATION_PREFIX) for name in row.metrics)
 
 
 def rate(before: Row | None, row: Row) -> float | None:
-    """Frames per second of wall time of a single iteration; ``before`` is the row before it, if any."""
+    """Return the frames per second of wall time of one iteration; ``before``: the previous row, if any."""
     frames, seconds = (before.frames, before.wall_time) if before is not None else (0, 0.0)
     return _ratio(row.frames - frames, row.wall_time - seconds)
 
 
 def measured(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The figures in a result, by the names of :class:`Throughput`.
+    """Return the figures in a result, by the names of :class:`Throughput`.
 
-    A result of an earlier version has a median that mostly left evaluations out. It has the end-to-end
-    throughput as ``fps_lasting``, or over the whole run as ``fps``; training throughput follows from the
-    seconds per iteration.
+    Results of earlier versions have a median that mostly left evaluations out; their end-to-end throughput is
+    ``fps_lasting``, or ``fps`` over the whole run. Training throughput follows from the seconds per
+    iteration.
     """
     speed: Mapping[str, Any] = result.get("speed") or {}
     if "end_to_end_fps" in speed or not speed.keys() & {"fps", "fps_steady"}:
@@ -207,7 +209,7 @@ def _step(before: Row, row: Row) -> _Sums:
 
 
 def _ratio(frames: float, seconds: float) -> float | None:
-    """``None`` where that is no speed: JSON and foreign logs hold what they hold."""
+    """Return frames per second; ``None`` for an invalid speed: JSON and foreign logs can hold any number."""
     if not seconds > 0 or not math.isfinite(seconds):
         return None
     found = frames / seconds

@@ -1,4 +1,4 @@
-"""The table's words: what decides how fast a run is, and how fast it was. Pure."""
+"""Types of the speed table: kinds of runs, places, speeds. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from orchestrator.config.trainers import TrainerSpec, get_trainer
 from orchestrator.core.types import Run
 
-# What stands in names of processors and GPUs and tells nothing about their speed.
+# Words in names of processors and GPUs that do not affect speed.
 _MAKERS = frozenset({"nvidia", "geforce", "tesla", "quadro", "amd", "radeon", "instinct", "intel", "cpu"})
 
 
 @dataclass(frozen=True)
 class RunKind:
-    """What a run is, as far as that decides its speed.
+    """The properties of a run that decide its speed.
 
-    ``settings`` are the other overrides as JSON text, without those that decide nothing and those that say
-    how long the run is.
+    ``settings``: the other overrides as JSON text, without those that decide nothing or only set the length.
     """
 
     trainer: str
@@ -30,9 +29,9 @@ class RunKind:
 
 @dataclass(frozen=True)
 class TrainingPlace:
-    """Where a run is trained: models of the processor and of the GPU that it uses, the target's name, and how
-    many runs share the machine. ``None`` is not known; a run that uses no GPU has an empty ``gpu``.
-    ``machine``: what a cloud is asked for, whether or not it may be taken away.
+    """Where a run is trained: processor and GPU models, target name, and runs sharing the machine. ``None``:
+    unknown; a run without a GPU has an empty ``gpu``. ``machine``: as requested from a cloud, whether spot or
+    not.
     """
 
     target: str | None = None
@@ -44,14 +43,13 @@ class TrainingPlace:
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast runs of a kind were at a place.
+    """Measured or reported speed of runs of a kind at a place.
 
-    ``end_to_end_fps`` is the end-to-end throughput of :mod:`orchestrator.planning.throughput.measure`, as
-    time and money are predicted with it; ``low`` and ``high`` what is known of its spread. ``start``: seconds
-    of a run beside that, such as its start-up. ``frames``: how long the runs were. ``runs``: how
-    many the entry rests on. ``source`` says who reported it, and is empty for what was measured here; then
-    ``kind.task`` may be a shell-style pattern. ``wall_per_training``: seconds of wall time for a second of
-    collecting and learning.
+    ``end_to_end_fps``: end-to-end throughput (:mod:`orchestrator.planning.throughput.measure`), the basis of
+    predictions; ``low`` and ``high``: its spread. ``start``: further seconds of a run, such as its start-up.
+    ``frames``: length of the runs. ``runs``: how many were measured. ``source``: the origin of a reported
+    speed, empty for measured ones; with it ``kind.task`` may be a shell-style pattern. ``wall_per_training``:
+    seconds of wall time per second of collecting and learning.
     """
 
     kind: RunKind
@@ -67,7 +65,7 @@ class Speed:
 
 
 def kind_of(run: Run) -> RunKind:
-    """The kind of a planned run. A run without the key ``algorithm`` has its trainer's name there."""
+    """Return the kind of a planned run. Without the key ``algorithm`` the trainer's name takes its place."""
     spec = get_trainer(run.trainer)
     apart = ("task", "algorithm", *_length_keys(spec))
     settings = {key: value for key, value in run.overrides.items() if key not in apart and spec.decides(key)}
@@ -81,28 +79,28 @@ def kind_of(run: Run) -> RunKind:
 
 
 def length_of(run: Run) -> str:
-    """How long the run is to be, in the grid's own words, as JSON text: frames, iterations or minutes."""
+    """Return the planned length of a run as JSON text with the grid's keys: frames, iterations or minutes."""
     keys = _length_keys(get_trainer(run.trainer))
     said = {key: run.overrides[key] for key in keys if key in run.overrides}
     return json.dumps(said, sort_keys=True, default=str)
 
 
 def _length_keys(spec: TrainerSpec) -> tuple[str, ...]:
-    """The keys that say how long a run is, and nothing about its speed."""
+    """Return the keys that set the length of a run and do not affect its speed."""
     return (*spec.frames, *spec.iterations, *((spec.minutes,) if spec.minutes else ()))
 
 
 def same_model(one: str, other: str) -> bool:
-    """Whether two names mean the same processor or GPU: ``L4``, ``l4:1`` and ``NVIDIA L4`` do, ``L40S`` is
-    another.
+    """Return whether two names mean the same processor or GPU: ``L4``, ``l4:1`` and ``NVIDIA L4`` do,
+    ``L40S`` is another.
     """
-    first, second = _words(one), _words(other)
+    first, second = _model_words(one), _model_words(other)
     if not first or not second:
         return False
     return first <= second or second <= first or _joined(one) == _joined(other)
 
 
-def _words(name: str) -> set[str]:
+def _model_words(name: str) -> set[str]:
     return set(re.findall(r"[a-z0-9]+", name.lower().partition(":")[0])) - _MAKERS
 
 

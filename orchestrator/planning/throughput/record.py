@@ -1,4 +1,4 @@
-"""Keeping a sweep's speeds: one row for each finished run, taken from its result when it is new."""
+"""Record a sweep's speeds: one row per finished run, taken from its result."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from orchestrator.rundir import IndexRow, SweepDir
 from orchestrator.rundir.atomic import dump_json, parse_json, write_atomic
 from orchestrator.rundir.journal import CLAIMED, STARTED, WorkerLog
 from orchestrator.rundir.plain_files import read_plain
+from orchestrator.status.ledger import jobs_of
 
 _VERSION = 2
-# The GPU of a run whose program did not say which it used.
+# The GPU of a run whose program did not report the model.
 _SOME_GPU = "a GPU"
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One finished run. ``changed`` tells its result from a later one's (nanoseconds); ``length`` is how long
-    it was to be, in the grid's words. The rest: :class:`~orchestrator.planning.throughput.model.Speed`.
+    """One finished run. ``changed``: modification time of its result (ns). ``length``: planned length, with
+    the grid's keys. The rest: :class:`~orchestrator.planning.throughput.model.Speed`.
     """
 
     changed: int
@@ -44,8 +45,8 @@ class MeasuredRun:
 
 @dataclass(frozen=True)
 class StartupTime:
-    """One job: where, how long its worker took from its start to its first run, and from being submitted to
-    its start; in seconds.
+    """One job: its target, seconds from its worker's start to its first run, and seconds from its submission
+    to its start.
     """
 
     target: str
@@ -55,7 +56,7 @@ class StartupTime:
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a sweep's speeds: its finished runs by id, its jobs by token."""
+    """The measured speeds of a sweep: finished runs by id, jobs by token."""
 
     runs: Mapping[str, MeasuredRun]
     jobs: Mapping[str, StartupTime]
@@ -65,10 +66,10 @@ _EMPTY = Record({}, {})
 
 
 def take_up(sweep_dir: SweepDir) -> Record:
-    """The sweep's speeds, with what finished since they were kept last; kept, unless another does so now.
+    """Return the sweep's speeds, updated with newly finished runs; saved unless another process is saving.
 
-    Made anew from the results where the file is lost or damaged. What cannot be read or written is left out:
-    the table is an aid and never a reason to stop.
+    A lost or damaged file is rebuilt from the results. Runs that cannot be read are left out, and a failed
+    write is ignored: predictions must never stop a command.
     """
     known = _read(sweep_dir)
     try:
@@ -86,7 +87,7 @@ def _updated(sweep_dir: SweepDir, known: Record) -> Record:
         rows = sweep_dir.read_index()
     except DamagedFileError:
         return known
-    changed = {row.run_id: _changed(sweep_dir, row.run_id) for row in rows}
+    changed = {row.run_id: _result_time(sweep_dir, row.run_id) for row in rows}
     kept = {run_id: one for run_id, one in known.runs.items() if one.changed == changed.get(run_id)}
     new = [row for row in rows if changed[row.run_id] is not None and row.run_id not in kept]
     if not new:
@@ -101,10 +102,10 @@ def _updated(sweep_dir: SweepDir, known: Record) -> Record:
     measure = partial(_measure, sweep_dir, _trainer(sweep_dir, new), tokens, jobs)
     found = zip(new, read_all(measure, new), strict=True)
     runs = {row.run_id: one for row, one in found if one is not None}
-    return Record({**kept, **runs}, {**known.jobs, **dict(_begun(logs, jobs))})
+    return Record({**kept, **runs}, {**known.jobs, **dict(_startup_times(logs, jobs))})
 
 
-def _changed(sweep_dir: SweepDir, run_id: str) -> int | None:
+def _result_time(sweep_dir: SweepDir, run_id: str) -> int | None:
     try:
         return os.stat(sweep_dir.run(run_id).result_path).st_mtime_ns
     except OSError:
@@ -113,7 +114,7 @@ def _changed(sweep_dir: SweepDir, run_id: str) -> int | None:
 
 @dataclass(frozen=True)
 class _Submitted:
-    """A job, when it was submitted, and the machine that was asked for it."""
+    """A job, when it was submitted, and the machine requested for it."""
 
     job: Job
     time: float
@@ -121,16 +122,15 @@ class _Submitted:
 
 
 def _jobs(sweep_dir: SweepDir) -> dict[str, _Submitted]:
-    """Every job that was submitted, by token."""
+    """Return every submitted job, by token."""
     found = {}
-    for entry in sweep_dir.read_ledger():
-        for job in entry.data["jobs"] if entry.kind == "submission" else ():
-            try:
-                machine = entry.data.get("machine")
-                machine = plain(str(machine)) if machine else None
-                found[job["token"]] = _Submitted(Job.from_json(job), float(entry.data["time"]), machine)
-            except (KeyError, TypeError, ValueError):
-                continue  # another version's, or nobody's: its runs count without their target
+    for entry, job in jobs_of(sweep_dir.read_ledger()):
+        try:
+            machine = entry.data.get("machine")
+            machine = plain(str(machine)) if machine else None
+            found[job["token"]] = _Submitted(Job.from_json(job), float(entry.data["time"]), machine)
+        except (KeyError, TypeError, ValueError):
+            continue  # written by another version: its runs count without their target
     return found
 
 
@@ -150,9 +150,9 @@ def _measure(
     jobs: Mapping[str, _Submitted],
     row: IndexRow,
 ) -> MeasuredRun | None:
-    """The run's speed by its result; ``None`` if that tells none."""
+    """Return the run's speed from its result; ``None`` if it has none."""
     try:
-        changed = _changed(sweep_dir, row.run_id)
+        changed = _result_time(sweep_dir, row.run_id)
         result = sweep_dir.run(row.run_id).result()
         if result is None or changed is None or trainer is None:
             return None
@@ -173,7 +173,7 @@ def _measure(
 
 
 def _checked(one: MeasuredRun) -> MeasuredRun:
-    """The same; raises ``ValueError`` for what no run does. Results can be those of another machine."""
+    """Return it unchanged. Raises ``ValueError`` for impossible values, as foreign results may hold."""
     sound = 0 < one.end_to_end_fps < math.inf and 0 < (one.wall_per_training or 1.0) < math.inf
     if not (sound and one.frames > 0 and 0 <= (one.start or 0.0) < math.inf):
         raise ValueError(f"no speed of a run: {one}")
@@ -197,7 +197,9 @@ def _place(host: Mapping[str, Any], submitted: _Submitted | None) -> TrainingPla
     return TrainingPlace(job.target, cpu, gpu, min(job.slots, len(job.run_ids)), submitted.machine)
 
 
-def _begun(logs: Iterable[WorkerLog], jobs: Mapping[str, _Submitted]) -> Iterable[tuple[str, StartupTime]]:
+def _startup_times(
+    logs: Iterable[WorkerLog], jobs: Mapping[str, _Submitted]
+) -> Iterable[tuple[str, StartupTime]]:
     for log in logs:
         started = next((event.time for event in log.events if event.kind == STARTED), None)
         first = next((event.time for event in log.events if event.kind == CLAIMED), None)
@@ -209,7 +211,7 @@ def _begun(logs: Iterable[WorkerLog], jobs: Mapping[str, _Submitted]) -> Iterabl
             )
 
 
-# The file: kinds, places and lengths once each, and rows that name them by their number.
+# File format: kinds, places and lengths once each, and rows that refer to them by number.
 
 
 def _dumped(record: Record) -> bytes:
@@ -244,7 +246,7 @@ def _dumped(record: Record) -> bytes:
 
 
 def _read(sweep_dir: SweepDir) -> Record:
-    """The file; nothing if it is not there, not whole, or of another version."""
+    """Read the file; empty if it is missing, damaged or of another version."""
     try:
         data = parse_json(read_plain(sweep_dir.speeds))
         if data["version"] != _VERSION:

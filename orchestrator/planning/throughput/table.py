@@ -1,4 +1,4 @@
-"""All speeds there are: of every sweep in a results folder, and what others reported."""
+"""Collect all known speeds: of every sweep in a results folder, and reported by others."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from orchestrator.planning.throughput.model import RunKind, Speed, TrainingPlace
 from orchestrator.planning.throughput.record import MeasuredRun, take_up
 from orchestrator.rundir import sweeps
 
-# The middle 80 %, from as many runs as have such a thing.
+# With at least this many runs the range is their middle 80 %.
 _ENOUGH = 5
 
 
 def load_table(results: Path) -> SpeedTable:
-    """What is known of speeds; what finished since the last time is taken up on the way."""
+    """Load the speeds of all sweeps, updated with newly finished runs."""
     measured: dict[tuple[RunKind, TrainingPlace], list[MeasuredRun]] = {}
     starts: dict[str, list[float]] = {}
     waits: dict[str, list[float]] = {}
@@ -67,7 +67,7 @@ def _medians(values: Mapping[str, Iterable[float]]) -> dict[str, float]:
 
 @cache
 def reported() -> tuple[Speed, ...]:
-    """What others reported of their machines; none of it was measured by this project."""
+    """Return the speeds reported by others for their machines; none was measured by this project."""
     rows = yaml.safe_load(template("speeds.yaml").read_text(encoding="utf-8"))
     return tuple(
         Speed(

@@ -22,7 +22,7 @@ from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import BudgetError, OrchestrateError
 from orchestrator.core.types import Capacity, Job, Plan, Price, Resources, Run, Sweep, TargetAssignment
 from orchestrator.planning import budget
-from orchestrator.planning.budget import BudgetedPlan, reckon, remembered, spent_on, worth_going_on
+from orchestrator.planning.budget import BudgetedPlan, budget_on_record, reckon, spending_of, worth_going_on
 from orchestrator.planning.plan import make_plan
 from orchestrator.planning.throughput import Speed, SpeedTable, TrainingPlace, kind_of
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
@@ -142,11 +142,13 @@ def test_what_may_not_suffice_is_launched_and_said(
     tiny: SweepDir, backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     know(monkeypatch, 1000.0, spread=0.5)
-    assert any("may cost more than the $4.10" in note for note in reckoned(tiny, backend, 4.1).notes)
+    assert any(
+        "may cost more than the remaining $4.10" in note for note in reckoned(tiny, backend, 4.1).notes
+    )
     know(monkeypatch, None)
     (note,) = reckoned(tiny, backend, 4.1).notes
-    assert "nothing is known of the speed of command on a CPU" in note
-    assert "at $4.10 its jobs save and leave by themselves" in note
+    assert "no measured speed of command on a CPU" in note
+    assert "at $4.10 its jobs save and stop" in note
 
 
 def test_what_is_left_is_shared_by_what_jobs_have_to_do(
@@ -173,7 +175,7 @@ def test_what_jobs_at_work_may_still_use_is_nobody_elses(
     past_job(tiny, "0001-0001", 100.0, 600.0, live=True)
     past_job(tiny, "0002-0001", 100.0, None, live=True)
     seen = seen_of(["0001-0001", "0002-0001"])
-    found = spent_on(tiny, seen, tiny.read_ledger())
+    found = spending_of(tiny, seen, tiny.read_ledger())
     assert found.spent == pytest.approx(0.2, abs=0.01)
     assert found.promised == pytest.approx(0.5, abs=0.01)
     assert found.open == 1
@@ -186,16 +188,16 @@ def test_a_budget_holds_until_another_is_named(
     tiny: SweepDir, backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     know(monkeypatch, None)
-    assert remembered(tiny.read_ledger()) is None
+    assert budget_on_record(tiny.read_ledger()) is None
     past_job(tiny, "0001-0001", 1000.0, 1000.0)
-    assert remembered(tiny.read_ledger()) == 5.0
+    assert budget_on_record(tiny.read_ledger()) == 5.0
     assert allowances(reckoned(tiny, backend, None).plan) == pytest.approx([4000.0])
     assert allowances(reckoned(tiny, backend, 3.0).plan) == pytest.approx([2000.0])
     lifted = reckoned(tiny, backend, math.inf)
     assert allowances(lifted.plan) == []
     assert lifted.entry["budget"] is None
     tiny.add_to_ledger("submission", {"time": 1.0, "jobs": [], "job_ids": {}, "skipped": {}, **lifted.entry})
-    assert remembered(tiny.read_ledger()) is None
+    assert budget_on_record(tiny.read_ledger()) is None
 
 
 @pytest.mark.parametrize("launch", [True, False])
@@ -214,7 +216,7 @@ def test_one_that_is_used_up_launches_nothing(
 
 def test_a_target_without_a_price_can_keep_to_none(tiny: SweepDir, monkeypatch: pytest.MonkeyPatch) -> None:
     know(monkeypatch, 1.0)
-    with pytest.raises(OrchestrateError, match="nobody knows what it costs") as refused:
+    with pytest.raises(OrchestrateError, match="cost unknown") as refused:
         reckoned(tiny, LocalBackend(), 1.0)
     assert refused.value.exit_code == 2
     assert reckoned(tiny, LocalBackend(), math.inf).plan.jobs
@@ -230,7 +232,7 @@ def test_an_instance_starts_and_ends_on_its_share(
     monkeypatch.setattr(budget, "load_table", lambda _: SpeedTable([], {"mine": 10.0}, {"mine": 90.0}))
     instance = Cloud(profile)
     assert allowances(reckoned(tiny, instance, 1.0).plan) == pytest.approx([1000.0 - 100.0 - 300.0])
-    with pytest.raises(BudgetError, match="leaves nothing that a job on mine could do with"):
+    with pytest.raises(BudgetError, match="leaves too little for a job on mine"):
         reckoned(tiny, instance, 0.4)
 
 

@@ -17,7 +17,7 @@ from orchestrator.config.sweep import load_sweep
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Capacity, Price, Resources, Run, RunState, Sweep
-from orchestrator.planning.estimate import Forecast, Range, TargetCost, foresee, recommend, where_of
+from orchestrator.planning.estimate import Forecast, Range, TargetCost, forecast_plan, recommend, where_of
 from orchestrator.planning.estimate.ranges import NOTHING, lay_out
 from orchestrator.planning.plan import make_plan
 from orchestrator.planning.throughput import RunKind, Speed, SpeedTable, TrainingPlace, kind_of
@@ -60,7 +60,7 @@ def forecast_of(
     sweep = sweep_of(frames)
     seen = survey or seen_of(sweep)
     room = Capacity(at.name, slots, 0, array_size=1, most=at.limit, apart=True)
-    return foresee(make_plan(sweep, seen, room, submission=1), seen, at, table)
+    return forecast_plan(make_plan(sweep, seen, room, submission=1), seen, at, table)
 
 
 seconds = st.floats(0.0, 1e6)
@@ -137,14 +137,12 @@ def test_more_frames_and_a_higher_price_cost_more(
 def test_a_run_that_is_unknown_makes_the_whole_unknown() -> None:
     found = forecast_of([100, 200], SpeedTable([]), where())
     assert (found.wall, found.dollars) == (None, None)
-    assert found.unknown == {
-        "nothing is known of the speed of command on t on a CPU": [r.run_id for r in found.runs]
-    }
+    assert found.unknown == {"no measured speed of command on t on a CPU": [r.run_id for r in found.runs]}
     without = Sweep("s", "command", (get_trainer("command").identify({"command": ["x"]}, 0, 1),), "")
     seen = seen_of(without)
     plan = make_plan(without, seen, Capacity("here", 1, 0), submission=1)
-    (why,) = foresee(plan, seen, where(), table_of(1.0)).unknown
-    assert "the key frames would tell" in why
+    (why,) = forecast_plan(plan, seen, where(), table_of(1.0)).unknown
+    assert "set the key frames" in why
     assert list(forecast_of([-5], table_of(1.0), where()).unknown) == [
         "frames: found -5, expected a number from 1"
     ]
@@ -235,7 +233,7 @@ def cloud_forecast(text: str) -> Forecast:
     profile = parse_profile(text, "l4.yaml", "l4")
     seen, table = seen_of(sweep), SpeedTable(reported())
     plan = make_plan(sweep, seen, SkyPilotBackend(profile).capacity(ask=False), submission=1)
-    return foresee(plan, seen, where_of(profile, table, no_catalog), table)
+    return forecast_plan(plan, seen, where_of(profile, table, no_catalog), table)
 
 
 def no_catalog(profile: Profile) -> Price | None:
@@ -351,7 +349,7 @@ def test_a_run_with_minutes_ends_at_whichever_comes_first(frames: int | None, se
     table = SpeedTable([Speed(kind_of(run), PLACE, 100.0, 90.0, 110.0, 2.0, 100, 4)])
     room = Capacity("here", 1, 0, array_size=1, most=1, apart=True)
     seen = seen_of(sweep)
-    (found,) = foresee(make_plan(sweep, seen, room, submission=1), seen, where(), table).runs
+    (found,) = forecast_plan(make_plan(sweep, seen, room, submission=1), seen, where(), table).runs
     assert found.seconds is not None
     assert found.seconds.mid == pytest.approx(seconds)
 
@@ -366,7 +364,9 @@ def test_a_run_with_minutes_takes_its_evaluations_too() -> None:
     speed = Speed(kind_of(shorter), PLACE, 100.0, 90.0, 110.0, 2.0, 100, 4, wall_per_training=1.5)
     room = Capacity("here", 1, 0, array_size=1, most=1, apart=True)
     seen = seen_of(sweep)
-    (found,) = foresee(make_plan(sweep, seen, room, submission=1), seen, where(), SpeedTable([speed])).runs
+    (found,) = forecast_plan(
+        make_plan(sweep, seen, room, submission=1), seen, where(), SpeedTable([speed])
+    ).runs
     assert found.seconds is not None
     assert found.seconds.mid == pytest.approx(900.0)
     assert 600.0 < found.seconds.low < 900.0 < found.seconds.high
