@@ -38,11 +38,11 @@ Screen { layout: vertical; }
 .one, .keys { height: 1; }
 .trouble { color: ansi_red; text-style: bold; }
 Input { display: none; margin: 0 1; }
-Table { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
+ListTable { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
 .keys { text-style: dim; dock: bottom; }
-Question, Help { align: center middle; }
+ConfirmDialog, Help { align: center middle; }
 .box { border: round ansi_cyan; background: ansi_default; padding: 0 1; height: auto; max-height: 100%; }
-Question .box { width: 60; padding: 1 2; }
+ConfirmDialog .box { width: 60; padding: 1 2; }
 Help .box { width: 76; scrollbar-size-vertical: 1; }
 Log VerticalScroll { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
 """
@@ -137,11 +137,11 @@ class Top(App[None]):
         except RuntimeError:
             pass  # the screen was left
 
-    def on_seen(self, message: FleetRefreshed) -> None:
+    def on_fleet_refreshed(self, message: FleetRefreshed) -> None:
         self.picture = message.picture
         self._draw()
 
-    def on_told(self, message: ActionMessage) -> None:
+    def on_action_message(self, message: ActionMessage) -> None:
         text = plain(message.text)
         self.notify(text, severity="error" if message.failed else "information", timeout=8, markup=False)
         self._watch.now()
@@ -175,7 +175,7 @@ class Top(App[None]):
         words = f" with “{plain(choice.words)}”" if choice.words else ""
         return line.append(f"{rows:,} shown{of}{words}", style="bold" if choice.narrowed else "dim")
 
-    def on_table_moved(self) -> None:
+    def on_list_table_moved(self) -> None:
         row = self._table.row
         lines = about(row, self._clock()) if row else (nothing(self.picture, self._choice), "")
         what, how = (fitting(line, self.size.width) for line in lines)
