@@ -28,27 +28,13 @@ from rich.text import Text
 
 from orchestrator.analysis import marl_eval_export
 from orchestrator.analysis.collect import Collected, gather, write
-from orchestrator.backends.base import Backend
-from orchestrator.backends.registry import behind_ssh, target_of
-from orchestrator.config.check import check_plan
 from orchestrator.config.sweep import load_sweep
-from orchestrator.control import fleet, submit
-from orchestrator.control.dry_run import said_before
-from orchestrator.control.follow import follow
-from orchestrator.control.multi_target import (
-    SharedSweep,
-    TargetHandle,
-    TargetScheduler,
-    check,
-    parties_of,
-    submit_all,
-)
-from orchestrator.control.poll import leave_queue
-from orchestrator.control.remote import delegate
+from orchestrator.control import fleet
+from orchestrator.control.flow import Flow, flow_of
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import NotFoundError, OrchestrateError
 from orchestrator.core.labels import labeller
-from orchestrator.core.types import Plan, Sweep
+from orchestrator.core.types import Sweep
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import Survey
 from orchestrator.ui.cli import sweep_table
@@ -57,7 +43,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from orchestrator.analysis.report.plotting import Picture
-    from orchestrator.config.profiles import Profile
 
 __all__ = ["Launched", "Pictures", "launch"]
 
@@ -88,60 +73,33 @@ def launch(
     """
     sweep, wish = load_sweep(Path(grid).expanduser()), SubmitOptions(slots, budget=budget)
     folder = SweepDir(Path(results).expanduser().absolute(), sweep.name)
-    names = tuple(on.split(",")) if on is not None else sweep.targets
-    if len(names) > 1:
-        matter = SharedSweep(sweep, folder, wish)
-        return _launch_on_several(matter, parties_of(matter, names, options, asked=on is not None))
-    if profile := behind_ssh(sweep, on):
-        return _launch_there(sweep, folder, profile, wish, options)
-    backend = target_of(sweep, on, options)
-    prospect = submit.plan_sweep(sweep, folder, backend.capacity(ask=False), wish)
-    if submit.is_settled(sweep, folder, prospect):
-        notes = leave_queue(folder, prospect.seen)
-        return Launched(sweep, folder, backend, wish, ("nothing new to submit", *notes))
-    report = check_plan(prospect.plan)
-    if report.problems:
-        raise OrchestrateError("\n".join(map(str, report.problems)))
-    said = (*map(str, report.warnings), *said_before(backend, prospect.plan))
+    flow, notes = flow_of(sweep, folder, wish, on, options), list[str]()
     with _without_the_kernel():
-        submitted = submit.submit_sweep(sweep, folder, backend, wish)
-    return Launched(sweep, folder, backend, wish, (*said, *_left_out(submitted.plan), *submitted.notes))
-
-
-def _launch_on_several(matter: SharedSweep, parties: Sequence[TargetHandle]) -> Launched:
-    """Shared out once; who follows deals what is left, and moves what waits."""
-    report = check(matter, parties)
-    if report is not None and report.problems:
-        raise OrchestrateError("\n".join(map(str, report.problems)))
-    told = list(map(str, report.warnings)) if report is not None else []
-    with _without_the_kernel():
-        submit_all(matter, parties, told.append)
-    return Launched(matter.sweep, matter.sweep_dir, None, matter.wish, tuple(told), tuple(parties))
-
-
-def _launch_there(
-    sweep: Sweep, folder: SweepDir, profile: Profile, wish: SubmitOptions, options: Sequence[str]
-) -> Launched:
-    done = delegate.send(sweep, folder, profile, wish, options)
-    if problems := done.answer["problems"]:
-        raise OrchestrateError("\n".join(problems))
-    kept = (f"{run_id[:8]} stays where it is: {why}" for run_id, why in done.kept.items())
-    return Launched(sweep, folder, None, wish, (*done.notes, *done.answer.get("notes", ()), *kept))
+        started = flow.start(notes.append, notes.append, detach=True)
+    if not started.to_do:
+        notes.append("nothing new to submit")
+    notes += [f"{run_id[:8]} stays where it is: {why}" for run_id, why in started.kept.items()]
+    notes += [f"{run_id}: {problem}" for run_id, problem in started.problems.items()]
+    notes += [*([started.waiting] if started.waiting else []), *started.notes]
+    return Launched(flow, tuple(notes))
 
 
 @dataclass(frozen=True, eq=False)
 class Launched:
-    """A sweep that was launched. ``notes`` are what a person should know about its submission.
+    """A sweep that was launched. ``notes`` are what a person should know about its submission."""
 
-    ``backend`` is None where another machine submitted it, or several targets (``parties``) share it.
-    """
-
-    sweep: Sweep
-    folder: SweepDir
-    backend: Backend | None
-    wish: SubmitOptions
+    flow: Flow
     notes: tuple[str, ...]
-    parties: tuple[TargetHandle, ...] = ()
+
+    @property
+    def sweep(self) -> Sweep:
+        """The grid, expanded."""
+        return self.flow.sweep
+
+    @property
+    def folder(self) -> SweepDir:
+        """The sweep's folder in the results tree."""
+        return self.flow.sweep_dir
 
     def follow(self) -> None:
         """Stay until nothing works on the sweep any more, showing how far it is; replace lost workers.
@@ -149,11 +107,12 @@ class Launched:
         An interrupt ends the staying and nothing else: the runs go on.
         """
         with _without_the_kernel():
-            surveys = self._surveys()
+            screen = sweep_table.SweepScreen(self.folder.name)
+            surveys = self.flow.follow(screen.note)
             if sweep_table.console().is_jupyter:
                 self._show_in_one_place(surveys)
             else:
-                with sweep_table.SweepScreen(self.folder.name) as screen:
+                with screen:
                     for seen in surveys:
                         screen.show(seen)
 
@@ -209,16 +168,6 @@ class Launched:
         They go on from there when the sweep is launched again.
         """
         return fleet.stop(self.folder)
-
-    def _surveys(self) -> Iterator[Survey]:
-        if self.parties:
-            matter = SharedSweep(self.sweep, self.folder, self.wish)
-            return TargetScheduler(
-                matter, self.parties, sweep_table.SweepScreen(self.folder.name).note
-            ).follow()
-        if self.backend is None:
-            return fleet.watch(self.folder)
-        return follow(self.sweep, self.folder, self.backend, self.wish)
 
     def _show_in_one_place(self, surveys: Iterator[Survey]) -> None:
         from IPython.display import display
@@ -281,12 +230,6 @@ class _Drawing:
 
     def _repr_mimebundle_(self, **_: object) -> Mapping[str, str]:
         return {"text/plain": self.text(), "text/html": self.html()}
-
-
-def _left_out(plan: Plan) -> Iterator[str]:
-    yield from (f"{run_id}: {problem}" for run_id, problem in plan.problems.items())
-    if plan.waiting:
-        yield f"{len(plan.waiting)} runs wait; jobs that end submit them, or launching again"
 
 
 @contextmanager

@@ -6,6 +6,7 @@ Tree::
     ├── PlacedError             a grid or profile cannot be used: file, line, column, found, expected
     │   ├── GridError
     │   └── ProfileError
+    ├── ChecksFailedError       runs of a sweep cannot work: nothing was submitted
     ├── NotFoundError           no such sweep or run, or the name fits several
     ├── DamagedFileError        a file of the results tree cannot be read or has the wrong content
     ├── StorageError            the results tree cannot be written (full, read-only)         exit 3
@@ -22,6 +23,7 @@ A message names the object, what was found and what was expected; ``hint`` is th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -37,6 +39,14 @@ class OrchestrateError(Exception):
     def _render_traceback_(self) -> list[str]:
         """Return what a notebook shows instead of a traceback; IPython calls this method."""
         return [f"{type(self).__name__}: {self}", *([f"  {self.hint}"] if self.hint else [])]
+
+
+class ChecksFailedError(OrchestrateError):
+    """Runs that cannot work were found before a submission. ``problems``: a line each."""
+
+    def __init__(self, problems: Iterable[object]) -> None:
+        self.problems = tuple(map(str, problems))
+        super().__init__("\n".join(self.problems))
 
 
 class PlacedError(OrchestrateError):

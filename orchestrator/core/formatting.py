@@ -20,6 +20,11 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+def count(number: int, noun: str) -> str:
+    """``1 run``, ``2 runs``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def dollars(amount: float) -> str:
     """Format US dollars to the cent, amounts below ten cents to two digits."""
     return f"${amount:,.2f}" if abs(amount) >= 0.095 or not amount else f"${amount:.2g}"

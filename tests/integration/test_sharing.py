@@ -118,7 +118,7 @@ def test_interrupted_by_a_person_its_runs_save_and_leave(lab: Lab) -> None:
     following.send_signal(signal.SIGINT)
     _, errors = following.communicate(timeout=180)
     assert following.returncode == 130, errors
-    assert "stopped; the same command goes on with it" in errors
+    assert "stopped; go on with: orchestrate sweep --grid" in errors
     assert not {"running", "queued"} & set(lab.states())
     lab.pace(0.01)
     sweep(lab)
@@ -179,7 +179,7 @@ def test_from_python(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.count_grid(runs=6, pace=0.01)
     monkeypatch.chdir(lab.folder)
     launched = launch("tiny.yaml", on="left.yaml,right.yaml")
-    assert {party.name for party in launched.parties} == {"left", "right"}
+    assert launched.flow.target == "left, right"
     launched.follow()
     assert judge(lab) == [1] * 6
 

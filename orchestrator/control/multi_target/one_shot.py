@@ -40,7 +40,7 @@ def submit_all(matter: SharedSweep, parties: Sequence[TargetHandle], tell: Tell)
     table.open()
     speeds = _speeds(matter, parties)
     while True:
-        sight = table.look()
+        sight = table.take_snapshot()
         seats = table.seats(sight)
         hands = split(table.todo(sight), seats, speeds)
         if not hands:
@@ -56,7 +56,7 @@ def rehearse(matter: SharedSweep, parties: Sequence[TargetHandle], *, detach: bo
     Each array says its target. What would be dealt later counts as waiting. Writes nothing.
     """
     table = TargetScheduler(matter, parties, lambda _: None)
-    sight = table.look()
+    sight = table.take_snapshot()
     todo, seats = table.todo(sight), table.seats(sight)
     hands = split(todo, seats, _speeds(matter, parties)) if detach else assign_runs(todo, seats)
     arrays: list[Mapping[str, Any]] = []

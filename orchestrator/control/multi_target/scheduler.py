@@ -59,7 +59,7 @@ class TargetScheduler:
         while more:
             bring_home(sweep_dir, self._tell, orphans=True)
             began = time.process_time()
-            sight = self.look()
+            sight = self.take_snapshot()
             took = time.process_time() - began  # here: trees behind ssh take their own time to answer
             yield sight.seen
             if more := self.turn(sight):
@@ -67,7 +67,7 @@ class TargetScheduler:
         for note in leave_queue(sweep_dir, sight.seen):
             self._tell(note)
         for _ in drain_instances(sweep_dir, self._tell):
-            yield self.look().seen
+            yield self.take_snapshot().seen
 
     def open(self) -> None:
         """Record the grid and what no target can do; end what a table that was killed had begun to take."""
@@ -80,7 +80,7 @@ class TargetScheduler:
         there = [job_id for job_id, job in answers.items() if job.state in at_large]
         self._guarded(lambda: AllBackends().cancel(there))
 
-    def look(self) -> SharedSnapshot:
+    def take_snapshot(self) -> SharedSnapshot:
         """The sweep as it is now, wherever its runs are."""
         sweep, sweep_dir = self._matter.sweep, self._matter.sweep_dir
         seen = fleet.present(sweep_dir, poll_sweep(sweep_dir, rows_of(sweep, sweep_dir)))

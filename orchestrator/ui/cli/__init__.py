@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.errors import ChecksFailedError, OrchestrateError
 from orchestrator.ui.cli import (
     cancel_retry,
     check,
@@ -90,6 +90,10 @@ def _run(program: typer.Typer) -> None:
     """A user's mistake ends in one line and the next command, never in a traceback."""
     try:
         program()
+    except ChecksFailedError as error:
+        for problem in error.problems:
+            typer.echo(f"error: {problem}", err=True)
+        sys.exit(error.exit_code)
     except OrchestrateError as error:
         typer.echo(f"error: {error}", err=True)
         if error.hint:

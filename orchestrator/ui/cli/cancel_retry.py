@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.core.formatting import count
 from orchestrator.ui.cli.common import (
     RESULTS,
     Json,
     Results,
     chosen_runs,
-    count,
     print_json,
     print_kept,
     print_problems_there,
@@ -83,10 +83,12 @@ def retry(
       orchestrate retry speed 3fa9c1d2 --on local
     """
     from orchestrator.control import fleet
+    from orchestrator.control.flow import again_flow
     from orchestrator.control.remote import delegate
-    from orchestrator.control.submit import latest_sweep
+    from orchestrator.control.submit import SubmitOptions, latest_sweep
     from orchestrator.core.types import RunState
     from orchestrator.rundir import SweepDir
+    from orchestrator.ui.cli.work_through import work_through
 
     sweep_dir = SweepDir.existing(results, sweep)
     rows = chosen_runs(sweep_dir, runs or [])
@@ -107,8 +109,9 @@ def retry(
         _tell_again(sweep, anew, sweep_dir)
     if anew:
         places = [place.address for place in decided.there]
+        latest, wish = latest_sweep(sweep_dir), SubmitOptions(slots)
         for target in [on] if on is not None else [*([None] if decided.here else []), *places]:
-            _submit_again(sweep_dir, target, anew, slots, detach, as_json)
+            work_through(again_flow(latest, sweep_dir, wish, target, anew), detach=detach, as_json=as_json)
     elif as_json:
         print_json({"sweep": sweep, "jobs": [], "runs": []})
     print_problems_there(decided.problems)
@@ -123,35 +126,3 @@ def _tell_again(sweep: str, anew: list[str], sweep_dir: SweepDir) -> None:
     waits = f"; {count(left, 'run')} to be submitted: the sweep command goes on with that" if left else ""
     again = f"{count(len(anew), 'run')} to do again" if anew else f"nothing to retry{waits}"
     typer.echo(f"{sweep}: {again}")
-
-
-def _submit_again(
-    sweep_dir: SweepDir,
-    on: str | None,
-    run_ids: list[str],
-    slots: int | None,
-    detach: bool | None,
-    as_json: bool,
-) -> None:
-    """Submit what is to be done again ``on`` a target, or where the latest submission from here went."""
-    from orchestrator.backends.registry import behind_ssh, target_of
-    from orchestrator.control.last_submission import latest_target
-    from orchestrator.control.multi_target import SharedSweep, parties_of
-    from orchestrator.control.submit import SubmitOptions, latest_sweep
-    from orchestrator.ui.cli.sweep import work_through
-    from orchestrator.ui.cli.sweep_multi_target import several
-    from orchestrator.ui.cli.sweep_over_ssh import send
-
-    loaded, results = latest_sweep(sweep_dir), sweep_dir.results
-    if on is None and len(loaded.targets) > 1:
-        matter = SharedSweep(loaded, sweep_dir, SubmitOptions(slots))
-        parties = parties_of(matter, loaded.targets, (), asked=False)
-        several(matter, parties, detach=bool(detach), as_json=as_json)
-        return
-    if profile := behind_ssh(loaded, on):
-        wish, leave = SubmitOptions(slots), detach is not False
-        send(loaded, results, profile, wish, [], detach=leave, as_json=as_json, only=run_ids)
-        return
-    latest = latest_target(sweep_dir) if on is None else None
-    backend = latest.backend if latest else target_of(loaded, on)
-    work_through(loaded, results, backend, SubmitOptions(slots), detach=detach, as_json=as_json)

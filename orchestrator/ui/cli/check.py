@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.core.formatting import count
 from orchestrator.ui.cli.common import (
     RESULTS,
     Json,
     Results,
-    count,
     print_json,
     print_problems,
     print_warnings,

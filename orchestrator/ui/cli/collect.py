@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.core.errors import NotFoundError
-from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, count, print_json
+from orchestrator.core.formatting import count
+from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

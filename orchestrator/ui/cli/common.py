@@ -71,23 +71,6 @@ def refuse_untrainable(skipped: int, runs: int, target: str) -> None:
         )
 
 
-def count(number: int, noun: str) -> str:
-    """``1 run``, ``2 runs``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def waiting(number: int, *, submitted: bool, no_feed: str | None, follow: bool) -> str:
-    """Of runs that the queue has no room for: how they get there. ``no_feed`` as for :class:`Plan`.
-
-    ``follow``: with `--follow` the command itself submits them.
-    """
-    how = "jobs that end submit them, or this command again" if submitted else "this command again tries"
-    if submitted and no_feed is not None:
-        or_follow = ", or --follow as jobs end" if follow else ""
-        how = f"this command again submits them{or_follow} ({no_feed})"
-    return f"{count(number, 'run')} wait for room in the queue: {how}"
-
-
 def print_problems_there(problems: Iterable[OrchestrateError]) -> None:
     """Say who did not hear what was decided, and leave if there is any such."""
     worst = 0

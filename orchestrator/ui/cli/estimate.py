@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.core.formatting import count
 from orchestrator.ui.cli.common import (
     RESULTS,
     Json,
     Results,
     amount,
-    count,
     print_json,
     print_warnings,
     refuse_untrainable,

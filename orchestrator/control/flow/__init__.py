@@ -1,0 +1,54 @@
+"""One way to work through a sweep, for commands and from Python: on one target, behind ssh, or on several."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from orchestrator.backends.registry import behind_ssh, target_of
+from orchestrator.control.flow.base import Flow, Started, Tell
+from orchestrator.control.flow.over_ssh import TargetOverSsh
+from orchestrator.control.flow.several_targets import SeveralTargets
+from orchestrator.control.flow.this_tree import OwnTarget
+from orchestrator.control.last_submission import latest_target
+from orchestrator.control.multi_target import SharedSweep, parties_of
+from orchestrator.control.submit import SubmitOptions
+from orchestrator.core.types import Sweep
+from orchestrator.rundir import SweepDir
+
+__all__ = ["Flow", "Started", "Tell", "again_flow", "flow_of"]
+
+
+def flow_of(
+    sweep: Sweep,
+    sweep_dir: SweepDir,
+    wish: SubmitOptions,
+    on: str | None = None,
+    options: Sequence[str] = (),
+    *,
+    adopt: bool = False,
+) -> Flow:
+    """The flow of a sweep ``on`` targets, separated by commas; by default on the grid's own.
+
+    ``options`` are further options of a scheduler's own command. ``adopt``: go on with a sweep of this name
+    that another tree submitted behind ssh. Raises :class:`ProfileError`, :class:`GridError`.
+    """
+    names = tuple(on.split(",")) if on is not None else sweep.targets
+    if len(names) > 1:
+        shared = SharedSweep(sweep, sweep_dir, wish, adopt)
+        return SeveralTargets(shared, parties_of(shared, names, options, asked=on is not None))
+    if profile := behind_ssh(sweep, on):
+        return TargetOverSsh(sweep, sweep_dir, wish, profile, options, only=None, adopt=adopt)
+    return OwnTarget(sweep, sweep_dir, wish, target_of(sweep, on, options), take_back=on is not None)
+
+
+def again_flow(
+    sweep: Sweep, sweep_dir: SweepDir, wish: SubmitOptions, on: str | None, run_ids: Collection[str]
+) -> Flow:
+    """The flow of runs to be done again ``on`` a target; by default where they were submitted last."""
+    if on is None and len(sweep.targets) > 1:
+        return flow_of(sweep, sweep_dir, wish)
+    if profile := behind_ssh(sweep, on):
+        return TargetOverSsh(sweep, sweep_dir, wish, profile, (), only=run_ids, adopt=False)
+    latest = latest_target(sweep_dir) if on is None else None
+    backend = latest.backend if latest else target_of(sweep, on)
+    return OwnTarget(sweep, sweep_dir, wish, backend, take_back=False)

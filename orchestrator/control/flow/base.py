@@ -1,0 +1,161 @@
+"""The steps of working through a sweep, the same for one target and for several."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.control.follow import exit_code_of, why_left
+from orchestrator.control.submit import SubmitOptions
+from orchestrator.core.formatting import count
+from orchestrator.core.types import RunState, Sweep
+from orchestrator.rundir import SweepDir
+from orchestrator.status.survey import Survey
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Started:
+    """A submission. ``to_do``: runs that were missing; ``adopted``: live workers found at work.
+
+    ``where``: the targets' names, unless this tree submits to a single one; ``path``: the results there.
+    ``problems``: why runs could not be submitted, by run id; ``kept``: why another tree keeps a run.
+    ``over``: nothing is left to follow.
+    """
+
+    path: str
+    to_do: int = 0
+    adopted: int = 0
+    where: str = ""
+    arrays: tuple[str, ...] = ()
+    waiting: str | None = None
+    notes: tuple[str, ...] = ()
+    problems: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+    over: bool = False
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Arrays, waiting runs and notes, for people."""
+        return (*self.arrays, *([self.waiting] if self.waiting else []), *self.notes)
+
+
+class Flow(ABC):
+    """Work through a sweep: rehearse it, or start it, follow it and judge the outcome.
+
+    ``target``: its targets' names. ``leaves``: whether a command leaves after the submission by default;
+    ``detach``: whether this one does. ``stops``: which runs an interrupted command stops; empty for none.
+    """
+
+    target: str
+    leaves: bool
+    stops = ""
+
+    def __init__(self, sweep: Sweep, sweep_dir: SweepDir, wish: SubmitOptions) -> None:
+        self.sweep, self.sweep_dir, self.wish = sweep, sweep_dir, wish
+        self.detach = False
+        self._started: Started | None = None
+        self._tell: Tell = _silent
+        self._warn: Tell = _silent
+
+    def rehearse(self, *, detach: bool) -> Mapping[str, Any]:
+        """What would be submitted, to the byte, as :func:`dry_run.planned` describes it; writes nothing."""
+        self.detach = detach
+        return self._rehearse()
+
+    def start(self, tell: Tell, warn: Tell, *, detach: bool) -> Started:
+        """Check and submit what is missing. ``warn`` gets what a person should know before that.
+
+        With several targets that are followed, following submits. Raises :class:`ChecksFailedError` before
+        anything is submitted, and what a submission raises.
+        """
+        self._tell, self._warn, self.detach = tell, warn, detach
+        self._started = self._start()
+        return self._started
+
+    def follow(self, tell: Tell, *, detach: bool = False) -> Iterator[Survey]:
+        """The sweep's state again and again, until nothing works on it any more; ``tell`` gets obstacles.
+
+        With ``detach`` only as long as runs are held back for canaries.
+        """
+        self._tell, self.detach = tell, detach
+        return self._follow()
+
+    @abstractmethod
+    def _rehearse(self) -> Mapping[str, Any]: ...
+
+    @abstractmethod
+    def _start(self) -> Started: ...
+
+    @abstractmethod
+    def _follow(self) -> Iterator[Survey]: ...
+
+    @abstractmethod
+    def survey(self) -> Survey:
+        """The sweep's state for people."""
+
+    def stop(self) -> bool:
+        """Stop the runs that ``stops`` names; ``False`` if some have not left in time."""
+        return True
+
+    def why_left(self, seen: Survey) -> str | None:
+        """Why runs are left, if that is known."""
+        return why_left(self.sweep_dir, seen)
+
+    def facts(self) -> Mapping[str, Any]:
+        """What ``--json`` prints beside the runs."""
+        return {}
+
+    def fact_of(self, seen: Survey, run_id: str) -> Mapping[str, Any]:
+        """A run's state as ``--json`` prints it."""
+        return seen.statuses[run_id].to_json()
+
+    @property
+    def next_step(self) -> str:
+        """The command after a sweep that is done."""
+        name = self.sweep_dir.name
+        return f"orchestrate collect {name} && orchestrate report {name}"
+
+    def costs(self) -> Sequence[str]:
+        """Instances that are still up, a line each."""
+        return ()
+
+    def exit_code(self, seen: Survey) -> int:
+        """The command's exit code: 1 if runs failed or are left, or that of what keeps them from going on."""
+        left = bool(seen.left or seen.unknown) and not self.detach
+        if left and (code := self._obstacle(seen)) is not None:
+            return code
+        started = self._started
+        amiss = started is not None and (started.problems or started.kept)
+        return int(bool(seen.counts().get(RunState.FAILED) or amiss or left))
+
+    def _obstacle(self, seen: Survey) -> int | None:
+        """The exit code of the error that keeps runs from going on, such as an exhausted budget."""
+        return exit_code_of(self.sweep_dir, seen)
+
+
+def _silent(_: str) -> None:
+    """Print nothing."""
+
+
+def waiting(number: int, *, submitted: bool, no_feed: str | None, follow: bool) -> str | None:
+    """How runs that the queue has no room for are submitted later; ``no_feed`` as for :class:`Plan`.
+
+    ``follow``: the same command with `--follow` submits them.
+    """
+    if not number:
+        return None
+    how = "jobs that end submit them, or this command again" if submitted else "this command again tries"
+    if submitted and no_feed is not None:
+        or_follow = ", or --follow as jobs end" if follow else ""
+        how = f"this command again submits them{or_follow} ({no_feed})"
+    return f"{count(number, 'run')} wait for room in the queue: {how}"
+
+
+def array_line(job_id: str, jobs: int, slots: int) -> str:
+    """One array by its scheduler's id, as ``slurm:12_0``."""
+    scheduler, _, number = job_id.partition(":")
+    return f"{scheduler} array {number.partition('_')[0]}: {count(jobs, 'job')}, {slots} runs at once in each"

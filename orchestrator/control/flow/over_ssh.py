@@ -1,0 +1,96 @@
+"""A sweep on one target behind ssh, with a tree of its own there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.config.profiles import Profile, as_typed
+from orchestrator.control import fleet
+from orchestrator.control.flow.base import Flow, Started, array_line, waiting
+from orchestrator.control.remote import delegate
+from orchestrator.control.submit import SubmitOptions
+from orchestrator.core.errors import BudgetError, ChecksFailedError, StorageError
+from orchestrator.core.types import Reason, Sweep
+from orchestrator.rundir import SweepDir
+from orchestrator.status.survey import Survey
+
+
+class TargetOverSsh(Flow):
+    """A sweep given to the tree of a profile behind ssh, which submits it there.
+
+    ``only``: the runs that are given, by default all that are to do. ``adopt``: go on with a sweep of this
+    name that another tree submitted there.
+    """
+
+    leaves = True
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        sweep_dir: SweepDir,
+        wish: SubmitOptions,
+        profile: Profile,
+        options: Sequence[str],
+        *,
+        only: Collection[str] | None,
+        adopt: bool,
+    ) -> None:
+        super().__init__(sweep, sweep_dir, wish)
+        self._profile, self._options, self._only, self._adopt = profile, options, only, adopt
+        self.target = profile.name
+        self._seen: Survey | None = None
+
+    def _rehearse(self) -> Mapping[str, Any]:
+        return delegate.rehearse(self.sweep, self.sweep_dir, self._profile, self.wish, self._options)
+
+    def _start(self) -> Started:
+        done = delegate.send(
+            self.sweep,
+            self.sweep_dir,
+            self._profile,
+            self.wish,
+            self._options,
+            only=self._only,
+            adopt=self._adopt,
+        )
+        answer, place = done.answer, done.place
+        if answer["problems"]:
+            raise ChecksFailedError(answer["problems"])
+        path = f"{place.ssh}:{place.folder}/results/{self.sweep_dir.name}/"
+        if answer["settled"]:
+            return Started(path, where=place.name, notes=done.notes, kept=done.kept)
+        arrays = answer["arrays"]
+        return Started(
+            path,
+            answer["to_do"],
+            answer["adopted"],
+            place.name,
+            tuple(array_line(array["id"] or "", array["jobs"], array["slots"]) for array in arrays),
+            waiting(answer["waiting"], submitted=bool(arrays), no_feed=answer.get("no_feed"), follow=False),
+            (*done.notes, *answer.get("notes", ())),
+            answer.get("cannot", {}),
+            done.kept,
+        )
+
+    def _follow(self) -> Iterator[Survey]:
+        for seen in () if self.detach else fleet.watch(self.sweep_dir):
+            self._seen = seen
+            yield seen
+
+    def survey(self) -> Survey:
+        return self._seen or fleet.present(self.sweep_dir)
+
+    @property
+    def next_step(self) -> str:
+        return f"orchestrate sync {as_typed(self._profile)} brings results home"
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"on": self.target, "kept": dict(self._started.kept) if self._started else {}}
+
+    def _obstacle(self, seen: Survey) -> int | None:
+        statuses = [seen.statuses[run_id] for run_id in seen.left]
+        if any(status.unpaid for status in statuses):
+            return BudgetError.exit_code
+        full = any(status.reason == Reason.DISK_FULL.value for status in statuses)
+        return StorageError.exit_code if full else None

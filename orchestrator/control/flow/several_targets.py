@@ -1,0 +1,84 @@
+"""A sweep that several targets share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.control import cloud_instances
+from orchestrator.control.flow.base import Flow, Started
+from orchestrator.control.multi_target import (
+    SharedSweep,
+    TargetHandle,
+    TargetScheduler,
+    check,
+    rehearse,
+    stop_here,
+    submit_all,
+    take_from_others,
+)
+from orchestrator.core.errors import BudgetError, ChecksFailedError, OrchestrateError
+from orchestrator.status.survey import Survey
+
+
+class SeveralTargets(Flow):
+    """A sweep whose runs are given to several targets, in turns while it is followed, or all at once."""
+
+    leaves, stops = False, "runs on this machine"
+
+    def __init__(self, shared: SharedSweep, targets: Sequence[TargetHandle]) -> None:
+        super().__init__(shared.sweep, shared.sweep_dir, shared.wish)
+        self._shared, self._targets = shared, targets
+        self.target = ", ".join(one.name for one in targets)
+        self._scheduler = TargetScheduler(shared, targets, lambda _: None)
+
+    def _rehearse(self) -> Mapping[str, Any]:
+        return rehearse(self._shared, self._targets, detach=self.detach)
+
+    def _start(self) -> Started:
+        if self.detach and self.wish.canary:
+            raise OrchestrateError(
+                "found --canary with --detach: several targets submit the further runs only while followed",
+                hint="leave one of them away",
+            )
+        kept = take_from_others(self._shared, self._targets)
+        if (report := check(self._shared, self._targets)) is not None:
+            if report.problems:
+                raise ChecksFailedError(report.problems)
+            for warning in report.warnings:
+                self._warn(str(warning))
+        seen = self._scheduler.take_snapshot()
+        seats = self._scheduler.seats(seen)
+        started = Started(
+            f"{self.sweep_dir.path}/",
+            len(self._scheduler.todo(seen)),
+            len(seen.seen.live),
+            ", ".join(f"{seat.name} ({seat.places} at once)" for seat in seats),
+            kept=kept,
+        )
+        if self.detach:
+            submit_all(self._shared, self._targets, self._tell)
+        return started
+
+    def _follow(self) -> Iterator[Survey]:
+        if not self.detach:
+            self._scheduler = TargetScheduler(self._shared, self._targets, self._tell)
+            yield from self._scheduler.follow()
+
+    def survey(self) -> Survey:
+        return self._scheduler.take_snapshot().seen
+
+    def stop(self) -> bool:
+        return stop_here(self._shared, self._targets)
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"targets": [one.name for one in self._targets]}
+
+    def fact_of(self, seen: Survey, run_id: str) -> Mapping[str, Any]:
+        return {**super().fact_of(seen, run_id), "target": seen.target(run_id)}
+
+    def costs(self) -> Sequence[str]:
+        return cloud_instances.costs(self.sweep_dir)
+
+    def _obstacle(self, seen: Survey) -> int | None:
+        return BudgetError.exit_code if self._scheduler.refused else super()._obstacle(seen)

@@ -1,0 +1,121 @@
+"""A sweep on one target that this tree submits to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.backends.base import Backend
+from orchestrator.config.check import check_plan
+from orchestrator.control import cloud_instances, dry_run, submit
+from orchestrator.control.fleet import present
+from orchestrator.control.flow.base import Flow, Started, array_line, waiting
+from orchestrator.control.follow import (
+    bring_home,
+    follow,
+    follow_canaries,
+    stop,
+)
+from orchestrator.control.poll import leave_queue, poll_sweep
+from orchestrator.control.remote import delegate
+from orchestrator.control.staleness import with_stale
+from orchestrator.control.submit import SubmissionReport, SubmitOptions
+from orchestrator.core.bulk_read import no_garbage_collection
+from orchestrator.core.errors import ChecksFailedError
+from orchestrator.core.formatting import count
+from orchestrator.core.types import Job, Sweep
+from orchestrator.rundir import SweepDir
+from orchestrator.status.survey import Survey
+
+
+class OwnTarget(Flow):
+    """A sweep on a target whose jobs write to this tree.
+
+    ``take_back``: runs that trees behind ssh were given, and do not work on, are for this target now.
+    """
+
+    def __init__(
+        self, sweep: Sweep, sweep_dir: SweepDir, wish: SubmitOptions, backend: Backend, *, take_back: bool
+    ) -> None:
+        super().__init__(sweep, sweep_dir, wish)
+        self._backend, self._take_back = backend, take_back
+        self.target = backend.capacity(ask=False).target
+        self.leaves, self.stops = backend.leaves, "" if backend.queues else "runs"
+        self._jobs: Sequence[Job] = ()
+        self._waiting: Collection[str] = ()
+        self._settled: Survey | None = None
+
+    def _rehearse(self) -> Mapping[str, Any]:
+        return dry_run.rehearse(self.sweep, self.sweep_dir, self._backend, self.wish)
+
+    def _start(self) -> Started:
+        kept = delegate.take_back(self.sweep, self.sweep_dir) if self._take_back else {}
+        bring_home(self.sweep_dir, not_within=0, orphans=True)
+        with no_garbage_collection():
+            capacity = self._backend.capacity(ask=False)
+            prospect = submit.plan_sweep(self.sweep, self.sweep_dir, capacity, self.wish)
+        path = f"{self.sweep_dir.path}/"
+        if submit.is_settled(self.sweep, self.sweep_dir, prospect):
+            notes = leave_queue(self.sweep_dir, prospect.seen)
+            self._settled = with_stale(prospect.seen, self.sweep_dir)
+            return Started(path, notes=notes, kept=kept, over=self.detach or not self.costs())
+        report = check_plan(prospect.plan)
+        if report.problems:
+            raise ChecksFailedError(report.problems)
+        for warning in (*report.warnings, *dry_run.said_before(self._backend, prospect.plan)):
+            self._warn(str(warning))
+        done = submit.submit_sweep(self.sweep, self.sweep_dir, self._backend, self.wish)
+        plan, self._jobs, self._waiting = done.plan, done.plan.jobs, done.plan.waiting
+        return Started(
+            path,
+            len(plan.run_ids) if plan.jobs else 0,
+            len(done.adopted),
+            arrays=tuple(_arrays(done)),
+            waiting=waiting(len(plan.waiting), submitted=bool(plan.jobs), no_feed=plan.no_feed, follow=True),
+            notes=done.notes,
+            problems=plan.problems,
+            kept=kept,
+        )
+
+    def _follow(self) -> Iterator[Survey]:
+        if self.wish.canary and self._settled is None:
+            yield from follow_canaries(self.sweep, self.sweep_dir, self._backend, self.wish)
+        if not self.detach:
+            yield from follow(self.sweep, self.sweep_dir, self._backend, self.wish, self._tell)
+
+    def survey(self) -> Survey:
+        if self._settled is not None:
+            return self._settled
+        seen = poll_sweep(self.sweep_dir, submit.rows_of(self.sweep, self.sweep_dir))
+        return present(self.sweep_dir, with_stale(seen, self.sweep_dir))
+
+    def stop(self) -> bool:
+        return stop(self.sweep_dir)
+
+    def why_left(self, seen: Survey) -> str | None:
+        if self.wish.canary:
+            return "no run of their configuration has trained anything yet"
+        if why := super().why_left(seen):
+            return why
+        return (
+            "the queue takes no more jobs of yours now"
+            if self._waiting
+            else "their worker died again and again"
+        )
+
+    def facts(self) -> Mapping[str, Any]:
+        return {"jobs": [job.to_json() for job in self._jobs]}
+
+    def costs(self) -> Sequence[str]:
+        return cloud_instances.costs(self.sweep_dir)
+
+
+def _arrays(done: SubmissionReport) -> Iterator[str]:
+    for array in done.plan.arrays:
+        known, slots = done.job_ids.get(array.jobs[0].token, ""), array.jobs[0].slots
+        scheduler, _, job_id = known.partition(":")
+        if len(array.jobs) > 1 or "." in array.jobs[0].token:
+            yield array_line(known, len(array.jobs), slots)
+        elif scheduler == "skypilot":
+            runs = count(len(array.jobs[0].run_ids), "run")
+            yield f"instance {job_id.partition('/')[0]}: {runs}, {slots} at once"

@@ -1,0 +1,110 @@
+"""Work through a sweep at a terminal: announce, follow, conclude, exit with a code that tells the outcome."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import typer
+
+from orchestrator.core.formatting import count
+from orchestrator.ui.cli.common import print_json, print_kept, print_warnings, refuse_untrainable
+
+if TYPE_CHECKING:
+    from orchestrator.control.flow import Flow, Started
+    from orchestrator.status.survey import Survey
+
+
+def work_through(flow: Flow, *, detach: bool | None, as_json: bool) -> None:
+    """Submit what is missing and follow it; with ``detach`` only submit it, as by default to a queue."""
+    from orchestrator.core.types import RunState
+    from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.cli.money import settle_up
+
+    detach = flow.leaves if detach is None else detach
+    began, name = time.time(), flow.sweep_dir.name
+    screen = sweep_table.SweepScreen(name, quiet=as_json)
+    tell = partial(typer.echo, err=True) if as_json else screen.note
+    started = flow.start(tell, lambda text: print_warnings([text]), detach=detach)
+    if not as_json:
+        _announce(name, started)
+    print_kept(started.kept)
+    if not started.over:
+        try:
+            with screen:
+                for seen in flow.follow(tell, detach=detach):
+                    screen.show(seen)
+        except KeyboardInterrupt:
+            _leave(flow)
+    seen = flow.survey()
+    if not detach and not started.over:
+        settle_up(flow.sweep_dir, began, quiet=as_json)
+    if as_json:
+        print_warnings(seen.remarks)
+        runs = [flow.fact_of(seen, row.run_id) for row in seen.rows if row.in_grid]
+        print_json({"sweep": name, **flow.facts(), "runs": runs})
+    else:
+        _conclude(flow, started, seen)
+    if code := flow.exit_code(seen):
+        raise typer.Exit(code)
+    counts = seen.counts()
+    refuse_untrainable(counts.get(RunState.SKIPPED, 0), sum(counts.values()), flow.target)
+
+
+def _announce(name: str, started: Started) -> None:
+    counted = f"{count(started.to_do, 'run')} to do" if started.to_do else "nothing new to submit"
+    where = f" on {started.where}" if started.where else ""
+    adopted = f", {started.adopted} live worker(s) adopted" if started.adopted else ""
+    typer.echo("\n  ".join([f"{name}: {counted}{where}{adopted} ({started.path})", *started.lines]))
+
+
+def _leave(flow: Flow) -> None:
+    """After Ctrl-C: stop the runs on this machine; those of a queue go on."""
+    name = flow.sweep_dir.name
+    if not flow.stops:
+        typer.echo(f"its jobs go on; follow with: orchestrate status {name} --watch", err=True)
+        raise typer.Exit(130)
+    again = "Ctrl-C again: quit now, the runs continue"
+    typer.echo(f"stopping: {flow.stops} save a checkpoint and leave ({again})", err=True)
+    try:
+        left = flow.stop()
+    except KeyboardInterrupt:
+        left = False
+    said = "stopped" if left else f"not all have left yet (orchestrate status {name} shows them)"
+    typer.echo(f"{said}; go on with: orchestrate sweep --grid {flow.sweep.source}", err=True)
+    raise typer.Exit(130)
+
+
+def _conclude(flow: Flow, started: Started, seen: Survey) -> None:
+    from orchestrator.control.follow import out_of_budget
+    from orchestrator.core.types import RunState
+    from orchestrator.ui.cli import sweep_table
+
+    name, up = flow.sweep_dir.name, flow.costs()
+    if flow.detach and seen.active:
+        print_warnings(seen.remarks)
+        typer.echo(f"detached; follow with: orchestrate status {name} --watch")
+        if up:
+            typer.echo(
+                "it fetches results, too: an instance that is done waits for that, as long as the profile's "
+                "`hold` says, and then goes with what was not fetched, unless it has a `store`"
+            )
+        return
+    for line in up:
+        typer.echo(f"{line}; the same command again sees it off, and `sky down` ends it at once", err=True)
+    sweep_table.console().print(sweep_table.sweep_view(name, seen, sweep_table.ROWS))
+    for run_id, problem in started.problems.items():
+        typer.echo(f"{run_id}: {problem}", err=True)
+    counts = seen.counts()
+    if seen.left:
+        why = f" ({said})" if (said := flow.why_left(seen)) else ""
+        more = " and a larger --budget" if out_of_budget(flow.sweep_dir, seen) else ""
+        left = f"{count(len(seen.left), 'run')} {'held back' if flow.wish.canary else 'left'}{why}"
+        typer.echo(f"{left}; the same command{more} goes on with them", err=True)
+    if counts.get(RunState.FAILED):
+        typer.echo(f"next: orchestrate logs {name} RUN, then orchestrate retry {name}")
+    elif counts.get(RunState.STALE):
+        typer.echo(f"next: orchestrate retry {name} trains the stale runs anew")
+    elif counts.get(RunState.DONE) and not seen.left:
+        typer.echo(f"next: {flow.next_step}")
