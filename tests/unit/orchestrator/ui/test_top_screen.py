@@ -270,6 +270,6 @@ def test_what_comes_while_the_screen_is_taken_down_is_no_error() -> None:
         await app._close_all()  # as leaving does first
         assert not app.screen_stack
         app.on_fleet_refreshed(FleetRefreshed(app.picture))
-        app.on_told(ActionMessage("too late"))
+        app.on_action_message(ActionMessage("too late"))
 
     play(StagedFleet(speed()), script)
