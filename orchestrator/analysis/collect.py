@@ -1,7 +1,7 @@
-"""Run folders in, tables out: a row a run, and every metric of every run in long form.
+"""Read run folders into tables: one row per run, and every metric of every run in long form.
 
-Everything read is verified; a damaged run is named in ``problems`` and the rest goes on. Runs that are not
-done are rows too, with their state and why, and with the metrics they have so far.
+Everything read is verified; a damaged run is named in ``problems`` and skipped. Unfinished runs have rows
+too, with their state, its reason, and their metrics so far.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Missing(NamedTuple):
 class Collected:
     """The tables of one or several sweeps.
 
-    ``runs`` holds a row a run, in the order of the index; ``keys`` are its columns that come from the grid.
-    ``metrics`` are ordered by run, iteration and name; ``wall_time`` is in seconds.
-    ``problems`` name damaged files; ``warnings`` say what limits a comparison of the rows. ``points`` hold
-    each run's keys as they were written, by sweep and run_id; ``others`` are the sweeps that are not ours.
+    ``runs`` has one row per run, in the order of the index; ``keys`` are its columns that come from the grid.
+    ``metrics`` are ordered by run, iteration and name; ``wall_time`` is in seconds. ``problems`` name damaged
+    files; ``warnings`` list limits on comparing the rows. ``points`` map (sweep, run_id) to the run's keys as
+    written; ``others`` name the sweeps trained without this program.
     """
 
     runs: pl.DataFrame
@@ -68,7 +68,7 @@ def gather(
     checksums: bool = False,
     others: Sequence[Outputs] = (),
 ) -> Collected:
-    """As :func:`collect`, with the states that ``survey`` finds: those that `status` shows."""
+    """Collect with the run states that ``survey`` finds, as `status` shows them."""
     states, reasons, targets = {}, {}, {}
     notes: list[str] = []
     damaged: list[str] = []
@@ -87,7 +87,7 @@ def gather(
 
 
 def read_others(folders: Iterable[str], sweep_dirs: Iterable[SweepDir]) -> list[Outputs]:
-    """What others trained, by folder or ``NAME=FOLDER``; each is named unlike any of these sweeps."""
+    """Read runs trained without this program, from each folder or ``NAME=FOLDER``, under unused names."""
     found: list[Outputs] = []
     for folder in folders:
         taken = {sweep.name for sweep in sweep_dirs} | {one.name for one in found}
@@ -104,11 +104,11 @@ def collect(
     checksums: bool = False,
     others: Sequence[Outputs] = (),
 ) -> Collected:
-    """Read and verify every run of these sweeps; ``checksums`` also compares contents, not only sizes.
+    """Read and verify every run of these sweeps; ``checksums`` compares contents, not only sizes.
 
-    ``states``, ``reasons`` and ``targets`` (sweep → run_id → …) are what is known of runs beside their
-    folders; without them a run's state is what its result or its last end record says. ``others`` are runs
-    that were trained without this program, and stand beside the sweeps' as one sweep more each.
+    ``states``, ``reasons`` and ``targets`` (sweep → run_id → …) come from a survey; without them a run's
+    state is that of its result or its last end record. ``others`` are runs trained without this program: each
+    folder counts as one more sweep.
     """
     with no_garbage_collection():
         return _collect(sweep_dirs, states or {}, reasons or {}, targets or {}, checksums, others)
@@ -158,7 +158,7 @@ def _collect(
 def write(collected: Collected, sweep_dir: SweepDir) -> None:
     """Replace the sweep's results.parquet, results.csv and metrics.parquet by its part of the tables.
 
-    What others trained is part of it.
+    This part includes the runs trained without this program.
     """
     import polars as pl
 
@@ -183,7 +183,7 @@ def write(collected: Collected, sweep_dir: SweepDir) -> None:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads runs of one sweep. ``read`` never raises for what a run folder may hold."""
+    """Read runs of one sweep. ``read`` never raises for the content of a run folder."""
 
     sweep: SweepDir
     states: Mapping[str, RunState]
@@ -219,7 +219,7 @@ class _Reader:
         return facts | {"code_ids": list(result.get("code_ids", []))}
 
     def _finished(self, run_id: str) -> tuple[RunState, str]:
-        # The folder is newer than what was told, except that only the teller can know a result to be stale.
+        # The folder is newer than the survey, but only the survey can find a result stale.
         if self.states.get(run_id) is RunState.STALE:
             return RunState.STALE, self.reasons.get(
                 run_id, "made by other code or configuration than today's"
@@ -231,13 +231,13 @@ class _Reader:
     ) -> tuple[RunState, str]:
         if problems:
             return RunState.UNKNOWN, problems[0]
-        told = self.states.get(run_id)
-        if told is not None and told not in (RunState.DONE, RunState.STALE):
-            return told, self.reasons.get(run_id, "")
-        if told is not None:
-            problems.append(f"said to be {told.value}, but there is no result in its folder")
+        surveyed = self.states.get(run_id)
+        if surveyed is not None and surveyed not in (RunState.DONE, RunState.STALE):
+            return surveyed, self.reasons.get(run_id, "")
+        if surveyed is not None:
+            problems.append(f"recorded as {surveyed.value}, but there is no result in its folder")
             return RunState.UNKNOWN, problems[0]
-        return _guarded(lambda: _last_word(attempts), problems) or (RunState.UNKNOWN, problems[0])
+        return _guarded(lambda: _newest_state(attempts), problems) or (RunState.UNKNOWN, problems[0])
 
 
 def _guarded(read: Callable[[], _T], problems: list[str]) -> _T | None:
@@ -257,8 +257,8 @@ def _countable(history: list[Row]) -> list[Row]:
     return history
 
 
-def _last_word(attempts: Sequence[AttemptDir]) -> tuple[RunState, str]:
-    """State and reason of a run without a result, by its newest attempt."""
+def _newest_state(attempts: Sequence[AttemptDir]) -> tuple[RunState, str]:
+    """Return state and reason of a run without a result, from its newest attempt."""
     if not attempts:
         return RunState.PENDING, ""
     end = attempts[-1].end()
@@ -272,7 +272,7 @@ def _last_word(attempts: Sequence[AttemptDir]) -> tuple[RunState, str]:
 
 
 def _progress(attempts: Sequence[AttemptDir], history: Sequence[Row]) -> dict[str, Any]:
-    """What an unfinished run has to show."""
+    """Return the columns of an unfinished run."""
     facts: dict[str, Any] = {"attempts": len(attempts)}
     if history:
         facts |= {
@@ -284,7 +284,7 @@ def _progress(attempts: Sequence[AttemptDir], history: Sequence[Row]) -> dict[st
 
 
 def _index(sweep: SweepDir, problems: list[str]) -> list[IndexRow]:
-    """The sweep's runs: as indexed, then those that only have a folder."""
+    """Return the sweep's runs: those in the index, then those that only have a folder."""
     indexed = _guarded(sweep.read_index, problems) or []
     known = {row.run_id for row in indexed}
     for run_id in sweep.run_ids():
@@ -295,7 +295,7 @@ def _index(sweep: SweepDir, problems: list[str]) -> list[IndexRow]:
 
 
 def _trainers(sweeps: Iterable[SweepDir], readings: Iterable[RunReading]) -> dict[str, str]:
-    """The trainer of each sweep, as the first readable run description says."""
+    """Return each sweep's trainer, from its first readable run description."""
     by_name = {sweep.name: sweep for sweep in sweeps}
     trainers: dict[str, str] = {}
     for reading in readings:
@@ -306,7 +306,7 @@ def _trainers(sweeps: Iterable[SweepDir], readings: Iterable[RunReading]) -> dic
     return trainers
 
 
-# What limits a comparison
+# Limits of a comparison
 
 
 def _warnings(runs: pl.DataFrame) -> list[str]:
@@ -331,7 +331,7 @@ def _warnings(runs: pl.DataFrame) -> list[str]:
 
 
 def _mixed_codes(readings: Iterable[RunReading]) -> list[str]:
-    """Runs that were resumed by other code than they were begun with."""
+    """Warn of runs that were resumed by other code than they began with."""
     mixed = [reading for reading in readings if len(reading.codes) > 1]
     if not mixed:
         return []

@@ -1,5 +1,7 @@
-"""Which final returns can be ranked: of one metric, after about as many frames, in as many episodes, trained
-by today's code or all by older code, and by the same code where a sweep has several. Pure.
+"""Decide which final returns can be ranked against each other. Pure.
+
+Such returns are of one metric, after about as many frames, over as many evaluation episodes, trained by
+today's code or all by older code, and by the same code where a sweep has several versions.
 """
 
 from __future__ import annotations
@@ -9,23 +11,26 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, TypeVar
 
+from orchestrator.core.formatting import listed
 from orchestrator.core.types import RunState
 
 _T = TypeVar("_T")
 
-# A batch that reaches over the end makes runs a little longer than others.
-_AS_LONG = 1.1
+# Lengths up to this ratio count as equal: the last batch may overshoot the end.
+_EQUAL_LENGTH = 1.1
 _MOST_NAMED = 4
 UNRANKED = "not ranked against each other"
+# Between the values of runs of one group, where they differ.
+_AND = " and "
 
 
 @dataclass(frozen=True)
 class ReturnTerms:
-    """How a group's final returns came about; ``None`` where that is not known.
+    """Conditions under which a group's final returns came about; ``None`` where unknown.
 
-    ``metric``: what they are values of. ``frames``: how many its runs trained (median), unless they were to
-    train for so many ``minutes``. ``episodes``: how many an evaluation had, where it is one. ``stale``: other
-    code than today's trained the runs. ``codes``: the ids of their code, sorted; ``sweep``: theirs.
+    ``metric``: the metric of the returns. ``frames``: median of frames trained, ``None`` for runs that train
+    for so many ``minutes``. ``episodes``: per evaluation, if the metric is of one. ``stale``: trained by
+    other code than today's. ``codes``: ids of the code, sorted. ``sweep``: name of the sweep.
     """
 
     metric: str | None
@@ -38,19 +43,19 @@ class ReturnTerms:
 
     @property
     def kind(self) -> str:
+        """Short name of the metric."""
         return kind_of(self.metric)
 
 
 def kind_of(metric: str | None) -> str:
-    """A metric in a word, if it is one of an evaluation or of the collection."""
-    if metric is None:
-        return "unknown"
-    first = metric.partition("/")[0]
-    return {"eval": "evaluation", "collection": "collection"}.get(first, metric)
+    """Return a short name of a metric: evaluation, collection, or the metric itself."""
+    short = {"eval": "evaluation", "collection": "collection"}
+    parts = metric.split(_AND) if metric is not None else ["unknown"]
+    return _AND.join(dict.fromkeys(short.get(part.partition("/")[0], part) for part in parts))
 
 
 def terms_of(rows: Sequence[Mapping[str, Any]]) -> ReturnTerms:
-    """Of runs that differ only in their seed."""
+    """Return the conditions of the final returns of runs that differ only in their seed."""
     with_return = [row for row in rows if row["final_return"] is not None]
     minutes = _each(row.get("minutes") for row in with_return)
     frames = [row["frames"] for row in with_return if row["frames"] is not None and minutes is None]
@@ -72,15 +77,15 @@ def terms_of(rows: Sequence[Mapping[str, Any]]) -> ReturnTerms:
 
 def _each(values: Iterable[Any]) -> str | None:
     found = sorted({str(value) for value in values if value is not None})
-    return " and ".join(found) or None
+    return _AND.join(found) or None
 
 
 def classes(items: Iterable[tuple[_T, ReturnTerms]]) -> list[list[_T]]:
-    """These by what can be ranked against each other, each class in the given order."""
-    listed = list(items)
-    code_of = _codes([terms for _, terms in listed])
+    """Split items into classes that can be ranked against each other, each in the given order."""
+    known = list(items)
+    code_of = _codes([terms for _, terms in known])
     by_kind: dict[tuple[Any, ...], list[tuple[_T, ReturnTerms]]] = {}
-    for item, terms in listed:
+    for item, terms in known:
         kind = (terms.metric, terms.episodes, terms.minutes, code_of(terms))
         by_kind.setdefault(kind, []).append((item, terms))
     return [
@@ -91,9 +96,9 @@ def classes(items: Iterable[tuple[_T, ReturnTerms]]) -> list[list[_T]]:
 
 
 def _codes(every: Sequence[ReturnTerms]) -> Callable[[ReturnTerms], str]:
-    """What trained each of these, in words; with its id where a sweep among them has several codes.
+    """Return a function that names the code of some terms, with its id if one sweep has several.
 
-    Sweeps of different programs can be ranked: each of them is known by its code.
+    Sweeps of different programs can be ranked, as their ids differ only between sweeps.
     """
     of_sweep: dict[str | None, set[tuple[str, ...]]] = {}
     for terms in every:
@@ -110,12 +115,12 @@ def _codes(every: Sequence[ReturnTerms]) -> Callable[[ReturnTerms], str]:
 
 
 def _lengths(frames: Iterable[float | None]) -> list[set[float | None]]:
-    """Numbers of frames that are about the same, in sets; the unknown ones in one of their own."""
+    """Split numbers of frames into sets of about equal ones; unknown ones form a set."""
     found: list[set[float | None]] = []
     known = set(frames)
     start = 0.0
     for value in sorted(value for value in known if value is not None):
-        if not found or value > _AS_LONG * start:
+        if not found or value > _EQUAL_LENGTH * start:
             found.append(set())
             start = value
         found[-1].add(value)
@@ -123,13 +128,16 @@ def _lengths(frames: Iterable[float | None]) -> list[set[float | None]]:
 
 
 def differences(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
-    """In what these differ so that they cannot be ranked, a sentence each with who is what."""
+    """Return one sentence per difference that prevents ranking, with the names on each side."""
     lengths = _lengths(terms.frames for _, terms in named)
     length_of = {frames: _span(own) for own in lengths for frames in own}
     code_of = _codes([terms for _, terms in named])
     evaluated = [(name, terms) for name, terms in named if terms.kind == "evaluation"]
-    told = [
-        ("final returns are of different metrics", [(name, terms.kind) for name, terms in named]),
+    kinds = {terms.metric: terms.kind for _, terms in named}
+    if len(set(kinds.values())) < len(kinds):
+        kinds = {metric: metric or "unknown" for metric in kinds}
+    found = [
+        ("final returns are of different metrics", [(name, kinds[terms.metric]) for name, terms in named]),
         (
             "trained for different lengths",
             [
@@ -146,11 +154,11 @@ def differences(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
             [(name, code_of(terms)) for name, terms in named],
         ),
     ]
-    return [f"{what}: {_listed(values)}" for what, values in told if len({value for _, value in values}) > 1]
+    return [f"{what}: {_listed(values)}" for what, values in found if len({value for _, value in values}) > 1]
 
 
 def mixed_code(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
-    """Which of these put results of different code together, in a sentence; none if no one does."""
+    """Return a sentence naming the items that average results of different code, if there are any."""
     mixed = [(name, " and ".join(terms.codes)) for name, terms in named if len(terms.codes) > 1]
     return [f"results of different code are averaged together: {_listed(mixed)}"] if mixed else []
 
@@ -166,9 +174,4 @@ def _listed(values: Sequence[tuple[str, str]]) -> str:
     members: dict[str, list[str]] = {}
     for name, value in values:
         members.setdefault(value, []).append(name)
-    return "; ".join(f"{value} ({_some(names)})" for value, names in members.items())
-
-
-def _some(names: Sequence[str]) -> str:
-    left = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
+    return "; ".join(f"{value} ({listed(names, _MOST_NAMED)})" for value, names in members.items())

@@ -1,4 +1,4 @@
-"""Outcomes of a crossover of CPU and GPU, and numbers as sentences about one have them."""
+"""Outcomes of a comparison of CPU and GPU, and number formats for sentences about it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Winner(Enum):
-    """What CPU and GPU are to each other where both were measured."""
+    """Result of comparing CPU and GPU over the numbers of environments measured on both."""
 
     ONE_DEVICE = "only one of them was measured"
     APART = "they were measured with different numbers of environments"
@@ -20,15 +20,17 @@ class Winner(Enum):
 
 
 def threads_text(threads: int) -> str:
+    """Format a number of threads."""
     return f"{threads} thread{'s' * (threads != 1)}"
 
 
 def environments_text(first: int, last: int | None = None) -> str:
+    """Format a number of environments, or a range."""
     span = f"{first:,}" if last in (None, first) else f"{first:,} to {last:,}"
     return f"{span} environment{'s' * (span != '1')}"
 
 
 def about_text(count: float) -> str:
-    """Two digits are all that such a crossing can bear."""
+    """Round a crossing to two digits: it is no more precise."""
     digits = max(0, math.floor(math.log10(count)) - 1)
     return f"{round(count / 10**digits) * 10**digits:,}"

@@ -1,7 +1,7 @@
-"""Tables as CSV that a spreadsheet shows and does not compute.
+"""Escape table cells so that a spreadsheet shows them as text and computes nothing.
 
-A cell that begins with ``=``, ``+``, ``-`` or ``@`` is a formula to it, and ``=HYPERLINK(…)`` in a grid's
-value would be one that sends data away. An apostrophe before it makes it text; numbers stay numbers.
+A spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` for a formula, and ``=HYPERLINK(…)``
+as a grid's value could send data away. A leading apostrophe makes it text; numbers stay numbers.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-# Apostrophes before it count too, so that :func:`from_cell` knows which one was added.
+# Leading apostrophes are escaped too, so that :func:`from_cell` is exact.
 _FORMULA = r"^'*[=+\-@\t\r]"
 _NUMBER = r"^[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf|nan)$"
 
 
 def cell(value: object) -> object:
-    """A value as it goes into a cell."""
+    """Escape a value for a CSV cell."""
     if isinstance(value, str) and re.search(_FORMULA, value) and not re.search(_NUMBER, value):
         return f"'{value}"
     return value
 
 
 def from_cell(text: str) -> str:
-    """The text that :func:`cell` made this of."""
+    """Undo :func:`cell`."""
     return text[1:] if text.startswith("'") and re.search(_FORMULA, text[1:]) else text
 
 
 def cells(table: pl.DataFrame) -> pl.DataFrame:
-    """The table as :func:`cell` has it, names of columns too."""
+    """Escape every text cell and column name of a table."""
     import polars as pl
 
     columns = []

@@ -1,6 +1,6 @@
-"""Trained policies, evaluated: which checkpoint of which run, and how; the trainer plays in its own process.
+"""Evaluate trained policies: choose checkpoints, play them in the trainer's process, record the results.
 
-Runs are only read, also while somebody trains them. What comes out is kept with the sweep
+Run folders are only read, even during training. Results are kept with the sweep
 (:class:`orchestrator.rundir.Evaluation`).
 """
 
@@ -35,23 +35,25 @@ from orchestrator.rundir.delegation import read_absent
 from orchestrator.rundir.run import CHECKPOINT
 from orchestrator.status.ledger import submitted_plugins
 
-# Of a run's evaluation episodes in training: as many show what its best policy is worth ("absolute metric").
+# Episodes for a best policy ("absolute metric"), as a multiple of those of an evaluation in training.
 TIMES_FOR_BEST = 10
 FILMS = (".mp4", ".gif")
-_LIKE_THIS = "for example: --on-task vmas/balance, or with other values: --on-task vmas/navigation,n_agents=5"
+_TASK_EXAMPLE = (
+    "for example: --on-task vmas/balance, or with other values: --on-task vmas/navigation,n_agents=5"
+)
 _TAIL_LINES = 10
-# A checkpoint that is replaced while it is being looked for is followed by a newer one.
+# Tries to open the newest checkpoint, as training may replace it meanwhile.
 _TRIES = 5
 
 
 @dataclass(frozen=True)
 class EvaluationOptions:
-    """How policies are to be evaluated.
+    """Options of an evaluation.
 
-    ``checkpoint``: frames of the checkpoint, ``None`` for the newest. ``best``: the best policy it holds, not
-    the one that training had reached. ``episodes`` and ``deterministic``: ``None`` for as in the run's own
-    evaluations, of the best policy ten times the episodes. ``task``: another task, with ``changes`` of its
-    keys; ``None`` for the run's own. ``film``: an mp4 or gif of the first episode.
+    ``checkpoint``: frames of the checkpoint, ``None`` for the newest. ``best``: the best policy in it,
+    instead of the latest. ``episodes`` and ``deterministic``: ``None`` for the run's own evaluation settings,
+    with ten times the episodes for a best policy. ``task``: another task, with ``changes`` of its keys;
+    ``None`` for the run's own. ``film``: path of an mp4 or gif of the first episode.
     """
 
     checkpoint: int | None = None
@@ -66,9 +68,9 @@ class EvaluationOptions:
 
 @dataclass(frozen=True)
 class EvaluatedPolicy:
-    """A policy that was evaluated, in ``seconds`` of playing.
+    """An evaluated policy; ``seconds`` is the time it played.
 
-    ``known``: it was on record already. ``unkept``: why it could not be put on record.
+    ``known``: the evaluation was on record already. ``unkept``: why it could not be recorded.
     """
 
     evaluation: Evaluation
@@ -86,19 +88,19 @@ class FailedPolicy:
 
 
 def parse_task(text: str) -> tuple[str, dict[str, Value]]:
-    """A task and changes of its keys: ``vmas/navigation,n_agents=5`` or just its name.
+    """Parse a task and changes of its keys: ``vmas/navigation,n_agents=5`` or just its name.
 
     Raises :class:`OrchestrateError`.
     """
     task, *pairs = (part.strip() for part in text.split(","))
     if not task or "=" in task:
-        raise OrchestrateError(f"--on-task: found {text!r}, expected a task", hint=_LIKE_THIS)
+        raise OrchestrateError(f"--on-task: found {text!r}, expected a task", hint=_TASK_EXAMPLE)
     changes = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         key = key.strip().removeprefix("task.")
         if not key or not equals:
-            raise OrchestrateError(f"--on-task: found {pair!r}, expected key=value", hint=_LIKE_THIS)
+            raise OrchestrateError(f"--on-task: found {pair!r}, expected key=value", hint=_TASK_EXAMPLE)
         try:
             changes[f"task.{key}"] = resolve(value.strip())
         except ValueError as error:
@@ -119,15 +121,15 @@ def require_film(path: Path) -> None:
 
 
 def finished_runs(sweep_dir: SweepDir) -> list[str]:
-    """The runs of the latest grid that have a result."""
+    """Return the runs of the latest grid that have a result."""
     rows = (row.run_id for row in sweep_dir.read_index() if row.in_grid)
     return [run_id for run_id in rows if sweep_dir.run(run_id).result_path.exists()]
 
 
 def require_policies(sweep_dir: SweepDir) -> None:
-    """Raise :class:`OrchestrateError` if no run of the latest grid can be evaluated, whatever its state.
+    """Raise :class:`OrchestrateError` if the trainer of the latest grid cannot evaluate policies.
 
-    A grid has one trainer, so its first run tells.
+    A grid has one trainer, so its first run decides.
     """
     first = next((row.run_id for row in sweep_dir.read_index() if row.in_grid), None)
     try:
@@ -141,10 +143,10 @@ def require_policies(sweep_dir: SweepDir) -> None:
 def evaluate(
     sweep_dir: SweepDir, run_ids: Sequence[str], wish: EvaluationOptions, *, again: bool = True
 ) -> Iterator[EvaluatedPolicy | FailedPolicy]:
-    """Evaluate these runs' policies one after another and keep what comes out, in the order given.
+    """Evaluate these runs' policies in the order given and record the results.
 
-    Without ``again`` what is on record is not evaluated once more. Raises :class:`OrchestrateError` if
-    nothing can be evaluated at all.
+    Without ``again`` evaluations on record are not repeated. Raises :class:`OrchestrateError` if no policy at
+    all can be evaluated.
     """
     on_record = [] if again else sweep_dir.evaluations.read()
     plugins = submitted_plugins(sweep_dir)
@@ -158,14 +160,17 @@ def evaluate(
                     yield EvaluatedPolicy(known, 0.0, known=True)
                     continue
                 yield _evaluate(sweep_dir, run, checkpoint, wish, plugins, player)
-            except BackendUnavailableError:  # the next would fare no better
+            except BackendUnavailableError:  # it would fail for every run
                 raise
             except OrchestrateError as error:
                 yield FailedPolicy(run_id, error)
 
 
 def choose_checkpoint(run_dir: RunDir, frames: int | None) -> CheckpointFile:
-    """The run's checkpoint of so many frames, its newest if ``None``; :class:`NotFoundError` if none is."""
+    """Return the run's checkpoint of so many frames, its newest if ``None``.
+
+    Raises :class:`NotFoundError` if there is none.
+    """
     found = run_dir.checkpoints()
     chosen = next((one for one in found if frames in (None, one.frames)), None)
     if chosen is not None:
@@ -191,7 +196,7 @@ def _without_checkpoint(run_dir: RunDir) -> NotFoundError:
     begun = "has no checkpoint yet" if run_dir.attempts() else "has not begun yet"
     return NotFoundError(
         f"run {run_dir.run_id} {begun}",
-        hint=f"`orchestrate status {sweep}` tells how far it is; if it is trained elsewhere: {bring}",
+        hint=f"`orchestrate status {sweep}` shows its progress; if it is trained elsewhere: {bring}",
     )
 
 
@@ -215,7 +220,7 @@ def _other_trainer(which: str, trainer: str) -> OrchestrateError:
 def _known(
     run_dir: RunDir, checkpoint: CheckpointFile, wish: EvaluationOptions, on_record: Iterable[Evaluation]
 ) -> Evaluation | None:
-    """The record of just this evaluation, as far as it can be told without asking the trainer."""
+    """Return the same evaluation on record, as far as its options are known without the trainer."""
     usual = usual_of(run_dir)
     if usual is None or wish.film is not None:
         return None
@@ -237,7 +242,7 @@ def _known(
 
 @dataclass(frozen=True)
 class TrainingEvaluation:
-    """How a finished run was evaluated in training.
+    """Evaluation settings of a finished run during training.
 
     ``checkpoint`` is the digest of its final checkpoint, ``None`` if its result has none.
     """
@@ -249,7 +254,7 @@ class TrainingEvaluation:
 
 
 def usual_of(run_dir: RunDir) -> TrainingEvaluation | None:
-    """By the configuration and the files in its result; ``None`` without one, or if it does not tell."""
+    """Read the evaluation settings from a run's result; ``None`` if they are not in it."""
     try:
         result = run_dir.result() or {}
         config = result["config"]
@@ -305,7 +310,7 @@ def _evaluate(
     )
     try:
         sweep_dir.evaluations.add(evaluation)
-    except StorageError as error:  # a tree of somebody else's may be evaluated too
+    except StorageError as error:  # the results tree may be another user's
         unkept = StorageError(f"not on record: {error}")
         return EvaluatedPolicy(evaluation, answer["seconds"], unkept=unkept)
     return EvaluatedPolicy(evaluation, answer["seconds"])
@@ -330,14 +335,14 @@ def _question(
 
 
 class _Player:
-    """The process in which a trainer plays, begun when the first question is asked."""
+    """The process in which a trainer plays policies, started with the first request."""
 
     def __init__(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """The trainer's answer. Raises :class:`OrchestrateError` if the process cannot go on."""
+        """Return the trainer's answer. Raises :class:`OrchestrateError` if the process ended."""
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "jobs.evaluate"],
@@ -352,33 +357,33 @@ class _Player:
             process.stdin.write(json.dumps(question).encode() + b"\n")
             process.stdin.flush()
         except BrokenPipeError:
-            pass  # told below
+            pass  # reported below
         line = process.stdout.readline()
         if not line:
-            raise self._fallen()
+            raise self._process_error()
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _fallen(self) -> OrchestrateError:
+    def _process_error(self) -> OrchestrateError:
         code = self._end()
         self._errors.seek(0)
         tail = self._errors.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
         missing = any("No module named" in line for line in tail)
-        told = "\n  ".join([f"the process that plays ended with exit code {code}", *tail])
+        told = "\n  ".join([f"the evaluation process ended with exit code {code}", *tail])
         if missing:
             hint = f"install what training needs: {install_here('train')}"
             return BackendUnavailableError(told, hint=hint)
         return OrchestrateError(told)
 
     def close(self) -> None:
-        """End it, in the middle of an episode too."""
+        """Kill the process, even during an episode."""
         if self._process is not None:
             self._process.kill()
             self._end()
         self._errors.close()
 
     def _end(self) -> int:
-        """Its exit code, once it has ended."""
+        """Wait for the process to end and return its exit code."""
         assert self._process is not None
         process, self._process = self._process, None
         with contextlib.suppress(BrokenPipeError):
@@ -388,7 +393,7 @@ class _Player:
 
 @dataclass(frozen=True)
 class Summary:
-    """Of an evaluation's episodes: the mean, the interquartile mean with its 95 % interval, the length."""
+    """Statistics of an evaluation's episodes: mean, interquartile mean with 95 % interval, mean length."""
 
     mean: float
     iqm: float | None
@@ -398,7 +403,7 @@ class Summary:
 
 
 def summaries(found: Sequence[Evaluation]) -> list[Summary]:
-    """One each. Returns that are not finite have a mean that says so, and no interquartile mean."""
+    """Summarise each evaluation; one with a return that is not finite has no interquartile mean."""
     from orchestrator.analysis.stats import estimates_of
 
     usable = [list(one.returns) if all(map(math.isfinite, one.returns)) else [] for one in found]

@@ -1,7 +1,7 @@
-"""Training throughput against the number of environments, on CPUs and on GPUs: from where on which one wins.
+"""Compare training throughput of CPUs and GPUs over the number of environments, and find where they cross.
 
-Lines are straight between what was measured, both axes logarithmic, and end where it ends: nothing is
-extrapolated. What several runs of one kind differ by is their spread, from the slowest to the fastest.
+Values between measured points are interpolated, both axes logarithmic; nothing is extrapolated. The spread of
+several runs at a point reaches from the slowest to the fastest.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ CPU, GPU = "CPU", "GPU"
 
 @dataclass(frozen=True)
 class SpeedPoint:
-    """Frames/s of runs with so many environments, from the slowest run to the fastest.
+    """Frames/s of runs with the same number of environments, from the slowest run to the fastest.
 
-    ``fps`` is the throughput that devices are compared by; ``end_to_end``: that with evaluations and
-    checkpoints.
+    ``fps`` is the throughput that is compared; ``end_to_end`` includes evaluations and checkpoints.
     """
 
     environments: int
@@ -38,20 +37,23 @@ class SpeedPoint:
 
     @property
     def middle(self) -> float:
+        """Median frames/s."""
         return median(self.fps)
 
     @property
     def low(self) -> float:
+        """Frames/s of the slowest run."""
         return self.fps[0]
 
     @property
     def high(self) -> float:
+        """Frames/s of the fastest run."""
         return self.fps[-1]
 
 
 @dataclass(frozen=True)
 class SpeedLine:
-    """One kind of machine with so many threads; ``spots`` by their number of environments."""
+    """Points of one kind of machine with a number of threads; ``spots`` are ordered by environments."""
 
     kind: str
     model: str
@@ -61,12 +63,13 @@ class SpeedLine:
     label: str = ""
 
     def spot(self, environments: int) -> SpeedPoint | None:
+        """Return the point with this number of environments, if it was measured."""
         return next((spot for spot in self.spots if spot.environments == environments), None)
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """A number of environments where the lines cross; ``low`` and ``high`` by the spread, if there is any."""
+    """A number of environments where the lines cross; ``low`` and ``high`` bound it by the spread, if any."""
 
     at: float
     low: float | None = None
@@ -75,9 +78,11 @@ class Crossing:
 
 @dataclass(frozen=True)
 class HardwareComparison:
-    """CPU and GPU at the same training. ``first`` and ``last``: the environments that both were measured
-    with; ``best_ratio`` and ``worst_ratio``: GPU over CPU there. ``clear``: the spread leaves no doubt there.
-    ``figure``: the throughput that is compared, as a column of the table of runs.
+    """CPU and GPU at the same training.
+
+    ``first`` and ``last``: the range of environments measured on both; ``best_ratio`` and ``worst_ratio``:
+    GPU over CPU in it. ``clear``: the spread leaves no doubt in it. ``figure``: column of the compared
+    throughput in the table of runs.
     """
 
     label: str
@@ -94,19 +99,19 @@ class HardwareComparison:
 
     @property
     def measured(self) -> int:
-        """How many things were measured: with one there is no choice."""
+        """Number of measured points; a single one leaves no choice."""
         return sum(len(line.spots) for line in self.lines)
 
     @property
     def best(self) -> tuple[SpeedLine, SpeedPoint]:
-        """The fastest, where and with how many environments."""
+        """The fastest line and its point."""
         return max(
             ((line, spot) for line in self.lines for spot in line.spots), key=lambda one: one[1].middle
         )
 
     @property
     def few(self) -> str:
-        """Which points have too few runs for a verdict, in words; empty if none has."""
+        """Points with too few runs for a verdict, as text; empty if there are none."""
         counts = [len(spot.fps) for line in self.lines for spot in line.spots]
         few = sum(count < FEW_SEEDS for count in counts)
         if self.measured < 2 or not few:
@@ -116,17 +121,17 @@ class HardwareComparison:
 
     @property
     def advice(self) -> str:
-        """One sentence that says where to run; of too few runs, that they cannot tell, and their figures."""
+        """One sentence that recommends where to run; with too few runs it only gives the figures."""
         line, spot = self.best
         rest = f"{threads_text(line.threads)}, {environments_text(spot.environments)}"
         where = f"the {line.kind} ({', '.join(filter(None, (_apart(line, self.lines), rest)))})"
         if self.few:
-            too_few = f"Too few runs to tell where to run {self.label} ({self.few}, {FEW_SEEDS} can)"
+            too_few = f"Too few runs to tell where to run {self.label} ({self.few}, {FEW_SEEDS} needed)"
             return f"{too_few}: the fastest was {where}, {self.speed_of(spot)}; {_figures(self)}."
         return f"Run {self.label} on {where}: {self.speed_of(spot)}{_against(self, line)}{_close(self)}."
 
     def speed_of(self, spot: SpeedPoint) -> str:
-        """The throughput that was compared, and what is left of it with evaluations and checkpoints."""
+        """Format the compared throughput, and the end-to-end throughput beside it."""
         said = f"{spot.middle:,.0f} frames/s {SHORT[self.figure]}"
         if self.figure == TRAINING and spot.end_to_end:
             said += f", {median(spot.end_to_end):,.0f} {SHORT[END_TO_END]}"
@@ -134,10 +139,10 @@ class HardwareComparison:
 
 
 def contests(collected: Collected) -> list[HardwareComparison]:
-    """Of each algorithm on each task, and of each setting that is not the machine's, in the grid's order.
+    """Compare CPU and GPU per algorithm, task and setting other than the machine's, in the grid's order.
 
-    Runs count that are finished and know their number of environments; not what others trained, as nobody
-    knows on what.
+    Counts finished runs with a known number of environments, except runs trained without this program, as
+    their machine is unknown.
     """
     ours = (row for row in collected.runs.iter_rows(named=True) if row["sweep"] not in collected.others)
     rows = [row for row in ours if row["in_grid"]]
@@ -161,9 +166,9 @@ def contests(collected: Collected) -> list[HardwareComparison]:
 def contest_of(
     label: str, task: str, lines: Sequence[SpeedLine], figure: str = TRAINING
 ) -> HardwareComparison:
-    """Who wins where among these lines."""
+    """Compare the CPU lines with the GPU lines."""
     sides = {kind: [line for line in lines if line.kind == kind] for kind in (CPU, GPU)}
-    named = tuple(_named(lines))
+    named = tuple(_labelled(lines))
     if not sides[CPU] or not sides[GPU]:
         return HardwareComparison(label, task, named, Winner.ONE_DEVICE, figure=figure)
     grid = _shared(sides[CPU], sides[GPU])
@@ -187,11 +192,11 @@ def contest_of(
     )
 
 
-# Which runs are measured against each other
+# Runs to compare
 
 
 def _settings(rows: Sequence[_Row], keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], list[_Row]]]:
-    """Runs that differ only in machine, devices, threads, environments and what follows from these."""
+    """Group runs that differ only in machine, devices, threads, environments and what follows from these."""
     own = [key for key in ("sweep", *keys) if key not in ("seed", "task", "algorithm", "threads", "target")]
     apart = [key for key in own if not _follows(rows, key)]
     found: dict[tuple[str, ...], list[_Row]] = {}
@@ -211,7 +216,7 @@ def _follows(rows: Sequence[_Row], key: str) -> bool:
 
 
 def _machine(row: _Row) -> tuple[str, str, int, str]:
-    """Kind, model, threads and target."""
+    """Return kind, model, threads and target."""
     device = row.get("device") or row.get("grid.device") or ("cuda" if row["gpu_model"] else "cpu")
     kind = CPU if device == "cpu" else GPU
     model = row["gpu_model"] if kind == GPU else row["cpu_model"]
@@ -219,7 +224,7 @@ def _machine(row: _Row) -> tuple[str, str, int, str]:
 
 
 def _count_of(row: _Row) -> int | None:
-    """How many environments: as the trainer says, or a grid's key of that name."""
+    """Return the number of environments, from the trainer or a grid's key of that name."""
     count = row.get("environments") or row.get("grid.environments")
     return count if isinstance(count, int) and count > 0 else None
 
@@ -243,7 +248,7 @@ def _spot(count: int, rows: Sequence[_Row], figure: str) -> SpeedPoint:
 
 
 def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The algorithm, and what else tells these apart."""
+    """Label each point by its algorithm and the keys that vary."""
     labels = run_labels(points) if len(points) > 1 else [""]
     return (
         [
@@ -255,7 +260,7 @@ def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
     )
 
 
-def _named(lines: Sequence[SpeedLine]) -> Iterator[SpeedLine]:
+def _labelled(lines: Sequence[SpeedLine]) -> Iterator[SpeedLine]:
     for line in lines:
         parts = (
             line.kind,
@@ -267,7 +272,7 @@ def _named(lines: Sequence[SpeedLine]) -> Iterator[SpeedLine]:
 
 
 def _apart(line: SpeedLine, lines: Sequence[SpeedLine]) -> str:
-    """Model and target, where lines of that kind differ in them."""
+    """Return model and target, where lines of the same kind differ in them."""
     alike = [one for one in lines if one.kind == line.kind]
     return ", ".join(
         filter(None, (getattr(line, name) for name in ("model", "target") if _vary(alike, name)))
@@ -278,12 +283,12 @@ def _vary(lines: Sequence[SpeedLine], name: str) -> bool:
     return len({getattr(line, name) for line in lines}) > 1
 
 
-# Who wins where
+# Verdicts
 
 
 @dataclass(frozen=True)
 class _Lead:
-    """The logarithm of GPU over CPU with so many environments: at least, in the middle, at most."""
+    """Logarithm of GPU over CPU throughput at a number of environments: lower bound, middle, upper bound."""
 
     count: float
     low: float
@@ -303,7 +308,7 @@ class _Lead:
 
 
 def _shared(some: Sequence[SpeedLine], others: Sequence[SpeedLine]) -> list[int]:
-    """Every number of environments at which either was measured, as far as both reach."""
+    """Return every number of environments measured on either and within the range of both."""
     ends = [
         [(line.spots[0].environments, line.spots[-1].environments) for line in side]
         for side in (some, others)
@@ -320,12 +325,12 @@ def _reached(lines: Sequence[SpeedLine], count: float) -> bool:
 
 
 def _best(lines: Sequence[SpeedLine], count: float, name: str) -> float:
-    """The logarithm of what the best of these lines reaches there."""
+    """Return the highest logarithm of throughput among these lines at a number of environments."""
     return max(value for line in lines if (value := _between(line.spots, count, name)) is not None)
 
 
 def _between(spots: Sequence[SpeedPoint], count: float, name: str) -> float | None:
-    """On the straight line between the two measured neighbours, both axes logarithmic."""
+    """Interpolate between the two measured neighbours, both axes logarithmic."""
     for spot in spots:
         if spot.environments == count:
             return math.log(getattr(spot, name))
@@ -338,7 +343,7 @@ def _between(spots: Sequence[SpeedPoint], count: float, name: str) -> float | No
 
 
 def _judged(leads: Sequence[_Lead]) -> tuple[Winner, tuple[Crossing, ...]]:
-    """They change places only between two clear leads: in between and around these it may be noise."""
+    """Return outcome and crossings; only two clear leads count as a change, the rest may be noise."""
     clear = [lead for lead in leads if lead.clear]
     if not clear:
         return Winner.EVEN, ()
@@ -355,23 +360,19 @@ def _judged(leads: Sequence[_Lead]) -> tuple[Winner, tuple[Crossing, ...]]:
 
 
 def _crossed(leads: Sequence[_Lead], before: _Lead, after: _Lead) -> float:
-    """Where the middles cross between two clear leads; where noise makes them do so repeatedly, in the midst
-    of that.
-    """
+    """Return where the middles cross between two clear leads; the central crossing if noise makes several."""
     zeros = list(_zeros([lead for lead in leads if before.count <= lead.count <= after.count], "middle"))
     return zeros[len(zeros) // 2]
 
 
 def _doubt(leads: Sequence[_Lead]) -> tuple[float, float]:
-    """Between which numbers of environments the only crossing may be, by the spread: where the fastest on
-    the one meet the slowest on the other.
-    """
+    """Bound the only crossing by the spread: the fastest runs of one against the slowest of the other."""
     known = [zero for name in ("low", "middle", "high") for zero in _zeros(leads, name)]
     return min(known), max(known)
 
 
 def _zeros(leads: Sequence[_Lead], name: str) -> Iterator[float]:
-    """Where a lead changes its sign. One that only touches zero does not."""
+    """Yield where a lead changes its sign; touching zero does not count."""
     known = [lead for lead in leads if getattr(lead, name) != 0]
     for before, after in pairwise(known):
         one, other = getattr(before, name), getattr(after, name)
@@ -380,11 +381,11 @@ def _zeros(leads: Sequence[_Lead], name: str) -> Iterator[float]:
             yield math.exp((1 - part) * math.log(before.count) + part * math.log(after.count))
 
 
-# In words
+# Sentences
 
 
 def _figures(contest: HardwareComparison) -> str:
-    """How CPU and GPU ran beside each other, without a verdict."""
+    """Describe how CPU and GPU compare, without a verdict."""
     if contest.outcome in (Winner.ONE_DEVICE, Winner.APART):
         return _uncompared(contest)
     if contest.crossings:
@@ -405,7 +406,7 @@ def _uncompared(contest: HardwareComparison) -> str:
 
 
 def _against(contest: HardwareComparison, best: SpeedLine) -> str:
-    """What is to be said of the other device."""
+    """Compare the best line with the other device."""
     if contest.outcome in (Winner.ONE_DEVICE, Winner.APART):
         return f"; {_uncompared(contest)}"
     span = environments_text(contest.first, contest.last)
@@ -433,7 +434,7 @@ def _against(contest: HardwareComparison, best: SpeedLine) -> str:
 
 
 def _close(contest: HardwareComparison) -> str:
-    """Which lines are as fast as the best."""
+    """Name the lines that are as fast as the best."""
     line, spot = contest.best
     rivals = {
         one.label.partition(", ")[2] or one.label: other

@@ -1,9 +1,9 @@
-"""The probability that one variant beats another, and whether that is more than luck.
+"""Probability that one variant beats another, and whether the difference exceeds luck.
 
-As rliable defines it, of final returns; made here so that seeds may differ in number from task to task.
-Intervals are 95 % percentile intervals of a bootstrap over the seeds of each task, by always the same draws.
-Whether a pair differs by more than luck is said by a test of ranks that is corrected for all pairs, and only
-of variants with five seeds in each task whose returns can be ranked.
+Follows rliable's definition for final returns, but seeds may differ in number from task to task. Intervals
+are 95 % percentile intervals of a bootstrap over the seeds of each task, with fixed draws. The verdict on a
+pair is a test of ranks corrected for all pairs, and only for variants with five seeds in each task and
+returns that can be ranked.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from orchestrator.analysis.variant_ranking import (
     variants,
     weights,
 )
+from orchestrator.core.formatting import listed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,18 +33,18 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-# Of the variants that come nearest to the best of their task.
+# Most pairs per task: those of the best with the variants that come nearest to it.
 _MOST_PAIRS = 50
 _MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
 class Improvement:
-    """The chance that a run of ``better`` returns more than one of ``other``, a tie counting half.
+    """Chance that a run of ``better`` returns more than one of ``other``, a tie counting half.
 
     Over several ``tasks`` it is the mean of theirs. No interval below five seeds of either in a task.
-    ``chance``: of so many wins or losses by luck alone, corrected for the ``among`` pairs that were compared
-    with it; ``None`` where it was not compared.
+    ``chance``: p-value of the wins and losses, corrected for the ``among`` pairs that were compared; ``None``
+    where the pair was not tested.
     """
 
     tasks: tuple[str, ...]
@@ -57,7 +58,7 @@ class Improvement:
 
     @property
     def beyond_chance(self) -> bool | None:
-        """Whether they differ by more than luck; ``None`` where so few seeds cannot tell that of any pair."""
+        """Whether they differ by more than luck; ``None`` where no pair with so few seeds could show it."""
         if self.chance is None:
             return None
         if self.chance <= LEVEL:
@@ -72,9 +73,9 @@ class Improvement:
 
 @dataclass(frozen=True)
 class CorrectedPairs:
-    """``pairs`` whose chances are corrected for all that were compared: over all tasks first, then by task.
+    """Pairs with p-values corrected for all that were compared: over all tasks first, then by task.
 
-    ``left_out``: variants that are in no pair of their task, and why.
+    ``left_out``: variants in no pair of their task, with the reason.
     """
 
     pairs: tuple[Improvement, ...]
@@ -82,16 +83,16 @@ class CorrectedPairs:
 
 
 def standing(finals: Sequence[Final], *, overall: bool = True) -> CorrectedPairs:
-    """In every task, and over all of them, one variant against the others that it can be ranked with.
+    """Compare one reference variant with all that it can be ranked with, in every task and over all of them.
 
-    It is the one with the highest interquartile mean among those of the most seeds; over all tasks, the one
-    that beats the others most often.
+    The reference has the highest interquartile mean among the variants with the most seeds; over all tasks,
+    it is the variant that beats the others most often.
     """
     panels = _by_task(finals)
-    by_task = [league for panel in panels.values() for league in _leagues(panel)]
-    leagues = [*(_overall_leagues(finals) if overall else ()), *by_task]
-    pairs = [pair for league in leagues for pair in league.pairs()]
-    among = sum(math.comb(len(league.members), 2) for league in leagues)
+    by_task = [family for panel in panels.values() for family in _families(panel)]
+    families = [*(_overall_families(finals) if overall else ()), *by_task]
+    pairs = [pair for family in families for pair in family.pairs()]
+    among = sum(math.comb(len(family.members), 2) for family in families)
     chances = holm([pair.chance or 0.0 for pair in pairs], among)
     corrected = (
         replace(pair, chance=chance, among=among) for pair, chance in zip(pairs, chances, strict=True)
@@ -100,8 +101,8 @@ def standing(finals: Sequence[Final], *, overall: bool = True) -> CorrectedPairs
 
 
 @dataclass(frozen=True)
-class _League:
-    """Variants with enough seeds in these tasks whose returns can be ranked; the first is the reference."""
+class _Family:
+    """Variants with enough seeds in these tasks and rankable returns; the first is the reference."""
 
     tasks: tuple[str, ...]
     members: tuple[Variant, ...]
@@ -113,7 +114,7 @@ class _League:
 
 
 def _by_task(finals: Sequence[Final]) -> dict[str, list[Variant]]:
-    """In each task every variant that has a final return, the highest interquartile mean first."""
+    """Return per task every variant with a final return, the highest interquartile mean first."""
     returning = [final for final in finals if final.estimate is not None]
     best_first = sorted(returning, key=lambda final: -final.estimate.value if final.estimate else 0.0)
     panels = variants(best_first)
@@ -121,24 +122,24 @@ def _by_task(finals: Sequence[Final]) -> dict[str, list[Variant]]:
     return {task: panels[task] for task in order}
 
 
-def _leagues(panel: Sequence[Variant]) -> Iterator[_League]:
-    """Of one task; ``panel`` is the best first."""
+def _families(panel: Sequence[Variant]) -> Iterator[_Family]:
+    """Yield the families of one task; ``panel`` is the best first."""
     able = [variant for variant in panel if variant.fewest >= FEW_SEEDS]
     found = classes((variant, terms) for variant in able for terms in variant.terms.values())
     for members in sorted(found, key=lambda members: min((one.side, one.number) for one in members)):
         if len(members) > 1:
-            yield _League(tuple(members[0].scores), _most_seeds_first(members, members))
+            yield _Family(tuple(members[0].scores), _most_seeds_first(members, members))
 
 
 def _most_seeds_first(members: Sequence[Variant], by_merit: Sequence[Variant]) -> tuple[Variant, ...]:
-    """The best of those with the most seeds, then the others: few seeds reach extremes by luck."""
+    """Put the best variant with the most seeds first: few seeds reach extremes by luck."""
     most = max(variant.n for variant in members)
     first = next(variant for variant in by_merit if variant.n == most)
     return (first, *(variant for variant in by_merit if variant is not first))
 
 
-def _overall_leagues(finals: Sequence[Final]) -> Iterator[_League]:
-    """Over all tasks, of variants that have them all; nothing without two tasks and two such variants."""
+def _overall_families(finals: Sequence[Final]) -> Iterator[_Family]:
+    """Yield families over all tasks, of variants that have them all; none without two of each."""
     every = over_tasks(finals)
     tasks = tuple(values_by_task(every))
     able = [variant for variant in every if variant.scores.keys() >= set(tasks)]
@@ -150,33 +151,28 @@ def _overall_leagues(finals: Sequence[Final]) -> Iterator[_League]:
                 for one in members
             }
             by_merit = sorted(members, key=lambda one: -often[id(one)])
-            yield _League(tasks, _most_seeds_first(members, by_merit))
+            yield _Family(tasks, _most_seeds_first(members, by_merit))
 
 
-def _left_out(panels: Mapping[str, Sequence[Variant]], leagues: Sequence[_League]) -> Iterator[str]:
-    """Of each task of several variants those that none is held against."""
-    ranked = {id(one) for league in leagues for one in league.members}
+def _left_out(panels: Mapping[str, Sequence[Variant]], families: Sequence[_Family]) -> Iterator[str]:
+    """Name the variants that are in no pair, per task with several variants."""
+    ranked = {id(one) for family in families for one in family.members}
     for task, panel in panels.items():
         few = [one for one in panel if one.fewest < FEW_SEEDS]
         alone = [one for one in panel if one.fewest >= FEW_SEEDS and id(one) not in ranked]
         of = f"{task}: " if len(panels) > 1 and task else ""
         if few and len(panel) > 1:
-            seeds = _some([f"{one.label} (n={one.fewest})" for one in few])
-            yield f"{of}fewer than {FEW_SEEDS} seeds, which cannot tell a difference from luck: {seeds}"
+            seeds = listed([f"{one.label} (n={one.fewest})" for one in few], _MOST_NAMED)
+            yield f"{of}fewer than {FEW_SEEDS} seeds, too few for a verdict: {seeds}"
         if alone and len(panel) - len(few) > 1:
-            labels = _some([one.label for one in alone])
-            yield f"{of}no other variant whose returns came about alike: {labels}"
-
-
-def _some(labels: Sequence[str]) -> str:
-    left = len(labels) - _MOST_NAMED
-    return ", ".join(labels[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
+            labels = listed([one.label for one in alone], _MOST_NAMED)
+            yield f"{of}no other variant with comparable returns: {labels}"
 
 
 def against(better: Variant, other: Variant, tasks: tuple[str, ...]) -> Improvement:
-    """How one variant does against another in tasks that both have; its chance is not corrected.
+    """Compare two variants over tasks that both have; the p-value is not corrected.
 
-    Below five seeds of either in a task there is no interval, and no chance.
+    Below five seeds of either in a task there is no interval and no p-value.
     """
     import numpy as np
 
@@ -191,10 +187,10 @@ def against(better: Variant, other: Variant, tasks: tuple[str, ...]) -> Improvem
 def probability_of_improvement(
     mine: Sequence[Floats], theirs: Sequence[Floats]
 ) -> tuple[float, float | None, float | None]:
-    """P(mine > theirs), ties counting half, meaned over tasks, and its interval.
+    """Return P(mine > theirs), ties counting half, averaged over tasks, and its interval.
 
-    Both hold one number a run, per task; runs are resampled task by task and independently of each other. No
-    interval where a task has one run of either.
+    Both hold one number per run, per task; runs are resampled within each task, independently on both sides.
+    There is no interval where a task has one run of either.
     """
     import numpy as np
 
@@ -210,7 +206,7 @@ def probability_of_improvement(
         ],
         axis=0,
     )
-    # What adds up to a half by rounding is a half, and nothing is less than impossible or more than certain.
+    # Without rounding errors: a half stays a half, and the interval stays within 0 and 1.
     low, high = np.clip(np.round(np.quantile(draws, (0.025, 0.975)), 12), 0, 1)
     return value, float(low), float(high)
 

@@ -1,12 +1,12 @@
-"""The JSON that marl-eval reads, with a level for variants where it has algorithms.
+"""Export evaluations as the JSON that marl-eval reads, with variants in place of algorithms.
 
 Its levels: environment → task → variant → ``seed_N`` → ``step_K`` and ``absolute_metrics``. A variant is all
-that the grid varies but task and seed, so two settings of one algorithm never share a place. marl-eval lowers
-the case of every name, raises it again for its pictures, refuses commas among algorithms, and keeps notes of
-its own under ``extra``: names here are distinct after all of that.
+that the grid varies but task and seed, so two settings of one algorithm never share an entry. marl-eval
+lowers the case of every name, raises it again for its pictures, refuses commas among algorithms, and keeps
+notes of its own under ``extra``: names here are distinct after all of that.
 
-Its absolute metric is that of the best policy found in training, by the mean return of an evaluation,
-evaluated anew for ten times the episodes. Without that evaluation the highest return in training stands in,
+Its absolute metric is the return of the best policy found in training, by the mean return of an evaluation,
+evaluated anew for ten times the episodes. Without that evaluation the highest return in training replaces it,
 and a note says so.
 """
 
@@ -23,6 +23,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluate import TIMES_FOR_BEST, usual_of
 from orchestrator.analysis.stats import finite, groups
 from orchestrator.config.trainers import can_evaluate, returns_of
+from orchestrator.core.formatting import listed
 from orchestrator.core.labels import labeller
 from orchestrator.rundir import Evaluation, RunDir, SweepDir
 from orchestrator.rundir.atomic import write_atomic
@@ -37,7 +38,7 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class ExportNames:
-    """Where a point's run stands in the file."""
+    """Keys under which a point's run is exported."""
 
     environment: str
     task: str
@@ -47,7 +48,7 @@ class ExportNames:
 
 @dataclass(frozen=True)
 class Export:
-    """The file's content, and what a reader of it must know.
+    """The file's content, and notes for its reader.
 
     ``measured`` of ``runs`` runs have their absolute metric as marl-eval defines it.
     """
@@ -59,16 +60,16 @@ class Export:
 
 
 def write(collected: Collected, sweep_dir: SweepDir) -> Export:
-    """Replace the sweep's marl_eval.json by what was collected of it; what was written."""
+    """Replace the sweep's marl_eval.json by its collected runs; return the export."""
     again = f"orchestrate evaluate {sweep_dir.name} --best"
     made = export(collected, absolute_metrics(sweep_dir), again=again)
-    # In its order: marl-eval takes steps as they come, and "step_10" sorts before "step_2".
+    # Unsorted: marl-eval reads steps in the file's order, and "step_10" sorts before "step_2".
     write_atomic(sweep_dir.marl_eval, json.dumps(made.data, indent=1, allow_nan=False).encode() + b"\n")
     return made
 
 
 def export(collected: Collected, absolute: Mapping[str, Evaluation], *, again: str) -> Export:
-    """Every run whose result counts and that was evaluated in training.
+    """Export every run that counts and was evaluated in training.
 
     ``absolute``: by run_id, the evaluation that is its absolute metric. ``again``: the command that evaluates
     best policies anew.
@@ -96,10 +97,11 @@ def export(collected: Collected, absolute: Mapping[str, Evaluation], *, again: s
 
 
 def names_of(points: Sequence[Point]) -> list[ExportNames]:
-    """Each point's place. Distinct points have distinct places, also as marl-eval reads them.
+    """Name each point; distinct points have distinct names, also as marl-eval reads them.
 
-    Every point has a :data:`SWEEP`, which also is the task of one without. What a task decides alone, as a
-    number of environments given for each, is no part of a variant, as variants are compared over all tasks.
+    Every point has a :data:`SWEEP`, which also is the task of a point without one. Keys that the task alone
+    decides, such as a number of environments per task, are no part of a variant, as variants are compared
+    over all tasks.
     """
     tasks = [point.get("task", point[SWEEP]) for point in points]
     places = [_environment_and_task(task) for task in tasks]
@@ -140,7 +142,7 @@ def _variants(points: Sequence[Point], tasks: Sequence[Any]) -> list[str]:
 
 
 def _decided_by_task(points: Sequence[Point], tasks: Sequence[Any]) -> set[str]:
-    """The keys that are one and the same within each task, or missing from all of it."""
+    """Return the keys with one value within each task, or missing from all of it."""
     values: dict[str, dict[str, set[str]]] = {}
     for key in {key for point in points for key in point}:
         of_task = values.setdefault(key, {})
@@ -151,7 +153,7 @@ def _decided_by_task(points: Sequence[Point], tasks: Sequence[Any]) -> set[str]:
 
 
 def _distinct(wished: Mapping[str, str]) -> dict[str, str]:
-    """A name for each identity: the wished one, with a part of the identity's hash where it is not alone."""
+    """Name each identity: the wished name, with a part of the identity's hash where it is not unique."""
     names = {identity: name.replace(",", ";") for identity, name in wished.items()}
     often = Counter(map(_as_read, names.values()))
     found = {
@@ -181,19 +183,19 @@ def _text(value: Any) -> str:
 
 
 def _named(collected: Collected) -> dict[tuple[str, str], ExportNames]:
-    """The place of every run of the grid, done or not, so that a name does not depend on what is finished."""
+    """Name every run of the grid, done or not, so that a name does not depend on progress."""
     own = collected.runs.select("sweep", "run_id", "in_grid").rows()
     keys = [(sweep, run_id) for sweep, run_id, in_grid in own if in_grid]
     points = [{SWEEP: key[0], **collected.points[key]} for key in keys]
     return dict(zip(keys, names_of(points), strict=True))
 
 
-# What was measured
+# Evaluations
 
 
 @dataclass(frozen=True)
 class _Step:
-    """An evaluation in training: after so many frames and seconds, the mean return of its episodes."""
+    """An evaluation in training: frames and seconds so far, and the mean return of its episodes."""
 
     frames: int
     seconds: float | None
@@ -202,8 +204,9 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Run:
-    """``absolute``: its best policy evaluated anew, if it was; ``evaluable``: whether its trainer can do it;
-    ``here``: whether this program trained it.
+    """A run to export. ``absolute``: its best policy evaluated anew, if it was.
+
+    ``evaluable``: whether its trainer can do that. ``here``: whether this program trained it.
     """
 
     names: ExportNames
@@ -226,12 +229,12 @@ class _Run:
 
 
 def _measured(returns: list[float], seconds: float | None, timed: bool) -> dict[str, Any]:
-    # marl-eval wants the same metrics everywhere: times in every step of every run, or nowhere.
+    # marl-eval needs the same metrics everywhere: times in every step of every run, or nowhere.
     return {"return": returns, **({"elapsed_time": seconds} if timed else {})}
 
 
 def _series(collected: Collected, rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[_Step]]:
-    """The evaluations of each run that has any: finite ones of the first metric that means return."""
+    """Return each run's evaluations: the finite values of the first metric that means return."""
     import polars as pl
 
     wanted = {(row["sweep"], row["run_id"]): _evaluated(row["trainer"]) for row in rows}
@@ -247,12 +250,12 @@ def _series(collected: Collected, rows: Iterable[Mapping[str, Any]]) -> dict[tup
 
 
 def _evaluated(trainer: str | None) -> list[str]:
-    """The metrics that hold a policy's evaluated return; what was collected with exploration is none."""
+    """Return the metrics of an evaluated policy; returns collected with exploration are none of them."""
     return [name for name in returns_of(trainer) if not name.startswith("collection/")]
 
 
 def absolute_metrics(sweep_dir: SweepDir) -> dict[str, Evaluation]:
-    """By run_id, the evaluation on record that is the run's absolute metric, where there is one."""
+    """Return by run_id the evaluation on record that is the run's absolute metric, where there is one."""
     best: dict[str, list[Evaluation]] = {}
     for one in sweep_dir.evaluations.read():
         if one.best and one.returns and all(map(finite, one.returns)):
@@ -262,10 +265,10 @@ def absolute_metrics(sweep_dir: SweepDir) -> dict[str, Evaluation]:
 
 
 def _absolute(run_dir: RunDir, evaluations: Iterable[Evaluation]) -> Evaluation | None:
-    """The one of most episodes, and newest, of those made as in training, on the same task.
+    """Choose the evaluation with the most episodes, then the newest, made as in training on the same task.
 
-    What was read from another checkpoint than the final one is of an earlier training, or of the best policy
-    so far.
+    Evaluations of another checkpoint than the final one are of an earlier training, or of the best policy so
+    far.
     """
     usual = usual_of(run_dir)
     if usual is None:
@@ -280,7 +283,7 @@ def _absolute(run_dir: RunDir, evaluations: Iterable[Evaluation]) -> Evaluation 
     return max(fitting, key=lambda one: (one.episodes, one.time), default=None)
 
 
-# What a reader must know
+# Notes
 
 
 def _notes(runs: Sequence[_Run], again: str) -> list[str]:
@@ -288,7 +291,7 @@ def _notes(runs: Sequence[_Run], again: str) -> list[str]:
     evaluable = [run for run in lacking if run.evaluable]
     hint = f": {again}" if any(run.here for run in evaluable) else ""
     episodes = (
-        f"the best evaluation in training, not {TIMES_FOR_BEST} times the episodes of that policy{hint}"
+        f"the best evaluation in training, not that policy over {TIMES_FOR_BEST} times the episodes{hint}"
     )
     highest = "the highest return in training, as their trainer cannot evaluate a trained policy"
     counts = {episodes: len(evaluable), highest: len(lacking) - len(evaluable)}
@@ -302,7 +305,7 @@ def _unevaluated(number: int) -> list[str]:
 
 
 def _irregular(data: Mapping[str, Any]) -> list[str]:
-    """What marl-eval cannot compare: every variant has to be on every task, with equal seeds and steps."""
+    """List gaps: marl-eval needs every variant on every task, with equal seeds and steps."""
     found = []
     for environment, tasks in data.items():
         shapes = {
@@ -320,17 +323,12 @@ def _irregular(data: Mapping[str, Any]) -> list[str]:
             if (task, variant, seed) not in shapes
         ]
         if lacking:
-            found.append(f"nothing in {environment} of {_some(lacking)}")
+            found.append(f"missing in {environment}: {listed(lacking, _MOST_NAMED)}")
         if len(lengths := Counter(shapes.values())) > 1:
             usual = lengths.most_common(1)[0][0]
             other = [
                 f"{variant} on {task} {seed}" for (task, variant, seed), n in shapes.items() if n != usual
             ]
-            found.append(f"another number of evaluations in {environment} of {_some(other)}")
-    wants = "marl-eval compares only what has all variants, seeds and evaluations on all tasks"
-    return [f"marl_eval.json: {wants}; {'; '.join(found)}"] if found else []
-
-
-def _some(names: Sequence[str]) -> str:
-    left = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
+            found.append(f"other numbers of evaluations in {environment}: {listed(other, _MOST_NAMED)}")
+    needs = "marl-eval compares only environments with all variants, seeds and evaluations on all tasks"
+    return [f"marl_eval.json: {needs}; {'; '.join(found)}"] if found else []

@@ -1,4 +1,4 @@
-"""How many times better one thing is than another, and whether that is more than noise."""
+"""Ratios of speed, money or memory between two sides, and whether they exceed noise."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Side = Mapping[tuple[Any, ...], Mapping[Any, float]]
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times ``better`` beats ``other``: at speed, at money or at whatever was measured.
+    """How many times ``better`` is as good as ``other``, by some figure.
 
-    ``low`` and ``high`` are its 95 % interval and ``chance`` that of a ratio so far from 1 by noise alone,
-    ``None`` where there is too little for one. ``n``: pairs, or configurations where there are ``paired``
-    none. ``seeds``: of the side that has fewer. ``among``: of how many ratios its value picked this one.
+    ``low`` and ``high`` are its 95 % interval and ``chance`` the p-value of no difference, ``None`` with too
+    little data. ``n``: pairs, or configurations where none are ``paired``. ``seeds``: of the side that has
+    fewer. ``among``: the number of ratios that this one was picked from by its value.
     """
 
     better: str
@@ -36,14 +36,14 @@ class Ratio:
 
     @property
     def beyond_noise(self) -> bool | None:
-        """``None`` where so few cannot tell."""
+        """Whether the ratio exceeds noise; ``None`` with too few pairs or seeds for a verdict."""
         if self.chance is None or min(self.n, self.seeds) < FEW_SEEDS:
             return None
         return self.chance * self.among <= LEVEL
 
     @property
     def even(self) -> bool:
-        """Whether it is 1 as it is shown, with two decimals."""
+        """Whether it is 1 with the two decimals shown."""
         return f"{self.value:.2f}" == "1.00"
 
     def __str__(self) -> str:
@@ -51,16 +51,17 @@ class Ratio:
         within = "" if self.low is None else f"95 % interval {self.low:.2f} to {self.high:.2f}, "
         if self.beyond_noise is None:
             of = f" of {self.seeds} seed{'s' * (self.seeds != 1)}" if self.seeds < self.n else ""
-            return f"{within}{self.n} {noun}{of}: too few to tell from noise, {FEW_SEEDS} can"
+            return f"{within}{self.n} {noun}{of}: too few to tell from noise ({FEW_SEEDS} needed)"
         picked = f", as one of {self.among}" if self.among > 1 else ""
         more = "more" if self.beyond_noise else "no more"
         return f"{within}{self.n} {noun}: {more} than noise{picked}"
 
 
 def ratio(better: str, other: str, mine: Side, theirs: Side, *, among: int = 1) -> Ratio | None:
-    """The geometric mean of one side's figures over the other's: over pairs of the same point and seed if
-    there are any, else over points that both have; ``None`` without either. Its interval and its chance are
-    by Student's t, of the logarithms.
+    """Return the geometric mean of one side's figures over the other's; ``None`` without common points.
+
+    Uses pairs of the same point and seed if there are any, else the points that both have. The interval and
+    the p-value are by Student's t, of the logarithms.
     """
     both = [point for point in mine if point in theirs]
     pairs = [(point, seed) for point in both for seed in mine[point] if seed in theirs[point]]

@@ -1,4 +1,4 @@
-"""Whether a difference is more than chance: tests that hold with few seeds, corrected for their number."""
+"""Tests of differences that hold with few seeds, corrected for the number of comparisons."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 # Below this many seeds a side there is no verdict, and intervals are called rough.
 FEW_SEEDS = 5
-# A corrected chance above this is no more than noise.
+# A corrected p-value above this counts as noise.
 LEVEL = 0.05
-# Beyond this many runs the normal distribution is close enough, and the exact one takes long.
+# Beyond this many runs the normal distribution is close enough, and the exact test slow.
 _MOST_EXACT = 60
 
 
 def holm(chances: Sequence[float], among: int) -> list[float]:
-    """Each chance, corrected by Holm's method for the ``among`` comparisons that these were picked from."""
+    """Correct p-values by Holm's method for the ``among`` comparisons that these were picked from."""
     corrected = [1.0] * len(chances)
     least = 0.0
     for rank, number in enumerate(sorted(range(len(chances)), key=chances.__getitem__)):
@@ -31,15 +31,15 @@ def holm(chances: Sequence[float], among: int) -> list[float]:
 
 
 def wins(mine: Floats, theirs: Floats) -> Floats:
-    """(mine, theirs): 1 for every pair of runs in which mine returns more, a half for a tie."""
+    """Return a (mine, theirs) matrix: 1 for each pair in which mine returns more, a half for a tie."""
     won: Floats = (mine[:, None] > theirs) + 0.5 * (mine[:, None] == theirs)
     return won
 
 
 def chance_of_wins(mine: Sequence[Floats], theirs: Sequence[Floats]) -> float:
-    """The two-sided chance that runs which are alike differ so much in how often one returns more.
+    """Return the two-sided p-value of how often one side returns more.
 
-    Both hold one number a run, per task; every task weighs the same. A permutation test of the ranks: exact
+    Both hold one number per run, per task; every task weighs the same. A permutation test of the ranks: exact
     for one task (ties included), by the normal distribution for several tasks and for many runs.
     """
     import numpy as np
@@ -52,13 +52,13 @@ def chance_of_wins(mine: Sequence[Floats], theirs: Sequence[Floats]) -> float:
         if tasks == 1 and n + m <= _MOST_EXACT:
             return _exact_chance(np.rint(2 * ranks).astype(int), n)
         away += (ranks[:n].sum() - n * (n + m + 1) / 2) / (n * m)
-        # Of the sum of n ranks, drawn without putting back.
+        # Variance of the sum of n ranks drawn without replacement.
         variance += n * m / (n + m) * ranks.var(ddof=1) / (n * m) ** 2
     return math.erfc(abs(away) / math.sqrt(2 * variance)) if variance else 1.0
 
 
 def _exact_chance(ranks: NDArray[np.int_], n: int) -> float:
-    """Of all ways to pick ``n`` of these ranks, the part whose sum lies as far off as that of the first n."""
+    """Return the share of all choices of ``n`` ranks with a sum as far off as that of the first n."""
     import numpy as np
 
     total = int(ranks.sum())
@@ -68,14 +68,14 @@ def _exact_chance(ranks: NDArray[np.int_], n: int) -> float:
         with_it = ways.copy()
         with_it[1:, rank:] += ways[:-1, : total + 1 - rank]
         ways = with_it
-    # Times the number of ranks, so that the middle is a whole number too.
+    # Scaled by the number of ranks, so that the middle is a whole number too.
     off = np.abs(np.arange(total + 1) * len(ranks) - n * total)
     as_far = off >= off[int(ranks[:n].sum())]
     return float(ways[n][as_far].sum() / ways[n].sum())
 
 
 def least_chance(sizes: Sequence[tuple[int, int]]) -> float:
-    """What :func:`chance_of_wins` is at least with so many runs of one and of the other, per task."""
+    """Return the lowest p-value that :func:`chance_of_wins` can give with these numbers of runs per task."""
     import numpy as np
 
     return chance_of_wins(
@@ -84,9 +84,9 @@ def least_chance(sizes: Sequence[tuple[int, int]]) -> float:
 
 
 def mean_with_chance(differences: Sequence[float]) -> tuple[float, float, float] | None:
-    """The ends of the 95 % interval of a mean by Student's t, and the chance of one so far from zero.
+    """Return the 95 % interval of a mean by Student's t, and the p-value of its distance from zero.
 
-    ``None`` of fewer than two.
+    ``None`` for fewer than two values.
     """
     from statistics import fmean, stdev
 

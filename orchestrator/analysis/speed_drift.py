@@ -1,9 +1,8 @@
-"""Whether speed depends on when a run was started: a busy hour, or a machine that gets slower.
+"""Detect speed that depends on the time of start: a busy hour, or a machine that gets slower.
 
-Runs that differ only in their seed, on the same hardware, should be as fast whenever they start. What they
-differ by is looked at in the order of their starts, over all of them: in one direction from first to last,
-and between neighbours, which finds a slow hour in the middle. Both are tests of ranks, by always the same
-random permutations within those runs.
+Runs that differ only in their seed, on the same hardware, should be equally fast at any time. Their
+differences are tested in the order of starts: for a trend from first to last, and for similar neighbours,
+which finds a slow hour in the middle. Both tests use ranks and fixed random permutations within those runs.
 """
 
 from __future__ import annotations
@@ -24,20 +23,22 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-# With fewer a test finds nothing that matters; of more, evenly many in time.
+# With fewer runs the tests find nothing that matters; more are thinned out evenly in time.
 _FEWEST_RUNS, _MOST_RUNS = 9, 1000
 _PERMUTATIONS = 2000
-# Of each of the two tests.
+# Significance level of each of the two tests.
 _LEVEL = 0.005
-# A smaller difference between two parts of the time is no reason to doubt a comparison.
+# A smaller ratio between two parts of the time is no reason to doubt a comparison.
 _LEAST_EFFECT = 1.05
 _SEED = 20
 
 
 @dataclass(frozen=True)
 class Drift:
-    """Speed that depends on the time of start. ``slow`` and ``fast``: parts of the time, in seconds after the
-    first start, and the runs of the one are ``times`` as fast as those of the other.
+    """Speed that depends on the time of start.
+
+    ``slow`` and ``fast``: parts of the time, in seconds after the first start; runs of the one are ``times``
+    as fast as those of the other. ``chance``: the p-value.
     """
 
     runs: int
@@ -57,7 +58,7 @@ class Drift:
 
 
 def drift_of(found: Sequence[Group]) -> Drift | None:
-    """What the starts and speeds of finished runs show; ``None`` where that is no more than noise."""
+    """Test whether the speeds of finished runs depend on their starts; ``None`` where that is only noise."""
     import numpy as np
 
     started, away, strata = _residuals(found)
@@ -77,8 +78,10 @@ def drift_of(found: Sequence[Group]) -> Drift | None:
 
 
 def _residuals(found: Sequence[Group]) -> tuple[Floats, Floats, NDArray[np.int_]]:
-    """Of each run, in the order of starts: seconds after the first, the logarithm of its speed over the
-    middle of its like, and the number of these.
+    """Return for each run, in the order of starts: seconds after the first, log speed, stratum number.
+
+    A stratum is runs that differ only in their seed, on the same hardware; log speeds are relative to its
+    mean.
     """
     import numpy as np
 
@@ -99,7 +102,7 @@ def _residuals(found: Sequence[Group]) -> tuple[Floats, Floats, NDArray[np.int_]
                     for row, speed in zip(several, speeds, strict=True)
                 ]
                 number += 1
-    rows.sort()
+    rows.sort(key=lambda row: row[0])  # not by speed where starts are equal
     if len(rows) > _MOST_RUNS:
         rows = [rows[place] for place in np.linspace(0, len(rows) - 1, _MOST_RUNS).astype(int)]
     table = np.array(rows, dtype=np.float64).reshape(-1, 3)
@@ -107,7 +110,7 @@ def _residuals(found: Sequence[Group]) -> tuple[Floats, Floats, NDArray[np.int_]
 
 
 def _chance(away: Floats, strata: NDArray[np.int_]) -> float:
-    """The chance of speeds that hang together so much in time; ``away`` in the order of starts."""
+    """Return the p-value of speeds so dependent on time; ``away`` is in the order of starts."""
     import numpy as np
     from scipy.stats import rankdata  # type: ignore[import-untyped]
 
@@ -115,7 +118,7 @@ def _chance(away: Floats, strata: NDArray[np.int_]) -> float:
     ranks -= ranks.mean()
     generator = np.random.default_rng(_SEED)
     drawn = np.tile(ranks, (_PERMUTATIONS + 1, 1))
-    # Sorted by stratum, and by chance within it: all strata at once, of which there can be hundreds.
+    # Sorted by stratum and randomly within it: all strata at once, as there can be hundreds.
     by_chance = np.argsort(strata + generator.random((_PERMUTATIONS, len(ranks))), axis=1)
     drawn[1:, np.argsort(strata, kind="stable")] = ranks[by_chance]
     places = np.arange(len(ranks)) - (len(ranks) - 1) / 2

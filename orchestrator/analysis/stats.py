@@ -1,8 +1,8 @@
-"""What the tables say about learning: groups of seeds, and how sure one can be of them.
+"""Group runs by seed, and estimate their final returns and learning curves.
 
-A group is all runs of a sweep that differ in nothing but the seed. Returns are raw: no normalisation is
-invented, so groups are compared within a task and never averaged across tasks. Aggregates are interquartile
-means over seeds, with 95 % intervals by stratified bootstrap from rliable; one seed has no interval.
+A group is all runs of a sweep that differ in nothing but the seed. Returns are raw: groups are compared
+within a task and never averaged across tasks. Aggregates are interquartile means over seeds, with 95 %
+intervals by stratified bootstrap from rliable; one seed has no interval.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _Point = Mapping[str, Any]
 
-# As many can be told apart by colour and dash.
+# Most variants that can be distinguished by colour and dash.
 FEW_VARIANTS = 24
 RESAMPLES = 1000
 _BOOTSTRAP_SEED = 20
@@ -41,7 +41,7 @@ class Group:
     """Runs of one sweep that differ only in their seed. ``rows`` are their rows of the table of runs.
 
     ``variant`` is the part of ``point`` that other tasks and other sweeps may have as well. ``number`` counts
-    variants and ``side`` sweeps, from 0: they keep a colour and a dash the same in every picture.
+    variants and ``side`` sweeps, from 0: they fix colour and dash in every picture.
     """
 
     sweep: str
@@ -54,25 +54,27 @@ class Group:
 
     @property
     def task(self) -> str:
+        """The task, empty if the grid names none."""
         return str(self.point.get("task", ""))
 
     @property
     def states(self) -> dict[str, int]:
+        """Number of runs in each state."""
         return states_of(self.rows)
 
     def counted(self) -> tuple[list[Mapping[str, Any]], str]:
-        """The runs whose results count: the finished ones, stale ones only where there is nothing else."""
+        """Return the runs that count, and a note on those left out."""
         return counted_rows(self.rows)
 
 
 def states_of(rows: Sequence[_Point]) -> dict[str, int]:
-    """How many of these runs are in each state."""
+    """Count the runs in each state."""
     counted = Counter(row["state"] for row in rows)
     return {state.value: counted[state.value] for state in RunState if counted[state.value]}
 
 
 def counted_rows(rows: Sequence[_Point]) -> tuple[list[_Point], str]:
-    """Of these runs the finished ones, stale ones only where there is nothing else; and what was left out."""
+    """Return the finished runs, or stale ones if there is nothing else, and a note on those left out."""
     done = [row for row in rows if row["state"] == RunState.DONE.value]
     stale = [row for row in rows if row["state"] == RunState.STALE.value]
     if done:
@@ -82,7 +84,7 @@ def counted_rows(rows: Sequence[_Point]) -> tuple[list[_Point], str]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An interquartile mean of ``n`` seeds with its 95 % interval, ``None`` where one seed gives none."""
+    """An interquartile mean of ``n`` seeds with its 95 % interval, ``None`` for one seed."""
 
     value: float
     low: float | None
@@ -108,9 +110,9 @@ class Final:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A group's return over training frames; the arrays have one entry per point, no band for n=1.
+    """A group's return over training frames; arrays have one entry per point, no band for n=1.
 
-    It spans what all its seeds share and ends with the shortest. ``unfinished``: no seed of it is done yet.
+    It covers the frames that all seeds share. ``unfinished``: no seed of it is done yet.
     """
 
     group: Group
@@ -125,7 +127,7 @@ class Curve:
 
 
 def groups(collected: Collected) -> tuple[Group, ...]:
-    """The groups of the present grids, in the order of their first run."""
+    """Return the groups of the present grids, in the order of their first run."""
     own = [key for key in collected.keys if key != "seed"]
     members: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for row in collected.runs.iter_rows(named=True):
@@ -152,10 +154,10 @@ def groups(collected: Collected) -> tuple[Group, ...]:
 
 
 def _variants(points: Sequence[_Point], trainers: Sequence[str]) -> list[dict[str, Any]]:
-    """Of each point the algorithm, and what varies within a task of a sweep.
+    """Return each point's variant: its algorithm, and the keys that vary within a task of a sweep.
 
-    All else is a setting of the whole sweep or of the whole task, as the number of frames often is. No two
-    points of a sweep and task have the same variant.
+    Other keys are settings of the whole sweep or task, as the number of frames often is. No two points of a
+    sweep and task have the same variant.
     """
     alike: dict[tuple[Any, Any], list[_Point]] = {}
     for point in points:
@@ -173,7 +175,7 @@ def _variants(points: Sequence[_Point], trainers: Sequence[str]) -> list[dict[st
 
 
 def _numbers(points: Sequence[_Point], variants: Sequence[_Point]) -> list[int]:
-    """One number for a variant in all tasks while they are few enough to be told apart, else by task."""
+    """Number each variant, over all tasks if few enough to be distinguished, else by task."""
     identities = [tuple(variant.items()) for variant in variants]
     few = len(set(identities)) <= FEW_VARIANTS
     seen: dict[Any, dict[Any, int]] = {}
@@ -185,7 +187,7 @@ def _numbers(points: Sequence[_Point], variants: Sequence[_Point]) -> list[int]:
 
 
 def group_labels(points: Sequence[Mapping[str, Any]], without: tuple[str, ...] = ()) -> list[str]:
-    """A label per point of the keys that vary, or the algorithm's name where none does."""
+    """Label each point by the keys that vary, or by its algorithm where none does."""
     if len(points) > 1 and all(labels := run_labels(points, without)):
         return labels
     return [str(point.get("algorithm", point["sweep"])) for point in points]
@@ -195,7 +197,7 @@ def group_labels(points: Sequence[Mapping[str, Any]], without: tuple[str, ...] =
 
 
 def final_returns(found: Sequence[Group], *, intervals: bool = True) -> list[Final]:
-    """The final returns of every group, in order; without ``intervals`` in a tenth of the time."""
+    """Return the final returns of every group, in order; without ``intervals`` in a tenth of the time."""
     counted = [group.counted() for group in found]
     values = [
         tuple(row["final_return"] for row in rows if finite(row["final_return"])) for rows, _ in counted
@@ -210,7 +212,7 @@ def final_returns(found: Sequence[Group], *, intervals: bool = True) -> list[Fin
 
 
 def estimates_of(samples: Sequence[Sequence[float]], *, intervals: bool = True) -> list[Estimate | None]:
-    """The estimate of each sample of finite numbers, ``None`` of an empty one."""
+    """Estimate each sample of finite numbers, ``None`` for an empty one."""
     import numpy as np
 
     found = iter(bands_of([np.array(own)[:, None] for own in samples if len(own)], intervals))
@@ -224,7 +226,7 @@ def _estimate(band: Band, n: int) -> Estimate:
 
 
 def curves(collected: Collected, found: Sequence[Group]) -> list[Curve]:
-    """The learning curve of every group that has one, in order."""
+    """Return the learning curve of every group that has one, in order."""
     import numpy as np
 
     series = _series(collected, found)
@@ -250,7 +252,7 @@ _Series = Mapping[tuple[str, str, str], "tuple[Floats, Floats]"]
 
 
 def _series(collected: Collected, found: Sequence[Group]) -> _Series:
-    """(sweep, run_id, metric) → frames and values of that run's return metrics, finite ones only."""
+    """Return (sweep, run_id, metric) → frames and finite values of that run's return metrics."""
     import polars as pl
 
     names = {name for group in found for row in group.rows for name in returns_of(row["trainer"])}
@@ -300,10 +302,10 @@ def _draft(group: Group, series: _Series) -> _Draft | None:
 
 
 def on_common_frames(series: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
-    """Several runs' (frames, values) on one grid of frames: (points,) and values of shape (runs, points).
+    """Resample runs' (frames, values) on common frames: (points,), and values of shape (runs, points).
 
-    A value holds until the run's next one. The grid begins where every run has a value and ends with the
-    shortest run, so nothing is extrapolated; it is empty if no frame is common to all.
+    A value holds until the run's next one. The frames begin where every run has a value and end with the
+    shortest run, so nothing is extrapolated; they are empty if none is common to all.
     """
     import numpy as np
 
@@ -323,9 +325,9 @@ Band = tuple["Floats", "Floats | None", "Floats | None"]
 
 
 def bands_of(scores: Sequence[Floats], intervals: bool = True) -> list[Band]:
-    """Per matrix (seeds × points): its interquartile mean and interval, point by point.
+    """Return the interquartile mean and interval of each matrix (seeds × points), point by point.
 
-    Matrices of as many seeds share one bootstrap; their columns are strata, resampled independently.
+    Matrices with as many seeds share one bootstrap; their columns are strata, resampled independently.
     """
     import numpy as np
 
@@ -357,7 +359,7 @@ def bands_of(scores: Sequence[Floats], intervals: bool = True) -> list[Band]:
 
 
 def interquartile_mean(scores: Floats) -> Floats:
-    """Per column of ``scores`` (seeds × columns), what rliable's ``aggregate_iqm`` is of that column.
+    """Return the interquartile mean of each column (seeds × columns), as rliable's ``aggregate_iqm`` does.
 
     It cuts a whole number of seeds at each end, so up to three seeds it is their mean.
     """
@@ -368,7 +370,7 @@ def interquartile_mean(scores: Floats) -> Floats:
 
 
 def bootstrap_interval(scores: Floats) -> tuple[Floats, Floats]:
-    """95 % interval of each column's interquartile mean, by always the same draws (seeds × columns)."""
+    """Return the 95 % interval of each column's interquartile mean (seeds × columns), with fixed draws."""
     from rliable.library import get_interval_estimates
 
     with _numpy_seed(_BOOTSTRAP_SEED):
@@ -391,6 +393,7 @@ def _numpy_seed(seed: int) -> Iterator[None]:
 
 
 def finite(value: float | None) -> bool:
+    """Return whether a value is known and finite."""
     return value is not None and math.isfinite(value)
 
 

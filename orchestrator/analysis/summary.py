@@ -1,4 +1,4 @@
-"""Sweeps in few words: speed by group and hardware, the table that `collect` prints, warnings."""
+"""Summarise sweeps: speed by group and hardware, the table that `collect` prints, warnings."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.comparability import UNRANKED, ReturnTerms, differences, mixed_code
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.stats import Final, Group, final_returns, finite, groups
+from orchestrator.core.formatting import listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
 
 _TIMES = ("seconds_per_iteration", "collection_seconds", "learning_seconds")
@@ -28,9 +29,10 @@ SUMMARY_COLUMNS = (
 
 @dataclass(frozen=True)
 class SpeedSummary:
-    """A group's speed on one kind of hardware: both throughputs of each run that has them, and the medians
-    over runs of the seconds per iteration and of two parts of these. ``provisional``: the end-to-end
-    throughput of some run is.
+    """A group's speed on one kind of hardware.
+
+    Both throughputs of each run that has them, and the medians over runs of the seconds per iteration and of
+    two parts of these. ``provisional``: the end-to-end throughput of some run is.
     """
 
     group: Group
@@ -43,7 +45,7 @@ class SpeedSummary:
     provisional: bool
 
     def split(self) -> tuple[float, float, float]:
-        """Seconds per iteration of collection, of learning, and of all else."""
+        """Return the seconds per iteration of collection, of learning, and of the rest."""
         whole = self.seconds_per_iteration or 0.0
         collection = min(self.collection_seconds or 0.0, whole)
         learning = min(self.learning_seconds or 0.0, whole - collection)
@@ -51,7 +53,7 @@ class SpeedSummary:
 
 
 def speeds(found: Sequence[Group]) -> list[SpeedSummary]:
-    """Each group's speed on each kind of hardware it ran on."""
+    """Return each group's speed on each kind of hardware it ran on."""
     rows = []
     for group in found:
         by_hardware: dict[str, list[Mapping[str, Any]]] = {}
@@ -66,12 +68,12 @@ def speeds(found: Sequence[Group]) -> list[SpeedSummary]:
 
 
 def is_provisional(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the end-to-end throughput of any of these runs is provisional."""
+    """Return whether the end-to-end throughput of any of these runs is provisional."""
     return any(row["provisional"] for row in rows)
 
 
 def hardware(row: Mapping[str, Any]) -> str:
-    """What a run's speed depends on, in a few words."""
+    """Describe the hardware that decides a run's speed: GPU, CPU, threads."""
     threads, cpu = row["threads"], row["cpu_model"] or "unknown CPU"
     if threads is not None:
         cpu = f"{cpu}, {threads} thread{'s' * (threads != 1)}"
@@ -83,7 +85,7 @@ def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
 
 
 def warnings(finals: Sequence[Final]) -> list[str]:
-    """What a reader must know before believing an interval: a line per kind, with its groups."""
+    """Return the limits of the intervals, one line per kind, with the groups concerned."""
     few = f"fewer than {FEW_SEEDS} seeds, so there is no verdict, intervals are rough and one seed has none"
     about: dict[str, list[str]] = {}
     for final in finals:
@@ -92,20 +94,20 @@ def warnings(finals: Sequence[Final]) -> list[str]:
     for final in finals:
         if final.note:
             about.setdefault(final.note, []).append(final.group.label)
-    found = [f"{what}: {_some(labels)}" for what, labels in about.items()]
+    found = [f"{what}: {listed(labels, _MOST_NAMED)}" for what, labels in about.items()]
     return [*unranked(finals), *found, *provisional([final.group for final in finals])]
 
 
 def provisional(found: Sequence[Group]) -> list[str]:
-    """Of which groups the end-to-end throughput is provisional, and why, in a line."""
+    """Return a line that names the groups with provisional end-to-end throughput, if there are any."""
     labels = [group.label for group in found if is_provisional(group.counted()[0])]
-    return [f"{PROVISIONAL}: {_some(labels)}"] if labels else []
+    return [f"{PROVISIONAL}: {listed(labels, _MOST_NAMED)}"] if labels else []
 
 
 def unranked(finals: Sequence[Final]) -> list[str]:
-    """Task by task how the final returns came about differently, so that they are not ranked.
+    """Return task by task why final returns are not ranked.
 
-    Before that, which groups put results of different code together.
+    First come the groups that average results of different code.
     """
     panels: dict[str, list[tuple[str, ReturnTerms]]] = {}
     for final in finals:
@@ -121,13 +123,8 @@ def unranked(finals: Sequence[Final]) -> list[str]:
     ]
 
 
-def _some(labels: Sequence[str]) -> str:
-    shown = ", ".join(labels[:_MOST_NAMED])
-    return shown if len(labels) <= _MOST_NAMED else f"{shown} and {len(labels) - _MOST_NAMED} more"
-
-
 def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
-    """Columns and a row a group, as text: what `collect` prints. Intervals are the report's."""
+    """Return the columns and rows that `collect` prints, one row per group. Intervals are in the report."""
     found = groups(collected)
     by_group: dict[int, list[SpeedSummary]] = {}
     for speed in speeds(found):
@@ -156,7 +153,7 @@ def _each(
     *,
     mark: bool = False,
 ) -> str:
-    """One number per kind of hardware; ``mark``: with an asterisk where it is provisional."""
+    """Format one number per kind of hardware; ``mark`` adds an asterisk to provisional ones."""
     told = ((speed, value) for speed in own if (value := pick(speed)) is not None)
     return " / ".join(layout.format(value) + "*" * (mark and speed.provisional) for speed, value in told)
 

@@ -1,4 +1,4 @@
-"""Readings of runs as tables: their columns, their types, their order. Pure."""
+"""Turn readings of runs into tables: their columns, types and order. Pure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunReading:
-    """A run as found in its folder. ``facts`` are columns of the table of runs, as far as known.
+    """A run as found in its folder. ``facts`` are the known columns of the table of runs.
 
-    ``codes`` are the ids of the codes that trained it, one after the other. A ``foreign`` run was trained
-    without this program, so what it always does is not known of it.
+    ``codes`` are the ids of the code that trained it, in order. A ``foreign`` run was trained without this
+    program, so this program's defaults do not apply to it.
     """
 
     sweep: str
@@ -37,6 +37,7 @@ class RunReading:
 
     @property
     def why(self) -> str:
+        """State and reason, as text."""
         return f"{self.state.value}: {self.reason}" if self.reason else self.state.value
 
 
@@ -67,19 +68,20 @@ def _seconds(value: Any) -> float:
 
 
 def _commit(value: str) -> str:
-    """The commit alone: what stands behind it says that the code differed, and where it is."""
+    """Return the commit without the suffix that marks different code."""
     return value.partition("+")[0]
 
 
 def _dirty(value: str) -> bool:
-    """Whether the code differed from its commit."""
+    """Return whether the code differed from its commit."""
     return "+" in value
 
 
 @dataclass(frozen=True)
 class _Column:
-    """Where a result holds a column. A missing value is null; one of another kind raises, unless ``free``: in
-    a configuration a program may say anything.
+    """Path of a column in a result.
+
+    A missing value is null; one of another kind raises, unless ``free``: a configuration may hold anything.
     """
 
     convert: Callable[[Any], Any]
@@ -141,6 +143,7 @@ RESULT_COLUMNS = {
 def runs_table(
     readings: Sequence[RunReading], trainers: Mapping[str, str]
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """Build the table of runs; return it with the names of the columns that come from the grid."""
     import polars as pl
 
     types = {
@@ -163,7 +166,7 @@ def runs_table(
         "in_grid": pl.Series([reading.index.in_grid for reading in readings], dtype=pl.Boolean),
     }
     points = [reading.index.point for reading in readings]
-    # These are keys of the grid and facts of every result: one column, the fact's.
+    # These are keys of the grid and facts of every result, and share the fact's column.
     keys = _key_columns(
         (key for point in points for key in point if key not in ("threads", "target")),
         {*columns, *own, "return_metric", "state", "reason"},
@@ -191,7 +194,7 @@ def runs_table(
 
 
 def _return_metric(reading: RunReading, trainer: str | None) -> str | None:
-    """What its final return is a value of: the first of the trainer's metrics that the run ever recorded."""
+    """Return the metric of the final return: the first of the trainer's metrics that the run recorded."""
     if reading.facts.get("final_return") is None:
         return None
     for name in returns_of(trainer):
@@ -205,7 +208,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _key_columns(keys: Iterable[str], taken: set[str]) -> dict[str, str]:
-    """The grid's keys, seed last, with the name of each one's column: its own unless that is taken."""
+    """Map the grid's keys, seed last, to names of columns: the key itself unless that is taken."""
     names: dict[str, str] = {}
     for key in sorted(dict.fromkeys(keys), key=lambda key: key == "seed"):
         name = key
@@ -217,7 +220,7 @@ def _key_columns(keys: Iterable[str], taken: set[str]) -> dict[str, str]:
 
 
 def _key_series(values: Sequence[Any]) -> pl.Series:
-    """A key's values in the narrowest type that holds them all; what does not go together becomes text."""
+    """Store a key's values in the narrowest type that holds them all; mixed types become text."""
     import polars as pl
 
     kinds = {type(value) for value in values if value is not None}
@@ -231,6 +234,7 @@ def _key_series(values: Sequence[Any]) -> pl.Series:
 
 
 def metrics_table(readings: Sequence[RunReading]) -> pl.DataFrame:
+    """Build the table of metrics in long form: a row per run, iteration and metric."""
     import numpy as np
     import polars as pl
 

@@ -1,9 +1,8 @@
-"""Variants beside each other, in a task and over all of them; performance profiles.
+"""Variants side by side, in a task and over all of them, and their performance profiles.
 
-Profiles are of final returns, as rliable defines them, and are made here so that seeds may differ in number
-from task to task. A task at a time they need no scale; across tasks a profile needs scores on one scale,
-which is then named. Intervals are 95 % percentile intervals of a bootstrap over the seeds of each task, by
-always the same draws.
+Profiles of final returns follow rliable's definition, but seeds may differ in number from task to task.
+Within a task they need no scale; across tasks a profile needs scores on one scale, which is then named.
+Intervals are 95 % percentile intervals of a bootstrap over the seeds of each task, with fixed draws.
 """
 
 from __future__ import annotations
@@ -28,8 +27,9 @@ _THRESHOLDS = 100
 
 @dataclass(frozen=True)
 class Variant:
-    """One variant over tasks: in each, its final returns, one per seed, and how these came about. ``side`` is
-    a group's.
+    """A variant over tasks: for each, its final returns, one per seed, and their conditions.
+
+    ``number`` and ``side`` are those of its groups.
     """
 
     label: str
@@ -40,19 +40,20 @@ class Variant:
 
     @property
     def n(self) -> int:
+        """Number of runs over all tasks."""
         return sum(map(len, self.scores.values()))
 
     @property
     def fewest(self) -> int:
-        """Its seeds in the task in which it has the fewest."""
+        """Number of seeds in the task that has the fewest."""
         return min(map(len, self.scores.values()), default=0)
 
 
 @dataclass(frozen=True, eq=False)
 class PerformanceProfile:
-    """Of a variant the part of its runs that score above each threshold; no band where a task has one seed.
+    """Share of a variant's runs that score above each threshold; no band where a task has one seed.
 
-    Between two thresholds the part is that of the lower one.
+    Between two thresholds the share is that of the lower one.
     """
 
     variant: Variant
@@ -66,7 +67,7 @@ class PerformanceProfile:
 class Profiles:
     """Profiles that share an axis: of one task in raw returns, or of several ``tasks`` scaled by ``spans``.
 
-    ``spans``: per task the returns that became 0 and 1. ``left_out``: variants that lack one of the tasks.
+    ``spans``: per task the returns scaled to 0 and 1. ``left_out``: variants that lack one of the tasks.
     """
 
     tasks: tuple[str, ...]
@@ -75,11 +76,11 @@ class Profiles:
     left_out: tuple[str, ...] = ()
 
 
-# What stands against what
+# Variants
 
 
 def variants(finals: Sequence[Final]) -> dict[str, list[Variant]]:
-    """Task by task every group that has a final return, named by what tells those of the task apart."""
+    """Return per task every group with a final return, labelled by the keys that vary in the task."""
     by_task: dict[str, list[Final]] = {}
     for final in finals:
         if final.values:
@@ -95,7 +96,7 @@ def _named(task: str, panel: Sequence[Final]) -> Iterator[Variant]:
 
 
 def names(points: Sequence[Mapping[str, Any]], without: Sequence[str] = ("task",)) -> list[str]:
-    """A name for each of these points, told by what varies among them but ``without`` these keys."""
+    """Label each point by the keys that vary, except the keys in ``without``."""
     label = labeller(points, without)
     plain = [label(point) if len(points) > 1 else "" for point in points]
     return [
@@ -105,7 +106,7 @@ def names(points: Sequence[Mapping[str, Any]], without: Sequence[str] = ("task",
 
 
 def over_tasks(finals: Sequence[Final]) -> list[Variant]:
-    """Every variant over all its tasks. Sweeps are told apart only where two of them share a task."""
+    """Return every variant over all its tasks; sweeps are kept apart only if two of them share a task."""
     sweeps: dict[str, set[str]] = {}
     for final in finals:
         sweeps.setdefault(final.group.task, set()).add(final.group.sweep)
@@ -131,7 +132,7 @@ def over_tasks(finals: Sequence[Final]) -> list[Variant]:
 
 
 def rankable(every: Sequence[Variant], tasks: Iterable[str]) -> list[list[Variant]]:
-    """These by whether their returns can be ranked in each of the tasks, which all of them have."""
+    """Split variants into classes that can be ranked in each of the tasks, which all of them have."""
     found = [list(every)]
     for task in tasks:
         found = [
@@ -144,9 +145,7 @@ def rankable(every: Sequence[Variant], tasks: Iterable[str]) -> list[list[Varian
 
 
 def task_profiles(finals: Sequence[Final]) -> list[Profiles]:
-    """In each task, of several variants that can be ranked, one of which has two seeds or more; in raw
-    returns.
-    """
+    """Return profiles in raw returns, per task with several rankable variants of which one has two seeds."""
     found = []
     for task, every in variants(finals).items():
         for panel in rankable(every, (task,)):
@@ -158,11 +157,10 @@ def task_profiles(finals: Sequence[Final]) -> list[Profiles]:
 
 
 def overall_profiles(finals: Sequence[Final]) -> list[Profiles]:
-    """Over all tasks, of variants that have them all and can be ranked; none without two tasks and two such
-    variants.
+    """Return profiles over all tasks, of rankable variants that have them all; none without two of each.
 
-    A task's returns are scaled by the lowest and the highest final return of these variants; a task where
-    these are equal says nothing and is left out.
+    A task's returns are scaled by the lowest and the highest final return of these variants; a task with
+    equal returns is left out.
     """
     every = over_tasks(finals)
     tasks = tuple(_spans(every))
@@ -185,12 +183,13 @@ def overall_profiles(finals: Sequence[Final]) -> list[Profiles]:
 
 
 def _spans(every: Iterable[Variant]) -> dict[str, tuple[float, float]]:
-    """The lowest and the highest final return in each task, where these differ."""
+    """Return the lowest and the highest final return of each task, where these differ."""
     values = values_by_task(every)
     return {task: (min(own), max(own)) for task, own in values.items() if max(own) > min(own)}
 
 
 def values_by_task(every: Iterable[Variant]) -> dict[str, list[float]]:
+    """Return the final returns of all variants by task."""
     values: dict[str, list[float]] = {}
     for variant in every:
         for task, own in variant.scores.items():
@@ -199,7 +198,7 @@ def values_by_task(every: Iterable[Variant]) -> dict[str, list[float]]:
 
 
 def _thresholds(values: Iterable[float]) -> Floats:
-    """Where a part changes, with a margin at both ends; on an even grid if these are too many."""
+    """Return the scores at which a profile changes, with a margin at both ends; an even grid if too many."""
     import numpy as np
 
     found = np.unique(np.fromiter(values, dtype=np.float64))
@@ -229,10 +228,10 @@ def _profile(
 def performance_profile(
     scores: Sequence[Floats], thresholds: Floats
 ) -> tuple[Floats, Floats | None, Floats | None]:
-    """The part of runs above each threshold, and its interval: three times (thresholds,).
+    """Return the share of runs above each threshold, and its interval, all of shape (thresholds,).
 
-    ``scores``: per task one number a run. Every task weighs the same, however many runs it has; with as many
-    in each it is rliable's score distribution. No interval where a task has one run.
+    ``scores``: per task one number per run. Every task weighs the same; with as many runs in each it is
+    rliable's score distribution. No interval where a task has one run.
     """
     import numpy as np
 
@@ -247,6 +246,6 @@ def performance_profile(
 
 
 def weights(generator: np.random.Generator, n: int) -> Floats:
-    """(resamples, n): how much of each resample every run is."""
+    """Return (resamples, n): the weight of each run in each resample."""
     weights: Floats = generator.multinomial(n, [1 / n] * n, size=RESAMPLES) / n
     return weights

@@ -52,6 +52,12 @@ def since(at: float | None, now: float) -> str:
     return f" since {moment(at, now)}" if at else ""
 
 
+def listed(names: Sequence[str], most: int) -> str:
+    """Join the first ``most`` names, and count the rest."""
+    left = len(names) - most
+    return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")
+
+
 def sparkline(values: Sequence[float], width: int) -> str:
     """Draw the last ``width`` values as bars from zero to their maximum."""
     last = [value if math.isfinite(value) and value > 0 else 0.0 for value in values[-width:]]

@@ -132,9 +132,9 @@ def test_the_report_says_where_to_run(results: Path) -> None:
     page = write_report([sweep], collect([sweep]), sweep.report, generated="now").read_text()
     assert "Where to run" in page
     assert (
-        "Too few runs to tell where to run mappo (one run each, 5 can): the fastest was the GPU (1 thread, "
-        "6,000 environments), 12,000 frames/s of training, 10,800 end-to-end; the lines of CPU and GPU cross "
-        "at about 1,100 environments." in page
+        "Too few runs to tell where to run mappo (one run each, 5 needed): the fastest was the GPU "
+        "(1 thread, 6,000 environments), 12,000 frames/s of training, 10,800 end-to-end; "
+        "the lines of CPU and GPU cross at about 1,100 environments." in page
     )
     assert (sweep.report / "crossover-1.png").read_bytes().startswith(PNG)
 
@@ -145,8 +145,8 @@ def test_without_a_gpu_the_report_shows_no_crossover_and_says_why(results: Path)
     said = section.blocks[0]
     assert isinstance(said, Text)
     assert said.text.startswith(
-        "Too few runs to tell where to run mappo (one run each, 5 can): the fastest was the CPU (2 threads, "
-        "60 environments), 2,121 frames/s of training, 1,909 end-to-end"
+        "Too few runs to tell where to run mappo (one run each, 5 needed): the fastest was the CPU "
+        "(2 threads, 60 environments), 2,121 frames/s of training, 1,909 end-to-end"
     )
     assert "no GPU was measured, so there is no crossover to show" in said.text
 

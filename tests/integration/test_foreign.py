@@ -370,10 +370,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], bool, str]] = {
     ),
     "a metric is a pipe": (_pipe(f"{SCALARS}eval_reward_episode_len_mean.csv"), True, "is not a file"),
     "no frames": (_remove(FRAMES), True, "is missing"),
-    "frames that are none": (_write(FRAMES, b"0,nan\n1,inf\n"), True, "frames that is none"),
-    "frames beyond counting": (_write(FRAMES, b"0,1e200\n"), True, "frames that is none"),
+    "frames that are none": (_write(FRAMES, b"0,nan\n1,inf\n"), True, "invalid number of frames"),
+    "frames beyond counting": (_write(FRAMES, b"0,1e200\n"), True, "invalid number of frames"),
     "steps beyond counting": (_write(FRAMES, b"9" * 30 + b",1\n"), True, "line 1"),
-    "nothing to go by": (_both(_remove(FRAMES), _remove(JSON)), False, "tells any value"),
+    "nothing to go by": (_both(_remove(FRAMES), _remove(JSON)), False, "it has no values"),
     "no values": (_both(_write(FRAMES, b""), _write(JSON, b"{}")), False, "is not BenchMARL's file"),
     "several runs in one": (
         _both(_remove(FRAMES), _write(JSON, b'{"vmas": {"a": {}, "b": {}}}')),
@@ -402,7 +402,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], bool, str]] = {
     "a seed that is none": (
         _both(_remove(TEXTS), _write(JSON, b'{"a": {"b": {"c": {"seed_x": {"step_1": {}}}}}}')),
         False,
-        "tells what it trained",
+        "it has no task, algorithm and seed",
     ),
     "a pipe": (_both(_remove(TEXTS), _pipe(JSON)), False, "is not a file"),
 }
@@ -508,7 +508,7 @@ def test_nothing_to_merge_is_an_error_that_says_what_was_expected(
     tmp_path: Path, sweep: SweepDir, their: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(NotFoundError, match=r"nothing of BenchMARL's in .*/empty/: .*mappo_navigation_mlp__"):
+    with pytest.raises(NotFoundError, match=r"no results of BenchMARL in .*/empty/: .*navigation_mlp__"):
         read(tmp_path / "empty")
     with pytest.raises(NotFoundError, match="does not exist"):
         read(tmp_path / "absent")

@@ -396,7 +396,7 @@ def test_few_seeds_are_told_and_get_no_verdict(results: Path) -> None:
     assert rows_of(page, "pairs")[1:] == [
         ["–", "mappo", "iql", "1.00 [1.00, 1.00]", "yes, p = 0.0079", "5 and 5"]
     ]
-    assert "left out: fewer than 5 seeds, which cannot tell a difference from luck: lucky (n=1)" in page.words
+    assert "left out: fewer than 5 seeds, too few for a verdict: lucky (n=1)" in page.words
     three = matrix_runs({"algorithm": ["mappo", "iql"], "seed": range(3)})
     small = create_sweep(results, "three", three)
     for run in three:

@@ -1,4 +1,4 @@
-"""Values of one key of the grid against each other: speed, efficiency, returns, memory. Pure."""
+"""Compare the values of one key of the grid: speed, efficiency, returns, memory. Pure."""
 
 from orchestrator.analysis.compare.model import (
     Combination,

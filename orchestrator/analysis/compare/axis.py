@@ -1,4 +1,4 @@
-"""Which key a person means, and which values of it there are."""
+"""Find the key to compare by, its values, and the baseline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.core.labels import short_keys, spellings, varying_keys
 
 Row = Mapping[str, Any]
 HARDWARE = "hardware"
-# What runs have beside the grid's keys, and can be compared by.
+# Facts of runs that can be compared by, beside the grid's keys.
 _FACTS = ("threads", "target", "sweep", "device", "environments", HARDWARE)
 
 
@@ -32,33 +32,33 @@ class ComparedKey:
 
 
 def text(value: Any) -> str:
-    """A value as it is written: text as it stands, everything else as JSON."""
+    """Format a value: text as it is, everything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def hardware(row: Row) -> str | None:
-    """The processor, and before it the GPU, of a run that has trained."""
+    """Describe the GPU and the processor of a run; ``None`` where unknown."""
     if not row["cpu_model"] and not row["gpu_model"]:
         return None
     return " + ".join(filter(None, (row["gpu_model"], row["cpu_model"])))
 
 
 def find_axis(rows: Sequence[Row], keys: Sequence[str], asked: str) -> ComparedKey:
-    """The axis that ``asked`` names, in full or in short.
+    """Find the key that ``asked`` names, in full or in short.
 
-    Raises :class:`OrchestrateError` for a key that is not there, or that has the same value in all runs.
+    Raises :class:`OrchestrateError` for an unknown key, or one with the same value in all runs.
     """
     varying = _varying(rows, keys)
     if asked.lstrip("+~") == "seed":
         raise OrchestrateError(
-            "seeds are not compared: they are what tells a difference from noise",
+            "seeds are not compared: their spread is the noise",
             hint=f"compare by one of: {_named(varying)}",
         )
-    key = _meant(asked, varying, keys)
+    key = _resolve_key(asked, varying, keys)
     known = with_key(rows, keys, key)
     values = tuple(dict.fromkeys(text(row[key]) for row in known))
     if len(values) < 2:
-        only = f"is {values[0]} in all runs" if values else "is known of no run"
+        only = f"is {values[0]} in all runs" if values else "is unknown for all runs"
         raise OrchestrateError(
             f"{key} {only}, so there is nothing to compare by it",
             hint=f"keys with several values: {_named(varying)}",
@@ -72,15 +72,15 @@ def find_axis(rows: Sequence[Row], keys: Sequence[str], asked: str) -> ComparedK
 
 
 def with_key(rows: Sequence[Row], keys: Sequence[str], key: str) -> list[Row]:
-    """The runs that have it: what a grid says of any run is known, what a result says of finished ones."""
+    """Return the runs with a known value: of all runs for a grid's key, of finished ones for a result's."""
     return [row for row in rows if row[key] is not None or key in keys]
 
 
 def find_baseline(axis: ComparedKey, asked: str | None, seeds: Mapping[str, int]) -> str:
-    """The value that the others are measured against: the one asked for, else the grid's first.
+    """Return the baseline: the value asked for, else the grid's first.
 
-    ``seeds``: how many of each value have finished. A first one of too few is passed over for the next of
-    enough.
+    ``seeds``: the number of finished seeds per value. A first value with too few gives way to the next that
+    has enough.
     """
     if asked is None:
         return next((value for value in axis.values if seeds[value] >= FEW_SEEDS), axis.values[0])
@@ -95,12 +95,12 @@ def find_baseline(axis: ComparedKey, asked: str | None, seeds: Mapping[str, int]
 
 
 def follows(rows: Sequence[Row], other: str, key: str) -> bool:
-    """Whether ``other`` has one value for each value of ``key``."""
+    """Return whether ``other`` has one value for each value of ``key``."""
     seen: dict[str, str] = {}
     return all(seen.setdefault(text(row[key]), text(row[other])) == text(row[other]) for row in rows)
 
 
-def _meant(asked: str, varying: Sequence[str], keys: Sequence[str]) -> str:
+def _resolve_key(asked: str, varying: Sequence[str], keys: Sequence[str]) -> str:
     name = asked.lstrip("+~")
     known = list(dict.fromkeys((*varying, *keys, *_FACTS)))
     bare = {key.lstrip("+~"): key for key in reversed(known)}
@@ -112,7 +112,7 @@ def _meant(asked: str, varying: Sequence[str], keys: Sequence[str]) -> str:
             return fitting[0]
         if fitting:
             raise OrchestrateError(
-                f"--by {asked}: several keys end so: {', '.join(fitting)}", hint="write the whole key"
+                f"--by {asked}: several keys end like that: {', '.join(fitting)}", hint="write the whole key"
             )
     near = difflib.get_close_matches(name, [*bare, *(name for key in known for name in spellings(key))], 1)
     raise OrchestrateError(
@@ -122,7 +122,7 @@ def _meant(asked: str, varying: Sequence[str], keys: Sequence[str]) -> str:
 
 
 def _varying(rows: Sequence[Row], keys: Sequence[str]) -> list[str]:
-    """Keys and facts with several values. Of keys that advance together, the first."""
+    """Return keys and facts with several values; of keys that advance together, the first."""
     points = [{key: row[key] for key in keys if row[key] is not None} for row in rows]
     found = varying_keys(points, without=("seed",)) if len(rows) > 1 else []
     facts = [name for name in _FACTS if name not in keys and _varies(rows, name)]

@@ -1,4 +1,4 @@
-"""What a comparison by a key holds. Frozen values."""
+"""Data types of a comparison by a key. Frozen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class ReturnCurve:
     """Returns along ``x``, frames or seconds of wall time, of shape (points,); ``scores``: runs × points.
 
-    Whoever draws it estimates it, as that takes time: see :func:`orchestrator.analysis.stats.bands_of`.
+    Bands are estimated only when drawn, as that takes time: see :func:`orchestrator.analysis.stats.bands_of`.
     """
 
     x: Floats
@@ -35,10 +35,11 @@ class Members:
 
     @property
     def states(self) -> dict[str, int]:
+        """Number of runs in each state."""
         return states_of(self.rows)
 
     def counted(self) -> tuple[list[Mapping[str, Any]], str]:
-        """Those whose results count, and what is left out."""
+        """Return the runs that count, and a note on those left out."""
         return counted_rows(self.rows)
 
 
@@ -47,10 +48,10 @@ class ComparedValue:
     """One combination with one value of the key.
 
     ``training_fps`` and ``end_to_end_fps`` are each run's throughputs, ``memory`` its peak in MiB. ``speed``
-    is the ratio to the baseline's cell by the comparison's ``figure``, ``end_to_end`` that of the end-to-end
-    throughput; ``efficiency`` is a ratio over that of what was spent. ``at_frames`` and ``at_time`` are
-    returns where all cells of the combination still train; ``None``: nothing is known. ``returns`` are the
-    final returns of its runs and ``terms`` how they came about.
+    is the ratio to the baseline by the comparison's ``figure``, ``end_to_end`` that of the end-to-end
+    throughput; ``efficiency`` is a ratio over that of the cost. ``at_frames`` and ``at_time`` are returns
+    where all values of the combination still train. ``returns`` are the final returns of the runs, ``terms``
+    their conditions. ``None``: unknown.
     """
 
     value: str
@@ -72,26 +73,30 @@ class ComparedValue:
 
     @property
     def n(self) -> int:
+        """Number of runs that count."""
         return len(self.members.counted()[0])
 
     @property
     def middle_training_fps(self) -> float | None:
+        """Median training throughput."""
         return median(self.training_fps) if self.training_fps else None
 
     @property
     def middle_end_to_end_fps(self) -> float | None:
+        """Median end-to-end throughput."""
         return median(self.end_to_end_fps) if self.end_to_end_fps else None
 
     @property
     def peak_memory_mb(self) -> float | None:
+        """Median peak memory in MiB."""
         return median(self.memory) if self.memory else None
 
 
 @dataclass(frozen=True)
 class Combination:
-    """What is compared with each other: runs that differ in nothing but the key and the seed.
+    """Runs that differ in nothing but the key and the seed.
 
-    ``frames`` and ``seconds`` are the equal frames and the equal wall time of its returns.
+    ``frames`` and ``seconds`` are the equal frames and the equal wall time at which returns are compared.
     """
 
     label: str
@@ -102,15 +107,17 @@ class Combination:
 
     @property
     def task(self) -> str:
+        """The task, empty if the grid names none."""
         return str(self.point.get("task", ""))
 
     def cell(self, value: str) -> ComparedValue | None:
+        """Return the part with this value of the key, if there is one."""
         return next((cell for cell in self.cells if cell.value == value), None)
 
 
 @dataclass(frozen=True)
 class Overall:
-    """One value over all combinations: geometric means of what its runs have over the baseline's."""
+    """One value over all combinations: geometric means of the ratios to the baseline."""
 
     value: str
     speed: Ratio | None
@@ -123,10 +130,10 @@ class Overall:
 class KeyComparison:
     """Values of ``key`` against the ``baseline``, one of them.
 
-    ``short`` is the key as people write it; ``together`` are keys that change with it, so that what differs
-    may be their doing; ``per`` is what efficiency divides by: "thread", "dollar", or nothing. ``figure`` is
-    the throughput by which speeds are compared, a column of the table of runs. Efficiency per dollar is by
-    end-to-end throughput all the same: evaluations are paid for.
+    ``short`` is the key as people write it; ``together`` are keys that change with it and may explain the
+    differences; ``per`` is the divisor of efficiency: "thread", "dollar", or nothing. ``figure`` is the
+    compared throughput, a column of the table of runs. Efficiency per dollar is by end-to-end throughput in
+    any case, as evaluations are paid for.
     """
 
     sweeps: tuple[str, ...]
@@ -141,6 +148,6 @@ class KeyComparison:
     figure: str = TRAINING
 
     def named(self, value: str) -> str:
-        """A value as it stands in a sentence: numbers with the key before them."""
+        """Format a value for a sentence: numbers with the key before them."""
         alone = not value[:1].isdigit() and value not in ("true", "false", "null")
         return value if alone else f"{self.short}={value}"

@@ -1,4 +1,4 @@
-"""From the table of runs to a comparison: who is compared with whom, and the figures of each."""
+"""Turn the table of runs into a comparison: match groups and calculate their figures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _Row = Mapping[str, Any]
 def compare_by(
     collected: Collected, key: str, *, baseline: str | None = None, prices: Prices | None = None
 ) -> KeyComparison:
-    """Runs of the present grids that differ in nothing but ``key`` and their seed, against each other.
+    """Compare runs of the present grids that differ in nothing but ``key`` and their seed.
 
     Raises :class:`OrchestrateError` if there is nothing to compare by that key, or no such baseline.
     """
@@ -58,7 +58,7 @@ def compare_by(
     sets = list(_sets(rows, collected.keys, axis))
     base = find_baseline(axis, baseline, {value: _seeds(sets, value) for value in axis.values})
     counted = [row for one in sets for group in one.groups.values() for row in group.counted()[0]]
-    spent = _Spent(_per(sets, axis, prices or {}), prices or {}, comparable(counted))
+    cost = _Cost(_per(sets, axis, prices or {}), prices or {}, comparable(counted))
     return KeyComparison(
         tuple(dict.fromkeys(row["sweep"] for row in rows)),
         axis.key,
@@ -66,14 +66,14 @@ def compare_by(
         axis.values,
         base,
         axis.together,
-        spent.per,
-        tuple(_combinations(collected, sets, base, spent)),
-        tuple(_overall(sets, value, base, spent, len(axis.values) - 1) for value in axis.values),
-        spent.figure,
+        cost.per,
+        tuple(_combinations(collected, sets, base, cost)),
+        tuple(_overall(sets, value, base, cost, len(axis.values) - 1) for value in axis.values),
+        cost.figure,
     )
 
 
-# Who is compared with whom
+# Matching groups
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class _Set:
     groups: Mapping[str, Members]
 
     def side(self, value: str, column: str) -> dict[tuple[Any, ...], dict[Any, float]]:
-        """A figure of each run that counts, by its seed."""
+        """Return a figure of each run that counts, by its seed."""
         if value not in self.groups:
             return {}
         rows = self.groups[value].counted()[0]
@@ -111,31 +111,29 @@ def _sets(rows: Sequence[_Row], keys: Sequence[str], axis: ComparedKey) -> Itera
 
 
 def _seeds(sets: Iterable[_Set], value: str) -> int:
-    """How many seeds of a value have finished runs."""
+    """Count the seeds of a value that have finished runs."""
     groups = (one.groups[value] for one in sets if value in one.groups)
     return len({row.get("seed") for group in groups for row in group.counted()[0]})
 
 
-# What was spent
+# Cost
 
 
 @dataclass(frozen=True)
-class _Spent:
-    """What efficiency divides by: threads, dollars an hour, or nothing (``per`` is empty); and by which
-    throughput speeds are compared.
-    """
+class _Cost:
+    """Divisor of efficiency (threads, dollars per hour, or none: empty ``per``) and compared throughput."""
 
     per: str
     prices: Prices
     figure: str
 
     def over(self, group: Members, other: Members) -> float | None:
-        """How many times as much as the other group's runs these spend; ``None`` where that is not known."""
+        """Return this group's cost over the other group's; ``None`` where unknown."""
         mine, theirs = self._of(group), self._of(other)
         return mine / theirs if mine and theirs else None
 
     def gain(self, speed: Ratio | None, end_to_end: Ratio | None) -> Ratio | None:
-        """What efficiency is about: money pays for evaluations too."""
+        """Return the ratio to divide by cost: money pays for evaluations too."""
         return end_to_end if self.per == PER_DOLLAR else speed
 
     def _of(self, group: Members) -> float | None:
@@ -150,7 +148,7 @@ class _Spent:
 
 
 def _per(sets: Iterable[_Set], axis: ComparedKey, prices: Prices) -> str:
-    """Threads where the values differ in them and no GPU works; else dollars, if they are known."""
+    """Choose threads if the values differ in them and no GPU is used, else dollars if they are known."""
     rows = [row for one in sets for group in one.groups.values() for row in group.counted()[0]]
     cpu_only = not any(row["gpu_model"] or "cuda" in (row["device"] or "") for row in rows)
     several = len({row["threads"] for row in rows}) > 1
@@ -163,7 +161,7 @@ def _per(sets: Iterable[_Set], axis: ComparedKey, prices: Prices) -> str:
 
 
 def _combinations(
-    collected: Collected, sets: Sequence[_Set], base: str, spent: _Spent
+    collected: Collected, sets: Sequence[_Set], base: str, cost: _Cost
 ) -> Iterator[Combination]:
     found = series_of(collected, [group for one in sets for group in one.groups.values()])
     returns = [returns_between(list(one.groups.values()), found) for one in sets]
@@ -172,14 +170,14 @@ def _combinations(
         for one, own in zip(sets, returns, strict=True)
         for number, group in enumerate(one.groups.values())
     ]
-    # In one go: it is the bootstrap that takes time.
+    # All at once, as the bootstrap takes the time.
     estimates = iter(estimates_of([sample for cell in samples for sample in cell.all]))
     cells = iter(samples)
     for one, own in zip(sets, returns, strict=True):
         yield Combination(
             one.label,
             one.point,
-            tuple(_cell(one, value, base, spent, next(cells), estimates) for value in one.groups),
+            tuple(_cell(one, value, base, cost, next(cells), estimates) for value in one.groups),
             own.frames,
             own.seconds,
         )
@@ -187,7 +185,7 @@ def _combinations(
 
 @dataclass(frozen=True)
 class _Samples:
-    """What the estimates of a cell are made from, one number a run; and its curves."""
+    """Samples for the estimates of one value, one number per run; and its curves."""
 
     final: list[float]
     at_frames: list[float]
@@ -225,7 +223,7 @@ def _cell(
     one: _Set,
     value: str,
     base: str,
-    spent: _Spent,
+    cost: _Cost,
     samples: _Samples,
     estimates: Iterator[Estimate | None],
 ) -> ComparedValue:
@@ -233,7 +231,7 @@ def _cell(
     rows = group.counted()[0]
     speed, end_to_end = (
         ratio(value, base, one.side(value, column), one.side(base, column), among=max(1, len(one.groups) - 1))
-        for column in (spent.figure, END_TO_END)
+        for column in (cost.figure, END_TO_END)
     )
     final, at_frames, at_time = next(estimates), next(estimates), next(estimates)
     return ComparedValue(
@@ -245,8 +243,8 @@ def _cell(
         speed,
         end_to_end,
         _efficiency(
-            spent.gain(speed, end_to_end),
-            spent.over(group, one.groups[base]) if base in one.groups else None,
+            cost.gain(speed, end_to_end),
+            cost.over(group, one.groups[base]) if base in one.groups else None,
         ),
         final,
         at_frames,
@@ -259,19 +257,19 @@ def _cell(
     )
 
 
-def _overall(sets: Sequence[_Set], value: str, base: str, spent: _Spent, among: int) -> Overall:
-    speed, end_to_end = (_between(sets, value, base, column, among) for column in (spent.figure, END_TO_END))
-    both = [one for one in sets if one.side(value, spent.figure) and one.side(base, spent.figure)]
-    over = [spent.over(one.groups[value], one.groups[base]) for one in both]
+def _overall(sets: Sequence[_Set], value: str, base: str, cost: _Cost, among: int) -> Overall:
+    speed, end_to_end = (_between(sets, value, base, column, among) for column in (cost.figure, END_TO_END))
+    both = [one for one in sets if one.side(value, cost.figure) and one.side(base, cost.figure)]
+    over = [cost.over(one.groups[value], one.groups[base]) for one in both]
     known = [math.log(times) for times in over if times]
     times = math.exp(fmean(known)) if known and len(known) == len(over) else None
-    efficiency = _efficiency(spent.gain(speed, end_to_end), times)
+    efficiency = _efficiency(cost.gain(speed, end_to_end), times)
     memory = _between(sets, value, base, "peak_memory_mb", among)
     return Overall(value, speed, end_to_end, efficiency, memory)
 
 
 def _between(sets: Sequence[_Set], value: str, base: str, column: str, among: int) -> Ratio | None:
-    """``among``: how many values are held against the baseline."""
+    """Return the ratio over all sets; ``among``: how many values are compared with the baseline."""
     mine: Side = {point: own for one in sets for point, own in one.side(value, column).items()}
     theirs: Side = {point: own for one in sets for point, own in one.side(base, column).items()}
     return ratio(value, base, mine, theirs, among=among)

@@ -1,4 +1,4 @@
-"""Returns of runs that are compared: as they grew, and where all of them still train."""
+"""Returns of compared runs: over frames and time, and at the last point that all runs reach."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One run's finite returns: after so many frames, and seconds of wall time, evaluations and checkpoints
-    included. Arrays of one length.
+    """One run's finite returns, by frames and by seconds of wall time, evaluations and checkpoints included.
+
+    Arrays of one length.
     """
 
     frames: Floats
@@ -29,17 +30,19 @@ class Series:
     values: Floats
 
     def at_frames(self, frames: float) -> float | None:
+        """Return the value that holds after so many frames."""
         return _held(self.frames, self.values, frames)
 
     def at_seconds(self, seconds: float) -> float | None:
+        """Return the value that holds after so many seconds."""
         return _held(self.seconds, self.values, seconds)
 
 
 @dataclass(frozen=True, eq=False)
 class Returns:
-    """What a combination's groups returned, group by group; runs without any are left out.
+    """Returns of a combination's groups, group by group; runs without any are left out.
 
-    ``frames`` and ``seconds`` are the most that all counted runs of all groups with returns have.
+    ``frames`` and ``seconds`` are the most that all counted runs of all groups with returns reach.
     """
 
     groups: tuple[tuple[Series, ...], ...]
@@ -47,22 +50,25 @@ class Returns:
     seconds: float | None
 
     def at_frames(self, number: int) -> list[float]:
-        """A return for each run of the group, the last before all others have ended."""
+        """Return one value per run of the group, at the equal frames."""
         if self.frames is None:
             return []
         found = [one.at_frames(self.frames) for one in self.groups[number]]
         return [value for value in found if value is not None]
 
     def at_time(self, number: int) -> list[float]:
+        """Return one value per run of the group, at the equal wall time."""
         if self.seconds is None:
             return []
         found = [one.at_seconds(self.seconds) for one in self.groups[number]]
         return [value for value in found if value is not None]
 
     def over_frames(self, number: int) -> ReturnCurve | None:
+        """Return the group's curves on common frames."""
         return _on_common([(one.frames, one.values) for one in self.groups[number]])
 
     def over_time(self, number: int) -> ReturnCurve | None:
+        """Return the group's curves on common times."""
         return _on_common([(one.seconds, one.values) for one in self.groups[number]])
 
 
@@ -70,7 +76,7 @@ _Found = Mapping[tuple[str, str, str], Series]
 
 
 def series_of(collected: Collected, groups: Sequence[Members]) -> _Found:
-    """(sweep, run id, metric) → that run's returns."""
+    """Return (sweep, run id, metric) → that run's returns."""
     import polars as pl
 
     names = {name for group in groups for row in group.rows for name in returns_of(row["trainer"])}
@@ -87,7 +93,7 @@ def series_of(collected: Collected, groups: Sequence[Members]) -> _Found:
 
 
 def returns_between(groups: Sequence[Members], found: _Found) -> Returns:
-    """The returns of groups that are compared with each other: one metric for all of them."""
+    """Return the returns of compared groups, of the metric that most of them have."""
     counted = [group.counted()[0] for group in groups]
     names = dict.fromkeys(name for rows in counted for row in rows for name in returns_of(row["trainer"]))
     best: tuple[tuple[Series, ...], ...] = tuple(() for _ in groups)
@@ -106,7 +112,7 @@ def _least(rows: Sequence[Mapping[str, float | None]], column: str) -> float | N
 
 
 def _held(along: Floats, values: Floats, at: float) -> float | None:
-    """The last value not after ``at``: it is held until the next."""
+    """Return the last value not after ``at``."""
     import numpy as np
 
     number = int(np.searchsorted(along, at, side="right")) - 1

@@ -1,4 +1,4 @@
-"""A comparison in words: one sentence, the rows of its table, CSV and JSON."""
+"""Describe a comparison: one sentence, the rows of its table, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.analysis.ratios import Ratio
 from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, chance_of_wins, holm, least_chance, wins
 from orchestrator.analysis.stats import Estimate
 from orchestrator.analysis.summary import is_provisional
-from orchestrator.core.formatting import duration, number
+from orchestrator.core.formatting import duration, listed, number
 from orchestrator.planning.throughput.measure import END_TO_END, NAMES, PROVISIONAL, TRAINING
 
 _NOTHING = "–"
@@ -30,9 +30,9 @@ _MOST_NAMED = 4
 
 
 def verdict(found: KeyComparison) -> str:
-    """How the fastest value compares with the baseline, whether that is noise, and what it did to returns.
+    """Compare the fastest value with the baseline in one sentence: speed, noise, and returns.
 
-    A value of too few seeds is the fastest only if there are no others.
+    A value with too few seeds is the fastest only if there are no others.
     """
     every = [one for one in found.overall if one.speed is not None and one.value != found.baseline]
     if not every:
@@ -46,7 +46,7 @@ def verdict(found: KeyComparison) -> str:
         said += f", at {best.efficiency:.0%} efficiency per {found.per}"
     said += _disagreement(found, best.value) + _end_to_end_said(found, best)
     few = [found.named(one.value) for one in every if one not in rated]
-    left_out = f"; left out for too few seeds: {_some(few)}" if few else ""
+    left_out = f"; left out for too few seeds: {listed(few, _MOST_NAMED)}" if few else ""
     return f"{said}; {_returns_said(found, best.value)}{left_out}{_doubts(found)}."
 
 
@@ -63,7 +63,7 @@ def _nothing_to_compare(found: KeyComparison) -> str:
         return f"No run with {base}, the baseline, has finished, so nothing can be compared"
     if len(trained) == 1:
         others = ", ".join(found.named(value) for value in found.values if value not in trained)
-        return f"Only {found.named(trained[0])} has finished runs, and none has {others} to set against it"
+        return f"Only {found.named(trained[0])} has finished runs, and no run has finished with {others}"
     return f"No two finished runs differ in nothing but {found.short}, so nothing can be compared"
 
 
@@ -81,14 +81,14 @@ def _speed_said(found: KeyComparison, speed: Ratio, rated: int) -> str:
 
 
 def _end_to_end_said(found: KeyComparison, best: Overall) -> str:
-    """What is left of it with evaluations and checkpoints; or that speed is nothing else."""
+    """Add the end-to-end speed-up, or that the speed-up is end-to-end already."""
     if found.figure == END_TO_END:
         return ", by end-to-end throughput"
     return f"; end-to-end {best.end_to_end.value:.2f} times" if best.end_to_end is not None else ""
 
 
 def _disagreement(found: KeyComparison, value: str) -> str:
-    """Where combinations do not agree on who is faster, how far they lie apart."""
+    """Give the range of speed-ups where combinations disagree on the faster value."""
     cells = [cell for one in found.combinations if (cell := one.cell(value)) is not None]
     times = sorted(cell.speed.value for cell in cells if cell.speed is not None)
     if not times or times[0] >= 1 or times[-1] <= 1:
@@ -97,7 +97,7 @@ def _disagreement(found: KeyComparison, value: str) -> str:
 
 
 def _returns_said(found: KeyComparison, value: str) -> str:
-    """How final returns compare, combination by combination, each tested and corrected for their number."""
+    """Compare final returns, combination by combination, each tested and corrected for their number."""
     pairs = [
         (mine, base)
         for one in found.combinations
@@ -108,12 +108,12 @@ def _returns_said(found: KeyComparison, value: str) -> str:
         return "no returns to compare"
     fair = [pair for pair in pairs if len(classes((cell, cell.terms) for cell in pair)) == 1]
     if not fair:
-        return "final returns came about differently, so they are not ranked"
+        return "final returns are not comparable, so they are not ranked"
     told = Counter(_higher([pair for pair in fair if _least_seeds(pair) >= FEW_SEEDS]))
     few, apart = len(fair) - told.total() + told["few"], told["higher"] + told["lower"]
     if few == len(pairs):
         seeds = min(map(_least_seeds, fair))
-        able = f"{seeds} a side, {FEW_SEEDS} can" if seeds < FEW_SEEDS else f"for {few} combinations"
+        able = f"{seeds} per side, {FEW_SEEDS} needed" if seeds < FEW_SEEDS else f"for {few} combinations"
         return f"too few seeds to tell final returns apart ({able})"
     if not apart and not few and len(fair) == len(pairs):
         return "final returns cannot be told apart"
@@ -136,7 +136,7 @@ def _least_seeds(pair: _Pair) -> int:
 
 
 def _higher(pairs: Sequence[_Pair]) -> Iterator[str]:
-    """Of each pair whether the first returns more: "higher", "lower", "alike", or "few" that cannot tell."""
+    """Yield for each pair how its first side returns: "higher", "lower", "alike", or "few" seeds."""
     import numpy as np
 
     samples = [(np.array(mine.returns), np.array(base.returns)) for mine, base in pairs]
@@ -160,7 +160,7 @@ def _doubts(found: KeyComparison) -> str:
 
 
 def columns(found: KeyComparison) -> list[str]:
-    """Of the rows of :func:`sections`; some have two lines."""
+    """Return the column names of the rows of :func:`sections`; some have two lines."""
     speeds = [f"{NAMES[found.figure].partition(' ')[0]}\nframes/s", "speed-up"]
     if found.figure == TRAINING:
         speeds.append("end-to-end\nspeed-up")
@@ -168,7 +168,7 @@ def columns(found: KeyComparison) -> list[str]:
 
 
 def sections(found: KeyComparison) -> list[tuple[str, list[list[str]]]]:
-    """A name and a row for each value: of every combination with results, then over all of them."""
+    """Return a name and a row per value, for every combination with results, then over all of them."""
     shown = [one for one in found.combinations if _trained(one)] or found.combinations
     told = [(one.label, [_row(found, cell) for cell in one.cells]) for one in shown]
     if len(shown) > 1:
@@ -182,7 +182,7 @@ def _overall_row(found: KeyComparison, whole: Overall) -> list[str]:
 
 
 def _ratios(found: KeyComparison, one: ComparedValue | Overall) -> list[str]:
-    """The speed-up with its interval and, where that is one of training throughput, the end-to-end one."""
+    """Format the speed-up with its interval and, beside one of training throughput, the end-to-end one."""
     is_baseline = one.value == found.baseline
     told = [_ratio(one.speed, is_baseline)]
     if found.figure == TRAINING:
@@ -229,7 +229,7 @@ def _middle(one: Estimate | None) -> str:
 
 
 def notes(found: KeyComparison) -> list[str]:
-    """What a reader of the table must know, a line each."""
+    """Return the notes on the table, one line each."""
     cells = [
         (f"{one.label} {found.named(cell.value)}".strip(), cell.terms)
         for one in found.combinations
@@ -251,11 +251,11 @@ def notes(found: KeyComparison) -> list[str]:
         lines.append(f"efficiency: {gain} per {found.per}, over that of {found.named(found.baseline)}")
     if found.together:
         lines.append(f"changes with {found.short}: {', '.join(found.together)}")
-    return [*lines, *(f"{what}: {_some(labels)}" for what, labels in _said_of(found).items())]
+    return [*lines, *(f"{what}: {listed(labels, _MOST_NAMED)}" for what, labels in _said_of(found).items())]
 
 
 def _said_of(found: KeyComparison) -> dict[str, list[str]]:
-    """What holds for some combinations, or for some cells of them, with their names."""
+    """Return the notes on single combinations or values, with their names."""
     trained = [one for one in found.combinations if _trained(one)]
     told: dict[str, list[str]] = {}
     for one in trained:
@@ -266,7 +266,7 @@ def _said_of(found: KeyComparison) -> dict[str, list[str]]:
             if is_provisional(cell.members.counted()[0]):
                 told.setdefault(PROVISIONAL, []).append(named)
         if len(one.cells) == 1:
-            only = f"only {found.named(one.cells[0].value)}, nothing to set against it"
+            only = f"only {found.named(one.cells[0].value)}, nothing to compare it with"
             told.setdefault(only, []).append(one.label)
     for one in found.combinations if trained else ():
         if not _trained(one):
@@ -275,22 +275,17 @@ def _said_of(found: KeyComparison) -> dict[str, list[str]]:
 
 
 def _unranked(found: KeyComparison) -> list[str]:
-    """In which combinations final returns came about differently, and how."""
+    """Name the combinations with final returns that cannot be ranked, and why."""
     told: dict[str, list[str]] = {}
     for one in found.combinations:
         cells = [(found.named(cell.value), cell.terms) for cell in one.cells if cell.returns]
         for text in differences(cells):
             told.setdefault(text, []).append(one.label)
-    return [f"{_some(labels)}: {text}" for text, labels in told.items()]
+    return [f"{listed(labels, _MOST_NAMED)}: {text}" for text, labels in told.items()]
 
 
 def _trained(one: Combination) -> bool:
     return any(cell.n for cell in one.cells)
-
-
-def _some(labels: list[str]) -> str:
-    left = len(labels) - _MOST_NAMED
-    return ", ".join(labels[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
 
 
 def _span(ends: list[str]) -> str:
@@ -325,7 +320,7 @@ _CSV = (
 
 
 def as_csv(found: KeyComparison) -> str:
-    """A line a cell, and for each value one over all combinations; what is not known is empty."""
+    """Format as CSV: a line per combination and value, and one per value over all; unknown is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_CSV)
@@ -372,7 +367,7 @@ def _speed_columns(speed: Ratio | None) -> tuple[object, ...]:
 
 
 def as_json(found: KeyComparison) -> dict[str, Any]:
-    """Everything, for programs."""
+    """Return everything as JSON values."""
     return {
         "sweeps": list(found.sweeps),
         "key": found.key,

@@ -1,4 +1,4 @@
-"""BenchMARL's files, each read for itself. What cannot be read raises :class:`DamagedFileError`."""
+"""Read BenchMARL's files, each by itself. Unreadable files raise :class:`DamagedFileError`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GROUP = re.compile(r"(?:eval|collection)_(.+)_reward_episode_reward_mean")
 
 @dataclass(frozen=True)
 class Identity:
-    """What was trained. ``task`` as a grid names it."""
+    """Task, algorithm and seed of an experiment. ``task`` is spelled as in a grid."""
 
     task: str
     algorithm: str
@@ -40,7 +40,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class ConfigRecord:
-    """What a record of a configuration says: the identity, as far as it knows it, and flat keys to values."""
+    """A record of a configuration: the identity, where known, and flat keys to values."""
 
     identity: Identity | None
     config: Mapping[str, Any]
@@ -50,16 +50,16 @@ class ConfigRecord:
 
 
 def read_scalars(folder: Path, problem: Callable[[str], None]) -> list[Row]:
-    """The history in the logger's folder of scalars; a file that is damaged is named and left out.
+    """Read the history from the logger's folder of scalars; a damaged file is reported and left out.
 
-    An experiment that was restored goes on in the same files: what it had logged after its checkpoint is cut.
+    A restored experiment goes on in the same files: rows logged after its checkpoint are cut.
     """
     paths = {readable(path.stem): path for path in sorted(folder.glob("*.csv"))}
     if _FRAMES not in paths:
-        raise DamagedFileError(folder / f"{_FRAMES}.csv", "is missing: nothing tells the frames of a value")
+        raise DamagedFileError(folder / f"{_FRAMES}.csv", "is missing: the frames of the values are unknown")
     frames = _scalar(paths[_FRAMES])
     if not all(0 <= value < _MOST_FRAMES for value in frames.values()):
-        raise DamagedFileError(paths[_FRAMES], "holds a number of frames that is none")
+        raise DamagedFileError(paths[_FRAMES], "holds an invalid number of frames")
     names = _metric_names(paths)
     series: dict[str, dict[int, float]] = {}
     for stem, path in paths.items():
@@ -100,7 +100,7 @@ def _scalar(path: Path) -> dict[int, float]:
 
 
 def _metric_names(stems: Iterable[str]) -> dict[str, str]:
-    """File names as metrics: BenchMARL writes "_" for each "/" of a metric's name."""
+    """Map file names to metrics: BenchMARL writes "_" for each "/" of a metric's name."""
     stems = list(stems)
     groups = {match[1] for stem in stems if (match := _GROUP.fullmatch(stem))}
     longest_first = sorted(groups, key=lambda group: (-len(group), group))
@@ -122,7 +122,7 @@ def _metric(stem: str, groups: Iterable[str]) -> str:
 
 
 def read_hparams(folder: Path) -> ConfigRecord | None:
-    """What the logger noted of the configuration, ``None`` if it did not."""
+    """Read the logger's note of the configuration, ``None`` if there is none."""
     path = folder / "hparams0.txt"
     if not path.is_file():
         return None
@@ -140,7 +140,7 @@ def read_hparams(folder: Path) -> ConfigRecord | None:
 
 
 def _literal(text: str) -> Any:
-    """A Python value as ``repr`` wrote it; what is none stays text."""
+    """Parse a Python value as ``repr`` wrote it; anything else stays text."""
     try:
         return ast.literal_eval(_CLASS.sub(r"'\1'", text))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -151,7 +151,7 @@ def _literal(text: str) -> Any:
 
 
 def read_json_history(path: Path) -> tuple[Identity, list[Row]]:
-    """The evaluations, in the order of their frames, with returns under the names of our metrics."""
+    """Read the evaluations, in the order of their frames, with returns under the names of our metrics."""
     try:
         (environment, tasks), *more = _read(path, _LARGEST_JSON, json.loads).items()
         (task, algorithms), *more_tasks = tasks.items()
@@ -169,7 +169,7 @@ def read_json_history(path: Path) -> tuple[Identity, list[Row]]:
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
         raise DamagedFileError(path, f"is not BenchMARL's file for marl-eval ({error})") from error
     if identity is None:
-        raise DamagedFileError(path, "does not say what was trained")
+        raise DamagedFileError(path, "does not name task, algorithm and seed")
     return identity, rows
 
 
@@ -188,7 +188,7 @@ def _returns(step: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def read_hydra(folder: Path) -> ConfigRecord | None:
-    """What Hydra noted of the configuration, ``None`` if it is not that of BenchMARL's own program."""
+    """Read Hydra's note of the configuration, ``None`` if it is not of BenchMARL's own program."""
     if not (folder / "config.yaml").is_file():
         return None
     composed = _yaml(folder / "config.yaml")
@@ -199,7 +199,7 @@ def read_hydra(folder: Path) -> ConfigRecord | None:
     for name in ("model", "experiment"):
         if isinstance(chosen := choices.get(name), str):
             config[name] = chosen
-    # What a person chose without a preset is the base.
+    # Without a preset, Hydra notes the base.
     if config.get("experiment") == "base_experiment":
         del config["experiment"]
     environment, _, task = str(choices.get("task") or "").partition("/")
@@ -234,7 +234,7 @@ def _yaml(path: Path) -> Any:
 
 
 def _number(value: Any) -> int:
-    """A number of frames or of an iteration; raises ``ValueError`` for what cannot be one."""
+    """Parse a number of frames or of an iteration; raises ``ValueError`` if it is out of range."""
     number = int(value)
     if not 0 <= number < _MOST_FRAMES:
         raise ValueError("a number of frames is too much" if number > 0 else f"{number} is below zero")
@@ -250,7 +250,7 @@ def _identity(environment: Any, task: Any, algorithm: Any, seed: Any) -> Identit
 
 
 def _flat(sections: Mapping[str, Any]) -> dict[str, Any]:
-    """``experiment.lr`` → value: one level, as a grid's keys mostly are."""
+    """Return ``experiment.lr`` → value: one level, as most keys of a grid."""
     return {
         readable(f"{section}.{key}"): _plain(value)
         for section, values in sections.items()
@@ -261,7 +261,7 @@ def _flat(sections: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Only what JSON knows; everything else as text, a class of torch by the name that a grid gives it."""
+    """Return a value as JSON; anything else as text, a class of torch by its name in grids."""
     if isinstance(value, str):
         return readable(_TORCH.sub(r"torch.nn.\1", value))
     if value is None or isinstance(value, bool | float) or (type(value) is int and abs(value) < 2**63):

@@ -1,4 +1,4 @@
-"""Where in a folder BenchMARL's experiments lie. Nothing is opened here."""
+"""Find BenchMARL's experiments in a folder, without opening a file."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from orchestrator.analysis.foreign.names import readable
 # <algorithm>_<task>_<model>__<8 hexadecimal digits>_<yy_mm_dd-hh_mm_ss>
 _NAME = re.compile(r".+__(?P<run>[0-9a-f]{8}_(?P<when>\d\d_\d\d_\d\d-\d\d_\d\d_\d\d))", re.ASCII)
 _NEVER = {"wandb", "checkpoints", "videos", "texts", "scalars"}
-# Above an experiment's folder, Hydra's record is at most so many folders up.
+# Hydra's record is at most so many folders above the experiment's.
 _HYDRA_ABOVE = 3
 
 
 @dataclass(frozen=True)
 class FoundExperiment:
-    """One experiment: its files as far as there are any.
+    """The files of one experiment, as far as there are any.
 
     ``name`` is for people, ``place`` the folder that holds them. ``scalars`` and ``texts`` are the CSV
     logger's folders, ``json`` is the file for marl-eval, ``hydra`` the folder of Hydra's record.
@@ -34,12 +34,12 @@ class FoundExperiment:
 
     @property
     def run_id(self) -> str:
-        """The part of its name that no other has: digits of chance, and when it began."""
+        """The unique part of the name: random digits, and the time of start."""
         return self._named()["run"]
 
     @property
     def when(self) -> str:
-        """When it began, in a text that sorts by time."""
+        """The time of start, as text that sorts by time."""
         return self._named()["when"]
 
     def _named(self) -> re.Match[str]:
@@ -49,9 +49,9 @@ class FoundExperiment:
 
 
 def find_experiments(folder: Path, unreadable: Callable[[OSError], None]) -> list[FoundExperiment]:
-    """Every experiment in ``folder`` and below it, oldest first; symbolic links to folders are not followed.
+    """Find every experiment in ``folder`` and below, oldest first, without following links to folders.
 
-    A name that is there several times is listed as often. ``unreadable`` is told of folders that are.
+    A name that is there several times is listed as often. ``unreadable`` is called for unreadable folders.
     """
     loggers: dict[tuple[str, Path], Path] = {}
     files: dict[tuple[str, Path], Path] = {}

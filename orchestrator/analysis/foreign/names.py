@@ -1,4 +1,4 @@
-"""Other people's names as text."""
+"""Turn names from other programs into text."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def readable(name: str | Path) -> str:
-    """Text that can be written anywhere: bytes of a name that are not UTF-8 are spelled out."""
+    """Return text that can be written anywhere: bytes of a name that are not UTF-8 are spelled out."""
     try:
         return os.fsencode(name).decode("utf-8", "backslashreplace")
-    except UnicodeEncodeError:  # half a character, as JSON may hold it but no name of a file
+    except UnicodeEncodeError:  # half a character: possible in JSON, not in a file's name
         return str(name).encode("utf-8", "backslashreplace").decode()

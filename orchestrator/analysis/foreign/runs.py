@@ -1,4 +1,4 @@
-"""A folder of BenchMARL's experiments as runs: one of each, told apart by what differs in them."""
+"""Turn a folder of BenchMARL's experiments into runs, with the keys in which they differ."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 _EXPECTED = (
     "expected folders such as mappo_navigation_mlp__0a1b2c3d_26_01_31-12_00_00/ with what BenchMARL's "
-    "csv logger or create_json left in them"
+    "csv logger or create_json wrote"
 )
 _ON_POLICY = ("mappo", "ippo")
 _OFF_POLICY = ("iql", "vdn", "qmix", "maddpg", "iddpg", "masac", "isac")
@@ -39,9 +39,9 @@ _OFF_POLICY = ("iql", "vdn", "qmix", "maddpg", "iddpg", "masac", "isac")
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """One run. ``config`` is empty where nothing tells it; ``logged``: its history is the CSV logger's.
+    """One run. ``config`` is empty where unknown; ``logged``: its history is the CSV logger's.
 
-    ``within`` is the folder above its own, from the one that was asked for.
+    ``within`` is the folder above its own, relative to the folder that was asked for.
     """
 
     found: FoundExperiment
@@ -53,7 +53,7 @@ class Experiment:
 
     @property
     def deciding(self) -> dict[str, Any]:
-        """What of its configuration decides its result, as far as that is known."""
+        """The known keys of its configuration that decide its result."""
         other = {"on": "off", "off": "on"}.get(self.policy or "")
         return {
             key: value
@@ -65,17 +65,18 @@ class Experiment:
 
     @property
     def policy(self) -> str | None:
-        """Which policy its algorithm learns from, "on" or "off"; ``None`` for one that is not known here."""
+        """Kind of policy that its algorithm learns from, "on" or "off"; ``None`` for an unknown algorithm."""
         if self.identity.algorithm in _ON_POLICY:
             return "on"
         return "off" if self.identity.algorithm in _OFF_POLICY else None
 
     @property
     def frames(self) -> int:
+        """Number of frames trained."""
         return self.history[-1].frames
 
     def state(self) -> tuple[RunState, str]:
-        """Done, unless what was logged reaches none of the bounds that its configuration sets."""
+        """Return done, unless its log reaches none of the bounds that its configuration sets."""
         bounds = self._bounds() if self.logged else []
         if not bounds or any(reached >= wanted for reached, wanted, _ in bounds):
             return RunState.DONE, ""
@@ -83,24 +84,24 @@ class Experiment:
         return RunState.INTERRUPTED, f"stopped early, or still trains: {reached:,} of {wanted:,} {word}"
 
     def _bounds(self) -> list[tuple[int, float, str]]:
-        """Reached, wanted, of what. BenchMARL ends at the first; its default has 3,000,000 frames."""
+        """Return reached, wanted and unit. BenchMARL ends at the first; its default is 3,000,000 frames."""
         frames, iterations = self._positive("max_n_frames"), self._positive("max_n_iters")
         found = [(self.frames, frames, "frames"), (len(self.history), iterations, "iterations")]
         batch = self._positive(f"{self.policy}_policy_collected_frames_per_batch")
         if iterations and batch:
-            # It counts frames, and a batch may hold more than asked for: the last iterations may not come.
+            # BenchMARL counts frames: with batches larger than asked for it skips the last iterations.
             found.append((self.frames, iterations * batch, "frames"))
         return [(reached, wanted, word) for reached, wanted, word in found if wanted]
 
     def _positive(self, key: str) -> float:
-        """What its configuration says, 0 if nothing that bounds a training."""
+        """Return a number of its configuration, 0 if it sets no bound."""
         value = self.config.get(f"experiment.{key}")
         return value if isinstance(value, int | float) and value > 0 else 0
 
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What a folder holds. ``name`` stands where a sweep's does; ``notes`` say what was not counted."""
+    """Experiments of a folder. ``name`` stands in place of a sweep's; ``notes`` list what was not counted."""
 
     name: str
     experiments: tuple[Experiment, ...]
@@ -108,7 +109,7 @@ class Outputs:
     notes: tuple[str, ...]
 
     def readings(self, keys: Collection[str]) -> list[RunReading]:
-        """A reading a run. ``keys`` are the keys of the grids beside it: their values are told too."""
+        """Return one reading per run; values of ``keys``, the keys of the grids beside it, are included."""
         return [
             RunReading(
                 self.name,
@@ -123,9 +124,9 @@ class Outputs:
 
 
 def read_outputs(spelled: str, taken: Collection[str] = ()) -> Outputs:
-    """The experiments in the folder ``spelled``, which may be ``NAME=FOLDER``. ``taken`` names are others'.
+    """Read the experiments in the folder ``spelled``, or ``NAME=FOLDER``; avoid the names ``taken``.
 
-    Raises :class:`NotFoundError` where there is none. What is damaged is named, and the rest goes on.
+    Raises :class:`NotFoundError` where there is none. Damaged experiments are named and skipped.
     """
     name, folder = _named(spelled, taken)
     problems: list[str] = []
@@ -169,14 +170,14 @@ def _folder(path: Path) -> Path:
 
 def _nothing(folder: Path, problems: Sequence[str]) -> NotFoundError:
     folder = folder.resolve()
-    hint = "--with FOLDER takes what BenchMARL itself left, when it was run without this program"
+    hint = "--with FOLDER reads results of BenchMARL run without this program"
     if sweeps(folder):
         hint = f"these are sweeps of this program: orchestrate collect --results {readable(folder)}"
     elif folder in [sweep.path for sweep in sweeps(folder.parent)]:
         command = f"orchestrate collect {folder.name} --results {folder.parent}"
         hint = f"this is a sweep of this program: {readable(command)}"
     unread = f" ({'; '.join(problems)})" if problems else ""
-    return NotFoundError(f"nothing of BenchMARL's in {readable(folder)}/{unread}: {_EXPECTED}", hint=hint)
+    return NotFoundError(f"no results of BenchMARL in {readable(folder)}/{unread}: {_EXPECTED}", hint=hint)
 
 
 # Reading one
@@ -199,8 +200,8 @@ def _read(found: FoundExperiment, root: Path, problem: Callable[[str], None]) ->
         identity, rows = (identity or told[0], rows or told[1]) if told else (identity, rows)
     identity = identity or (composed.identity if composed else None)
     if identity is None or not rows:
-        lacks = "what it trained" if rows else "any value"
-        problem(f"{found.place}: {found.name} is left out, as nothing in it tells {lacks}")
+        lacks = "no task, algorithm and seed" if rows else "no values"
+        problem(f"{found.place}: {found.name} is left out: it has {lacks}")
         return None
     above = found.place.parent if readable(found.place.name) == found.name else found.place
     within = above.relative_to(root).as_posix() if above.is_relative_to(root) else "."
@@ -212,15 +213,15 @@ def _config(
 ) -> Mapping[str, Any]:
     if noted is not None and noted.config:
         return noted.config
-    # Hydra's record is of this very experiment only if it says so.
+    # Hydra's record counts only if it names this experiment.
     return composed.config if composed is not None and composed.identity == identity else {}
 
 
-# One of each
+# Duplicates
 
 
 def _once(experiments: Iterable[Experiment]) -> tuple[list[Experiment], list[str]]:
-    """Copies of one experiment, and repetitions of one configuration with one seed, count once."""
+    """Count copies of one experiment, and repetitions of one configuration with one seed, once."""
     notes = []
     by_name: dict[str, list[Experiment]] = {}
     for one in experiments:
@@ -241,12 +242,12 @@ def _once(experiments: Iterable[Experiment]) -> tuple[list[Experiment], list[str
 
 def _fingerprint(one: Experiment) -> str:
     identity = one.identity
-    # Without its configuration, only the folder may tell it from another.
+    # Without a configuration, only the folder can distinguish it.
     config: Any = one.deciding or one.within
     return _comparable([identity.task, identity.algorithm, identity.seed, config])
 
 
-# What tells them apart
+# Keys that differ
 
 
 def _points(experiments: Sequence[Experiment], keys: Collection[str]) -> list[dict[str, Any]]:
@@ -267,7 +268,7 @@ def _points(experiments: Sequence[Experiment], keys: Collection[str]) -> list[di
 
 
 def _varying(experiments: Sequence[Experiment]) -> set[str]:
-    """The keys in which experiments of one algorithm on one task differ, as far as they are known."""
+    """Return the known keys in which experiments of one algorithm on one task differ."""
     values: dict[tuple[str, str, str], set[str]] = {}
     configs = [(one.identity, one.deciding) for one in experiments if one.config]
     every = {key for _, config in configs for key in config}
@@ -279,7 +280,7 @@ def _varying(experiments: Sequence[Experiment]) -> set[str]:
 
 
 def _comparable(value: Any) -> str:
-    """Text that is the same for 5 and 5.0, which Hydra and Python spell differently."""
+    """Return text that is the same for 5 and 5.0, which Hydra and Python spell differently."""
 
     def even(item: Any) -> Any:
         if isinstance(item, dict):
@@ -291,7 +292,7 @@ def _comparable(value: Any) -> str:
     return json.dumps(even(value), sort_keys=True)
 
 
-# What the table of runs says of one
+# Columns of the table of runs
 
 
 def _facts(one: Experiment) -> dict[str, Any]:

@@ -204,7 +204,7 @@ def _step(found: KeyComparison) -> float:
 def _without(cell: ComparedValue) -> str:
     """Why there is no bar."""
     if cell.end_to_end_fps:
-        return "nothing to set against it"
+        return "nothing to compare it with"
     return ", ".join(f"{number_} {state}" for state, number_ in cell.members.states.items())
 
 

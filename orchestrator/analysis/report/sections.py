@@ -154,7 +154,7 @@ _SIDES = (
     "A row is a task and a variant: the algorithm, and what a sweep varies within a task beside the seed."
     " What else sets the sweeps apart is in the table above. P(B > A): the chance that a run of sweep B "
     "returns more than one of sweep A, a tie counting half; ½ means that neither does better. It is not "
-    f"given below {FEW_SEEDS} seeds of either, nor where returns came about differently."
+    f"given below {FEW_SEEDS} seeds of either, nor where returns are not comparable."
 )
 
 

@@ -8,12 +8,23 @@ from typing import Any, TypeVar
 
 from orchestrator.analysis.comparability import UNRANKED, classes, differences
 from orchestrator.analysis.improvement import against
-from orchestrator.analysis.report.blocks import MISSING, Cell, Column, Table, columns, number, shown, word
+from orchestrator.analysis.report.blocks import (
+    MISSING,
+    Cell,
+    Column,
+    Table,
+    columns,
+    middle,
+    number,
+    shown,
+    word,
+)
 from orchestrator.analysis.report.tables import Row
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.stats import Final, Group
 from orchestrator.analysis.summary import SpeedSummary, hardware
 from orchestrator.analysis.variant_ranking import Variant, names
+from orchestrator.core.formatting import listed
 from orchestrator.planning.throughput.measure import END_TO_END, NAMES, TRAINING
 
 _T = TypeVar("_T")
@@ -60,8 +71,7 @@ _FACTS: tuple[tuple[str, Callable[[Row], Any]], ...] = (
 def _values(values: Any) -> str:
     """Each once, in the order of the runs; of many the first ones."""
     found = list(dict.fromkeys(word(value) for value in values if value is not None))
-    left = len(found) - _MOST_VALUES
-    return ", ".join(found[:_MOST_VALUES]) + (f" and {left} more" if left > 0 else "") or MISSING
+    return listed(found, _MOST_VALUES) or MISSING
 
 
 # The same variants
@@ -151,9 +161,9 @@ def _places(finals: Sequence[Final], measured: Sequence[SpeedSummary]) -> list[_
             {sweep: final for sweep, final in own.items() if final.estimate is not None},
             {
                 figure: {
-                    sweep: middle
+                    sweep: fps_of
                     for sweep, final in own.items()
-                    if (middle := _middle(fps.get((figure, id(final.group)))))
+                    if (fps_of := middle(fps.get((figure, id(final.group)), ())))
                 }
                 for figure in NAMES
             },
@@ -162,12 +172,6 @@ def _places(finals: Sequence[Final], measured: Sequence[SpeedSummary]) -> list[_
             groups, names([group.variant for group in groups]), members.values(), strict=True
         )
     ]
-
-
-def _middle(values: Sequence[float] | None) -> float | None:
-    from statistics import median
-
-    return median(values) if values else None
 
 
 def _named(place: _Place) -> tuple[Cell, Cell]:

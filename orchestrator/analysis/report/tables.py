@@ -149,10 +149,6 @@ def _spread(values: Sequence[float]) -> Cell:
     return Cell(f"{shown(low)} – {shown(high)}", low) if len(values) > 1 else Cell(MISSING)
 
 
-def _share(part: float, whole: float | None) -> Cell:
-    return Cell(f"{part / whole:.0%}", part / whole) if whole else Cell(MISSING)
-
-
 def target_table(compared: Sequence[Comparison]) -> Table:
     rows = [
         (

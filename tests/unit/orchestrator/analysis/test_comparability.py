@@ -55,6 +55,19 @@ def test_metrics_and_episodes_are_told_apart() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (f"{COLLECTION} and {EVAL}", "evaluation (a); collection and evaluation (b)"),
+        ("eval/return", f"{EVAL} (a); eval/return (b)"),
+    ],
+)
+def test_every_difference_of_metrics_is_named(other: str, told: str) -> None:
+    named = [("a", ReturnTerms(EVAL, 6000, None)), ("b", ReturnTerms(other, 6000, None))]
+    assert len(classes(named)) == 2
+    assert differences(named) == [f"final returns are of different metrics: {told}"]
+
+
 def test_runs_that_train_for_as_many_minutes_are_as_long_whatever_their_frames() -> None:
     fast, slow = ([{**row(frames=frames), "minutes": 5}] for frames in (9000, 3000))
     named = [("fast", terms_of(fast)), ("slow", terms_of(slow)), ("frames", terms_of([row()]))]

@@ -170,7 +170,7 @@ def test_returns_at_equal_frames_and_at_equal_time(results: Path) -> None:
         "24,000 frames (threads=1); 18,000 frames (threads=2)"
     )
     assert "at equal wall time (0:06, evaluations and checkpoints included)" in told
-    assert "final returns came about differently, so they are not ranked" in verdict(found)
+    assert "final returns are not comparable, so they are not ranked" in verdict(found)
 
 
 def test_curves_are_left_to_whoever_draws_them(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +228,7 @@ def test_one_seed_gives_figures_without_intervals(results: Path) -> None:
     assert one.cells[1].final is not None
     assert one.cells[1].final.low is None
     assert "threads=2 trained 1.80 times as fast as threads=1 (1 pair: too few to tell" in verdict(found)
-    assert "too few seeds to tell final returns apart (1 a side, 5 can)" in verdict(found)
+    assert "too few seeds to tell final returns apart (1 per side, 5 needed)" in verdict(found)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_returns_are_told_apart_from_five_seeds_on(results: Path) -> None:
             train(sweep, run, 1000.0, [run.seed + 10.0 * run.threads])
         return verdict(compare_by(collect([sweep]), "threads"))
 
-    assert "too few seeds to tell final returns apart (4 a side, 5 can)" in told(4)
+    assert "too few seeds to tell final returns apart (4 per side, 5 needed)" in told(4)
     assert "final returns with threads=2 are higher in 1 of 1 combinations" in told(5)
     assert "too few seeds to tell final returns apart (for 7 combinations)" in told(5, **{LR: range(7)})
 
@@ -289,7 +289,7 @@ def test_a_collection_return_is_not_ranked_beside_an_evaluation(results: Path) -
         finish(sweep.run(run.run_id), run, rows)
     found = compare_by(collect([sweep]), "algorithm")
     assert "final returns are of different metrics: evaluation (mappo); collection (iql)" in notes(found)[0]
-    assert "final returns came about differently, so they are not ranked" in verdict(found)
+    assert "final returns are not comparable, so they are not ranked" in verdict(found)
 
 
 def test_noise_is_not_taken_for_a_difference(results: Path) -> None:
@@ -357,7 +357,7 @@ def test_a_baseline_without_results_is_told(results: Path) -> None:
     assert "No run has finished yet" in verdict(compare_by(collect([sweep]), "train_device"))
     train(sweep, runs[0], 1000.0)
     found = compare_by(collect([sweep]), "train_device")
-    assert verdict(found) == "Only cpu has finished runs, and none has cuda to set against it."
+    assert verdict(found) == "Only cpu has finished runs, and no run has finished with cuda."
     found = compare_by(collect([sweep]), "train_device", baseline="cuda")
     assert "No run with cuda, the baseline, has finished" in verdict(found)
 

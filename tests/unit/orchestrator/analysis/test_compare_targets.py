@@ -131,7 +131,7 @@ def test_few_pairs_cannot_tell(results: Path) -> None:
     found = compared(results, noisy(laptop=1.0, cluster=3.0), seeds=2)
     assert found.speed is not None
     assert found.speed.beyond_noise is None
-    assert "4 pairs of 2 seeds: too few to tell from noise, 5 can" in found.verdict
+    assert "4 pairs of 2 seeds: too few to tell from noise (5 needed)" in found.verdict
 
 
 def test_without_pairs_configurations_are_compared(results: Path) -> None:

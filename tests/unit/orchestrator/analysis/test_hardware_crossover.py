@@ -116,7 +116,7 @@ def test_fewer_than_five_runs_at_a_point_give_figures_and_no_verdict(
     cpu: Fps, gpu: Fps, few: str, figures: str
 ) -> None:
     told = contest(cpu, gpu, runs=1).advice
-    assert told.startswith(f"Too few runs to tell where to run mappo ({few}, 5 can): the fastest was the ")
+    assert told.startswith(f"Too few runs to tell where to run mappo ({few}, 5 needed): the fastest was the ")
     assert told.endswith(f" frames/s of training; {figures}.")
 
 

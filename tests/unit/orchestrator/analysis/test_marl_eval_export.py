@@ -283,14 +283,14 @@ def test_only_results_that_count_are_in_the_file(results: Path) -> None:
         "mappo": ["seed_1"],
         "iql": ["seed_1", "seed_2"],
     }
-    assert "nothing in vmas of mappo on navigation seed_2" in notes[-1]
+    assert "missing in vmas: mappo on navigation seed_2" in notes[-1]
 
 
 def test_evaluations_that_cannot_be_laid_side_by_side_are_said(results: Path) -> None:
     sweep = create_sweep(results, "speed", runs := matrix_runs(NAVIGATION))
     for number, run in enumerate(runs):
         finish(sweep.run(run.run_id), run, training_rows(run, 4 if number else 8))
-    assert "another number of evaluations in vmas of mappo on navigation seed_0" in written(sweep)[1][-1]
+    assert "other numbers of evaluations in vmas: mappo on navigation seed_0" in written(sweep)[1][-1]
 
 
 def test_what_was_collected_with_exploration_is_no_evaluation(results: Path) -> None:

@@ -59,6 +59,15 @@ def test_chance_is_seldom_taken_for_it() -> None:
     assert sum(one is not None for one in found) <= 4
 
 
+def test_runs_started_at_once_are_not_ordered_by_their_speed() -> None:
+    found = []
+    for seed in range(20):
+        [one] = groups(1, 24, lambda at: 1.0, seed)
+        rows = tuple({**row, "started": row["started"] // 720} for row in one.rows)
+        found.append(drift_of([Group("s", 0, 0, "a", {}, {}, rows)]))
+    assert sum(one is not None for one in found) <= 1
+
+
 def test_too_few_runs_or_too_small_a_difference_says_nothing() -> None:
     assert drift_of(groups(2, 4, lambda at: 1.0 - 0.5 * at)) is None
     assert drift_of(groups(20, 1, lambda at: 1.0 - 0.5 * at)) is None

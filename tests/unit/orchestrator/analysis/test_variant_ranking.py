@@ -158,7 +158,7 @@ def test_the_best_of_a_task_stands_against_the_others(results: Path) -> None:
 def test_under_five_seeds_there_is_no_pair_and_it_is_said_of_whom(results: Path) -> None:
     found = standing(finals(results, {("a", "x"): [9] * 4, ("a", "y"): FIVE, ("b", "x"): FIVE}))
     assert found.pairs == ()
-    assert found.left_out == ("a: fewer than 5 seeds, which cannot tell a difference from luck: x (n=4)",)
+    assert found.left_out == ("a: fewer than 5 seeds, too few for a verdict: x (n=4)",)
 
 
 def test_one_lucky_seed_is_not_the_best_and_hides_no_pair(results: Path) -> None:
@@ -192,7 +192,7 @@ def test_who_was_trained_longer_is_no_rival(results: Path) -> None:
     scores = {("a", "short"): [9.0] * 5, ("a", "x"): FIVE, ("a", "y"): [7, 8, 9, 10, 11]}
     found = standing(finals(results, scores, lengths={"x": 10, "y": 10}))
     assert named(found.pairs) == [("y", "x", 1.0)]
-    assert found.left_out == ("no other variant whose returns came about alike: short",)
+    assert found.left_out == ("no other variant with comparable returns: short",)
 
 
 def test_who_was_trained_longer_is_on_no_axis_with_the_others(results: Path) -> None:
