@@ -31,7 +31,7 @@ from orchestrator.core.errors import (
 from orchestrator.core.installation import install_here
 from orchestrator.core.types import PluginSource, Run, Value
 from orchestrator.rundir import CheckpointFile, Evaluation, RunDir, SweepDir
-from orchestrator.rundir.delegation import read_absent
+from orchestrator.rundir.foreign_marks import read_absent
 from orchestrator.rundir.run import CHECKPOINT
 from orchestrator.status.ledger import submitted_plugins
 

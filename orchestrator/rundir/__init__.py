@@ -1,4 +1,4 @@
-"""The results tree on disk: the only package that knows a file name in it."""
+"""The results tree on disk: the only package with file names of it."""
 
 from orchestrator.rundir.atomic import check_writable
 from orchestrator.rundir.claims import Claim, Lease, lease_seconds

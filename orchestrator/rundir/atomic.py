@@ -1,4 +1,4 @@
-"""Writes that survive a kill, a full disk and a network file system."""
+"""Write files that survive a kill, a full disk and a network file system."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _STORAGE_ERRNOS = {
 }
 
 
-# How an error begins that says so, also where a worker gives it as its reason to leave.
+# Beginning of an error about storage; workers also give it as their reason to exit.
 CANNOT_WRITE = "cannot write"
 
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusals to write into :class:`StorageError`, naming ``path``."""
+    """Turn write errors of the operating system into :class:`StorageError`, naming ``path``."""
     try:
         yield
     except OSError as error:
@@ -58,12 +58,12 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def write_exclusive(path: Path, data: bytes, guard: Callable[[], None] = lambda: None) -> bool:
-    """Create ``path`` with ``data`` in one step; ``False`` if it exists already.
+    """Create ``path`` with ``data`` in one step; return False if it exists already.
 
-    ``guard`` is called when everything is on the disk but the name, and prevents that by raising.
+    ``guard`` is called when the data is on disk without its name, and can stop the creation by raising.
 
-    A hard link, because unlike ``O_EXCL`` it never shows an empty file, and it is atomic on NFS. There a
-    reply can be lost after the server did the work, so a failure is judged by what the file then holds.
+    Uses a hard link: unlike ``O_EXCL`` it never shows an empty file, and it is atomic on NFS. There a reply
+    can be lost after success, so a failure is judged by the file's content.
     """
     with storage_errors(path):
         temporary = _write_temporary(path, data)
@@ -81,7 +81,7 @@ def write_exclusive(path: Path, data: bytes, guard: Callable[[], None] = lambda:
 def _holds(path: Path, data: bytes) -> bool:
     try:
         return read_plain(path, LARGEST_JSON) == data
-    except FileNotFoundError:  # taken away a moment ago
+    except FileNotFoundError:  # removed a moment ago
         return False
 
 
@@ -92,11 +92,12 @@ def check_writable(folder: Path, size: int = 1 << 20) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """A name beside ``path`` that no reader takes for a finished file."""
+    """Return a hidden name beside ``path`` that no reader takes for a finished file."""
     return path.parent / f".{path.name[:100]}.{secrets.token_hex(6)}.tmp"
 
 
 def fsync_folder(folder: Path) -> None:
+    """Make a folder's entries durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -105,13 +106,14 @@ def fsync_folder(folder: Path) -> None:
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> bytes:
+    """Serialise a value as JSON with sorted keys and a final newline."""
     return (json.dumps(value, sort_keys=True, indent=indent, ensure_ascii=False) + "\n").encode()
 
 
 def parse_json(data: bytes) -> Any:
-    """The JSON value in ``data``, quickly; raises ``ValueError``.
+    """Parse JSON quickly. Raises ``ValueError``.
 
-    Whole numbers beyond 64 bits come back as floats: not for values that a run's identity is made of.
+    Integers beyond 64 bits become floats: not for values that decide a run's identity.
     """
     try:
         return orjson.loads(data)
@@ -120,7 +122,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """The JSON value in ``path``. Raises ``FileNotFoundError`` and :class:`DamagedFileError`."""
+    """Read a JSON file. Raises ``FileNotFoundError`` and :class:`DamagedFileError`."""
     try:
         return _loads(read_plain(path, LARGEST_JSON))
     except ValueError as error:

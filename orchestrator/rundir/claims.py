@@ -1,7 +1,7 @@
 """Claims: at most one live attempt per run, on any file system with hard links.
 
 Attempt n is the exclusive creation of ``attempts/<n>/claim``. Attempt n+1 needs proof that n ended: its end
-record, a dead process on the same boot, or a final state from the backend. Where none can be had (another
+record, a dead process on the same boot, or a final state from the backend. Without proof (another
 host), the holder fences itself after half a lease without renewal and a takeover comes after two leases,
 ages taken by the file server's clock.
 """
@@ -30,17 +30,17 @@ DEFAULT_LEASE_S = 300.0
 
 
 def lease_seconds() -> float:
-    """The lease, in seconds; ``ORCHESTRATE_LEASE`` replaces the default (tests shorten it)."""
+    """Return the lease in seconds; ``ORCHESTRATE_LEASE`` replaces the default (tests shorten it)."""
     return float(os.environ.get("ORCHESTRATE_LEASE", DEFAULT_LEASE_S))
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Who works on an attempt, for which target, and with what code (its id).
+    """The holder of an attempt, its target and its code id.
 
-    ``created`` is seconds since the epoch by the holder's clock, for display; ``lease`` is the holder's lease
-    in seconds, by which everybody else judges its silence. ``up`` is the moment by :meth:`Lease.clock`, for
-    durations: other clocks jump.
+    ``created``: epoch seconds by the holder's clock, for display. ``lease``: the holder's lease in seconds,
+    by which others judge its silence. ``up``: the same moment by :meth:`Lease.clock`, for durations, as other
+    clocks jump.
     """
 
     nonce: str
@@ -60,6 +60,7 @@ class Claim:
         code_id: str | None = None,
         target: str | None = None,
     ) -> Self:
+        """Make a new claim of this process."""
         holder = Holder.current(job_id)
         nonce, lease = secrets.token_hex(8), lease_seconds()
         return cls(nonce, holder, time.time(), worker, lease, code_id, target, Lease.clock())
@@ -91,12 +92,12 @@ class Claim:
 
 
 def create_claim(path: Path, claim: Claim) -> bool:
-    """Claim by exclusive creation; ``True`` also when the claim there is this very one (a lost reply)."""
+    """Claim by exclusive creation; return True also for this very claim (after a lost reply)."""
     return write_exclusive(path, dump_json(claim.to_json()))
 
 
 def read_claim(path: Path) -> Claim | None:
-    """The claim, or ``None`` if there is no such file."""
+    """Read a claim; None if the file does not exist. Raises :class:`DamagedFileError`."""
     try:
         return Claim.from_json(read_json(path))
     except FileNotFoundError:
@@ -106,11 +107,11 @@ def read_claim(path: Path) -> Claim | None:
 
 
 class Lease:
-    """The holder's side: renew while alive, and stop for good once too late.
+    """The holder's side of a lease: renew it while alive, and stop for good once it is lost.
 
-    The clock is the one that runs on while the machine sleeps and while the process is stopped, so a process
-    continued after SIGSTOP finds its lease gone before it writes another byte. ``since`` is a moment before
-    the claim was made, by :meth:`clock`: a process stopped between the two has lost its lease as well.
+    Its clock also runs while the machine sleeps or the process is stopped, so a process continued after
+    SIGSTOP finds its lease lost before it writes another byte. ``since``: a moment before the claim was made,
+    by :meth:`clock`; a process stopped between the two has lost its lease as well.
     """
 
     def __init__(self, path: Path, seconds: float | None = None, since: float | None = None) -> None:
@@ -120,6 +121,7 @@ class Lease:
 
     @staticmethod
     def clock() -> float:
+        """Return seconds since boot, sleep included."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     @property
@@ -129,10 +131,11 @@ class Lease:
 
     @property
     def lost(self) -> bool:
+        """Whether more than half a lease has passed without renewal."""
         return self.clock() - self._renewed > self._seconds / 2
 
     def renew(self) -> bool:
-        """Push the lease out; ``False`` once it is lost (it never comes back)."""
+        """Extend the lease; return False once it is lost (for good)."""
         if self.lost:
             return False
         began = self.clock()
@@ -145,7 +148,7 @@ class Lease:
 
 
 def age_by_file_server(path: Path) -> float:
-    """Seconds since ``path`` was renewed, by the clock of the file system that holds it."""
+    """Return the seconds since ``path`` was renewed, by the clock of its file system."""
     probe = temporary_name(path)
     with storage_errors(path):
         try:

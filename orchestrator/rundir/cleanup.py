@@ -1,4 +1,4 @@
-"""Removing files that have served: of a finished run, and of writers that were killed."""
+"""Remove superfluous files of finished runs, and temporary files of killed writers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from orchestrator.rundir.run import RunDir, listdir
 from orchestrator.rundir.sweep import SweepDir
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.tmp")
-# A writer needs its temporary file for a moment. One stopped for so long has lost its lease, or fails.
+# A writer needs its temporary file for a moment. After this many seconds its lease is lost or its write
+# fails.
 _ABANDONED_S = 3600.0
-# Folders of a sweep that many write in, or that others clear.
+# Folders of a sweep with many writers, or with a clean-up of their own.
 _NOT_THESE = ("runs", "code", "parcels", "sources", ".synced")
 
 
 def tidy_finished(run: RunDir, result: Mapping[str, Any], also: Iterable[str] = ()) -> None:
-    """Remove what a finished run needs no more: everything but its small records and the manifest's files.
+    """Remove all files of a finished run except its small records and the manifest's files.
 
-    ``also`` are further files to keep, by their paths in the run's folder. Safe to be killed in and to be
-    called again. What cannot be removed stays: it takes room, and spoils no result.
+    ``also``: further files to keep, by their paths in the run's folder. Safe to kill and to repeat. A file
+    that cannot be removed stays and does no harm.
     """
     with suppress(OSError, StorageError):
         _tidy(run, result, also)
@@ -47,7 +48,7 @@ def _tidy(run: RunDir, result: Mapping[str, Any], also: Iterable[str]) -> None:
 
 
 def clear_leftovers(sweep: SweepDir) -> None:
-    """Remove temporary files of writers that were killed, beside the sweep's own files."""
+    """Remove temporary files of killed writers beside the sweep's own files."""
     _clear(sweep.path)
     for name in listdir(sweep.path):
         if name not in _NOT_THESE and (sweep.path / name).is_dir() and not (sweep.path / name).is_symlink():
@@ -57,13 +58,13 @@ def clear_leftovers(sweep: SweepDir) -> None:
 def _clear(folder: Path) -> None:
     for name in listdir(folder):
         match = _TEMPORARY.fullmatch(name)
-        with suppress(OSError, StorageError):  # such as a folder that is somebody else's
+        with suppress(OSError, StorageError):  # such as a folder of another user
             if match and _is_abandoned(folder / name, folder / match["name"]):
                 (folder / name).unlink(missing_ok=True)
 
 
 def _is_abandoned(temporary: Path, final: Path) -> bool:
-    """Whether the writer is through, as the file already has its name too, or was killed long ago."""
+    """Return whether the writer has finished (the file has its final name, too) or was killed long ago."""
     try:
         if not temporary.is_file() or temporary.is_symlink():
             return False

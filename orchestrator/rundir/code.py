@@ -1,13 +1,13 @@
-"""Code that was kept with a sweep when it was submitted.
+"""Code snapshots: the code of each submission, kept with its sweep.
 
 ::
 
     results/<sweep>/code/<id>/
-      tree/          the project as it was: the git work tree that held the folder of the submission
+      tree/          the project: the git work tree that held the folder of the submission
       ours/          this program's packages, unless they are part of tree/
-      code.json      the project's root, commit and branch, what tree/ only links to or leaves out, and
+      code.json      the project's root, commit and branch, links and omissions of tree/, and
                      every file's name
-      changes.diff   tracked files against that commit; absent if there was nothing to tell
+      changes.diff   tracked files against that commit; absent without changes
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ _FOLDER, _FACTS = "code", "code.json"
 
 @dataclass(frozen=True)
 class CodeDir:
-    """The folder of one frozen code. Its name says what is in it; it is whole or absent."""
+    """The folder of one code snapshot. Its name is a hash of its content; it is complete or absent."""
 
     path: Path
 
     @classmethod
     def of(cls, sweep: SweepDir, code_id: str) -> Self:
+        """Return the snapshot's folder in a sweep."""
         assert _ID.fullmatch(code_id), code_id
         return cls(sweep.path.absolute() / _FOLDER / code_id)
 
     @classmethod
     def holding(cls, path: Path) -> Self | None:
-        """The frozen code that ``path``, an absolute one, lies in."""
+        """Return the snapshot that contains the absolute ``path``; None if there is none."""
         for folder in path.parents:
             if folder.parent.name == _FOLDER and _ID.fullmatch(folder.name) and (folder / _FACTS).is_file():
                 return cls(folder)
@@ -50,39 +51,45 @@ class CodeDir:
 
     @property
     def code_id(self) -> str:
+        """The snapshot's id: a hash of its content."""
         return self.path.name
 
     @property
     def tree(self) -> Path:
+        """The copy of the project."""
         return self.path / "tree"
 
     @property
     def ours(self) -> Path:
+        """This program's packages, unless they are part of the project."""
         return self.path / "ours"
 
     @property
     def facts_path(self) -> Path:
+        """The file ``code.json``."""
         return self.path / _FACTS
 
     @property
     def changes(self) -> Path:
+        """The diff of tracked files against the commit."""
         return self.path / "changes.diff"
 
     def exists(self) -> bool:
+        """Return whether the snapshot is complete."""
         return self.facts_path.is_file()
 
     def facts(self) -> dict[str, Any]:
-        """What ``code.json`` says. Raises ``FileNotFoundError`` and ``DamagedFileError``."""
+        """Read ``code.json``. Raises ``FileNotFoundError`` and ``DamagedFileError``."""
         facts: dict[str, Any] = read_json(self.facts_path)
         return facts
 
     @contextmanager
     def draft(self) -> Iterator[CodeDir]:
-        """A folder to fill and :meth:`publish`, which is gone afterwards. Call under the sweep's lock."""
+        """Provide a folder to fill and :meth:`publish`, removed afterwards. Call under the sweep's lock."""
         folder = self.path.parent
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            _sweep_out(folder)
+            _remove_drafts(folder)
             draft = CodeDir(temporary_name(self.path))
             draft.path.mkdir()
             try:
@@ -91,7 +98,7 @@ class CodeDir:
                 shutil.rmtree(draft.path, ignore_errors=True)
 
     def publish(self, draft: CodeDir) -> None:
-        """Give a draft this one's name, unless another command line was first, with the same."""
+        """Rename a draft to this snapshot, unless another command published the same one first."""
         try:
             os.rename(draft.path, self.path)
         except OSError:
@@ -100,8 +107,8 @@ class CodeDir:
         fsync_folder(self.path.parent)
 
 
-def _sweep_out(folder: Path) -> None:
-    """Remove the drafts of command lines that were killed while they wrote."""
+def _remove_drafts(folder: Path) -> None:
+    """Remove drafts of killed commands."""
     for name in listdir(folder):
         if name.startswith(".") and name.endswith(".tmp"):
             shutil.rmtree(folder / name, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Of what a sweep's folder is a copy, and the command that brings a run of it again."""
+"""Read the mark of a sweep's copy, and build the command that fetches one of its runs again."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pathlib import Path
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import read_json
-from orchestrator.rundir.delegation import origin_of
+from orchestrator.rundir.foreign_marks import origin_of
 
 SYNCED, SOURCES = ".synced", "sources"
 
 
 @dataclass(frozen=True)
 class Copy:
-    """``source`` as people write it, ``name`` as folders have it, ``time`` of the last whole look at it.
+    """The origin of a copied sweep: ``source`` as users write it, ``name`` as in paths.
 
-    ``time`` is in epoch seconds, by this machine's clock; ``None`` before the first look was complete.
+    ``time``: the last complete sync, in epoch seconds by this machine's clock; None before the first.
     """
 
     source: str
@@ -26,24 +26,27 @@ class Copy:
 
 
 def read_copy(folder: Path) -> Copy | None:
-    """Of what the sweep in this folder is a copy; ``None`` if it is none."""
+    """Read the origin of a copied sweep; None for an own one. Raises :class:`DamagedFileError`."""
+    path = folder / SYNCED / "copy.json"
     try:
-        data = read_json(folder / SYNCED / "copy.json")
+        data = read_json(path)
         return Copy(str(data["source"]), str(data["name"]), data["time"])
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except (KeyError, TypeError) as error:
+        raise DamagedFileError(path, f"is not the mark of a copy ({error!r})") from error
 
 
-def bring_again(run_folder: Path) -> str | None:
-    """The command that fetches the files of a run that came from elsewhere; ``None`` for one of this tree's.
+def fetch_command(run_folder: Path) -> str | None:
+    """Return the command that fetches a copied run's files again; None for a run of this tree's own.
 
-    In a copy every run came from its source, or from the further source that its mark names.
+    In a copy every run comes from its source, or from the further source in its origin mark.
     """
     run_folder = run_folder.absolute()
     sweep = run_folder.parent.parent
     try:
         origin, copy = origin_of(run_folder), read_copy(sweep)
-    except (DamagedFileError, KeyError, TypeError):
+    except DamagedFileError:
         return None
     source = origin.source if origin else copy.source if copy else None
     if source is None:

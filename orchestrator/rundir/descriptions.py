@@ -1,11 +1,11 @@
-"""Descriptions of runs that have no folder yet: one file for all that a submission describes.
+"""Descriptions of runs without a folder: one file for each submission.
 
 ::
 
-    results/<sweep>/descriptions/0001.tsv    a line for each run: its id, and what its run.json will hold
+    results/<sweep>/descriptions/0001.tsv    a line for each run: its id and the content of its run.json
 
-The first claim of a run makes its folder and puts the description there, which then never changes. So a sweep
-of thousands of runs takes a handful of files until it trains. Files are numbered and never changed. Where two
+The first claim of a run makes its folder and stores the description there, for good. So a sweep
+of thousands of runs needs a handful of files until it trains. Files are numbered and never changed. Where two
 describe the same run, the newer counts.
 """
 
@@ -27,14 +27,14 @@ _HINT = "run `orchestrate sweep` with the grid again: it describes the run anew"
 
 
 class Descriptions:
-    """The descriptions in a sweep's folder ``sweep``."""
+    """Run descriptions in the folder ``sweep``."""
 
     def __init__(self, sweep: Path) -> None:
         self._folder = sweep / FOLDER
         self._read: dict[str, tuple[Version, dict[str, bytes]]] = {}
 
     def add(self, runs: Sequence[Run]) -> None:
-        """Describe runs, in a new file; durable on return."""
+        """Describe runs in a new file, durably."""
         if not runs:
             return
         data = b"".join(run.run_id.encode() + b"\t" + dump_json(run.to_json()) for run in runs)
@@ -46,7 +46,7 @@ class Descriptions:
                 return
 
     def find(self, run_id: str) -> Run | None:
-        """The newest description of a run. Raises :class:`DamagedFileError`."""
+        """Return the newest description of a run; None if there is none. Raises :class:`DamagedFileError`."""
         for name in self._names():
             line = self._lines(name).get(run_id)
             if line is not None:
@@ -54,7 +54,7 @@ class Descriptions:
         return None
 
     def run_ids(self) -> Iterable[str]:
-        """Every run that is described here; a file that cannot be read describes none."""
+        """Return the ids of all described runs; damaged files are skipped."""
         found: set[str] = set()
         for name in self._names():
             try:
@@ -75,7 +75,7 @@ class Descriptions:
         return run
 
     def _names(self) -> list[str]:
-        """The files, newest first."""
+        """List the files, newest first."""
         try:
             names = os.listdir(self._folder)
         except (FileNotFoundError, NotADirectoryError):
@@ -84,7 +84,7 @@ class Descriptions:
         return sorted(numbered, key=lambda name: (int(Path(name).stem), name), reverse=True)
 
     def _lines(self, name: str) -> dict[str, bytes]:
-        """A file's lines by run, read again only where it changed."""
+        """Return a file's lines by run id, read again only after a change."""
         path = self._folder / name
         try:
             about = os.stat(path)

@@ -1,7 +1,7 @@
-"""Evaluations of trained policies: one JSON file each, named by what was evaluated and how.
+"""Evaluations of trained policies: one JSON file each, named by a hash of the request.
 
-The same evaluation asked for again has the same name, and the same returns: it replaces itself. Records never
-change a run, and lost ones are made again from its checkpoint. ``sync`` brings them along.
+A repeated evaluation has the same name and the same returns: it replaces the file. Records never change a
+run, and lost ones can be made again from its checkpoint. ``sync`` fetches them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
 
 _NAME = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}\.json")
-# What names a record; the rest is what came out, and when.
-_ASKED = ("run_id", "frames", "best", "checkpoint", "task", "episodes", "seed", "deterministic")
+# Fields that name a record; the others are its outcome.
+_REQUEST = ("run_id", "frames", "best", "checkpoint", "task", "episodes", "seed", "deterministic")
 _KINDS: dict[str, tuple[type, ...]] = {
     "run_id": (str,),
     "frames": (int,),
@@ -34,14 +34,14 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One policy evaluated.
+    """One evaluated policy.
 
-    ``frames``: how many it was trained for. ``best``: it is the one of all its run's evaluations so far with
-    the highest return, not simply the newest. ``checkpoint``: digest of the file that it was read from. A run
-    trained anew has another. ``task`` as a grid names it, followed by what was changed in it if anything was
-    ("vmas/navigation task.n_agents=8"). ``returns`` and ``lengths`` (steps): one an episode; a return is the
-    sum of rewards, the mean over agents and then over groups of agents, as in BenchMARL's own evaluation.
-    ``time`` is when it was done, in epoch seconds.
+    ``frames``: length of its training. ``best``: the policy with the highest return among the run's
+    evaluations so far, not the newest one. ``checkpoint``: digest of its file; a run trained anew has
+    another. ``task``: as in a grid, followed by the changed settings if any ("vmas/navigation
+    task.n_agents=8"). ``returns`` and ``lengths`` (steps): one for each episode; a return is the sum of
+    rewards, the mean over agents and then over groups of agents, as in BenchMARL's own evaluation. ``time``:
+    end of the evaluation in epoch seconds.
     """
 
     run_id: str
@@ -59,12 +59,12 @@ class Evaluation:
     @property
     def name(self) -> str:
         """The name of its file."""
-        asked = {key: getattr(self, key) for key in _ASKED}
+        asked = {key: getattr(self, key) for key in _REQUEST}
         return f"{self.run_id}-{hashlib.sha256(dump_json(asked)).hexdigest()[:16]}.json"
 
     @classmethod
     def from_json(cls, data: Any) -> Evaluation:
-        """Raises :class:`ValueError` if ``data`` is not an evaluation."""
+        """Parse a record. Raises :class:`ValueError` for invalid data."""
         try:
             return cls._from_json(data)
         except (KeyError, TypeError, OverflowError) as error:
@@ -83,26 +83,26 @@ class Evaluation:
 
 
 class EvaluationLog:
-    """A sweep's evaluations: those made in this tree, and those that were brought from further sources."""
+    """A sweep's evaluations: those of this tree and those fetched from further sources."""
 
     def __init__(self, sweep: Path, folder: str, sources: str) -> None:
         self.path = sweep / folder
         self._folder, self._sources = folder, sweep / sources
 
     def read(self) -> list[Evaluation]:
-        """Every evaluation on record, oldest first; files that cannot be read are left out."""
+        """Return all evaluations, oldest first; unreadable files are skipped."""
         found: dict[str, Evaluation] = {}
         for path in self._files():
             try:
                 evaluation = Evaluation.from_json(read_json(path))
             except (DamagedFileError, OSError, ValueError):
-                continue  # made again, it is whole again
+                continue  # a repeated evaluation replaces it
             if evaluation.name == path.name:
                 found.setdefault(path.name, evaluation)
         return sorted(found.values(), key=lambda one: (one.time, one.name))
 
     def add(self, evaluation: Evaluation) -> Path:
-        """Put it on record; where."""
+        """Store an evaluation; return its path."""
         with storage_errors(self.path):
             self.path.mkdir(exist_ok=True)
         path = self.path / evaluation.name

@@ -1,4 +1,4 @@
-"""What a run's folder held when it was left: by one stat a file it shows whether that is still so.
+"""Detect changes in a run's folder by one stat for each file.
 
 A fingerprint is text: a hash of sizes and times, then the files' paths in the run's folder, a line each.
 """
@@ -11,23 +11,23 @@ from collections.abc import Iterator, Sequence
 
 
 def fingerprint(folder: str) -> str:
-    """Of all files in the folder as they are now, but for names that no text can hold."""
+    """Return the fingerprint of all files now in the folder, except names that are not text."""
     names = sorted(_files(folder, ""))
     return "\n".join((_hash(folder, names), *names))
 
 
 def is_unchanged(folder: str, known: str) -> bool:
-    """Whether every file of a fingerprint is in the folder, of its size and time; others may be there."""
+    """Return whether every fingerprinted file has its size and time; further files may exist."""
     digest, *names = known.split("\n")
     return bool(digest) and _hash(folder, names) == digest
 
 
 def _hash(folder: str, names: Sequence[str]) -> str:
-    """Empty if one of these files is not there."""
+    """Hash the files' modes, sizes and times; empty if a file is missing."""
     found = []
     try:
         for name in names:
-            # As text: a path object for each of some 100,000 files would take the most of the time.
+            # Strings, not paths: an object for each of some 100,000 files would dominate the time.
             stat = os.lstat(f"{folder}/{name}")
             found.append((stat.st_mode, stat.st_size, stat.st_mtime_ns))
     except OSError:
@@ -45,9 +45,9 @@ def _files(folder: str, above: str) -> Iterator[str]:
 
 
 def _is_listable(name: str) -> bool:
-    """Whether a file may be in a fingerprint, which is kept as JSON. No result lists one that may not."""
+    """Return whether a fingerprint, kept as JSON, may hold the name. No result lists another one."""
     try:
         name.encode()
-    except UnicodeEncodeError:  # bytes that are no text
+    except UnicodeEncodeError:  # bytes that are not text
         return False
     return "\n" not in name

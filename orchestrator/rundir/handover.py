@@ -1,12 +1,12 @@
-"""What a job on a machine that will be gone hands over: marks between it and home, and the files it made.
+"""Transfer the files of a job on a temporary machine: marks between it and home, and file lists.
 
 ::
 
     results/<sweep>/
       handover/<token>.ended.json    the job's worker ended: when, and with what exit code
-               <token>.safe          home's word that everything of the job is there
+               <token>.safe          home has all files of the job
 
-Home reads the first on the machine and writes the second there. Neither is ever brought by a sync.
+Home reads the first on the machine and writes the second there. A sync fetches neither.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from pathlib import Path, PurePosixPath
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
 from orchestrator.rundir.plain_files import read_plain
-from orchestrator.rundir.run import CHECKPOINT, AttemptDir, RunDir, listdir
+from orchestrator.rundir.run import CHECKPOINT, RETIRED, AttemptDir, RunDir, listdir
 from orchestrator.rundir.sweep import SweepDir
-from orchestrator.rundir.synced import HANDOVER, RETIRED, RUNS
+from orchestrator.rundir.synced import HANDOVER, RUNS
 
-# A file's size in bytes and its modification time in nanoseconds: another one after every write.
+# A file's size in bytes and modification time in nanoseconds: different after every write.
 Stamp = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """When a job's worker ended (epoch seconds by its machine's clock) and its exit code."""
+    """The end of a job's worker (epoch seconds by its machine's clock) and its exit code."""
 
     time: float
     exit_code: int
 
 
 class Handover:
-    """One job's marks in one results tree. Names are relative to the sweep's folder, for other machines."""
+    """One job's marks in one results tree. Names are relative to the sweep's folder."""
 
     def __init__(self, sweep: SweepDir, token: str) -> None:
         self._sweep = sweep
@@ -45,11 +45,11 @@ class Handover:
         self.safe_name = PurePosixPath(HANDOVER, f"{token}.safe")
 
     def mark_ended(self, ended: WorkerEnd) -> None:
-        """Say that the worker ended."""
+        """Record that the worker ended."""
         self._write(self.ended_name, dump_json({"time": ended.time, "exit_code": ended.exit_code}))
 
     def ended(self) -> WorkerEnd | None:
-        """``None`` while nobody said so. Raises :class:`DamagedFileError`."""
+        """Read the worker's end; None before it. Raises :class:`DamagedFileError`."""
         path = self._sweep.path / self.ended_name
         try:
             data = read_json(path)
@@ -57,14 +57,15 @@ class Handover:
         except FileNotFoundError:
             return None
         except (KeyError, TypeError, ValueError) as error:
-            raise DamagedFileError(path, f"does not say how its job ended ({error!r})") from error
+            raise DamagedFileError(path, f"is not a worker's end record ({error!r})") from error
 
     def mark_safe(self) -> None:
-        """Give home's word, in a tree that this machine can write."""
+        """Record, in a tree that this machine can write, that home has all files."""
         self._write(self.safe_name, b"")
 
     @property
     def is_safe(self) -> bool:
+        """Whether home has all files of the job."""
         return (self._sweep.path / self.safe_name).exists()
 
     def _write(self, name: PurePosixPath, data: bytes) -> None:
@@ -75,7 +76,7 @@ class Handover:
 
 
 class JobFiles:
-    """The files that one job made or needs, as they are now, named relative to the results folder."""
+    """The present files of one job, named relative to the results folder."""
 
     def __init__(self, sweep: SweepDir, token: str) -> None:
         self._sweep, self._token = sweep, token
@@ -83,28 +84,28 @@ class JobFiles:
         self._own: dict[Path, bool] = {}
 
     def records(self) -> list[str]:
-        """What makes a folder a sweep's: its grids, index and ledger."""
+        """List the files that define the sweep: its grids, index and ledger."""
         folder = self._sweep.path
         tops = (folder / "grids", folder / "ledger", self._sweep.index_path)
         return [self._name(path) for top in tops for path, _ in _files(top)]
 
     def words(self) -> dict[str, Stamp]:
-        """The journal and the output of the job's worker."""
+        """Return the journal and the output of the job's worker."""
         log = self._sweep.worker_output(self._token)
         found = [*_files(log.with_suffix(".jsonl")), *_files(log)]
         return {self._name(path): stamp for path, stamp in found if stamp[0]}
 
     def last_words(self) -> list[str]:
-        """What is to be handed over after everything else: that the job ended, where that is marked."""
+        """Return the last file to transfer: the end mark, if it exists."""
         name = self._handover.ended_name
         return [f"{self._sweep.name}/{name}"] if (self._sweep.path / name).exists() else []
 
     def attempts(self, run_id: str) -> list[str]:
-        """The folders of this job's own attempts."""
+        """Return the folders of this job's own attempts."""
         return [self._name(attempt.path) for attempt in self._own_attempts(run_id)]
 
     def reached(self, run_id: str) -> tuple[str, ...]:
-        """What this job reached with a run: checkpoints, ends of attempts, the result; empty before that."""
+        """List the job's milestones with a run: checkpoints, ends of attempts, the result."""
         found: list[str] = []
         for attempt in self._own_attempts(run_id):
             found += [name for name in listdir(attempt.checkpoints) if CHECKPOINT.fullmatch(name)]
@@ -113,35 +114,37 @@ class JobFiles:
         return (*sorted(found), *["result"] * result)
 
     def folder(self, run_id: str) -> str:
+        """Return the name of a run's folder."""
         return self._name(self._run(run_id).path)
 
     def result_name(self, run_id: str) -> str:
+        """Return the name of a run's result file."""
         return self._name(self._run(run_id).result_path)
 
     def result(self, run_id: str) -> str | None:
-        """The name of the run's result, if it has one."""
+        """Return the name of the run's result file if it exists."""
         return self.result_name(run_id) if self._run(run_id).result_path.exists() else None
 
     def listed(self, run_id: str) -> list[str]:
-        """The files without which the run's result is void. Raises :class:`DamagedFileError`."""
+        """List the files that the run's result requires. Raises :class:`DamagedFileError`."""
         result = self._run(run_id).result() or {"manifest": []}
         return [f"{self.folder(run_id)}/{item['path']}" for item in result["manifest"] if item["required"]]
 
     def is_result(self, run_id: str, data: bytes) -> bool:
-        """Whether this is what the run's result holds here."""
+        """Return whether ``data`` equals the run's result here."""
         path = self._run(run_id).result_path
         return path.exists() and read_plain(path) == data
 
     def was_put_aside(self, run_id: str, data: bytes) -> bool:
-        """Whether this is a result that the run had, and that a retry put aside."""
+        """Return whether ``data`` is a former result of the run that a retry retired."""
         folder = self._run(run_id).path
         aside = [folder / name for name in listdir(folder) if RETIRED.fullmatch(name)]
         return any(read_plain(path) == data for path in aside)
 
     def files(self, run_id: str) -> dict[str, Stamp]:
-        """All files of a run but its result, scratch, and what is not finished."""
+        """Return all files of a run except its result, scratch and unfinished ones."""
         run = self._run(run_id)
-        # Checkpoints are looked for first: what they build on is there when that is looked for.
+        # List checkpoints first: a file that one depends on then exists when it is listed.
         found = {path: stamp for one in run.attempts() for path, stamp in _files(one.checkpoints)}
         left_out = {run.result_path, *(attempt.scratch for attempt in run.attempts())}
         for path, stamp in _files(run.path, left_out):
@@ -169,19 +172,19 @@ class JobFiles:
 
 
 def is_checkpoint(name: str) -> bool:
-    """Whether a file's name, with or without its folder, is a checkpoint's."""
+    """Return whether the name, with or without a folder, is a checkpoint's."""
     return CHECKPOINT.fullmatch(PurePosixPath(name).name) is not None
 
 
 def attempt_of(name: str) -> str | None:
-    """The folder of the attempt that a file named as :class:`JobFiles` does belongs to, if it is of one."""
+    """Return the attempt's folder of a file named as in :class:`JobFiles`; None if there is none."""
     parts = PurePosixPath(name).parts
     of_attempt = len(parts) > 5 and parts[1] == RUNS and parts[3] == "attempts"
     return "/".join(parts[:5]) if of_attempt else None
 
 
 def _files(path: Path, without: Collection[Path] = ()) -> Iterator[tuple[Path, Stamp]]:
-    """Plain files at or below a path, without hidden ones and links; what vanishes meanwhile is left out."""
+    """Yield plain files at or below a path, without hidden files and links; vanished ones are skipped."""
     if path in without:
         return
     try:

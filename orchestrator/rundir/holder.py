@@ -1,4 +1,4 @@
-"""Who holds a claim, and what can be proved about it from here."""
+"""The process that holds a claim, and proofs that it lives or ended."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-# A killed process is gone in milliseconds unless the kernel holds it in an unfinished write.
+# Seconds; a killed process ends in milliseconds unless the kernel holds it in an unfinished write.
 _KILL_PATIENCE_S = 10.0
 
-# The machine's own, not a container's: the kernel gives it this number at every boot.
+# The machine's own namespace, not a container's: the kernel assigns this number at every boot.
 _INITIAL_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
 
 
-# The scheduler's name for the job that this process is part of, and how often it was given back to the queue:
-# `123_4:0`. Set by the worker for all that it starts.
+# The scheduler's name of this process's job and its number of requeues: `123_4:0`. Set by the worker for its
+# child processes.
 JOB_VARIABLE = "ORCHESTRATE_JOB"
 
 
 @dataclass(frozen=True)
 class Holder:
-    """One process, told apart from every other that ever had its number.
+    """One process, distinct from all others that ever had its number.
 
-    ``started`` is the kernel's start time in clock ticks since boot; ``pid_namespace`` keeps a container's
-    numbers apart from the host's. ``machine`` is the installation's id, the same after a reboot, empty where
-    there is none. ``job_id`` is the backend's name for the allocation with its restart count.
+    ``started``: the kernel's start time in clock ticks since boot; ``pid_namespace`` separates a container's
+    numbers from the host's. ``machine``: the installation's id, which survives reboots; empty if there is
+    none. ``job_id``: the backend's name for the allocation with its restart count.
     """
 
     host: str
@@ -42,11 +42,12 @@ class Holder:
 
     @classmethod
     def current(cls, job_id: str | None = None) -> Self:
+        """Return this process."""
         return cls.of(os.getpid(), job_id)
 
     @classmethod
     def of(cls, pid: int, job_id: str | None = None) -> Self:
-        """The process that has this number now. Raises ``ProcessLookupError`` if none has."""
+        """Return the process with this number now. Raises ``ProcessLookupError`` if there is none."""
         try:
             started = _stat(pid)[1]
         except FileNotFoundError:
@@ -56,29 +57,29 @@ class Holder:
 
     @property
     def here(self) -> bool:
-        """Whether this machine, since this boot, can say anything about the holder."""
+        """Whether the holder belongs to this machine, boot and namespace."""
         return self.boot_id == _boot_id() and self.pid_namespace == _pid_namespace()
 
     def alive(self) -> bool | None:
-        """``True`` or ``False`` with proof; ``None`` where none can be had from here."""
+        """Return True or False with proof; None without proof from here."""
         if self.here:
             return self._running()
         return False if self._before_reboot or self._requeued else None
 
     @property
     def _requeued(self) -> bool:
-        """Whether this process is part of the same job, begun again: the scheduler ended what was before."""
+        """Whether this process belongs to a later start of the same job: the earlier one ended."""
         return _restarts(os.environ.get(JOB_VARIABLE), self.job_id) > 0
 
     def continues(self, before: Holder) -> bool:
-        """Whether this holder's job is the other's, begun again."""
+        """Return whether this holder's job is a later start of the other's."""
         return _restarts(self.job_id, before.job_id) > 0
 
     @property
     def _before_reboot(self) -> bool:
         """Whether the holder ran on this machine before its last boot, which ended every process.
 
-        Only outside of containers: two that are made of one image can share a hostname and a machine id.
+        Only outside containers: two from one image can share a hostname and a machine id.
         """
         same = self.machine != "" and (self.machine, self.host) == (_machine_id(), socket.gethostname())
         bare = self.pid_namespace == _pid_namespace() == _INITIAL_NAMESPACE
@@ -92,15 +93,15 @@ class Holder:
         return started == self.started and state not in "ZX"
 
     def signal(self, number: int) -> bool:
-        """Send a signal to the holder and nobody else; ``False`` if it is gone or cannot be reached."""
+        """Send a signal to exactly the holder; return False if it has ended or cannot be reached."""
         if not self.here:
             return False
         try:
             descriptor = os.pidfd_open(self.pid)
-        except OSError:  # gone; or a kernel before 5.3, where looking and sending are two steps
+        except OSError:  # ended; or a kernel before 5.3, where check and signal are two steps
             return self._running() and _send(self.pid, number)
         try:
-            # Whoever has the number now keeps it while the descriptor is open.
+            # The number cannot pass to another process while the descriptor is open.
             if not self._running():
                 return False
             signal.pidfd_send_signal(descriptor, number)
@@ -111,7 +112,7 @@ class Holder:
             os.close(descriptor)
 
     def survivors(self) -> list[int]:
-        """Processes of the session the holder led that outlived it: programs a killed run had started.
+        """List processes of the holder's session that outlived it: programs that a killed run had started.
 
         The kernel gives a session's number to no new process while the session has members.
         """
@@ -132,9 +133,9 @@ class Holder:
         return sorted(found)
 
     def end_survivors(self) -> bool:
-        """Kill what a dead holder left behind, and wait until it is gone; ``False`` if something stays.
+        """Kill the survivors of a dead holder and wait for their end; return False if one remains.
 
-        Nothing happens while the holder lives, or if it is elsewhere.
+        Does nothing while the holder lives or if it is elsewhere.
         """
         if not self.here or self._running():
             return True
@@ -152,16 +153,16 @@ class Holder:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raises ``TypeError`` for anything else than what :meth:`to_json` gives."""
+        """Parse the output of :meth:`to_json`. Raises ``TypeError`` for anything else."""
         holder = cls(**data)
         texts = (holder.host, holder.boot_id, holder.pid_namespace, holder.machine, holder.job_id or "")
         if set(map(type, texts)) != {str} or {type(holder.pid), type(holder.started)} != {int}:
-            raise TypeError("a holder is told by texts and two numbers")
+            raise TypeError("a holder has texts and two numbers")
         return holder
 
 
 def _restarts(now: str | None, before: str | None) -> int:
-    """How often a job began again between two of its names; 0 if they are not of the same job."""
+    """Return the number of restarts between two names of a job; 0 for different jobs."""
     job, _, count = (now or "").partition(":")
     earlier_job, _, earlier = (before or "").partition(":")
     return int(count) - int(earlier) if job == earlier_job and count and earlier else 0
@@ -191,8 +192,8 @@ def _pid_namespace() -> str:
 
 
 def _stat(pid: int) -> tuple[str, int, int]:
-    """State letter, start time in ticks, session id."""
-    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # survivors() reads it of all there are
+    """Return state letter, start time in ticks and session id."""
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # unbuffered: survivors() reads them all
         text = file.read()
-    fields = text[text.rindex(b")") + 2 :].split(maxsplit=20)  # its name before that holds anything
+    fields = text[text.rindex(b")") + 2 :].split(maxsplit=20)  # the name before that may hold any character
     return fields[0].decode(), int(fields[19]), int(fields[3])

@@ -1,4 +1,4 @@
-"""The index of a sweep, ``index.tsv``: each run with its id, its place in the grid and its point."""
+"""The sweep's index file ``index.tsv``: each run with its id, its place in the grid and its point."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RUN_ID = re.compile(r"[0-9a-f]{16}")
 
 
 class IndexRow(NamedTuple):
-    """A run as `index.tsv` lists it. ``in_grid``: part of the latest grid."""
+    """A run in `index.tsv`. ``in_grid``: part of the latest grid."""
 
     run_id: str
     in_grid: bool
@@ -23,14 +23,14 @@ class IndexRow(NamedTuple):
 
 
 def index_text(rows: Iterable[IndexRow]) -> str:
-    """What the file holds."""
+    """Return the content of the index file."""
     lines = ["run_id\tin_grid\tpoint\n"]
     lines += [f"{row.run_id}\t{int(row.in_grid)}\t{dump_json(row.point).decode()}" for row in rows]
     return "".join(lines)
 
 
 def parse_index(path: Path, text: str, hint: str) -> list[IndexRow]:
-    """The rows in the ``text`` of the file ``path``. Raises :class:`DamagedFileError`."""
+    """Parse the ``text`` of the index file ``path``. Raises :class:`DamagedFileError`."""
     rows = []
     for number, line in enumerate(text.split("\n")[1:], start=2):
         if not line:
@@ -43,7 +43,7 @@ def parse_index(path: Path, text: str, hint: str) -> list[IndexRow]:
 
 
 def _row(line: str) -> IndexRow:
-    """Raises ``ValueError`` and ``RecursionError``."""
+    """Parse a line. Raises ``ValueError`` and ``RecursionError``."""
     run_id, in_grid, text = line.split("\t", 2)
     if not RUN_ID.fullmatch(run_id):
         raise ValueError(f"found {run_id[:40]!r}, expected the id of a run")
@@ -54,8 +54,9 @@ def _row(line: str) -> IndexRow:
 
 
 def results_among(names: Iterable[str]) -> tuple[str, ...]:
-    """Of a project's files those that hold sweeps, each with a slash at its end: folders with an index and a
-    ledger.
+    """Return the folders that hold sweeps among a project's files, each with a final slash.
+
+    A sweep has an index and a ledger.
     """
     tops: dict[str, set[str]] = {}
     for name in names:

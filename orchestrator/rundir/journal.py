@@ -1,11 +1,11 @@
-"""Journals: one append-only file per worker, which is also its submission token.
+"""Journals: one append-only file per worker, created exclusively as the mark of its token.
 
 A worker's first act is to create ``journals/<token>.jsonl`` exclusively. A second process with the same token
-finds it and exits; a command line that gives a lost submission up creates it itself, marked revoked. Each
+finds it and exits; a command that gives up a lost submission creates it itself, marked revoked. Each
 line is an :class:`Event`. `status` reads journals and opens no run folder.
 
-Attempts count from 1. An event of attempt 0 tells that a worker could not take a run, and why: it says
-nothing about attempts that others made, and counts only where nothing better is known.
+Attempts count from 1. An event of attempt 0 records why a worker could not take a run: it says nothing about
+attempts of others, and counts only without better evidence.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from orchestrator.rundir.plain_files import (
     version_of,
 )
 
-# Kinds of event, in the order they can happen to one worker.
+# Kinds of event, in their order for one worker.
 STARTED = "started"  # the worker: holder, slots, host facts
 REVOKED = "revoked"  # the token was given up before any worker took it
 CLAIMED = "claimed"  # a run's attempt began
@@ -44,15 +44,15 @@ PROGRESS = "progress"  # frames, total, end_to_end_fps, iteration_fps, return
 ENDED = "ended"  # the attempt ended: outcome, reason, message
 EXITED = "exited"  # the worker left
 
-# The end of a journal that holds the last line of a worker that left, in bytes.
+# Bytes at the end of a journal that contain the last line of an exited worker.
 _LAST_WORDS = 1 << 14
 
 
 @dataclass(frozen=True)
 class Event:
-    """One line of a journal. ``time`` is seconds since the epoch by the worker's clock.
+    """One line of a journal. ``time``: epoch seconds by the worker's clock.
 
-    ``up`` is the moment by its machine's clock of seconds since boot, for durations: the other one can jump.
+    ``up``: seconds since boot by its machine's clock, for durations, as the other clock can jump.
     """
 
     kind: str
@@ -72,7 +72,7 @@ class Event:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """Raises ``KeyError``, ``TypeError`` or ``ValueError`` for what no worker writes."""
+        """Parse a line. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for invalid ones."""
         event = cls(
             record["kind"],
             record["time"],
@@ -98,9 +98,9 @@ class Event:
 
 @dataclass(frozen=True)
 class WorkerLog:
-    """A worker as its journal tells it. ``damaged`` counts lines that could not be read.
+    """A worker's journal, parsed. ``damaged`` counts unreadable lines.
 
-    ``compacted``: its journal was folded away, so that no job begins with its token again.
+    ``compacted``: its journal is compacted, so that no job starts with its token again.
     """
 
     token: str
@@ -116,25 +116,26 @@ class WorkerLog:
 
     @property
     def exited(self) -> bool:
+        """Whether the worker left or never started."""
         ends = [event.kind for event in self.events if event.kind in (STARTED, REVOKED, EXITED)]
         return not ends or ends[-1] != STARTED
 
     @property
     def revoked(self) -> bool:
-        """Whether the token was given up before any worker took it: the job will never do anything."""
+        """Whether the token was given up before a worker took it: the job will never do anything."""
         return bool(self.events) and self.events[0].kind == REVOKED
 
     def worked(self, until: float | None = None) -> float:
-        """Seconds for which its job has had a machine: from its first event to its last, or to ``until``.
+        """Return the seconds its job has had a machine: from its first event to its last, or to ``until``.
 
-        A job that was given back to the queue counts each of its times, and not the waiting between.
+        A requeued job counts each of its starts without the waiting between.
         """
         total, began, last, longest = 0.0, None, None, 0.0
         for event in self.events:
             if event.kind == STARTED:
                 total, longest, began = total + longest, 0.0, event
             if began is not None:
-                if (span := _between(began, event)) >= longest:  # else a clock was set back
+                if (span := _elapsed(began, event)) >= longest:  # otherwise a clock was set back
                     longest, last = span, event
                 if event.kind == EXITED:
                     total, longest, began = total + longest, 0.0, None
@@ -143,30 +144,30 @@ class WorkerLog:
 
     @property
     def returning(self) -> bool:
-        """Whether the worker left to come back: its job was given back to the queue and is not over."""
+        """Whether the worker left a job that was requeued and is not over."""
         again = bool(self.events) and bool(self.events[-1].data.get("again"))
         return self.exited and again and not self.compacted
 
     @property
     def may_return(self) -> bool:
-        """Whether its job may be in a queue again: it did not leave for want of work.
+        """Whether its job may be queued again: the worker did not leave for lack of work.
 
-        A scheduler gives preempted jobs, and those of dead nodes, back to the queue by itself.
+        Schedulers requeue preempted jobs and those of dead nodes by themselves.
         """
         if self.compacted or self.revoked:
             return False
         return not self.exited or bool(self.events and self.events[-1].data.get("asked", True))
 
 
-def _between(one: Event, other: Event) -> float:
-    """Seconds from one event of a worker to a later one; by the clock that never jumps if both tell it."""
+def _elapsed(one: Event, other: Event) -> float:
+    """Return the seconds between two events of a worker; by the monotonic clock if both have it."""
     if one.up is not None and other.up is not None:
         return max(0.0, other.up - one.up)
     return max(0.0, other.time - one.time)
 
 
 class Journal:
-    """The writing side, one process only. A line that a full disk cut is closed off by the next."""
+    """The writer of a journal, in one process only. A line cut by a full disk is ended before the next."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -174,14 +175,15 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path, started: Event) -> Self | None:
-        """Take the token; ``None`` if somebody has it."""
+        """Take the token; return None if it is taken."""
         return cls(path) if write_exclusive(path, started.to_line()) else None
 
     def read(self) -> WorkerLog:
-        """What it holds so far."""
+        """Read the journal so far."""
         return read_journal(self._path)
 
     def append(self, event: Event) -> None:
+        """Append an event."""
         line = event.to_line()
         with storage_errors(self._path), open_to_write(self._path, "ab", buffering=0) as file:
             prefix = b"\n" if self._torn else b""
@@ -191,14 +193,15 @@ class Journal:
 
 
 class JournalReader:
-    """Reads journals again and again, each only from where it was read to. They only grow."""
+    """Reads growing journals repeatedly, each time only the new part."""
 
     def __init__(self) -> None:
-        # By path: the version read, how far whole lines went, those, and these with a last one under way.
+        # By path: the version read, the end of whole lines, their log, and the log with an unfinished last
+        # line.
         self._known: dict[Path, tuple[Version, int, WorkerLog, WorkerLog]] = {}
 
     def read(self, path: Path) -> WorkerLog:
-        """Raises ``FileNotFoundError`` if compaction took the file meanwhile: read the folder again."""
+        """Read a journal. Raises ``FileNotFoundError`` after compaction: then list the folder again."""
         try:
             with open_plain(path) as file:
                 version = version_of(os.fstat(file.fileno()))
@@ -212,7 +215,7 @@ class JournalReader:
                 data = read_rest(file, path)
         except DamagedFileError:
             return WorkerLog(path.stem, (), damaged=1)
-        whole, end, rest = data.rpartition(b"\n")  # a line under way is read again once it is there
+        whole, end, rest = data.rpartition(b"\n")  # an unfinished line is read again later
         log = _after(known, _parse(path.stem, whole.split(b"\n")))
         seen = _after(log, _parse(path.stem, [rest])) if rest else log
         self._known[path] = version, start + len(whole) + len(end), log, seen
@@ -224,12 +227,12 @@ def _after(log: WorkerLog, more: WorkerLog) -> WorkerLog:
 
 
 def read_journal(path: Path) -> WorkerLog:
-    """As :meth:`JournalReader.read`, once."""
+    """Read a journal once, as :meth:`JournalReader.read`."""
     return JournalReader().read(path)
 
 
 def ends_with_exit(path: Path) -> bool:
-    """Whether a worker's last word is that it left. Reads the end of its journal only."""
+    """Return whether the last event is the worker's exit. Reads only the end of the journal."""
     try:
         with open_plain(path) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_WORDS))
@@ -240,7 +243,7 @@ def ends_with_exit(path: Path) -> bool:
 
 
 def read_compacted(path: Path) -> list[WorkerLog]:
-    """The workers in a compacted file: each event with its worker's token."""
+    """Read a compacted file: each line holds a worker's token and an event."""
     by_token: dict[str, list[bytes]] = {}
     for line in read_plain(path).split(b"\n"):
         token, _, record = line.partition(b"\t")
@@ -250,16 +253,16 @@ def read_compacted(path: Path) -> list[WorkerLog]:
 
 
 def write_compacted(path: Path, logs: Iterable[WorkerLog]) -> None:
-    """What stays of workers that left: when they came and went, the last event of each kind per attempt."""
+    """Compact journals of exited workers to starts, exits and the last event of each kind per attempt."""
     lines = []
     for log in logs:
-        last = {(event.kind, event.run_id, event.attempt, _once(event)): event for event in log.events}
+        last = {(event.kind, event.run_id, event.attempt, _repeat_key(event)): event for event in log.events}
         lines += [log.token.encode() + b"\t" + event.to_line() for event in last.values()]
     write_atomic(path, b"".join(lines))
 
 
-def _once(event: Event) -> float | None:
-    """What tells starts and ends of one worker apart: a job that was given back has several."""
+def _repeat_key(event: Event) -> float | None:
+    """Return a key that separates repeated starts and exits of one worker: a requeued job has several."""
     return event.time if event.kind in (STARTED, EXITED) else None
 
 

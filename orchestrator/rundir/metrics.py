@@ -1,13 +1,13 @@
-"""The metrics file of an attempt, and how several attempts become one history.
+"""The metrics file of an attempt, and the merge of several attempts into one history.
 
-JSON lines. The first says where the attempt began: ``{"resumed_from": null}`` or
+JSON lines. The first gives the attempt's start: ``{"resumed_from": null}`` or
 ``{"resumed_from": {"attempt": 1, "frames": 24000}}``. Each further line is a step of training::
 
     {"iteration": 3, "frames": 24000, "wall_time": 41.2, "metrics": {"collection/reward/reward_mean": 0.1}}
 
 ``frames`` counts from the start of the run and grows; ``wall_time`` is seconds at work, evaluations and
 checkpoints included, attempts added up, waiting not counted. Numbers that JSON lacks are the texts "nan",
-"inf" and "-inf". A last line without its newline was cut by a kill and is not there.
+"inf" and "-inf". A last line without its newline was cut by a kill and does not count.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from orchestrator.rundir.plain_files import open_to_write, read_plain
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """The checkpoint an attempt continued from: by whom it was written, and after how many frames."""
+    """The checkpoint an attempt continued from: the attempt that wrote it, and its frames."""
 
     attempt: int
     frames: int
@@ -54,12 +54,12 @@ class Row:
 
 
 class MetricsWriter:
-    """Appends rows to an attempt's metrics file. :meth:`sync` makes them durable before a checkpoint is."""
+    """Appends rows to an attempt's metrics file. :meth:`sync` makes them durable before a checkpoint."""
 
     def __init__(self, path: Path, resumed_from: ResumePoint | None) -> None:
         self._path = path
         with storage_errors(path):
-            # An attempt has one writer and begins once, so an older file can only be its own torn start.
+            # An attempt has one writer and starts once, so an older file can only be its own torn start.
             self._file = open_to_write(path, "wb", buffering=0)
         header = resumed_from and {"attempt": resumed_from.attempt, "frames": resumed_from.frames}
         self._write((json.dumps({"resumed_from": header}) + "\n").encode())
@@ -82,7 +82,7 @@ class MetricsWriter:
 
 
 def read_metrics(path: Path) -> tuple[ResumePoint | None, list[Row]]:
-    """An attempt's metrics. A missing file is an attempt that wrote none."""
+    """Read an attempt's metrics. A missing file counts as empty. Raises :class:`DamagedFileError`."""
     try:
         lines = read_plain(path).split(b"\n")
     except FileNotFoundError:
@@ -104,15 +104,15 @@ def read_metrics(path: Path) -> tuple[ResumePoint | None, list[Row]]:
 
 @dataclass(frozen=True)
 class Executed:
-    """What one attempt wrote: where it began, and its rows as it executed them."""
+    """The metrics of one attempt: its resume point, and its rows as executed."""
 
     attempt: int
     resumed_from: ResumePoint | None
     rows: list[Row]
 
 
-def walk_back(last: int, read: Callable[[int], tuple[ResumePoint | None, list[Row]]]) -> list[Executed]:
-    """Attempt ``last`` and those it builds on, each by the checkpoint of the one before; oldest first."""
+def resume_chain(last: int, read: Callable[[int], tuple[ResumePoint | None, list[Row]]]) -> list[Executed]:
+    """Return attempt ``last`` and those it builds on, found through their resume points; oldest first."""
     found: list[Executed] = []
     number = last
     while True:
@@ -124,9 +124,9 @@ def walk_back(last: int, read: Callable[[int], tuple[ResumePoint | None, list[Ro
 
 
 def merge(chain: Sequence[Executed]) -> list[Row]:
-    """The one history that these attempts, oldest first, make up.
+    """Merge attempts, oldest first, into one history.
 
-    What an attempt wrote after the checkpoint that a later one resumed from never happened.
+    Rows after the checkpoint from which a later attempt resumed are dropped.
     """
     limit = math.inf
     pieces: list[list[Row]] = []
@@ -138,10 +138,10 @@ def merge(chain: Sequence[Executed]) -> list[Row]:
 
 
 def standing(chain: Sequence[Executed], frames: float = math.inf) -> dict[int, int | None]:
-    """Up to which iteration each attempt's log of the run's history stands; ``None``: all of it.
+    """Return the last valid iteration in each attempt's log of the run's history; None: all of it.
 
-    For logs that begin with the history an attempt was resumed from. ``frames``: what a next attempt would
-    be resumed from, if there is to be one. -1: nothing stands.
+    For logs that begin with the history before the attempt's resume point. ``frames``: the resume point of a
+    planned next attempt. -1: nothing is valid.
     """
     rows, limit = merge(chain), frames
     found: dict[int, int | None] = {}
@@ -154,7 +154,7 @@ def standing(chain: Sequence[Executed], frames: float = math.inf) -> dict[int, i
 
 
 def depends_on_time(name: str) -> bool:
-    """Whether a metric may differ between two executions of the same run."""
+    """Return whether a metric may differ between two executions of the same run."""
     return name.startswith(("timers/", "speed/", "system/"))
 
 

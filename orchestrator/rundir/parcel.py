@@ -1,12 +1,12 @@
-"""A job's share of a results tree, to be sent to a machine that has a file system of its own.
+"""Parcels: a job's part of a results tree, for a machine with a file system of its own.
 
 ::
 
     results/<sweep>/parcels/<token>/
-      results/<sweep>/    the grid, the ledger, the index and the job's code, and of its runs their
-                          descriptions and what a next attempt goes on from
+      results/<sweep>/    the grid, the ledger, the index and the job's code, and its runs'
+                          descriptions and all files a next attempt needs
 
-Laid out like the tree it is part of, so that what comes back has the same names.
+A parcel has the tree's own layout, so that returned files have the same names.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _JOURNALS, _HANDOVER, _RUNS, _LEDGER = "journals", "handover", "runs", "ledger"
 
 
 def parcel(sweep: SweepDir, token: str) -> Path:
-    """The folder that a job is sent."""
+    """Return the folder of a job's parcel."""
     return sweep.path / _PARCELS / token
 
 
 def pack(sweep: SweepDir, job: Job, code: CodeDir) -> Path:
-    """Put the job's parcel together, anew if there is one, and return its folder.
+    """Make the job's parcel, replacing an older one, and return its folder.
 
-    Files are linked where the file system allows, so that checkpoints take no room; they are for reading.
+    Files are hard links where possible, so that checkpoints take no space; they are read-only in use.
     """
     whole = parcel(sweep, job.token)
     draft = temporary_name(whole)
@@ -57,7 +57,7 @@ def pack(sweep: SweepDir, job: Job, code: CodeDir) -> Path:
         for run in runs:
             if run.description_path.exists():
                 _link(run.description_path, inside / run.description_path.relative_to(sweep.path))
-            for path in _to_go_on_from(run):
+            for path in _next_attempt_files(run):
                 _link(path, inside / path.relative_to(sweep.path))
         shutil.rmtree(whole, ignore_errors=True)
         os.rename(draft, whole)
@@ -65,32 +65,32 @@ def pack(sweep: SweepDir, job: Job, code: CodeDir) -> Path:
 
 
 def discard(sweep: SweepDir, token: str) -> None:
-    """Remove a parcel that is not needed any more."""
+    """Remove a parcel and the job's arrivals."""
     for folder in (parcel(sweep, token), arrivals(sweep, token)):
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def unpacked(sweep: SweepDir) -> list[str]:
-    """Tokens of the jobs that still have a parcel."""
+    """Return the tokens of jobs with a parcel."""
     return sorted(name for name in listdir(sweep.path / _PARCELS) if not name.startswith("."))
 
 
 def of_job(token: str, run_ids: Iterable[str]) -> tuple[list[str], list[str]]:
-    """What comes back of a job, as names in a sweep's folder: its worker's words; its runs, with all in them.
+    """List the files a job returns: its worker's journal and output, and its runs' folders.
 
-    Some may not exist.
+    Names are relative to the sweep's folder. Some files may not exist.
     """
     words = [f"{_JOURNALS}/{token}.jsonl", f"{_JOURNALS}/{token}.log"]
     return words, [f"{_RUNS}/{run_id}" for run_id in run_ids]
 
 
 def arrivals(sweep: SweepDir, token: str) -> Path:
-    """A folder for what comes back of a job, until it has its place; gone with the parcel."""
+    """Return the folder for a job's returned files until they are placed; removed with the parcel."""
     return sweep.path / _PARCELS / f".{token}"
 
 
 def keep_store(sweep: SweepDir, token: str, store: str) -> None:
-    """Remember where a job has its results kept: its profile may be another by the time they are fetched."""
+    """Record the store of a job's results: its profile may change before they are fetched."""
     path = _store(sweep, token)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def keep_store(sweep: SweepDir, token: str, store: str) -> None:
 
 
 def store_of(sweep: SweepDir, token: str) -> str | None:
-    """Where a job has its results kept; ``None`` if only on its machine."""
+    """Return the recorded store of a job's results; None if they stay on its machine."""
     try:
         return read_plain(_store(sweep, token)).decode()
     except FileNotFoundError:
@@ -110,7 +110,7 @@ def _store(sweep: SweepDir, token: str) -> Path:
 
 
 def condemn(sweep: SweepDir, token: str) -> None:
-    """Put on record that a job's machine is to go whatever is on it; until the parcel is discarded."""
+    """Record that a job's machine must be terminated with all its files; the parcel holds the record."""
     path = _condemned(sweep, token)
     if path.exists():
         return
@@ -120,7 +120,7 @@ def condemn(sweep: SweepDir, token: str) -> None:
 
 
 def condemned_at(sweep: SweepDir, token: str) -> float | None:
-    """Since when a job's machine is to go, in seconds since 1970; ``None`` if it is not."""
+    """Return when :func:`condemn` was first called, in epoch seconds; None if never."""
     try:
         return _condemned(sweep, token).stat().st_mtime
     except FileNotFoundError:
@@ -132,7 +132,7 @@ def _condemned(sweep: SweepDir, token: str) -> Path:
 
 
 def since_exchange(sweep: SweepDir, token: str) -> float:
-    """Seconds since the last exchange with a job's machine."""
+    """Return the seconds since the last exchange with a job's machine."""
     try:
         return time.time() - _lock(sweep, token).stat().st_mtime
     except FileNotFoundError:
@@ -141,7 +141,7 @@ def since_exchange(sweep: SweepDir, token: str) -> float:
 
 @contextmanager
 def turn_to_exchange(sweep: SweepDir, token: str) -> Iterator[bool]:
-    """One command at a time exchanges with a job's machine; whether it is this one's turn."""
+    """Lock the exchange with a job's machine; yield False if another command holds the lock."""
     path = _lock(sweep, token)
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a") as file:
@@ -160,7 +160,7 @@ def _lock(sweep: SweepDir, token: str) -> Path:
 
 
 def ledger_names(sweep: SweepDir) -> list[str]:
-    """The ledger's files: names in the sweep's folder."""
+    """List the ledger's files as names in the sweep's folder."""
     return [f"{_LEDGER}/{name}" for name in sorted(listdir(sweep.path / _LEDGER)) if name[0] != "."]
 
 
@@ -168,12 +168,12 @@ def _of_sweep(sweep: SweepDir, code: CodeDir) -> Iterator[Path]:
     yield sweep.latest_grid_path()
     yield sweep.index_path
     yield from (sweep.path / name for name in ledger_names(sweep))
-    # As a sweep calls it: a link in its path would not lead there from elsewhere.
+    # By the sweep's own path: a link in another path would be invalid elsewhere.
     yield sweep.path / code.path.relative_to(sweep.path.absolute())
 
 
-def _to_go_on_from(run: RunDir) -> Iterator[Path]:
-    """What the next attempt needs of those before, and of what a retry put aside."""
+def _next_attempt_files(run: RunDir) -> Iterator[Path]:
+    """Yield the files of earlier and retired attempts that the next attempt needs."""
     for name in listdir(run.path):
         if name.startswith("retired-"):
             yield run.path / name
@@ -186,7 +186,7 @@ def _records(attempt: AttemptDir) -> tuple[Path, ...]:
 
 
 def _link(source: Path, target: Path) -> None:
-    """A file, or a folder with all that is in it, under another name."""
+    """Link a file, or all files of a folder, under another name."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if source.is_dir() and not source.is_symlink():
         shutil.copytree(source, target, symlinks=True, copy_function=_link_file, dirs_exist_ok=True)
@@ -199,6 +199,6 @@ def _link_file(source: str, target: str) -> str:
         os.link(source, target, follow_symlinks=False)
     except FileExistsError:
         pass
-    except OSError:  # another file system, or one that knows no links
+    except OSError:  # another file system, or one without links
         shutil.copy2(source, target, follow_symlinks=False)
     return target

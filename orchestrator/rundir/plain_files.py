@@ -1,4 +1,4 @@
-"""Opening files of a results tree: plain files only.
+"""Open files of a results tree: plain files only.
 
 A tree can come from another machine. Opening a FIFO waits for ever, opening a device can have any effect, and
 a sparse file can be larger than the memory. Every reader and writer of a tree's files opens them here.
@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 
 from orchestrator.core.errors import DamagedFileError
 
-# Far beyond any real file of its kind, in bytes: records as JSON, and files of lines.
+# Far beyond any real file of its kind, in bytes: JSON records, and files of lines.
 LARGEST_JSON, LARGEST = 1 << 28, 1 << 31
 
 _KINDS = {
@@ -27,23 +27,23 @@ _KINDS = {
 
 
 def open_plain(path: Path) -> BufferedReader:
-    """Open to read bytes. Raises ``FileNotFoundError``, :class:`DamagedFileError` if it is no plain file."""
+    """Open a file to read bytes. Raises ``FileNotFoundError``; :class:`DamagedFileError` if not plain."""
     return open(path, "rb", opener=open_descriptor)
 
 
 def open_to_write(path: Path, mode: str, **options: Any) -> IO[Any]:
-    """As :func:`open`. Raises :class:`DamagedFileError` if the path is there and is no plain file."""
+    """Open as :func:`open`. Raises :class:`DamagedFileError` if the path exists and is no plain file."""
     return open(path, mode, opener=open_descriptor, **options)
 
 
 def read_plain(path: Path, largest: int = LARGEST) -> bytes:
-    """The bytes of a plain file. Raises as :func:`open_plain`, and for a file larger than ``largest``."""
+    """Read a plain file. Raises as :func:`open_plain`, and for a file larger than ``largest``."""
     with open_plain(path) as file:
         return read_rest(file, path, largest)
 
 
 def read_rest(file: BufferedReader, path: Path, largest: int = LARGEST) -> bytes:
-    """What is left to read of the open file ``path``. Raises as :func:`read_plain`."""
+    """Read the rest of the open file ``path``. Raises as :func:`read_plain`."""
     size = os.fstat(file.fileno()).st_size - file.tell()
     if size > largest:
         raise DamagedFileError(path, f"holds {size:,} bytes, expected at most {largest:,}")
@@ -51,7 +51,7 @@ def read_rest(file: BufferedReader, path: Path, largest: int = LARGEST) -> bytes
 
 
 class Version(NamedTuple):
-    """What tells one version of a file from another."""
+    """Identifies one version of a file's content."""
 
     inode: int
     size: int
@@ -59,31 +59,31 @@ class Version(NamedTuple):
 
 
 def version_of(about: os.stat_result) -> Version:
-    """The version of a file, by what the system says about it."""
+    """Return the version of a file from its stat result."""
     return Version(about.st_ino, about.st_size, about.st_mtime_ns)
 
 
 def same_content(one: Path, other: Path) -> bool:
-    """Whether two plain files hold the same bytes. Raises as :func:`read_plain`."""
+    """Return whether two plain files hold the same bytes. Raises as :func:`read_plain`."""
     return read_plain(one) == read_plain(other)
 
 
 def require_plain(path: Path) -> None:
-    """Raise as :func:`open_plain` would. Raises ``FileNotFoundError`` for what is not there."""
+    """Raise as :func:`open_plain` would, without opening the file."""
     kind = stat.S_IFMT(os.stat(path).st_mode)
     if kind != stat.S_IFREG:
         raise DamagedFileError(path, f"is {_KINDS.get(kind, 'something else')}, expected a plain file")
 
 
 def open_descriptor(name: str | Path, flags: int) -> int:
-    """As :func:`os.open`, for a plain file. Raises as :func:`open_to_write`."""
+    """Open as :func:`os.open`, for a plain file only. Raises as :func:`open_to_write`."""
     path = Path(name)
     try:
         require_plain(path)
     except FileNotFoundError:
         if path.is_symlink():
             raise DamagedFileError(path, "is a link that leads nowhere, expected a plain file") from None
-    # The kind can have changed since: without waiting, and looked at again.
+    # The kind may have changed since: open without waiting, and check again.
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

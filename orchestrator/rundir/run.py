@@ -1,4 +1,4 @@
-"""A run's folder and its attempts': claims, checkpoints, history, the published result."""
+"""A run's folder and its attempts: claims, checkpoints, history, the published result."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from orchestrator.rundir.claims import (
     create_claim,
     read_claim,
 )
-from orchestrator.rundir.copy_origin import bring_again
-from orchestrator.rundir.delegation import foreign_attempts, read_absent
+from orchestrator.rundir.copy_origin import fetch_command
 from orchestrator.rundir.descriptions import Descriptions
-from orchestrator.rundir.metrics import Executed, ResumePoint, Row, merge, read_metrics, walk_back
+from orchestrator.rundir.foreign_marks import foreign_attempts, read_absent
+from orchestrator.rundir.metrics import Executed, ResumePoint, Row, merge, read_metrics, resume_chain
 from orchestrator.rundir.plain_files import open_plain, read_plain
 
-_RETIRED = re.compile(r"retired-(\d+)\.json")
+RETIRED = re.compile(r"retired-(\d+)\.json")
 _OUTCOMES = [state.value for state in RunState]
 _REASONS = [None, *(reason.value for reason in Reason)]
 CHECKPOINT = re.compile(r"(?P<frames>\d{12})-(?P<digest>[0-9a-f]{16})\.pt")
@@ -43,7 +43,7 @@ CHECKPOINT = re.compile(r"(?P<frames>\d{12})-(?P<digest>[0-9a-f]{16})\.pt")
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """A checkpoint by name: ``digest`` is the first half of the SHA-256 of its bytes."""
+    """A checkpoint's file name, parsed: ``digest`` is the first half of the SHA-256 of its bytes."""
 
     attempt: int
     frames: int
@@ -52,7 +52,7 @@ class CheckpointFile:
 
 
 class AttemptDir:
-    """One execution's folder; only its claim's holder writes here."""
+    """The folder of one attempt; only its claim's holder writes here."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -67,10 +67,11 @@ class AttemptDir:
         self.end_path = path / "end.json"
 
     def claim(self) -> Claim | None:
+        """Read the claim."""
         return read_claim(self.claim_path)
 
     def end(self) -> dict[str, Any] | None:
-        """The end record: ``outcome`` (a run state), ``reason``, ``message``, ``frames``, …"""
+        """Read the end record: ``outcome`` (a run state), ``reason``, ``message``, ``frames``, …"""
         try:
             record: dict[str, Any] = read_json(self.end_path)
         except FileNotFoundError:
@@ -80,26 +81,26 @@ class AttemptDir:
         return record
 
     def write_end(self, record: Mapping[str, Any]) -> bool:
-        """Say why the attempt ended. The first word stands: ``False`` if there is one."""
+        """Record the end of the attempt. The first record stands: return False if one exists."""
         return write_exclusive(self.end_path, dump_json(dict(record)))
 
     @property
     def inbox_metrics(self) -> Path:
-        """Where a training program writes its metrics for the trainer to take over."""
+        """The file in which a training program writes metrics for the trainer to collect."""
         return self.scratch / "metrics.jsonl"
 
     @property
     def inbox_imports(self) -> Path:
-        """Where a training program's Python notes which packages it imported."""
+        """The file in which a training program's Python notes its imported packages."""
         return self.scratch / "imports.txt"
 
     @property
     def inbox_checkpoints(self) -> Path:
-        """Where a training program puts its checkpoints for the trainer to take over."""
+        """The folder in which a training program writes checkpoints for the trainer to collect."""
         return self.scratch / "checkpoints"
 
     def adopt_checkpoint(self, source: Path, frames: int) -> Path:
-        """Move a finished checkpoint from the inbox to its place; durable on return."""
+        """Move a finished checkpoint from the inbox to its place, durably."""
         with storage_errors(self.checkpoints):
             with open_plain(source) as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
@@ -111,28 +112,33 @@ class AttemptDir:
         return path
 
     def checkpoint_name(self, frames: int, digest: str) -> Path:
+        """Return the path of a checkpoint."""
         return self.checkpoints / f"{frames:012d}-{digest}.pt"
 
     def checkpointed(self) -> int | None:
-        """Frames in the most advanced checkpoint that this attempt wrote itself."""
+        """Return the frames of the most advanced checkpoint that this attempt itself wrote."""
         found = [match for name in listdir(self.checkpoints) if (match := CHECKPOINT.fullmatch(name))]
         return max((int(match["frames"]) for match in found), default=None)
 
     def segment_name(self, group: int, start: int, count: int, digest: str) -> Path:
-        """A piece of a replay buffer: items ``start`` to ``start + count`` ever added by an agent group."""
+        """Return the path of a piece of a replay buffer.
+
+        It holds the items ``start`` to ``start + count`` ever added by an agent group.
+        """
         return self.checkpoints / f"segment-{group}-{start:012d}-{count}-{digest}.pt"
 
     def event_files(self) -> list[Path]:
+        """List TensorBoard's event files."""
         return sorted(path for path in self.path.glob("events.out.tfevents.*") if path.is_file())
 
     def offline_wandb(self) -> Path | None:
-        """The archive or the folder in which W&B logged offline; ``None`` if there is no such thing."""
+        """Return the archive or folder of W&B's offline logs; None if there is neither."""
         if self.wandb_packed.is_file() and not self.wandb_packed.is_symlink():
             return self.wandb_packed
         return self.wandb if not self.wandb.is_symlink() and self._offline_logs() else None
 
     def offline_digest(self) -> str:
-        """A hash of what :meth:`offline_wandb` holds."""
+        """Hash the content of :meth:`offline_wandb`."""
         if self.offline_wandb() == self.wandb_packed:
             return sha256(self.wandb_packed)
         parts = [f"{path.relative_to(self.wandb)} {sha256(path)}\n" for path in self._offline_logs()]
@@ -144,9 +150,9 @@ class AttemptDir:
         return [path for path, link in zip(found, links, strict=True) if not link and path.is_file()]
 
     def pack_wandb(self) -> None:
-        """Turn W&B's folder of small files into one archive, and remove the folder only then.
+        """Pack W&B's folder of small files into one archive, then remove the folder.
 
-        Its links stay out: they name logs in this machine's home.
+        Its links are left out: they lead to logs in this machine's home.
         """
         if not self.wandb.is_dir():
             return
@@ -169,8 +175,8 @@ class RunDir:
         self._attempts = path / "attempts"
 
     def describe(self, run: Run) -> None:
-        """Store the description in the run's folder. From the first attempt on it never changes."""
-        data = _as_file(run)
+        """Store the description in the run's folder. After the first attempt it never changes."""
+        data = _description_bytes(run)
         with storage_errors(self._attempts):
             self._attempts.mkdir(parents=True, exist_ok=True)
         try:
@@ -181,7 +187,7 @@ class RunDir:
         write_atomic(self.description_path, data)
 
     def description(self) -> Run:
-        """The run's own description, or the submission's while it has no folder.
+        """Return the run's own description, or the submission's before the run has a folder.
 
         Raises ``FileNotFoundError`` and :class:`DamagedFileError`.
         """
@@ -199,7 +205,7 @@ class RunDir:
             ) from error
 
     def attempts(self) -> list[AttemptDir]:
-        """Claimed attempts, oldest first."""
+        """Return claimed attempts, oldest first."""
         try:
             names = os.listdir(self._attempts)
         except FileNotFoundError:
@@ -209,20 +215,21 @@ class RunDir:
         return [attempt for attempt in attempts if attempt.claim_path.exists()]
 
     def attempt(self, number: int) -> AttemptDir:
+        """Return the folder of an attempt."""
         return AttemptDir(self._attempts / str(number))
 
     def blocked_by(self) -> AttemptDir | None:
-        """The newest attempt, if nothing proves that it ended."""
+        """Return the newest attempt unless its end is proved; None otherwise."""
         attempts = self.attempts()
         if not attempts or attempt_ended(attempts[-1]):
             return None
         return attempts[-1]
 
     def take(self, claim: Claim) -> AttemptDir | None:
-        """Claim the next attempt; ``None`` if the run is done, taken, or another was faster.
+        """Claim the next attempt; return None if the run is done or another worker has it.
 
-        Proof first, then the result, then the claim: an attempt that ended by finishing published before it
-        ended, so no attempt is ever begun for a finished run.
+        Proof first, then the result, then the claim: a finishing attempt publishes before it ends, so no
+        attempt is ever started for a finished run.
         """
         attempts = self.attempts()
         if attempts and not attempt_ended(attempts[-1]):
@@ -240,16 +247,16 @@ class RunDir:
         return attempt if create_claim(attempt.claim_path, claim) else None
 
     def _keep_description(self) -> None:
-        """Put the submission's description into the folder, before anybody works on the run."""
+        """Copy the submission's description into the folder, before the first attempt."""
         if not self.description_path.exists() and (run := self._submitted.find(self.run_id)) is not None:
-            write_exclusive(self.description_path, _as_file(run))
+            write_exclusive(self.description_path, _description_bytes(run))
 
     def superseded(self, attempt: AttemptDir) -> bool:
-        """Whether a later attempt exists, so that this one must not publish."""
+        """Return whether a later attempt exists, so that this one must not publish."""
         return self.attempt(attempt.number + 1).claim_path.exists()
 
     def checkpoints(self, below: int | None = None) -> list[CheckpointFile]:
-        """Checkpoints of all attempts (before attempt ``below``), the most advanced and newest first."""
+        """Return checkpoints of all attempts (before attempt ``below``), most advanced and newest first."""
         found = []
         for attempt in self.current_attempts():
             if below is not None and attempt.number >= below:
@@ -268,11 +275,11 @@ class RunDir:
         return sorted(found, key=lambda item: (item.frames, item.attempt), reverse=True)
 
     def history(self, last: int | None = None) -> list[Row]:
-        """The run's merged metrics as attempt ``last`` (default: the newest) saw them."""
+        """Return the run's merged metrics as of attempt ``last`` (default: the newest)."""
         return merge(self.chain(last))
 
     def chain(self, last: int | None = None) -> list[Executed]:
-        """The attempts whose metrics make up that history, oldest first; no other attempt's are read."""
+        """Return the attempts whose metrics make up that history, oldest first; reads no others."""
         if last is None:
             current = self.current_attempts()
             if not current:
@@ -287,7 +294,7 @@ class RunDir:
                 raise self._damaged(metrics, "is missing, though a later attempt builds on it")
             return read_metrics(metrics)
 
-        return walk_back(last, read)
+        return resume_chain(last, read)
 
     def publish(
         self,
@@ -295,10 +302,10 @@ class RunDir:
         manifest: Iterable[tuple[Path, bool]],
         guard: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Publish the result, once. ``manifest``: files and whether the result is void without them.
+        """Publish the result, once. ``manifest``: files, and whether the result requires them.
 
-        ``guard`` is called when all is read and written but the last step, and stops it by raising.
-        ``False`` if the run has a result already, which then stands.
+        ``guard`` is called before the last step, when all else is written, and can stop it by raising. Return
+        False if the run has a result already, which then stands.
         """
         files = [
             {
@@ -313,7 +320,7 @@ class RunDir:
         return write_exclusive(self.result_path, data, guard)
 
     def result(self) -> dict[str, Any] | None:
-        """The published result, or ``None``. Raises :class:`DamagedFileError` if it is not one."""
+        """Read the published result; None if there is none. Raises :class:`DamagedFileError`."""
         try:
             result = read_json(self.result_path)
         except FileNotFoundError:
@@ -325,9 +332,9 @@ class RunDir:
         return result
 
     def verify(self, result: Mapping[str, Any], *, checksums: bool = False) -> None:
-        """Check the result's required files: present, of their size, with ``checksums`` of their content.
+        """Check that the result's required files exist with their sizes, optionally their ``checksums``.
 
-        Files that are known to lie elsewhere count as present.
+        Files that are marked as elsewhere count as present.
         """
         for item in result["manifest"]:
             path = self.path / item["path"]
@@ -339,14 +346,14 @@ class RunDir:
                 raise self._damaged(path, "is missing, though the result needs it")
             size = path.stat().st_size
             if size != item["bytes"]:
-                raise self._damaged(path, f"holds {size} bytes, the result says {item['bytes']}")
+                raise self._damaged(path, f"holds {size} bytes, expected {item['bytes']}")
             if checksums and sha256(path) != item["sha256"]:
                 raise self._damaged(path, "has other content than when the result was published")
 
     def retire_result(self) -> None:
-        """Put a result aside, for a run that is to be done again from its beginning.
+        """Retire a result, for a run to be trained again from its beginning.
 
-        It and its attempts stay as they are, the result as retired-<n>.json, n its newest attempt.
+        The result becomes retired-<n>.json, n being its newest attempt; attempts stay unchanged.
         """
         newest = max((attempt.number for attempt in self.attempts()), default=0)
         try:
@@ -355,9 +362,9 @@ class RunDir:
             pass
 
     def begin_anew(self, reason: str = "what its attempts left cannot be used") -> None:
-        """Have the next attempt begin from nothing; those so far stay as they are and are not read again.
+        """Let the next attempt start from nothing; earlier attempts stay unchanged and are not read again.
 
-        For a run without a result. The mark is a retired-<n>.json that says why in place of a result.
+        For a run without a result. The mark is a retired-<n>.json with the reason in place of a result.
         """
         if attempts := self.attempts():
             mark = self.path / f"retired-{attempts[-1].number}.json"
@@ -365,25 +372,25 @@ class RunDir:
 
     @property
     def retired(self) -> int:
-        """The newest attempt that was put aside, with a result or without; 0 if none ever was."""
-        found = (_RETIRED.fullmatch(name) for name in listdir(self.path))
+        """The newest retired attempt, with a result or without; 0 if there is none."""
+        found = (RETIRED.fullmatch(name) for name in listdir(self.path))
         return max((int(match[1]) for match in found if match), default=0)
 
     def current_attempts(self) -> list[AttemptDir]:
-        """The attempts since the last that was put aside, oldest first: those that build on each other."""
+        """Return the attempts after the last retired one, oldest first: those that build on each other."""
         last = self.retired
         return [attempt for attempt in self.attempts() if attempt.number > last]
 
     def _damaged(self, path: Path, problem: str) -> DamagedFileError:
         sweep = self.path.parent.parent.name
         hint = f"restore the file, or train the run again: orchestrate retry {sweep} {self.run_id}"
-        if again := bring_again(self.path):
+        if again := fetch_command(self.path):
             hint = f"fetch it again: {again}"
         return DamagedFileError(path, problem, hint=hint)
 
 
 def attempt_ended(attempt: AttemptDir) -> bool:
-    """Whether it is proved that nobody works on the attempt any more."""
+    """Return whether it is proved that no process works on the attempt any more."""
     if attempt.end() is not None:
         return True
     claim = attempt.claim()
@@ -394,8 +401,8 @@ def attempt_ended(attempt: AttemptDir) -> bool:
     return not alive
 
 
-def _as_file(run: Run) -> bytes:
-    """What a run's own description holds."""
+def _description_bytes(run: Run) -> bytes:
+    """Return the content of a run's own description."""
     return dump_json(run.to_json(), indent=1)
 
 
@@ -426,11 +433,13 @@ def _end_leftovers(attempt: AttemptDir) -> bool:
 
 
 def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's content."""
     with open_plain(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def listdir(folder: Path) -> list[str]:
+    """List a folder's names; empty if it does not exist."""
     try:
         return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
-"""A results tree from afar: how far its runs are, told by a program that is there alone.
+"""Read the state of a results tree with Python's standard library alone.
 
-Sent to other machines as text, with :mod:`orchestrator.ui.monitor.probe`: it imports nothing of ours and
-nothing that does not come with Python, from 3.6 on. A look costs what is new since the last one.
+Sent to other machines as text, with :mod:`orchestrator.ui.monitor.probe`: it imports nothing of ours and runs
+on Python 3.6 and later. Each refresh reads only new data.
 """
 
 import json
@@ -16,25 +16,25 @@ _CHECKPOINT = re.compile(r"(\d{12})-[0-9a-f]{16}\.pt")
 _EVENTS = "events.out.tfevents."
 _COMPACTED = "compacted.jsonl"
 
-# Attempts looked into for event files per look, until one is found.
+# Attempts searched for event files at each refresh, until one is found.
 _SEARCHED = 200
-# A worker is called stalled after this many of its run's longest silences, and never before a lease is over.
+# A run is stalled after this many of its longest silences, and never within a lease.
 _SILENCES = 5
-# The end of a metrics file that is read for its last line.
+# Bytes at the end of a metrics file that contain its last line.
 _TAIL = 1 << 16
 _LONGEST_VALUE = 60
-# Bytes read at a time, for what is no file of ours.
+# Limit in bytes for one read, against files that are not ours.
 _MOST = 1 << 30
 _FAILURES = 3
-# Ledger entries that say how runs stand: decided by people, found out. Others say who may train them.
+# Ledger entries about run states: users' decisions, and facts found on disk. Others concern ownership.
 _DECIDED = ("submission", "cancel", "retry", "memory")
-_FOUND_OUT = ("found", "ended", "lost")
+_FACTS = ("found", "ended", "lost")
 _MOST_KEYS = 8
 _FIRST = ("running", "stalled", "failed", "interrupted", "unknown", "done", "cancelled", "skipped")
 
 
 class GlanceTree:
-    """A results folder with all its sweeps. ``lease``: seconds of silence that nobody is blamed for."""
+    """A results folder with all its sweeps. ``lease``: seconds of tolerated silence."""
 
     def __init__(self, path: str, lease: float) -> None:
         self.path, self._lease = path, lease
@@ -42,7 +42,7 @@ class GlanceTree:
         self.has_events = False
 
     def look(self, now: float, limit: int) -> "dict[str, Any]":
-        """Counts of all sweeps; what is known of the ``limit`` runs that matter most and a few failures."""
+        """Return counts of all sweeps, details of the ``limit`` most urgent runs, and a few failures."""
         for name in _listed(self.path):
             if name not in self._sweeps and _SWEEP.fullmatch(name):
                 folder = os.path.join(self.path, name)
@@ -71,7 +71,7 @@ class GlanceTree:
 
 
 class GlanceRun:
-    """What journals tell about one run. Times are seconds since the epoch, by its worker's clock."""
+    """A run as its journals describe it. Times are epoch seconds, by its worker's clock."""
 
     def __init__(self, run_id: str) -> None:
         self.run_id, self.state, self.token, self.attempt = run_id, "pending", "", 0
@@ -79,19 +79,20 @@ class GlanceRun:
         self.since = self.gap = 0.0
         self.cancelled = False
 
-    def heard(self, time: float) -> None:
+    def note_time(self, time: float) -> None:
+        """Record a sign of life."""
         self.gap = max(self.gap, time - self.since) if self.state == "running" else 0.0
         self.since = time
 
-    def learn(self, frames: Any, total: Any, end_to_end_fps: Any, value: Any) -> None:
-        """Take what is told; what is left open stays as it was."""
+    def update(self, frames: Any, total: Any, end_to_end_fps: Any, value: Any) -> None:
+        """Update the given values; None leaves a value unchanged."""
         self.frames = self.frames if frames is None else frames
         self.total = self.total if total is None else total
         self.end_to_end_fps = self.end_to_end_fps if end_to_end_fps is None else end_to_end_fps
         self.value = self.value if value is None else value
 
-    def decided(self, kind: str, said: Any) -> None:
-        """``said`` is why the run is skipped, or up to which attempt it is decided about."""
+    def apply_decision(self, kind: str, said: Any) -> None:
+        """Apply a decision; ``said``: the reason of a skip, or the last attempt it concerns."""
         if kind == "submission":
             if not self.attempt:
                 self.state, self.why = "skipped", str(said)[:300]
@@ -102,8 +103,8 @@ class GlanceRun:
             if self.attempt <= said and self.state != "running":
                 self.state, self.why = "pending", None
 
-    def found_out(self, kind: str, said: Any) -> None:
-        """What no journal told: a result, an end, or that a result is gone."""
+    def apply_fact(self, kind: str, said: Any) -> None:
+        """Apply a fact missing from the journals: a result, an end, or the loss of a result."""
         if kind == "lost":
             if self.state == "done" and self.attempt <= said:
                 self.state = "pending"
@@ -112,7 +113,7 @@ class GlanceRun:
 
 
 class GlanceSweep:
-    """One sweep's folder: index, ledger and journals, each read once and then only where it grew."""
+    """One sweep's folder: index, ledger and journals, read once and then only where they grew."""
 
     def __init__(self, name: str, folder: str) -> None:
         self.name, self._folder = name, folder
@@ -126,9 +127,10 @@ class GlanceSweep:
         self._holders = {}  # type: dict[str, dict[str, Any]]
         self._left = set()  # type: set[str]
         self._unsearched = None  # type: list[GlanceRun] | None
-        self.damaged = 0
+        self._damaged = set()  # type: set[tuple[str, bytes]]
 
     def read(self) -> None:
+        """Read new data."""
         self._read_index()
         self._read_journals()
         self._read_ledger()
@@ -165,7 +167,7 @@ class GlanceSweep:
             if known != inode or size < start:
                 start = 0
             if size > start:
-                whole = _bytes(path, start).rpartition(b"\n")[0]  # a line under way is read when it is there
+                whole = _bytes(path, start).rpartition(b"\n")[0]  # an unfinished line is read later
                 for line in whole.split(b"\n"):
                     self._take(name[: -len(".jsonl")], line)
                 self._read_to[name] = (inode, start + len(whole) + 1 if whole else start)
@@ -177,6 +179,7 @@ class GlanceSweep:
             for line in _bytes(path).split(b"\n"):
                 token, _, record = line.partition(b"\t")
                 self._take(token.decode("utf-8", "replace"), record)
+            self._ledger = 0  # decisions apply again after the events that they concern
 
     def _take(self, token: str, line: bytes) -> None:
         if not line.strip():
@@ -185,7 +188,7 @@ class GlanceSweep:
             event = json.loads(line.decode("utf-8"))
             self._apply(token, event, event.get("data", {}))
         except (ValueError, KeyError, TypeError, AttributeError):
-            self.damaged += 1
+            self._damaged.add((token, line))
 
     def _apply(self, token: str, event: "dict[str, Any]", data: "dict[str, Any]") -> None:
         kind, time, run_id = event["kind"], float(event["time"]), event.get("run")
@@ -203,15 +206,15 @@ class GlanceSweep:
             run.attempt, run.token, run.state, run.why, run.since = attempt, token, "running", None, time
             run.gap = 0.0
         elif kind == "progress":
-            run.heard(time)
+            run.note_time(time)
             fps = data.get("end_to_end_fps", data.get("fps"))
-            run.learn(data.get("frames"), data.get("total"), fps, data.get("return"))
+            run.update(data.get("frames"), data.get("total"), fps, data.get("return"))
         elif kind == "ended":
             summary = data.get("summary") or {}
             run.attempt, run.token, run.state, run.since = attempt, token, str(data["outcome"]), time
             words = [str(data[key]) for key in ("reason", "message") if data.get(key)]
             run.why = ": ".join(words)[:300] or None
-            run.learn(
+            run.update(
                 data.get("frames"),
                 None,
                 summary.get("end_to_end_fps"),
@@ -219,7 +222,7 @@ class GlanceSweep:
             )
 
     def _read_ledger(self) -> None:
-        """What was decided about runs since: cancellations, retries, results that were found."""
+        """Read new decisions about runs: cancellations, retries, results found."""
         folder = os.path.join(self._folder, "ledger")
         numbers = (name[:-5] for name in _listed(folder) if name.endswith(".json"))
         for number in sorted(int(number) for number in numbers if number.isdigit()):
@@ -229,18 +232,18 @@ class GlanceSweep:
                     entry = json.loads(_bytes(os.path.join(folder, "%04d.json" % number)).decode("utf-8"))
                     self._decide(entry)
                 except (ValueError, KeyError, TypeError, AttributeError):
-                    self.damaged += 1
+                    self._damaged.add((str(number), b""))
 
     def _decide(self, entry: "dict[str, Any]") -> None:
         kind = entry["kind"]
-        if kind in _DECIDED + _FOUND_OUT:
+        if kind in _DECIDED + _FACTS:
             for run_id, said in entry["skipped" if kind == "submission" else "runs"].items():
                 if run_id in self.runs:
                     run = self.runs[run_id]
-                    (run.decided if kind in _DECIDED else run.found_out)(kind, said)
+                    (run.apply_decision if kind in _DECIDED else run.apply_fact)(kind, said)
 
     def state(self, run: GlanceRun, now: float, lease: float) -> str:
-        """The run's state, as far as it shows from here: a process elsewhere can only be silent."""
+        """Return the run's state; a process on another machine can only be silent."""
         if run.cancelled and run.state != "done":
             return "cancelled"
         if run.state != "running":
@@ -250,7 +253,7 @@ class GlanceSweep:
         return "stalled" if now - run.since > max(lease, _SILENCES * run.gap) else "running"
 
     def summary(self, states: "dict[str, str]") -> "dict[str, Any]":
-        """The latest grid as a whole. ``left``: frames still to train, where that is known."""
+        """Summarise the latest grid. ``left``: frames still to train, if known."""
         runs = [self.runs[run_id] for run_id in self._in_grid if run_id in self.runs]
         counts = {}  # type: dict[str, int]
         for run in runs:
@@ -274,11 +277,11 @@ class GlanceSweep:
             "end_to_end_fps": sum(speeds),
             "left": sum(one for one in left if one > 0) if totals else None,
             "since": max([run.since for run in runs] or [0.0]),
-            "damaged": self.damaged,
+            "damaged": len(self._damaged),
         }
 
     def row(self, run: GlanceRun, state: str) -> "dict[str, Any]":
-        """All there is to see of a run, its newest checkpoint included; opens its folder."""
+        """Return all details of a run with its newest checkpoint; opens its folder."""
         point = self._points.get(run.run_id, {})
         return {
             "sweep": self.name,
@@ -301,20 +304,20 @@ class GlanceSweep:
         return os.path.join(self._folder, "runs", run_id, "attempts", str(number))
 
     def _checkpoint(self, run: GlanceRun) -> "dict[str, Any] | None":
-        """The most advanced checkpoint of the newest attempt that has one; the last few are looked at."""
+        """Return the most advanced checkpoint of the newest attempt with one, among the last three."""
         for number in range(run.attempt, max(run.attempt - 3, 0), -1):
             folder = os.path.join(self._attempt(run.run_id, number), "checkpoints")
             names = [name for name in _listed(folder) if _CHECKPOINT.fullmatch(name)]
             if names:
                 try:
                     status = os.stat(os.path.join(folder, max(names)))
-                except OSError:  # replaced by its successor meanwhile
+                except OSError:  # replaced by its successor a moment ago
                     continue
                 return {"frames": int(max(names)[:12]), "time": status.st_mtime, "bytes": status.st_size}
         return None
 
     def _memory(self, run: GlanceRun) -> Any:
-        """What the run's process took at most, in MiB, where its trainer records it."""
+        """Return the run's peak memory in MiB, if its trainer records it."""
         path = os.path.join(self._attempt(run.run_id, run.attempt), "metrics.jsonl")
         lines = _bytes(path, -_TAIL).split(b"\n")
         try:
@@ -323,7 +326,7 @@ class GlanceSweep:
             return None
 
     def finds_events(self) -> bool:
-        """Whether TensorBoard has something to show here; looks on where it stopped."""
+        """Return whether TensorBoard has data here; continues an earlier search."""
         if not self._unsearched:
             self._unsearched = [run for run in self.runs.values() if run.attempt]
         for _ in range(min(_SEARCHED, len(self._unsearched))):
@@ -335,7 +338,7 @@ class GlanceSweep:
 
 
 def _is_dead(holder: "dict[str, Any]") -> bool:
-    """Whether a process of this very machine is gone; no proof of anything else."""
+    """Return whether a process of this very machine has ended; False without proof."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             here = file.read().strip() == holder["boot_id"]
@@ -352,7 +355,7 @@ def _is_dead(holder: "dict[str, Any]") -> bool:
 
 
 def _varying(points: "list[dict[str, Any]]") -> "list[str]":
-    """The keys that tell points apart, in their own order; all if there is one point only."""
+    """Return the keys that differ between points, in their own order; all keys of a single point."""
     first = points[0] if points else {}
     found = {}  # type: dict[str, bool]
     for point in points:
@@ -362,7 +365,7 @@ def _varying(points: "list[dict[str, Any]]") -> "list[str]":
 
 
 def _short(value: Any) -> Any:
-    """Numbers as they are; anything else as text that fits a line."""
+    """Return numbers unchanged, anything else as text that fits a line."""
     if isinstance(value, (int, float)) and abs(value) < 1e15:
         return value
     return (value if isinstance(value, str) else json.dumps(value))[:_LONGEST_VALUE]
@@ -376,7 +379,7 @@ def _listed(folder: str) -> "list[str]":
 
 
 def _files(folder: str, suffix: str) -> "dict[str, tuple[int, int]]":
-    """Inode and size of a folder's files, by name."""
+    """Return inode and size of a folder's files, by name."""
     found = {}
     for name in _listed(folder):
         if name.endswith(suffix):
@@ -397,15 +400,15 @@ def _version(path: str) -> "tuple[int, int, float] | None":
 
 
 def _bytes(path: str, start: int = 0) -> bytes:
-    """A file from ``start`` on, or its last ``-start`` bytes; empty if it is not there."""
+    """Read a file from ``start`` on, or its last ``-start`` bytes; empty if it does not exist."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a FIFO would wait for ever
+        if not stat.S_ISREG(os.stat(path).st_mode):  # reading a FIFO would block
             return b""
         with open(path, "rb") as file:
             if start < 0:
                 start = max(0, file.seek(0, os.SEEK_END) + start)
             file.seek(start)
             size = os.fstat(file.fileno()).st_size - start
-            return file.read(min(size, _MOST)) if size > 0 else b""  # Python takes that much memory first
+            return file.read(min(size, _MOST)) if size > 0 else b""  # Python allocates that much memory first
     except OSError:
         return b""

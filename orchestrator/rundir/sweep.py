@@ -1,29 +1,29 @@
-"""The results tree: with its neighbours the one place that knows a file name in it.
+"""A sweep's folder in the results tree: grids, index, ledger, journals, runs.
 
 ::
 
     results/<sweep>/
       grids/0001.yaml …            every grid as submitted; the latest defines the sweep
       ledger/0001.json …           one entry per submission, cancellation or retry, in order
-      journals/<token>.jsonl       one per worker; compacted.jsonl holds those that left
-      scripts/<token>.sh           what was submitted, one per job or job array
-      code/<id>/                   the code that a submission's jobs run
-      heard/<place>.json           what trees behind ssh last said of runs that they were given
+      journals/<token>.jsonl       one per worker; compacted.jsonl holds those of exited workers
+      scripts/<token>.sh           the submitted script, one per job or job array
+      code/<id>/                   the code snapshot of a submission
+      heard/<place>.json           the last status from trees behind ssh of runs assigned to them
       handover/<token>…            marks between a job on a cloud instance and home
       index.tsv                    run_id ↔ overrides
-      descriptions/0001.tsv …      the runs of a submission, until each has its folder
+      descriptions/0001.tsv …      descriptions of a submission's runs, until each has its folder
       runs/<run_id>/
-        run.json                   the immutable run description, as the run was first claimed
-        attempts/<n>/claim         who works on it; its modification time is the lease
+        run.json                   the immutable run description, from the first claim on
+        attempts/<n>/claim         its holder; the modification time renews the lease
                      log.txt  metrics.jsonl  checkpoints/  scratch/  wandb/ or wandb.tar  events.out.tfevents…
-                     end.json      why the attempt ended
+                     end.json      the reason of the attempt's end
         result.json                last, by link(): the result with its manifest of checksums
-        retired-<n>.json           a result put aside by a retry, or why there is none: of attempts up to n
+        retired-<n>.json           a result retired by a retry, or the reason for none: of attempts up to n
       results.parquet  results.csv  metrics.parquet  marl_eval.json  report/
       compare-<key>/               a comparison by that key: its table and pictures
-      speeds.json                  how fast its finished runs were; made of their results, again when lost
-      uploads.jsonl                which runs went up to W&B from here
-      evaluations/<run_id>-….json  what trained policies achieved when they were evaluated
+      speeds.json                  speeds of its finished runs, derived from their results
+      uploads.jsonl                runs uploaded to W&B from here
+      evaluations/<run_id>-….json  evaluations of trained policies
 """
 
 from __future__ import annotations
@@ -67,35 +67,35 @@ from orchestrator.rundir.plain_files import Version, open_to_write, read_plain, 
 from orchestrator.rundir.run import RunDir, listdir
 from orchestrator.rundir.uploads import UploadLog
 
-# How the folders of comparisons begin.
+# Prefix of a comparison's folder.
 COMPARISON = "compare-"
 SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-# Kinds of ledger entries that name runs and their newest attempts, and some of them a place.
+# Kinds of ledger entries that map runs to their newest attempts.
 _OF_RUNS = ("cancel", "retry", "memory", "assigned", "recalled", "released", "share")
 _PLACE = {"name", "address", "ssh", "folder"}
 _FOUND = {"attempt", "frames", "value", "code_id"}
 _INDEX_HINT = "run `orchestrate sweep` with the grid again: it writes the index anew"
 _COPIED_INDEX_HINT = "sync again once it is repaired at its source"
-# For so many seconds after its worker left, a job's output is not taken away: it may submit what is left.
+# Seconds after a worker's exit for which its output stays: the job may still submit waiting runs.
 _LAST_WORDS_S = 900.0
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One decision of a person or a command line. ``number`` orders them all."""
+    """One decision of a user or a command. ``number`` orders them all."""
 
     number: int
     kind: str
     data: Mapping[str, Any]
 
 
-# The kind of a ledger entry that cannot be read; its ``problem`` says why.
+# The kind of an unreadable ledger entry; its ``problem`` is the reason.
 DAMAGED = "damaged"
 
 
 class SweepDir:
-    """One sweep's folder."""
+    """The folder of one sweep."""
 
     def __init__(self, results: Path, name: str) -> None:
         if not SWEEP_NAME.fullmatch(name):
@@ -123,27 +123,28 @@ class SweepDir:
 
     @classmethod
     def existing(cls, results: Path, name: str) -> SweepDir:
-        """The sweep's folder; :class:`NotFoundError` names the sweeps there are."""
+        """Return an existing sweep's folder; otherwise :class:`NotFoundError` lists the sweeps."""
         if SWEEP_NAME.fullmatch(name) and (results / name / "grids").is_dir():
             return cls(results, name)
         known = ", ".join(sweep.name for sweep in sweeps(results)) or "none yet"
         raise NotFoundError(f"no sweep named {name!r} in {results}/ (found: {known})")
 
     def create(self) -> None:
+        """Create the sweep's folders."""
         with storage_errors(self.path):
             for folder in (self._grids, self._ledger, self._journals, self._runs):
                 folder.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """One command line at a time decides. An aid for order only: claims keep runs safe without it."""
+        """Let one command at a time decide. Orders decisions only: claims keep runs safe without it."""
         with storage_errors(self.path), open_to_write(self.path / ".lock", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     @contextmanager
     def lock_if_free(self) -> Iterator[bool]:
-        """As :meth:`lock`, but ``False`` at once where somebody else decides just now."""
+        """Yield True holding :meth:`lock`, or False at once while another command holds it."""
         with storage_errors(self.path), open_to_write(self.path / ".lock", "w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -153,13 +154,13 @@ class SweepDir:
                 yield True
 
     def check_writable(self) -> None:
-        """Raise ``StorageError`` unless there is room for more than a few lines."""
+        """Raise ``StorageError`` unless there is space for more than a few lines."""
         check_writable(self._journals)
 
     # Grids and the index
 
     def record_grid(self, text: str) -> int:
-        """Keep the grid as submitted; its number. The same text as the latest is not stored again."""
+        """Store the grid as submitted; return its number. A grid equal to the latest is not stored again."""
         latest = self.latest_grid()
         if latest is not None and latest[1] == text:
             return latest[0]
@@ -168,18 +169,22 @@ class SweepDir:
         return number
 
     def latest_grid(self) -> tuple[int, str] | None:
+        """Return the number and text of the latest grid; None before the first."""
         numbers = _numbered(self._grids, ".yaml")
         if not numbers:
             return None
         return numbers[-1], _text(self._grids / f"{numbers[-1]:04d}.yaml")
 
     def latest_grid_path(self) -> Path:
+        """Return the path of the latest grid."""
         return self._grids / f"{_numbered(self._grids, '.yaml')[-1]:04d}.yaml"
 
     def write_index(self, rows: Sequence[IndexRow]) -> None:
+        """Replace the index."""
         write_atomic(self.index_path, index_text(rows).encode())
 
     def read_index(self) -> list[IndexRow]:
+        """Read the index; empty if there is none. Raises :class:`DamagedFileError`."""
         copy = (self.path / ".synced" / "copy.json").exists()
         hint = _COPIED_INDEX_HINT if copy else _INDEX_HINT
         try:
@@ -194,7 +199,7 @@ class SweepDir:
     # The ledger
 
     def add_to_ledger(self, kind: str, data: Mapping[str, Any]) -> int:
-        """Append an entry; its number. Two writers never get the same one."""
+        """Append an entry; return its number. Two writers never get the same one."""
         while True:
             numbers = _numbered(self._ledger, ".json")
             number = numbers[-1] + 1 if numbers else 1
@@ -202,11 +207,11 @@ class SweepDir:
                 return number
 
     def amend_ledger(self, number: int, kind: str, data: Mapping[str, Any]) -> None:
-        """Complete one's own entry, as with the ids of its jobs."""
+        """Replace this command's own entry, as with the ids of its jobs."""
         write_atomic(self._entry(number), dump_json({"kind": kind, **data}, indent=1))
 
     def read_ledger(self, after: int = 0) -> list[LedgerEntry]:
-        """Every entry after that number, in order. One that cannot be read is of kind "damaged"."""
+        """Return every entry after that number, in order. An unreadable one has the kind "damaged"."""
         numbers = _numbered(self._ledger, ".json")
         return [self._read_entry(number) for number in numbers if number > after]
 
@@ -228,13 +233,13 @@ class SweepDir:
     # Journals
 
     def take_token(self, token: str, started: Event) -> Journal | None:
-        """Begin a worker's journal, or go on with it in the same job begun again; ``None`` if it is used."""
+        """Start a worker's journal, or continue it in the same requeued job; None if the token is taken."""
         if not _TOKEN.fullmatch(token):
             raise OrchestrateError(f"{token!r} cannot name a worker")
         path = self._journals / f"{token}.jsonl"
         if self._compacted_token(token):
             return None
-        # Two takers in one millisecond must not write the same bytes: each would think it was the one.
+        # The nonce makes simultaneous starts differ: with equal bytes both would seem to be the holder.
         own = replace(started, data={**started.data, "nonce": secrets.token_hex(8)})
         journal = Journal.create(path, own)
         if journal is None:
@@ -245,25 +250,25 @@ class SweepDir:
         return journal
 
     def has_begun(self, token: str) -> bool:
-        """Whether a worker ever took that token, or it was used up."""
+        """Return whether a worker ever took the token, or it was revoked."""
         return (self._journals / f"{token}.jsonl").exists() or self._compacted_token(token)
 
     def has_left(self, token: str) -> bool:
-        """Whether the worker with that token says last that it left, or its journal is folded away."""
+        """Return whether the worker's last event is its exit, or its journal is compacted."""
         try:
             return ends_with_exit(self._journals / f"{token}.jsonl")
         except FileNotFoundError:
             return True
 
     def worker_log(self, token: str) -> WorkerLog | None:
-        """What the worker with that token told so far; ``None`` if nobody took it, or it is told no more."""
+        """Return the worker's log so far; None if the token is not taken or the journal is compacted."""
         try:
             return read_journal(self._journals / f"{token}.jsonl")
         except FileNotFoundError:
             return None
 
     def _resume_journal(self, path: Path, started: Event) -> Journal | None:
-        """The journal of this very job, which was given back to the queue; ``None`` if it is another's."""
+        """Continue the journal of this very job after a requeue; None if it is another job's."""
         try:
             before = read_journal(path).holder
         except FileNotFoundError:
@@ -276,22 +281,22 @@ class SweepDir:
         return journal
 
     def read_journals(self) -> list[WorkerLog]:
-        """Every worker there ever was, by token."""
+        """Return the logs of all workers, sorted by token."""
         logs: dict[str, WorkerLog] = {}
         for name in sorted(listdir(self._journals)):
             if name.endswith(".jsonl") and name != self._compacted.name:
                 try:
                     log = self._reader.read(self._journals / name)
-                except FileNotFoundError:  # compacted a moment ago: below
+                except FileNotFoundError:  # compacted a moment ago: read below
                     continue
                 logs[log.token] = log
-        for log in self._read_compacted():  # after the files, so that none falls between
+        for log in self._read_compacted():  # after the files, so that none is missed
             logs.setdefault(log.token, log)
         return [logs[token] for token in sorted(logs)]
 
     def compact_journals(self, ended: Iterable[WorkerLog]) -> None:
-        """Fold the journals of workers that left into one file. Call under :meth:`lock`."""
-        ended = [log for log in ended if not log.damaged]  # that one stays, for a person to look at
+        """Compact the journals of exited workers into one file. Call under :meth:`lock`."""
+        ended = [log for log in ended if not log.damaged]  # damaged ones stay for a user to inspect
         if not ended:
             return
         kept = {log.token: log for log in self._read_compacted()}
@@ -300,12 +305,12 @@ class SweepDir:
             (self._journals / f"{log.token}.jsonl").unlink(missing_ok=True)
 
     def clear_empty_outputs(self) -> None:
-        """Remove empty outputs of workers that are gone for good: their journals are folded for long."""
+        """Remove empty outputs of workers whose journals were compacted long ago."""
         with os.scandir(self._journals) as entries:
             files = [entry for entry in entries if entry.name.endswith(".log") and entry.is_file()]
             empty = [Path(entry.path) for entry in files if not entry.stat().st_size]
         logs = self._read_compacted() if empty else []
-        # A job outlives its journal while it submits what is left, and may have something to say of that.
+        # A job outlives its journal while it submits waiting runs, and may still print errors.
         before = time.time() - _LAST_WORDS_S
         folded = {log.token for log in logs if not log.events or log.events[-1].time < before}
         for path in empty:
@@ -313,22 +318,23 @@ class SweepDir:
                 path.unlink(missing_ok=True)
 
     def worker_output(self, token: str) -> Path:
-        """Where a worker's own output goes; a file of the job, removed when it stayed empty."""
+        """Return the file of a worker's own output, removed if it stays empty."""
         return self._journals / f"{token}.log"
 
     def mailbox(self, token: str) -> Path:
-        """Where a job's script leaves word for its worker; gone when the job is."""
+        """Return the file through which a job's script notifies its worker; removed with the job."""
         return self._journals / f"{token}.mail"
 
     def heard(self, place: str) -> Path:
-        """What a tree behind ssh last said of its runs; ``place`` names it. Lost, it is heard again."""
+        """Return the file with the last status from a tree behind ssh, named ``place``; restored if lost."""
         return self.path / "heard" / f"{place}.json"
 
     def script(self, token: str) -> Path:
-        """What is submitted for an array."""
+        """Return the file of an array's submitted script."""
         return self.path / "scripts" / f"{token}.sh"
 
     def keep_script(self, token: str, text: str) -> None:
+        """Store an array's script."""
         path = self.script(token)
         with storage_errors(path):
             path.parent.mkdir(exist_ok=True)
@@ -346,17 +352,18 @@ class SweepDir:
     # Runs
 
     def run(self, run_id: str) -> RunDir:
+        """Return the folder of a run."""
         assert RUN_ID.fullmatch(run_id), run_id
         return RunDir(self._runs / run_id, self._descriptions)
 
     def run_ids(self) -> list[str]:
-        """Every run that has a folder or is described."""
+        """Return the ids of all runs with a folder or a description."""
         return sorted(filter(RUN_ID.fullmatch, {*listdir(self._runs), *self._descriptions.run_ids()}))
 
     def describe(self, runs: Iterable[Run]) -> dict[str, str]:
-        """Store the descriptions of runs that are to be trained; those whose folders take none, and why.
+        """Store descriptions of runs to be trained; return refused ones with the reason.
 
-        All runs without a folder share one file. From its first attempt on a run's description never changes.
+        All runs without a folder share one file. After its first attempt a run's description never changes.
         Call under :meth:`lock`.
         """
         folders, new, problems = set(listdir(self._runs)), [], {}
@@ -380,18 +387,18 @@ class SweepDir:
 
 
 def comparison_dir(home: Path, key: str) -> Path:
-    """Where a comparison by ``key`` goes: in a sweep's folder, or of several sweeps in that of all."""
+    """Return the folder of a comparison by ``key``, in ``home``: a sweep's folder or that of all sweeps."""
     return home / (COMPARISON + re.sub(r"[^A-Za-z0-9._-]+", "-", key).strip("-.")[:80])
 
 
 def sweeps(results: Path) -> list[SweepDir]:
-    """The sweeps in a results folder, by name."""
+    """Return the sweeps in a results folder, by name."""
     names = (name for name in listdir(results) if SWEEP_NAME.fullmatch(name))
     return [SweepDir(results, name) for name in sorted(names) if (results / name / "grids").is_dir()]
 
 
 def _require_shape(kind: str, data: Mapping[str, Any]) -> None:
-    """Raise ``KeyError`` or ``TypeError`` unless an entry of that kind holds what its readers rely on."""
+    """Raise ``KeyError`` or ``TypeError`` unless an entry of that kind has the fields its readers use."""
     if kind == "submission":
         _require(data["job_ids"], str)
         _require(data["skipped"], str)
@@ -401,7 +408,7 @@ def _require_shape(kind: str, data: Mapping[str, Any]) -> None:
             if not isinstance(job["token"], str) or not isinstance(job["run_ids"], list):
                 raise TypeError("a job has a token and a list of runs")
             if any(type(run_id) is not str for run_id in job["run_ids"]):
-                raise TypeError("runs are named by texts")
+                raise TypeError("run ids are texts")
     elif kind in _OF_RUNS:
         _require(data["runs"], int)
         _require_place(kind, data)
@@ -409,11 +416,11 @@ def _require_shape(kind: str, data: Mapping[str, Any]) -> None:
         _require(data["runs"], dict)
         for about in data["runs"].values():
             if set(about) - _FOUND or type(about["attempt"]) is not int:
-                raise TypeError(f"a result found is told by {sorted(_FOUND)}")
+                raise TypeError(f"a found result has {sorted(_FOUND)}")
 
 
 def _require_place(kind: str, data: Mapping[str, Any]) -> None:
-    """As :func:`_require_shape`, for entries about results trees elsewhere."""
+    """Check entries about other results trees, as :func:`_require_shape`."""
     if kind in ("assigned", "recalled", "released"):
         _require(data["place"], str)
         if set(data["place"]) != _PLACE:

@@ -1,15 +1,15 @@
-"""Copies of sweeps that live elsewhere: what is brought, what is not, and where it is kept.
+"""Copies of sweeps from elsewhere: their layout, their state, and the selection of files to fetch.
 
 ::
 
     results/<sweep>/                 a sweep of this tree's own, or a copy of one source's
       .synced/
-        lock                         held by a sync at work
-        copy.json                    only in a copy: of what, and as of when
-        refused.json                 runs that are done there and were not taken, and why
-        state.json                   what need not be looked at again, and which runs lie in the main tree
-        index.tsv                    the source's own
-        incoming/  results/          while a sync is at work
+        lock                         held by a running sync
+        copy.json                    only in a copy: its source and time
+        refused.json                 finished runs there that were refused, with the reason
+        state.json                   verified runs, and the runs in the main tree
+        index.tsv                    the source's index
+        incoming/  results/          during a sync
       sources/<source>/              a copy of the same sweep at another source, laid out like a sweep
 """
 
@@ -27,26 +27,25 @@ from typing import Any
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
 from orchestrator.rundir.copy_origin import SOURCES, SYNCED, Copy, read_copy
-from orchestrator.rundir.delegation import MARK
 from orchestrator.rundir.fingerprint import fingerprint, is_unchanged
+from orchestrator.rundir.foreign_marks import MARK
 from orchestrator.rundir.journal import read_compacted
 from orchestrator.rundir.plain_files import open_to_write
-from orchestrator.rundir.run import AttemptDir, RunDir, listdir
+from orchestrator.rundir.run import RETIRED, AttemptDir, RunDir, listdir
 from orchestrator.rundir.sweep import COMPARISON, SweepDir
 
-# In a results folder: what is on its way from buckets.
+# In a results folder: downloads from buckets in progress.
 PARTIAL, BUCKETS = ".partial", ".buckets"
 
-# What of a run `--only` can name; the small records of a run come always.
+# Kinds of files that `--only` can name; a run's small records are always fetched.
 KINDS = ("metrics", "checkpoints", "tensorboard", "wandb", "logs")
 
 RUNS, CODE, INDEX, RESULT = "runs", "code", "index.tsv", "result.json"
 JOURNALS, COMPACTED = "journals", "compacted.jsonl"
-RETIRED = re.compile(r"retired-\d+\.json")
 HANDOVER = "handover"
-# Made by `collect`, `report` and `compare` out of the runs.
+# Made from the runs by `collect`, `report` and `compare`.
 _DERIVED = ("results.parquet", "results.csv", "metrics.parquet", "marl_eval.json", "report")
-# Records of what this tree did, or heard.
+# Records of this tree's own actions, and of other trees' status.
 _OWN = ("uploads.jsonl", "speeds.json", "heard", HANDOVER, SOURCES, INDEX)
 _CODE_ID = re.compile(r"[0-9a-f]{16}")
 _TEMPORARY = re.compile(r"\..*\.tmp")
@@ -54,12 +53,12 @@ _TEMPORARY = re.compile(r"\..*\.tmp")
 
 @dataclass
 class State:
-    """What a sync remembers of a source's sweep.
+    """A sync's memory of a sweep at its source.
 
-    ``settled``: runs that are verified here and did not change there, each with a stamp of how it is there;
-    ``files``: a fingerprint of how each of them is here. ``placed``: runs of a further source that lie in the
-    main tree; ``adopted``: runs that lie there from elsewhere, with the very result that this source has.
-    ``codes``: the fingerprint of each frozen code that is here, by its id.
+    ``settled``: runs verified here and unchanged there, each with a stamp of its state there; ``files``: a
+    fingerprint of each of them here. ``placed``: runs of a further source in the main tree; ``adopted``: runs
+    in the main tree from elsewhere with this source's very result. ``codes``: the fingerprint of each code
+    snapshot here, by its id.
     """
 
     settled: dict[str, str] = field(default_factory=dict)
@@ -70,30 +69,31 @@ class State:
     index: str = ""
 
     def settle(self, run_id: str, token: str, folder: str) -> None:
-        """Remember that a run is here as it is there, and how it lies in its folder."""
+        """Record that a run is the same here and there, with its fingerprint."""
         self.settled[run_id] = token
         self.files[run_id] = fingerprint(folder)
 
     def unsettle(self, run_id: str) -> None:
+        """Forget that a run is settled."""
         self.settled.pop(run_id, None)
         self.files.pop(run_id, None)
 
     def is_as_left(self, run_id: str, folder: str) -> bool:
-        """Whether the files of a settled run are still here, by their sizes and times."""
+        """Return whether the files of a settled run are unchanged here, by sizes and times."""
         known = self.files.get(run_id)
         return known is not None and is_unchanged(folder, known)
 
     def settle_code(self, code_id: str, folder: str) -> None:
-        """Remember how a frozen code lies in its folder."""
+        """Record the fingerprint of a code snapshot."""
         self.codes[code_id] = fingerprint(folder)
 
     def is_code_as_left(self, code_id: str, folder: str) -> bool:
-        """Whether the files of a frozen code are still here, by their sizes and times."""
+        """Return whether the files of a code snapshot are unchanged here, by sizes and times."""
         return is_unchanged(folder, self.codes.get(code_id, ""))
 
 
 class CopyDir:
-    """A folder that holds a copy of a sweep at one source."""
+    """A folder with a copy of a sweep from one source."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -104,17 +104,18 @@ class CopyDir:
         self._refused = self._own / "refused.json"
 
     def copy(self) -> Copy | None:
-        """Of what this is a copy; ``None`` if it is none."""
+        """Read the copy's origin; None if this is no copy."""
         return read_copy(self.path)
 
     def mark(self, copy: Copy) -> None:
+        """Record the copy's origin."""
         with storage_errors(self._own):
             self._own.mkdir(parents=True, exist_ok=True)
         data = {"source": copy.source, "name": copy.name, "time": copy.time}
         write_atomic(self._own / "copy.json", dump_json(data), durable=False)
 
     def state(self) -> State:
-        """What was remembered; nothing, should it be lost: then all is looked at again."""
+        """Read the sync's memory; empty if it is lost, so that everything is checked again."""
         try:
             data = read_json(self._own / "state.json")
             return State(
@@ -129,6 +130,7 @@ class CopyDir:
             return State()
 
     def remember(self, state: State) -> None:
+        """Store the sync's memory."""
         data: Mapping[str, Any] = {
             "settled": state.settled,
             "files": state.files,
@@ -140,13 +142,14 @@ class CopyDir:
         write_atomic(self._own / "state.json", dump_json(data), durable=False)
 
     def refused(self) -> dict[str, str]:
-        """Runs with a result there that the latest sync did not take, and why."""
+        """Return finished runs there that the latest sync refused, with the reason."""
         try:
             return {str(run_id): str(why) for run_id, why in read_json(self._refused).items()}
         except (FileNotFoundError, NotADirectoryError, DamagedFileError, AttributeError):
             return {}
 
     def refuse(self, why: Mapping[str, str]) -> None:
+        """Store the refused runs."""
         if why:
             write_atomic(self._refused, dump_json(why), durable=False)
         else:
@@ -154,7 +157,7 @@ class CopyDir:
 
     @contextmanager
     def work(self) -> Iterator[None]:
-        """Empty folders for what comes, :attr:`incoming` and :attr:`staged`, which are gone afterwards."""
+        """Provide empty folders :attr:`incoming` and :attr:`staged`, removed afterwards."""
         with storage_errors(self._own):
             self._clear()
             for folder in (self.incoming, self.staged):
@@ -169,15 +172,15 @@ class CopyDir:
             shutil.rmtree(folder, ignore_errors=True)
 
     def run(self, run_id: str) -> RunDir:
+        """Return the folder of a run."""
         return RunDir(self.path / RUNS / run_id)
 
 
 @contextmanager
 def sync_lock(sweep: SweepDir) -> Iterator[int]:
-    """One sync at a time brings a sweep, of whichever source.
+    """Let one sync at a time write to a sweep, from any source.
 
-    Yields the lock's descriptor, for programs that are part of the sync: while one of them lives on, the
-    lock is held.
+    Yields the lock's descriptor, for child programs of the sync: the lock is held until the last one ends.
     """
     folder = sweep.path / SYNCED
     with storage_errors(folder):
@@ -189,7 +192,7 @@ def sync_lock(sweep: SweepDir) -> Iterator[int]:
 
 
 def refuse_links(paths: Iterable[Path], results: Path) -> None:
-    """Raise if one of these, which a sync writes to, is a link: it may lead out of the results folder."""
+    """Raise if a path that a sync writes to is a link: it may lead out of the results folder."""
     for path in paths:
         if path.is_symlink():
             raise OrchestrateError(
@@ -200,40 +203,42 @@ def refuse_links(paths: Iterable[Path], results: Path) -> None:
 
 
 def copy_of(sweep: SweepDir) -> Copy | None:
-    """Of what a sweep's folder is a copy; ``None`` for a sweep of this tree's own."""
+    """Return the origin of a copied sweep; None for a sweep of this tree's own."""
     return CopyDir(sweep.path).copy()
 
 
 def further_copies(sweep: SweepDir) -> list[tuple[CopyDir, Copy]]:
-    """The same sweep at other sources, by their names."""
+    """Return copies of the same sweep from other sources, sorted by name."""
     folders = (CopyDir(sweep.path / SOURCES / name) for name in sorted(listdir(sweep.path / SOURCES)))
     return [(folder, copy) for folder in folders if (copy := folder.copy()) is not None]
 
 
 def further_copy(sweep: SweepDir, name: str) -> CopyDir:
+    """Return the folder for the sweep's copy from a further source."""
     return CopyDir(sweep.path / SOURCES / name)
 
 
 def require_own(sweep: SweepDir) -> None:
-    """Raise unless this tree decides about the sweep: a copy's processes are another machine's."""
+    """Raise for a copied sweep: its processes belong to another machine."""
     copy = copy_of(sweep)
     if copy is not None:
         raise OrchestrateError(
-            f"{sweep.path} is a copy of {copy.source}: nothing is decided here",
-            hint="run the command there; a sweep of this machine's own goes elsewhere: --results DIR",
+            f"{sweep.path} is a copy of {copy.source}: only the source can change it",
+            hint="run the command there; for a sweep of your own choose another folder: --results DIR",
         )
 
 
 def is_derived(path: PurePosixPath) -> bool:
-    """Whether a file, by its path in the sweep's folder, is made out of the runs, as it can be again."""
+    """Return whether a file, by its path in the sweep's folder, is derived from the runs."""
     top = path.as_posix().partition("/")[0]
     return top in _DERIVED or top.startswith(COMPARISON)
 
 
 def is_brought(path: PurePosixPath) -> bool:
-    """Whether a file or folder of a sweep, by its path in the sweep's folder, is for others to have.
+    """Return whether a sync fetches a file or folder, by its path in the sweep's folder.
 
-    Results are not: they come when all they list is here. Nor are marks, locks, mailboxes, unfinished files.
+    Results are not fetched: they are published when all their files are here. Nor are marks, locks, mailboxes
+    and unfinished files.
     """
     top, *rest = path.parts
     if top.startswith(".") or top in _OWN:
@@ -248,9 +253,9 @@ def is_brought(path: PurePosixPath) -> bool:
 
 
 def kind_of(path: PurePosixPath) -> str | None:
-    """Which of :data:`KINDS` a file is, by its path in the run's folder; a record of the run is ``""``.
+    """Return a file's kind (:data:`KINDS`) by its path in the run's folder.
 
-    ``None`` is whatever else there is.
+    ``""`` stands for a record of the run, None for any other file.
     """
     parts = path.parts
     if len(parts) == 1 and (path.name == "run.json" or RETIRED.fullmatch(path.name)):
@@ -275,7 +280,7 @@ def kind_of(path: PurePosixPath) -> str | None:
 
 
 def plain_size(folder: Path, relative: str) -> int | None:
-    """Bytes of a plain file below ``folder`` that no link leads to; ``None`` if there is none."""
+    """Return the bytes of a plain file below ``folder``, without following links; None if there is none."""
     path = folder
     for part in PurePosixPath(relative).parts:
         path = path / part
@@ -285,7 +290,10 @@ def plain_size(folder: Path, relative: str) -> int | None:
 
 
 def is_tidy(result: Mapping[str, Any], there: Collection[str]) -> bool:
-    """Whether a finished run has only what stays at its source; ``there`` are paths in its folder."""
+    """Return whether a finished run's source has only its final files.
+
+    ``there``: paths in the run's folder at the source.
+    """
     attempt = AttemptDir(Path("attempts") / str(result["attempt"]))
     if attempt.end_path.as_posix() not in there:
         return False
@@ -296,9 +304,9 @@ def is_tidy(result: Mapping[str, Any], there: Collection[str]) -> bool:
 
 
 def leave_journals(folder: Path, there: Collection[str]) -> None:
-    """Remove journals here that their sweep folded into one file, and logs that stayed empty, as it did.
+    """Remove journals here that the source has compacted, and empty logs that it has removed.
 
-    ``there`` are paths in the sweep's folder at its source.
+    ``there``: paths in the sweep's folder at its source.
     """
     gone = [name for name in listdir(folder / JOURNALS) if f"{JOURNALS}/{name}" not in there]
     compacted = folder / JOURNALS / COMPACTED

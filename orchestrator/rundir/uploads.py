@@ -1,6 +1,6 @@
-"""Which runs went up to W&B: a line for each upload, appended when all of it had arrived.
+"""The log of runs uploaded to W&B: one JSON line for each complete upload.
 
-JSON lines. A line that was cut by a kill is not there, so its run goes up once more, in place of itself.
+A line cut by a kill does not count: its run is uploaded once more and replaces itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from orchestrator.rundir.plain_files import open_to_write, read_plain
 
 @dataclass(frozen=True)
 class Uploaded:
-    """``digest``: of what was sent; ``place``: where it was to go, as asked; ``url``: where it is."""
+    """A complete upload. ``digest``: its hash; ``place``: the requested project; ``url``: its address."""
 
     run_id: str
     digest: str
@@ -29,26 +29,26 @@ class Uploaded:
 
 
 class UploadLog:
-    """A sweep's uploads."""
+    """The log of a sweep's uploads."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Keep others from uploading the same sweep meanwhile; :class:`OrchestrateError` if one does."""
+        """Prevent simultaneous uploads of a sweep; raise :class:`OrchestrateError` during another one."""
         with storage_errors(self._path), open_to_write(self._path, "ab") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise OrchestrateError(
-                    f"another upload of {self._path.parent.name} is at work",
+                    f"another upload of {self._path.parent.name} is running",
                     hint="wait until it has ended, then run the same command again",
                 ) from None
             yield
 
     def read(self) -> list[Uploaded]:
-        """Every upload on record, oldest first; lines that cannot be read are left out."""
+        """Return all uploads, oldest first; unreadable lines are skipped."""
         try:
             lines = read_plain(self._path).split(b"\n")
         except FileNotFoundError:
@@ -58,10 +58,11 @@ class UploadLog:
             try:
                 found.append(Uploaded(**parse_json(line)))
             except (ValueError, TypeError):
-                pass  # it went up, but nobody knows what: it goes up again
+                pass  # unknown content: upload it again
         return found
 
     def add(self, uploaded: Uploaded) -> None:
+        """Append an upload, durably."""
         with storage_errors(self._path), open_to_write(self._path, "r+b") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(0, end - 1))

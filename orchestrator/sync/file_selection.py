@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir
-from orchestrator.rundir.delegation import MARK
+from orchestrator.rundir.foreign_marks import MARK
 from orchestrator.rundir.synced import RESULT, RUNS, is_brought, is_derived, kind_of, plain_size
 from orchestrator.sync.request import SyncOptions
 from orchestrator.sync.rsync import ListedFile, Listing

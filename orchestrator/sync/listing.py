@@ -9,8 +9,8 @@ from pathlib import Path
 
 from orchestrator.core.errors import NotFoundError
 from orchestrator.rundir.copy_origin import SOURCES
-from orchestrator.rundir.delegation import MARK
 from orchestrator.rundir.descriptions import FOLDER as DESCRIPTIONS
+from orchestrator.rundir.foreign_marks import MARK
 from orchestrator.rundir.index import RUN_ID
 from orchestrator.rundir.sweep import SWEEP_NAME
 from orchestrator.rundir.synced import BUCKETS, CODE, INDEX, JOURNALS, RESULT, RETIRED, RUNS

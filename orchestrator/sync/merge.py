@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import IndexRow, RunDir, SweepDir, depends_on_time
-from orchestrator.rundir.delegation import forget_origin, mark_origin, origin_of
+from orchestrator.rundir.foreign_marks import forget_origin, mark_origin, origin_of
 from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.run import attempt_ended, listdir
 from orchestrator.rundir.synced import CopyDir, copy_of, further_copies, further_copy

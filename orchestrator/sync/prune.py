@@ -18,7 +18,7 @@ from orchestrator.core.errors import HostError, OrchestrateError
 from orchestrator.core.formatting import plain
 from orchestrator.core.ssh import RemoteAnswer
 from orchestrator.rundir import RunDir
-from orchestrator.rundir.delegation import MARK, mark_absent, read_absent
+from orchestrator.rundir.foreign_marks import MARK, mark_absent, read_absent
 from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.synced import RESULT, RUNS
 from orchestrator.sync.fetch_sweep import selected

@@ -11,7 +11,7 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir, tidy_finished
-from orchestrator.rundir.delegation import MARK, mark_absent, read_absent
+from orchestrator.rundir.foreign_marks import MARK, mark_absent, read_absent
 from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.synced import CODE, RESULT, RUNS, copy_of, is_tidy, kind_of, leave_journals
 from orchestrator.sync import merge

@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir, sha256
-from orchestrator.rundir.delegation import read_absent
+from orchestrator.rundir.foreign_marks import read_absent
 from orchestrator.rundir.synced import RUNS, is_brought, plain_size
 from orchestrator.sync.file_names import is_plain
 from orchestrator.sync.rsync import brief

@@ -34,7 +34,7 @@ from orchestrator.config.sweep import load_sweep
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
 from orchestrator.rundir import Evaluation, Event, Holder, SweepDir, Uploaded
-from orchestrator.rundir.delegation import mark_absent, mark_origin
+from orchestrator.rundir.foreign_marks import mark_absent, mark_origin
 from orchestrator.rundir.handover import Handover, WorkerEnd
 from orchestrator.rundir.journal import STARTED
 from orchestrator.rundir.standalone_reader import GlanceTree

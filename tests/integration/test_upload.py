@@ -182,7 +182,7 @@ def test_an_upload_that_was_killed_is_done_again_and_nothing_is_double(
         workers = [*children(process.pid), *(core for pid in children(process.pid) for core in children(pid))]
         assert len(workers) >= 4  # two of ours, two of W&B's
         arguments = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (process.pid, *workers)]
-        with pytest.raises(OrchestrateError, match="another upload of tiny is at work"):
+        with pytest.raises(OrchestrateError, match="another upload of tiny is running"):
             list(send(others))
         process.kill()
     assert not any(KEY.encode() in line for line in arguments)

@@ -240,7 +240,7 @@ def test_a_copy_shows_how_it_was_and_nothing_is_decided_there(there: SweepDir, h
         done = command_line(*arguments)
         assert done.returncode == 2, done
         assert "is a copy of" in done.stderr
-        assert "nothing is decided here" in done.stderr
+        assert "only the source can change it" in done.stderr
     argv = [sys.executable, "-m", "jobs.worker", str(home), "speed", token]
     worker = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=180)
     assert worker.returncode == 2

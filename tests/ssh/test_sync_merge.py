@@ -30,7 +30,7 @@ from orchestrator.analysis.collect import collect
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.types import Run
 from orchestrator.rundir import Claim, Holder, RunDir, SweepDir
-from orchestrator.rundir.delegation import foreign_attempts, read_absent
+from orchestrator.rundir.foreign_marks import foreign_attempts, read_absent
 from orchestrator.rundir.synced import copy_of
 from orchestrator.status.survey import RunState
 from orchestrator.sync.request import NoProgress, SyncOptions, SyncReport, kinds

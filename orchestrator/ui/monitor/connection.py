@@ -38,7 +38,7 @@ _LOGIN_PAUSE_S = 30.0
 _LEAVING_S = 5.0
 _LONGEST_ANSWER = 16 << 20
 _ROWS = 50
-_OWN_IMPORT = "from orchestrator.rundir.standalone_reader import Tree\n"
+_OWN_IMPORT = "from orchestrator.rundir.standalone_reader import GlanceTree\n"
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ def program() -> bytes:
     """The text that looks, for any Python from 3.6 on."""
     probe = Path(__file__).with_name("probe.py").read_text(encoding="utf-8")
     before, found, after = probe.partition(_OWN_IMPORT)
-    assert found, "the probe takes its Tree from the text before it"
+    assert found, "the probe takes GlanceTree from the text before it"
     return (Path(standalone_reader.__file__).read_text(encoding="utf-8") + before + after).encode()
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import MetricsWriter, ResumePoint, Row, read_metrics
-from orchestrator.rundir.metrics import merge, walk_back
+from orchestrator.rundir.metrics import merge, resume_chain
 
 Attempts = dict[int, tuple[ResumePoint | None, list[Row]]]
 
@@ -70,7 +70,7 @@ def test_a_file_cut_anywhere_loses_only_its_last_line(
 
 
 def merged_by(attempts: Attempts, last: int) -> list[Row]:
-    return merge(walk_back(last, attempts.__getitem__))
+    return merge(resume_chain(last, attempts.__getitem__))
 
 
 @given(st.data())

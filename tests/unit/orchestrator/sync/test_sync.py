@@ -18,7 +18,8 @@ from orchestrator.core.errors import (
 )
 from orchestrator.core.ssh import Host
 from orchestrator.rundir import RunDir
-from orchestrator.rundir.delegation import mark_absent, read_absent
+from orchestrator.rundir.copy_origin import read_copy
+from orchestrator.rundir.foreign_marks import mark_absent, read_absent
 from orchestrator.rundir.synced import is_brought, kind_of
 from orchestrator.sync.file_names import is_plain
 from orchestrator.sync.request import kinds
@@ -209,6 +210,15 @@ def test_a_folder_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert find_source("./a:b") == Source(str(tmp_path / "a:b"))
     with pytest.raises(OrchestrateError, match="no such folder"):
         find_source("./none")
+
+
+@pytest.mark.parametrize("mark", ["{}", "[]", '{"source": "x", "time": 1}'])
+def test_a_damaged_mark_of_a_copy_is_named(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / ".synced" / "copy.json"
+    path.parent.mkdir()
+    path.write_text(mark)
+    with pytest.raises(DamagedFileError, match=r"copy\.json: is not the mark of a copy"):
+        read_copy(tmp_path)
 
 
 def test_kinds_that_there_are() -> None:

@@ -111,6 +111,21 @@ def test_journals_that_were_folded_tell_the_same(sweep: SweepDir) -> None:
     assert before["rows"][0]["why"] == "code error: boom"
 
 
+def test_compaction_undoes_no_decision_and_counts_no_damage_twice(sweep: SweepDir) -> None:
+    one, two, *_ = sweep.run_ids()
+    for token, run_id in (("0001-0001", one), ("0001-0002", two)):
+        end = Event(ENDED, NOW - 20, run_id, 1, {"outcome": "failed"})
+        journal(sweep, token, Event(CLAIMED, NOW - 50, run_id, 1), end, Event(EXITED, NOW - 10))
+    tree = GlanceTree(str(sweep.results), lease=300)
+    sweep.add_to_ledger("retry", {"runs": {one: 1, two: 1}})
+    (sweep.path / "ledger" / "0009.json").write_text("{")
+    before = tree.look(NOW, 50)["sweeps"]
+    assert (before[0]["counts"], before[0]["damaged"]) == ({"pending": 6}, 1)
+    for log in sweep.read_journals():
+        sweep.compact_journals([log])
+        assert tree.look(NOW, 50)["sweeps"] == before
+
+
 def test_silence_is_stalled_and_a_worker_that_left_is_proof(sweep: SweepDir) -> None:
     one, two, three, *_ = sweep.run_ids()
     tree = GlanceTree(str(sweep.results), lease=300)

@@ -1,8 +1,8 @@
-"""Hidden marks in the folder of a run that has to do with another tree.
+"""Hidden marks in the folder of a run that is shared with another tree.
 
-One names files of a finished run that lie elsewhere, left at the source or moved away from it, so that its
-result counts as whole without them. The other says that attempts came from elsewhere: what their claims tell
-of processes is not about this machine's.
+The absence mark lists files of a finished run that lie elsewhere (left at the source, or moved), so that its
+result counts as complete without them. The origin mark lists attempts from another tree: processes in their
+claims are not this machine's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MARK, ORIGIN = ".absent.json", ".origin.json"
 
 @dataclass(frozen=True)
 class AbsentFiles:
-    """``files`` of the manifest, relative to the run's folder, that are at ``where``, for people to read."""
+    """Manifest files, relative to the run's folder, that lie at ``where`` (text for users)."""
 
     where: str = ""
     files: frozenset[str] = frozenset()
@@ -27,14 +27,14 @@ class AbsentFiles:
 
 @dataclass(frozen=True)
 class Origin:
-    """Attempts up to the number ``attempts`` came from ``source``, as people write it."""
+    """Attempts up to number ``attempts`` came from ``source``, as users write it."""
 
     source: str
     attempts: int
 
 
 def read_absent(run_folder: Path) -> AbsentFiles:
-    """What the mark says; nothing is absent where there is none. Raises :class:`DamagedFileError`."""
+    """Read the absence mark; empty if the run has none. Raises :class:`DamagedFileError`."""
     path = run_folder / MARK
     try:
         data = read_json(path)
@@ -42,11 +42,11 @@ def read_absent(run_folder: Path) -> AbsentFiles:
     except FileNotFoundError:
         return AbsentFiles()
     except (KeyError, TypeError) as error:
-        raise DamagedFileError(path, f"does not say which files are elsewhere ({error!r})") from error
+        raise DamagedFileError(path, f"is not a list of absent files ({error!r})") from error
 
 
 def mark_absent(run_folder: Path, where: str, files: Iterable[str]) -> None:
-    """Name the files that are elsewhere from now on; without any, the mark goes."""
+    """Record the files that lie elsewhere; without any, remove the mark."""
     path = run_folder / MARK
     if names := sorted(files):
         write_atomic(path, dump_json({"where": where, "files": names}), durable=False)
@@ -55,13 +55,13 @@ def mark_absent(run_folder: Path, where: str, files: Iterable[str]) -> None:
 
 
 def mark_origin(run_folder: Path, source: str, attempts: int) -> None:
-    """Say that attempts up to that number came from ``source``."""
+    """Record that attempts up to that number came from ``source``."""
     data = dump_json({"source": source, "attempts": attempts})
     write_atomic(run_folder / ORIGIN, data, durable=False)
 
 
 def origin_of(run_folder: Path) -> Origin | None:
-    """Where attempts came from; ``None`` if none did. Raises :class:`DamagedFileError`."""
+    """Read the origin mark; None if the run has none. Raises :class:`DamagedFileError`."""
     path = run_folder / ORIGIN
     try:
         data = read_json(path)
@@ -69,15 +69,15 @@ def origin_of(run_folder: Path) -> Origin | None:
     except FileNotFoundError:
         return None
     except (KeyError, TypeError, ValueError) as error:
-        raise DamagedFileError(path, f"does not say where attempts came from ({error!r})") from error
+        raise DamagedFileError(path, f"is not an origin mark ({error!r})") from error
 
 
 def forget_origin(run_folder: Path) -> None:
-    """Take the mark away, of attempts that did not come after all."""
+    """Remove the origin mark, for attempts whose transfer failed."""
     (run_folder / ORIGIN).unlink(missing_ok=True)
 
 
 def foreign_attempts(run_folder: Path) -> int:
-    """The newest attempt that came from elsewhere; 0 if none did. Raises :class:`DamagedFileError`."""
+    """Return the newest attempt from another tree; 0 if there is none. Raises :class:`DamagedFileError`."""
     origin = origin_of(run_folder)
     return origin.attempts if origin else 0
