@@ -12,8 +12,9 @@ from orchestrator.rundir.copy_origin import SOURCES
 from orchestrator.rundir.descriptions import FOLDER as DESCRIPTIONS
 from orchestrator.rundir.foreign_marks import MARK
 from orchestrator.rundir.index import RUN_ID
+from orchestrator.rundir.run import RETIRED
 from orchestrator.rundir.sweep import SWEEP_NAME
-from orchestrator.rundir.synced import BUCKETS, CODE, INDEX, JOURNALS, RESULT, RETIRED, RUNS
+from orchestrator.rundir.synced import BUCKETS, CODE, INDEX, JOURNALS, RESULT, RUNS
 from orchestrator.sync.rsync import ListedFile, Rsync
 
 _FOLDERS = (RUNS, CODE, JOURNALS, DESCRIPTIONS, "grids", "ledger")

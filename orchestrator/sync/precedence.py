@@ -8,8 +8,8 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.foreign_marks import Origin, forget_origin, origin_of
 from orchestrator.rundir.plain_files import same_content
-from orchestrator.rundir.run import listdir
-from orchestrator.rundir.synced import RETIRED, RUNS, CopyDir, copy_of, further_copies, further_copy
+from orchestrator.rundir.run import RETIRED, listdir
+from orchestrator.rundir.synced import RUNS, CopyDir, copy_of, further_copies, further_copy
 from orchestrator.sync import merge
 from orchestrator.sync.job import SweepSync
 
