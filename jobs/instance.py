@@ -146,7 +146,7 @@ class Instance:
         self._secrets = secrets
         self._handover = Handover(sweep, job.token)
         self._signals: list[int] = []
-        self._told = 0
+        self._events_printed = 0
         for number in STOP_SIGNALS:
             signal.signal(number, lambda got, _frame: self._signals.append(got))
 
@@ -173,15 +173,15 @@ class Instance:
                 say(f"received {signal.Signals(number).name}: the runs save and leave")
                 work.ask(number)
             if time.monotonic() >= next_look:
-                self._tell()
+                self._print_events()
                 if self._courier is not None:
                     self._courier.turn()
                 next_look = time.monotonic() + _LOOK_S
             time.sleep(_POLL_S)
-        self._tell()
+        self._print_events()
         say(f"the worker ended with exit code {code}")
         if code:
-            self._tell_output()
+            self._print_output()
         return code
 
     def _begin(self) -> Work:
@@ -240,18 +240,18 @@ class Instance:
 
     # What people see
 
-    def _tell(self) -> None:
+    def _print_events(self) -> None:
         """Print the worker's new journal entries."""
         try:
             log = self._sweep.worker_log(self._job.token)
         except OSError:  # as above
             return
-        for event in () if log is None else log.events[self._told :]:
-            self._told += 1
-            if text := _in_words(event):
+        for event in () if log is None else log.events[self._events_printed :]:
+            self._events_printed += 1
+            if text := _wording(event):
                 say(text)
 
-    def _tell_output(self) -> None:
+    def _print_output(self) -> None:
         try:
             output = read_plain(self._sweep.worker_output(self._job.token)).decode(errors="replace")
         except (DamagedFileError, OSError):
@@ -273,7 +273,7 @@ def remove_scripts(
         for name, value in environment.items()
         if value and (name in names or (looks_secret(name) and len(value) >= _LEAST_SECRET))
     }
-    secrets = [_telling(value).encode(errors="surrogateescape") for value in found]
+    secrets = [_unquoted_part(value).encode(errors="surrogateescape") for value in found]
     if not secrets:
         return
     for path in (Path(name) for pattern in patterns for name in glob(os.path.expanduser(pattern))):
@@ -284,12 +284,12 @@ def remove_scripts(
                     path.unlink()
 
 
-def _telling(secret: str) -> str:
+def _unquoted_part(secret: str) -> str:
     """Return the part of a secret that stands unchanged in a script, however the whole is quoted."""
     return max(_PLAIN.findall(secret), key=len, default=secret)
 
 
-def _in_words(event: Event) -> str:
+def _wording(event: Event) -> str:
     if event.kind == CLAIMED:
         return f"run {event.run_id}: attempt {event.attempt} begins"
     if event.kind == ENDED:

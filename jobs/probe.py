@@ -60,12 +60,12 @@ def main() -> None:
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for name, probe in _PROBES.items():
-        _tell(answer, name, probe)
+        _write_facts(answer, name, probe)
     answer.close()
     os._exit(0)  # libraries that were only loaded for this have nothing to tidy up that is worth a second
 
 
-def _tell(answer: TextIO, name: str, probe: Callable[[], Facts]) -> None:
+def _write_facts(answer: TextIO, name: str, probe: Callable[[], Facts]) -> None:
     try:
         facts = probe()
     except Exception as error:  # a package that is broken raises anything when it is imported

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.hydra.overrides import runs_of
-from jobs.worker.manual_submission import put_on_record
+from jobs.worker.manual_submission import record_submission
 from jobs.worker.signals import STOP_SIGNALS
 from jobs.worker.worker import work
 from orchestrator.config.trainers import get_trainer
@@ -36,11 +36,11 @@ def train(asked: argparse.Namespace) -> int:
     runs = named if asked.only is None else [_only(named, asked.only)]
     sweep = SweepDir(asked.results.absolute(), asked.sweep)
     require_own(sweep)
-    job = put_on_record(sweep, spec, named, runs, asked.slots)
+    job = record_submission(sweep, spec, named, runs, asked.slots)
     code = work(sweep.results, sweep.name, job.token)
     if code == _NO_STORAGE:
         return code
-    code = _tell(sweep, runs)
+    code = _summarize(sweep, runs)
     return _DONE if asked.chained and code == _MORE_TO_DO else code
 
 
@@ -50,7 +50,7 @@ def _only(runs: Sequence[Run], number: int) -> Run:
     return runs[number]
 
 
-def _tell(sweep: SweepDir, runs: Sequence[Run]) -> int:
+def _summarize(sweep: SweepDir, runs: Sequence[Run]) -> int:
     """Print a line for every run; return the exit code that sums them up."""
     states = set()
     varying = [key for key in runs[0].point if len({repr(run.point[key]) for run in runs}) > 1]

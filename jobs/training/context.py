@@ -135,7 +135,7 @@ class RunContext:
         The end-to-end throughput is that of the attempt so far; after its first iteration, that iteration's.
         """
         so_far = self._window.figures.end_to_end_fps
-        self._tell(
+        self._send(
             {
                 "frames": frames,
                 "total": total,
@@ -145,7 +145,7 @@ class RunContext:
             }
         )
 
-    def _tell(self, message: Mapping[str, Any]) -> None:
+    def _send(self, message: Mapping[str, Any]) -> None:
         try:
             os.write(self._relay, (json.dumps(message) + "\n").encode())
         except OSError:
@@ -160,7 +160,7 @@ class RunContext:
     def checkpointed(self, frames: int) -> None:
         """A checkpoint after ``frames`` frames is on disk under its final name."""
         self.checkpointed_frames = frames
-        self._tell({"checkpoint": frames})
+        self._send({"checkpoint": frames})
 
     def iteration_done(self) -> None:
         """End of an iteration, its checkpoint written if one was due."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.training.context import BadConfigError, InterruptedRun
-from jobs.worker.scheduler_job import Allocation
+from jobs.worker.scheduler_job import SchedulerJob
 from orchestrator.core.errors import DamagedFileError, StorageError
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import AttemptDir
@@ -90,7 +90,7 @@ def end_of(error: BaseException) -> End:
 def _asked_to_leave(name: str) -> End:
     """Judge a stop signal: SIGUSR1 and SIGUSR2 are a scheduler's warning, never sent by accident."""
     if name in ("SIGUSR1", "SIGUSR2") and JOB_VARIABLE in os.environ:
-        if not Allocation.current().nears_end():
+        if not SchedulerJob.current().nears_end():
             return End(RunState.INTERRUPTED, Reason.PREEMPTED, "warned long before its job's time limit")
         return End(RunState.INTERRUPTED, Reason.TIME_LIMIT, "its job's time limit came near")
     return End(RunState.INTERRUPTED, Reason.STOPPED, f"received {name}")

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Sequence
 
-from jobs.worker.scheduler_job import Allocation
+from jobs.worker.scheduler_job import SchedulerJob
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
@@ -24,7 +24,7 @@ _MARK = "# Points that were trained by hand"
 _SUBMISSION = "submission"
 
 
-def put_on_record(
+def record_submission(
     sweep: SweepDir, spec: TrainerSpec, named: Sequence[Run], runs: Sequence[Run], slots: int | None = None
 ) -> Job:
     """List all named runs in the index, and enter a job for ``runs`` into the ledger.
@@ -84,7 +84,7 @@ def _cores() -> int:
 
 def _entry(job: Job, spec: TrainerSpec, grid: int) -> dict[str, object]:
     """Return the entry as `orchestrate sweep` writes it; any machine may continue the sweep."""
-    job_id = Allocation.current().job_id
+    job_id = SchedulerJob.current().job_id
     return {
         "time": time.time(),
         "grid": grid,

@@ -21,7 +21,7 @@ _PROGRESS_INTERVAL_S, _PROGRESS_INTERVAL_MAX_S = 1.0, 30.0
 
 
 @dataclass
-class Child:
+class RunHandle:
     """A run's process: the messages from its pipe, and its exit."""
 
     pid: int
@@ -37,7 +37,7 @@ class Child:
     kill_at: float = float("inf")
     status: int | None = None
     _progress: dict[str, Any] | None = None
-    _told: float = 0.0
+    _reported: float = 0.0
     _began: float = field(default_factory=time.monotonic)
     _frames: int | None = None
     _saved: float = field(default_factory=time.monotonic)
@@ -77,9 +77,9 @@ class Child:
     def take_progress(self, now: float) -> dict[str, Any] | None:
         """Return the latest progress, at most once a second (``now``: monotonic seconds)."""
         interval = min(_PROGRESS_INTERVAL_MAX_S, max(_PROGRESS_INTERVAL_S, (now - self._began) / 100))
-        if self._progress is None or now - self._told < interval:
+        if self._progress is None or now - self._reported < interval:
             return None
-        progress, self._progress, self._told = self._progress, None, now
+        progress, self._progress, self._reported = self._progress, None, now
         return progress
 
     @property

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from jobs.training import measures, provenance
+from jobs.training import provenance, result_figures
 from jobs.training.context import (
     DONE_EXIT,
     FAILED_EXIT,
@@ -66,8 +66,8 @@ _EXIT_CODES = {
 class Launch:
     """The arguments of a run's process. ``relay`` is its pipe to the worker.
 
-    ``since``: attempts up to this one do not count. ``told``: the last ledger entry that the worker read.
-    ``target``: the target of the worker's job. ``code`` is set by the run's own process as it begins.
+    ``since``: attempts up to this one do not count. ``ledger_read``: the worker's last entry. ``target``: of
+    the worker's job. ``code`` is set by the run's own process as it begins.
     """
 
     sweep: SweepDir
@@ -78,7 +78,7 @@ class Launch:
     commit: str | None
     plugins: tuple[PluginSource, ...] = ()
     since: int = 0
-    told: int = 0
+    ledger_read: int = 0
     target: str | None = None
     code: provenance.Code = provenance.NO_CODE
 
@@ -114,7 +114,7 @@ def _live_as_child(launch: Launch, parent: int) -> NoReturn:
         code = FENCED_EXIT
     except BaseException as error:
         traceback.print_exc()
-        _tell(launch.relay, {"end": end_of(error).to_json()})
+        _send(launch.relay, {"end": end_of(error).to_json()})
     finally:
         _flush()
         os._exit(code)
@@ -133,7 +133,7 @@ def _run(launch: Launch) -> int:
     if _was_cancelled(launch):
         attempt.write_end(End(RunState.INTERRUPTED, Reason.STOPPED, "cancelled as it began").to_json())
         return NOT_MINE_EXIT
-    _tell(launch.relay, {"attempt": attempt.number})
+    _send(launch.relay, {"attempt": attempt.number})
     _redirect_output(attempt)
     if launch.code.unknown is not None:
         sys.stderr.write(f"warning: the run has no code_id: {launch.code.unknown}\n")
@@ -142,7 +142,7 @@ def _run(launch: Launch) -> int:
     context = RunContext(launch.sweep.name, run, run_dir, attempt, lease, launch.relay)
     context.keep_lease()  # before the stop signals are unblocked: its thread never gets one
     end = _unless_in_vain(_train(launch, context, spec), context, launch.since)
-    _tell(launch.relay, {"end": end.to_json()})
+    _send(launch.relay, {"end": end.to_json()})
     context.guard()
     attempt.write_end(end.to_json())
     if end.outcome is RunState.DONE:
@@ -158,7 +158,7 @@ def _was_cancelled(launch: Launch) -> bool:
     A run is given to another tree by an entry first and a look for claims then. So one of the two sees the
     other.
     """
-    new = launch.sweep.read_ledger(after=launch.told)
+    new = launch.sweep.read_ledger(after=launch.ledger_read)
     return any(entry.kind == "cancel" and launch.run_id in entry.data["runs"] for entry in new)
 
 
@@ -239,7 +239,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
     attempts = context.run_dir.current_attempts()
     chain = context.run_dir.chain(context.attempt.number)
     claims = [claim for piece in chain if (claim := _claim(context.run_dir.attempt(piece.attempt)))]
-    final, best = measures.returns(context.rows, spec.returns)
+    final, best = result_figures.returns(context.rows, spec.returns)
     return {
         "sweep": launch.sweep.name,
         "attempt": context.attempt.number,
@@ -261,7 +261,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "versions": provenance.versions(spec),
         "host": provenance.host(),
         "threads": context.run.threads,
-        "peak_memory_mb": measures.peak_memory_mb(),
+        "peak_memory_mb": result_figures.peak_memory_mb(),
         "speed": throughput(piece.rows for piece in chain).to_json(),
         "final_return": final,
         "best_return": best,
@@ -327,7 +327,7 @@ def _set_threads(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
-def _tell(relay: int, message: Mapping[str, Any]) -> None:
+def _send(relay: int, message: Mapping[str, Any]) -> None:
     """Send a line to the worker. A failure does not matter: the same stands on disk."""
     try:
         os.write(relay, (json.dumps(message) + "\n").encode())

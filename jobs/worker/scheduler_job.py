@@ -30,7 +30,7 @@ _EARLY_S = 90.0
 
 
 @dataclass(frozen=True)
-class Allocation:
+class SchedulerJob:
     """A job as its scheduler describes it; all defaults if no scheduler started it.
 
     ``job_id`` is the scheduler's, ``123_4`` for an array's element; ``restarts`` counts requeues. ``ends`` is
@@ -44,7 +44,7 @@ class Allocation:
     mailbox: Path | None = None
 
     @classmethod
-    def current(cls) -> Allocation:
+    def current(cls) -> SchedulerJob:
         """Return the job of this process, and name it in the environment of its children."""
         mailbox = os.environ.get(MAILBOX_VARIABLE)
         letters = Path(mailbox) if mailbox else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
-from jobs.worker.scheduler_job import Allocation
+from jobs.worker.scheduler_job import SchedulerJob
 from jobs.worker.signals import grace_seconds
 from orchestrator.core.types import Reason
 
@@ -17,11 +17,11 @@ _UNPAID_S = 60.0
 _ORDERS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Leaving:
+class Shutdown:
     """The worker's decision to leave. ``why`` is empty until there is a reason."""
 
-    def __init__(self, allocation: Allocation) -> None:
-        self._allocation = allocation
+    def __init__(self, scheduler_job: SchedulerJob) -> None:
+        self._scheduler_job = scheduler_job
         self.why = ""
         self.kill_at = float("inf")
         self._warned = False
@@ -32,12 +32,12 @@ class Leaving:
         self._letters_read = 0
         self._answer: tuple[Reason | None] | None = None
 
-    def asked_by(self, number: int, *, relayed: bool = False) -> None:
+    def on_signal(self, number: int, *, relayed: bool = False) -> None:
         """Take a stop signal. A second urgent one means at once; a relayed one may be the same again."""
         self._signalled = True
         if not self.why:
             self.why = f"received {signal.Signals(number).name}"
-            self._warned = number in _WARNINGS and self._allocation.job_id is not None
+            self._warned = number in _WARNINGS and self._scheduler_job.job_id is not None
         self.kill_at = min(self.kill_at, time.monotonic() + grace_seconds(number))
         self._ordered |= number in _ORDERS
         if number in _ORDERS and not relayed:
@@ -63,12 +63,12 @@ class Leaving:
     @property
     def out_of_time(self) -> bool:
         """Whether the job was warned of its end, and not preempted."""
-        return self.warned and self._allocation.nears_end()
+        return self.warned and self._scheduler_job.nears_end()
 
     def _cause(self) -> Reason | None:
         """Return why the scheduler ends the job, if it does. The scheduler is queried once."""
         if self._answer is None:
-            self._answer = (self._allocation.ended_by_scheduler(),)
+            self._answer = (self._scheduler_job.ended_by_scheduler(),)
         return self._answer[0]
 
     @property
@@ -93,8 +93,8 @@ class Leaving:
 
     def letters(self) -> list[int]:
         """Return new signals relayed by the job's script, or SIGUSR1 when the job's own end is near."""
-        letters = self._allocation.letters()[self._letters_read :]
+        letters = self._scheduler_job.letters()[self._letters_read :]
         self._letters_read += len(letters)
-        if not self._signalled and not letters and not self._allocation.has_time_for(0.0):
+        if not self._signalled and not letters and not self._scheduler_job.has_time_for(0.0):
             letters = [signal.SIGUSR1]
         return letters

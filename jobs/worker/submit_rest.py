@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from jobs.worker.scheduler_job import Allocation
+from jobs.worker.scheduler_job import SchedulerJob
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.core.types import RunState
 from orchestrator.rundir import LedgerEntry, SweepDir
@@ -21,13 +21,13 @@ _PATIENCE_S = 600.0
 _MANY_FAILURES = 3
 
 
-def feed(sweep: SweepDir, job: str, allocation: Allocation, *, wanted: bool) -> None:
+def submit_remaining(sweep: SweepDir, job: str, scheduler_job: SchedulerJob, *, wanted: bool) -> None:
     """Submit to the target of ``job`` (a token) what the queue had no room for, and runs to be redone.
 
     ``wanted``: there are runs to redo. Runs that failed because of their machine count, too, which the
     control plane finds out. It is started as a program: none of it is loaded into workers.
     """
-    if allocation.job_id is None or os.environ.get(_VARIABLE) != "1":
+    if scheduler_job.job_id is None or os.environ.get(_VARIABLE) != "1":
         return
     if not wanted and not _something_is_left(sweep, job):
         return

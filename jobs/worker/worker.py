@@ -15,7 +15,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from jobs.training import measures, provenance
+from jobs.training import provenance, result_figures
 from jobs.training.context import FENCED_EXIT, NOT_MINE_EXIT
 from jobs.worker.assignment import (
     Assignment,
@@ -28,16 +28,16 @@ from jobs.worker.assignment import (
     submission_of,
     without_work,
 )
+from jobs.worker.budget_share import BudgetShare
 from jobs.worker.failures import End, end_of, in_vain, is_storage_error
 from jobs.worker.preload import preload, remember_code
-from jobs.worker.run_handle import Child
+from jobs.worker.run_handle import RunHandle
 from jobs.worker.run_process import Launch, fork_run
-from jobs.worker.scheduler_job import Allocation
-from jobs.worker.shutdown import Leaving
+from jobs.worker.scheduler_job import SchedulerJob
+from jobs.worker.shutdown import Shutdown
 from jobs.worker.signals import STOP_SIGNALS, grace_seconds
 from jobs.worker.slots import CoreReservations, lay_out, own_cores
-from jobs.worker.submit_rest import feed
-from jobs.worker.time_budget import Allowance
+from jobs.worker.submit_rest import submit_remaining
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.core.types import Job, Reason, RunState
 from orchestrator.rundir import Event, Holder, Journal, Lease, SweepDir, tidy_finished
@@ -64,20 +64,20 @@ _AGAIN = 75
 class Worker:
     """One job at work."""
 
-    def __init__(self, sweep: SweepDir, job: Job, journal: Journal, allocation: Allocation) -> None:
-        self._sweep, self._job, self._journal, self._allocation = sweep, job, journal, allocation
-        self._allowance = Allowance(job.allowance, journal.read().worked() if job.allowance else 0.0)
+    def __init__(self, sweep: SweepDir, job: Job, journal: Journal, scheduler_job: SchedulerJob) -> None:
+        self._sweep, self._job, self._journal, self._scheduler_job = sweep, job, journal, scheduler_job
+        self._budget = BudgetShare(job.allowance, journal.read().worked() if job.allowance else 0.0)
         self._reservations = CoreReservations()
         self._free = list(reversed(lay_out(job, own_cores(job, self._reservations))))
-        self._children: dict[int, Child] = {}
+        self._children: dict[int, RunHandle] = {}
         self._decisions = Decisions(sweep, submission_of(sweep, job).number)
         self._assignment = Assignment(sweep, pool_of(sweep, job), self._decisions)
         self._preloaded: set[str] = set()
         self._commit = provenance.commit()
         self._unwritten: list[Event] = []
         self._next_ledger = 0.0
-        self._leaving = Leaving(allocation)
-        self._told_unpaid = False
+        self._shutdown = Shutdown(scheduler_job)
+        self._unpaid_signalled = False
         self._interrupted = 0
         self._began = False  # an attempt of any run
         self._checkpoint_interval_s = 0.0
@@ -108,13 +108,13 @@ class Worker:
             run_id = self._assignment.pop()
             if run_id is None:
                 return
-            if not self._allocation.has_time_for(self._checkpoint_interval_s):
+            if not self._scheduler_job.has_time_for(self._checkpoint_interval_s):
                 self._assignment.again(run_id)
-                self._leaving.no_time_for_more()
+                self._shutdown.no_time_for_more()
                 return
-            if not self._allowance.has_time_for(self._checkpoint_interval_s):
+            if not self._budget.has_time_for(self._checkpoint_interval_s):
                 self._assignment.again(run_id)
-                self._leaving.unpaid_for_more(self._allowance.why)
+                self._shutdown.unpaid_for_more(self._budget.why)
                 return
             try:
                 verdict = self._assignment.look(run_id)
@@ -137,9 +137,9 @@ class Worker:
         reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             launch = Launch(self._sweep, run_id, self._job.token, slot, writing, self._commit)
-            since, told = self._assignment.since(run_id), self._decisions.last
-            job = self._job
-            launch = replace(launch, plugins=job.plugins, since=since, told=told, target=job.target)
+            since, plugins, target = self._assignment.since(run_id), self._job.plugins, self._job.target
+            last = self._decisions.last
+            launch = replace(launch, plugins=plugins, since=since, ledger_read=last, target=target)
             pid = fork_run(launch)
         except OSError as error:
             os.close(reading)
@@ -153,7 +153,7 @@ class Worker:
             os.close(writing)
         self._no_process = None
         self._free.pop()
-        self._children[pid] = Child(pid, run_id, slot, reading)
+        self._children[pid] = RunHandle(pid, run_id, slot, reading)
 
     def _cannot_start(self, run_id: str, error: Exception) -> None:
         """Fail the run; if the tree takes no writes, stop the worker instead."""
@@ -172,12 +172,12 @@ class Worker:
         talking = [child for child in self._children.values() if not child.silent]
         select.select(talking, [], [], _POLL_S)
         while pending := signal.sigpending() & set(STOP_SIGNALS):
-            self._asked_to_leave(signal.sigwait(pending))
+            self._on_stop_signal(signal.sigwait(pending))
 
     def _attend(self) -> None:
         now = time.monotonic()
         for child in list(self._children.values()):
-            if now > min(self._leaving.kill_at, child.kill_at):
+            if now > min(self._shutdown.kill_at, child.kill_at):
                 child.kill()
             gone = child.reap()
             child.read()
@@ -194,11 +194,11 @@ class Worker:
                 self._free.append(child.slot)
                 self._reaped(child)
 
-    def _asked_to_leave(self, number: int, *, relayed: bool = False) -> None:
-        self._leaving.asked_by(number, relayed=relayed)
-        self._tell_to_leave(number)
+    def _on_stop_signal(self, number: int, *, relayed: bool = False) -> None:
+        self._shutdown.on_signal(number, relayed=relayed)
+        self._signal_runs(number)
 
-    def _tell_to_leave(self, number: int) -> None:
+    def _signal_runs(self, number: int) -> None:
         for child in self._children.values():
             child.signal(number)
 
@@ -206,11 +206,11 @@ class Worker:
         if time.monotonic() < self._next_ledger:
             return
         self._next_ledger = time.monotonic() + _LEDGER_INTERVAL_S
-        for number in self._leaving.letters():
-            self._asked_to_leave(number, relayed=True)
-        if not self._allowance.has_time_for(0.0) and not self._told_unpaid:
-            self._told_unpaid = True
-            self._tell_to_leave(self._leaving.unpaid_altogether(self._allowance.why))
+        for number in self._shutdown.letters():
+            self._on_stop_signal(number, relayed=True)
+        if not self._budget.has_time_for(0.0) and not self._unpaid_signalled:
+            self._unpaid_signalled = True
+            self._signal_runs(self._shutdown.unpaid_altogether(self._budget.why))
         self._decisions.refresh()
         for child in self._children.values():
             if child.run_id in self._decisions.cancelled and not child.cancelled:
@@ -220,7 +220,7 @@ class Worker:
 
     # The ends of runs
 
-    def _reaped(self, child: Child) -> None:
+    def _reaped(self, child: RunHandle) -> None:
         if child.exit_code == NOT_MINE_EXIT:
             self._assignment.hold(child.run_id)
             return
@@ -246,7 +246,7 @@ class Worker:
         except StorageError as error:
             self._storage_error = f"{error}; {error.hint}"
 
-    def _end_of(self, child: Child) -> End:
+    def _end_of(self, child: RunHandle) -> End:
         """Return how the attempt ended; record it if the run's process died without doing so."""
         run_dir = self._sweep.run(child.run_id)
         if child.attempt is None:
@@ -268,13 +268,13 @@ class Worker:
             attempt.write_end(end.to_json())
         return end
 
-    def _without_a_record(self, child: Child) -> End:
+    def _without_a_record(self, child: RunHandle) -> End:
         if child.end is not None:
             return child.end
         reason, cause = Reason.KILLED, child.cause_of_death()
         if child.killed_by_us:
             reason, cause = Reason.TIME_LIMIT, "did not leave within its grace and was killed"
-            if child.cancelled or not self._leaving.out_of_time:
+            if child.cancelled or not self._shutdown.out_of_time:
                 return End(RunState.INTERRUPTED, Reason.STOPPED, cause)
         elif child.out_of_memory():
             return End(RunState.FAILED, Reason.OUT_OF_MEMORY, "killed for want of memory", child.frames)
@@ -285,12 +285,12 @@ class Worker:
     def _ended(self, run_id: str, attempt: int, end: End, *, cancelled: bool = False) -> None:
         data = {key: value for key, value in end.to_json().items() if key != "time"}
         if end.outcome is RunState.DONE:
-            data |= self._told_by_result(run_id)
+            data |= self._result_data(run_id)
         elif cancelled:
             data |= {"outcome": RunState.CANCELLED.value, "reason": None, "message": "cancelled"}
-        elif end.outcome is RunState.INTERRUPTED and self._leaving.unpaid:
-            data |= {"reason": Reason.STOPPED.value, "message": self._leaving.why}
-        elif end.reason is Reason.STOPPED and self._leaving.preempted:
+        elif end.outcome is RunState.INTERRUPTED and self._shutdown.unpaid:
+            data |= {"reason": Reason.STOPPED.value, "message": self._shutdown.why}
+        elif end.reason is Reason.STOPPED and self._shutdown.preempted:
             data |= {"reason": Reason.PREEMPTED.value, "message": "its job was given back to the queue"}
         elif end.outcome is RunState.FAILED:
             self._failed += 1
@@ -298,13 +298,13 @@ class Worker:
         self._assignment.changed()
         self._write(ENDED, run_id, attempt, data)
 
-    def _told_by_result(self, run_id: str) -> dict[str, object]:
+    def _result_data(self, run_id: str) -> dict[str, object]:
         try:
             result = self._sweep.run(run_id).result() or {}
             return {
                 "frames": result["frames"],
                 "code_id": result["code_id"],
-                "summary": measures.summary(result),
+                "summary": result_figures.summary(result),
             }
         except (DamagedFileError, KeyError, TypeError):
             return {}
@@ -329,7 +329,7 @@ class Worker:
             self._storage_error = f"{error}; {error.hint}"
             self._unwritten = [event for event in self._unwritten if event.kind != PROGRESS]
 
-    # Leaving
+    # Shutdown
 
     @property
     def found_nothing_more(self) -> bool:
@@ -338,27 +338,27 @@ class Worker:
 
     @property
     def _is_leaving(self) -> bool:
-        return bool(self._leaving.why) or self._storage_error is not None
+        return bool(self._shutdown.why) or self._storage_error is not None
 
     @property
-    def may_feed(self) -> bool:
+    def may_submit_rest(self) -> bool:
         """Whether the job is to submit the rest.
 
         Not if a person ended it, if it was too short, or while it comes back itself.
         """
-        if self._leaving.stopped or self._too_short:
+        if self._shutdown.stopped or self._too_short:
             return False
-        return not self._comes_back or self._allocation.ends_for_good()
+        return not self._comes_back or self._scheduler_job.ends_for_good()
 
     @property
     def _comes_back(self) -> bool:
         """Whether the job is to be requeued: it was warned, and runs are left."""
-        return self._leaving.warned and not self._storage_error and self._some_left and not self._too_short
+        return self._shutdown.warned and not self._storage_error and self._some_left and not self._too_short
 
     @property
     def _too_short(self) -> bool:
         """Whether the job's end came near before any run began: another try would be no better."""
-        return not self._began and self._some_left and self._leaving.out_of_time
+        return not self._began and self._some_left and self._shutdown.out_of_time
 
     @property
     def _some_left(self) -> bool:
@@ -369,8 +369,8 @@ class Worker:
             return self._storage_error
         if self._too_short:
             return _TOO_SHORT
-        if self._leaving.why:
-            return self._leaving.why
+        if self._shutdown.why:
+            return self._shutdown.why
         if self._no_process:
             return self._no_process
         if held := len(self._assignment.held):
@@ -386,7 +386,7 @@ class Worker:
         if self._too_short:
             _say(f"job {self._job.token}: {_TOO_SHORT}")
             return _INTERRUPTED
-        if self._leaving.why and not self._leaving.warned:
+        if self._shutdown.why and not self._shutdown.warned:
             return _INTERRUPTED
         return _SOME_FAILED if self._failed else _DONE
 
@@ -396,7 +396,7 @@ def work(results: Path, name: str, token: str) -> int:
     sweep = SweepDir.existing(results, name)
     require_own(sweep)
     job = find_job(sweep, token)
-    allocation = Allocation.current()
+    scheduler_job = SchedulerJob.current()
     started = Event(
         STARTED,
         time.time(),
@@ -407,16 +407,16 @@ def work(results: Path, name: str, token: str) -> int:
     if journal is None:
         _say(f"job {token} of sweep {name!r} was taken by another worker: nothing to do here")
         return 0
-    worker = Worker(sweep, job, journal, allocation)
+    worker = Worker(sweep, job, journal, scheduler_job)
     code = worker.run()
-    if worker.found_nothing_more and allocation.job_id is not None:
+    if worker.found_nothing_more and scheduler_job.job_id is not None:
         mates = array_mates(sweep, job)
         unbegun = [one for one in mates if not sweep.has_begun(one)] if job.steals else []
         shared = job.steals or len(mates) == 1  # else there may be thousands that end, each for itself
-        useless = without_work(sweep, job, allocation.requeued() if shared else ())
-        allocation.dismiss([*allocation.mates(unbegun), *useless])
-    if worker.may_feed:
-        feed(sweep, token, allocation, wanted=worker.wants_more)
+        useless = without_work(sweep, job, scheduler_job.requeued() if shared else ())
+        scheduler_job.dismiss([*scheduler_job.mates(unbegun), *useless])
+    if worker.may_submit_rest:
+        submit_remaining(sweep, token, scheduler_job, wanted=worker.wants_more)
     if code != _AGAIN:  # else its script may have to report a failed requeue
         _remove_if_empty(sweep.worker_output(token))
     return code

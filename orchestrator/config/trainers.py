@@ -181,9 +181,9 @@ BENCHMARL = TrainerSpec(
 
 COMMAND = TrainerSpec(
     name="command",
-    train="jobs.trainers.command:train",
-    check="jobs.trainers.command_check:check",
-    preload=("jobs.trainers.command",),
+    train="jobs.trainers.command.training:train",
+    check="jobs.trainers.command.checking:check",
+    preload=("jobs.trainers.command.training",),
     inert=("code",),
     runs_program=True,
     keys={

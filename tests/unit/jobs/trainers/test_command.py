@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.trainers.command import command_line
-from jobs.trainers.command_check import check
+from jobs.trainers.command.checking import check
+from jobs.trainers.command.training import command_line
 from jobs.training.context import BadConfigError
 from orchestrator.config.command import program_file
 from orchestrator.config.trainers import COMMAND

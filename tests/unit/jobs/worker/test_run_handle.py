@@ -7,14 +7,14 @@ import os
 import time
 from itertools import pairwise
 
-from jobs.worker.run_handle import Child
+from jobs.worker.run_handle import RunHandle
 from jobs.worker.slots import Slot
 
 
 def test_progress_thins_out_as_a_run_grows_old() -> None:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
-    child = Child(1, "0" * 16, Slot(0, (0,)), reading)
+    child = RunHandle(1, "0" * 16, Slot(0, (0,)), reading)
     began, told = time.monotonic(), []
     for second in range(0, 86_400, 2):
         os.write(writing, json.dumps({"frames": second}).encode() + b"\n")
@@ -33,7 +33,7 @@ def test_progress_thins_out_as_a_run_grows_old() -> None:
 def test_a_line_in_pieces_is_one_message() -> None:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
-    child = Child(1, "0" * 16, Slot(0, (0,)), reading)
+    child = RunHandle(1, "0" * 16, Slot(0, (0,)), reading)
     for piece in (
         b'{"atte',
         b'mpt": 3}',

@@ -127,4 +127,4 @@ def test_a_run_taken_out_of_the_sweep_as_it_is_claimed_is_not_begun(results: Pat
     assert run_process._run(launch) == NOT_MINE_EXIT
     (attempt,) = sweep.run(run.run_id).attempts()
     assert (attempt.end() or {})["message"] == "cancelled as it began"
-    assert not run_process._was_cancelled(replace(launch, told=1)), "the worker knew, and decided otherwise"
+    assert not run_process._was_cancelled(replace(launch, ledger_read=1)), "the worker had read it"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from jobs.worker import scheduler_job
-from jobs.worker.scheduler_job import Allocation
-from jobs.worker.shutdown import Leaving
+from jobs.worker.scheduler_job import SchedulerJob
+from jobs.worker.shutdown import Shutdown
 
-IN_SLURM = Allocation("123_4")
+IN_SLURM = SchedulerJob("123_4")
 USR1, TERM, INT = signal.SIGUSR1, signal.SIGTERM, signal.SIGINT
 BY_NOBODY, REQUEUED, OVER = "Reason=None Restarts=0", "Reason=BeginTime Restarts=1", "Reason=TimeLimit"
 
@@ -43,22 +43,22 @@ def test_who_asked(
 ) -> None:
     asked: list[object] = []
     monkeypatch.setattr(scheduler_job, "_ask", lambda argv: asked.append(argv) or scheduler)
-    leaving = Leaving(IN_SLURM)
+    shutdown = Shutdown(IN_SLURM)
     for number in signals:
-        leaving.asked_by(number, relayed=relayed)
-    assert (leaving.warned, leaving.preempted, leaving.stopped) == (warned, preempted, stopped)
+        shutdown.on_signal(number, relayed=relayed)
+    assert (shutdown.warned, shutdown.preempted, shutdown.stopped) == (warned, preempted, stopped)
     assert len(asked) <= 1
 
 
 def test_no_letter_is_read_twice_or_lost(tmp_path: Path) -> None:
     box = tmp_path / "box"
-    leaving = Leaving(replace(IN_SLURM, mailbox=box))
-    assert leaving.letters() == []
+    shutdown = Shutdown(replace(IN_SLURM, mailbox=box))
+    assert shutdown.letters() == []
     box.write_text("USR1\nnonsense\nTE")
-    assert leaving.letters() == [USR1]
-    assert leaving.letters() == []
+    assert shutdown.letters() == [USR1]
+    assert shutdown.letters() == []
     box.write_text("USR1\nnonsense\nTERM\n")
-    assert leaving.letters() == [TERM]
+    assert shutdown.letters() == [TERM]
 
 
 def test_a_warning_long_before_the_end_is_not_of_the_end() -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from jobs.worker import submit_rest
-from jobs.worker.scheduler_job import Allocation
+from jobs.worker.scheduler_job import SchedulerJob
 from jobs.worker.signals import STOP_SIGNALS
-from jobs.worker.submit_rest import feed
+from jobs.worker.submit_rest import submit_remaining
 from orchestrator.rundir import Event, Holder, SweepDir
 from orchestrator.rundir.journal import ENDED, STARTED
 from tests.helpers import command_run, make_sweep, submit
 
-IN_SLURM = Allocation("123_4")
+IN_SLURM = SchedulerJob("123_4")
 
 # No shell: some of them unblock what they find blocked.
 _PROGRAM = """import sys
@@ -72,7 +72,7 @@ def test_many_failures_are_looked_into(
 ) -> None:
     token = submit(sweep).token
     journal(sweep, token, outcomes)
-    feed(sweep, token, IN_SLURM, wanted=False)
+    submit_remaining(sweep, token, IN_SLURM, wanted=False)
     assert proceed.exists() is fed
 
 
@@ -80,15 +80,15 @@ def test_failures_of_earlier_submissions_were_looked_into(sweep: SweepDir, proce
     token = submit(sweep).token
     journal(sweep, token, ["failed"] * 3)
     submit(sweep)
-    feed(sweep, token, IN_SLURM, wanted=False)
+    submit_remaining(sweep, token, IN_SLURM, wanted=False)
     assert not proceed.exists()
-    feed(sweep, token, IN_SLURM, wanted=True)
+    submit_remaining(sweep, token, IN_SLURM, wanted=True)
     assert proceed.read_text().splitlines()[:3] == ["-P", "-m", "orchestrator.control.continue_from_job"]
 
 
 def test_what_submits_can_be_stopped(sweep: SweepDir, proceed: Path) -> None:
     """It is started by a process that has the signals blocked."""
-    feed(sweep, submit(sweep).token, IN_SLURM, wanted=True)
+    submit_remaining(sweep, submit(sweep).token, IN_SLURM, wanted=True)
     *_, blocked, ignored = proceed.read_text().splitlines()
     ours = sum(1 << number - 1 for number in STOP_SIGNALS)
     assert (int(blocked, 16) | int(ignored, 16)) & ours == 0

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from jobs.worker import scheduler_job, worker
-from jobs.worker.run_handle import Child
-from jobs.worker.scheduler_job import Allocation
-from jobs.worker.shutdown import Leaving
+from jobs.worker.run_handle import RunHandle
+from jobs.worker.scheduler_job import SchedulerJob
+from jobs.worker.shutdown import Shutdown
 from jobs.worker.slots import Slot
 from jobs.worker.worker import Worker
 from orchestrator.core.types import Reason, RunState
@@ -39,16 +39,16 @@ def at_work(sweep: SweepDir) -> Iterator[Worker]:
     started = Event(STARTED, time.time(), data={"holder": Holder.current().to_json()})
     journal = sweep.take_token(job.token, started)
     assert journal is not None
-    worker = Worker(sweep, job, journal, Allocation())
+    worker = Worker(sweep, job, journal, SchedulerJob())
     yield worker
     for reservation in worker._reservations.held:
         reservation.close()
 
 
-def dead_child(run: RunDir, attempt: int | None, code: int) -> Child:
+def dead_child(run: RunDir, attempt: int | None, code: int) -> RunHandle:
     reading, writing = os.pipe()
     os.close(writing)
-    return Child(1, run.run_id, Slot(0, (0,)), reading, attempt=attempt, status=code << 8)
+    return RunHandle(1, run.run_id, Slot(0, (0,)), reading, attempt=attempt, status=code << 8)
 
 
 def test_a_process_that_cannot_be_started_fails_no_run(
@@ -99,10 +99,10 @@ def test_beside_an_end_record_nothing_is_written(at_work: Worker, run: RunDir) -
 
 def warned(worker: Worker, monkeypatch: pytest.MonkeyPatch, ends: float) -> None:
     """In a job of a scheduler that ends in so many seconds, of which the last 60 are its warning."""
-    job = Allocation("123_4", ends=time.time() + ends, warning=60)
-    monkeypatch.setattr(worker, "_allocation", job)
-    monkeypatch.setattr(worker, "_leaving", Leaving(job))
-    worker._leaving.asked_by(signal.SIGUSR1)
+    job = SchedulerJob("123_4", ends=time.time() + ends, warning=60)
+    monkeypatch.setattr(worker, "_scheduler_job", job)
+    monkeypatch.setattr(worker, "_shutdown", Shutdown(job))
+    worker._shutdown.on_signal(signal.SIGUSR1)
 
 
 def test_a_job_too_short_for_any_run_does_not_come_back(
@@ -110,7 +110,7 @@ def test_a_job_too_short_for_any_run_does_not_come_back(
 ) -> None:
     warned(at_work, monkeypatch, ends=70)
     assert at_work.run() == 130
-    assert not at_work.may_feed
+    assert not at_work.may_submit_rest
     assert "more `time`" in at_work._why()
     assert at_work._why() in capfd.readouterr().err
 
@@ -131,7 +131,7 @@ def test_a_job_that_began_something_comes_back(
     warned(at_work, monkeypatch, ends=70)
     at_work._began = True
     assert at_work.run() == 75
-    assert at_work.may_feed is feeds
+    assert at_work.may_submit_rest is feeds
 
 
 def test_a_job_that_somebody_ended_neither_comes_back_nor_submits(
@@ -139,9 +139,9 @@ def test_a_job_that_somebody_ended_neither_comes_back_nor_submits(
 ) -> None:
     warned(at_work, monkeypatch, ends=70)
     at_work._began = True
-    at_work._leaving.asked_by(signal.SIGTERM)
+    at_work._shutdown.on_signal(signal.SIGTERM)
     assert at_work.run() == 130
-    assert not at_work.may_feed
+    assert not at_work.may_submit_rest
 
 
 @pytest.mark.parametrize(("ends", "reason"), [(70, Reason.TIME_LIMIT), (3600, Reason.STOPPED)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.training import measures
+from jobs.training import result_figures
 from jobs.training.context import BadConfigError, InterruptedRun
 from jobs.worker.failures import ProgramFailed, end_of, one_line
 from orchestrator.core.errors import DamagedFileError, StorageError
@@ -23,9 +23,9 @@ def test_returns_are_of_the_best_named_metric_and_skip_nan() -> None:
         Row(3, 3, 0.0, {"eval": 1.0}),
         Row(4, 4, 0.0, {"eval": nan}),
     ]
-    assert measures.returns(history, ["eval", "train"]) == (1.0, 3.0)
-    assert measures.returns(history, ["absent", "train"]) == (8.0, 9.0)
-    assert measures.returns(history, ["absent"]) == (None, None)
+    assert result_figures.returns(history, ["eval", "train"]) == (1.0, 3.0)
+    assert result_figures.returns(history, ["absent", "train"]) == (8.0, 9.0)
+    assert result_figures.returns(history, ["absent"]) == (None, None)
 
 
 def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs import program_hook
-from jobs.trainers.declared import PROGRAM_KEY, Declared, imported_packages
+from jobs.trainers.command.declared import PROGRAM_KEY, Declared, imported_packages
 from jobs.training import provenance
 from jobs.training.context import BadConfigError, InterruptedRun, Outcome, RunContext
 from jobs.worker.failures import ProgramFailed, is_storage_error
@@ -250,7 +250,7 @@ class Inbox:
         try:
             data = json.loads(line)
             if PROGRAM_KEY in data:
-                self.declared = self.declared.told(data)
+                self.declared = self.declared.with_line(data)
                 return
             if unknown := set(data) - _ROW_KEYS:
                 raise ValueError(f"unknown key {min(unknown)!r}; known are {sorted(_ROW_KEYS)}")
@@ -263,7 +263,7 @@ class Inbox:
             ) from error
         self._check_order(row)
         self._context.record(row)
-        self._tell(row, data.get("total"))
+        self._show_progress(row, data.get("total"))
 
     def _row(self, data: Mapping[str, Any], wall_time: float) -> Row:
         rows = self._context.rows
@@ -288,7 +288,7 @@ class Inbox:
                 f"the program wrote frames {row.frames} after frames {rows[-1].frames}: they must grow"
             )
 
-    def _tell(self, row: Row, total: int | None) -> None:
+    def _show_progress(self, row: Row, total: int | None) -> None:
         self._total = total or self._total
         self._context.progress(row.frames, self._total, row.metrics.get("return"))
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from jobs.check import ELSEWHERE, Problem
-from jobs.trainers.command import DESCRIPTION, command_line, patterns_of, require_program
+from jobs.trainers.command.training import DESCRIPTION, command_line, patterns_of, require_program
 from jobs.training.context import BadConfigError
 from orchestrator.config.command import COMMAND_KEY, asked_for, code_of, module_of, program_file
 from orchestrator.config.program.identity import CODE_KEY, project_files

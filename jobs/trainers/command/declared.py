@@ -36,7 +36,7 @@ class Declared:
     exactness: str = UNDECLARED
     versions: Mapping[str, str] = field(default_factory=dict)
 
-    def told(self, line: Mapping[str, Any]) -> Self:
+    def with_line(self, line: Mapping[str, Any]) -> Self:
         """Add the content of a line ``{"program": {...}}``. Raises ``ValueError``."""
         said = line[PROGRAM_KEY]
         if set(line) != {PROGRAM_KEY} or not isinstance(said, Mapping):

@@ -10,7 +10,7 @@ from orchestrator.core.types import BUDGET_REACHED
 _TO_LEAVE_SHARE, _TO_LEAVE_S = 0.05, 30.0
 
 
-class Allowance:
+class BudgetShare:
     """``seconds`` that the job may work, less those ``worked`` before it was requeued.
 
     Without ``seconds`` there is no limit.

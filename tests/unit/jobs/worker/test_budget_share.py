@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from jobs.worker import time_budget
-from jobs.worker.scheduler_job import Allocation
-from jobs.worker.shutdown import Leaving
-from jobs.worker.time_budget import Allowance
+from jobs.worker import budget_share
+from jobs.worker.budget_share import BudgetShare
+from jobs.worker.scheduler_job import SchedulerJob
+from jobs.worker.shutdown import Shutdown
 from orchestrator.core.types import BUDGET_REACHED, Job, Resources
 from orchestrator.rundir import Event, WorkerLog
 from orchestrator.rundir.journal import EXITED, PROGRESS, STARTED
@@ -27,18 +27,18 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(time_budget, "time", clock)
+    monkeypatch.setattr(budget_share, "time", clock)
     return clock
 
 
 def test_a_job_without_one_works_as_long_as_it_can(clock: Clock) -> None:
-    free = Allowance(None)
+    free = BudgetShare(None)
     clock.now += 1e9
     assert free.has_time_for(1e9)
 
 
 def test_it_ends_early_enough_to_leave_and_counts_what_was_worked_before(clock: Clock) -> None:
-    share = Allowance(3600.0, worked=600.0)
+    share = BudgetShare(3600.0, worked=600.0)
     clock.now += 2969
     assert share.has_time_for(0.0)
     assert not share.has_time_for(2.0)
@@ -49,17 +49,17 @@ def test_it_ends_early_enough_to_leave_and_counts_what_was_worked_before(clock: 
 
 
 def test_one_used_up_before_it_begins_pays_for_nothing(clock: Clock) -> None:
-    assert not Allowance(10.0, worked=11.0).has_time_for(0.0)
+    assert not BudgetShare(10.0, worked=11.0).has_time_for(0.0)
 
 
 def test_a_worker_that_is_not_paid_any_more_neither_comes_back_nor_feeds() -> None:
-    leaving = Leaving(Allocation("123_4"))
-    leaving.unpaid_for_more("budget reached: x")
-    assert (leaving.unpaid, leaving.stopped, leaving.warned) == (True, True, False)
-    assert leaving.kill_at == float("inf")
-    assert leaving.unpaid_altogether("budget reached: x") == signal.SIGUSR1
-    assert 50 < leaving.kill_at - time.monotonic() <= 60
-    assert leaving.why == "budget reached: x"
+    shutdown = Shutdown(SchedulerJob("123_4"))
+    shutdown.unpaid_for_more("budget reached: x")
+    assert (shutdown.unpaid, shutdown.stopped, shutdown.warned) == (True, True, False)
+    assert shutdown.kill_at == float("inf")
+    assert shutdown.unpaid_altogether("budget reached: x") == signal.SIGUSR1
+    assert 50 < shutdown.kill_at - time.monotonic() <= 60
+    assert shutdown.why == "budget reached: x"
 
 
 def test_times_of_a_job_that_was_given_back_add_up() -> None:

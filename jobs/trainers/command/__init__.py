@@ -1,0 +1,1 @@
+"""The trainer `command`: any program that follows the run protocol."""
