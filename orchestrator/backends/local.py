@@ -28,20 +28,14 @@ class LocalBackend:
     kind: ClassVar[str] = "local"
     queues: ClassVar[bool] = False
     leaves: ClassVar[bool] = False
-    options: Sequence[str] = ()
+    # Of all instances: processes to reap, as long as this command line lives.
+    _children: ClassVar[list[int]] = []
 
-    def __init__(self, profile: Profile | None = None) -> None:
+    def __init__(self, profile: Profile | None = None, options: Sequence[str] = ()) -> None:
         self._name = profile.name if profile else "local"
         self._pack = profile.pack if profile else None
         self.address = profile.address if profile else "local"
-        # Ours to reap, as long as this command line lives.
-        self._children: list[int] = []
-
-    def of(self, profile: Profile) -> LocalBackend:
-        """This machine by a profile's name, price and ``pack``; it is the same one that reaps."""
-        named = LocalBackend(profile)
-        named._children = self._children
-        return named
+        self.options = options
 
     def capacity(self, ask: bool = True) -> Capacity:
         memory = hardware.memory_mb()

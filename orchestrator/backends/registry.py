@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 from orchestrator.backends.base import Backend
-from orchestrator.backends.local import LocalBackend
+from orchestrator.config.backends import find_backend, get_backend, load
+from orchestrator.config.profiles import Profile, find_profile
 from orchestrator.core.errors import GridError, OrchestrateError, ProfileError
-from orchestrator.core.types import Array, JobState, JobStatus, Sweep
+from orchestrator.core.types import Array, JobState, JobStatus, Price, Sweep
 from orchestrator.rundir import SweepDir
-
-if TYPE_CHECKING:
-    from orchestrator.config.profiles import Profile
-
-_KINDS = ("local", "slurm", "skypilot")
 
 
 def target_of(sweep: Sweep, on: str | None, options: Sequence[str] = ()) -> Backend:
@@ -33,11 +28,7 @@ def target_of(sweep: Sweep, on: str | None, options: Sequence[str] = ()) -> Back
 
 def behind_ssh(sweep: Sweep, on: str | None) -> Profile | None:
     """The profile of the target that was asked for, or else the grid's first, if another machine has it."""
-    from orchestrator.config.profiles import find_profile
-
     name = on if on is not None else sweep.targets[0]
-    if name == "local":
-        return None
     try:
         profile = find_profile(name)
     except ProfileError:
@@ -47,30 +38,34 @@ def behind_ssh(sweep: Sweep, on: str | None) -> Profile | None:
 
 def find_target(name: str, options: Sequence[str] = ()) -> Backend:
     """The backend behind a profile's name or path. Raises :class:`ProfileError`."""
-    from orchestrator.config.profiles import find_profile
-
-    profile = find_profile(name) if name != "local" else None
-    if options and (profile is None or profile.backend != "slurm"):
+    profile = find_profile(name)
+    if options and not get_backend(profile.backend).options:
         raise OrchestrateError(
             f"found {' '.join(options)} after `--`, and {name} has nothing to pass options on to",
-            hint="options after `--` go to sbatch: add --on PROFILE, or leave them away",
+            hint="options after `--` are for a scheduler: add --on PROFILE, or leave them away",
         )
-    if profile is None or profile.backend == "local":
-        here = _any(LocalBackend.kind)
-        assert isinstance(here, LocalBackend)
-        return here if profile is None else here.of(profile)
-    if profile.backend == "skypilot":
-        from orchestrator.backends.skypilot import SkyPilotBackend
-
-        return SkyPilotBackend(profile)
     if profile.ssh is not None:
         raise OrchestrateError(
             f"{name}: its jobs are submitted on {profile.ssh}, and this command works on this machine",
             hint=f"orchestrate sweep --grid GRID --on {name}",
         )
-    from orchestrator.backends.slurm import SlurmBackend
+    return make_backend(profile, options)
 
-    return SlurmBackend(profile, options)
+
+def make_backend(profile: Profile, options: Sequence[str] = ()) -> Backend:
+    """The profile's backend, on whichever machine that works."""
+    made: Backend = load(get_backend(profile.backend).make)(profile, options)
+    return made
+
+
+def list_price(profile: Profile) -> Price | None:
+    """What the backend's own price list says of the profile's machine; ``None`` where it says nothing.
+
+    Raises :class:`BackendUnavailableError` where it cannot be asked, or has no such machine.
+    """
+    prices = get_backend(profile.backend).prices
+    price: Price | None = load(prices)(profile) if prices else None
+    return price
 
 
 class AllBackends:
@@ -95,29 +90,19 @@ class AllBackends:
 
     def find(self, kind: str, array: Array, sweep_dir: SweepDir) -> Mapping[str, str]:
         """As :meth:`Backend.find`, with the backend of that kind."""
-        return _any(kind).find(array, sweep_dir) if kind in _KINDS else {}
+        return _any(kind).find(array, sweep_dir) if find_backend(kind) is not None else {}
 
 
 def _by_kind(ids: Sequence[str]) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = {}
     for one in ids:
         kind = one.partition(":")[0]
-        if kind in _KINDS:
+        if find_backend(kind) is not None:
             groups.setdefault(kind, []).append(one)
     return groups
 
 
 @cache
 def _any(kind: str) -> Backend:
-    """A backend of that kind, one per process: it reaps what it started, and keeps answers for a while."""
-    if kind == LocalBackend.kind:
-        return LocalBackend()
-    from orchestrator.config.profiles import Profile
-
-    if kind == "skypilot":
-        from orchestrator.backends.skypilot import SkyPilotBackend
-
-        return SkyPilotBackend(Profile(kind, "built in", backend=kind))
-    from orchestrator.backends.slurm import SlurmBackend
-
-    return SlurmBackend(Profile(kind, "built in"))
+    """A backend of that kind, one per process: it keeps answers for a while."""
+    return make_backend(Profile(kind, "built in", backend=kind))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orchestrator.backends.registry import find_target
-from orchestrator.backends.skypilot.prices import list_price
-from orchestrator.config.profiles import Profile, find_profile
+from orchestrator.backends.registry import list_price, make_backend
+from orchestrator.config.profiles import find_profile
 from orchestrator.control import submit
 from orchestrator.control.submit import SubmitOptions
-from orchestrator.core.types import Capacity, Sweep
+from orchestrator.core.types import Sweep
 from orchestrator.planning.budget import forecast
 from orchestrator.planning.estimate import Forecast, where_of
 from orchestrator.planning.throughput import load_table
@@ -27,15 +26,6 @@ def forecasts(
     found = []
     for name in names:
         profile = find_profile(name)
-        prospect = submit.plan_sweep(sweep, sweep_dir, _capacity(name, profile), wish)
+        prospect = submit.plan_sweep(sweep, sweep_dir, make_backend(profile).capacity(ask=False), wish)
         found.append(forecast(prospect.plan, prospect.seen, where_of(profile, table, list_price), table))
     return found
-
-
-def _capacity(name: str, profile: Profile) -> Capacity:
-    """What the target offers, without asking anybody."""
-    if profile.ssh is not None:
-        from orchestrator.backends.slurm import SlurmBackend
-
-        return SlurmBackend(profile).capacity(ask=False)
-    return find_target(name).capacity(ask=False)

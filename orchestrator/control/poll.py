@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.backends.local import LocalBackend
 from orchestrator.backends.registry import AllBackends
-from orchestrator.backends.slurm import SlurmBackend
+from orchestrator.config.backends import has_queue
 from orchestrator.core.errors import BackendUnavailableError, DamagedFileError
 from orchestrator.core.types import Array, Job, JobState, JobStatus, Reason, RunState, array_of
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog, lease_seconds
@@ -32,7 +32,7 @@ _LONG_S = 2.0
 # queue; it may wait there for days. Before that a scheduler needs a while to see that the worker has left.
 _REQUEUED_S = (60.0, 7 * 86400.0)
 
-# What Slurm's daemons, and the kernel through them, write where a job wanted too much memory.
+# What a scheduler's daemons, and the kernel through them, write where a job wanted too much memory.
 _NO_MEMORY = ("exceeded job memory limit", "exceeded memory limit", "oom-kill", "oom_kill")
 _TAIL = 4096
 
@@ -81,7 +81,7 @@ def _open_jobs(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog], seen: S
         if (token := job["token"]) in entry.data["job_ids"]
         and (
             token in at_work
-            or (token in requeued and entry.data.get("backend") == SlurmBackend.kind)
+            or (token in requeued and has_queue(entry.data.get("backend")))
             or any(_is_open(seen, run_id) for run_id in job["run_ids"])
         )
     }
@@ -142,14 +142,14 @@ def _idle(sweep_dir: SweepDir, seen: Survey, *, left: bool = False) -> dict[str,
 
 
 def leave_queue(sweep_dir: SweepDir, seen: Survey) -> tuple[str, ...]:
-    """Take jobs that only wait out of Slurm's queue if nothing is left for them; what a person is to know.
+    """Take jobs that only wait out of a queue if nothing is left for them; what a person is to know.
 
     The last worker to leave does so too. It may have been killed, or the job requeued after it: its own as
     well, where its node was taken for dead.
     """
-    kind = f"{SlurmBackend.kind}:"  # rented machines are condemned, and taken down by an exchange
+    # Rented machines are condemned, and taken down by an exchange.
     found = _idle(sweep_dir, seen, left=True)
-    idle = [job_id for job_id in found.values() if job_id.startswith(kind)]
+    idle = [job_id for job_id in found.values() if has_queue(job_id.partition(":")[0])]
     answers = AllBackends().poll(idle) if idle else {}
     waiting = [job_id for job_id in idle if answers[job_id].state is JobState.QUEUED]
     if not waiting:

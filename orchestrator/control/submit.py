@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.backends.base import Backend
-from orchestrator.backends.registry import AllBackends
+from orchestrator.backends.registry import AllBackends, list_price
 from orchestrator.backends.script import Script, Setting
-from orchestrator.backends.skypilot.prices import list_price
 from orchestrator.config.code.snapshot import FrozenCode, freeze
 from orchestrator.config.sweep import load_sweep
 from orchestrator.control.last_submission import submitted_code

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from orchestrator.config.backends import is_rented
 from orchestrator.config.profiles import find_profile
 from orchestrator.core.errors import BudgetError, OrchestrateError, ProfileError
 from orchestrator.core.formatting import dollars, duration
@@ -141,7 +142,7 @@ def spending_of(sweep_dir: SweepDir, seen: Survey, ledger: Sequence[LedgerEntry]
 
 def start_up_seconds(entry: LedgerEntry, log: WorkerLog | None) -> float:
     """Return the seconds for which an instance was paid for before its worker began."""
-    if entry.data.get("backend") != "skypilot" or log is None:
+    if not is_rented(entry.data.get("backend")) or log is None:
         return 0.0
     started = next((event.time for event in log.events if event.kind == STARTED), None)
     return 0.0 if started is None else max(0.0, started - float(entry.data["time"]))
@@ -227,7 +228,7 @@ def _with_shares(plan: Plan, found: Forecast, price: Price, left: float, budget:
 
     whole = sum(weight(job) for job in plan.jobs) or 1.0
     # An instance also costs money while it starts and until it is terminated.
-    beside = where.begin.mid + where.end.mid if where.kind == "skypilot" else 0.0
+    beside = where.begin.mid + where.end.mid if is_rented(where.kind) else 0.0
 
     def paid(job: Job) -> Job:
         seconds = (

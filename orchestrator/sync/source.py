@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.config.backends import is_rented
 from orchestrator.config.locations import LOCAL, parse_place, tree_there
 from orchestrator.core.errors import HostError, NotFoundError, OrchestrateError
 from orchestrator.core.s3 import is_bucket, parse_bucket
@@ -87,7 +88,7 @@ def find_source(text: str, known: Path | None = None) -> Source:
             )
         return Source(str(path.resolve()))
     place = parse_place(text)
-    if place.profile is not None and place.profile.backend == "skypilot":
+    if place.profile is not None and is_rented(place.profile.backend):
         if place.profile.store is not None:
             return find_source(place.profile.store, known)
         raise OrchestrateError(

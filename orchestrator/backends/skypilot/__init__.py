@@ -89,10 +89,9 @@ class SkyPilotBackend:
     kind: ClassVar[str] = "skypilot"
     queues: ClassVar[bool] = True
     leaves: ClassVar[bool] = False
-    options: Sequence[str] = ()
 
-    def __init__(self, profile: Profile) -> None:
-        self._profile, self.address = profile, profile.address
+    def __init__(self, profile: Profile, options: Sequence[str] = ()) -> None:
+        self._profile, self.address, self.options = profile, profile.address, options
 
     def capacity(self, ask: bool = True) -> Capacity:
         profile = self._profile

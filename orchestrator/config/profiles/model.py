@@ -75,7 +75,7 @@ class Profile:
 
     name: str
     source: str
-    backend: str = _key("slurm", "`slurm`, `skypilot` or `local`")
+    backend: str = _key("slurm", "`slurm`, `skypilot`, `local`, or one of a plug-in")
     description: str | None = _key(None, "one line for `orchestrate profiles`")
     account: str | None = _key(None, "whom jobs are charged to")
     partition: str | None = _key(None, "one, or several with commas")
@@ -190,6 +190,9 @@ class Profile:
         "cloud: variables of the shell that submits whose values jobs get and no file has; "
         "`[WANDB_API_KEY]` by default",
     )
+
+    # Values of keys that a plug-in's backend alone has.
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def job_mem(self) -> str | None:

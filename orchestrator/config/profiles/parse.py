@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from orchestrator.config.backends import ProfileKey, get_backend, has_key, owner_of
 from orchestrator.config.grid.model import Position, shown
 from orchestrator.config.grid.resources import OTHER_NAMES, read_memory, read_time
 from orchestrator.config.grid.yaml_nodes import (
@@ -70,31 +71,6 @@ _OTHER_NAMES = {
 
 # Where they are forbidden they say what a job has without asking, which packing needs to know.
 _STATED = ("cpus_per_task", "gpus", "mem", "mem_per_cpu", "time")
-_LOCAL_KEYS = ("backend", "description", "pack", "price_per_hour")
-# What only machines of a cloud have, and what else is said of them.
-CLOUD_ONLY = (
-    "infra",
-    "accelerators",
-    "instance_type",
-    "disk",
-    "image",
-    "spot",
-    "instances",
-    "store",
-    "hold",
-    "idle_minutes",
-    "file_mounts",
-    "secrets",
-)
-_CLOUD_KEYS = (
-    *_LOCAL_KEYS,
-    *CLOUD_ONLY,
-    "cpus_per_task",
-    "mem",
-    "setup",
-    "python",
-    "environment",
-)
 
 
 def parse_profile(text: str, source: str, name: str) -> Profile:
@@ -103,18 +79,23 @@ def parse_profile(text: str, source: str, name: str) -> Profile:
     Raises :class:`ProfileError` with line, column, what was found, what was expected, the nearest spelling.
     """
     place = source_of(source)
-    entries = _entries(read_nodes(text, place), place)
+    root = read_nodes(text, place)
+    if not isinstance(root, Entries):
+        raise place.error(root.at, f"found {kind(root)}, expected keys such as partition: cpu")
+    readers = {**_READERS, **{name: key.read for name, key in _own_keys(root, place).items()}}
+    entries = _entries(root, readers, place)
     values: dict[str, Value] = {}
     for key, entry in entries.items():
         if not (isinstance(entry.node, Scalar) and entry.node.value is None):
-            values[key] = _READERS[key](key, entry.node, place)
+            values[key] = readers[key](key, entry.node, place)
         elif key == "modules":
             values[key] = ()  # to name none is to unload all; any other key without a value waits for one
     if "gpus" in values:
         values["gpu_type"], values["gpus"] = values["gpus"]
     if "accelerators" in values:
         values["gpus"] = int(values["accelerators"].rpartition(":")[2])
-    profile = Profile(name=name, source=source, **values)
+    own = {key: values.pop(key) for key in readers.keys() - _READERS.keys() & values.keys()}
+    profile = Profile(name=name, source=source, own=own, **values)
     _check_together(profile, {key: entry.at for key, entry in entries.items()}, place)
     return profile
 
@@ -123,9 +104,15 @@ def source_of(name: str) -> YamlFile:
     return YamlFile(name, "profile", "templates/profiles/cpu.yaml", ProfileError)
 
 
-def _entries(root: Node, source: YamlFile) -> dict[str, KeyNode]:
-    if not isinstance(root, Entries):
-        raise source.error(root.at, f"found {kind(root)}, expected keys such as partition: cpu")
+def _own_keys(root: Entries, source: YamlFile) -> Mapping[str, ProfileKey]:
+    """The keys that only the backend of this profile has."""
+    named = next((entry for entry in root.entries if entry.key == "backend"), None)
+    if named is None or (isinstance(named.node, Scalar) and named.node.value is None):
+        return {}
+    return get_backend(read_backend("backend", named.node, source)).own
+
+
+def _entries(root: Entries, readers: Mapping[str, Reader], source: YamlFile) -> dict[str, KeyNode]:
     for entry in root.entries:
         if is_several_tasks(option_name(entry.key)):
             raise source.error(
@@ -133,13 +120,13 @@ def _entries(root: Node, source: YamlFile) -> dict[str, KeyNode]:
                 f"found {shown(entry.key)}: a job is one task on one node",
                 f"leave {entry.key} away: jobs on several nodes are not supported yet",
             )
-        if entry.key not in _READERS:
+        if entry.key not in readers:
             raise source.error(
                 entry.at,
                 f"found {shown(entry.key)}, which is no key of a profile",
                 did_you_mean(
                     entry.key,
-                    _READERS,
+                    readers,
                     _OTHER_NAMES,
                     "further options of sbatch go into options: {name: value}",
                 ),
@@ -179,14 +166,11 @@ def _check_together(profile: Profile, keys: Mapping[str, Position], source: Yaml
 
 def _check_backend(profile: Profile, keys: Mapping[str, Position], source: YamlFile) -> None:
     """Every key that stands there is one of the backend's."""
-    known = {"local": _LOCAL_KEYS, "skypilot": _CLOUD_KEYS}.get(profile.backend)
     for key, at in keys.items():
-        if known is not None and key not in known:
-            raise source.error(at, f"found {key}, which backend: {profile.backend} has no use for")
-        if known is None and key in CLOUD_ONLY:
-            raise source.error(
-                at, f"found {key}, which is for machines of a cloud", "add backend: skypilot, or leave it out"
-            )
+        if not has_key(profile.backend, key):
+            other = owner_of(key)
+            hint = f"add backend: {other}, or leave it out" if other else None
+            raise source.error(at, f"found {key}, which backend: {profile.backend} has no use for", hint)
 
 
 def _check_amounts(profile: Profile, keys: Mapping[str, Position], source: YamlFile) -> None:

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 
+from orchestrator.config.backends import backend_names
 from orchestrator.config.grid.model import shown
 from orchestrator.config.grid.resources import OTHER_NAMES, read_count
 from orchestrator.config.grid.yaml_nodes import (
@@ -27,7 +28,6 @@ from orchestrator.core.types import Value
 
 Reader = Callable[[str, Node, YamlFile], Value]
 
-BACKENDS = ("local", "slurm", "skypilot")
 # What a script can do without.
 _FORBIDDABLE = (
     *map(option_name, KEY_OPTIONS),
@@ -95,7 +95,8 @@ def one_of(*names: str) -> Reader:
     return read
 
 
-read_backend = one_of(*BACKENDS)
+def read_backend(key: str, node: Node, source: YamlFile) -> Value:
+    return one_of(*backend_names())(key, node, source)
 
 
 def read_gpus(key: str, node: Node, source: YamlFile) -> tuple[str | None, int]:

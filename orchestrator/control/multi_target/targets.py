@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from orchestrator.backends.base import Backend
 from orchestrator.backends.registry import AllBackends, behind_ssh, find_target
-from orchestrator.config.profiles import Profile
+from orchestrator.config.backends import get_backend
+from orchestrator.config.profiles import Profile, find_profile
 from orchestrator.control.dry_run import rehearse
 from orchestrator.control.poll import give_up, poll_sweep
 from orchestrator.control.remote import delegate
@@ -35,10 +36,6 @@ from orchestrator.status.survey import Survey
 
 # Jobs that a queue may work on at once, where nobody says: so many at first, then twice those that it does.
 _JOBS_AT_FIRST = 16
-# For so long a job may wait before its runs go to a target that is free. A queue with room begins jobs within
-# seconds; a machine of a cloud is made in minutes, and paid for from then on.
-_PATIENCE_S = {"slurm": 10.0}
-_PATIENCE_OF_A_MACHINE_S = 900.0
 
 # Workers kill what does not leave within its grace, half a minute; then something holds them up.
 _STOP_PATIENCE_S = 60.0
@@ -149,7 +146,7 @@ def parties_of(
     if options and not any(one.has_options for one in found):
         raise OrchestrateError(
             f"found {' '.join(options)} after `--`, and none of {', '.join(names)} passes options on",
-            hint="options after `--` go to sbatch: leave them away",
+            hint="options after `--` are for a scheduler: leave them away",
         )
     return found
 
@@ -157,19 +154,19 @@ def parties_of(
 def _party(matter: SharedSweep, name: str, options: Sequence[str]) -> LocalTarget | RemoteTarget:
     if (profile := behind_ssh(matter.sweep, name)) is not None:
         return RemoteTarget(matter, profile, options)
-    backend = find_target(name)
-    return LocalTarget(matter, find_target(name, options) if options and backend.kind == "slurm" else backend)
+    takes_options = get_backend(find_profile(name).backend).options
+    return LocalTarget(matter, find_target(name, options if takes_options else ()))
 
 
 class LocalTarget:
     """A target that this tree submits to: its jobs write here, or what they wrote is brought here."""
 
     def __init__(self, matter: SharedSweep, backend: Backend) -> None:
-        self._matter, self.backend = matter, backend
+        self._matter, self.backend, spec = matter, backend, get_backend(backend.kind)
         self.capacity = backend.capacity(ask=False)
         self.name, self.address = self.capacity.target, backend.address
-        self.begins_at_once, self.has_options = not backend.queues, backend.kind == "slurm"
-        self.patience = _PATIENCE_S.get(backend.kind, _PATIENCE_OF_A_MACHINE_S)
+        self.begins_at_once, self.has_options = not backend.queues, bool(spec.options)
+        self.patience = spec.patience
         self._in_a_job = matter.wish.slots or at_once(matter.sweep, self.capacity)
         no_jobs = Plan(matter.sweep, self.name, (), {}, {}, {})  # what is amiss with the profile itself
         self.blocked = next((one for one in backend.concerns(no_jobs, ask=False) if one.blocks), None)
@@ -261,11 +258,11 @@ class RemoteTarget:
     """A target behind ssh, with a tree of its own: runs are given to it, and asked back."""
 
     begins_at_once, has_options = False, True
-    patience = _PATIENCE_S["slurm"]
     blocked: Concern | None = None  # it knows itself, and refuses
 
     def __init__(self, matter: SharedSweep, profile: Profile, options: Sequence[str]) -> None:
         self._matter, self._profile, self._options = matter, profile, tuple(options)
+        self.patience = get_backend(profile.backend).patience
         self.capacity = delegate.capacity_there(profile, options)
         self.name, self.address = self.capacity.target, profile.address
         self._in_a_job = matter.wish.slots or at_once(matter.sweep, self.capacity)

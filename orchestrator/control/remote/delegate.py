@@ -10,7 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from orchestrator.backends.slurm import SlurmBackend
+from orchestrator.backends.base import Backend
+from orchestrator.backends.registry import make_backend
 from orchestrator.config.code.snapshot import FrozenCode, freeze
 from orchestrator.config.profiles import Profile, parse_profile, text_for_there
 from orchestrator.control import submit
@@ -187,8 +188,8 @@ def capacity_there(profile: Profile, options: Sequence[str] = ()) -> Capacity:
     return _backend_there(profile, options).capacity(ask=False)
 
 
-def _backend_there(profile: Profile, options: Sequence[str]) -> SlurmBackend:
-    return SlurmBackend(parse_profile(text_for_there(profile), profile.source, profile.name), options)
+def _backend_there(profile: Profile, options: Sequence[str]) -> Backend:
+    return make_backend(parse_profile(text_for_there(profile), profile.source, profile.name), options)
 
 
 def rehearse(

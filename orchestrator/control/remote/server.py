@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.backends.base import Backend
-from orchestrator.backends.registry import AllBackends
-from orchestrator.backends.slurm import SlurmBackend
+from orchestrator.backends.registry import AllBackends, make_backend
 from orchestrator.config.check import check_plan
 from orchestrator.config.code.snapshot import FrozenCode, received
 from orchestrator.config.grid import parse_grid
@@ -260,7 +259,7 @@ def _asked(
     if not dry:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, text.encode())
-    backend = SlurmBackend(parse_profile(text, str(path), name), request["options"])
+    backend = make_backend(parse_profile(text, str(path), name), request["options"])
     return _sweep(request, code), backend, SubmitOptions(**request["wish"]), code
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from orchestrator.config.backends import get_backend
 from orchestrator.config.profiles import Profile
 from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
@@ -18,7 +19,7 @@ from orchestrator.planning.throughput import SpeedTable, TrainingPlace
 _BEGIN = Range(1.0, 6.0, 30.0)
 # Seconds from the request of an instance to its worker's start, with `setup`; without a measurement.
 _PROVISION = Range(120.0, 240.0, 600.0)
-# SkyPilot's names for infrastructure that is not a cloud.
+# Infrastructure that is not a cloud.
 _CLUSTERS = ("k8s", "kubernetes", "slurm", "ssh")
 # The uncertainty of one measurement of such a time.
 _SHORTER, _LONGER = 0.6, 1.8
@@ -51,26 +52,25 @@ def where_of(profile: Profile, table: SpeedTable, catalog: Catalog) -> TargetCos
     begin = _BEGIN
     if profile.name in table.starts:
         begin = _range_around(table.starts[profile.name])
-    limit = profile.array_limit if profile.backend == "slurm" else 1
-    end = NOTHING
+    spec, end = get_backend(profile.backend), NOTHING
     if profile.backend == "local":
         gpus = hardware.gpus()
         place = TrainingPlace(profile.name, hardware.cpu_model(), gpus[0] if gpus else None)
-    elif profile.backend == "skypilot":
+    elif spec.rented:
         gpu = (profile.accelerators or "").partition(":")[0] or None
         place = TrainingPlace(profile.name, None, gpu, machine=_requested_machine(profile))
         waited = table.waits.get(profile.name)
         begin += _PROVISION if waited is None else _range_around(waited)
-        limit, end = profile.instances, _end(profile)
+        end = _end(profile)
         notes += _cloud_notes(profile, waited)
-    return TargetCost(profile.name, profile.backend, place, price, limit, begin, end, notes)
+    return TargetCost(profile.name, profile.backend, place, price, spec.parallel(profile), begin, end, notes)
 
 
 def _requested_machine(profile: Profile) -> str:
     """Describe the machine requested from a cloud, without region and spot, which do not change its speed.
 
     For a cluster the part after the slash names the cluster and is kept. Names of clouds and accelerators are
-    converted to one case, as SkyPilot reads them in any.
+    converted to one case, as any case counts.
     """
     kind, _, rest = (profile.infra or "any cloud").partition("/")
     cloud = f"{kind.lower()}/{rest}" if kind.lower() in _CLUSTERS and rest else kind.lower()
@@ -114,8 +114,6 @@ def _price(profile: Profile, catalog: Catalog) -> tuple[Price | None, tuple[str,
     """Return the price of a job per hour, and the reason where it is unknown."""
     if profile.price_per_hour is not None:
         return Price(profile.price_per_hour, "by the profile's price_per_hour"), ()
-    if profile.backend != "skypilot":
-        return None, ()
     try:
         price = catalog(profile)
     except OrchestrateError as error:

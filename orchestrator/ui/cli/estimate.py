@@ -132,19 +132,20 @@ def _print(sweep: Sweep, found: list[Forecast], advice: Advice | None) -> None:
 
 
 def _about(sweep: Sweep, one: Forecast) -> list[str]:
+    from orchestrator.config.backends import get_backend, has_queue
     from orchestrator.core.formatting import dollars, duration
 
     where = one.where
     price = "no price" if where.price is None else f"${where.price.per_hour:g}/h, {where.price.words}"
     lines = [f"{where.name} ({where.kind}): {price}"]
     if one.runs:
-        machine = {"skypilot": "instance", "local": "machine"}.get(where.kind, "job")
+        machine = get_backend(where.kind).machine
         crowd = f"up to {one.at_once} at once in each" if one.at_once > 1 else "one after the other in each"
         lines.append(f"  {count(len(one.runs), 'run')} on {count(one.machines, machine)}, {crowd}")
     elif not one.skipped:
         lines.append("  nothing is left to do")
     if one.runs and one.wall is not None:
-        waits = ", without waiting in its queue" if where.kind == "slurm" else ""
+        waits = ", without waiting in its queue" if has_queue(where.kind) else ""
         lines.append(f"  time     {_shown(one.wall, duration)}{waits}")
     if one.runs and one.dollars is not None and one.overhead is not None:
         beside = f"{dollars(one.overhead.mid)} of it start and end of machines"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.config.backends import owner_of
 from orchestrator.config.profiles import Profile, parse_profile, profile_names
-from orchestrator.config.profiles.parse import CLOUD_ONLY
 from orchestrator.core.errors import ProfileError
 from orchestrator.ui.reference import profile_table
 
@@ -49,14 +49,14 @@ def message(profile: str) -> str:
 
 def test_every_key_is_told_with_its_default() -> None:
     fields = {field.name: field.default for field in dataclasses.fields(Profile)}
-    for not_written in ("name", "source", "gpu_type"):
+    for not_written in ("name", "source", "gpu_type", "own"):
         del fields[not_written]
     assert told("Every key") == [(name, shown(default)) for name, default in fields.items()]
 
 
 def test_every_key_told_is_read() -> None:
     for key, _ in told("Every key"):
-        backend = "backend: skypilot\n" if key in CLOUD_ONLY else ""
+        backend = f"backend: {owner}\n" if (owner := owner_of(key)) else ""
         assert parse_profile(f"{backend}{key}:", "marvin.yaml", "marvin").name == "marvin"
 
 

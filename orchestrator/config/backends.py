@@ -1,0 +1,163 @@
+"""What the program knows of each backend without importing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.core.errors import OrchestrateError
+
+if TYPE_CHECKING:
+    from orchestrator.config.profiles.model import Profile
+    from orchestrator.config.profiles.readers import Reader
+
+ENTRY_POINT_GROUP = "orchestrate.backends"
+
+
+@dataclass(frozen=True)
+class ProfileKey:
+    """A key of profiles that one backend alone has; ``told`` is its meaning in Markdown."""
+
+    read: Reader
+    told: str
+    default: Any = None
+
+
+@dataclass(frozen=True)
+class BackendSpec:
+    """A backend, seen from outside. All that is written "module:name" is imported when it is used.
+
+    ``make``: the class with the methods of :class:`orchestrator.backends.base.Backend`, called with a profile
+    and the options of the command line. ``keys``: keys of :class:`Profile` that the backend reads, ``None``
+    for all that are in no other's ``only``; ``own``: further keys, whose values are in ``Profile.own``.
+    ``options``: the program that takes options after `--`, empty where none does. ``patience``: seconds that
+    a job may wait before a free target gets its runs. ``parallel``: jobs at once, ``None`` if only the queue
+    decides. ``queue``: whether jobs wait in a queue and may go back into it. ``rented``: whether each job has
+    a machine of its own that is made for it, paid for and taken down. ``machine``: what a job has, in a word.
+    ``prices``: a function from a profile to a :class:`Price` or ``None``. ``doctor``: a function from a
+    profile and a results folder to the doctor's findings. ``scheduler``: the class of
+    :mod:`jobs.worker.scheduler_job` by which a worker knows its job.
+    """
+
+    name: str
+    make: str
+    keys: tuple[str, ...] | None = None
+    only: tuple[str, ...] = ()
+    own: Mapping[str, ProfileKey] = field(default_factory=dict, hash=False)
+    options: str = ""
+    patience: float = 10.0
+    parallel: Callable[[Profile], int | None] = lambda _: None
+    queue: bool = True
+    rented: bool = False
+    machine: str = "job"
+    prices: str = ""
+    doctor: str = ""
+    scheduler: str = ""
+
+
+_EVERYWHERE = ("backend", "description", "pack", "price_per_hour")
+_RENTED = (
+    "infra",
+    "accelerators",
+    "instance_type",
+    "disk",
+    "image",
+    "spot",
+    "instances",
+    "store",
+    "hold",
+    "idle_minutes",
+    "file_mounts",
+    "secrets",
+)
+
+LOCAL = BackendSpec(
+    name="local",
+    make="orchestrator.backends.local:LocalBackend",
+    keys=_EVERYWHERE,
+    parallel=lambda _: 1,
+    queue=False,
+    machine="machine",
+)
+SLURM = BackendSpec(
+    name="slurm",
+    make="orchestrator.backends.slurm:SlurmBackend",
+    options="sbatch",
+    parallel=lambda profile: profile.array_limit,
+    doctor="orchestrator.ui.doctor.cluster:examined",
+)
+SKYPILOT = BackendSpec(
+    name="skypilot",
+    make="orchestrator.backends.skypilot:SkyPilotBackend",
+    keys=(*_EVERYWHERE, *_RENTED, "cpus_per_task", "mem", "setup", "python", "environment"),
+    only=_RENTED,
+    patience=900.0,  # a machine is made in minutes, and paid for from then on
+    parallel=lambda profile: profile.instances,
+    queue=False,
+    rented=True,
+    machine="instance",
+    prices="orchestrator.backends.skypilot.prices:list_price",
+    doctor="orchestrator.ui.doctor.cloud:examined",
+)
+
+_BUILT_IN = {spec.name: spec for spec in (LOCAL, SLURM, SKYPILOT)}
+
+
+def backend_names() -> list[str]:
+    """Built-in backends first, then those of plug-ins."""
+    found = sorted(point.name for point in entry_points(group=ENTRY_POINT_GROUP))
+    return list(dict.fromkeys([*_BUILT_IN, *found]))
+
+
+@cache
+def find_backend(name: str) -> BackendSpec | None:
+    """The backend of that name: built in, or a :class:`BackendSpec` behind an entry point."""
+    if name in _BUILT_IN:
+        return _BUILT_IN[name]
+    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
+        spec = point.load()
+        if not isinstance(spec, BackendSpec):
+            raise OrchestrateError(f"the entry point {point.value} is not a BackendSpec")
+        return spec
+    return None
+
+
+def get_backend(name: str) -> BackendSpec:
+    """As :func:`find_backend`. Raises :class:`OrchestrateError` where there is none."""
+    spec = find_backend(name)
+    if spec is None:
+        raise OrchestrateError(f"no backend named {name!r} (there are: {', '.join(backend_names())})")
+    return spec
+
+
+def has_key(name: str, key: str) -> bool:
+    """Whether profiles of the backend of that name have this key."""
+    spec, owner = get_backend(name), owner_of(key)
+    return key in spec.own or (owner in (None, name) if spec.keys is None else key in spec.keys)
+
+
+def owner_of(key: str) -> str | None:
+    """The built-in backend that alone has this key of profiles, if there is one."""
+    return next((spec.name for spec in _BUILT_IN.values() if key in spec.only), None)
+
+
+def is_rented(name: str | None) -> bool:
+    """Whether jobs of the backend of that name have machines that are made for them and paid for."""
+    spec = find_backend(name) if name is not None else None
+    return spec is not None and spec.rented
+
+
+def has_queue(name: str | None) -> bool:
+    """Whether jobs of the backend of that name wait in a queue, and may go back into it."""
+    spec = find_backend(name) if name is not None else None
+    return spec is not None and spec.queue
+
+
+def load(place: str) -> Any:
+    """What "module:name" names."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
