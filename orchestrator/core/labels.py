@@ -31,13 +31,13 @@ def varying_keys(points: Sequence[Point], without: Collection[str] = ()) -> list
         if len(order) > 1:
             alike = together.setdefault(tuple(order[value] for value in values), {})
             alike.setdefault(values, []).append(key)
-    found = {key for alike in together.values() for several in alike.values() for key in _told(several)}
+    found = {key for alike in together.values() for several in alike.values() for key in _named_keys(several)}
     by_sweep = next((alike for alike in together.values() if ["sweep"] in alike.values()), {})
     found -= {key for several in by_sweep.values() for key in several if key != "sweep"}
     return [key for key in keys if key in found]
 
 
-def _told(alike: Sequence[str]) -> Iterator[str]:
+def _named_keys(alike: Sequence[str]) -> Iterator[str]:
     """Yield the keys to keep of several with the same values: one of each BenchMARL pair."""
     named: set[str] = set()
     for key in alike:

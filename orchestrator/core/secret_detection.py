@@ -57,7 +57,7 @@ def secret_in_text(text: str) -> str | None:
 
 def looks_secret(name: str) -> bool:
     """Return whether the name of a variable indicates a secret, for any value."""
-    return any(pattern.fullmatch(_words(name)) for pattern in (_SURE, _TOKENS, _KEY))
+    return any(pattern.fullmatch(_snake_case(name)) for pattern in (_SURE, _TOKENS, _KEY))
 
 
 def _found(name: str, value: Value) -> Iterator[str]:
@@ -78,7 +78,7 @@ def _found(name: str, value: Value) -> Iterator[str]:
 
 
 def _named(name: str, value: Value) -> Iterator[str]:
-    if _is_secret(_words(name.lstrip("+~")), value):
+    if _is_secret(_snake_case(name.lstrip("+~")), value):
         yield name
 
 
@@ -110,6 +110,6 @@ def _is_option(value: Value) -> bool:
     return isinstance(value, str) and value.startswith("-")
 
 
-def _words(name: str) -> str:
+def _snake_case(name: str) -> str:
     """Normalise ``apiKey`` and ``api-key`` to ``api_key``."""
     return _CAMEL.sub("_", name).replace("-", "_")

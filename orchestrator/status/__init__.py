@@ -1,1 +1,1 @@
-"""One state per run, from the ledger, the journals and answers of schedulers. Asks nothing itself."""
+"""One state per run, from the ledger, the journals and schedulers' answers. Queries nothing itself."""

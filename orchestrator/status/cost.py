@@ -1,4 +1,4 @@
-"""What jobs have cost so far: their time by their workers' journals, and the prices of profiles. Pure."""
+"""Compute the past cost of jobs from their journals and profiles' prices. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class Cost:
-    """US dollars for the jobs with a price, and how many jobs have worked with one and without.
+    """US dollars of jobs with a price, and the numbers of jobs with and without a price.
 
-    The sum of nothing costs nothing and knows nothing: only where ``priced`` is above zero is there a sum.
+    The sum is unknown while ``priced`` is zero.
     """
 
     dollars: float = 0.0
@@ -27,14 +27,14 @@ class Cost:
         return Cost(self.dollars + other.dollars, self.priced + other.priced, self.unpriced + other.unpriced)
 
     def __str__(self) -> str:
-        """``$1.20``; ``$1.20+`` if other jobs have no price; ``–`` if none has one."""
+        """Format as ``$1.20``; ``$1.20+`` if some jobs have no price; ``–`` if none has one."""
         if not self.priced:
             return "–"
         return f"${self.dollars:,.2f}{'+' if self.unpriced else ''}"
 
 
 def job_state(token: str, seen: Survey, log: WorkerLog | None) -> JobState:
-    """A job's state by its backend, or, where none was asked, by what was written."""
+    """Return a job's state from its backend, or from its journal if the backend was not queried."""
     if token in seen.jobs:
         return seen.jobs[token].state
     if token not in seen.live:
@@ -43,7 +43,7 @@ def job_state(token: str, seen: Survey, log: WorkerLog | None) -> JobState:
 
 
 def worked(seen: Survey, logs: Iterable[WorkerLog], now: float) -> dict[str, float]:
-    """How long each job that ever began has worked, in seconds, by token."""
+    """Return the seconds each started job has worked, by token."""
 
     def lives(log: WorkerLog) -> bool:
         return not log.exited and job_state(log.token, seen, log) is JobState.RUNNING
@@ -52,16 +52,16 @@ def worked(seen: Survey, logs: Iterable[WorkerLog], now: float) -> dict[str, flo
 
 
 def job_seconds(log: WorkerLog, *, lives: bool, now: float) -> float:
-    """How long a job has had its machine, to its worker's last event, or while it lives until ``now``.
+    """Return the seconds a job has had its machine: to its last event, or to ``now`` while it lives.
 
-    Of a worker that was killed counts what is on record: it may have lived on for as long as it is silent
-    between two events. ``now`` and the result are in seconds.
+    A killed worker counts to its last event, although it may have lived until its next one was due. ``now``
+    is in epoch seconds.
     """
     return log.worked(now if lives else None)
 
 
 def job_cost(seconds: float, price_per_hour: float | None) -> Cost:
-    """The cost of one job that has worked so long; nothing of one that has not begun."""
+    """Return the cost of a job that has worked for so many seconds; nothing before its start."""
     if seconds <= 0:
         return Cost()
     if price_per_hour is None:

@@ -1,4 +1,4 @@
-"""What lies on disk against what journals tell: a worker can die between doing a thing and saying so."""
+"""Correct the states from journals by the files on disk: a worker can die between an act and its record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.status.survey import DAMAGED_RESULT, RunStatus, Survey, ended
 
 @dataclass(frozen=True)
 class RunEvidence:
-    """What a run's folder shows: a whole result, damage, or the end record of its newest attempt, if any."""
+    """The content of a run's folder: a complete result, damage, or the newest attempt's end record."""
 
     result: Mapping[str, Any] | None = None
     damage: str | None = None
@@ -25,11 +25,12 @@ class RunEvidence:
 
     @property
     def failed(self) -> bool:
+        """Whether the newest attempt ended with a failure."""
         return self.end is not None and self.end.get("outcome") == RunState.FAILED.value
 
 
 def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, RunEvidence]:
-    """Look at every run's result and the files it needs, by name and size."""
+    """Check every run's result and its required files, by name and size."""
 
     def look(run_id: str) -> RunEvidence:
         run = sweep_dir.run(run_id)
@@ -52,15 +53,15 @@ def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, RunEvidenc
 
 
 def correct(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: SweepDir) -> Survey:
-    """The survey as the disk has it."""
+    """Return the survey corrected by the files on disk."""
     statuses = dict(seen.statuses)
     for run_id, evidence in found.items():
         statuses[run_id] = _corrected(statuses[run_id], evidence, sweep_dir)
     return replace(seen, statuses=statuses)
 
 
-def _untold_failure(status: RunStatus, evidence: RunEvidence) -> bool:
-    """Whether a run that seems to be to do has failed: its worker died before it could say so."""
+def _unrecorded_failure(status: RunStatus, evidence: RunEvidence) -> bool:
+    """Return whether an unfinished run has failed: its worker died before it could record that."""
     waiting = status.state in (RunState.PENDING, RunState.INTERRUPTED)
     return waiting and evidence.failed and evidence.attempt > status.forgiven
 
@@ -72,23 +73,23 @@ def _corrected(status: RunStatus, evidence: RunEvidence, sweep_dir: SweepDir) ->
         return status if status.state is RunState.CANCELLED else replace(status, state=RunState.DONE)
     if status.state is RunState.DONE:
         return replace(status, state=RunState.PENDING)
-    if _untold_failure(status, evidence):
-        return ended(status, _told(evidence))
+    if _unrecorded_failure(status, evidence):
+        return ended(status, _ledger_record(evidence))
     if status.state is RunState.UNKNOWN and proved_ended(sweep_dir.run(status.run_id)):
         return replace(status, state=RunState.INTERRUPTED)
     return status
 
 
 def proved_ended(run: RunDir) -> bool:
-    """Whether the claim of a worker that cannot be asked from here has run out."""
+    """Return whether the claim of an unreachable worker has expired."""
     try:
         return run.blocked_by() is None
     except DamagedFileError:
-        return True  # the next worker to look at it says what is wrong
+        return True  # the next worker to claim it reports the damage
 
 
 def put_on_record(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: SweepDir) -> None:
-    """Enter in the ledger what no journal told: results, failures, and results that are gone."""
+    """Enter in the ledger what journals lack: results, failures, and lost results."""
     there, gone, failed = {}, {}, {}
     for run_id, evidence in found.items():
         status = seen.statuses[run_id]
@@ -101,18 +102,18 @@ def put_on_record(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: Swe
             }
         elif evidence.result is None and evidence.damage is None and status.state is RunState.DONE:
             gone[run_id] = status.attempt
-        elif _untold_failure(status, evidence):
-            failed[run_id] = _told(evidence)
+        elif _unrecorded_failure(status, evidence):
+            failed[run_id] = _ledger_record(evidence)
     for kind, runs in (("found", there), ("lost", gone), ("ended", failed)):
         if runs:
             sweep_dir.add_to_ledger(kind, {"time": time.time(), "runs": runs})
     for run_id in there:
         run, result = sweep_dir.run(run_id), found[run_id].result
         if result is not None and proved_ended(run):
-            tidy_finished(run, result)  # its process may have died before it did
+            tidy_finished(run, result)  # its process may have died before this
 
 
-def _told(evidence: RunEvidence) -> dict[str, Any]:
-    """An end record as the ledger keeps it."""
+def _ledger_record(evidence: RunEvidence) -> dict[str, Any]:
+    """Return an end record in the ledger's form."""
     end = evidence.end or {}
     return {"attempt": evidence.attempt, **{name: end.get(name) for name in ("reason", "message", "frames")}}

@@ -1,4 +1,4 @@
-"""Read what a sweep's ledger says of its submissions."""
+"""Read submissions from a sweep's ledger."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from orchestrator.core.types import Job, PluginSource
 from orchestrator.rundir import DAMAGED, LedgerEntry, SweepDir, WorkerLog
 
-# So many damaged files are named.
+# The most damaged files that a message names.
 _NAMED = 3
 
 
 def jobs_of(ledger: Iterable[LedgerEntry]) -> Iterator[tuple[LedgerEntry, Mapping[str, Any]]]:
-    """Every job that was ever submitted, with its submission."""
+    """Yield every job ever submitted, with its submission."""
     for entry in ledger:
         if entry.kind == "submission":
             for job in entry.data["jobs"]:
@@ -21,7 +21,7 @@ def jobs_of(ledger: Iterable[LedgerEntry]) -> Iterator[tuple[LedgerEntry, Mappin
 
 
 def job_ids(ledger: Iterable[LedgerEntry]) -> dict[str, str]:
-    """The backends' ids of all jobs that have one on record, by token."""
+    """Return the backend's id of each job that has one, by token."""
     ids: dict[str, str] = {}
     for entry in ledger:
         if entry.kind == "submission":
@@ -30,15 +30,15 @@ def job_ids(ledger: Iterable[LedgerEntry]) -> dict[str, str]:
 
 
 def submitted_plugins(sweep_dir: SweepDir) -> tuple[PluginSource, ...]:
-    """The plug-ins of the latest submission that has jobs. They are where they were then."""
+    """Return the plug-ins of the latest submission with jobs, with their paths at that time."""
     for entry in reversed(sweep_dir.read_ledger()):
         if entry.kind == "submission" and entry.data["jobs"]:
             return Job.from_json(entry.data["jobs"][0]).plugins  # all have the same
     return ()
 
 
-def passed_over(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog]) -> tuple[str, ...]:
-    """Name the ledger entries and journals that cannot be read, wholly or in part, in one line if at all."""
+def unreadable_files(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog]) -> tuple[str, ...]:
+    """List unreadable ledger entries and journals in one line; empty if there are none."""
     found = [f"ledger entry {entry.data['problem']}" for entry in ledger if entry.kind == DAMAGED]
     for log in logs:
         if log.damaged:
@@ -49,5 +49,6 @@ def passed_over(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog]) -> tup
 
 
 def targets_of(ledger: Iterable[LedgerEntry]) -> dict[str, str]:
+    """Return the target of each job, by token."""
     submissions = [entry.data for entry in ledger if entry.kind == "submission"]
     return {job["token"]: job.get("target", "local") for data in submissions for job in data["jobs"]}

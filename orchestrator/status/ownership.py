@@ -1,9 +1,9 @@
-"""Which results tree may run a run: claims never span file systems, so a run is one tree's at a time. Pure.
+"""Assign each run to one results tree at a time, as claims never span file systems. Pure.
 
-The tree that a person submits from, home, enters in its ledger what it gives away (``assigned``), what it
-wants back (``recalled``) and what came back (``released``). The numbers of these entries put its decisions in
-order, however late they arrive: the other tree enters with what it was given (``share``) by which decision of
-which home, and takes no older one.
+Home, the tree of the submitting user, enters in its ledger the runs it assigns (``assigned``), recalls
+(``recalled``) and gets back (``released``). The numbers of these entries order its decisions, however late
+they arrive: the other tree enters the runs (``share``) with the decision's number and its home, and accepts
+no older one.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ ASSIGNED, RECALLED, RELEASED, SHARE = "assigned", "recalled", "released", "share
 
 @dataclass(frozen=True)
 class TreePlace:
-    """A results tree behind ssh. ``name`` is its profile's, ``address`` by what that is found again.
+    """A results tree behind ssh.
 
-    ``ssh`` is the machine as ssh knows it, ``folder`` the absolute path there that holds results/.
+    ``name``: its profile's name; ``address``: the name or path that finds the profile again; ``ssh``: the
+    machine's ssh name; ``folder``: the absolute path there that holds results/.
     """
 
     name: str
@@ -31,15 +32,15 @@ class TreePlace:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes it that tree, whichever profile leads there."""
+        """Identifies the tree, through any profile."""
         return self.ssh, self.folder
 
 
 @dataclass(frozen=True)
 class SentCode:
-    """Code as it was sent to a place: its id, and paths relative to the code's own folder.
+    """A code snapshot sent to a place: its id, and paths relative to its own folder.
 
-    ``cwd`` is None where the folder of the call had no part in it.
+    ``cwd`` is None if the folder of the call has no part in it.
     """
 
     id: str
@@ -56,9 +57,9 @@ class SentCode:
 
 @dataclass(frozen=True)
 class AssignedRuns:
-    """What a place has of a sweep: runs, and the code that was sent last.
+    """The runs of a sweep at a place, and the code sent last.
 
-    ``accepted``: it has answered that it took runs up. ``number`` is that of the latest decision.
+    ``accepted``: the place has confirmed runs. ``number``: the latest decision.
     """
 
     place: TreePlace
@@ -70,9 +71,9 @@ class AssignedRuns:
 
 @dataclass(frozen=True)
 class AssignedShare:
-    """What a tree was given of a sweep: runs, by decision ``number`` of the tree ``home``.
+    """The runs of a sweep assigned to this tree by decision ``number`` of the tree ``home``.
 
-    ``owner`` is that tree's machine and folder, for people.
+    ``owner``: that tree's machine and folder, for users.
     """
 
     run_ids: frozenset[str]
@@ -82,23 +83,23 @@ class AssignedShare:
 
 
 def entry(place: TreePlace, code: SentCode, run_ids: Iterable[str], home: str, now: float) -> dict[str, Any]:
-    """What the ledger keeps of an assignment. ``now`` is in epoch seconds."""
+    """Return the ledger's data of an assignment. ``now`` is in epoch seconds."""
     given = {"place": asdict(place), "code": code.to_json(), "runs": dict.fromkeys(sorted(run_ids), 0)}
     return {"time": now, "home": home, "accepted": False, **given}
 
 
 def about(place: TreePlace, run_ids: Iterable[str], now: float) -> dict[str, Any]:
-    """What the ledger keeps of runs that are asked back, or came back."""
+    """Return the ledger's data of recalled or released runs."""
     return {"time": now, "place": asdict(place), "runs": dict.fromkeys(sorted(run_ids), 0)}
 
 
 def home_of(ledger: Sequence[LedgerEntry]) -> str | None:
-    """The name, by no other's, that this tree goes by where it gave runs; ``None`` if it never did."""
+    """Return the unique name by which this tree assigned runs; None if it never did."""
     return next((one.data["home"] for one in ledger if one.kind == ASSIGNED), None)
 
 
 def assigned(ledger: Sequence[LedgerEntry]) -> list[AssignedRuns]:
-    """Every place that was ever given runs, with those that it still has, in the order of the first time."""
+    """Return every place that ever got runs, with those it still has, in order of first assignment."""
     places: dict[tuple[str, str], AssignedRuns] = {}
     holders: dict[str, tuple[str, str]] = {}
     for one in ledger:
@@ -125,7 +126,7 @@ def assigned(ledger: Sequence[LedgerEntry]) -> list[AssignedRuns]:
 
 
 def share(ledger: Sequence[LedgerEntry]) -> AssignedShare | None:
-    """What this tree was given of a sweep that another one holds; ``None`` where all runs are its own."""
+    """Return the runs of another home's sweep assigned to this tree; None if all runs are its own."""
     for one in reversed(ledger):
         if one.kind == SHARE:
             data = one.data
@@ -134,13 +135,13 @@ def share(ledger: Sequence[LedgerEntry]) -> AssignedShare | None:
 
 
 def share_entry(share: AssignedShare, now: float) -> dict[str, Any]:
-    """What the ledger keeps of a share."""
+    """Return the ledger's data of a share."""
     runs = dict.fromkeys(sorted(share.run_ids), 0)
     return {"time": now, "home": share.home, "owner": share.owner, "number": share.number, "runs": runs}
 
 
 def given_back(ledger: Sequence[LedgerEntry]) -> frozenset[str]:
-    """Runs that this tree released and was not given again."""
+    """Return the runs that this tree released and was not assigned again."""
     found: set[str] = set()
     for one in ledger:
         if one.kind == "cancel" and one.data.get("why") == RELEASED:

@@ -1,4 +1,4 @@
-"""What a run has written, in pieces as it comes."""
+"""Read and follow the log of a run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _PIECE = 1 << 20
 def log_pieces(
     sweep_dir: SweepDir, run: str, attempt: int | None = None, *, follow: bool = False
 ) -> Iterator[bytes]:
-    """The log of a run that ``run`` selects: of the newest attempt, or of that one.
+    """Yield the log of the selected run in pieces: of the newest attempt, or of the given one.
 
-    With ``follow`` until nobody works on the run any more, attempt after attempt. Of a run that has not begun
-    it is what its job wrote by itself. Raises :class:`NotFoundError`.
+    With ``follow``, wait for more until no process works on the run, attempt after attempt. Before the first
+    attempt, yield its job's own output. Raises :class:`NotFoundError`.
     """
     row = one_run(sweep_dir.read_index(), run)
     run_dir = sweep_dir.run(row.run_id)
@@ -36,7 +36,7 @@ def log_pieces(
     over = not follow
     while not over:
         time.sleep(_POLL_S)
-        over = _over(run_dir)  # before the last look, which then shows all there is
+        over = _is_finished(run_dir)  # before the last read, which then is complete
         newest = _log_path(run_dir, attempt)
         if newest != path:
             yield from _read(path, position)
@@ -62,7 +62,7 @@ def _log_path(run_dir: RunDir, attempt: int | None) -> Path:
 
 
 def _job_output(sweep_dir: SweepDir, run_id: str) -> Path | None:
-    """What the run's latest job wrote by itself, if anything: why it never came to begin the run."""
+    """Return the own output of the run's latest job, if any: the reason for a missing start."""
     for entry in reversed(sweep_dir.read_ledger()):
         for job in entry.data["jobs"] if entry.kind == "submission" else ():
             output = sweep_dir.worker_output(job["token"])
@@ -80,6 +80,6 @@ def _read(path: Path, position: int) -> Iterator[bytes]:
         return
 
 
-def _over(run_dir: RunDir) -> bool:
-    """Nobody works on the run, and nothing says that somebody will."""
+def _is_finished(run_dir: RunDir) -> bool:
+    """Return whether no process works on the run, and none is expected to."""
     return run_dir.result_path.exists() or run_dir.blocked_by() is None

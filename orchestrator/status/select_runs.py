@@ -1,4 +1,4 @@
-"""Which runs a person means."""
+"""Select runs by a user's text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN = 8
 
 
 def select_runs(rows: Iterable[IndexRow], selector: str) -> list[IndexRow]:
-    """The runs meant: a prefix of an id, or `key=value,key=value` (a short spelling of a key is enough)."""
+    """Return the runs with an id's prefix, or with `key=value,key=value` (short keys suffice)."""
     if "=" not in selector:
         return [row for row in rows if selector and row.run_id.startswith(selector)]
     wanted = [pair.partition("=")[::2] for pair in selector.split(",")]
@@ -22,7 +22,7 @@ def select_runs(rows: Iterable[IndexRow], selector: str) -> list[IndexRow]:
 
 
 def one_run(rows: Iterable[IndexRow], selector: str) -> IndexRow:
-    """The one run that a person means; :class:`NotFoundError` if there is none, or several."""
+    """Return the single selected run; raise :class:`NotFoundError` for none or several."""
     rows = list(rows)
     found = select_runs(rows, selector)
     if len(found) == 1:
@@ -37,7 +37,7 @@ def one_run(rows: Iterable[IndexRow], selector: str) -> IndexRow:
 
 
 def _narrower(found: Sequence[IndexRow], rows: Sequence[IndexRow], selector: str) -> str:
-    """What to type for the first of several runs: what was typed, and the keys that tell it apart."""
+    """Return a selector for the first of several runs: the given text with the keys that differ."""
     first = found[0]
     by_id = f"by its id: {_short_id(first, rows)}"
     short = short_keys(list(dict.fromkeys(key for row in rows for key in row.point)))
@@ -60,7 +60,7 @@ def _short_id(row: IndexRow, rows: Sequence[IndexRow]) -> str:
 
 
 def _nearest(rows: Sequence[IndexRow], selector: str) -> str:
-    """The key or the value that no run has, and what there is."""
+    """Return a hint that names the unknown key or value and the known ones."""
     listed = "`orchestrate status SWEEP` lists ids and keys"
     if "=" not in selector or not rows:
         return listed
@@ -78,7 +78,7 @@ def _nearest(rows: Sequence[IndexRow], selector: str) -> str:
             near = get_close_matches(text, values, 1)
             some = f"{', '.join(values[:8])}{', …' if len(values) > 8 else ''}"
             return f"did you mean {key}={near[0]}?" if near else f"{key} is one of: {some}"
-    return f"each of these is in the sweep, and no run has all of them; {listed}"
+    return f"no run has all of these values; {listed}"
 
 
 def _can_be_typed(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Where every run stands: index, ledger and journals in, states out. Pure; opens no file."""
+"""Compute the state of every run: index, ledger and journals in, states out. Pure; opens no file."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from orchestrator.core.types import BUDGET_REACHED, JobState, JobStatus, RunStat
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
 from orchestrator.status.bad_nodes import failing_machines
-from orchestrator.status.ledger import passed_over, targets_of
-from orchestrator.status.silence import is_heard, is_stalled
+from orchestrator.status.ledger import targets_of, unreadable_files
+from orchestrator.status.silence import is_active, is_stalled
 
 Alive = Callable[[Holder], bool | None]
 
-# The reason of a run whose result is on disk and not whole.
+# The reason of a run with an incomplete result on disk.
 DAMAGED_RESULT = "damaged result"
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run's state and what is known about it.
+    """A run's state with its details.
 
-    ``since``: epoch seconds of the last thing heard of it. ``forgiven``: attempts up to this one were
-    retried by a person, however they ended. ``more_memory``: its next attempt is to have more of it.
+    ``since``: epoch seconds of the latest event. ``forgiven``: the last attempt that a user retried, with any
+    outcome. ``more_memory``: the next attempt gets more memory.
     """
 
     run_id: str
@@ -45,17 +45,17 @@ class RunStatus:
 
     @property
     def why(self) -> str:
-        """Reason and message as one line; empty if nothing is wrong."""
+        """Reason and message as one line; empty without a problem."""
         return ": ".join(part for part in (self.reason, self.message) if part)
 
     @property
     def unpaid(self) -> bool:
-        """Whether its worker says that it was interrupted for want of money, its share of a budget."""
+        """Whether the worker interrupted the run because its share of the budget was spent."""
         return self.state is RunState.INTERRUPTED and (self.message or "").startswith(BUDGET_REACHED)
 
     @property
     def eta(self) -> float | None:
-        """Seconds until the run is done at its present speed."""
+        """Seconds until the run is done at its present speed; None if unknown."""
         speed = self.end_to_end_fps
         if self.state is not RunState.RUNNING or not speed or self.total is None or self.frames is None:
             return None
@@ -73,13 +73,12 @@ class RunStatus:
 
 @dataclass(frozen=True)
 class Survey:
-    """A sweep at one moment: its runs' states, and the tokens of jobs that can still work.
+    """A sweep at one moment: the states of its runs, and the tokens of live jobs.
 
-    ``endings`` tells of runs that died with their job, as end records do.
-    ``jobs`` is what backends said about jobs that had not left, by token; ``bad_machines`` are those to be
-    avoided, with the attempts that failed on each, by run. ``elsewhere``: queued as another tree's, which
-    was not asked. ``targets``: where each job was submitted to, by token. ``notes``, for a person, say what
-    could not be found out; ``damaged``, in one line if at all, which files were passed over.
+    ``endings``: end records of runs that died with their job. ``jobs``: backends' answers about jobs that had
+    not left, by token. ``bad_machines``: machines to avoid, with the attempts that failed on each, by run.
+    ``elsewhere``: runs queued for another tree that was not queried. ``targets``: each job's target, by
+    token. ``notes``: unavailable information, for users. ``damaged``: skipped files, in at most one line.
     """
 
     rows: Sequence[IndexRow]
@@ -94,33 +93,33 @@ class Survey:
     notes: tuple[str, ...] = ()
 
     def counts(self) -> dict[RunState, int]:
-        """Runs of the latest grid by state, in the order of :class:`RunState`."""
+        """Count runs of the latest grid by state, in the order of :class:`RunState`."""
         counted = Counter(self.statuses[row.run_id].state for row in self.rows if row.in_grid)
         return {state: counted[state] for state in RunState if counted[state]}
 
     def target(self, run_id: str) -> str | None:
-        """The target whose job has the run, or had it last; another tree's job is named with its place."""
+        """Return the target of the run's present or last job; another tree's job is named with its place."""
         token = self.statuses[run_id].token or ""
         return self.targets.get(token) or token.rpartition("/")[0] or None
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Lines for a person beside the states of the runs."""
+        """All lines for users beside the states of the runs."""
         return (*self.notes, *self.damaged)
 
     @property
     def left(self) -> list[str]:
-        """Runs of the latest grid that are to be done and that nothing works on."""
+        """Runs of the latest grid that are unfinished and in no job."""
         return self._in(RunState.PENDING, RunState.INTERRUPTED)
 
     @property
     def unknown(self) -> list[str]:
-        """Runs of the latest grid that a worker elsewhere had, which cannot be asked from here."""
+        """Runs of the latest grid in the unknown state: their worker is unreachable from here."""
         return self._in(RunState.UNKNOWN)
 
     @property
     def active(self) -> bool:
-        """Whether a job still works, or may start to, on a run of the latest grid."""
+        """Whether a job works, or may start to work, on a run of the latest grid."""
         return not self.elsewhere.issuperset(self._in(RunState.RUNNING, RunState.QUEUED, RunState.STALLED))
 
     @property
@@ -143,10 +142,10 @@ def survey(
     lease: float,
     jobs: Mapping[str, JobStatus] | None = None,
 ) -> Survey:
-    """Fold everything that was written into one state per run.
+    """Fold index, ledger and journals into one state per run.
 
-    ``alive`` proves what it can about a worker's process; ``jobs`` is what backends say about jobs, by
-    token; ``now`` and ``lease`` are in seconds.
+    ``alive`` judges a worker's process; ``jobs``: backends' answers by token; ``now`` and ``lease`` are in
+    seconds.
     """
     jobs = jobs or {}
     living = {log.token: _lives(log, jobs.get(log.token), alive) for log in logs}
@@ -156,22 +155,22 @@ def survey(
     _apply_journals(statuses, logs, living, jobs, now, lease)
     _apply_decisions(statuses, ledger)
     _apply_queue(statuses, ledger, live, jobs)
-    _apply_stillborn(statuses, ledger, set(living), jobs)
+    _apply_early_ends(statuses, ledger, set(living), jobs)
     bad_machines = failing_machines(rows, logs, now)
     return Survey(
-        rows, statuses, live, passed_over(ledger, logs), bad_machines, jobs, targets=targets_of(ledger)
+        rows, statuses, live, unreadable_files(ledger, logs), bad_machines, jobs, targets=targets_of(ledger)
     )
 
 
 def decided(seen: Survey, kind: str, runs: Mapping[str, int]) -> Survey:
-    """The survey as it is once a ledger entry of that kind says so."""
+    """Return the survey after a ledger entry of that kind."""
     statuses = dict(seen.statuses)
     _apply_decisions(statuses, [LedgerEntry(0, kind, {"runs": runs})])
     return replace(seen, statuses=statuses)
 
 
 def mark_stale(seen: Survey, today: str) -> Survey:
-    """Show what other code than today's (its id) finished as stale."""
+    """Mark runs that other code than today's (its id) finished as stale."""
     statuses = dict(seen.statuses)
     for run_id, status in statuses.items():
         if status.state is RunState.DONE and status.code_id not in (None, today):
@@ -181,9 +180,9 @@ def mark_stale(seen: Survey, today: str) -> Survey:
 
 
 def _lives(log: WorkerLog, job: JobStatus | None, alive: Alive) -> bool | None:
-    """Whether a worker is at work: by its own last word, its backend's, its process; ``None`` if none tells.
+    """Return whether a worker lives, by its journal, its backend, its process; None if unknown.
 
-    The backend's word about a running job is no proof of the process where the process itself can be seen.
+    Where the process itself is visible, the backend's word about a running job is no proof of it.
     """
     holder = log.holder
     if holder is None or log.exited:
@@ -200,11 +199,10 @@ def _live_tokens(
     living: Mapping[str, bool | None],
     jobs: Mapping[str, JobStatus],
 ) -> frozenset[str]:
-    """Jobs that provably work, jobs that were submitted and have not begun, and those that come back.
+    """Return the jobs that provably work, that have not started, or that may return to the queue.
 
-    A job whose id was never recorded counts too: it may begin any moment, until its token is revoked. One
-    that its backend has is live, whatever became of its process: it may be given back to the queue. So is
-    one in a queue that did not answer: no news is no end.
+    A job without a recorded id counts: it may start until its token is revoked. So does one that its backend
+    reports, whatever became of its process: it may be requeued. So does one in a queue that did not answer.
     """
     submissions = [entry for entry in ledger if entry.kind == "submission"]
     submitted = {job["token"] for entry in submissions for job in entry.data["jobs"]}
@@ -216,17 +214,17 @@ def _live_tokens(
     back |= {token for token, job in jobs.items() if job.state in (JobState.QUEUED, JobState.RUNNING)}
     back |= {token for token in queued & began if token in jobs and jobs[token].state is JobState.UNKNOWN}
     ended = {token for token, job in jobs.items() if job.state.final}
-    revoked = {log.token for log in logs if log.revoked}  # its backend may have the job for a while yet
+    revoked = {log.token for log in logs if log.revoked}  # its backend may report the job for a while yet
     return frozenset((waiting | working | back) - ended - revoked)
 
 
 def _has_queue(submission: LedgerEntry) -> bool:
-    """Whether its jobs can be given back to a queue; processes of a machine just end."""
+    """Return whether its jobs can be requeued; local processes just end."""
     return bool(submission.data.get("backend", "local") != "local")
 
 
 def _apply_skips(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
-    """A run is skipped while the latest submission that speaks of it skips it."""
+    """Mark runs as skipped if the latest submission that mentions them skips them."""
     for entry in ledger:
         if entry.kind == "submission":
             for run_id, why in entry.data["skipped"].items():
@@ -244,9 +242,9 @@ def _apply_queue(
     live: frozenset[str],
     jobs: Mapping[str, JobStatus],
 ) -> None:
-    """What is still to do and assigned to a job that can work is queued there.
+    """Mark unfinished runs of live jobs as queued there.
 
-    A job has passed over what was retried after its submission, and does not come back to it.
+    A job skips runs that were retried after its submission, and does not return to them.
     """
     assigned: dict[str, str] = {}
     for entry in ledger:
@@ -263,13 +261,13 @@ def _apply_queue(
             statuses[run_id] = replace(status, state=RunState.QUEUED, token=token, reason=None, message=said)
 
 
-def _apply_stillborn(
+def _apply_early_ends(
     statuses: dict[str, RunStatus],
     ledger: Iterable[LedgerEntry],
     begun: Container[str],
     jobs: Mapping[str, JobStatus],
 ) -> None:
-    """Say of runs whose job ended before its worker began that it did, in the backend's words."""
+    """Note for runs whose job ended before its worker started, in the backend's words."""
     for entry in ledger:
         for job in entry.data["jobs"] if entry.kind == "submission" else ():
             token = job["token"]
@@ -291,16 +289,16 @@ def _apply_journals(
     lease: float,
 ) -> None:
     for log in logs:
-        heard = _replay(statuses, log)
+        times_by_run = _replay(statuses, log)
         lives, job = living[log.token], jobs.get(log.token)
-        for run_id, times in heard.items():
+        for run_id, times in times_by_run.items():
             status = statuses[run_id]
             if status.state is not RunState.RUNNING or status.token != log.token:
                 continue
             if lives is None:
                 said = job.text if job and job.state is JobState.UNKNOWN else status.message
                 statuses[run_id] = replace(status, state=RunState.UNKNOWN, message=said)
-            elif not lives and _outlived(log, job) and is_heard(times, now, lease):
+            elif not lives and _outlived(log, job) and is_active(times, now, lease):
                 said = f"its worker still writes, and its job is back in the queue: {job.text if job else ''}"
                 statuses[run_id] = replace(status, message=said)
             elif not lives:
@@ -310,21 +308,21 @@ def _apply_journals(
 
 
 def _outlived(log: WorkerLog, job: JobStatus | None) -> bool:
-    """Whether its worker may be at work in a job that waits again: a node's daemon died, and not the node."""
+    """Return whether the worker may survive in a requeued job: a node's daemon died, and not the node."""
     return not log.exited and job is not None and job.state is JobState.QUEUED
 
 
 def _interrupted(status: RunStatus, job: JobStatus | None) -> RunStatus:
-    """The status of a run whose worker is gone without a word; the backend may know why."""
+    """Return the status of a run whose worker died without an exit; the backend may know the reason."""
     if job is None or job.reason is None:
         return replace(status, state=RunState.INTERRUPTED, reason="killed")
     return replace(status, state=RunState.INTERRUPTED, reason=job.reason.value, message=job.text)
 
 
 def _replay(statuses: dict[str, RunStatus], log: WorkerLog) -> dict[str, list[float]]:
-    """Apply a worker's events as it wrote them; when it spoke of each run. Each status is made once."""
-    heard: dict[str, list[float]] = {}
-    told: dict[str, Event] = {}
+    """Apply a worker's events in order; return the times of its events by run. Builds each status once."""
+    times_by_run: dict[str, list[float]] = {}
+    progress: dict[str, Event] = {}
     drafts: dict[str, dict[str, Any]] = {}
     for event in log.events:
         run_id = event.run_id
@@ -335,22 +333,22 @@ def _replay(statuses: dict[str, RunStatus], log: WorkerLog) -> dict[str, list[fl
             continue
         if draft is None:
             draft = drafts[run_id] = dict(vars(statuses[run_id]))
-        heard.setdefault(run_id, []).append(event.time)
-        if event.kind == PROGRESS:  # by far the most: kept aside until something else happens
-            told[run_id] = event
+        times_by_run.setdefault(run_id, []).append(event.time)
+        if event.kind == PROGRESS:  # by far the most frequent: keep the last one until another kind follows
+            progress[run_id] = event
         else:
-            if run_id in told:
-                draft.update(_progress(told.pop(run_id)))
+            if run_id in progress:
+                draft.update(_progress(progress.pop(run_id)))
             draft.update(_after(draft, event, log.token))
-    for run_id, event in told.items():
+    for run_id, event in progress.items():
         drafts[run_id].update(_progress(event))
     for run_id, draft in drafts.items():
         statuses[run_id] = RunStatus(**draft)
-    return heard
+    return times_by_run
 
 
 def _progress(event: Event) -> dict[str, Any]:
-    """What a line of progress says; what it leaves open stays as it was."""
+    """Return the fields in a progress event; missing ones stay unchanged."""
     data = event.data
     said = {
         "frames": data.get("frames"),
@@ -363,13 +361,13 @@ def _progress(event: Event) -> dict[str, Any]:
 
 
 def _after(before: Mapping[str, Any], event: Event, token: str) -> dict[str, Any]:
-    """What changes in a status, given by its fields, when an attempt begins or ends."""
+    """Return the changed fields of a status when an attempt starts or ends."""
     data, summary = event.data, event.data.get("summary") or {}
     if event.kind == CLAIMED:
         running = {"state": RunState.RUNNING, "reason": None, "message": None}
         return {**running, "attempt": event.attempt, "token": token, "since": event.time}
     if event.kind == ENDED and event.attempt == 0 and before["attempt"]:
-        return {}  # of a worker that never had the run; another one's word is better
+        return {}  # from a worker that never had the run; another one's event is better
     if event.kind == ENDED:
         return {
             "state": RunState(data["outcome"]),
@@ -387,7 +385,7 @@ def _after(before: Mapping[str, Any], event: Event, token: str) -> dict[str, Any
 
 
 def _apply_decisions(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
-    """Cancellations, retries, results found on disk and results lost, in the order they came."""
+    """Apply cancellations, retries, results found and results lost, in their order."""
     decide: Mapping[str, Callable[[RunStatus, Any], RunStatus]] = {
         "found": _found,
         "lost": _lost,
@@ -416,7 +414,7 @@ def _lost(status: RunStatus, attempt: int) -> RunStatus:
 
 
 def ended(status: RunStatus, about: Mapping[str, Any]) -> RunStatus:
-    """The status after a failure that no journal told of."""
+    """Return the status after a failure that no journal records."""
     if status.attempt > about["attempt"] or status.forgiven >= about["attempt"]:
         return status
     if status.state in (RunState.DONE, RunState.CANCELLED):
@@ -426,20 +424,20 @@ def ended(status: RunStatus, about: Mapping[str, Any]) -> RunStatus:
 
 
 def _cancelled(status: RunStatus, _: int) -> RunStatus:
-    """Whatever attempt was under way: until a retry no worker takes the run."""
+    """Cancel any attempt: until a retry no worker takes the run."""
     if status.state is RunState.DONE:
         return status
     return replace(status, state=RunState.CANCELLED, reason="cancelled", message=None)
 
 
 def _retried(status: RunStatus, attempt: int) -> RunStatus:
-    """Forgets how the attempts up to this one ended, and every cancellation before."""
+    """Forget the ends of attempts up to this one, and every earlier cancellation."""
     status = replace(status, forgiven=max(attempt, status.forgiven))
     if status.state is RunState.CANCELLED:
         return replace(status, state=RunState.PENDING, reason=None, message=None)
     if status.attempt > attempt:
         return status
-    if status.state is RunState.DONE:  # from its beginning
+    if status.state is RunState.DONE:  # restart from its beginning
         return RunStatus(status.run_id, attempt=status.attempt, forgiven=status.forgiven)
     if status.state.final:
         return replace(status, state=RunState.PENDING, reason=None, message=None)

@@ -1,7 +1,7 @@
-"""The state of a sweep's copy: what was told there, as it was then. Nobody is asked anything.
+"""Compute the state of a sweep's copy from its own files as of the last sync. Queries nothing.
 
-A copy's ledger and journals are another machine's word. Its process numbers may be those of this machine's
-processes, its job ids those of this machine's jobs: nothing here follows them.
+A copy's ledger and journals come from another machine. Its process numbers may match this machine's
+processes, its job ids this machine's jobs: nothing here uses them.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from orchestrator.status.survey import DAMAGED_RESULT, RunStatus, Survey, survey
 
 
 def look_at_copy(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | None = None) -> Survey:
-    """As :func:`orchestrator.control.poll.look`; a run done at another source has that source's state."""
-    seen = _as_told(sweep_dir, copy, rows)
+    """Survey a copy; a run done at another source has its state there."""
+    seen = _as_recorded(sweep_dir, copy, rows)
     statuses = dict(seen.statuses)
     for folder, other in further_copies(sweep_dir):
-        theirs = _as_told(SweepDir(folder.path.parent, folder.path.name), other, None)
+        theirs = _as_recorded(SweepDir(folder.path.parent, folder.path.name), other, None)
         for run_id, status in theirs.statuses.items():
             if run_id in statuses and _is_further(status, statuses[run_id]):
                 statuses[run_id] = status
-    # Of another source's jobs only their tokens are known here, and those are its own.
+    # Tokens of another source's jobs are valid only there.
     targets = seen.targets if statuses == seen.statuses else {}
     return Survey(seen.rows, statuses, seen.live, seen.damaged, targets=targets)
 
 
-def _as_told(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | None) -> Survey:
+def _as_recorded(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | None) -> Survey:
     seen = survey(
         sweep_dir.read_index() if rows is None else rows,
         sweep_dir.read_ledger(),
         sweep_dir.read_journals(),
-        alive=lambda _: True,  # until its journal says that it left
+        alive=lambda _: True,  # until its journal records its exit
         now=time.time() if copy.time is None else copy.time,
         lease=lease_seconds(),
     )
@@ -47,7 +47,7 @@ def _as_told(sweep_dir: SweepDir, copy: Copy, rows: Sequence[IndexRow] | None) -
 def _without(
     statuses: Mapping[str, RunStatus], refused: Mapping[str, str]
 ) -> Iterator[tuple[str, RunStatus]]:
-    """The states, where runs are not done whose results a sync did not take."""
+    """Yield the states, with refused results as failures."""
     for run_id, status in statuses.items():
         why = refused.get(run_id)
         if why is not None and status.state is RunState.DONE:

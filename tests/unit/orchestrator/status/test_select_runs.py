@@ -54,7 +54,7 @@ def test_a_name_that_fits_several_says_which() -> None:
         ("algorithm=dqn", "algorithm is one of: mappo, iql"),
         ("algoritm=mappo", "did you mean algorithm=mappo?"),
         ("colour=red", "runs have the keys algorithm, lr, render, seed"),
-        ("algorithm=iql,seed=1", "each of these is in the sweep, and no run has all of them"),
+        ("algorithm=iql,seed=1", "no run has all of these values"),
         ("zz", "`orchestrate status SWEEP` lists ids and keys"),
     ],
 )
