@@ -41,66 +41,68 @@ class TargetLoad:
     name: str
     places: int
     can: frozenset[str]
-    held: tuple[ActiveJob, ...] = ()
+    jobs: tuple[ActiveJob, ...] = ()
     patience: float = 0.0
     open: bool = True
 
     @property
     def free(self) -> int:
         """Slots without a running or queued run."""
-        taken = sum(min(one.slots, len(one.run_ids)) for one in self.held)
+        taken = sum(min(one.slots, len(one.run_ids)) for one in self.jobs)
         return max(0, self.places - taken) if self.open else 0
 
     @property
-    def load(self) -> int:
+    def unfinished(self) -> int:
         """Unfinished runs of its active jobs."""
-        return sum(len(one.run_ids) for one in self.held)
+        return sum(len(one.run_ids) for one in self.jobs)
 
     @property
     def waits(self) -> bool:
         """Whether one of its jobs is still in the queue."""
-        return any(one.waited is not None for one in self.held)
+        return any(one.waited is not None for one in self.jobs)
 
 
-Hands = dict[str, list[str]]
+Assignments = dict[str, list[str]]
 
 
-def assign_runs(todo: Sequence[str], seats: Sequence[TargetLoad]) -> Hands:
+def assign_runs(todo: Sequence[str], loads: Sequence[TargetLoad]) -> Assignments:
     """Assign unassigned runs (``todo``, the most urgent first) to targets; the run ids by target name.
 
     First every free slot gets a run: targets that can train few runs choose first, and take the runs with the
     fewest targets. Then each target gets a few more in advance.
     """
-    hands: Hands = {seat.name: [] for seat in seats}
-    able = {seat.name: {run for run in todo if run in seat.can} for seat in seats if seat.free}
+    assigned: Assignments = {load.name: [] for load in loads}
+    able = {load.name: {run for run in todo if run in load.can} for load in loads if load.free}
     choices = Counter(run for runs in able.values() for run in runs)
     left = dict.fromkeys(sorted(todo, key=lambda run: choices[run]))
-    takers = [seat for seat in seats if seat.free]
-    for seat in sorted(takers, key=lambda seat: len(able[seat.name])):
-        for run in [run for run in left if run in able[seat.name]][: seat.free]:
-            hands[seat.name].append(run)
+    takers = [load for load in loads if load.free]
+    for load in sorted(takers, key=lambda load: len(able[load.name])):
+        for run in [run for run in left if run in able[load.name]][: load.free]:
+            assigned[load.name].append(run)
             del left[run]
     for run in (run for run in todo if run in left):
-        with_room = [seat for seat in takers if len(hands[seat.name]) < _BATCH * seat.free]
-        if able_ones := [seat for seat in with_room if run in able[seat.name]]:
-            least = min(able_ones, key=lambda seat: (seat.load + len(hands[seat.name])) / seat.places)
-            hands[least.name].append(run)
-    return {name: runs for name, runs in hands.items() if runs}
+        with_room = [load for load in takers if len(assigned[load.name]) < _BATCH * load.free]
+        if able_ones := [load for load in with_room if run in able[load.name]]:
+            least = min(
+                able_ones, key=lambda load: (load.unfinished + len(assigned[load.name])) / load.places
+            )
+            assigned[least.name].append(run)
+    return {name: runs for name, runs in assigned.items() if runs}
 
 
 @dataclass(frozen=True)
 class Reassignment:
-    """Queued work (``held``) to take from the target ``owner``, and the runs of it for ``taker``."""
+    """A queued ``job`` of the target ``owner``, and those of its runs that ``taker`` gets instead."""
 
-    held: ActiveJob
+    job: ActiveJob
     owner: str
     taker: str
     run_ids: tuple[str, ...]
 
 
-def take(
-    seats: Sequence[TargetLoad],
-    hands: Mapping[str, Collection[str]],
+def reassign(
+    loads: Sequence[TargetLoad],
+    assigned: Mapping[str, Collection[str]],
     before: Mapping[str, Collection[str]] | None = None,
 ) -> list[Reassignment]:
     """Choose queued jobs to reassign to idle targets that got too few unassigned runs.
@@ -109,40 +111,42 @@ def take(
     begin last. ``before``: targets, by run, that already lost it; other targets come first, so that two stuck
     queues never keep runs from a third target that works.
     """
-    dealt = {seat.name: len(hands.get(seat.name, ())) for seat in seats}
-    free = [seat for seat in seats if not seat.waits and dealt[seat.name] < seat.free]
-    room = {seat.name: _BATCH * seat.free - dealt[seat.name] for seat in free}
-    takings: dict[tuple[str, ...], Reassignment] = {}
+    dealt = {load.name: len(assigned.get(load.name, ())) for load in loads}
+    free = [load for load in loads if not load.waits and dealt[load.name] < load.free]
+    room = {load.name: _BATCH * load.free - dealt[load.name] for load in free}
+    moves: dict[tuple[str, ...], Reassignment] = {}
     for had in (False, True):
-        for seat in free:
+        for load in free:
             waiting = [
-                (other.name, one) for other in seats if other is not seat for one in _waiting_jobs(other)
+                (other.name, one) for other in loads if other is not load for one in _waiting_jobs(other)
             ]
             for owner, one in sorted(waiting, key=lambda item: item[1].waited or 0.0):
-                wanted = tuple(run for run in one.run_ids if run in seat.can)[: room[seat.name]]
-                again = any(seat.name in (before or {}).get(run, ()) for run in wanted)
-                if wanted and again is had and one.tokens not in takings:
-                    takings[one.tokens] = Reassignment(one, owner, seat.name, wanted)
-                    room[seat.name] -= len(wanted)
-    return list(takings.values())
+                wanted = tuple(run for run in one.run_ids if run in load.can)[: room[load.name]]
+                again = any(load.name in (before or {}).get(run, ()) for run in wanted)
+                if wanted and again is had and one.tokens not in moves:
+                    moves[one.tokens] = Reassignment(one, owner, load.name, wanted)
+                    room[load.name] -= len(wanted)
+    return list(moves.values())
 
 
-def _waiting_jobs(seat: TargetLoad) -> list[ActiveJob]:
-    return [one for one in seat.held if one.waited is not None and one.waited >= seat.patience]
+def _waiting_jobs(load: TargetLoad) -> list[ActiveJob]:
+    return [one for one in load.jobs if one.waited is not None and one.waited >= load.patience]
 
 
 def split(
-    todo: Sequence[str], seats: Sequence[TargetLoad], speeds: Mapping[str, float] | None = None
-) -> Hands:
+    todo: Sequence[str], loads: Sequence[TargetLoad], speeds: Mapping[str, float] | None = None
+) -> Assignments:
     """Assign all runs at once, where targets are not followed: each share by the target's slots and speed.
 
     ``speeds``: by target, relative to each other, in any unit; without them all are equal.
     """
-    hands: Hands = {seat.name: [] for seat in seats}
-    pace = {seat.name: seat.places * (speeds or {}).get(seat.name, 1.0) for seat in seats}
+    assigned: Assignments = {load.name: [] for load in loads}
+    pace = {load.name: load.places * (speeds or {}).get(load.name, 1.0) for load in loads}
     for run in todo:
-        takers = [seat for seat in seats if run in seat.can and seat.open]
+        takers = [load for load in loads if run in load.can and load.open]
         if takers:
-            soonest = min(takers, key=lambda seat: (seat.load + len(hands[seat.name]) + 1) / pace[seat.name])
-            hands[soonest.name].append(run)
-    return {name: runs for name, runs in hands.items() if runs}
+            soonest = min(
+                takers, key=lambda load: (load.unfinished + len(assigned[load.name]) + 1) / pace[load.name]
+            )
+            assigned[soonest.name].append(run)
+    return {name: runs for name, runs in assigned.items() if runs}

@@ -10,7 +10,7 @@ from orchestrator.control.flow.over_ssh import TargetOverSsh
 from orchestrator.control.flow.several_targets import SeveralTargets
 from orchestrator.control.flow.this_tree import OwnTarget
 from orchestrator.control.last_submission import latest_target
-from orchestrator.control.multi_target import SharedSweep, parties_of
+from orchestrator.control.multi_target import SharedSweep, targets_of
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.types import Sweep
 from orchestrator.rundir import SweepDir
@@ -35,7 +35,7 @@ def flow_of(
     names = tuple(on.split(",")) if on is not None else sweep.targets
     if len(names) > 1:
         shared = SharedSweep(sweep, sweep_dir, wish, adopt)
-        return SeveralTargets(shared, parties_of(shared, names, options, asked=on is not None))
+        return SeveralTargets(shared, targets_of(shared, names, options, asked=on is not None))
     if profile := behind_ssh(sweep, on):
         return TargetOverSsh(sweep, sweep_dir, wish, profile, options, only=None, adopt=adopt)
     return OwnTarget(sweep, sweep_dir, wish, target_of(sweep, on, options), take_back=on is not None)

@@ -48,12 +48,12 @@ class SeveralTargets(Flow):
             for warning in report.warnings:
                 self._warn(str(warning))
         seen = self._scheduler.take_snapshot()
-        seats = self._scheduler.seats(seen)
+        loads = self._scheduler.loads(seen)
         started = Started(
             f"{self.sweep_dir.path}/",
             len(self._scheduler.todo(seen)),
             len(seen.seen.live),
-            ", ".join(f"{seat.name} ({seat.places} at once)" for seat in seats),
+            ", ".join(f"{load.name} ({load.places} at once)" for load in loads),
             kept=kept,
         )
         if self.detach:

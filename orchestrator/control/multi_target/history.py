@@ -1,6 +1,6 @@
-"""What one following of a shared sweep remembers: how its targets behaved, and what was tried in vain.
+"""Memory of one command that follows a shared sweep: failures of its targets, attempts without progress.
 
-Only that: who has which run is in the tree, so that it can be killed at any time, and the next one goes on.
+Which target has which run stands in the results tree, so the command can be killed at any time and repeated.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from dataclasses import dataclass, field
 
 from orchestrator.status.survey import RunStatus
 
-# So often a target is dealt a run without anything coming of it.
+# How often a target is assigned a run that makes no progress there.
 _TRIES = 3
-# How long a target that could not be submitted to is left alone: the first time, the second, …
+# Pauses after failed submissions to a target: after the first, the second, …
 _REST_S = (2.0, 8.0, 30.0, 120.0, 300.0)
-# ... and one that was, with no job coming of it.
+# ... and after a submission that made no job.
 _NOTHING_S = 10.0
-# So often a tree behind ssh is reminded of runs that nothing works on there.
+# Interval of resubmissions to a tree behind ssh of runs without a job there.
 _REMINDER_S = 30.0
 
 
 @dataclass
 class TargetHealth:
-    """How a target behaved. Times are of the monotonic clock, in seconds.
+    """Failures of a target. Times are seconds of the monotonic clock.
 
-    ``failures``: submissions that failed, one after the other, and ``unsettled`` while nobody has found out
-    whether the last one was lost. Until ``rests_until`` it is left alone, and if it ``left``, for good.
+    ``failures``: consecutive failed submissions. ``unsettled``: the last one may have made jobs all the same.
+    ``rests_until``: time of the next submission. ``left``: a person stopped its worker; no more submissions.
     """
 
     failures: int = 0
@@ -41,7 +41,7 @@ class TargetHealth:
 
     @property
     def hopeless(self) -> bool:
-        """Whether nobody is to wait for it, unless there is something else to wait for."""
+        """Whether the target alone is no reason to go on following."""
         return self.left or self.failures >= _TRIES
 
     def failed(self) -> None:
@@ -50,12 +50,12 @@ class TargetHealth:
         self.unsettled = True
 
     def went_well(self, *, submitted: bool) -> None:
-        """Where nothing was ``submitted`` its queue was full, or there was nothing to do after all."""
+        """Reset the failures. Nothing is ``submitted`` where the queue was full or nothing was to do."""
         self.failures = 0
         self.rests_until = 0.0 if submitted else time.monotonic() + _NOTHING_S
 
     def to_be_reminded(self) -> bool:
-        """Whether it is time for that; then it counts as done."""
+        """Whether runs are to be submitted again now; notes the time if so."""
         now = time.monotonic()
         due = self.open and now - self.reminded >= _REMINDER_S
         self.reminded = now if due else self.reminded
@@ -64,36 +64,36 @@ class TargetHealth:
 
 @dataclass
 class TargetHistory:
-    """``stands`` says how far a run is, for a target: what has to grow if it is to be dealt that again."""
+    """Assignments so far. ``stands``: a run's progress on a target, which must grow between assignments."""
 
-    manners: dict[str, TargetHealth]
+    health: dict[str, TargetHealth]
     stands: Callable[[str, RunStatus], tuple[int, int]]
-    # By run and target: where the run stood when it was dealt last, and how often just there.
+    # By run and target: progress at the last assignment, and the number of assignments at that progress.
     _tried: dict[tuple[str, str], tuple[tuple[int, int], int]] = field(default_factory=dict)
-    # The targets that each run was taken from, in turn.
+    # By run: the targets that it was taken from, in order.
     moved: dict[str, list[str]] = field(default_factory=dict)
 
-    def dealt(self, run_ids: Iterable[str], target: str, statuses: Mapping[str, RunStatus]) -> None:
+    def assigned(self, run_ids: Iterable[str], target: str, statuses: Mapping[str, RunStatus]) -> None:
         for run_id in run_ids:
             stands = self.stands(target, statuses[run_id])
             before, times = self._tried.get((run_id, target), (stands, 0))
             self._tried[run_id, target] = (stands, times + 1 if before == stands else 1)
 
-    def in_vain(self, target: str, statuses: Mapping[str, RunStatus]) -> set[str]:
-        """Runs that the target was dealt again and again, and that are where they were."""
+    def without_progress(self, target: str, statuses: Mapping[str, RunStatus]) -> set[str]:
+        """Runs that were assigned to the target repeatedly and have not advanced."""
         return {
             run_id
             for (run_id, name), (stands, times) in self._tried.items()
             if name == target and times >= _TRIES and stands == self.stands(target, statuses[run_id])
         }
 
-    def taken(self, run_ids: Iterable[str], target: str) -> None:
-        """They came back without a try."""
+    def reassigned(self, run_ids: Iterable[str], target: str) -> None:
+        """Note that runs were taken from a target before they began there."""
         for run_id in run_ids:
             self.moved.setdefault(run_id, []).append(target)
             self._tried.pop((run_id, target), None)
 
-    def unrest(self, run_ids: Iterable[str]) -> int:
-        """By how much more patience is due to runs that were moved before: two queues may be as full."""
+    def patience_factor(self, run_ids: Iterable[str]) -> int:
+        """Factor on the patience for runs that were moved before: several queues may be equally full."""
         moves: int = max((len(self.moved.get(run_id, ())) for run_id in run_ids), default=0)
         return 1 << moves

@@ -1,4 +1,4 @@
-"""What is decided about all of a sweep's targets in one go: a submission that nobody follows, a rehearsal."""
+"""Submissions of a shared sweep at once: checks, a submission without following, a rehearsal."""
 
 from __future__ import annotations
 
@@ -19,69 +19,75 @@ from orchestrator.planning.distribute import assign_runs, split
 from orchestrator.planning.plan import to_do
 
 
-def check(matter: SharedSweep, parties: Sequence[TargetHandle]) -> CheckReport | None:
-    """What is amiss with the runs that are to be done, if any are. With a problem nothing is to be submitted.
+def check(shared: SharedSweep, targets: Sequence[TargetHandle]) -> CheckReport | None:
+    """Check the runs to do; ``None`` if there are none. With a problem nothing may be submitted.
 
     Raises :class:`OrchestrateError` where a target lacks what its profile requires.
     """
-    sweep, (_, skipped) = matter.sweep, abilities(matter.sweep, parties)
-    seen = poll_sweep(matter.sweep_dir, submit.rows_of(sweep, matter.sweep_dir))
+    sweep, (_, skipped) = shared.sweep, abilities(shared.sweep, targets)
+    seen = poll_sweep(shared.sweep_dir, submit.rows_of(sweep, shared.sweep_dir))
     todo = tuple(run for run in to_do(sweep, seen) if run.run_id not in skipped)
     if not todo:
         return None
-    if blocking := next((party.blocked for party in parties if party.blocked is not None), None):
+    if blocking := next((target.blocked for target in targets if target.blocked is not None), None):
         raise OrchestrateError(blocking.text, hint=blocking.hint)
     return check_sweep(replace(sweep, runs=todo))
 
 
-def submit_all(matter: SharedSweep, parties: Sequence[TargetHandle], tell: Tell) -> None:
-    """Submit the whole sweep, shared out once. A target that cannot be submitted to loses its part."""
-    table = TargetScheduler(matter, parties, tell)
-    table.open()
-    speeds = _speeds(matter, parties)
+def submit_all(shared: SharedSweep, targets: Sequence[TargetHandle], tell: Tell) -> None:
+    """Assign and submit all runs at once. Others get the part of a target that takes none."""
+    scheduler = TargetScheduler(shared, targets, tell)
+    scheduler.open()
+    speeds = _speeds(shared, targets)
     while True:
-        sight = table.take_snapshot()
-        seats = table.seats(sight)
-        hands = split(table.todo(sight), seats, speeds)
-        if not hands:
+        snapshot = scheduler.take_snapshot()
+        loads = scheduler.loads(snapshot)
+        assigned = split(scheduler.todo(snapshot), loads, speeds)
+        if not assigned:
             return
-        for seat in seats:
-            if run_ids := hands.get(seat.name):
-                table.submit(seat, run_ids, sight)
+        for load in loads:
+            if run_ids := assigned.get(load.name):
+                scheduler.submit(load, run_ids, snapshot)
 
 
-def rehearse(matter: SharedSweep, parties: Sequence[TargetHandle], *, detach: bool) -> Mapping[str, Any]:
-    """What would be submitted first, or with ``detach`` at all, as :func:`dry_run.planned` tells it.
+def rehearse(shared: SharedSweep, targets: Sequence[TargetHandle], *, detach: bool) -> Mapping[str, Any]:
+    """Plan the first submissions, or with ``detach`` all, in the form of :func:`dry_run.planned`.
 
-    Each array says its target. What would be dealt later counts as waiting. Writes nothing.
+    Each array has its target. Runs that would be assigned later count as waiting. Writes nothing.
     """
-    table = TargetScheduler(matter, parties, lambda _: None)
-    sight = table.take_snapshot()
-    todo, seats = table.todo(sight), table.seats(sight)
-    hands = split(todo, seats, _speeds(matter, parties)) if detach else assign_runs(todo, seats)
+    scheduler = TargetScheduler(shared, targets, lambda _: None)
+    snapshot = scheduler.take_snapshot()
+    todo, loads = scheduler.todo(snapshot), scheduler.loads(snapshot)
+    assigned = split(todo, loads, _speeds(shared, targets)) if detach else assign_runs(todo, loads)
     arrays: list[Mapping[str, Any]] = []
     notes: list[str] = []
     waiting, later = len(todo), 0
-    for seat, party in zip(seats, parties, strict=True):
-        if run_ids := hands.get(seat.name):
-            plan = party.rehearse(TargetAssignment(frozenset(run_ids)), seat.free, later)
-            arrays += [{**array, "target": party.name} for array in plan["arrays"]]
-            notes += [f"{party.name}: {note}" for note in plan.get("notes", ())]
+    for load, target in zip(loads, targets, strict=True):
+        if run_ids := assigned.get(load.name):
+            plan = target.rehearse(TargetAssignment(frozenset(run_ids)), load.free, later)
+            arrays += [{**array, "target": target.name} for array in plan["arrays"]]
+            notes += [f"{target.name}: {note}" for note in plan.get("notes", ())]
             waiting, later = waiting - len(run_ids) + plan["waiting"], later + 1
-    names = ", ".join(party.name for party in parties)
-    return {"target": names, "arrays": arrays, "skipped": table.skipped, "waiting": waiting, "notes": notes}
+    names = ", ".join(target.name for target in targets)
+    return {
+        "target": names,
+        "arrays": arrays,
+        "skipped": scheduler.skipped,
+        "waiting": waiting,
+        "notes": notes,
+    }
 
 
-def _speeds(matter: SharedSweep, parties: Sequence[TargetHandle]) -> dict[str, float] | None:
-    """Runs per second and place that each target is predicted to do; ``None`` if that of one is not known."""
+def _speeds(shared: SharedSweep, targets: Sequence[TargetHandle]) -> dict[str, float] | None:
+    """Predicted runs per second and slot by target; ``None`` if one is unknown."""
     try:
-        found = forecasts(matter.sweep, matter.sweep_dir, [party.address for party in parties], matter.wish)
+        found = forecasts(shared.sweep, shared.sweep_dir, [target.address for target in targets], shared.wish)
     except OrchestrateError:
         return None
     speeds = {}
-    for party, one in zip(parties, found, strict=True):
+    for target, one in zip(targets, found, strict=True):
         times = [run.seconds.mid for run in one.runs if run.seconds is not None and run.seconds.mid > 0]
         if not times or len(times) < len(one.runs):
             return None
-        speeds[party.name] = 1 / fmean(times)
+        speeds[target.name] = 1 / fmean(times)
     return speeds

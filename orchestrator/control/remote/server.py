@@ -174,7 +174,7 @@ def release(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
         seen = poll_sweep(sweep_dir)
         if request.get("waiting"):
             tokens = only_waiting(sweep_dir, seen, request["runs"])
-            AllBackends().cancel(give_up(sweep_dir, tokens, "dealt to another target"))
+            AllBackends().cancel(give_up(sweep_dir, tokens, "assigned to another target"))
             seen = poll_sweep(sweep_dir)
         close_attempts(sweep_dir, seen)
         statuses = correct(seen, inspect(sweep_dir, seen.statuses), sweep_dir).statuses

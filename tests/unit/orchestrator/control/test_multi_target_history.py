@@ -38,25 +38,25 @@ def a_past() -> TargetHistory:
 def test_a_run_is_dealt_three_times_in_vain_and_no_more() -> None:
     found, statuses = a_past(), {"r": RUN}
     for _ in range(2):
-        found.dealt(["r"], "a", statuses)
-    assert found.in_vain("a", statuses) == set()
-    found.dealt(["r"], "a", statuses)
-    assert found.in_vain("a", statuses) == {"r"}
-    assert found.in_vain("b", statuses) == set(), "another target may try"
+        found.assigned(["r"], "a", statuses)
+    assert found.without_progress("a", statuses) == set()
+    found.assigned(["r"], "a", statuses)
+    assert found.without_progress("a", statuses) == {"r"}
+    assert found.without_progress("b", statuses) == set(), "another target may try"
     further = {"r": replace(RUN, attempt=1)}
-    assert found.in_vain("a", further) == set(), "it was begun since"
-    found.dealt(["r"], "a", further)
-    assert found.in_vain("a", further) == set()
+    assert found.without_progress("a", further) == set(), "it was begun since"
+    found.assigned(["r"], "a", further)
+    assert found.without_progress("a", further) == set()
 
 
 def test_what_was_taken_before_it_began_was_no_try() -> None:
     found, statuses = a_past(), {"r": RUN}
     for _ in range(5):
-        found.dealt(["r"], "a", statuses)
-        found.taken(["r"], "a")
-    assert found.in_vain("a", statuses) == set()
-    assert found.unrest(["r", "other"]) == 32
-    assert found.unrest(["other"]) == 1
+        found.assigned(["r"], "a", statuses)
+        found.reassigned(["r"], "a")
+    assert found.without_progress("a", statuses) == set()
+    assert found.patience_factor(["r", "other"]) == 32
+    assert found.patience_factor(["other"]) == 1
 
 
 def test_who_fails_is_left_alone_for_longer_each_time(clock: list[float]) -> None:
@@ -110,6 +110,6 @@ def test_a_split_rests_on_what_is_predicted_or_on_nothing(
         ]
 
     monkeypatch.setattr(one_shot, "forecasts", predicted)
-    matter = SharedSweep(Sweep("s", "command", (), ""), SweepDir(tmp_path, "s"), SubmitOptions())
-    parties: Any = [SimpleNamespace(name=name, address=name) for name in ("a", "b")]
-    assert one_shot._speeds(matter, parties) == expected
+    shared = SharedSweep(Sweep("s", "command", (), ""), SweepDir(tmp_path, "s"), SubmitOptions())
+    targets: Any = [SimpleNamespace(name=name, address=name) for name in ("a", "b")]
+    assert one_shot._speeds(shared, targets) == expected
