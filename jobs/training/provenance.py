@@ -23,9 +23,12 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
 from orchestrator.rundir import CodeDir, results_among
 
+# The scheduler's name of the machine, set by a worker for all that it starts.
+NODE_VARIABLE = "ORCHESTRATE_NODE"
+
 
 def host() -> dict[str, Any]:
-    """Describe this process's machine: hostname, Slurm's node, CPU, cores, GPU.
+    """Describe this process's machine: hostname, the scheduler's name of it, CPU, cores, GPU.
 
     Loads nothing: the capabilities, which decide bits, come from torch and are ``None`` unless it is loaded.
     A GPU is named only if this process has used it.
@@ -34,7 +37,7 @@ def host() -> dict[str, Any]:
     cuda = torch.cuda if torch and torch.cuda.is_initialized() else None
     return {
         "hostname": socket.gethostname(),
-        "node": os.environ.get("SLURMD_NODENAME"),
+        "node": os.environ.get(NODE_VARIABLE),
         "cpu_model": hardware.cpu_model(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability() if torch else None,
         "cores": os.cpu_count(),

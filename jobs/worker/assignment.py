@@ -19,9 +19,6 @@ from orchestrator.rundir import DAMAGED, LedgerEntry, RunDir, SweepDir, attempt_
 _HELD_INTERVAL_S = 0.5
 _HELD_PATIENCE_S = 3.0
 
-# How ids of Slurm's jobs begin in the ledger.
-_SLURM = "slurm:"
-
 
 class Availability(Enum):
     """Whether a worker can take a run now."""
@@ -213,7 +210,7 @@ def without_work(sweep: SweepDir, job: Job, waiting: Container[str]) -> list[str
     found = []
     for entry in sweep.read_ledger():
         for data in entry.data["jobs"] if entry.kind == "submission" else ():
-            job_id = entry.data["job_ids"].get(data["token"], "").removeprefix(_SLURM)
+            job_id = entry.data["job_ids"].get(data["token"], "").partition(":")[2]
             alike = entry.number == submission.number and tuple(data["run_ids"]) == job.run_ids
             follows = alike and data["token"] != job.token
             if not job_id or not (follows or job_id in waiting):

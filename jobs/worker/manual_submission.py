@@ -77,24 +77,23 @@ def _job(token: str, sweep: SweepDir, spec: TrainerSpec, runs: Sequence[Run], sl
 
 def _cores() -> int:
     """Return the cores of this job; some sites leave it to the job to keep to them."""
-    granted = os.environ.get("SLURM_CPUS_PER_TASK", "")
     there = hardware.whole_cores()
-    return min(int(granted), there) if granted.isdigit() else there
+    return min(SchedulerJob.current().cores or there, there)
 
 
 def _entry(job: Job, spec: TrainerSpec, grid: int) -> dict[str, object]:
     """Return the entry as `orchestrate sweep` writes it; any machine may continue the sweep."""
-    job_id = SchedulerJob.current().job_id
+    own = SchedulerJob.current()
     return {
         "time": time.time(),
         "grid": grid,
-        "backend": "local" if job_id is None else "slurm",
+        "backend": own.kind,
         "target": job.target,
         "on": "local",
         "trainer": spec.name,
         "folder": os.getcwd(),
         "jobs": [job.to_json()],
-        "job_ids": {} if job_id is None else {job.token: f"slurm:{job_id}"},
+        "job_ids": {} if own.job_id is None else {job.token: f"{own.kind}:{own.job_id}"},
         "skipped": {},
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import signal
@@ -10,7 +11,9 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Self
 
+from jobs.training.provenance import NODE_VARIABLE
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Reason, index_of
 from orchestrator.rundir.holder import JOB_VARIABLE
@@ -23,6 +26,8 @@ ENDS_VARIABLE, WARNING_VARIABLE, MAILBOX_VARIABLE = (
     "ORCHESTRATE_WARNING",
     "ORCHESTRATE_MAILBOX",
 )
+# Set by the job's script: "module:class" of a scheduler that a plug-in brings.
+SCHEDULER_VARIABLE = "ORCHESTRATE_SCHEDULER"
 _PATIENCE_S = 10.0
 
 # Slurm checks its jobs' ends once in 30 s, and warns up to a minute early.
@@ -34,7 +39,9 @@ class SchedulerJob:
     """A job as its scheduler describes it; all defaults if no scheduler started it.
 
     ``job_id`` is the scheduler's, ``123_4`` for an array's element; ``restarts`` counts requeues. ``ends`` is
-    in epoch seconds, ``warning`` in seconds before it.
+    in epoch seconds, ``warning`` in seconds before it. ``cores``: granted to the job; ``node``: its
+    machine as the scheduler names it. A scheduler is a class of this kind, named in ``_SCHEDULERS`` or, by a
+    plug-in, in its :class:`~orchestrator.config.backends.BackendSpec`; ``kind`` is its backend.
     """
 
     job_id: str | None = None
@@ -43,24 +50,24 @@ class SchedulerJob:
     warning: float = 0.0
     mailbox: Path | None = None
 
-    @classmethod
-    def current(cls) -> SchedulerJob:
-        """Return the job of this process, and name it in the environment of its children."""
-        mailbox = os.environ.get(MAILBOX_VARIABLE)
-        letters = Path(mailbox) if mailbox else None
-        if "SLURM_JOB_ID" not in os.environ:
-            return cls(mailbox=letters)
-        from submitit.slurm.slurm import SlurmJobEnvironment
+    cores: int | None = None
+    node: str | None = None
+    kind: ClassVar[str] = "local"
 
-        job_id, restarts = SlurmJobEnvironment().job_id, int(os.environ.get("SLURM_RESTART_COUNT", 0))
-        os.environ[JOB_VARIABLE] = f"{job_id}:{restarts}"
-        return cls(
-            job_id,
-            restarts,
-            _number(os.environ.get("SLURM_JOB_END_TIME") or os.environ.get(ENDS_VARIABLE)),
-            _number(os.environ.get(WARNING_VARIABLE)) or 0.0,
-            letters,
-        )
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Return the job that the variables of this process describe."""
+        return cls(mailbox=_mailbox())
+
+    @staticmethod
+    def current() -> SchedulerJob:
+        """Return the job of this process, and name it in the environment of its children."""
+        job = _class_here().from_environment()
+        if job.job_id is not None:
+            os.environ[JOB_VARIABLE] = f"{job.job_id}:{job.restarts}"
+        if job.node is not None:
+            os.environ[NODE_VARIABLE] = job.node
+        return job
 
     def has_time_for(self, seconds: float) -> bool:
         """Whether this many seconds of work fit in before the warning."""
@@ -86,6 +93,44 @@ class SchedulerJob:
 
         ``None`` if a person ends it, or if the scheduler does not answer.
         """
+        return None
+
+    def ends_for_good(self) -> bool:
+        """Whether the scheduler refuses to requeue the job."""
+        return False
+
+    def requeued(self) -> list[str]:
+        """Return ids of this user's array elements that were requeued and wait."""
+        return []
+
+    def mates(self, tokens: Iterable[str]) -> list[str]:  # noqa: ARG002
+        """Return the scheduler's ids of elements of this array."""
+        return []
+
+    def dismiss(self, job_ids: Iterable[str]) -> None:
+        """Remove pending array elements without work from the queue."""
+
+
+class SlurmJob(SchedulerJob):
+    """A job of Slurm."""
+
+    kind = "slurm"
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        from submitit.slurm.slurm import SlurmJobEnvironment
+
+        return cls(
+            SlurmJobEnvironment().job_id,
+            int(os.environ.get("SLURM_RESTART_COUNT", 0)),
+            number_in("SLURM_JOB_END_TIME") or number_in(ENDS_VARIABLE),
+            number_in(WARNING_VARIABLE) or 0.0,
+            _mailbox(),
+            int(number_in("SLURM_CPUS_PER_TASK") or 0) or None,
+            os.environ.get("SLURMD_NODENAME"),
+        )
+
+    def ended_by_scheduler(self) -> Reason | None:
         known = self._as_known()
         restarts = re.search(r"\bRestarts=(\d+)", known)
         if restarts is not None and int(restarts[1]) > self.restarts:
@@ -93,38 +138,48 @@ class SchedulerJob:
         return Reason.TIME_LIMIT if re.search(r"\bReason=TimeLimit\b", known) else None
 
     def ends_for_good(self) -> bool:
-        """Whether the scheduler refuses to requeue the job."""
         return re.search(r"\bRequeue=0\b", self._as_known()) is not None
 
     def _as_known(self) -> str:
-        return _ask(["scontrol", "--oneliner", "show", "job", self.job_id]) if self.job_id else ""
+        return _ask(["scontrol", "--oneliner", "show", "job", self.job_id or ""])
 
     def requeued(self) -> list[str]:
-        """Return ids of this user's array elements that are in the queue one by one, as requeued ones are.
-
-        Elements that never began are listed as a range, ``123_[4-7]``, and left out.
-        """
-        if self.job_id is None:
-            return []
+        # Elements that never began are listed as a range, ``123_[4-7]``, and left out.
         mine = f"--user={os.getuid()}"
         listed = _ask(["squeue", "--noheader", mine, "--states=PENDING", "--format=%i"])
         return [line for line in listed.split() if re.fullmatch(r"\d+_\d+", line)]
 
     def mates(self, tokens: Iterable[str]) -> list[str]:
-        """Return the scheduler's ids of elements of this array."""
         array = (self.job_id or "").partition("_")[0]
-        return [f"{array}_{index_of(token)}" for token in tokens] if array else []
+        return [f"{array}_{index_of(token)}" for token in tokens]
 
     def dismiss(self, job_ids: Iterable[str]) -> None:
-        """Remove pending array elements without work from the queue."""
         arrays: dict[str, set[str]] = {}
         for job_id in job_ids:
             array, _, index = job_id.partition("_")
             arrays.setdefault(array, set()).add(index)
-        if self.job_id is not None and arrays:
+        if arrays:
             named = [f"{array}_[{','.join(sorted(indices, key=int))}]" for array, indices in arrays.items()]
             # If this fails they begin, find nothing to do, and end.
             _ask(["scancel", "--quiet", "--state=PENDING", *named])
+
+
+# By a variable that the scheduler sets in its jobs. A job of another scheduler names its class itself.
+_SCHEDULERS = {"SLURM_JOB_ID": SlurmJob}
+
+
+def _class_here() -> type[SchedulerJob]:
+    """Return the class of this process's scheduler."""
+    if named := os.environ.get(SCHEDULER_VARIABLE):
+        module, _, name = named.partition(":")
+        found: type[SchedulerJob] = getattr(importlib.import_module(module), name)
+        return found
+    return next((one for name, one in _SCHEDULERS.items() if name in os.environ), SchedulerJob)
+
+
+def _mailbox() -> Path | None:
+    text = os.environ.get(MAILBOX_VARIABLE)
+    return Path(text) if text else None
 
 
 def _ask(argv: Sequence[str]) -> str:
@@ -143,7 +198,9 @@ def _ask(argv: Sequence[str]) -> str:
     return done.stdout
 
 
-def _number(text: str | None) -> float | None:
+def number_in(variable: str) -> float | None:
+    """Return the number in a variable of the environment, if it holds one."""
+    text = os.environ.get(variable)
     try:
         return float(text) if text else None
     except ValueError:

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.worker import budget_share
 from jobs.worker.budget_share import BudgetShare
-from jobs.worker.scheduler_job import SchedulerJob
+from jobs.worker.scheduler_job import SlurmJob
 from jobs.worker.shutdown import Shutdown
 from orchestrator.core.types import BUDGET_REACHED, Job, Resources
 from orchestrator.rundir import Event, WorkerLog
@@ -53,7 +53,7 @@ def test_one_used_up_before_it_begins_pays_for_nothing(clock: Clock) -> None:
 
 
 def test_a_worker_that_is_not_paid_any_more_neither_comes_back_nor_feeds() -> None:
-    shutdown = Shutdown(SchedulerJob("123_4"))
+    shutdown = Shutdown(SlurmJob("123_4"))
     shutdown.unpaid_for_more("budget reached: x")
     assert (shutdown.unpaid, shutdown.stopped, shutdown.warned) == (True, True, False)
     assert shutdown.kill_at == float("inf")

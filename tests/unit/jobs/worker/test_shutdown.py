@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import pytest
 
+from jobs.training.provenance import NODE_VARIABLE
 from jobs.worker import scheduler_job
-from jobs.worker.scheduler_job import SchedulerJob
+from jobs.worker.scheduler_job import SchedulerJob, SlurmJob
 from jobs.worker.shutdown import Shutdown
+from orchestrator.rundir.holder import JOB_VARIABLE
 
-IN_SLURM = SchedulerJob("123_4")
+IN_SLURM = SlurmJob("123_4")
 USR1, TERM, INT = signal.SIGUSR1, signal.SIGTERM, signal.SIGINT
 BY_NOBODY, REQUEUED, OVER = "Reason=None Restarts=0", "Reason=BeginTime Restarts=1", "Reason=TimeLimit"
 
@@ -66,3 +70,22 @@ def test_a_warning_long_before_the_end_is_not_of_the_end() -> None:
     assert IN_SLURM.nears_end()
     assert soon.nears_end()
     assert not late.nears_end()
+
+
+class OwnJob(SchedulerJob):
+    kind = "own"
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        return cls("7", node="node-3")
+
+
+def test_a_plug_in_brings_the_class_of_its_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (JOB_VARIABLE, NODE_VARIABLE):
+        monkeypatch.setenv(name, "")  # restored after the test
+    assert SchedulerJob.current() == SchedulerJob()
+    monkeypatch.setenv("SLURM_JOB_ID", "5")
+    assert isinstance(SchedulerJob.current(), SlurmJob)
+    monkeypatch.setenv("ORCHESTRATE_SCHEDULER", f"{__name__}:OwnJob")
+    assert SchedulerJob.current() == OwnJob("7", node="node-3")
+    assert (os.environ[JOB_VARIABLE], os.environ[NODE_VARIABLE]) == ("7:0", "node-3")

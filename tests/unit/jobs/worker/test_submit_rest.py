@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from jobs.worker import submit_rest
-from jobs.worker.scheduler_job import SchedulerJob
+from jobs.worker.scheduler_job import SlurmJob
 from jobs.worker.signals import STOP_SIGNALS
 from jobs.worker.submit_rest import submit_remaining
 from orchestrator.rundir import Event, Holder, SweepDir
 from orchestrator.rundir.journal import ENDED, STARTED
 from tests.helpers import command_run, make_sweep, submit
 
-IN_SLURM = SchedulerJob("123_4")
+IN_SLURM = SlurmJob("123_4")
 
 # No shell: some of them unblock what they find blocked.
 _PROGRAM = """import sys

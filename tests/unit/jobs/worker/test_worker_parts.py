@@ -13,7 +13,7 @@ import pytest
 
 from jobs.worker import scheduler_job, worker
 from jobs.worker.run_handle import RunHandle
-from jobs.worker.scheduler_job import SchedulerJob
+from jobs.worker.scheduler_job import SchedulerJob, SlurmJob
 from jobs.worker.shutdown import Shutdown
 from jobs.worker.slots import Slot
 from jobs.worker.worker import Worker
@@ -99,7 +99,7 @@ def test_beside_an_end_record_nothing_is_written(at_work: Worker, run: RunDir) -
 
 def warned(worker: Worker, monkeypatch: pytest.MonkeyPatch, ends: float) -> None:
     """In a job of a scheduler that ends in so many seconds, of which the last 60 are its warning."""
-    job = SchedulerJob("123_4", ends=time.time() + ends, warning=60)
+    job = SlurmJob("123_4", ends=time.time() + ends, warning=60)
     monkeypatch.setattr(worker, "_scheduler_job", job)
     monkeypatch.setattr(worker, "_shutdown", Shutdown(job))
     worker._shutdown.on_signal(signal.SIGUSR1)
