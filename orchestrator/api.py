@@ -1,11 +1,11 @@
-"""Sweeps from Python, in a notebook or a script: what the commands do, callable.
+"""Sweeps from Python, in a notebook or a script: the commands as functions.
 
 ::
 
     from orchestrator.api import launch
 
     sweep = launch("sweeps/speed.yaml")  # orchestrate sweep --grid sweeps/speed.yaml --detach
-    sweep.follow()                       # to its end, with a table that keeps up
+    sweep.follow()                       # to its end, with a live table
     sweep.collect().runs                 # orchestrate collect speed
     sweep.plot("learning")               # a part of: orchestrate report speed
 
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Launched", "Pictures", "launch"]
 
-# What a kernel sets for itself and jobs would inherit: their programs would draw into a notebook that they do
-# not have, by a package that their environment may lack, and colour their logs.
+# Variables of a notebook's kernel that jobs must not inherit: they select a plotting backend of the notebook,
+# by a package that a job's environment may lack, and colour logs.
 _OF_THE_KERNEL = ("MPLBACKEND", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
 _COLUMNS = 110
 _WIDTH_PX = 800
@@ -63,10 +63,10 @@ def launch(
     options: Sequence[str] = (),
     budget: float | None = None,
 ) -> Launched:
-    """Submit everything in a grid that is not done yet, and come back at once.
+    """Submit everything in a grid that is not done yet, and return at once.
 
     Several targets, in the grid or in ``on`` ("local,gpu"), share the sweep.
-    The same call again does just what is missing, so it is also the way back to a sweep from another day.
+    The same call again submits only what is missing; use it to open a sweep of an earlier day.
     ``on``, ``results``, ``slots`` and ``budget`` are those of `orchestrate sweep`, ``options`` what follows
     its `--`. Raises :class:`OrchestrateError` if the grid, or a run of it, cannot work, or it would cost more
     than the budget; then nothing is submitted.
@@ -86,7 +86,7 @@ def launch(
 
 @dataclass(frozen=True, eq=False)
 class Launched:
-    """A sweep that was launched. ``notes`` are what a person should know about its submission."""
+    """A launched sweep. ``notes``: warnings and remarks about its submission."""
 
     flow: Flow
     notes: tuple[str, ...]
@@ -102,9 +102,9 @@ class Launched:
         return self.flow.sweep_dir
 
     def follow(self) -> None:
-        """Stay until nothing works on the sweep any more, showing how far it is; replace lost workers.
+        """Show progress until no run is active; replace lost workers.
 
-        An interrupt ends the staying and nothing else: the runs go on.
+        An interrupt ends only this call: the runs go on.
         """
         with _without_the_kernel():
             screen = sweep_table.SweepScreen(self.folder.name)
@@ -117,7 +117,7 @@ class Launched:
                         screen.show(seen)
 
     def status(self) -> pl.DataFrame:
-        """Where every run stands now, a row each, from journals alone; ``eta`` is in seconds."""
+        """The state of every run, a row each, from journals alone; ``eta`` is in seconds."""
         import polars as pl
 
         seen = fleet.present(self.folder)
@@ -163,7 +163,7 @@ class Launched:
         return pictures
 
     def stop(self) -> bool:
-        """Ask its runs to save a checkpoint and leave, and wait for that; ``False`` if they do not.
+        """Stop its runs after a checkpoint, and wait for that; ``False`` if some do not end in time.
 
         They go on from there when the sweep is launched again.
         """
@@ -210,7 +210,7 @@ class Pictures(tuple["Picture", ...]):
 
 @dataclass(frozen=True)
 class _Drawing:
-    """What a terminal would show, for a notebook."""
+    """Terminal output as text and HTML for a notebook."""
 
     drawn: RenderableType
 
@@ -218,7 +218,7 @@ class _Drawing:
         return "\n".join(line.rstrip() for line in self._recorded().export_text().rstrip().splitlines())
 
     def html(self) -> str:
-        # Without a background of its own, so that it goes with light and dark notebooks.
+        # No background, to suit light and dark notebooks.
         layout = '<pre style="font-family: monospace; line-height: normal; white-space: pre">{code}</pre>'
         return self._recorded().export_html(inline_styles=True, code_format=layout)
 
@@ -234,7 +234,7 @@ class _Drawing:
 
 @contextmanager
 def _without_the_kernel() -> Iterator[None]:
-    """For the time of a submission, the environment as it was before a notebook's kernel added to it."""
+    """Remove the variables of a notebook's kernel from the environment during a submission."""
     if not sweep_table.console().is_jupyter:
         yield
         return

@@ -1,4 +1,4 @@
-"""`orchestrate`: the library decides, these files print. One file per command or pair of commands."""
+"""The command line `orchestrate`: one file per command or pair of commands; they parse and print only."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def sync_results() -> None:
 
 
 def _run(program: typer.Typer) -> None:
-    """A user's mistake ends in one line and the next command, never in a traceback."""
+    """Run a program; print an error as one line and the next command, never as a traceback."""
     try:
         program()
     except ChecksFailedError as error:
@@ -101,8 +101,8 @@ def _run(program: typer.Typer) -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # `| head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still flushes
+    except BrokenPipeError:  # as with `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes the rest at exit
         sys.exit(128 + signal.SIGPIPE)
     except OSError as error:  # a file where a folder should be, a full disk under the output, …
         about = f"{error.filename}: " if error.filename else ""

@@ -27,9 +27,9 @@ _Sweep = Annotated[str, typer.Argument(metavar="SWEEP")]
 
 
 def cancel(sweep: _Sweep, runs: _Runs = None, results: Results = RESULTS, as_json: Json = False) -> None:
-    """Stop runs, all that are named or have not ended; their checkpoints stay.
+    """Stop runs: those named, or all that have not ended. Checkpoints are kept.
 
-    They are out of the sweep until they are retried.
+    Cancelled runs leave the sweep until `retry`.
 
     [bold]Examples[/bold]
 
@@ -71,10 +71,10 @@ def retry(
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
-    """Run again what failed, was cancelled or is stale, or what is named.
+    """Run failed, cancelled and stale runs again, or the runs named.
 
     A finished run that is named is trained anew; its old result is kept
-    beside the new one.
+    under another name.
 
     [bold]Examples[/bold]
 
@@ -103,7 +103,7 @@ def retry(
     kept = {} if on is None else delegate.take_back(latest_sweep(sweep_dir), sweep_dir, run_ids, lost=lost)
     print_kept(kept)
     decided = fleet.retry(sweep_dir, [run_id for run_id in run_ids if run_id not in kept])
-    # What came back from elsewhere is to be done, whatever was made of it there.
+    # Runs taken back from another tree are to be done, in any state they had there.
     anew = [run_id for run_id in run_ids if run_id not in kept] if on is not None else decided.run_ids
     if not as_json:
         _tell_again(sweep, anew, sweep_dir)

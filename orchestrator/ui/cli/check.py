@@ -30,9 +30,9 @@ def check(
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
-    """Parse a grid, expand it, and try every distinct structure in it.
+    """Check a grid: expand it and build every distinct configuration once.
 
-    Starts no training and writes nothing; says what `sweep` would do.
+    Trains nothing, writes nothing; lists what `sweep` would do.
 
     [bold]Examples[/bold]
 

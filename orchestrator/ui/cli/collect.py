@@ -27,7 +27,7 @@ Others = Annotated[
     ),
 ]
 
-# So many of the runs that miss for one reason are named.
+# Missing runs named per reason.
 _NAMED = 6
 _MOST_BARS = 24
 
@@ -43,9 +43,9 @@ def collect(
 ) -> None:
     """Merge run folders into tables in the sweep's folder.
 
-    What clusters behind ssh have finished is brought home first, without its
-    checkpoints. results.parquet and results.csv have a row a run, metrics.parquet
-    every metric of every run; marl_eval.json is for marl-eval, with each variant
+    Results of clusters behind ssh are fetched first, without checkpoints.
+    results.parquet and results.csv have a row per run, metrics.parquet every
+    metric of every run; marl_eval.json is for marl-eval, with each variant
     under its own name.
 
     [bold]Examples[/bold]
@@ -128,7 +128,7 @@ def _print(
     console = sweep_table.console()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for position, column in enumerate(columns):
-        # The group gives way to the figures, and loses nothing by it.
+        # The group column shrinks before the figures do.
         table.add_column(
             _head(column), justify="left" if position == 0 else "right", overflow="fold", no_wrap=position > 0
         )
@@ -194,12 +194,12 @@ def _print_targets(compared: Comparison) -> None:
 
 
 def _head(column: str) -> str:
-    """A column's name as a heading; the long ones take two lines."""
+    """Format a column's name as a heading, on two lines if it is long."""
     return _safe(column).replace(" frames/s", "\nframes/s").replace(" (IQM)", "\n(IQM)")
 
 
 def _safe(text: object) -> str:
-    """Text that neither the terminal nor rich takes for anything else: names may be other people's."""
+    """Escape text for the terminal and for rich."""
     from rich.markup import escape
 
     from orchestrator.core.formatting import plain
@@ -208,7 +208,7 @@ def _safe(text: object) -> str:
 
 
 def _by_reason(sweep_dir: SweepDir, collected: Collected) -> dict[str, list[str]]:
-    """Why runs are missing, and which, by the keys that tell the grid's runs apart."""
+    """Group missing runs by reason; name each by the keys that differ in the grid."""
     from orchestrator.core.labels import labeller
 
     label = labeller([row.point for row in sweep_dir.read_index() if row.in_grid])

@@ -12,7 +12,7 @@ import typer
 
 from orchestrator.core.errors import OrchestrateError
 
-if TYPE_CHECKING:  # `--help` is to load none of it
+if TYPE_CHECKING:  # `--help` loads none of these
     from orchestrator.rundir import IndexRow, SweepDir
 
 Results = Annotated[
@@ -23,9 +23,9 @@ RESULTS = Path("results")
 
 
 def amount(unit: str, example: str, *, unlimited: bool = False) -> Any:
-    """A callback of an option that takes a number: one that is no amount of anything is refused.
+    """Option callback that refuses a number that is not finite; ``min`` refuses what is too small.
 
-    ``unlimited``: infinity is an amount, too. What is too little is for the option's own ``min``.
+    ``unlimited``: infinity is allowed.
     """
 
     def checked(param: typer.CallbackParam, value: float | None) -> float | None:
@@ -38,7 +38,7 @@ def amount(unit: str, example: str, *, unlimited: bool = False) -> Any:
 
 
 def print_json(value: Any) -> None:
-    """Print strict JSON: a number that JSON lacks, as the return before any episode ended, is null."""
+    """Print strict JSON; NaN, as the return before the first episode ends, and infinity become null."""
     typer.echo(json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False, default=str))
 
 
@@ -63,7 +63,7 @@ def print_problems(problems: Iterable[object]) -> None:
 
 
 def refuse_untrainable(skipped: int, runs: int, target: str) -> None:
-    """Leave as after any bad input where the target can train none of the runs."""
+    """Raise an error, as for bad input, if the target can train none of the runs."""
     if runs and skipped == runs:
         raise OrchestrateError(
             f"{target} can train no run of this grid",
@@ -72,7 +72,7 @@ def refuse_untrainable(skipped: int, runs: int, target: str) -> None:
 
 
 def print_problems_there(problems: Iterable[OrchestrateError]) -> None:
-    """Say who did not hear what was decided, and leave if there is any such."""
+    """Print the trees that a decision did not reach, and exit with their code if there are any."""
     worst = 0
     for problem in problems:
         worst = max(worst, problem.exit_code)
@@ -84,7 +84,7 @@ def print_problems_there(problems: Iterable[OrchestrateError]) -> None:
 
 
 def print_kept(kept: Mapping[str, str]) -> None:
-    """Say of runs that another tree has, and does not give away, why."""
+    """Print why another tree keeps runs."""
     by_reason: dict[str, list[str]] = {}
     for run_id, why in kept.items():
         by_reason.setdefault(why, []).append(run_id)
@@ -94,20 +94,20 @@ def print_kept(kept: Mapping[str, str]) -> None:
 
 
 def chosen(results: Path, names: Iterable[str]) -> list[SweepDir]:
-    """The sweeps named; all there are if none is."""
+    """The named sweeps, by default all of the results tree."""
     from orchestrator.rundir import SweepDir, sweeps
 
     return [SweepDir.existing(results, name) for name in names] or sweeps(results)
 
 
 def chosen_runs(sweep_dir: SweepDir, selectors: Iterable[str]) -> list[IndexRow]:
-    """The runs that any selector fits; all of the latest grid if there is no selector."""
+    """The runs that match a selector, by default all of the latest grid."""
     from orchestrator.status.select_runs import one_run, select_runs
 
     rows = sweep_dir.read_index()
     found: dict[str, IndexRow] = {}
     for selector in selectors:
-        # Ids name one run; keys may mean a part of the matrix.
+        # An id selects one run; keys can select several.
         fitting = select_runs(rows, selector) if "=" in selector else []
         for row in fitting or [one_run(rows, selector)]:
             found[row.run_id] = row

@@ -39,9 +39,9 @@ def compare(
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
-    """Set the values of one key against each other.
+    """Compare the values of one key.
 
-    Runs that differ in nothing but that key and their seed are compared:
+    Runs that differ only in that key and their seed are compared:
     speed-up and efficiency, returns at equal frames and at equal time,
     memory. A table here and as CSV, a picture as PNG. Besides the grid's keys:
     threads, target, device, environments, hardware, sweep.
@@ -65,7 +65,7 @@ def compare(
     collected = gather(found, present, others=read_others(others or [], found))
     paid = {(one.name, run_id): price for one in found for run_id, price in prices(one).items()}
     compared = compare_by(collected, by, baseline=baseline, prices=paid)
-    # Of several sweeps it belongs to none of their folders.
+    # A comparison of several sweeps belongs to none of their folders.
     home = found[0].path if len(found) == 1 else results
     folder = output or comparison_dir(home, compared.short)
     written = write_comparison(compared, folder)

@@ -24,7 +24,7 @@ def doctor(
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
-    """Look at this machine and its cluster: each line is ok, or says the fix.
+    """Check this machine and its cluster; each line is ok or names the fix.
 
     Submits nothing and leaves nothing behind. The exit code is 3 if there is
     a problem; a warning is none.
@@ -75,6 +75,6 @@ def _print(finding: Finding, screen: Console) -> None:
 
 
 def _wrapped(text: str, width: int, margin: int) -> str:
-    """In lines with this margin but for the first; paths and commands, which are to be copied, stay whole."""
+    """Wrap text with a margin after the first line; paths and commands stay on one line."""
     lines = textwrap.wrap(text, width - margin, break_long_words=False, break_on_hyphens=False)
     return f"\n{' ' * margin}".join(lines)

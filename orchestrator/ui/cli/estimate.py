@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orchestrator.core.types import Sweep
     from orchestrator.planning.estimate import Advice, Forecast, Range
 
-# Runs of a target that are listed one by one.
+# Rows of a target's table.
 _LISTED = 12
 
 
@@ -51,10 +51,10 @@ def estimate(
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
-    """Predict time and dollars of what is left of a grid, before anything is launched.
+    """Predict time and dollars of the unfinished runs of a grid.
 
-    A range is what four cases of five stay within. What a prediction rests on
-    is said; where nothing is known, it says so and how to find out. Exit code
+    A range holds in four cases of five. Each prediction names its measured
+    runs; without any, the output names the command that measures. Exit code
     1: no target is known to meet the deadline and the budget.
 
     [bold]Examples[/bold]
@@ -84,7 +84,7 @@ def estimate(
         print_json({"sweep": sweep.name, **answer})
     else:
         _print(sweep, found, advice if len(found) > 1 or limit is not None or budget is not None else None)
-    # Where nothing is left to do, that costs nothing and is done within any time.
+    # With nothing left to do every deadline and budget is met.
     asked = limit is not None or budget is not None
     if asked and advice.target is None and any(one.runs or one.skipped for one in found):
         raise typer.Exit(1)
@@ -93,7 +93,7 @@ def estimate(
 
 
 def _check_program(sweep: Sweep, found: list[Forecast]) -> None:
-    """Warn of what keeps a user's program from starting. Other trainers take too long to be asked here."""
+    """Warn if a user's program cannot start. Checks of other trainers would take too long here."""
     from dataclasses import replace
 
     from orchestrator.config.check import check_sweep
@@ -104,7 +104,7 @@ def _check_program(sweep: Sweep, found: list[Forecast]) -> None:
         return
     runs, targets = (run for run in sweep.runs if run.run_id in todo), (one.where.name for one in found)
     report = check_sweep(replace(sweep, runs=tuple(runs), targets=tuple(targets)))
-    # Of a program that is yet to be written, time and money can be asked all the same.
+    # Time and money can be predicted before the program exists.
     print_warnings([*map(str, report.problems), *report.warnings])
 
 
@@ -123,7 +123,7 @@ def _print(sweep: Sweep, found: list[Forecast], advice: Advice | None) -> None:
             console.print(line, soft_wrap=True, markup=False)
         if any(run.seconds is not None for run in one.runs):
             console.print(_runs(sweep, one))
-    if advice is None:  # of one there is nothing to choose
+    if advice is None:  # a single target without limits: nothing to choose
         return
     console.print()
     console.print(f"recommended: {advice.lines[0]}", soft_wrap=True, markup=False)
@@ -173,7 +173,7 @@ def _shown(found: Range, show: object) -> str:
 
 
 def _runs(sweep: Sweep, one: Forecast) -> Table:
-    """The first of its runs, one by one."""
+    """A table of the target's first runs."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -185,7 +185,7 @@ def _runs(sweep: Sweep, one: Forecast) -> Table:
     table.add_column("run", overflow="fold")
     for column in ("frames", "end-to-end\nframes/s", "time", "dollars"):
         table.add_column(column, justify="right", no_wrap=True)
-    lengths = get_trainer(sweep.trainer).frames  # which a column of their own tells
+    lengths = get_trainer(sweep.trainer).frames  # the column "frames" shows them
     points = {
         run.run_id: {key: value for key, value in run.point.items() if key not in lengths}
         for run in sweep.runs

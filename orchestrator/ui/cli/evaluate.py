@@ -52,10 +52,10 @@ def evaluate(
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
-    """Let trained policies play: from any checkpoint, also on another task.
+    """Evaluate trained policies from any checkpoint, also on another task.
 
-    Says what they achieve, and keeps it with the sweep. The same seed gives
-    the same returns.
+    Prints the returns and stores them with the sweep. The same seed gives the
+    same returns.
 
     [bold]Examples[/bold]
 
@@ -93,7 +93,7 @@ def evaluate(
 def _shown(
     ended: Iterable[EvaluatedPolicy | FailedPolicy], total: int
 ) -> Iterator[EvaluatedPolicy | FailedPolicy]:
-    """The same, with a bar where there is a terminal and more than one to wait for."""
+    """Iterate with a progress bar on a terminal, if there are several."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     from orchestrator.ui.cli.sweep_table import console
@@ -162,7 +162,7 @@ def _print_table(sweep_dir: SweepDir, done: Sequence[EvaluatedPolicy], found: Se
 
 
 def _title(found: Sequence[Evaluation]) -> str:
-    """What the rows have in common, and how they came about."""
+    """A table title: what all rows share, and how they were evaluated."""
     policy = "the best policy of each training" if found[0].best else "policies"
     tasks = ", ".join(dict.fromkeys(one.task for one in found))
     episodes = " or ".join(dict.fromkeys(f"{one.episodes:,}" for one in found))

@@ -1,7 +1,7 @@
-"""The page of `orchestrate --help`, drawn as typer draws it, from a third of the imports.
+"""The page of `orchestrate --help`, drawn like typer's with a third of the imports.
 
-typer's own drawing loads Markdown, tracebacks and syntax highlighting, which take longer than all the rest
-and which this page does not need. typer draws the pages of single commands.
+typer's own page loads Markdown, tracebacks and syntax highlighting, which take longer than everything else.
+Pages of single commands are typer's own.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ProgramGroup(TyperGroup):
 
 
 def _table(*styles: str) -> Table:
-    """A table of columns in these styles, and one of text that takes the room that is left."""
+    """A table of columns in these styles, and a last one of text with the remaining width."""
     from rich.table import Table
 
     table = Table(box=None, show_header=False, expand=True, padding=(0, 1), pad_edge=False)

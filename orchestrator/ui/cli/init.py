@@ -20,10 +20,10 @@ def init(
     ] = "slurm",
     as_json: Json = False,
 ) -> None:
-    """Begin a project of your own: a commented grid and profile.
+    """Begin a project: write a commented grid and profile.
 
-    The grid trains at once, the profile is to be filled in; on a login node
-    it names partitions and accounts. What is there already stays as it is.
+    The grid trains at once; fill in the profile. On a login node it names
+    partitions and accounts. Existing files stay as they are.
 
     [bold]Examples[/bold]
 

@@ -23,7 +23,7 @@ def logs(
     ] = None,
     results: Results = RESULTS,
 ) -> None:
-    """Print what a run has written, the newest attempt's by default, wherever it runs.
+    """Print the log of a run, by default of its newest attempt, on any target.
 
     [bold]Examples[/bold]
 
@@ -45,7 +45,7 @@ def logs(
 
 
 def _print(pieces: Iterable[bytes]) -> None:
-    """Pieces end where they happen to; what of a character is in each is put together."""
+    """Print pieces of bytes; a character may be cut between two of them."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     for piece in pieces:
         sys.stdout.write(decoder.decode(piece))

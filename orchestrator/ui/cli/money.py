@@ -1,4 +1,4 @@
-"""What commands say of money when a sweep is over."""
+"""Print the cost of a sweep at its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def settle_up(sweep_dir: SweepDir, since: float, *, quiet: bool) -> None:
-    """Take up how fast its runs were; say what submissions made ``since`` then (epoch seconds) came to."""
+    """Record the runs' speeds; print predicted and actual cost of submissions ``since`` (epoch seconds)."""
     from orchestrator.planning.predictions import bills, lines
     from orchestrator.planning.throughput import take_up
 

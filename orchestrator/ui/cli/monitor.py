@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from orchestrator.ui.monitor.wording import Level
 
 _REFRESH_S = 0.5
-# Below so many columns a run is told in fewer of them.
+# Below this width a run has fewer columns.
 _WIDE = 110
 _LEAST_ROWS, _MOST_SWEEPS, _MOST_REASONS, _MOST_GPUS = 3, 4, 3, 8
-# Lines of a single look, and columns where there is no terminal.
+# Lines of `--once`, and columns without a terminal.
 _LINES, _COLUMNS = 40, 160
 
 
@@ -39,7 +39,7 @@ def monitor(
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
-    """Watch a machine and the runs on it, here or behind ssh; Ctrl-C closes all that was opened for it.
+    """Watch a machine and the runs on it, here or behind ssh; Ctrl-C ends it.
 
     [bold]Examples[/bold]
 
@@ -88,7 +88,7 @@ def _follow(target: str, watching: Monitor) -> None:
 
 
 def _follow_in_lines(target: str, watching: Monitor) -> None:
-    """A line whenever something changes that a log should have."""
+    """Print a line at each change, for a log."""
     from orchestrator.ui.monitor import wording
 
     told: dict[str, str] = {}
@@ -109,7 +109,7 @@ def _follow_in_lines(target: str, watching: Monitor) -> None:
 
 
 def screen(target: str, seen: ConnectionState, height: int, width: int) -> Group:
-    """All that there is to see, in so many lines and columns."""
+    """Draw the whole page in a number of lines and columns."""
     from rich.console import Group
     from rich.styled import Styled
     from rich.text import Text
@@ -151,7 +151,7 @@ def _sweep_lines(look: MonitorSnapshot) -> list[Text]:
 
 
 def _head(look: MonitorSnapshot, seen: ConnectionState) -> Table:
-    """The machine, a fact a line."""
+    """The machine's facts, one per line."""
     from rich.table import Table
     from rich.text import Text
 
@@ -191,7 +191,7 @@ def _runs(runs: tuple[MonitoredRun, ...], look: MonitorSnapshot, *, wide: bool) 
     several = len({run.sweep for run in runs}) > 1
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("run", no_wrap=True)
-    table.add_column("")  # the one that gives way where columns are few
+    table.add_column("")  # the column that shrinks first
     table.add_column("state", no_wrap=True)
     for column in ("frames", "e2e fps", "ETA", *(("return",) if wide else ()), "checkpoint"):
         table.add_column(column, justify="right", no_wrap=True)

@@ -6,7 +6,7 @@ from orchestrator.ui.cli.common import Json, print_json
 
 
 def profiles(as_json: Json = False) -> None:
-    """List the profiles that `--on` knows by name: yours, and those that come with the program.
+    """List the profiles for `--on`: yours, and those that come with the program.
 
     [bold]Examples[/bold]
 

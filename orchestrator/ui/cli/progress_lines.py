@@ -1,4 +1,4 @@
-"""Lines that say how far a long transfer is where no terminal shows a bar, also while nothing comes."""
+"""Progress of a long transfer as lines, without a terminal, also while no byte arrives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.core.formatting import amount, duration, plain
 
 
 class ProgressLines:
-    """Prints a line every ``beat`` seconds, as long as there is a step to tell of."""
+    """Prints a line every ``beat`` seconds while a step is under way."""
 
     def __init__(self, beat: float) -> None:
         self._beat, self._lock, self._over = beat, threading.Lock(), threading.Event()
@@ -29,12 +29,12 @@ class ProgressLines:
             self._thread.join()
 
     def begin(self, step: str) -> None:
-        """A step begins of which no bytes tell."""
+        """Begin a step that transfers no bytes."""
         with self._lock:
             self._step, self._since = step, time.monotonic()
 
     def expect(self, name: str, size: int) -> None:
-        """So many bytes are to come."""
+        """Begin a transfer of so many bytes."""
         with self._lock:
             now = time.monotonic()
             self._step, self._name, self._size, self._came = "", name, size, 0

@@ -8,7 +8,7 @@ import typer
 from orchestrator.ui.cli.collect import Others, Sweeps, found_sweeps
 from orchestrator.ui.cli.common import RESULTS, Json, Results, print_json, print_warnings
 
-# So many damaged files are named.
+# Damaged files named at most.
 _NAMED = 3
 
 
@@ -39,7 +39,7 @@ def report(
     from orchestrator.control.fleet import present
 
     found = found_sweeps(results, sweeps)
-    # Several sweeps in one report belong to none of their folders.
+    # A report of several sweeps belongs to none of their folders.
     folder = output or (found[0].report if len(found) == 1 else results / "report")
     generated = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
     collected = gather(found, present, others=read_others(others or [], found))

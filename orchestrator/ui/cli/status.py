@@ -29,7 +29,7 @@ def status(
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
-    """Say where every run stands, from journals alone: quick also for 10,000 runs.
+    """Show the state of every run, from journals alone: quick also for 10,000 runs.
 
     What instances of a cloud have is fetched first, and those that are up,
     and so cost money, are named.

@@ -59,7 +59,7 @@ def sweep(
     ] = None,
     adopt: Annotated[
         bool,
-        typer.Option("--adopt", help="Go on with a sweep of this name that somebody else submitted there."),
+        typer.Option("--adopt", help="Go on with a sweep of this name that another tree submitted there."),
     ] = False,
     options: Annotated[
         list[str] | None, typer.Argument(metavar="[-- OPTIONS]", help="Further options of sbatch.")
@@ -67,11 +67,11 @@ def sweep(
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
-    """Run everything in a grid that is not done yet, and follow it.
+    """Run everything in a grid that is not done yet.
 
-    The same command again does just what is missing: finished runs stay
-    finished, killed ones go on from their last checkpoint, and workers that
-    are still alive are adopted.
+    The same command again submits only what is missing: finished runs stay
+    finished, killed runs go on from their last checkpoint, and live workers
+    are adopted.
 
     [bold]Examples[/bold]
 

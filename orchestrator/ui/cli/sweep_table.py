@@ -1,4 +1,4 @@
-"""What a sweep looks like in a terminal. Everything here is drawing; the facts come in a Survey."""
+"""Draw a sweep's state, a :class:`Survey`, in a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.core.formatting import duration, number
+from orchestrator.core.formatting import count, duration, number
 from orchestrator.core.labels import labeller
 from orchestrator.core.types import URGENT_FIRST, RunState
 from orchestrator.planning.ordering import sweep_eta
@@ -33,12 +33,12 @@ STYLE = {
     RunState.UNKNOWN: "yellow",
 }
 
-# Rows of a sweep that is being watched.
+# Rows of a sweep on a live screen.
 ROWS = 24
 
 
 class SweepScreen:
-    """Progress that follows a sweep: redrawn on a terminal, elsewhere a line whenever the counts change."""
+    """Progress of a sweep: redrawn on a terminal, elsewhere a line whenever the counts change."""
 
     def __init__(self, name: str, quiet: bool = False) -> None:
         self._name, self._quiet, self._console = name, quiet, console()
@@ -55,7 +55,7 @@ class SweepScreen:
         self._live.stop()
 
     def note(self, text: str) -> None:
-        """A line that stays, once."""
+        """Print a permanent line, each text once."""
         if not self._quiet and text not in self._noted:
             self._noted.add(text)
             self._console.print(text, style="yellow", markup=False, highlight=False, soft_wrap=True)
@@ -69,7 +69,7 @@ class SweepScreen:
 
 
 def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
-    """One sweep: a line for the whole, a row per run (the ``limit`` most urgent ones), reasons below."""
+    """Draw a sweep: a summary line, a row per run (the ``limit`` most urgent ones), reasons below."""
     rows = [row for row in survey.rows if row.in_grid]
     label = labeller([row.point for row in rows])
     shown = _most_urgent(rows, survey.statuses, limit)
@@ -101,7 +101,8 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
     parts += [Text(note, style="yellow") for note in survey.remarks]
     outside = len(survey.rows) - len(rows)
     if outside:
-        parts.append(Text(f"{outside} runs of earlier grids are outside this grid", style="dim"))
+        note = "kept but not counted: from earlier versions of this grid"
+        parts.append(Text(f"{count(outside, 'run')} {note}", style="dim"))
     return Group(*parts)
 
 
@@ -111,10 +112,10 @@ def sweep_line(name: str, survey: Survey) -> Text:
     line = Text()
     line.append(name, style="bold")
     line.append(f"  {counts.get(RunState.DONE, 0)}/{total} done")
-    for state, count in counts.items():
+    for state, runs in counts.items():
         if state is not RunState.DONE:
             line.append("  ")
-            line.append(f"{count} {state.value}", style=STYLE[state])
+            line.append(f"{runs} {state.value}", style=STYLE[state])
     eta = sweep_eta(survey)
     if eta is not None:
         line.append(f"  ETA {duration(eta)}", style="cyan")
@@ -148,7 +149,7 @@ def _most_urgent(
 def _reasons(
     rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus], limit: int | None = None
 ) -> list[Text]:
-    """One line per distinct reason, with how many runs it concerns; at most ``limit`` lines."""
+    """One line per distinct reason, with its number of runs; at most ``limit`` lines."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         status = statuses[row.run_id]

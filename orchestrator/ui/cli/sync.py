@@ -74,10 +74,10 @@ def sync(
         bool, typer.Option("--wandb", help="Then upload what W&B logged offline and is not up yet.")
     ] = False,
 ) -> None:
-    """Bring results home: what is new, checked against its checksums.
+    """Fetch new results, each checked against its checksums.
 
-    What was cut off goes on where it was. A finished run shows here only
-    when every file of it is as its result says.
+    A transfer that was cut goes on where it stopped. A finished run appears
+    here only when each of its files matches its result.
 
     [bold]Examples[/bold]
 
@@ -124,7 +124,7 @@ def sync(
 
 
 def _is_folder_here(source: str, dest: Path) -> bool:
-    """Whether it is the results folder itself, or a bare name of one of this machine, and so no host."""
+    """Whether a source is a folder of this machine and not a host."""
     from orchestrator.rundir import sweeps
 
     if ":" not in source and dest.is_dir() and Path(source).resolve() == dest.resolve():
@@ -163,9 +163,9 @@ def _is_whole(brought: Iterable[SyncReport]) -> bool:
 
 
 def _watch(source: str, dest: Path, wish: SyncOptions, seconds: float) -> bool:
-    """Bring what is new until nothing works there any more; whether all of it is whole.
+    """Fetch again and again until no run is active there; whether all of it is whole.
 
-    A link that drops is no end.
+    A lost connection is retried.
     """
     from orchestrator.control.at_work import works
     from orchestrator.sync.source import find_source

@@ -1,4 +1,4 @@
-"""How a sync looks in a terminal: a bar with bytes and the time it will take; elsewhere plain lines."""
+"""Progress of a sync: a bar with bytes and remaining time in a terminal, elsewhere plain lines."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from orchestrator.sync.request import SyncReport
 
 
-# Seconds between two lines where there is no terminal.
+# Seconds between two lines without a terminal.
 _BEAT_S = 20.0
-# So many lines of a kind are printed about a sweep.
+# Lines of a kind printed per sweep at most.
 _LINES = 20
 
 
 class SyncScreen:
-    """Progress of one sweep after the other: a bar in a terminal, elsewhere a line every ``beat`` seconds."""
+    """Progress of a sync, sweep by sweep: a bar in a terminal, elsewhere a line every ``beat`` seconds."""
 
     def __init__(self, quiet: bool = False, beat: float = _BEAT_S) -> None:
         from rich.progress import (
@@ -84,7 +84,7 @@ class SyncScreen:
 
 
 def report(brought: SyncReport, dry_run: bool) -> None:
-    """What came of a sweep, or would, and what is to be known about it."""
+    """Print what was fetched of a sweep, or would be, with problems and notes."""
     came = f"{brought.files} files, {amount(brought.size)}" if brought.files else "nothing new"
     if dry_run:
         due = f", {brought.due} runs would be verified" if brought.due else ""

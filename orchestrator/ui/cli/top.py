@@ -15,10 +15,10 @@ def top(
     ] = None,
     results: Results = RESULTS,
 ) -> None:
-    """Watch everything that runs anywhere on one screen, and act on it: ? there lists the keys.
+    """Watch and control the jobs and runs of all targets on one screen; ? lists the keys.
 
-    Jobs, runs, speed, cost so far and failures of all backends. Leaving
-    changes nothing: jobs go on.
+    Shows jobs, runs, speed, cost so far and failures. Jobs go on when you
+    leave.
 
     [bold]Examples[/bold]
 
@@ -32,7 +32,7 @@ def top(
             "top needs a terminal to draw on, and this is none",
             hint=" ".join(["print it instead: orchestrate status", *(sweeps or ["--watch"])[:1]]),
         )
-    chosen(results, sweeps or [])  # a wrong name is said here, and not on a screen that waits for it
+    chosen(results, sweeps or [])  # refuse an unknown name before the screen opens
     from orchestrator.ui.top.actions import FleetTree
     from orchestrator.ui.top.app import Top
 

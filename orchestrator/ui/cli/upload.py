@@ -1,4 +1,4 @@
-"""Uploading offline W&B runs, as it looks in a terminal: a bar, faults as they come, and a last line."""
+"""Upload of offline W&B runs in a terminal: a bar, faults as they happen, and a last line."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 def upload(
     results: Path, sweeps: Sequence[str] = (), runs: Sequence[str] = (), *, dry_run: bool = False
 ) -> bool:
-    """Send what W&B logged offline and is not up yet, of all sweeps and runs if none is named.
+    """Upload offline W&B logs that are not uploaded yet, by default of all sweeps and runs.
 
-    ``runs`` are selectors as `--run` has them. Returns whether all of it is up that can be; raises
-    :class:`UploadError` if nothing can be sent.
+    ``runs`` are selectors as `--run` has them. Returns whether all possible uploads are
+    done; raises :class:`UploadError` if nothing can be sent.
     """
     from orchestrator.sync.wandb import plan_uploads, send
 
@@ -63,7 +63,7 @@ def _meant(sweeps: Iterable[SweepDir], selectors: Sequence[str]) -> set[str]:
 
 
 def _shown(sent: Iterable[UploadReport], total: int) -> Iterator[UploadReport]:
-    """The same, with a bar where there is a terminal."""
+    """Iterate with a progress bar on a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from orchestrator.ui.cli.sweep_table import console
