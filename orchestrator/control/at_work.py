@@ -1,4 +1,4 @@
-"""Whether jobs elsewhere are still at work on sweeps that were synced."""
+"""Whether jobs elsewhere still train runs of synced sweeps."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from orchestrator.sync.source import Source
 
 
 def works(source: Source, results: Path, names: Iterable[str]) -> bool:
-    """Whether jobs there still had something to do in one of these sweeps, when they were brought last."""
+    """Whether one of these sweeps had unfinished jobs there at the last sync."""
     folders = (folder_of(SweepDir(results.absolute(), name), source).path for name in names)
     return any(poll_sweep(SweepDir(folder.parent, folder.name)).active for folder in folders)

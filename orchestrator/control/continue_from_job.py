@@ -1,8 +1,7 @@
-"""Submit what a sweep has left, from a job that ends.
+"""Submit the waiting runs of a sweep from a job that ends.
 
-Started as ``python -m orchestrator.control.continue_from_job RESULTS SWEEP JOB``.
-
-So a sweep that the queue had no room for goes on without anything waiting on the login node.
+Started as ``python -m orchestrator.control.continue_from_job RESULTS SWEEP JOB``. Thus a sweep larger than the
+queue's room needs no process on the login node.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from orchestrator.core.errors import OrchestrateError, QueueFullError, RefusedEr
 from orchestrator.core.types import Capacity, Plan
 from orchestrator.rundir import SweepDir
 
-# Jobs that end together are in each other's way in a full queue: they stop waiting one after the other.
+# Seconds between the ends of waiting of jobs that end together.
 _TURN_S = 5.0
 _LONGEST_WAIT_S = 60.0
 _INTERVAL_S = 1.0
 
 
 def proceed(results: Path, name: str, job: str) -> str:
-    """Submit as much as the queue takes at the target of ``job`` (a token); what was done, in a line."""
+    """Submit as many runs as the queue takes at the target of ``job`` (a token); a line for the log."""
     sweep_dir = SweepDir.existing(results, name)
     latest = latest_target(sweep_dir, job)
     assert latest is not None, "a job runs this"
@@ -35,7 +34,7 @@ def proceed(results: Path, name: str, job: str) -> str:
     while (plan := _submit(sweep_dir, latest)) is None:
         if time.monotonic() - began >= _patience(sweep_dir, job):
             return "the queue has no room now; jobs that end later submit what is left, or the same command"
-        time.sleep(_INTERVAL_S)  # no lock is held: others are to get on, and leave
+        time.sleep(_INTERVAL_S)  # without a lock, so that other jobs can end
     if not plan.jobs:
         return "nothing more to submit now"
     said = f"submitted {len(plan.jobs)} more jobs for {len(plan.run_ids)} runs"
@@ -43,11 +42,11 @@ def proceed(results: Path, name: str, job: str) -> str:
 
 
 def _submit(sweep_dir: SweepDir, latest: LastSubmission) -> Plan | None:
-    """What was submitted; ``None`` if runs are left that the queue has no room for."""
+    """The submitted plan; ``None`` if runs are left that the queue has no room for."""
     backend, wish, rooms = latest.backend, SubmitOptions(latest.slots, latest.canary), []
 
     def room() -> Capacity:
-        """What the queue takes. The profile's own limits are for jobs that still have work."""
+        """The queue's room. The profile's limits count only jobs that still have work."""
         capacity = backend.capacity()
         limits = [limit for limit in (capacity.at_once, capacity.most) if limit is not None]
         rooms.append(capacity.room)
@@ -76,16 +75,16 @@ def _submit(sweep_dir: SweepDir, latest: LastSubmission) -> Plan | None:
 
 
 def _through(sweep_dir: SweepDir) -> dict[str, float]:
-    """Workers that are through with their work, as the one that starts this is: token and time of the end."""
+    """Workers that have ended, as the caller's has: time of the end by token."""
     logs = sweep_dir.read_journals()
     return {log.token: log.events[-1].time for log in logs if log.exited and not log.returning and log.events}
 
 
 def _patience(sweep_dir: SweepDir, job: str) -> float:
-    """For how many seconds to wait for room.
+    """Seconds to wait for room in the queue.
 
-    Not at all while another job of the target works: it will see to it. The queue counts jobs until they
-    have left, so that the last ones, if they end together, are in each other's way.
+    0 while another job of the target works: that job submits the rest. The queue counts jobs until they have
+    left it, so jobs that end together block each other: they stop waiting one after the other.
     """
     seen, through = poll_sweep(sweep_dir), _through(sweep_dir)
     target = seen.targets.get(job)
@@ -94,7 +93,7 @@ def _patience(sweep_dir: SweepDir, job: str) -> float:
     lately = time.time() - 2 * _LONGEST_WAIT_S
     others = [token for token, at in through.items() if token != job and at > lately]
     if all(token < job for token in others):
-        return _LONGEST_WAIT_S  # the last in turn: nobody sees to it after this job
+        return _LONGEST_WAIT_S  # the last one: no later job submits the rest
     return min(_LONGEST_WAIT_S, _TURN_S * (1 + sum(token < job for token in others)))
 
 

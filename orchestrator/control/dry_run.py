@@ -1,4 +1,4 @@
-"""What would be submitted, as another machine can be told it; writes nothing."""
+"""Plan a submission without writing anything, in a form that other machines can send and print."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.types import Capacity, Plan, Sweep, TargetAssignment
 from orchestrator.rundir import SweepDir
 
-# Of a rehearsal whose arrays may be cut differently when they are submitted.
+# Note of a plan made without the limits of the cluster.
 UNASKED = "the cluster was not asked for its limits, so that arrays may be cut differently when submitted"
 
 
@@ -27,10 +27,10 @@ def rehearse(
     deal: TargetAssignment | None = None,
     later: int = 0,
 ) -> Mapping[str, Any]:
-    """What a submission now would submit, to the byte, as :func:`planned` tells it.
+    """Plan a submission, to the byte, in the form of :func:`planned`.
 
-    The target is asked for its limits as then. Where it does not answer, the notes say so. The arguments are
-    those of :func:`submit.plan_sweep` and :func:`submit.render_plan`.
+    Reads the target's limits as a submission does; a note says if it does not answer. The arguments are those
+    of :func:`submit.plan_sweep` and :func:`submit.render_plan`.
     """
     capacity, notes = capacity_now(backend)
     prospect = submit.plan_sweep(sweep, sweep_dir, capacity, wish, deal, later)
@@ -41,7 +41,7 @@ def rehearse(
 
 
 def capacity_now(backend: Backend) -> tuple[Capacity, tuple[str, ...]]:
-    """The target's limits as a submission finds them; if it does not answer, a note that they are unknown."""
+    """The target's limits; if it does not answer, those of the profile and a note."""
     try:
         return backend.capacity(), ()
     except BackendUnavailableError as error:
@@ -49,7 +49,7 @@ def capacity_now(backend: Backend) -> tuple[Capacity, tuple[str, ...]]:
 
 
 def planned(plan: Plan, scripts: Mapping[str, str], notes: Iterable[str] = ()) -> dict[str, Any]:
-    """A plan and its scripts (by array). ``notes``: what a person is to know before it is submitted."""
+    """A plan with its scripts, by array, as JSON values. ``notes``: remarks before the submission."""
     arrays = [
         {
             "token": array.token,
@@ -66,9 +66,9 @@ def planned(plan: Plan, scripts: Mapping[str, str], notes: Iterable[str] = ()) -
 
 
 def said_before(backend: Backend, plan: Plan) -> tuple[str, ...]:
-    """What a person is to know of the plan's jobs before they are queued.
+    """Warnings about the plan's jobs before the submission.
 
-    Raises :class:`OrchestrateError` where they are not to be.
+    Raises :class:`OrchestrateError` for jobs that must not be submitted.
     """
     found = backend.concerns(plan) if plan.jobs else ()
     if blocking := next((one for one in found if one.blocks), None):

@@ -1,4 +1,4 @@
-"""Staying with a sweep until nothing is left: look, rest, replace workers that were lost."""
+"""Follow a sweep to its end: poll it, rest, replace lost workers."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from orchestrator.status.survey import Survey
 # How often a lost worker is replaced without any run having advanced in between.
 _REPLACEMENTS = 3
 _REFRESH_S = 0.5
-# How often runs of a worker that cannot be asked from here are looked at again. What could not be submitted
-# is tried again after as long, then ever less often.
+# Interval of polls for runs of unreachable workers, and first pause after a failed submission; later pauses are
+# longer.
 _PATIENCE_S = 5.0
 # Workers kill what does not leave within its grace, half a minute; then something holds them up.
 _STOP_PATIENCE_S = 60.0
-# Following is to cost the training nothing: after a look, rest this many times as long, up to a limit.
+# Following must not slow the training: after a poll, rest this many times as long, up to a limit.
 _REST, _LONGEST_REST_S = 40, 30.0
-# Workers that are watched in a rest, so that the end of the last one is seen soon.
+# Workers watched during a rest, to notice the end of the last one soon.
 _WATCHED = 16
-# How long machines that are done may take to hand over what they have, and to go.
+# Seconds for instances to hand over their results and end.
 _SEE_OFF_S = 1800.0
 
 
 def _quietly(_: str) -> None:
-    """Tell nobody."""
+    """Print nothing."""
 
 
 def follow(
@@ -46,11 +46,10 @@ def follow(
     wish: SubmitOptions = AS_USUAL,
     tell: Callable[[str], None] = _quietly,
 ) -> Iterator[Survey]:
-    """The sweep's state again and again, until nothing works on it any more, and no instance is left.
+    """Yield the sweep's state again and again, until no run is active and no instance is left.
 
-    A worker that died is replaced. One that left for a reason, or because somebody asked, is not. ``tell`` is
-    given lines about what is in the way: instances that are not as they should be, a backend that does not
-    answer, a full queue.
+    Replaces a worker that died, but none that ended for a reason or on request. ``tell`` gets lines about
+    obstacles: problems of instances, a backend that does not answer, a full queue.
     """
     yield from _work_off(sweep, sweep_dir, backend, wish, tell)
     for note in leave_queue(sweep_dir, poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))):
@@ -72,7 +71,7 @@ def _work_off(
             rest(sweep_dir, time.monotonic() - began, seen)
             continue
         if seen.unknown and not any(proved_ended(sweep_dir.run(run_id)) for run_id in seen.unknown):
-            time.sleep(_PATIENCE_S)  # a worker elsewhere has them, until its claims run out
+            time.sleep(_PATIENCE_S)  # workers on other machines may have them, until their claims expire
             continue
         advanced = _advanced(seen, sweep_dir, backend)
         again = tries + 1 if advanced <= before else 0
@@ -86,7 +85,7 @@ def _work_off(
         except BudgetError:
             if chances:
                 raise
-            return  # what is left pays for no job: it stays left
+            return  # the rest of the budget pays for no job
         if obstacle is None:
             tries, before, wait = again, max(before, advanced), _PATIENCE_S
             continue
@@ -97,7 +96,7 @@ def _work_off(
 
 
 def _submit(sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions) -> str | None:
-    """Submit what is missing; what is in the way if nothing could be, and may not be in the way later."""
+    """Submit what is missing; a temporary obstacle as text, or ``None``."""
     rooms = []
 
     def room() -> Capacity:
@@ -116,9 +115,9 @@ def _submit(sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOpt
 
 
 def _advanced(seen: Survey, sweep_dir: SweepDir, backend: Backend) -> tuple[int, int]:
-    """Grows when it is worth to go on: runs that are over, and attempts at the others.
+    """Progress since which lost workers are replaced: finished runs, and attempts at the others.
 
-    Where each attempt has its price, what counts is what was kept of it.
+    Where an attempt costs money, frames in checkpoints count instead of attempts.
     """
     over = sum(status.state.final for status in seen.statuses.values())
     left = [status for status in seen.statuses.values() if not status.state.final]
@@ -129,7 +128,7 @@ def _advanced(seen: Survey, sweep_dir: SweepDir, backend: Backend) -> tuple[int,
 
 
 def drain_instances(sweep_dir: SweepDir, tell: Callable[[str], None]) -> Iterator[None]:
-    """Until the sweep's instances, if it has any, have handed over what they have and have gone."""
+    """Wait until the sweep's instances have handed over their results and are terminated."""
     if cloud_instances.sent_jobs(sweep_dir):
         for done in cloud_instances.drain_instances(sweep_dir, _SEE_OFF_S):
             for problem in done.problems:
@@ -138,9 +137,9 @@ def drain_instances(sweep_dir: SweepDir, tell: Callable[[str], None]) -> Iterato
 
 
 def rest(sweep_dir: SweepDir, took: float, seen: Survey) -> None:
-    """Rest after the look ``seen``, which took so many seconds: a slow scheduler is asked less often.
+    """Rest after the poll ``seen`` in proportion to its duration ``took`` (seconds).
 
-    A cloud is asked at the pace of its exchange. Ends early when a worker begins or leaves.
+    With instances of a cloud: for the interval of the exchange. Ends early when a worker begins or ends.
     """
     if cloud_instances.sent_jobs(sweep_dir):
         time.sleep(cloud_instances.EXCHANGE_S / 4)
@@ -156,9 +155,9 @@ def rest(sweep_dir: SweepDir, took: float, seen: Survey) -> None:
 
 
 def _watched(sweep_dir: SweepDir, seen: Survey) -> tuple[list[str], list[str]]:
-    """Some jobs whose workers are about to begin, and some whose workers are at work, by token.
+    """Tokens of some jobs with a worker that has yet to begin, and of some with a worker at work.
 
-    That a worker has left is no news where its job waits in the queue again, or its backend does not answer.
+    Leaves out jobs that wait in the queue again or have no answer of their backend.
     """
     statuses = seen.statuses.values()
     at_work = {status.token or "" for status in statuses if status.state is RunState.RUNNING}
@@ -179,7 +178,7 @@ def bring_home(
     *,
     orphans: bool = False,
 ) -> None:
-    """Exchange with the sweep's instances, if it has any; what is in the way is told, and stops nothing.
+    """Exchange with the sweep's instances; print problems and go on.
 
     ``not_within``: seconds in which an exchange is not repeated. ``orphans``: instances whose launch died are
     taken down.
@@ -191,9 +190,9 @@ def bring_home(
 def follow_canaries(
     sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions
 ) -> Iterator[Survey]:
-    """The sweep's state again and again, and its further runs submitted as their configurations train.
+    """Yield the sweep's state again and again; submit further runs once their configuration trains.
 
-    Until no run is held back but those whose configuration failed, or nothing works any more.
+    Ends when all runs are submitted but those of failed configurations, or when no run is active.
     """
     known = -1
     while True:
@@ -212,7 +211,7 @@ def follow_canaries(
 
 
 def stop(sweep_dir: SweepDir) -> bool:
-    """Ask the sweep's workers to save and leave, and wait until they have; ``False`` if they do not."""
+    """Stop the sweep's workers after a checkpoint and wait; ``False`` if some do not end in time."""
     submit.stop_workers(sweep_dir)
     deadline = time.monotonic() + _STOP_PATIENCE_S
     while poll_sweep(sweep_dir).active:
@@ -224,35 +223,36 @@ def stop(sweep_dir: SweepDir) -> bool:
 
 
 def _stays_so(sweep_dir: SweepDir, seen: Survey, wish: SubmitOptions) -> bool:
-    """Whether what is left is left for a reason: then nothing is replaced."""
+    """Whether the remaining runs are left for a reason, so that no worker is replaced."""
     if out_of_budget(sweep_dir, seen):
-        return not worth_going_on(sweep_dir, seen, wish.budget)  # others may have needed less than theirs
+        return not worth_going_on(
+            sweep_dir, seen, wish.budget
+        )  # other jobs may have used less than their share
     return why_left(sweep_dir, seen) is not None
 
 
 def out_of_budget(sweep_dir: SweepDir, seen: Survey) -> bool:
-    """Whether runs are left because a job's share of the budget was used up."""
+    """Whether runs are left because a job used up its share of the budget."""
     return (why_left(sweep_dir, seen) or "").startswith(BUDGET_REACHED)
 
 
 def out_of_storage(sweep_dir: SweepDir, seen: Survey) -> bool:
-    """Whether runs are left because the results tree takes no writes, or took none."""
+    """Whether runs are left because the results tree could not be written."""
     full = any(seen.statuses[run_id].reason == Reason.DISK_FULL.value for run_id in seen.left)
     return full or (why_left(sweep_dir, seen) or "").startswith(CANNOT_WRITE)
 
 
 def exit_code_of(sweep_dir: SweepDir, seen: Survey) -> int | None:
-    """With what a command leaves whose runs are left for want of money, or of room on the disk."""
+    """The exit code if runs are left because of the budget or a full disk; else ``None``."""
     if out_of_budget(sweep_dir, seen):
         return BudgetError.exit_code
     return StorageError.exit_code if out_of_storage(sweep_dir, seen) else None
 
 
 def why_left(sweep_dir: SweepDir, seen: Survey) -> str | None:
-    """Why runs are left, in the words of a worker that had to do them and was asked, or forced, to leave.
+    """Why runs are left: the message of a worker that was stopped, or of a job that ended before its worker.
 
-    Or in those of a backend whose job ended before its worker began. ``None`` if theirs just died, or their
-    machine was taken away.
+    ``None`` if workers just died or lost their machine.
     """
     logs = {log.token: log for log in sweep_dir.read_journals()}
     tokens: dict[str, str] = {}

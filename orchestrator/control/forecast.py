@@ -1,4 +1,4 @@
-"""A sweep before it is launched: what is left of it, and what that takes on each of several targets."""
+"""Predict time and cost of a sweep's unfinished runs on several targets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.rundir import SweepDir
 def forecasts(
     sweep: Sweep, sweep_dir: SweepDir, names: Iterable[str], wish: SubmitOptions = submit.AS_USUAL
 ) -> list[Forecast]:
-    """What is left of the sweep on each target, as if that one did all of it.
+    """A forecast per target, as if it trained all unfinished runs.
 
     Raises :class:`OrchestrateError` for a name that is no target.
     """

@@ -1,4 +1,4 @@
-"""What was submitted last, where and how: what goes on with a sweep goes on like that."""
+"""The last submission of a sweep: a later one without other options repeats its target and options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.rundir import SweepDir
 
 @dataclass(frozen=True)
 class LastSubmission:
-    """A submission: its target, how a person wished it, and what it was dealt if it was one of several."""
+    """A submission: its target and options, and its runs if it was one of several."""
 
     backend: Backend
     slots: int | None

@@ -79,7 +79,7 @@ class Flow(ABC):
     def follow(self, tell: Tell, *, detach: bool = False) -> Iterator[Survey]:
         """The sweep's state again and again, until nothing works on it any more; ``tell`` gets obstacles.
 
-        With ``detach`` only as long as runs are jobs back for canaries.
+        With ``detach`` only while runs are held back for canaries.
         """
         self._tell, self.detach = tell, detach
         return self._follow()

@@ -31,7 +31,7 @@ from orchestrator.status.survey import Survey
 class OwnTarget(Flow):
     """A sweep on a target whose jobs write to this tree.
 
-    ``take_back``: runs that trees behind ssh were given, and do not work on, are for this target now.
+    ``take_back``: first request idle runs back from trees behind ssh.
     """
 
     def __init__(
