@@ -22,8 +22,7 @@ from orchestrator.status.survey import Survey
 # How often a lost worker is replaced without any run having advanced in between.
 _REPLACEMENTS = 3
 _REFRESH_S = 0.5
-# Interval of polls for runs of unreachable workers, and first pause after a failed submission; later pauses are
-# longer.
+# Interval of polls for runs of unreachable workers. First pause after a failed submission.
 _PATIENCE_S = 5.0
 # Workers kill what does not leave within its grace, half a minute; then something holds them up.
 _STOP_PATIENCE_S = 60.0
