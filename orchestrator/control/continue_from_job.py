@@ -1,7 +1,7 @@
 """Submit the waiting runs of a sweep from a job that ends.
 
-Started as ``python -m orchestrator.control.continue_from_job RESULTS SWEEP JOB``. A sweep larger than the queue
-needs no process on the login node.
+Started as ``python -m orchestrator.control.continue_from_job RESULTS SWEEP JOB``. Without it a sweep
+larger than the queue's room would need a process on the login node.
 """
 
 from __future__ import annotations
