@@ -22,5 +22,5 @@ def data(name: str) -> Path:
 
 
 def template(name: str) -> Path:
-    """Return a file or folder among the templates: ``slurm.sbatch.j2``, ``profiles``."""
+    """Return a file or folder among the templates: ``job.sh.j2``, ``profiles``."""
     return data("templates") / name

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-import shlex
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from orchestrator.backends.script import Setting, python_path, worker_argv
+from orchestrator.backends.script import Setting, job_script
 from orchestrator.backends.slurm.parse import ranges
-from orchestrator.config.profiles import Profile, preparation
+from orchestrator.config.profiles import Profile
 from orchestrator.config.profiles.sbatch_options import SHORT, contradiction, meant
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.package_files import template
 from orchestrator.core.types import Array, Resources, index_of
-from orchestrator.core.units import megabytes, seconds
+from orchestrator.core.units import megabytes
 
-# The worker's exit code that asks for another go.
-AGAIN_CODE = 75
 # On what the plan rests: how many runs share a job, for how long, and on which nodes.
 _PLANNED = frozenset({"cpus-per-task", "exclude", "gpus", "mem", "mem-per-cpu", "time"})
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+=~^-]+")
@@ -28,26 +23,9 @@ def sbatch_script(
     array: Array, setting: Setting, profile: Profile, comment: str, extra: Sequence[str] = ()
 ) -> str:
     """The script, whole. ``extra`` are options of sbatch as a person typed them; they come last and win."""
-    options, runs = _options(array, setting, profile, comment, extra), len(set(array.run_ids))
-    values = {
-        "options": "\n".join(f"#SBATCH {option}" for option in options),
-        "title": f"{len(array.jobs)} jobs for {runs} runs of sweep {setting.sweep_dir.name}",
-        "preparation": "\n".join(_preparation(setting, profile)),
-        "cwd": shlex.quote(str(setting.code.cwd)),
-        "array": array.token,
-        "mailboxes": shlex.quote(str(setting.sweep_dir.mailbox(array.token).parent)),
-        "warning": profile.signal,
-        "ends": _ends(array.allocation),
-        "worker": _worker(setting, profile),
-        "again_code": AGAIN_CODE,
-        "again": _again(profile),
-    }
-    import jinja2
-
-    environment = jinja2.Environment(  # noqa: S701 - shell, not HTML; every value is quoted above
-        undefined=jinja2.StrictUndefined, keep_trailing_newline=True
-    )
-    return environment.from_string(template("slurm.sbatch.j2").read_text(encoding="utf-8")).render(values)
+    options = _options(array, setting, profile, comment, extra)
+    lines = [f"#SBATCH {option}" for option in options]
+    return job_script(array, setting, profile, lines, index="$SLURM_ARRAY_TASK_ID", again=_again(profile))
 
 
 def _options(
@@ -175,34 +153,6 @@ def _quoted(name: str, value: str) -> str:
         raise OrchestrateError(f"{name}: found {value!r}, expected text on one line, nothing invisible")
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def _preparation(setting: Setting, profile: Profile) -> Iterable[str]:
-    yield from preparation(profile)
-    if profile.scratch is not None:
-        yield f"export TMPDIR={_with_variables(profile.scratch)}"
-    # A job that is submitted by another one finds its folders in front already.
-    yield f"ours={shlex.quote(python_path(setting))}"
-    yield '[[ "${PYTHONPATH-}:" == "$ours:"* ]] || export PYTHONPATH="$ours${PYTHONPATH:+:$PYTHONPATH}"'
-    yield f"export ORCHESTRATE_FEED={int(profile.feed)}"
-    yield f"export ORCHESTRATE_SUBMIT_DIR={shlex.quote(str(setting.code.submit_dir))}"
-
-
-def _ends(allocation: Resources) -> str:
-    """When the job will be ended, for Slurm itself tells it only from version 23 on."""
-    if allocation.time is None:
-        return "# No time limit was asked for: the partition's own holds, and its warning."
-    return f"export ORCHESTRATE_ENDS=$(($(date +%s) + {seconds(allocation.time)}))"
-
-
-def _with_variables(text: str) -> str:
-    """In double quotes, so that the shell fills in ``$VARIABLES`` and does nothing else."""
-    return '"' + re.sub(r'(["\\`]|\$(?=\())', r"\\\1", text) + '"'
-
-
-def _worker(setting: Setting, profile: Profile) -> str:
-    argv = worker_argv(setting, "", profile.python or (sys.executable,))
-    return shlex.join(argv[:-1])
 
 
 def _again(profile: Profile) -> str:

@@ -223,7 +223,7 @@ def test_the_shell_reads_every_hostile_word_as_it_is(tmp_path: Path) -> None:
     script = SlurmBackend(profile).render(array_for(profile, 0), setting)
     (setting.sweep_dir.path / "journals").mkdir(parents=True)
     show = 'printf "%s\\n" "$GREETING" "$TMPDIR" "$PWD" "$PYTHONPATH" "$ORCHESTRATE_SUBMIT_DIR"\n'
-    begin = script.index("# What Slurm tells this shell")
+    begin = script.index("# What the scheduler tells this shell")
     done = subprocess.run(
         ["bash"],
         input=script[:begin] + show + script[begin:],
