@@ -1,10 +1,11 @@
-"""What a trainer is given, and what it gives back."""
+"""The interface between the worker and a trainer: :class:`RunContext` in, :class:`Outcome` out."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jobs.training.plain_data import read_plain_data, write_plain_data
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import Run
 from orchestrator.planning.throughput.measure import Window, rate
@@ -23,7 +25,9 @@ from orchestrator.rundir import (
     ResumePoint,
     Row,
     RunDir,
+    sha256,
 )
+from orchestrator.rundir.atomic import storage_errors, temporary_name
 
 # An iteration is finished after a stop signal only if this share of the grace covers what is left of it.
 _GRACE_SHARE = 0.8
@@ -38,17 +42,16 @@ class FencedRun(BaseException):
 
 
 class BadConfigError(OrchestrateError):
-    """The trainer refuses the run's configuration; the same attempt again would fail the same way."""
+    """The trainer refuses the run's configuration; another attempt would fail in the same way."""
 
 
 @dataclass(frozen=True)
 class Outcome:
     """A finished training.
 
-    ``exactness``: "exact" (interrupted = never interrupted) or "reset" (environments restart every
-    so often, interrupted or not).
-    ``config`` is the composed configuration, JSON values only. ``files`` of the attempt go into the manifest,
-    each with whether the result is void without it.
+    ``exactness``: "exact" (interrupted = never interrupted), "reset" (environments restart at fixed points,
+    interrupted or not) or "undeclared". ``config`` is the composed configuration, JSON values only. ``files``
+    of the attempt go into the manifest, each with whether the result is void without it.
     """
 
     frames: int
@@ -60,13 +63,18 @@ class Outcome:
 
 
 class RunContext:
-    """One attempt, as its trainer sees it. Lives in the run's own process.
+    """One attempt, as its trainer sees it, in the run's own process.
 
-    A trainer calls, in this order: :meth:`candidates` to find a checkpoint it can load, :meth:`begin`, then
-    per iteration :meth:`record` and, whenever it saves one, :meth:`before_checkpoint` and
-    :meth:`checkpointed`; after each iteration :meth:`iteration_done`, which leaves by raising if the run
-    was asked to stop. A trainer that sets ``polls_stopping`` looks at :attr:`stopping` by itself and is
-    never interrupted in between.
+    A trainer calls :meth:`load`, then in each iteration :meth:`log`, :meth:`save` if a checkpoint is due, and
+    :meth:`iteration_done`, which leaves by raising after a stop signal.
+
+    A trainer with checkpoints of its own calls :meth:`candidates` and :meth:`begin` instead, then in each
+    iteration :meth:`record` and, if it writes a checkpoint, :meth:`before_checkpoint` and
+    :meth:`checkpointed`, or :meth:`adopt`. With ``polls_stopping`` it looks at :attr:`stopping` and is never
+    interrupted in between.
+
+    ``kept``: the checkpoints of :meth:`load`, :meth:`save` and :meth:`adopt`, oldest first; the last one is
+    part of the result.
     """
 
     polls_stopping = False
@@ -77,26 +85,45 @@ class RunContext:
         self.sweep, self.run, self.run_dir, self.attempt = sweep, run, run_dir, attempt
         self.rows: list[Row] = []
         self.checkpointed_frames: int | None = None
+        self.kept: list[Path] = []
         self._window = Window()
         self._iteration_fps: float | None = None
         self._lease, self._relay = lease, relay
         self._metrics: MetricsWriter | None = None
         self._stop_deadline: float | None = None
         self._stop_signal = ""
-        self._iteration_began = time.monotonic()
+        self._iteration_began = self._logged = time.monotonic()
         self._iteration_seconds: float | None = None
 
     # Resuming
 
+    def load(self) -> Any:
+        """Open the metrics; return the object of the newest whole checkpoint, ``None`` at a first start."""
+        checkpoint = self.newest()
+        if checkpoint is None:
+            self.begin(None)
+            return None
+        self.begin(ResumePoint(checkpoint.attempt, checkpoint.frames))
+        return read_plain_data(checkpoint.path)
+
+    def newest(self) -> CheckpointFile | None:
+        """Return the most advanced checkpoint of earlier attempts that is whole; warn of damaged ones."""
+        for file in self.candidates():
+            if sha256(file.path).startswith(file.digest):
+                self.kept = [file.path]
+                return file
+            sys.stderr.write(f"warning: {file.path} is damaged; trying the one before\n")
+        return None
+
     def candidates(self) -> list[CheckpointFile]:
-        """Checkpoints of earlier attempts, the most advanced first; take the first that is whole."""
+        """List checkpoints of earlier attempts, the most advanced first; take the first that is whole."""
         return self.run_dir.checkpoints(below=self.attempt.number)
 
     def begin(self, resumed_from: ResumePoint | None, *, row_at_checkpoint: bool = True) -> list[Row]:
-        """Open the metrics file. Returns the history up to the checkpoint resumed from.
+        """Open the metrics file; return the history up to the checkpoint resumed from.
 
-        With ``row_at_checkpoint`` the trainer promises that each checkpoint follows a row of as many frames,
-        so that a history which lost its end is found out: :class:`DamagedFileError`.
+        With ``row_at_checkpoint`` each checkpoint follows a row of as many frames, so that a history without
+        its end raises :class:`DamagedFileError`.
         """
         self.guard()
         if self._metrics is not None:  # of a checkpoint that turned out not to fit
@@ -106,7 +133,7 @@ class RunContext:
         if resumed_from is not None and row_at_checkpoint:
             self._require_whole(resumed_from)
         self._iteration_seconds = _last_iteration(self.rows)
-        self._iteration_began = time.monotonic()
+        self._iteration_began = self._logged = time.monotonic()
         return list(self.rows)
 
     def _require_whole(self, resumed_from: ResumePoint) -> None:
@@ -120,6 +147,36 @@ class RunContext:
 
     # Training
 
+    def log(self, frames: int, metrics: Mapping[str, float], total: int | None = None) -> None:
+        """Record an iteration that ends now, and show it. ``total``: the frames at the end of the run."""
+        now = time.monotonic()
+        seconds, self._logged = now - self._logged, now
+        last = self.rows[-1] if self.rows else Row(0, 0, 0.0, {})
+        self.record(Row(last.iteration + 1, frames, last.wall_time + seconds, dict(metrics)))
+        self.progress(frames, total, metrics.get("return"))
+
+    def save(self, state: object) -> None:
+        """Write plain data as the checkpoint of the frames logged last; keep it and the one before.
+
+        Raises ``TypeError`` if it is not plain data (:mod:`jobs.training.plain_data`).
+        """
+        assert self.rows, "log() comes first"
+        temporary = temporary_name(self.attempt.path / "checkpoint")
+        with storage_errors(temporary):
+            write_plain_data(temporary, state)
+        self.adopt(temporary, self.rows[-1].frames)
+
+    def adopt(self, source: Path, frames: int) -> None:
+        """Make a finished file a checkpoint; keep it and the one before, remove all others of the run."""
+        self.before_checkpoint()
+        path = self.attempt.adopt_checkpoint(source, frames)
+        self.checkpointed(frames)
+        self.kept = [*self.kept[-1:], path]
+        self.guard()
+        for file in self.run_dir.checkpoints(below=self.attempt.number + 1):
+            if file.path not in self.kept:
+                file.path.unlink(missing_ok=True)
+
     def record(self, row: Row) -> None:
         """Append one iteration's metrics."""
         assert self._metrics is not None, "begin() comes first"
@@ -130,7 +187,7 @@ class RunContext:
         self.rows.append(row)
 
     def progress(self, frames: int, total: int | None, value: float | None) -> None:
-        """Tell the worker how far the run is: frames, of how many, the latest return; and how fast it is.
+        """Send the worker the run's progress: frames, of how many, the latest return, and the throughputs.
 
         The end-to-end throughput is that of the attempt so far; after its first iteration, that iteration's.
         """
@@ -158,12 +215,12 @@ class RunContext:
         self._metrics.sync()
 
     def checkpointed(self, frames: int) -> None:
-        """A checkpoint after ``frames`` frames is on disk under its final name."""
+        """Note that a checkpoint after ``frames`` frames is on disk under its final name."""
         self.checkpointed_frames = frames
         self._send({"checkpoint": frames})
 
     def iteration_done(self) -> None:
-        """End of an iteration, its checkpoint written if one was due."""
+        """End an iteration, after its checkpoint if one was due; leave if a stop signal came."""
         now = time.monotonic()
         self._iteration_seconds, self._iteration_began = now - self._iteration_began, now
         if self.stopping:
@@ -171,28 +228,29 @@ class RunContext:
 
     @property
     def stopping(self) -> bool:
-        """A stop signal came: checkpoint at the end of this iteration, whether or not one is due."""
+        """Whether a stop signal came: checkpoint at the end of this iteration, due or not."""
         return self._stop_deadline is not None
 
     @property
     def grace_left(self) -> float:
-        """Seconds that may still pass until the run must have left, once :attr:`stopping`."""
+        """Seconds until the run must have left, once :attr:`stopping`."""
         assert self._stop_deadline is not None, "no stop signal came"
         return max(0.0, self._stop_deadline - time.monotonic())
 
     @property
     def stop_signal(self) -> str:
+        """The name of the stop signal; empty before one came."""
         return self._stop_signal
 
     def guard(self) -> None:
-        """Raise :class:`FencedRun` once the claim is lost. Call before anything that others could see."""
+        """Raise :class:`FencedRun` once the claim is lost. Call before every write that others could see."""
         if self._lease.lost or self.run_dir.superseded(self.attempt):
             raise FencedRun
 
     # The worker's side
 
     def on_signal(self, number: int, grace: float) -> None:
-        """A stop signal came: finish the iteration if it fits the grace (seconds), else leave."""
+        """Take a stop signal: finish the iteration if it fits the grace (seconds), else leave."""
         if self._stop_deadline is not None:
             return
         self._stop_signal = signal.Signals(number).name
@@ -218,7 +276,7 @@ class RunContext:
 
 
 def _last_iteration(rows: Sequence[Row]) -> float | None:
-    """Seconds that the last of these iterations took; what the next one is expected to take."""
+    """Return the seconds of the last iteration, as a prediction of the next one."""
     if not rows:
         return None
     return rows[-1].wall_time - (rows[-2].wall_time if len(rows) > 1 else 0.0)

@@ -232,7 +232,7 @@ def _manifest(context: RunContext, outcome: Outcome) -> dict[Path, bool]:
     optional = {path: False for path in extras if path.exists()}
     chain = context.run_dir.chain(attempt.number)
     metrics = {context.run_dir.attempt(piece.attempt).metrics: True for piece in chain}
-    return optional | dict(outcome.files) | metrics
+    return optional | dict.fromkeys(context.kept[-1:], True) | dict(outcome.files) | metrics
 
 
 def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Outcome) -> dict[str, Any]:

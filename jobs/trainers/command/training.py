@@ -17,9 +17,8 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ from orchestrator.config.program.identity import CODE_KEY, Patterns, project_fil
 from orchestrator.config.trainers import COMMAND
 from orchestrator.core.errors import OrchestrateError, StorageError
 from orchestrator.core.types import Run, Value
-from orchestrator.rundir import CheckpointFile, CodeDir, ResumePoint, Row, sha256
+from orchestrator.rundir import CheckpointFile, CodeDir, ResumePoint, Row
 
 # The variable that names the file with a run's values.
 DESCRIPTION = "ORCHESTRATE_RUN"
@@ -54,7 +53,6 @@ _CHECKPOINT = re.compile(r"(\d{1,12})(\.[A-Za-z0-9]+)?")
 _ROW_KEYS = {"iteration", "frames", "metrics", "total"}
 _HOOK = str(Path(program_hook.__file__).parent)
 _POLL_S = 0.05
-_KEPT_CHECKPOINTS = 2
 _TAIL_BYTES = 4096
 
 
@@ -74,7 +72,7 @@ def train(context: RunContext) -> Outcome:
     argv = command_line(context.run)
     require_program(argv)
     patterns_of(context.run)
-    checkpoint = _newest_whole(context.candidates())
+    checkpoint = context.newest()
     inbox = Inbox(context, checkpoint)
     environment = _environment(context, checkpoint)
     program = _start(argv, environment)
@@ -96,7 +94,6 @@ def train(context: RunContext) -> Outcome:
         iterations=rows[-1].iteration,
         exactness=inbox.declared.exactness,
         config={**context.run.overrides, "command": argv},
-        files=tuple((path, True) for path in inbox.kept[-1:]),
         extra={"versions": _versions(context, inbox.declared)},
     )
 
@@ -138,14 +135,6 @@ def _fill(item: Value, values: Mapping[str, Value]) -> str:
         raise BadConfigError(
             f"`command`: {item!r} asks for {error.args[0]!r}, and the run has: {known}"
         ) from None
-
-
-def _newest_whole(candidates: Iterable[CheckpointFile]) -> CheckpointFile | None:
-    for file in candidates:
-        if sha256(file.path).startswith(file.digest):
-            return file
-        sys.stderr.write(f"warning: {file.path} is damaged; trying the one before\n")
-    return None
 
 
 def _environment(context: RunContext, checkpoint: CheckpointFile | None) -> dict[str, str]:
@@ -197,7 +186,6 @@ class Inbox:
         self._wall_time = history[-1].wall_time if history else 0.0
         self._clock = time.monotonic()
         self._total: int | None = None
-        self.kept: list[Path] = [checkpoint.path] if checkpoint else []
         self.declared = Declared()
 
     def empty(self, *, ended: bool = False) -> None:
@@ -223,15 +211,8 @@ class Inbox:
             raise ProgramFailed(
                 f"the program wrote {path.name} after the checkpoint of frames {self._covered}"
             )
-        self._context.before_checkpoint()
-        kept = self._attempt.adopt_checkpoint(path, frames)
-        self._context.checkpointed(frames)
+        self._context.adopt(path, frames)
         self._covered = frames
-        self.kept = [*self.kept[-(_KEPT_CHECKPOINTS - 1) :], kept]
-        self._context.guard()
-        for file in self._context.run_dir.checkpoints(below=self._attempt.number + 1):
-            if file.path not in self.kept:
-                file.path.unlink(missing_ok=True)
 
     def _take_metrics(self, ended: bool) -> None:
         if self._attempt.inbox_metrics.stat().st_size < self._file.tell():
@@ -255,15 +236,16 @@ class Inbox:
             if unknown := set(data) - _ROW_KEYS:
                 raise ValueError(f"unknown key {min(unknown)!r}; known are {sorted(_ROW_KEYS)}")
             row = self._row(data, wall_time)
-            if max(row.frames, row.iteration) >= 1 << 63:
-                raise ValueError("frames or iterations are beyond 64 bits")
+            total = None if data.get("total") is None else int(data["total"])
+            if max(row.frames, row.iteration, total or 0) >= 1 << 63:
+                raise ValueError("frames, iterations or total are beyond 64 bits")
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ProgramFailed(
                 f"the program wrote metrics that cannot be used: {error!r} in {line[:200]!r}"
             ) from error
         self._check_order(row)
         self._context.record(row)
-        self._show_progress(row, data.get("total"))
+        self._show_progress(row, total)
 
     def _row(self, data: Mapping[str, Any], wall_time: float) -> Row:
         rows = self._context.rows
@@ -276,6 +258,8 @@ class Inbox:
 
     def _check_order(self, row: Row) -> None:
         """Refuse a row that a resume would lose or double."""
+        if row.frames < 1:
+            raise ProgramFailed(f"the program wrote frames {row.frames}, expected a number from 1")
         if row.frames <= self._covered:
             raise ProgramFailed(
                 f"the program wrote metrics for frames {row.frames} after the checkpoint of frames "

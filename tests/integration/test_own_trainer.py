@@ -1,0 +1,106 @@
+"""examples/my-trainer, the trainer that docs/trainer.md shows: checked, swept, killed and resumed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from orchestrator.rundir import RunDir, SweepDir
+from tests.helpers import ROOT, wait_for
+
+EXAMPLE = ROOT / "examples" / "my-trainer"
+GRID = "name: hill\ntrainer: hill\nbase: {frames: 4000, speed: SPEED}\n"
+STEP = "        iteration += 1\n"
+# Report the worker in the 25th iteration, and stay there; the next attempt does not.
+HOLD = (
+    STEP
+    + """\
+        if iteration == 25 and (hold := os.environ.get("HOLD")) and not os.path.lexists(hold):
+            os.symlink(str(os.getppid()), hold)
+            signal.pause()
+"""
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The example as an installed package, with a place to hold a run."""
+    folder = tmp_path / "project"
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    metadata = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    about = folder / "my_trainer-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {metadata['name']}\nVersion: 1\n")
+    ((group, points),) = metadata["entry-points"].items()
+    (about / "entry_points.txt").write_text(f"[{group}]\nhill = {points['hill']}\n")
+    module = folder / "my_trainer" / "climbing.py"
+    assert STEP in module.read_text()
+    code = module.read_text().replace(STEP, HOLD).replace("import random\n", "import os, random, signal\n")
+    module.write_text(code)
+    return folder
+
+
+def start(project: Path, *arguments: str, speed: str = "1.0", **more: str) -> subprocess.Popen[str]:
+    (project / "grid.yaml").write_text(GRID.replace("SPEED", speed))
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "orchestrator.ui.cli", *arguments],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": f"{project}{os.pathsep}{ROOT}", **more},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def done(process: subprocess.Popen[str]) -> str:
+    printed = process.communicate(timeout=180)[0]
+    assert process.returncode == 0, printed
+    return printed
+
+
+def only(results: Path) -> RunDir:
+    sweep = SweepDir(results, "hill")
+    (run_id,) = sweep.run_ids()
+    return sweep.run(run_id)
+
+
+def test_killed_and_resumed_it_is_what_it_would_have_been(project: Path) -> None:
+    hold = project / "held"
+    first = start(project, "sweep", "--grid", "grid.yaml", HOLD=str(hold))
+    worker = wait_for(lambda: hold.is_symlink() and os.readlink(hold))
+    first.kill()
+    os.kill(int(worker), signal.SIGKILL)
+    first.communicate(timeout=180)
+    run = only(project / "results")
+    assert [file.frames for file in run.checkpoints()] == [2000, 1000]
+    done(start(project, "sweep", "--grid", "grid.yaml"))
+    done(start(project, "sweep", "--grid", "grid.yaml", "--results", "whole"))
+    whole = only(project / "whole")
+    assert [len(run.attempts()), len(whole.attempts())] == [2, 1]
+    rows = [[(row.frames, dict(row.metrics)) for row in one.history()] for one in (run, whole)]
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == 40
+    result = run.result()
+    assert result is not None
+    assert (result["frames"], result["exactness"], result["versions"]["my-trainer"]) == (4000, "exact", "1")
+    assert [file.frames for file in run.checkpoints()] == [4000]
+    run.verify(result, checksums=True)
+
+
+def test_its_check_refuses_a_value(project: Path) -> None:
+    process = start(project, "check", "grid.yaml", speed="11.0")
+    assert "grid.yaml:3:" in process.communicate(timeout=180)[0]
+    assert process.returncode == 2
+
+
+def test_the_page_shows_the_example_as_it_is() -> None:
+    page = (ROOT / "docs" / "trainer.md").read_text()
+    for name in ("my_trainer/__init__.py", "my_trainer/climbing.py", "pyproject.toml"):
+        assert f"\n{(EXAMPLE / name).read_text()}```\n" in page, name
