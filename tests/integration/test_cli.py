@@ -397,18 +397,25 @@ def test_a_failure_whose_worker_died_before_it_said_so_is_told_and_can_be_retrie
 
 
 def test_a_retry_is_run_though_the_worker_that_passed_the_run_lives(bench: Bench, tmp_path: Path) -> None:
-    program, fixed = tmp_path / "first_fails.py", tmp_path / "fixed"
+    program, failing, held = (tmp_path / name for name in ("first_fails.py", "failing", "held"))
     program.write_text(
-        "import os, pathlib, sys, time\n"
-        "if os.environ['ORCHESTRATE_SEED'] == '0':\n"
-        f"    not pathlib.Path({str(fixed)!r}).exists() and sys.exit(1)\n"
-        f"else:\n    time.sleep(4)\n{DONE}"
+        f"import os, pathlib, sys, time\nfailing, held = map(pathlib.Path, {[str(failing), str(held)]})\n"
+        "os.environ['ORCHESTRATE_SEED'] == failing.read_text() and sys.exit(1)\n"
+        f"while held.exists():\n    time.sleep(0.02)\n{DONE}"
     )
     bench.write_grid(seeds=3, program=str(program))
+    first = min(line for line in bench.sweep("--dry-run").splitlines() if "seed=" in line)
+    seed = int(re.findall(r"seed=(\d)", first)[0])
+    failing.write_text(str(seed))
+    held.touch()
     bench.sweep("--detach", "--slots", "1")
-    wait_for(lambda: bench.states()[0] == "failed", what="the failure")
-    fixed.touch()
-    bench.run("retry", "tiny", "seed=0")
+    wait_for(lambda: bench.states()[seed] == "failed", what="the failure")
+    failing.write_text("")
+    retry = bench.start("retry", "tiny", f"seed={seed}")
+    wait_for(lambda: bench.states()[seed] != "failed", what="the retry")
+    held.unlink()
+    output, errors = retry.communicate(timeout=180)
+    assert retry.returncode == 0, output + errors
     assert bench.states() == ["done"] * 3
 
 
