@@ -21,9 +21,11 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parent.parent
 COMMANDS = Path(__file__).parent / "commands"
+# How long anything may take on a machine that is busy with other things.
+PATIENCE_S = 900.0
 
 
-def wait_for(predicate: Callable[[], T], timeout: float = 180.0, what: str = "what was awaited") -> T:
+def wait_for(predicate: Callable[[], T], timeout: float = PATIENCE_S, what: str = "what was awaited") -> T:
     """Poll until ``predicate`` is true, and return what it returned; fail after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while True:
@@ -112,12 +114,12 @@ def start_worker(
         )
 
 
-def work(sweep: SweepDir, timeout: float = 180.0, slots: int = 1) -> int:
+def work(sweep: SweepDir, timeout: float = PATIENCE_S, slots: int = 1) -> int:
     """Submit all of the sweep's runs to one worker and wait for it; its exit code."""
     return finish(start_worker(sweep, submit(sweep, slots=slots)), timeout)
 
 
-def finish(process: subprocess.Popen[bytes], timeout: float = 180.0) -> int:
+def finish(process: subprocess.Popen[bytes], timeout: float = PATIENCE_S) -> int:
     """The process's exit code; it is killed, and the test fails, after ``timeout`` seconds."""
     try:
         return process.wait(timeout)

@@ -26,8 +26,8 @@ from tests.audit import Audit, check_finished, point_of
 STEPS, SECONDS = 20, 0.005
 RUNS = 6
 
-# Rounds (kills) per test; all together they are more than 200.
-WORKER_ROUNDS, SUPERVISOR_ROUNDS, PROGRAM_ROUNDS, MIXED_ROUNDS, COMMAND_ROUNDS = 70, 40, 40, 50, 16
+# Rounds (kills) per test.
+WORKER_ROUNDS, SUPERVISOR_ROUNDS, PROGRAM_ROUNDS, MIXED_ROUNDS, COMMAND_ROUNDS = 25, 15, 15, 20, 8
 
 
 def retry_given_up(sweep: SweepDir) -> None:

@@ -30,7 +30,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.conftest import FOREIGN
-from tests.helpers import wait_for
+from tests.helpers import PATIENCE_S, wait_for
 from tests.sky.catalog import write_catalog
 from tests.slurm.cluster import Cluster
 from tests.slurm.daemons import BOOT, ClusterError, require_parts, search_path
@@ -98,7 +98,7 @@ class Laptop:
             self._reaper.communicate()
             self._reaper = None
 
-    def sky(self, *arguments: str, code: int = 0, timeout: float = 180.0) -> str:
+    def sky(self, *arguments: str, code: int = 0, timeout: float = PATIENCE_S) -> str:
         """What SkyPilot's own command says, on both outputs."""
         done = subprocess.run(
             [Path(sys.executable).with_name("sky"), *arguments],

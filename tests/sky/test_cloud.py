@@ -14,7 +14,7 @@ from orchestrator.backends.skypilot.client import ClusterState, Request, Request
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.installation import install_here
 from orchestrator.core.types import JobState
-from tests.helpers import wait_for
+from tests.helpers import PATIENCE_S, wait_for
 from tests.sky.bed import Bed, Laptop
 from tests.sky.catalog import write_catalog
 from tests.sky.refusing import refusing
@@ -24,7 +24,7 @@ L4 = "resources: {infra: aws/us-east-1, accelerators: L4}\nrun: nvidia-smi\n"
 SECRET = "key-of-nobody-51a7"
 
 
-def settled(request: str, timeout: float = 120.0) -> Request:
+def settled(request: str, timeout: float = PATIENCE_S) -> Request:
     """What became of a request."""
 
     def over() -> Request | None:
@@ -119,7 +119,9 @@ def test_an_instance_from_launch_to_end(bed: Bed, tmp_path: Path) -> None:
 
     client.ssh_config("one")
     argv = ["ssh", "one", 'until cat sky_workdir/came 2>/dev/null; do sleep 0.2; done; echo "$HOME"']
-    said = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=180, check=True).stdout.split()
+    said = subprocess.run(
+        argv, stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=True
+    ).stdout.split()
     host, folder, home, sent, key, home_of_a_login = said
     assert (host, folder, home_of_a_login) == ("cpu1", f"{home}/sky_workdir", home)
     assert (sent, key) == ("hello", SECRET)
@@ -155,10 +157,10 @@ def written(bed: Bed) -> Iterator[Path]:
 def test_down_while_it_is_being_started(bed: Bed) -> None:
     task = "resources: {infra: slurm/test, cpus: 2}\nrun: sleep 60\n"
     request = client.launch("early", task, secrets={})
-    wait_for(bed.slurm.queue, 180, "the instance's job")
+    wait_for(bed.slurm.queue, what="the instance's job")
     client.down("early")
     assert client.request_state(request).state is RequestState.CANCELLED
-    wait_for(lambda: bed.slurm.queue() == [], 60, "Slurm to see the instance's job off")
+    wait_for(lambda: bed.slurm.queue() == [], what="Slurm to see the instance's job off")
     never = client.launch("never", task, secrets={})
     client.down("never")
     assert client.request_state(never).state is RequestState.CANCELLED

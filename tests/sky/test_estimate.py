@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import ROOT
+from tests.helpers import PATIENCE_S, ROOT
 from tests.sky.bed import Bed
 
 GRID = ROOT / "sweeps" / "bucket_brigade.yaml"
@@ -30,7 +30,7 @@ def estimate(bed: Bed, folder: Path, **profiles: str) -> dict[str, Any]:
         env={**os.environ, **bed.env, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     return {target["target"]: target for target in json.loads(done.stdout)["targets"]}

@@ -13,13 +13,11 @@ import yaml
 
 from orchestrator.rundir import SweepDir
 from tests.audit import check_finished
-from tests.helpers import ROOT, wait_for
+from tests.helpers import PATIENCE_S, ROOT, wait_for
 from tests.sky.bed import Bed
 
 SENT = ("jobs", "orchestrator", "templates", "sky", "sweeps", "tests/commands", "constraints.txt")
 STEPS = 400
-# A launch takes half a minute on a machine that does nothing else.
-PATIENCE_S = 400.0
 
 
 def test_nothing_is_rented_for_a_program_that_is_not_there(bed: Bed) -> None:
@@ -91,7 +89,7 @@ def test_by_hand_from_launch_to_results(bed: Bed, tmp_path: Path) -> None:
         env={**os.environ, **bed.env},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "2 of 2 runs are finished there" in done.stdout

@@ -19,8 +19,6 @@ from tests.sky.test_sweep import CloudLab, lab_in, labs
 
 __all__ = ["labs"]
 
-_STARTED_S = 180.0
-
 
 @pytest.fixture
 def ec2(bed: Bed) -> Iterator[Any]:
@@ -55,7 +53,7 @@ def cut_off(lab: CloudLab, bed: Bed, ec2: Any) -> str:
     before = set(up(ec2))
     command = lab.start("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml")
     try:
-        wait_for(lambda: set(up(ec2)) - before, _STARTED_S, "an instance of AWS")
+        wait_for(lambda: set(up(ec2)) - before, what="an instance of AWS")
     except AssertionError as error:
         command.kill()
         raise AssertionError(f"{error}:\n{command.communicate()}") from None

@@ -19,7 +19,6 @@ from tests.sky.bed import Bed
 from tests.slurm.lab import STEPS, Lab
 
 CLOUD = {"backend": "skypilot", "infra": "slurm/test", "cpus_per_task": 2, "python": sys.executable}
-_LONG_S = 300.0
 
 
 class CloudLab(Lab):
@@ -36,7 +35,7 @@ class CloudLab(Lab):
         return (self.results / "tiny" / "grids").is_dir() and bool(self.job_ids())
 
     def done(self, process: subprocess.Popen[str], code: int = 0) -> str:
-        output, errors = process.communicate(timeout=_LONG_S)
+        output, errors = process.communicate(timeout=helpers.PATIENCE_S)
         assert process.returncode == code, f"{process.returncode}\n{output}\n{errors}"
         assert "Traceback" not in output + errors
         return output + errors
@@ -87,7 +86,7 @@ def test_training_outlives_its_instance_and_ends_as_at_home(
         sweep = lab.dir("real")
         return any(sweep.run(run_id).checkpoints() for run_id in sweep.run_ids())
 
-    helpers.wait_for(came_home, _LONG_S, "a checkpoint")
+    helpers.wait_for(came_home, what="a checkpoint")
     assert lab.results_of("real") < 2
     lose(bed)
     said = lab.done(training)
@@ -113,7 +112,7 @@ def test_whatever_becomes_of_the_command_instances_go(bed: Bed, tmp_path: Path, 
         ]
         lab.write_grid("tiny", "command", {"command": argv}, {"seed": [0, 1]})
         command = lab.start("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml")
-        helpers.wait_for(lab.is_submitted, 120, "the submission")
+        helpers.wait_for(lab.is_submitted, what="the submission")
         command.send_signal(signal.SIGKILL)
         command.wait()
     said = adopted.done(adopted.start("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml"))
@@ -127,4 +126,4 @@ def test_whatever_becomes_of_the_command_instances_go(bed: Bed, tmp_path: Path, 
     said = left.run("status", "tiny")
     if instance in bed.sky("status"):
         assert re.search(rf"instance {instance} is up since [0-9:]+", said)
-    helpers.wait_for(lambda: nothing_is_left(bed), _LONG_S, "the end of the instance that nobody fetched")
+    helpers.wait_for(lambda: nothing_is_left(bed), what="the end of the instance that nobody fetched")

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from tests.helpers import PATIENCE_S
 from tests.slurm import config
 from tests.slurm.config import CGROUP, NODES, Ports
 from tests.slurm.daemons import BOOT, ClusterError, Daemons, Node, require_parts, search_path
@@ -111,14 +112,14 @@ class Cluster:
             node.kill(set(node.processes().values()) - {"slurmd"})
             self.daemons.wait(lambda n=node: set(n.processes().values()) == {"slurmd"}, BOOT, "an empty node")
 
-    def cancel_all(self, timeout: float = 120.0) -> None:
+    def cancel_all(self, timeout: float = PATIENCE_S) -> None:
         """Cancel every job, without the time to end that Slurm gives, and wait until the queue is empty."""
         if jobs := {job.split("_")[0] for job in self.queue()}:
             self.run("scancel", "--signal=KILL", "--full", *jobs, check=False)  # they may end meanwhile
             self.run("scancel", *jobs)
             self.daemons.wait(lambda: not self.queue(), timeout, "an empty queue")
 
-    def wait_idle(self, timeout: float = 120.0) -> None:
+    def wait_idle(self, timeout: float = PATIENCE_S) -> None:
         """Wait until every node is idle."""
 
         def idle() -> bool:
@@ -151,7 +152,7 @@ class Cluster:
         self.limits = {key for key in {*self.limits, *limits} if limits.get(key) != -1}
 
     def run(
-        self, *argv: str | Path, timeout: float = 120.0, check: bool = True, cwd: Path | None = None
+        self, *argv: str | Path, timeout: float = PATIENCE_S, check: bool = True, cwd: Path | None = None
     ) -> str:
         """What one of Slurm's commands prints; `ClusterError` when it fails, unless ``check`` is false."""
         done = subprocess.run(

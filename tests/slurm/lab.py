@@ -82,7 +82,7 @@ class Lab:
     def run(self, *arguments: str, code: int = 0, env: Mapping[str, str] | None = None) -> str:
         """Both outputs of a command that leaves with ``code`` and without a traceback."""
         process = self.start(*arguments, env=env)
-        output, errors = process.communicate(timeout=300)
+        output, errors = process.communicate(timeout=helpers.PATIENCE_S)
         assert process.returncode == code, f"{arguments}: {process.returncode}\n{output}\n{errors}"
         assert "Traceback" not in output + errors
         return output + errors
@@ -95,7 +95,7 @@ class Lab:
     def states(self, name: str = "tiny", env: Mapping[str, str] | None = None) -> list[str]:
         """The state of every run, as `status` says."""
         process = self.start("status", name, "--json", env=env)
-        output, errors = process.communicate(timeout=300)
+        output, errors = process.communicate(timeout=helpers.PATIENCE_S)
         assert process.returncode == 0, errors
         (sweep,) = json.loads(output)
         return [run["state"] for run in sweep["runs"]]
@@ -138,7 +138,7 @@ class Lab:
         """Steps that the counting programs executed so far."""
         return sum(kind == "step" for kind, *_ in Audit(self.folder / "audit").lines)
 
-    def at_work(self, number: int, timeout: float = 180.0) -> None:
+    def at_work(self, number: int, timeout: float = helpers.PATIENCE_S) -> None:
         """Wait until so many more steps were executed."""
         goal = self.steps() + number
         helpers.wait_for(lambda: self.steps() >= goal, timeout, f"{number} more steps in {self.folder}")
@@ -151,7 +151,7 @@ class Lab:
     def results_of(self, name: str = "tiny") -> int:
         return len(list((self.results / name / "runs").glob("*/result.json")))
 
-    def wait_done(self, name: str = "tiny", timeout: float = 180.0) -> None:
+    def wait_done(self, name: str = "tiny", timeout: float = helpers.PATIENCE_S) -> None:
         number = len(self.descriptions(name))
         helpers.wait_for(lambda: self.results_of(name) == number, timeout, f"the end of {self.folder}/{name}")
 
@@ -169,7 +169,7 @@ def judge(
     name: str = "tiny",
     *,
     beside: bool = False,
-    timeout: float = 180.0,
+    timeout: float = helpers.PATIENCE_S,
 ) -> list[int]:
     """As :func:`judge_runs`, and the commands tell the same: metrics, bit for bit, and nothing left to do."""
     attempts = judge_runs(lab, slurm, name, beside=beside, timeout=timeout)
@@ -184,14 +184,14 @@ def judge(
 
 
 def judge_runs(
-    lab: Lab, slurm: Cluster, name: str = "tiny", *, beside: bool = False, timeout: float = 90.0
+    lab: Lab, slurm: Cluster, name: str = "tiny", *, beside: bool = False, timeout: float = helpers.PATIENCE_S
 ) -> list[int]:
     """Wait until no job is left: every run was done once, as if nothing had happened. Attempts, run by run.
 
     ``beside``: programs of which nobody could know worked for a while beside those that took over.
     """
     lab.wait_done(name, timeout)
-    helpers.wait_for(lambda: lab.left_queue(name, slurm), 180, f"the end of the jobs of {lab.folder}")
+    helpers.wait_for(lambda: lab.left_queue(name, slurm), what=f"the end of the jobs of {lab.folder}")
     sweep, runs = lab.dir(name), lab.descriptions(name)
     if name == "tiny" and not beside:
         check_finished(sweep, runs, lab.folder / "audit", STEPS)

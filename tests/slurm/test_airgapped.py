@@ -43,7 +43,7 @@ def test_a_run_without_a_network(lab: Lab, slurm: Cluster) -> None:
     logged_grid(lab)
     lab.sweep("logged", env=ONLINE)
     lab.wait_done("logged")
-    wait_for(lambda: lab.states("net") == ["failed"], 120, "the program that wants a network")
+    wait_for(lambda: lab.states("net") == ["failed"], what="the program that wants a network")
     [net] = run_dirs(lab, "net")
     [logged] = run_dirs(lab, "logged")
     assert "api.wandb.ai cannot be reached" in logged.attempts()[-1].log.read_text()
@@ -56,7 +56,7 @@ def test_a_preempted_run_without_a_network_is_one_wandb_run(lab: Lab, slurm: Clu
     logged_grid(lab)
     lab.sweep("logged")
     [run] = run_dirs(lab, "logged")
-    wait_for(run.checkpoints, 180, "a checkpoint")
+    wait_for(run.checkpoints, what="a checkpoint")
     urgent = tmp_path / "urgent.sh"
     urgent.write_text("#!/bin/sh\nsleep 1\n")
     slurm.run("sbatch", "--partition=urgent", "--array=0-1", "--cpus-per-task=2", urgent, cwd=tmp_path)

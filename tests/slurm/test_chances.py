@@ -24,7 +24,7 @@ def test_ending_jobs_submit_what_the_queue_had_no_room_for(
     told = lab.sweep()
     assert "4 jobs" in told
     assert "6 runs wait" in told
-    helpers.wait_for(lambda: len(lab.job_ids()) == 10, 180, "the last submission")
+    helpers.wait_for(lambda: len(lab.job_ids()) == 10, what="the last submission")
     assert set(judge(lab, undisturbed, slurm)) == {1}
     submissions = [entry.data for entry in lab.dir().read_ledger() if entry.kind == "submission"]
     jobs = [job for data in submissions for job in data["jobs"]]
@@ -37,7 +37,7 @@ def test_the_sites_own_limit_is_found_out_and_fed_through(lab: Lab, undisturbed:
     lab.profile(pack=1, cpus_per_task=1, mem="500M", account="lab")
     lab.count_grid(runs=7, pace=0.01)
     lab.sweep()
-    helpers.wait_for(lambda: len(lab.job_ids()) == 7, 180, "the last submission")
+    helpers.wait_for(lambda: len(lab.job_ids()) == 7, what="the last submission")
     assert set(judge(lab, undisturbed, slurm)) == {1}
 
 
@@ -55,7 +55,11 @@ def test_canaries_hold_back_what_would_only_fail(lab: Lab, slurm: Cluster) -> No
 
 def test_out_of_memory_is_tried_once_more_with_more(lab: Lab, slurm: Cluster) -> None:
     """The cluster polls, and kills a job that holds more than it asked for."""
-    hungry = f"exec {sys.executable} -c 'import time; x = bytearray(600 << 20); time.sleep(6)'"
+    program = (
+        "import os, time; held = bytearray(600 << 20)\n"
+        'while int(os.environ["SLURM_MEM_PER_NODE"]) < 700: time.sleep(0.1)'
+    )
+    hungry = f"exec {sys.executable} -c '{program}'"
     write_programs(lab, "hungry", hungry, runs=1)
     lab.profile(cpus_per_task=1, mem="300M", max_mem="1500M")
     lab.sweep("hungry", "--follow", code=1)
@@ -76,7 +80,7 @@ def test_runs_that_a_machine_failed_are_done_by_others(lab: Lab, slurm: Cluster)
     )
     write_programs(lab, "unlucky", program, runs=12)
     lab.sweep("unlucky")
-    lab.wait_done("unlucky", timeout=120)
+    lab.wait_done("unlucky", timeout=helpers.PATIENCE_S)
     assert set(lab.states("unlucky")) == {"done"}
     scripts = [path.read_text() for path in (lab.dir("unlucky").path / "scripts").iterdir()]
     assert any("--exclude=cpu2" in script for script in scripts)
@@ -86,6 +90,6 @@ def test_a_chain_goes_on_where_requeueing_is_forbidden(lab: Lab, undisturbed: La
     lab.profile(requeue=False, chain=3, time=1, signal=50)
     lab.count_grid(runs=4, pace=0.6)
     lab.sweep()
-    helpers.wait_for(lambda: len(lab.hosts()) > 2, 180, "the second jobs of the chain")
+    helpers.wait_for(lambda: len(lab.hosts()) > 2, what="the second jobs of the chain")
     lab.pace(0.01)
     assert sum(judge(lab, undisturbed, slurm)) > 4

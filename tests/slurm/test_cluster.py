@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import running, wait_for
+from tests.helpers import PATIENCE_S, running, wait_for
 from tests.slurm.cluster import Cluster
 from tests.slurm.config import CGROUP, KERNEL_MEMORY
 from tests.slurm.daemons import ClusterError, require_parts
@@ -29,7 +29,7 @@ def submit(slurm: Cluster, folder: Path, script: str, *options: str) -> str:
     return slurm.run("sbatch", "--parsable", *options, path, cwd=folder).strip()
 
 
-def told(path: Path, *lines: str, timeout: float = 120.0) -> list[str]:
+def told(path: Path, *lines: str, timeout: float = PATIENCE_S) -> list[str]:
     """What a witness wrote, once all of ``lines`` are in it."""
 
     def read() -> list[str]:
@@ -39,7 +39,7 @@ def told(path: Path, *lines: str, timeout: float = 120.0) -> list[str]:
     return wait_for(read, timeout, f"{lines} in {path}")
 
 
-def ends(slurm: Cluster, job_id: str, timeout: float = 120.0) -> dict[str, str]:
+def ends(slurm: Cluster, job_id: str, timeout: float = PATIENCE_S) -> dict[str, str]:
     """What Slurm says of the job when it has ended."""
     wait_for(lambda: job_id not in slurm.queue(), timeout, f"the end of {job_id}")
     return slurm.job(job_id)

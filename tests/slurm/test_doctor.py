@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.config.profiles import parse_profile
 from orchestrator.ui.doctor import Finding, Verdict, cluster_facts, diagnose
-from tests.helpers import ROOT
+from tests.helpers import PATIENCE_S, ROOT
 from tests.libraries import well
 from tests.slurm.cluster import Cluster
 
@@ -36,7 +36,7 @@ def test_the_cluster_is_well_and_a_sweep_proves_it(slurm: Cluster, tmp_path: Pat
             env=os.environ,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_S,
         )
 
     told = run("doctor", "--on", "test-cluster")

@@ -14,7 +14,7 @@ import pytest
 
 from jobs.trainers.benchmarl.hydra_text import override_text
 from orchestrator.rundir import RunDir, SweepDir, depends_on_time
-from tests.helpers import ROOT, wait_for
+from tests.helpers import PATIENCE_S, ROOT, wait_for
 from tests.slurm.cluster import Cluster
 from tests.tiny_benchmarl import MULTIWALKER_MAPPO
 
@@ -62,7 +62,7 @@ class Project:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=PATIENCE_S,
         )
         assert done.returncode == 0, done.stdout + done.stderr + self.said()
         return done.stdout
@@ -133,9 +133,9 @@ def test_one_job_and_a_job_array(project: Project, slurm: Cluster, tmp_path: Pat
 def test_a_chain_goes_on_from_checkpoints(project: Project, slurm: Cluster, tmp_path: Path) -> None:
     said = project.run(SCRIPT, "chain", "3", "--mem=4G", *ONE_RUN)
     jobs = [line.removeprefix("Submitted batch job ") for line in said.splitlines()]
-    wait_for(project.checkpoints, 180, "a checkpoint")
+    wait_for(project.checkpoints, what="a checkpoint")
     slurm.run("scancel", "--batch", "--signal=USR1", jobs[0])
-    wait_for(lambda: not slurm.queue(), 180, "the end of the chain")
+    wait_for(lambda: not slurm.queue(), what="the end of the chain")
     undisturbed = Project(tmp_path / "undisturbed")
     undisturbed.run(
         "python",
@@ -158,7 +158,7 @@ def test_a_chain_goes_on_from_checkpoints(project: Project, slurm: Cluster, tmp_
 def test_a_run_that_fails_ends_the_chain(project: Project, slurm: Cluster) -> None:
     said = project.run(SCRIPT, "chain", "2", "--mem=4G", *ONE_RUN, "algorithm=nonsense")
     first, second = (line.removeprefix("Submitted batch job ") for line in said.splitlines())
-    wait_for(lambda: not slurm.queue(), 180, "the end of the chain")
+    wait_for(lambda: not slurm.queue(), what="the end of the chain")
     assert end_of(slurm, first) == "FAILED 1:0"
     assert end_of(slurm, second).startswith("CANCELLED")
     assert "failed: " in project.said()

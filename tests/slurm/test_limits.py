@@ -28,7 +28,7 @@ def test_jobs_that_end_submit_what_the_queue_has_room_for(lab: Lab, slurm: Clust
     lab.count_grid(runs=3 * limit)
     env = counted(lab)
     assert f"{2 * limit} runs wait for room in the queue" in lab.sweep(env=env)
-    helpers.wait_for(lambda: lab.results_of() == 3 * limit, 300, "what waits to be submitted and done")
+    helpers.wait_for(lambda: lab.results_of() == 3 * limit, what="what waits to be submitted and done")
     assert judge_runs(lab, slurm) == [1] * (3 * limit)
     codes = (lab.folder / "sbatch.log").read_text().split()
     assert set(codes) == {"0"}, "more was submitted than there was room for"
@@ -122,7 +122,7 @@ def test_a_controller_that_is_silent_is_waited_for_aloud(lab: Lab, slurm: Cluste
         shown += line
     assert "tiny: on disk, until all have answered:" in shown
     gate.touch()
-    rest, errors = status.communicate(timeout=300)
+    rest, errors = status.communicate(timeout=helpers.PATIENCE_S)
     assert "waiting for squeue" in errors
     assert "2 running" in rest
     lab.pace(0.01)

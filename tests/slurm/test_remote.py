@@ -113,7 +113,7 @@ class Laptop(Lab):
         """`sweep`, killed right after the function of that name in :mod:`delegate` has done its part."""
         sweep = ("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml")
         process = self.start_python("-c", KILLED, step, *sweep)
-        process.communicate(timeout=300)
+        process.communicate(timeout=helpers.PATIENCE_S)
         assert process.returncode == -signal.SIGKILL, step
 
     def held_at(self, step: str, *arguments: str) -> subprocess.Popen[str]:
@@ -159,7 +159,7 @@ def test_a_sweep_from_a_laptop(laptop: Laptop) -> None:
     assert "4 runs to do on profile" in said
     for script in laptop.tree().path.glob("scripts/*.sh"):
         assert script.read_text() in dry
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 4, 120, "the end of the sweep")
+    helpers.wait_for(lambda: laptop.states() == ["done"] * 4, what="the end of the sweep")
     assert "nothing new to submit on profile" in laptop.sweep()
     assert laptop.audit_counts() == [1] * 4
 
@@ -168,27 +168,27 @@ def test_logs_cancel_and_retry_from_the_laptop(laptop: Laptop, slurm: Cluster) -
     laptop.talking_grid(runs=4)
     laptop.pace(1.0)
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states().count("running") >= 2, 180, "runs at work")
+    helpers.wait_for(lambda: laptop.states().count("running") >= 2, what="runs at work")
     following = laptop.start("logs", "tiny", "seed=0", "--follow")
     assert "3 runs cancelled" in laptop.run("cancel", "tiny", "seed=1", "seed=2", "seed=3")
     assert laptop.states()[1:] == ["cancelled"] * 3
-    helpers.wait_for(lambda: all(map(laptop.left, (1, 2, 3))), 120, "the cancelled runs to have left")
+    helpers.wait_for(lambda: all(map(laptop.left, (1, 2, 3))), what="the cancelled runs to have left")
     laptop.pace(0.0)
-    output, errors = following.communicate(timeout=180)
+    output, errors = following.communicate(timeout=helpers.PATIENCE_S)
     assert (output, errors) == ("this is run 0\n", "")
-    helpers.wait_for(lambda: laptop.states()[0] == "done", 180, "the end of run 0")
+    helpers.wait_for(lambda: laptop.states()[0] == "done", what="the end of run 0")
     assert laptop.sweep("tiny").count("nothing new to submit"), "cancelled runs wait for a retry"
     assert "3 runs to do again" in laptop.run("retry", "tiny")
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 4, 120, "the end of the sweep")
+    helpers.wait_for(lambda: laptop.states() == ["done"] * 4, what="the end of the sweep")
     assert "no run fits" in laptop.run("logs", "tiny", "seed=9", code=2)
 
 
 def test_a_link_that_is_down_is_no_failure(laptop: Laptop) -> None:
     laptop.count_grid(runs=2, pace=1.0)
     laptop.sweep()
-    helpers.wait_for(lambda: "running" in laptop.states(), 180, "runs at work")
+    helpers.wait_for(lambda: "running" in laptop.states(), what="runs at work")
     laptop.server.stop()
-    told = helpers.wait_for(lambda: laptop.unknown(), 120, "what was heard last to be too old")
+    told = helpers.wait_for(lambda: laptop.unknown(), what="what was heard last to be too old")
     assert set(told) == {"unknown"}
     shown = laptop.run("status", "tiny")
     assert re.search(r"profile: unknown since \d\d:\d\d: cluster: cannot be reached", shown), shown
@@ -199,7 +199,7 @@ def test_a_link_that_is_down_is_no_failure(laptop: Laptop) -> None:
     )
     laptop.pace(0.0)
     laptop.server.start()
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 2, 120, "the end of the sweep")
+    helpers.wait_for(lambda: laptop.states() == ["done"] * 2, what="the end of the sweep")
     assert laptop.audit_counts() == [1] * 2
 
 
@@ -208,7 +208,7 @@ def test_a_run_has_one_tree_at_a_time(laptop: Laptop, slurm: Cluster) -> None:
     laptop.count_grid(runs=4, pace=1.0)
     laptop.profile(pack=1, array_limit=1)
     laptop.sweep()
-    helpers.wait_for(lambda: "running" in laptop.states(), 180, "a run at work")
+    helpers.wait_for(lambda: "running" in laptop.states(), what="a run at work")
     said = laptop.run("sweep", "--grid", "tiny.yaml", "--on", "local", code=1)
     assert "on profile: it is running there; cancel it first" in said
     assert laptop.dir().path.joinpath("runs").exists()
@@ -219,7 +219,7 @@ def test_a_run_has_one_tree_at_a_time(laptop: Laptop, slurm: Cluster) -> None:
     here = [run_id for run_id in laptop.dir().run_ids() if laptop.dir().run(run_id).result_path.exists()]
     assert len(here) == 3
     laptop.pace(0.0)
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 4, 120, "the end of the sweep")
+    helpers.wait_for(lambda: laptop.states() == ["done"] * 4, what="the end of the sweep")
     assert laptop.audit_counts() == [1] * 4
     assert len(laptop.tree().run_ids()) == 4
 
@@ -230,7 +230,7 @@ def test_the_command_line_killed_at_each_step_of_sending(laptop: Laptop) -> None
     for after in ("record", "look_there", "freeze", "add_to_ledger", "push", "ask"):
         laptop.killed_after(after)
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 2, 120, "the end of the sweep")
+    helpers.wait_for(lambda: laptop.states() == ["done"] * 2, what="the end of the sweep")
     assert laptop.audit_counts() == [1] * 2
 
 
@@ -249,13 +249,13 @@ def test_what_is_wrong_there_is_said_in_a_line(laptop: Laptop, tmp_path: Path) -
     laptop.profile()
     laptop.server.banner('Welcome! {"error": "no"}\nquota 12%')
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["done"], 180, "the end of the sweep")
+    helpers.wait_for(lambda: laptop.states() == ["done"], what="the end of the sweep")
 
 
 def test_code_that_was_removed_there_is_sent_again(laptop: Laptop) -> None:
     laptop.count_grid(runs=1)
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["done"], 180, "the end of the sweep")
+    helpers.wait_for(lambda: laptop.states() == ["done"], what="the end of the sweep")
     shutil.rmtree(laptop.tree().path / "code")
     assert "cancelled" in laptop.run("cancel", "tiny")
     assert laptop.states() == ["done"]
@@ -263,13 +263,13 @@ def test_code_that_was_removed_there_is_sent_again(laptop: Laptop) -> None:
     changed.chmod(0o644)
     changed.write_text("changed")
     assert "1 run to do again" in laptop.run("retry", "tiny", "seed=0")
-    helpers.wait_for(lambda: laptop.states() == ["done"], 180, "the end of the run with the code as it was")
+    helpers.wait_for(lambda: laptop.states() == ["done"], what="the end of the run with the code as it was")
 
 
 def test_tables_are_made_at_home(laptop: Laptop) -> None:
     laptop.count_grid(runs=3)
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 3, 120, "the end of the sweep")
+    helpers.wait_for(lambda: laptop.states() == ["done"] * 3, what="the end of the sweep")
     assert "missing" not in laptop.run("collect", "tiny")
     table = laptop.metrics("tiny")
     assert table["run_id"].n_unique() == 3
@@ -282,7 +282,7 @@ def test_tables_are_made_at_home(laptop: Laptop) -> None:
     assert laptop.states()[0] in ("queued", "running")
     assert laptop.states()[1:] == ["done"] * 2
     laptop.pace(0.0)
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 3, 120, "the end of the run that was retried")
+    helpers.wait_for(lambda: laptop.states() == ["done"] * 3, what="the end of the run that was retried")
     laptop.run("collect", "tiny")
     result = laptop.dir().run(laptop.run_id(0)).result()
     assert result is not None
@@ -298,12 +298,12 @@ def test_runs_of_an_edited_program_are_told_apart_there_too(laptop: Laptop) -> N
     """By what was sent, as the project itself is not there; also when their results have come home."""
     laptop.count_grid(runs=1)
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["done"], 120, "the end of the first run")
+    helpers.wait_for(lambda: laptop.states() == ["done"], what="the end of the first run")
     with open(laptop.folder / "count.py", "a") as program:
         program.write("# edited\n")
     laptop.count_grid(runs=2)
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["stale", "done"], 120, "the end of the second run")
+    helpers.wait_for(lambda: laptop.states() == ["stale", "done"], what="the end of the second run")
     assert "count.py changed" in laptop.run("status", "tiny")
     laptop.run("collect", "tiny")
     assert laptop.states() == ["stale", "done"]
@@ -340,7 +340,7 @@ def test_a_script_launches_follows_and_collects(laptop: Laptop) -> None:
         "print(*sweep.status()['state'], len(sweep.collect().runs), sweep.stop())\n"
     )
     process = laptop.start_python("-c", script)
-    output, errors = process.communicate(timeout=180)
+    output, errors = process.communicate(timeout=helpers.PATIENCE_S)
     assert output.splitlines()[-1:] == ["done done 2 True"], errors
 
 
@@ -350,7 +350,7 @@ def test_a_submission_that_is_late_finds_its_runs_asked_back(laptop: Laptop) -> 
     slow = laptop.held_at("push", "sweep", "--grid", "tiny.yaml", "--on", "profile.yaml")
     laptop.run("sweep", "--grid", "tiny.yaml", "--on", "local", "--follow")
     laptop.let_go()
-    _, errors = slow.communicate(timeout=180)
+    _, errors = slow.communicate(timeout=helpers.PATIENCE_S)
     assert slow.returncode == 2, errors
     assert "has been decided anew meanwhile" in errors
     assert laptop.states() == ["done"] * 2
@@ -362,21 +362,21 @@ def test_a_folder_that_is_away_proves_nothing(laptop: Laptop) -> None:
     """As when its file system is not mounted on the login node that answers."""
     laptop.count_grid(runs=2, pace=1.0)
     laptop.sweep()
-    helpers.wait_for(lambda: "running" in laptop.states(), 180, "runs at work")
+    helpers.wait_for(lambda: "running" in laptop.states(), what="runs at work")
     tree = laptop.tree().path
     tree.rename(tree.with_name("away"))
     assert "was on cluster and is not there now" in laptop.run(
         "sweep", "--grid", "tiny.yaml", "--on", "local", code=1
     )
     assert "was on cluster and is not there now" in laptop.sweep(code=3)
-    helpers.wait_for(laptop.unknown, 120, "what was heard last to be too old")
+    helpers.wait_for(laptop.unknown, what="what was heard last to be too old")
     assert not tree.exists(), "a look, or a question, made a new one"
     tree.with_name("away").rename(tree)
     laptop.pace(0.0)
     # Workers cannot write without their folder, and leave.
-    helpers.wait_for(lambda: "running" not in laptop.states(), 180, "what becomes of the workers")
+    helpers.wait_for(lambda: "running" not in laptop.states(), what="what becomes of the workers")
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 2, 120, "the end of the sweep")
+    helpers.wait_for(lambda: laptop.states() == ["done"] * 2, what="the end of the sweep")
     assert laptop.audit_counts() == [1] * 2
 
 
@@ -400,9 +400,9 @@ def test_two_laptops_and_one_folder(laptop: Laptop, tmp_path: Path) -> None:
     said = other.sweep(code=2)
     assert "a sweep of this name is " in said
     assert str(laptop.folder) in said
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 2, 120, "the end of the sweep")
+    helpers.wait_for(lambda: laptop.states() == ["done"] * 2, what="the end of the sweep")
     assert "1 run to do" in other.run("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml", "--adopt")
-    helpers.wait_for(lambda: other.states() == ["done"] * 3, 120, "the end of the third run")
+    helpers.wait_for(lambda: other.states() == ["done"] * 3, what="the end of the third run")
     assert "a sweep of this name is " in laptop.run("cancel", "tiny", code=2)
     assert laptop.audit_counts() == [1] * 3
 
@@ -413,7 +413,7 @@ def test_a_retry_elsewhere_moves_what_it_names_and_no_more(laptop: Laptop) -> No
     laptop.profile(pack=1, array_limit=1)
     laptop.pace(1.0)
     laptop.sweep()
-    helpers.wait_for(lambda: "running" in laptop.states() and "failed" in laptop.states(), 180, "both")
+    helpers.wait_for(lambda: "running" in laptop.states() and "failed" in laptop.states(), what="both")
     laptop.run("cancel", "tiny", "seed=3")
     said = laptop.run("sweep", "--grid", "tiny.yaml", "--on", "local", code=1)
     assert "it is failed there; orchestrate retry names what is to be done again" in said
@@ -427,12 +427,12 @@ def test_a_retry_elsewhere_moves_what_it_names_and_no_more(laptop: Laptop) -> No
 def test_runs_that_the_grid_has_no_more_are_told_as_they_are(laptop: Laptop) -> None:
     laptop.count_grid(runs=3, pace=1.0)
     laptop.sweep()
-    helpers.wait_for(lambda: laptop.states().count("running") >= 2, 180, "runs at work")
+    helpers.wait_for(lambda: laptop.states().count("running") >= 2, what="runs at work")
     laptop.count_grid(runs=1, pace=1.0)
     laptop.sweep()
     assert "running" in laptop.states()[1:]
     laptop.pace(0.0)
-    helpers.wait_for(lambda: laptop.states() == ["done"] * 3, 120, "the end of all three")
+    helpers.wait_for(lambda: laptop.states() == ["done"] * 3, what="the end of all three")
 
 
 def test_the_laptop_and_the_cluster_share_a_sweep(laptop: Laptop, slurm: Cluster) -> None:

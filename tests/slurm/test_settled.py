@@ -21,11 +21,11 @@ def occupy(slurm: Cluster, folder: Path, *options: str) -> str:
 def preempted(lab: Lab, slurm: Cluster, folder: Path) -> str:
     """The id of a job of the lab that lost its node to another, and waits in the queue."""
     ids = lab.job_ids()
-    helpers.wait_for(lambda: len(lab.hosts()) == len(ids), 120, "the start of all jobs")
+    helpers.wait_for(lambda: len(lab.hosts()) == len(ids), what="the start of all jobs")
     first = ids["0001-0001.0"]
     occupy(slurm, folder, f"--nodelist={slurm.job(first)['NodeList']}")
     waits = {"JobState": "PENDING", "Restarts": "1"}
-    helpers.wait_for(lambda: waits.items() <= slurm.job(first).items(), 120, "preemption")
+    helpers.wait_for(lambda: waits.items() <= slurm.job(first).items(), what="preemption")
     return first
 
 
@@ -47,7 +47,7 @@ def test_a_requeued_job_whose_runs_others_did_leaves_with_the_last_of_them(
     first = preempted(lab, slurm, tmp_path)
     lab.pace(0.01)
     lab.wait_done()
-    helpers.wait_for(lambda: lab.left_queue("tiny", slurm), 60, "the end of its jobs, nobody following")
+    helpers.wait_for(lambda: lab.left_queue("tiny", slurm), what="the end of its jobs, nobody following")
     assert slurm.job(first)["JobState"] == "CANCELLED"
     assert "nothing new to submit" in lab.sweep()
     judge_runs(lab, slurm)
@@ -65,7 +65,7 @@ def test_a_job_that_comes_back_to_nothing_is_withdrawn_by_the_next_command(
     slurm.run("scontrol", "hold", first)  # it is not to have the other's node once that is free
     lab.pace(0.01)
     lab.wait_done()
-    helpers.wait_for(lambda: set(lab.queued(slurm)) == {first}, 60, "the end of the other job")
+    helpers.wait_for(lambda: set(lab.queued(slurm)) == {first}, what="the end of the other job")
     assert "withdrew 1 job from the queue" in lab.sweep()
     assert lab.queued(slurm) == []
     assert "withdrew" not in lab.sweep()
@@ -89,5 +89,5 @@ def test_later_jobs_of_a_chain_leave_when_the_first_has_done_all(lab: Lab, slurm
     lab.count_grid(runs=4)
     lab.sweep()
     lab.wait_done()
-    helpers.wait_for(lambda: lab.queued(slurm) == [], 60, "the end of its jobs")
+    helpers.wait_for(lambda: lab.queued(slurm) == [], what="the end of its jobs")
     assert len(lab.begun()) == 2, "jobs of the chain began for nothing"

@@ -50,9 +50,9 @@ def test_what_waits_in_a_queue_that_does_not_move_is_done_here(lab: Lab, slurm: 
     lab.count_grid(runs=4, pace=0.01)
     lab.profile(options={"hold": True}, pack=1)
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH, "--slots", "1")
-    helpers.wait_for(slurm.queue, 180, "jobs in the queue")
+    helpers.wait_for(slurm.queue, what="jobs in the queue")
     held = slurm.queue()
-    _, errors = following.communicate(timeout=300)
+    _, errors = following.communicate(timeout=helpers.PATIENCE_S)
     assert following.returncode == 0, errors
     assert sorted(judge_runs(lab, slurm)) == [1] * 4
     assert targets(lab) == ["local"] * 4
@@ -90,7 +90,7 @@ def test_a_worker_here_that_dies_leaves_its_run_to_whoever_is_free(lab: Lab, slu
     lab.count_grid(runs=2, pace=0.1, last=5)
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH, "--slots", "1")
     lab.at_work(1)
-    helpers.wait_for(lambda: len(claimed(lab)) == 2, 180, "two workers")
+    helpers.wait_for(lambda: len(claimed(lab)) == 2, what="two workers")
     (worker,) = [
         log.holder.pid
         for log in lab.dir().read_journals()
@@ -99,7 +99,7 @@ def test_a_worker_here_that_dies_leaves_its_run_to_whoever_is_free(lab: Lab, slu
     for process in [worker, *helpers.children(worker)]:
         helpers.kill(process)
     lab.pace(0.01)
-    _, errors = following.communicate(timeout=300)
+    _, errors = following.communicate(timeout=helpers.PATIENCE_S)
     assert following.returncode == 0, errors
     assert sorted(judge_runs(lab, slurm)) == [1, 2]
 

@@ -35,7 +35,7 @@ commands.run.__defaults__ = (3.0,)
 main()
 """
     process = lab.start_python("-c", text, *arguments, env=env)
-    words = "".join(process.communicate(timeout=180))
+    words = "".join(process.communicate(timeout=helpers.PATIENCE_S))
     assert "Traceback" not in words
     return process.returncode, words
 
@@ -54,7 +54,7 @@ def test_killed_at_each_step_of_a_submission(slurm: Cluster, tmp_path: Path) -> 
     for number, lab in labs.items():
         lab.count_grid(runs=2)
         process = killed_after(lab, number)
-        output = process.communicate(timeout=180)
+        output = process.communicate(timeout=helpers.PATIENCE_S)
         assert process.returncode == (-signal.SIGKILL if number <= len(WRITES) else 0), (number, output)
     for lab in labs.values():
         lab.sweep()
@@ -75,7 +75,7 @@ def test_a_submission_that_arrives_late(lab: Lab, undisturbed: Lab, slurm: Clust
     process = lab.start(
         "sweep", "--grid", "tiny.yaml", "--on", "profile.yaml", env=stand_in(lab, "sbatch", slow)
     )
-    assert process.wait(180) == -signal.SIGKILL
+    assert process.wait(helpers.PATIENCE_S) == -signal.SIGKILL
     lab.sweep()
     gate.touch()
     helpers.wait_for(Path(f"{gate}.passed").exists, what="the late submission")
@@ -86,7 +86,9 @@ def test_a_submission_that_arrives_late(lab: Lab, undisturbed: Lab, slurm: Clust
 def test_two_command_lines_at_once(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
     lab.count_grid(runs=6, pace=0.02)
     both = [lab.start(*SWEEP) for _ in range(2)]
-    assert [process.communicate(timeout=180) and process.returncode for process in both] == [0, 0]
+    for process in both:
+        process.communicate(timeout=helpers.PATIENCE_S)
+    assert [process.returncode for process in both] == [0, 0]
     assert len(lab.job_ids()) == 3
     assert judge(lab, undisturbed, slurm) == [1] * 6
 
@@ -127,7 +129,7 @@ def test_accounting_that_hangs_fails_or_is_not_there(lab: Lab, undisturbed: Lab,
     lab.at_work(8)
     (job_id,) = lab.job_ids().values()
     slurm.run("scancel", "--signal=KILL", "--full", job_id)
-    helpers.wait_for(lambda: not slurm.job(job_id), 180, "the controller's forgetting")
+    helpers.wait_for(lambda: not slurm.job(job_id), what="the controller's forgetting")
     lab.pace(0.01)
     for answer in ("exit 127", "echo 'Problem talking to the database' >&2; exit 1", "exec sleep 60"):
         env = stand_in(lab, "sacct", answer)

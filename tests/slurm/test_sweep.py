@@ -36,7 +36,7 @@ def test_cancel_retry_and_logs(lab: Lab, slurm: Cluster) -> None:
     assert lab.states() == ["cancelled"] * 6
     helpers.wait_for(lambda: lab.left_queue("tiny", slurm), what="an empty queue")
     assert len(lab.hosts()) == 3, "a cancelled run's job began"
-    output, _ = following.communicate(timeout=300)
+    output, _ = following.communicate(timeout=helpers.PATIENCE_S)
     assert output.splitlines()[0] == "this is run 1"
     lab.pace(0.01)
     assert "6 runs to do again" in lab.run("retry", "tiny")
