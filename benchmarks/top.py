@@ -19,7 +19,7 @@ from orchestrator.core.types import Job, Resources
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS, STARTED
 from orchestrator.ui.top import refresher
-from orchestrator.ui.top.actions import FleetTree, look_around
+from orchestrator.ui.top.fleet_access import FleetTree, next_state
 from orchestrator.ui.top.app import Top
 from orchestrator.ui.top.model import FleetState
 from orchestrator.ui.top.table_widget import ListTable
@@ -69,7 +69,7 @@ def write_fleet(results: Path) -> SweepDir:
 def look(tree: FleetTree) -> float:
     """Seconds of a look at everything."""
     began = time.perf_counter()
-    picture = look_around(tree, FleetState(), time.time())
+    picture = next_state(tree, FleetState(), time.time())
     assert sum(picture.counts.values()) == POINTS, picture.sights[0].problem
     return time.perf_counter() - began
 

@@ -1,1 +1,1 @@
-"""What a person uses: commands, the live screen, the monitor and the doctor."""
+"""User interfaces: commands, the live screen, the monitor and the doctor."""

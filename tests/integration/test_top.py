@@ -21,7 +21,7 @@ import pytest
 
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import RunStatus
-from orchestrator.ui.top.actions import FleetTree
+from orchestrator.ui.top.fleet_access import FleetTree
 from tests.helpers import COMMANDS, ROOT, events, kill, wait_for
 
 ORCHESTRATE = [sys.executable, "-m", "orchestrator.ui.cli"]

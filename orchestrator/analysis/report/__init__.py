@@ -1,4 +1,4 @@
-"""The report: one page that needs no network, and its pictures as files beside it."""
+"""Write the report: one page that needs no network, and its pictures as files beside it."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ _PICTURE = re.compile(r"(learning|final|profile|improvement|speed|crossover|targ
 
 
 def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path, *, generated: str) -> Path:
-    """Write ``index.html`` and the pictures into the folder ``out``; the page's path.
+    """Write ``index.html`` and the pictures into the folder ``out``; return the page's path.
 
-    ``generated`` is printed as the time of writing: all else is a function of the tables, the sweeps'
-    grids and the installed versions. Raises :class:`~orchestrator.core.errors.StorageError` if ``out``
-    cannot be written.
+    ``generated`` is printed as the time of writing: all else is a function of the tables, the sweeps' grids
+    and the installed versions. Raises :class:`~orchestrator.core.errors.StorageError` if ``out`` cannot be
+    written.
     """
     from orchestrator.analysis.report.page import build
 
     page = build(sweep_dirs, collected, generated)
-    _prepare(out)
+    make_folder(out, _PICTURE)
     for picture in page.pictures:
         write_atomic(out / f"{picture.name}.png", picture.light)
     write_atomic(out / "index.html", page.html.encode())
     return out / "index.html"
 
 
-def _prepare(out: Path) -> None:
-    """Make the folder, without the pictures of a former report."""
+def make_folder(out: Path, pictures: re.Pattern[str]) -> None:
+    """Make the folder ``out``, and remove former ``pictures`` from it."""
     with storage_errors(out):
         try:
             out.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise OrchestrateError(f"{out} cannot be a folder: a file is in the way") from error
         for path in out.glob("*.png"):
-            if _PICTURE.fullmatch(path.name):
+            if pictures.fullmatch(path.name):
                 path.unlink(missing_ok=True)

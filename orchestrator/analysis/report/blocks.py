@@ -1,4 +1,4 @@
-"""What a page is made of: sections of blocks, which the template knows how to write."""
+"""Building blocks of a page; the template has a macro for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MISSING = "–"
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph; ``note``: in small print; ``title``: the head of what follows."""
+    """A paragraph. ``note``: in small print; ``title``: a heading."""
 
     text: str
     note: bool = False
@@ -26,7 +26,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Points:
-    """A list of sentences, each with a word before it in bold or none."""
+    """A list of sentences, each with an optional word before it in bold."""
 
     items: tuple[tuple[str, str], ...]
     kind = "points"
@@ -34,7 +34,7 @@ class Points:
 
 @dataclass(frozen=True)
 class FoldedText:
-    """A file's text, folded until it is asked for."""
+    """A file's text, folded until the reader opens it."""
 
     title: str
     text: str
@@ -43,23 +43,23 @@ class FoldedText:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Pictures one below the other, or beside each other where they are small."""
+    """Pictures one below the other, or side by side where they are small."""
 
     pictures: tuple[Picture, ...]
     kind = "gallery"
 
     @property
     def caption(self) -> str:
-        """The caption that several pictures share, to be written once."""
+        """The caption that several pictures share, to be written once; empty if they differ."""
         captions = {picture.caption for picture in self.pictures}
         return captions.pop() if len(self.pictures) > 1 and len(captions) == 1 else ""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A table cell: what is shown, what it sorts by if that is a number, what a pointer over it shows.
+    """A table cell: its text, a number to sort by, and a text on hover.
 
-    ``state``: it names a run's state, by which rows can be chosen. ``source``: commands, to be copied.
+    ``state``: the run state that it names, for choosing rows. ``source``: commands to be copied.
     """
 
     text: str
@@ -70,7 +70,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """The number as a browser reads it; nothing if there is none."""
+        """The number as a browser reads it; empty if there is none."""
         if self.sort is None or math.isnan(self.sort):
             return ""
         if math.isinf(self.sort):
@@ -80,16 +80,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
+    """A column's heading; ``numeric`` for a column of numbers."""
+
     name: str
     numeric: bool = False
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells, which the reader can sort and filter. ``name`` says in a word or two what the rows are.
+    """Rows of cells that the reader can sort and filter. ``name``: a noun for the rows.
 
-    ``states``: by which rows can be chosen, with how many rows each. ``headed``: a row's first cell is its
-    head, and there is no order but this one.
+    ``states``: states by which rows can be chosen, with their numbers of rows. ``headed``: the first cell of
+    a row is its heading, and the order is fixed.
     """
 
     name: str
@@ -113,13 +115,14 @@ class Section:
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
+        """All pictures of the section."""
         return tuple(
             picture for block in self.blocks if isinstance(block, Gallery) for picture in block.pictures
         )
 
 
 def columns(*names: str) -> tuple[Column, ...]:
-    """Columns of these names; one that begins with ``#`` holds numbers."""
+    """Return columns of these names; one that begins with ``#`` holds numbers."""
     return tuple(Column(name.removeprefix("#"), name.startswith("#")) for name in names)
 
 
@@ -127,10 +130,12 @@ def columns(*names: str) -> tuple[Column, ...]:
 
 
 def number(value: float | None) -> Cell:
+    """Return a number as a cell."""
     return Cell(shown(value), value)
 
 
 def shown(value: float | None) -> str:
+    """Format a number with four digits, or all before the point."""
     if value is None or math.isnan(value):
         return MISSING
     if isinstance(value, int) or abs(value) >= 1000:
@@ -139,7 +144,7 @@ def shown(value: float | None) -> str:
 
 
 def cell(value: Any) -> Cell:
-    """A value of a grid's key."""
+    """Return a value of a grid's key as a cell."""
     if value is None:
         return Cell(MISSING)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -148,12 +153,15 @@ def cell(value: Any) -> Cell:
 
 
 def word(value: Any) -> str:
+    """Format a value: text as it is, everything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def point_text(point: Mapping[str, Any]) -> str:
+    """Format a point of the grid: ``key=value, …``."""
     return ", ".join(f"{key}={word(value)}" for key, value in point.items())
 
 
 def middle(values: Sequence[float]) -> float | None:
+    """Return the median, ``None`` for no values."""
     return median(values) if values else None

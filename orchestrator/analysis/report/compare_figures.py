@@ -1,4 +1,4 @@
-"""The picture of a comparison by a key: speed-up, memory, and returns over frames and over time."""
+"""Pictures of a comparison by a key: speed-up, memory, and returns over frames and over time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.analysis.compare import Combination, ComparedValue, KeyComparison, ReturnCurve
 from orchestrator.analysis.compare.wording import as_csv
+from orchestrator.analysis.report import make_folder
 from orchestrator.analysis.report.plotting import (
+    MARKED_POINTS,
+    MOST_PICTURES,
     WIDE_IN,
     Draw,
     Picture,
@@ -27,27 +30,24 @@ from orchestrator.analysis.report.plotting import (
     wrapped,
 )
 from orchestrator.analysis.stats import Band, bands_of
-from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.formatting import number
 from orchestrator.planning.throughput.measure import NAMES
-from orchestrator.rundir.atomic import storage_errors, write_atomic
+from orchestrator.rundir.atomic import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Lines of returns that can be told apart in one panel: as many combinations as fit with that many values.
+# Most lines of returns that can be distinguished in one panel: combinations times values.
 _LINES = 8
-_MARKED_POINTS = 15
-# Beyond this nobody looks at them; the table holds everything.
-_MOST_PICTURES = 12
+_PICTURE = re.compile(r"compare-[0-9]+(-dark)?\.png")
 
 # By the line's id.
 _Bands = Mapping[int, Band]
 
 
 def comparison_pictures(found: KeyComparison) -> Iterator[Picture]:
-    """Four panels for a few combinations of one task at a time, those with something to compare."""
+    """Draw four panels for a few combinations of one task at a time, those with something to compare."""
     tasks: dict[str, list[Combination]] = {}
     for one in found.combinations:
         if _comparable(one):
@@ -83,7 +83,7 @@ def _speeds(cell: ComparedValue) -> str:
 
 
 def _bands(part: Sequence[Combination]) -> _Bands:
-    """What is drawn of each line, all in one go: it is the bootstrap that takes time."""
+    """Estimate all lines at once, as the bootstrap takes the time."""
     cells = [cell for one in part for cell in one.cells]
     lines = [line for cell in cells for line in (cell.over_frames, cell.over_time) if line is not None]
     return dict(zip(map(id, lines), bands_of([line.scores for line in lines]), strict=True))
@@ -172,14 +172,14 @@ def _returns(
 
 
 def _line(on: Axes, line: ReturnCurve, band: Band, colour: str, side: int, *, held: bool) -> None:
-    """``held``: each value until the next, as seeds are not evaluated at the same times."""
+    """Draw a line. ``held``: each value until the next, as seeds are not evaluated at the same times."""
     value, low, high = band
     on.plot(
         line.x,
         value,
         color=colour,
         linestyle=dash(0, side),
-        marker=marker(side, 0) if len(line.x) <= _MARKED_POINTS else None,
+        marker=marker(side, 0) if len(line.x) <= MARKED_POINTS else None,
         drawstyle="steps-post" if held else "default",
     )
     if low is not None and high is not None:
@@ -190,7 +190,7 @@ def _line(on: Axes, line: ReturnCurve, band: Band, colour: str, side: int, *, he
 def _cells(
     found: KeyComparison, part: Sequence[Combination], theme: Theme
 ) -> Iterator[tuple[float, ComparedValue, str]]:
-    """Each cell's height on the axis of rows, and its colour."""
+    """Yield each cell's height on the axis of rows, and its colour."""
     for row, one in enumerate(part):
         for cell in one.cells:
             number_ = found.values.index(cell.value)
@@ -202,14 +202,14 @@ def _step(found: KeyComparison) -> float:
 
 
 def _without(cell: ComparedValue) -> str:
-    """Why there is no bar."""
+    """Return why there is no bar."""
     if cell.end_to_end_fps:
         return "nothing to compare it with"
     return ", ".join(f"{number_} {state}" for state, number_ in cell.members.states.items())
 
 
 def _legend(figure: Figure, found: KeyComparison, part: Sequence[Combination], theme: Theme) -> None:
-    """Colours are values; where there are several combinations, dashes are these."""
+    """Explain colours as values, and dashes as combinations if there are several."""
     from matplotlib.lines import Line2D
 
     handles: list[Any] = [
@@ -227,26 +227,14 @@ def _legend(figure: Figure, found: KeyComparison, part: Sequence[Combination], t
 
 
 def write_comparison(found: KeyComparison, out: Path) -> list[Path]:
-    """Write the table as CSV and the pictures, light and dark, into the folder ``out``; their paths.
+    """Write the table as CSV and the pictures, light and dark, into the folder ``out``; return their paths.
 
     Raises :class:`~orchestrator.core.errors.StorageError` if it cannot be written.
     """
-    _prepare(out)
+    make_folder(out, _PICTURE)
     files = {"comparison.csv": as_csv(found).encode()}
-    for one in islice(comparison_pictures(found), _MOST_PICTURES):
+    for one in islice(comparison_pictures(found), MOST_PICTURES):
         files |= {f"{one.name}.png": one.light, f"{one.name}-dark.png": one.dark}
     for name, content in files.items():
         write_atomic(out / name, content)
     return [out / name for name in files]
-
-
-def _prepare(out: Path) -> None:
-    """Make the folder, without the pictures of a former comparison."""
-    with storage_errors(out):
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise OrchestrateError(f"{out} cannot be a folder: a file is in the way") from error
-        for path in out.glob("compare-*.png"):
-            if re.fullmatch(r"compare-[0-9]+(-dark)?\.png", path.name):
-                path.unlink(missing_ok=True)

@@ -31,24 +31,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PANELS = 2
-_CROSSED = "dotted where CPU and GPU cross, grey how sure that is"
+_CROSSED = "dotted: where CPU and GPU cross; grey: the range of that by the spread"
 _NOT_CROSSED = "nothing is drawn beyond what was measured"
 
 
-# More sentences than this answer no question.
+# Most sentences in the section.
 _MOST_SAID = 12
 _MOST_PICTURES = 6
 _NOTE = (
     "Frames/s of training are those of collecting and learning, by which devices are compared; end-to-end "
     "they are those of wall time, with evaluations and checkpoints. A crossing is read off straight lines "
-    "between what was measured, both axes logarithmic; how sure it is, off the slowest and the fastest "
-    "runs. More environments are faster and learn otherwise: with the same frames an iteration each plays "
+    "between measured points, both axes logarithmic; its range, off the slowest and the fastest "
+    "runs. More environments are faster but learn differently: with the same frames an iteration each plays "
     "shorter. orchestrate compare sets returns against time."
 )
 
 
 def where_to_run(collected: Collected) -> Section | None:
-    """The report's section; ``None`` where nothing was measured that one could choose between."""
+    """Return the report's section; ``None`` where the measurements leave no choice."""
     found = [contest for contest in contests(collected) if contest.measured > 1]
     if not found:
         return None
@@ -60,7 +60,7 @@ def where_to_run(collected: Collected) -> Section | None:
 
 
 def crossover_pictures(found: Sequence[HardwareComparison]) -> Iterator[Picture]:
-    """Two algorithms beside each other, those with something to choose from."""
+    """Draw two algorithms side by side, of those with a choice."""
     several = [contest for contest in found if contest.measured > 1]
     numbers = count(1)
     for part, title in parts(several, _PANELS, ""):
@@ -106,7 +106,7 @@ _Style = dict[str, Any]
 
 
 def _styles(part: Sequence[HardwareComparison], theme: Theme) -> dict[str, _Style]:
-    """A line of a label looks the same in all panels: colour by device, dash and marker by the rest."""
+    """Style each label alike in all panels: colour by device, dash and marker by the rest."""
     kinds: dict[str, list[str]] = {}
     for contest in part:
         for line in contest.lines:
@@ -143,7 +143,7 @@ def _panel(on: Axes, contest: HardwareComparison, styles: dict[str, _Style], the
 
 
 def _frames_axis(on: Axes, values: Sequence[float]) -> None:
-    """Ticks at round numbers: a logarithmic axis over less than a decade would have one, or none."""
+    """Set ticks at round numbers: a logarithmic axis over less than a decade would have one, or none."""
     from matplotlib.ticker import LogLocator
 
     low, high = min(values), max(values)

@@ -1,4 +1,4 @@
-"""Time and money on the page: what was predicted of each submission, what became of it, what frames cost."""
+"""Rows of time and money for the page: predicted and actual per submission, and the cost of frames."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _NOT_KNOWN = "–"
 
 @dataclass(frozen=True)
 class Money:
-    """Rows of text: of each submission what was predicted and what it came to; of each target its rate."""
+    """Rows of text: prediction and actual cost of each submission, and the rate of each target."""
 
     submissions: tuple[tuple[str, ...], ...]
     targets: tuple[tuple[str, ...], ...]
 
 
 def money_of(sweep_dirs: Iterable[SweepDir]) -> Money:
-    """What the page shows of these sweeps: submissions whose jobs began, targets with a price."""
+    """Return the rows of these sweeps: submissions with jobs that began, targets with a price."""
     found = [bill for sweep_dir in sweep_dirs for bill in bills(sweep_dir) if bill.seconds is not None]
     return Money(tuple(map(_submission, found)), _targets(found))
 
@@ -62,7 +62,7 @@ def _shown(found: Range | None, show: Callable[[float], str]) -> str:
 
 
 def _ratio(actual: float, predicted: Range | None) -> str:
-    """The actual as a part of what was predicted, and whether it is where it was said to be."""
+    """Return the actual as a share of the prediction, and whether it lies outside the predicted range."""
     if predicted is None or predicted.mid <= 0:
         return _NOT_KNOWN
     inside = predicted.low <= actual <= predicted.high

@@ -1,4 +1,4 @@
-"""The report's page: tables and groups in, one HTML file out."""
+"""Build the report's page: tables and groups in, one HTML file out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from markupsafe import Markup
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.report.blocks import point_text
 from orchestrator.analysis.report.plotting import Picture
-from orchestrator.analysis.report.sections import ReportData, matter_of, pictures, sections
+from orchestrator.analysis.report.sections import ReportData, pictures, report_data, sections
 from orchestrator.analysis.report.tables import Row, shared_point
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
@@ -32,16 +32,17 @@ class Page:
 
 
 def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) -> Page:
-    matter = matter_of(sweep_dirs, collected)
-    found = sections(matter)
+    """Build the page of these sweeps; ``generated`` is the time of writing, as text."""
+    data = report_data(sweep_dirs, collected)
+    found = sections(data)
     style, script = _part("page.css"), _part("page.js")
     html = _template().render(
         title=", ".join(sweep.name for sweep in sweep_dirs),
         generated=generated,
-        trained=_period(matter.rows),
-        shared=point_text(shared_point(matter.rows, collected.keys)),
-        counts=_counts(matter),
-        outside=sum(not row["in_grid"] for row in matter.rows),
+        trained=_period(data.rows),
+        shared=point_text(shared_point(data.rows, collected.keys)),
+        counts=_counts(data),
+        outside=sum(not row["in_grid"] for row in data.rows),
         sections=found,
         style=Markup(style),  # noqa: S704  our own files
         script=Markup(script),  # noqa: S704
@@ -51,8 +52,8 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
 
 
 def pictures_of(collected: Collected, kind: str) -> list[Picture]:
-    """The page's pictures of one kind: ``learning``, ``final`` or ``speed``."""
-    return pictures(matter_of((), collected), kind)
+    """Return the page's pictures of one kind: ``learning``, ``final`` or ``speed``."""
+    return pictures(report_data((), collected), kind)
 
 
 def _template() -> Any:
@@ -68,7 +69,7 @@ def _part(name: str) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """What a browser may do with the page: nothing over a network, and no script or style but ours."""
+    """Return the page's content security policy: nothing over a network, no script or style but ours."""
     return (
         f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -83,8 +84,8 @@ def _data_uri(png: bytes) -> str:
     return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
-def _counts(matter: ReportData) -> list[tuple[str, int]]:
-    counted = Counter(row["state"] for row in matter.rows if row["in_grid"])
+def _counts(data: ReportData) -> list[tuple[str, int]]:
+    counted = Counter(row["state"] for row in data.rows if row["in_grid"])
     return [(state.value, counted[state.value]) for state in RunState if counted[state.value]]
 
 

@@ -1,4 +1,4 @@
-"""What the report's pictures have in common: two themes, axes, rows, legends, and PNG files."""
+"""Common parts of the report's pictures: two themes, axes, rows, legends, and PNG files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# More lines than this in one picture cannot be told apart; the next ones get a picture of their own.
+# Most lines that can be distinguished in one picture, and most rows; the next ones get another picture.
 LINES = 10
 BARS = 24
+# Most pictures of a kind; the tables hold everything.
+MOST_PICTURES = 12
+# Most points of a line that get markers.
+MARKED_POINTS = 15
 _LOG_RATIO = 15
 _LABEL = 50
 _COLOURS = 256
 _DPI = 150
-# The widths at which letters are as large as the page's: a picture by itself, and one of several beside
-# each other, which is also what a telephone shows.
+# Widths with letters as large as the page's: of a single picture, and of one that stands beside others,
+# as on a telephone.
 WIDE_IN = 8.6
 SMALL_IN = 5.2
 
@@ -36,8 +40,8 @@ SMALL_IN = 5.2
 class Picture:
     """One figure: ``name`` is its file's stem, ``light`` and ``dark`` are PNG files.
 
-    ``caption`` says how to read it, ``alt`` what it shows to those who do not see it. ``small``: made to
-    stand beside others of its kind.
+    ``caption`` explains how to read it, ``alt`` describes it for readers who do not see it. ``small``: made
+    to stand beside others of its kind.
     """
 
     name: str
@@ -51,7 +55,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Theme:
-    """``lines`` are told apart by people with any kind of colour vision, in this order."""
+    """Colours of a theme. ``lines`` differ for people with any kind of colour vision, in this order."""
 
     paper: str
     ink: str
@@ -60,6 +64,7 @@ class Theme:
     parts: tuple[str, str, str]
 
     def line(self, number: int) -> str:
+        """Return the colour of a numbered line."""
         return self.lines[number % len(self.lines)]
 
 
@@ -77,23 +82,24 @@ DARK = Theme(
     ("#5ab4f0", "#ff8f4d", "#3fd0a4", "#e08bd0", "#e3c04f", "#a9c7ff", "#e4e7ee", "#858d9d"),
     ("#4f9fd0", "#e08a3c", "#646b7a"),
 )
-_DASHES = ("-", "--", "-.")  # dots are for what is not finished
+_DASHES = ("-", "--", "-.")  # dots are for unfinished runs
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 Draw = Callable[[Theme], "Figure"]
 
 
 def picture(name: str, title: str, draw: Draw, *, caption: str, alt: str, small: bool = False) -> Picture:
-    """Draw it in both themes."""
+    """Draw a picture in both themes."""
     return Picture(name, title, caption, _clean(alt), _png(draw, LIGHT), _png(draw, DARK), small)
 
 
 def dash(number: int, side: int) -> str:
-    """Variants beyond the number of colours get another dash, and so does each further sweep."""
+    """Return a line's dash: variants beyond the number of colours get another one, and so does each sweep."""
     return _DASHES[(number // len(LIGHT.lines) + side) % len(_DASHES)]
 
 
 def marker(number: int, side: int) -> str:
+    """Return the marker of a variant's points in a sweep."""
     return _MARKERS[(number + 3 * side) % len(_MARKERS)]
 
 
@@ -101,17 +107,17 @@ def marker(number: int, side: int) -> str:
 
 
 def group_names(found: Sequence[Group]) -> list[str]:
-    """Short names for the groups of one task."""
+    """Return short names for the groups of one task."""
     return [short(name) for name in names([group.point for group in found])]
 
 
 def short(label: str) -> str:
-    """At most two lines of it: names differ at their beginning or at their end."""
+    """Shorten a label to about two lines; keep both ends, where labels differ."""
     return label if len(label) <= _LABEL else f"{label[: _LABEL // 2]}…{label[-_LABEL // 2 + 1 :]}"
 
 
 def parts(items: list[_T], size: int, title: str) -> Iterable[tuple[list[_T], str]]:
-    """Pieces of even length, at most ``size`` each, with their titles."""
+    """Split into pieces of even length, at most ``size`` each, with their titles."""
     pieces = math.ceil(len(items) / size)
     for number in range(pieces):
         part = items[number * len(items) // pieces : (number + 1) * len(items) // pieces]
@@ -121,9 +127,9 @@ def parts(items: list[_T], size: int, title: str) -> Iterable[tuple[list[_T], st
 def bundles(
     named: Sequence[tuple[_T, str]], kin: Callable[[_T], tuple[int, int]], size: int, title: str
 ) -> Iterable[tuple[list[tuple[_T, str]], str]]:
-    """As :func:`parts`, a variant's sweeps beside each other and never in different pieces.
+    """Split as :func:`parts`, with a variant's sweeps side by side and never in different pieces.
 
-    ``kin``: the number of a thing's variant and of its sweep.
+    ``kin``: the number of an item's variant and of its sweep.
     """
     by_variant: dict[int, list[tuple[_T, str]]] = {}
     for item in sorted(named, key=lambda pair: kin(pair[0])):
@@ -134,11 +140,12 @@ def bundles(
 
 
 def wrapped(text: str, width: int = 30) -> str:
+    """Break text into lines of a width."""
     return "\n".join(textwrap.wrap(_clean(text), width))
 
 
 def compact(value: float, _: object = None) -> str:
-    """12000 as "12k"."""
+    """Format 12000 as "12k"."""
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
             return f"{value / limit:.4g}{unit}"
@@ -146,18 +153,18 @@ def compact(value: float, _: object = None) -> str:
 
 
 def listed(words: Sequence[str], most: int = 12) -> str:
-    """For an alternative text: the first ones, and how many more there are."""
+    """Join the first words for an alternative text, and count the rest."""
     left = len(words) - most
     return "; ".join(words[:most]) + (f"; and {left} more" if left > 0 else "")
 
 
 def about(title: str) -> str:
-    """For an alternative text: which task a picture is about, if tasks have names."""
+    """Return the task for an alternative text, empty if tasks have no names."""
     return f" on {title}" if title else ""
 
 
 def _clean(text: str) -> str:
-    """Text that a font can show: control characters and line breaks become spaces."""
+    """Replace control characters and line breaks by spaces, as fonts cannot show them."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
@@ -165,7 +172,7 @@ def _clean(text: str) -> str:
 
 
 def axes(height: float, columns: int = 1, *, small: bool = False) -> tuple[Figure, Axes]:
-    """A figure of ``height`` inches and its first axes."""
+    """Return a figure of ``height`` inches and its first axes."""
     from matplotlib.figure import Figure
 
     size = (SMALL_IN if small else WIDE_IN, height)
@@ -174,6 +181,7 @@ def axes(height: float, columns: int = 1, *, small: bool = False) -> tuple[Figur
 
 
 def heading(on: Axes, title: str, *, small: bool = False) -> None:
+    """Set the title of an axes."""
     on.set_title(wrapped(title, 44 if small else 70), loc="left")
 
 
@@ -186,6 +194,7 @@ def rows(on: Axes, labels: Sequence[str], width: int = 30) -> None:
 
 
 def from_zero_or_log(on: Axes, values: Sequence[float]) -> None:
+    """Scale the x axis from zero, or logarithmically if the values span a wide range."""
     positive = [value for value in values if value > 0]
     if positive and max(positive) / min(positive) > _LOG_RATIO:
         on.set_xscale("log")
@@ -196,7 +205,7 @@ def from_zero_or_log(on: Axes, values: Sequence[float]) -> None:
 
 
 def legend_height(labels: Sequence[str], *, small: bool) -> float:
-    """Inches that :func:`legend` takes below a small picture; beside a wide one it takes none."""
+    """Return the inches that :func:`legend` takes below a small picture; beside a wide one it takes none."""
     if not small:
         return 0.0
     columns = _legend_columns(labels)
@@ -206,7 +215,10 @@ def legend_height(labels: Sequence[str], *, small: bool) -> float:
 
 
 def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], *, small: bool) -> None:
-    """Right of a wide picture and below a small one. By hand: a label that begins with "_" would be lost."""
+    """Put the legend right of a wide picture and below a small one.
+
+    Labels are passed explicitly: matplotlib would drop one that begins with "_".
+    """
     if small:
         columns = _legend_columns(labels)
         texts = [wrapped(label, _legend_width(columns)) for label in labels]
@@ -227,7 +239,7 @@ def _legend_width(columns: int) -> int:
 
 
 def _png(draw: Draw, theme: Theme) -> bytes:
-    """A palette makes it a third as large, and no eye tells them apart."""
+    """Draw as PNG. A palette makes the file a third as large, without a visible difference."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image

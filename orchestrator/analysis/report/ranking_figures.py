@@ -1,4 +1,4 @@
-"""The pictures of variants against each other: performance profiles, probability of improvement."""
+"""Pictures of variants side by side: performance profiles, probability of improvement."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from orchestrator.analysis.variant_ranking import PerformanceProfile, Profiles
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# A picture of more pairs is no longer read.
+# Most pairs in a picture that can still be read.
 _MOST_PAIRS = 12
 # A profile's line rises or falls at its thresholds; half way down it, half of the runs are left.
 _HALF = 0.5
 
 
 def profile_pictures(found: Sequence[Profiles], overall: Sequence[Profiles]) -> Iterator[Picture]:
-    """All tasks together first, then one picture per task, split where lines are too many."""
+    """Draw all tasks together first, then one picture per task, split where lines are too many."""
     numbers = count(1)
     for whole in overall:
         for part, title in _split(whole, f"All {len(whole.tasks)} tasks, scaled"):
@@ -84,7 +84,7 @@ def _spans(profiles: Profiles) -> str:
 
 
 def _median_of(profile: PerformanceProfile) -> float:
-    """The first threshold that no more than half of the runs are above."""
+    """Return the first threshold that no more than half of the runs exceed."""
     return float(profile.thresholds[int((profile.value <= _HALF).argmax())])
 
 
@@ -118,7 +118,7 @@ def _profiles(part: Sequence[PerformanceProfile], title: str, *, scaled: bool, s
 
 
 def improvement_pictures(found: Sequence[Improvement]) -> Iterator[Picture]:
-    """One variant against the others, a picture for each that others are held against."""
+    """Draw each reference variant against the others, one picture per reference."""
     by_first: dict[tuple[tuple[str, ...], int], list[Improvement]] = {}
     for one in found:
         by_first.setdefault((one.tasks, id(one.better)), []).append(one)
@@ -145,7 +145,7 @@ def improvement_pictures(found: Sequence[Improvement]) -> Iterator[Picture]:
 
 
 def _told_apart(pairs: Sequence[Improvement]) -> str:
-    """Which of these differ by more than luck."""
+    """Name the variants that differ by more than luck."""
     apart = [one.other.label for one in pairs if one.beyond_chance]
     return f"More than luck: {listed(apart)}." if apart else "None of these differences is more than luck."
 

@@ -1,4 +1,4 @@
-"""The page's sections, in order. One more is one more function in ``SECTIONS``."""
+"""The page's sections, in order. A new section is a new function in ``SECTIONS``."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from orchestrator.analysis.report.blocks import (
 )
 from orchestrator.analysis.report.crossover_figures import where_to_run
 from orchestrator.analysis.report.money import money_of
-from orchestrator.analysis.report.plotting import Picture
+from orchestrator.analysis.report.plotting import MOST_PICTURES, Picture
 from orchestrator.analysis.report.ranking_figures import improvement_pictures, profile_pictures
-from orchestrator.analysis.report.targets import comparisons
+from orchestrator.analysis.report.target_comparison import comparisons
 from orchestrator.analysis.report.training_figures import (
     final_pictures,
     learning_pictures,
@@ -39,17 +39,16 @@ from orchestrator.analysis.variant_ranking import overall_profiles, task_profile
 from orchestrator.planning.throughput.measure import NAMES, PROVISIONAL
 from orchestrator.rundir import SweepDir
 
-# A browser sorts and filters this many rows at once without a pause; the rest is in results.csv.
+# Most rows that a browser sorts and filters without a pause; the rest is in results.csv.
 _MOST_ROWS = 2000
 _MOST_MISSING = 200
-# Beyond this nobody looks at them; the tables hold everything.
+# Most groups drawn; the tables hold everything.
 _MOST_DRAWN = 120
-_MOST_PICTURES = 12
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """What the sections are about. ``rows`` are the table of runs, ``by_sweep`` each sweep's part of it."""
+    """Data of the sections. ``rows`` are the table of runs, ``by_sweep`` each sweep's part of it."""
 
     sweep_dirs: tuple[SweepDir, ...]
     collected: Collected
@@ -60,10 +59,12 @@ class ReportData:
 
     @property
     def sweeps(self) -> list[str]:
+        """Names of the sweeps."""
         return list(self.by_sweep)
 
     @property
     def by_sweep(self) -> Mapping[str, Sequence[tables.Row]]:
+        """Rows of each sweep."""
         found: dict[str, list[tables.Row]] = {sweep_dir.name: [] for sweep_dir in self.sweep_dirs}
         for row in self.rows:
             found.setdefault(row["sweep"], []).append(row)
@@ -75,7 +76,8 @@ class ReportData:
         return [final for final in self.finals if final.estimate is not None]
 
 
-def matter_of(sweep_dirs: Sequence[SweepDir], collected: Collected) -> ReportData:
+def report_data(sweep_dirs: Sequence[SweepDir], collected: Collected) -> ReportData:
+    """Collect the data of the sections."""
     found = groups(collected)
     return ReportData(
         tuple(sweep_dirs),
@@ -87,28 +89,28 @@ def matter_of(sweep_dirs: Sequence[SweepDir], collected: Collected) -> ReportDat
     )
 
 
-def sections(matter: ReportData) -> list[Section]:
-    """Those that have something to say."""
-    return [section for make in SECTIONS if (section := make(matter)) is not None]
+def sections(data: ReportData) -> list[Section]:
+    """Build the sections that have content."""
+    return [section for make in SECTIONS if (section := make(data)) is not None]
 
 
-def pictures(matter: ReportData, kind: str) -> list[Picture]:
-    """The pictures of ``learning`` curves, ``final`` returns or ``speed``."""
-    found = matter.groups[:_MOST_DRAWN]
+def pictures(data: ReportData, kind: str) -> list[Picture]:
+    """Draw the pictures of ``learning`` curves, ``final`` returns or ``speed``."""
+    found = data.groups[:_MOST_DRAWN]
     if kind == "learning":
-        return _first(learning_pictures(curves(matter.collected, found)))
+        return _first(learning_pictures(curves(data.collected, found)))
     if kind == "final":
-        return _first(final_pictures(matter.returning[:_MOST_DRAWN]))
+        return _first(final_pictures(data.returning[:_MOST_DRAWN]))
     assert kind == "speed"
-    return _first(speed_pictures(matter.speeds[:_MOST_DRAWN]))
+    return _first(speed_pictures(data.speeds[:_MOST_DRAWN]))
 
 
 def _first(found: Iterable[Picture]) -> list[Picture]:
-    return list(islice(found, _MOST_PICTURES))
+    return list(islice(found, MOST_PICTURES))
 
 
 def _clipped(table: Table, elsewhere: str = "") -> tuple[Block, ...]:
-    """The table with as many rows as a browser bears, and how many were left out."""
+    """Limit the table to the rows that a browser can handle, and note how many were left out."""
     left = len(table.rows) - _MOST_ROWS
     if left <= 0:
         return (table,)
@@ -117,27 +119,27 @@ def _clipped(table: Table, elsewhere: str = "") -> tuple[Block, ...]:
     return (replace(table, rows=table.rows[:_MOST_ROWS]), note)
 
 
-# One function a section
+# One function per section
 
 
-def _warnings(matter: ReportData) -> Section | None:
-    found = [("", text) for text in (*warnings(matter.finals), *matter.collected.warnings)]
-    if (drift := drift_of(matter.groups)) is not None:
+def _warnings(data: ReportData) -> Section | None:
+    found = [("", text) for text in (*warnings(data.finals), *data.collected.warnings)]
+    if (drift := drift_of(data.groups)) is not None:
         found.append(("", str(drift)))
-    found += [("damaged:", text) for text in matter.collected.problems]
+    found += [("damaged:", text) for text in data.collected.problems]
     return Section("warnings", "Before you read on", (Points(tuple(found)),)) if found else None
 
 
-def _sweeps(matter: ReportData) -> Section | None:
-    if len(matter.by_sweep) < 2:  # others' runs are in the tables, and have no folder of ours
+def _sweeps(data: ReportData) -> Section | None:
+    if len(data.by_sweep) < 2:  # runs trained without this program are in the tables too, without a folder
         return None
-    told = sweeps_side_by_side.settings(matter.by_sweep, matter.collected.keys)
+    told = sweeps_side_by_side.settings(data.by_sweep, data.collected.keys)
     blocks: list[Block] = [told.differing]
     if told.alike:
         blocks.append(Text(f"The same in all: {told.alike}.", note=True))
-    returns = sweeps_side_by_side.returns_table(matter.sweeps, matter.finals, matter.speeds)
+    returns = sweeps_side_by_side.returns_table(data.sweeps, data.finals, data.speeds)
     fps = {
-        name: sweeps_side_by_side.speeds_table(matter.sweeps, matter.finals, matter.speeds, figure)
+        name: sweeps_side_by_side.speeds_table(data.sweeps, data.finals, data.speeds, figure)
         for figure, name in NAMES.items()
     }
     if returns is not None:
@@ -158,11 +160,11 @@ _SIDES = (
 )
 
 
-def _groups(matter: ReportData) -> Section:
+def _groups(data: ReportData) -> Section:
     blocks: tuple[Block, ...] = (Text("The sweep has no runs."),)
-    if matter.groups:
-        table = tables.group_table(matter.finals, matter.speeds)
-        blocks = (*_clipped(table, "results.csv"), Text(_GROUPS, note=True), *_provisional(matter))
+    if data.groups:
+        table = tables.group_table(data.finals, data.speeds)
+        blocks = (*_clipped(table, "results.csv"), Text(_GROUPS, note=True), *_provisional(data))
     return Section("groups", "Groups", blocks)
 
 
@@ -174,18 +176,18 @@ _GROUPS = (
 )
 
 
-def _learning(matter: ReportData) -> Section:
+def _learning(data: ReportData) -> Section:
     return _drawn(
         "learning",
         "Learning",
-        pictures(matter, "learning"),
+        pictures(data, "learning"),
         "No run has recorded a return yet.",
-        many=len(matter.groups) > _MOST_DRAWN,
+        many=len(data.groups) > _MOST_DRAWN,
     )
 
 
-def _final(matter: ReportData) -> Section:
-    found = pictures(matter, "final")
+def _final(data: ReportData) -> Section:
+    found = pictures(data, "final")
     return _drawn("final", "Final returns", found, "No finished run has a finite final return.")
 
 
@@ -193,47 +195,47 @@ def _drawn(id_: str, title: str, found: list[Picture], nothing: str, *, many: bo
     if not found:
         return Section(id_, title, (Text(nothing),))
     blocks: tuple[Block, ...] = (Gallery(tuple(found)),)
-    if many or len(found) == _MOST_PICTURES:
+    if many or len(found) == MOST_PICTURES:
         blocks = (*blocks, Text(_MANY, note=True))
     return Section(id_, title, blocks)
 
 
-_MANY = "There is more than can be drawn here; these are the first. All is in the tables beside the report."
+_MANY = "Only the first pictures are drawn; the tables beside the report hold everything."
 
 
-def _profiles(matter: ReportData) -> Section | None:
-    shown = matter.returning[:_MOST_DRAWN]
-    # What is said of all tasks holds of all variants, or it is not said.
-    overall = overall_profiles(shown) if len(shown) == len(matter.returning) else []
+def _profiles(data: ReportData) -> Section | None:
+    shown = data.returning[:_MOST_DRAWN]
+    # Over all tasks only if it covers all variants.
+    overall = overall_profiles(shown) if len(shown) == len(data.returning) else []
     found = _first(profile_pictures(task_profiles(shown), overall))
     if not found:
         return None
     large = tuple(picture for picture in found if not picture.small)
     small = tuple(picture for picture in found if picture.small)
     drawn: list[Block] = [Gallery(some) for some in (large, small) if some]
-    if flags := unranked(matter.finals):
+    if flags := unranked(data.finals):
         drawn.insert(0, Points(tuple(("", text) for text in flags)))
     notes = [Text(_PROFILES, note=True)]
-    if len(shown) < len(matter.returning) or len(found) == _MOST_PICTURES:
+    if len(shown) < len(data.returning) or len(found) == MOST_PICTURES:
         notes.append(Text(_MANY, note=True))
     return Section("profiles", "Performance profiles", (*drawn, *notes))
 
 
 _PROFILES = (
-    "The higher a line, the more of the variant's runs return at least that much. Lines of few runs lie "
-    "apart by luck: whether two variants differ by more is said under probability of improvement, and of "
-    f"fewer than {FEW_SEEDS} seeds it is not said. Intervals by bootstrap over the seeds of each task; "
+    "The higher a line, the more of the variant's runs return at least that much. Lines of few runs "
+    "differ by luck: which variants differ by more is shown under probability of improvement, for variants "
+    f"with {FEW_SEEDS} seeds or more. Intervals by bootstrap over the seeds of each task; "
     "where a task has one seed there are none. Returns of one task are raw. All tasks together need one "
     "scale, and the one above depends on which runs are on this page."
 )
 
 
-def _improvements(matter: ReportData) -> Section | None:
-    found = standing(matter.returning, overall=len(matter.returning) <= _MOST_DRAWN)
+def _improvements(data: ReportData) -> Section | None:
+    found = standing(data.returning, overall=len(data.returning) <= _MOST_DRAWN)
     if not found.pairs and not found.left_out:
         return None
     left_out = [("left out:", text) for text in found.left_out]
-    flags = [("", text) for text in unranked(matter.finals)]
+    flags = [("", text) for text in unranked(data.finals)]
     blocks: list[Block] = [Points((*flags, *left_out))] if flags or left_out else []
     if found.pairs:
         drawn = Gallery(tuple(_first(improvement_pictures(found.pairs))))
@@ -256,41 +258,41 @@ _PAIRS = (
     "is the one that beats the others most often, and P the mean over tasks. Y are the next ones, up to 50 "
     "of a task. More than luck: p is the chance of so many wins or losses between variants that are alike, "
     "by a permutation test of the ranks, corrected by Holm's method for all pairs that could be made of the "
-    "variants of each task here, as X was picked among them; at most one page in twenty has a yes by luck. "
+    "variants of each task here, as X was picked from them; at most one page in twenty has a yes by luck. "
     f"Variants with fewer than {FEW_SEEDS} seeds are left out."
 )
 
 
-def _speed(matter: ReportData) -> Section:
-    found = pictures(matter, "speed")
+def _speed(data: ReportData) -> Section:
+    found = pictures(data, "speed")
     if not found:
         return Section("speed", "SpeedSummary", (Text("No finished run has a measured speed."),))
-    table = tables.speed_table(matter.speeds)
+    table = tables.speed_table(data.speeds)
     drawn = (Gallery(tuple(found)), *_clipped(table, "results.csv"), Text(_SPEEDS, note=True))
-    return Section("speed", "SpeedSummary", (*drawn, *_provisional(matter)))
+    return Section("speed", "SpeedSummary", (*drawn, *_provisional(data)))
 
 
-def _provisional(matter: ReportData) -> tuple[Block, ...]:
-    """The footnote to throughputs with an asterisk, if there are any."""
-    marked = any(speed.provisional for speed in matter.speeds)
+def _provisional(data: ReportData) -> tuple[Block, ...]:
+    """Return the footnote to throughputs with an asterisk, if there are any."""
+    marked = any(speed.provisional for speed in data.speeds)
     return (Text(f"* {PROVISIONAL}.", note=True),) if marked else ()
 
 
 _SPEEDS = (
     "Training throughput: frames per second of collecting and learning; it compares devices. End-to-end "
-    "throughput: frames per second of wall time, with evaluations, logs and checkpoints; it tells time "
+    "throughput: frames per second of wall time, with evaluations, logs and checkpoints; it predicts time "
     "and money. Both are sums over each run's steady window: without the first iteration of every "
     "attempt, and from one evaluation to another, so that they do not depend on where a run ended. A "
     "program that reports no timers has no training throughput; then min – max are of the other."
 )
 
 
-def _where(matter: ReportData) -> Section | None:
-    return where_to_run(matter.collected)
+def _where(data: ReportData) -> Section | None:
+    return where_to_run(data.collected)
 
 
-def _money(matter: ReportData) -> Section | None:
-    money = money_of(matter.sweep_dirs)
+def _money(data: ReportData) -> Section | None:
+    money = money_of(data.sweep_dirs)
     if not money.submissions:
         return None
     blocks: list[Block] = [
@@ -318,8 +320,8 @@ def _money(matter: ReportData) -> Section | None:
 
 
 _MONEY = (
-    "Predicted is what was said when it was submitted. Actual: from the first worker's start to the last "
-    "one's end; dollars by the time of jobs and the price of then, what was done twice included."
+    "Predicted: at submission. Actual: from the first worker's start to the last worker's end; dollars by "
+    "the time of jobs and the price at submission, repeated work included."
 )
 
 
@@ -327,8 +329,8 @@ def _plain(name: str, rows: Iterable[Sequence[str]], *heads: str) -> Table:
     return Table(name, columns(*heads), tuple(tuple(map(Cell, row)) for row in rows), headed=True)
 
 
-def _targets(matter: ReportData) -> Section | None:
-    found = comparisons(matter.sweep_dirs, matter.collected)
+def _targets(data: ReportData) -> Section | None:
+    found = comparisons(data.sweep_dirs, data.collected)
     if not found:
         return None
     said = []
@@ -346,16 +348,16 @@ _TARGETS = (
     "Interquartile means over the runs that one target finished by itself, with 95 % intervals by "
     "bootstrap. The ratio of two targets is the geometric mean over pairs of runs that differ in nothing "
     "but the target, or where there are none over configurations; its interval is by Student's t. $ per "
-    "million frames: the price of a job and hour, by what all its places train at their end-to-end "
-    "throughput; waiting, starting and places that are empty come on top."
+    "million frames: the price of a job and hour, by what all its slots train at their end-to-end "
+    "throughput; waiting, starting and empty slots cost extra."
 )
 
 
-def _missing(matter: ReportData) -> Section | None:
-    missing = matter.collected.missing
+def _missing(data: ReportData) -> Section | None:
+    missing = data.collected.missing
     if not missing:
         return None
-    shared = tables.shared_point(matter.rows, matter.collected.keys)
+    shared = tables.shared_point(data.rows, data.collected.keys)
     blocks: tuple[Block, ...] = (tables.missing_table(missing[:_MOST_MISSING], shared),)
     if len(missing) > _MOST_MISSING:
         more = f"And {len(missing) - _MOST_MISSING} more: orchestrate status lists them all."
@@ -363,23 +365,23 @@ def _missing(matter: ReportData) -> Section | None:
     return Section("missing", "Failed, skipped and missing", blocks)
 
 
-def _runs(matter: ReportData) -> Section:
-    shown = matter.rows[:_MOST_ROWS]
-    several = len({row["sweep"] for row in matter.rows}) > 1
-    table = tables.runs_table(shown, matter.collected.keys, several=several)
+def _runs(data: ReportData) -> Section:
+    shown = data.rows[:_MOST_ROWS]
+    several = len({row["sweep"] for row in data.rows}) > 1
+    table = tables.runs_table(shown, data.collected.keys, several=several)
     blocks: tuple[Block, ...] = (table,)
-    if len(matter.rows) > len(shown):
+    if len(data.rows) > len(shown):
         blocks = (
             *blocks,
-            Text(f"{len(matter.rows) - len(shown):,} more runs are in results.csv.", note=True),
+            Text(f"{len(data.rows) - len(shown):,} more runs are in results.csv.", note=True),
         )
     return Section("runs", "Runs", blocks)
 
 
-def _provenance(matter: ReportData) -> Section:
-    told = tables.provenance_table(matter.by_sweep)
+def _provenance(data: ReportData) -> Section:
+    told = tables.provenance_table(data.by_sweep)
     blocks: list[Block] = [Text("No run is finished.") if told is None else told]
-    for sweep_dir in matter.sweep_dirs:
+    for sweep_dir in data.sweep_dirs:
         if (grid := sweep_dir.latest_grid()) is not None:
             blocks.append(FoldedText(f"Grid of {sweep_dir.name} (as submitted, number {grid[0]})", grid[1]))
     return Section("provenance", "Provenance", tuple(blocks))

@@ -1,4 +1,4 @@
-"""Several sweeps side by side: what sets them apart, and the same variants in each of them."""
+"""Sweeps side by side: their differing settings, and the same variants in each of them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _MOST_VALUES = 6
 
 @dataclass(frozen=True)
 class Settings:
-    """``differing``: the table of what is not the same in every sweep; ``alike``: the rest, said."""
+    """``differing``: the table of settings that differ between sweeps; ``alike``: the others, as text."""
 
     differing: Table
     alike: str
 
 
 def settings(by_sweep: Mapping[str, Sequence[Row]], keys: Sequence[str]) -> Settings:
-    """What each sweep's grid says of every key, and what its runs were trained on and by."""
+    """Compare what each sweep's grid sets, and the trainer, code and hardware of its runs."""
     told: dict[str, list[str]] = {
         "runs": [str(sum(bool(row["in_grid"]) for row in rows)) for rows in by_sweep.values()]
     }
@@ -69,7 +69,7 @@ _FACTS: tuple[tuple[str, Callable[[Row], Any]], ...] = (
 
 
 def _values(values: Any) -> str:
-    """Each once, in the order of the runs; of many the first ones."""
+    """Join the values, each once, in the order of the runs, and count those beyond the first."""
     found = list(dict.fromkeys(word(value) for value in values if value is not None))
     return listed(found, _MOST_VALUES) or MISSING
 
@@ -79,9 +79,7 @@ def _values(values: Any) -> str:
 
 @dataclass(frozen=True)
 class _Place:
-    """One task and variant, with what each sweep that trained it has of it; ``fps`` by the throughput's
-    column.
-    """
+    """One task and variant with its results in each sweep; ``fps`` by the throughput's column."""
 
     task: str
     label: str
@@ -92,7 +90,7 @@ class _Place:
 def returns_table(
     sweeps: Sequence[str], finals: Sequence[Final], measured: Sequence[SpeedSummary]
 ) -> Table | None:
-    """Final returns, a row for what several sweeps trained, and how each does against the first that did."""
+    """Return final returns, one row per variant trained by several sweeps, each against the first sweep's."""
     return _by_sweep(
         "returns by sweep",
         sweeps,
@@ -105,7 +103,7 @@ def returns_table(
 def speeds_table(
     sweeps: Sequence[str], finals: Sequence[Final], measured: Sequence[SpeedSummary], figure: str
 ) -> Table | None:
-    """One throughput, a row for what several sweeps trained, and each as a multiple of the first."""
+    """Return one throughput, one row per variant of several sweeps, each as a multiple of the first's."""
     return _by_sweep(
         f"{NAMES[figure]} by sweep",
         sweeps,
@@ -122,8 +120,9 @@ def _by_sweep(
     cells: tuple[Callable[[_T | None], Cell], Callable[[_T | None, _T | None], Cell]],
     heads: tuple[str, str],
 ) -> Table | None:
-    """A row for each place of which several sweeps know something: what each knows, then each against the
-    first. ``cells`` and ``heads`` are for the one and the other; ``None`` if there is no such place.
+    """Return one row per place with results of several sweeps: the results, then each against the first.
+
+    ``cells`` and ``heads`` are for the one and the other; ``None`` if there is no such place.
     """
     first, *others = sweeps
     own, against_first = cells

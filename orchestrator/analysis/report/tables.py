@@ -1,4 +1,4 @@
-"""The page's tables: groups, pairs, speeds, targets, runs, what is missing, provenance."""
+"""The page's tables: groups, pairs, speeds, targets, runs, missing runs, provenance."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orchestrator.analysis.report.blocks import (
     point_text,
     shown,
 )
-from orchestrator.analysis.report.targets import Comparison
+from orchestrator.analysis.report.target_comparison import Comparison
 from orchestrator.analysis.stats import Final, Group
 from orchestrator.analysis.summary import SpeedSummary
 from orchestrator.analysis.variant_ranking import names
@@ -36,7 +36,7 @@ Row = Mapping[str, Any]
 
 
 def places(found: Sequence[Group]) -> tuple[tuple[Column, ...], list[tuple[Cell, ...]]]:
-    """What names a group in a table: its sweep and its task where there are several, and the rest of it."""
+    """Return the columns that name a group: sweep and task where there are several, and its label."""
     sweeps, tasks = {group.sweep for group in found}, {group.task for group in found}
     labels = names([group.point for group in found], ("task", "sweep"))
     heads = (
@@ -55,6 +55,7 @@ def places(found: Sequence[Group]) -> tuple[tuple[Column, ...], list[tuple[Cell,
 
 
 def group_table(finals: Sequence[Final], measured: Sequence[SpeedSummary]) -> Table:
+    """Return the table of groups: states, final returns and throughputs."""
     heads, named = places([final.group for final in finals])
     training: dict[int, list[float]] = {}
     end_to_end: dict[int, list[float]] = {}
@@ -84,7 +85,7 @@ _THROUGHPUTS = ("#training frames/s", "#end-to-end frames/s")
 
 
 def _end_to_end(values: Sequence[float], provisional: bool) -> Cell:
-    """The middle of these throughputs; with an asterisk if it is provisional."""
+    """Return the median of these throughputs, with an asterisk if it is provisional."""
     told = number(middle(values))
     return Cell(f"{told.text}*", told.sort) if values and provisional else told
 
@@ -94,6 +95,7 @@ def _estimate(final: Final) -> Cell:
 
 
 def improvement_table(found: Sequence[Improvement]) -> Table:
+    """Return the table of pairs: the chance that one variant beats the other, and the verdict."""
     rows = [
         (
             Cell(one.tasks[0] or MISSING if len(one.tasks) == 1 else f"all {len(one.tasks)} tasks"),
@@ -119,6 +121,7 @@ def _verdict(one: Improvement) -> Cell:
 
 
 def speed_table(measured: Sequence[SpeedSummary]) -> Table:
+    """Return the table of speeds by group and hardware."""
     measured = [speed for speed in measured if speed.end_to_end_fps]
     heads, named = places([speed.group for speed in measured])
     rows = []
@@ -150,6 +153,7 @@ def _spread(values: Sequence[float]) -> Cell:
 
 
 def target_table(compared: Sequence[Comparison]) -> Table:
+    """Return the table of configurations by target: throughputs and cost."""
     rows = [
         (
             Cell(bar.label),
@@ -179,7 +183,7 @@ def target_table(compared: Sequence[Comparison]) -> Table:
 
 
 def missing_table(missing: Sequence[Missing], shared: Mapping[str, Any]) -> Table:
-    """Runs of the grid without a usable result, why, and what to type."""
+    """Return the table of runs without a usable result: state, reason, and the next command."""
     rows = []
     for item in missing:
         state = item.why.partition(":")[0]
@@ -212,6 +216,7 @@ def _next(state: str, item: Missing) -> str:
 
 
 def runs_table(rows: Sequence[Row], keys: Sequence[str], *, several: bool) -> Table:
+    """Return the table of runs; ``several`` adds a column for the sweep."""
     points = [{key: row[key] for key in keys if row[key] is not None} for row in rows]
     varying = varying_keys(points)
     if len({row["target"] for row in rows} - {None}) > 1 and "target" not in varying:
@@ -262,7 +267,7 @@ _RUN_NUMBERS = (
 
 
 def shared_point(rows: Sequence[Row], keys: Sequence[str]) -> dict[str, Any]:
-    """The keys of the grid that are the same for all."""
+    """Return the grid keys with one value for all rows."""
     return shared_keys([{key: row[key] for key in keys if row[key] is not None} for row in rows])
 
 
@@ -270,7 +275,7 @@ def shared_point(rows: Sequence[Row], keys: Sequence[str]) -> dict[str, Any]:
 
 
 def provenance_table(by_sweep: Mapping[str, Sequence[Row]]) -> Table | None:
-    """Fact by fact, the values that each sweep's finished runs have and how many have each."""
+    """Return the table of facts: values of each sweep's finished runs, with their numbers of runs."""
     facts = {name: _facts(rows) for name, rows in by_sweep.items()}
     told = dict.fromkeys(fact for own in facts.values() for fact, values in own.items() if values)
     if not told:
@@ -304,7 +309,7 @@ def _said(value: object) -> str:
 
 
 def _counted(values: Counter[str]) -> str:
-    """A value a line, with how many runs have it where there are several."""
+    """Return one value per line, with its number of runs where there are several."""
     if len(values) == 1:
         return next(iter(values))
     return "\n".join(f"{value} ({count})" for value, count in sorted(values.items())) or MISSING

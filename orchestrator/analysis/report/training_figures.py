@@ -1,4 +1,4 @@
-"""The pictures of training: returns over frames, final returns, speed, targets."""
+"""Pictures of training: returns over frames, final returns, speed, targets."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.analysis.report.plotting import (
     BARS,
     LINES,
+    MARKED_POINTS,
     Draw,
     Picture,
     Theme,
@@ -31,7 +32,7 @@ from orchestrator.analysis.report.plotting import (
     short,
     wrapped,
 )
-from orchestrator.analysis.report.targets import Comparison, TargetBar
+from orchestrator.analysis.report.target_comparison import Comparison, TargetBar
 from orchestrator.analysis.stats import Curve, Estimate, Final, group_labels
 from orchestrator.analysis.summary import SpeedSummary
 from orchestrator.planning.throughput.measure import NAMES
@@ -40,11 +41,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MARKED_POINTS = 15
-
 
 def learning_pictures(curves: Sequence[Curve]) -> Iterator[Picture]:
-    """One picture per task and metric, split where lines are too many; small where there are several."""
+    """Draw one picture per task and metric, split where lines are too many; small where there are several."""
     panels: dict[tuple[str, str], list[Curve]] = {}
     for curve in curves:
         panels.setdefault((curve.group.task, curve.metric), []).append(curve)
@@ -65,7 +64,7 @@ def learning_pictures(curves: Sequence[Curve]) -> Iterator[Picture]:
 
 
 def final_pictures(finals: Sequence[Final]) -> Iterator[Picture]:
-    """One picture per task of every group that has a final return; small where there are several."""
+    """Draw one picture per task of every group that has a final return; small where there are several."""
     panels: dict[str, list[Final]] = {}
     for final in finals:
         if final.estimate is not None:
@@ -90,7 +89,7 @@ def final_pictures(finals: Sequence[Final]) -> Iterator[Picture]:
 
 
 def speed_pictures(speeds: Sequence[SpeedSummary]) -> Iterator[Picture]:
-    """Both throughputs and where an iteration's time goes, by group and hardware."""
+    """Draw both throughputs, and the parts of an iteration's time, by group and hardware."""
     shown = [speed for speed in speeds if speed.end_to_end_fps]
     labels = [short(label) for label in group_labels([speed.group.point for speed in shown])]
     kinds = {name: number for number, name in enumerate(dict.fromkeys(speed.hardware for speed in shown))}
@@ -114,7 +113,7 @@ def speed_pictures(speeds: Sequence[SpeedSummary]) -> Iterator[Picture]:
 
 
 def target_pictures(found: Sequence[Comparison]) -> Iterator[Picture]:
-    """What each configuration reached on each target: frames/s, and where there are prices, dollars."""
+    """Draw each configuration's frames/s on each target, and dollars where there are prices."""
     numbers = count(1)
     for comparison in found:
         by_label: dict[str, list[TargetBar]] = {}
@@ -172,7 +171,7 @@ def _learning(
 
 
 def _limits(panel: Sequence[Curve]) -> tuple[float, float] | None:
-    """The returns that all pictures of a task span, so that one can be held against the other."""
+    """Return the range of returns that all pictures of a task share, so that they can be compared."""
     if len(panel) <= LINES:
         return None
     low = min(float(min(curve.value if curve.low is None else curve.low)) for curve in panel)
@@ -189,7 +188,7 @@ def _curve(on: Axes, curve: Curve, theme: Theme) -> None:
         curve.value,
         color=colour,
         linestyle=":" if curve.unfinished else dash(number, side),
-        marker=marker(number, side) if len(curve.frames) <= _MARKED_POINTS else None,
+        marker=marker(number, side) if len(curve.frames) <= MARKED_POINTS else None,
     )
     if curve.low is None or curve.high is None:
         return
@@ -270,7 +269,7 @@ def _speeds(part: Sequence[tuple[SpeedSummary, str]], title: str, kinds: Mapping
 
 
 def _throughputs(on: Axes, row: int, speed: SpeedSummary, colour: str) -> None:
-    """Each run's two figures, the end-to-end one as a ring below the other."""
+    """Draw each run's two figures, the end-to-end one as a ring below the other."""
     training, end_to_end = speed.training_fps, speed.end_to_end_fps
     on.plot(training, [row - 0.12] * len(training), "o", color=colour, markersize=5, alpha=0.7)
     on.plot(end_to_end, [row + 0.16] * len(end_to_end), "o", color=colour, markersize=5, fillstyle="none")
@@ -322,7 +321,7 @@ def _targets(
 
 
 def _estimate(on: Axes, row: float, values: Sequence[float], estimate: Estimate, colour: str) -> None:
-    """The middle of the values and, if there is one, its interval; each value below, so as not to hide it."""
+    """Draw the estimate and its interval, if there is one; the values lie below, to stay visible."""
     if estimate.low is not None and estimate.high is not None:
         on.hlines(row, estimate.low, estimate.high, color=colour, linewidth=7, alpha=0.4)
     on.vlines(estimate.value, row - 0.12, row + 0.12, color=colour, linewidth=2)

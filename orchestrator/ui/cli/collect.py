@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orchestrator.analysis.collect import Collected
-    from orchestrator.analysis.report.targets import Comparison
+    from orchestrator.analysis.report.target_comparison import Comparison
     from orchestrator.rundir import SweepDir
 
 Sweeps = Annotated[list[str] | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")]
@@ -56,7 +56,7 @@ def collect(
     """
     from orchestrator.analysis import marl_eval_export
     from orchestrator.analysis.collect import gather, read_others, write
-    from orchestrator.analysis.report.targets import comparisons
+    from orchestrator.analysis.report.target_comparison import comparisons
     from orchestrator.analysis.speed_drift import drift_of
     from orchestrator.analysis.stats import final_returns, groups
     from orchestrator.analysis.summary import provisional, summary_table, unranked

@@ -56,7 +56,7 @@ def compare(
     from orchestrator.analysis.collect import gather, read_others
     from orchestrator.analysis.compare import compare_by, wording
     from orchestrator.analysis.report.compare_figures import write_comparison
-    from orchestrator.analysis.report.targets import prices
+    from orchestrator.analysis.report.target_comparison import prices
     from orchestrator.control.fleet import present
     from orchestrator.core.formatting import plain
     from orchestrator.rundir.sweep import comparison_dir

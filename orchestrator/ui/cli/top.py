@@ -33,8 +33,8 @@ def top(
             hint=" ".join(["print it instead: orchestrate status", *(sweeps or ["--watch"])[:1]]),
         )
     chosen(results, sweeps or [])  # refuse an unknown name before the screen opens
-    from orchestrator.ui.top.actions import FleetTree
     from orchestrator.ui.top.app import Top
+    from orchestrator.ui.top.fleet_access import FleetTree
 
     app = Top(FleetTree(results, sweeps or []))
     app.run()

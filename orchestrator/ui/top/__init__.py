@@ -1,1 +1,1 @@
-"""Show the whole fleet on one screen: values (`model`), looks and decisions (`actions`), screen (`app`)."""
+"""Show the whole fleet on one screen: values (`model`), access (`fleet_access`), screen (`app`)."""

@@ -1,4 +1,4 @@
-"""The screen of `orchestrate top`. It draws pictures, and asks the fleet for what a person wants."""
+"""The screen of `orchestrate top`: draw the fleet's state, and act on keys."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from textual.widgets import Input, Static
 from orchestrator.core.formatting import plain
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
-from orchestrator.ui.top.actions import Fleet, error_line, look_around
 from orchestrator.ui.top.columns import RUNS, VIEWS
 from orchestrator.ui.top.dialogs import ConfirmDialog, Help, Log
+from orchestrator.ui.top.fleet_access import Fleet, error_line, next_state
 from orchestrator.ui.top.model import FleetState, JobRow, RunRow
 from orchestrator.ui.top.refresher import Refresher
 from orchestrator.ui.top.table_widget import ListTable
 from orchestrator.ui.top.views import Choice, about, chosen
 from orchestrator.ui.top.wording import fitting, name_of, nothing, question, runs_of, totals, trouble
 
-# What a retry of a whole job or sweep means.
+# States that a retry of a whole job or sweep includes.
 _AGAIN = (RunState.FAILED, RunState.CANCELLED, RunState.STALE)
 _KEYS = "enter log  c cancel  r retry  / filter  s sort  tab lists  ? help  q quit"
 _CSS = """
@@ -51,7 +51,7 @@ Act = Callable[[SweepDir, Sequence[str]], str]
 
 
 class FleetRefreshed(Message):
-    """The fleet was looked at."""
+    """A new state of the fleet."""
 
     def __init__(self, picture: FleetState) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class FleetRefreshed(Message):
 
 
 class ActionMessage(Message):
-    """Something that a person wanted was done, or could not be."""
+    """The result of an action, or its error."""
 
     def __init__(self, text: str, *, failed: bool = False) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class Top(App[None]):
 
     def on_mount(self) -> None:
         if not self.is_headless:
-            # Without this a terminal would be left as no shell can use it.
+            # Without handlers, a signal would leave the terminal unusable.
             loop = asyncio.get_running_loop()
             for number_ in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number_, self.action_leave, 128 + number_)
@@ -122,16 +122,16 @@ class Top(App[None]):
     def on_unmount(self) -> None:
         self._watch.stop()
 
-    # Looking
+    # Refreshing
 
     def _look(self) -> FleetState:
-        """In the watching thread."""
-        return look_around(
+        """Read the fleet, in the refreshing thread."""
+        return next_state(
             self._fleet, self.picture, self._clock(), lambda picture: self._hand_over(FleetRefreshed(picture))
         )
 
     def _hand_over(self, message: Message) -> None:
-        """From another thread."""
+        """Post a message from another thread."""
         try:
             self.post_message(message)
         except RuntimeError:
@@ -182,7 +182,7 @@ class Top(App[None]):
         what.stylize("bold")
         self._about.update(Text("\n").join([what, how]))
 
-    # What keys do
+    # Keys
 
     def action_leave(self, code: int) -> None:
         self._watch.stop()
@@ -240,7 +240,7 @@ class Top(App[None]):
     def action_log(self) -> None:
         row = self._table.row
         if not isinstance(row, RunRow):
-            self._tell("logs are of runs: enter shows those of this row")
+            self._tell("only runs have logs: enter shows the runs of this row")
         elif sight := self.picture.sight(row.sweep):
             read = partial(self._fleet.log, sight.sweep_dir, row.run_id)
             self.push_screen(Log(f" {row.sweep} {row.run_id}  {plain(row.label)} ", read))
@@ -260,7 +260,7 @@ class Top(App[None]):
         )
 
     def _ask(self, what: str, do: Act, concerns: Callable[[RunRow], bool], otherwise: str) -> None:
-        """Ask whether the runs of the row under the cursor are meant, and do it if they are."""
+        """Ask to confirm the action on the runs of the current row, and perform it."""
         row = self._table.row
         if row is None:
             return
@@ -291,7 +291,7 @@ class Top(App[None]):
 
     @property
     def unfinished(self) -> list[threading.Thread]:
-        """What a person asked for and is still being done, to be waited for when the screen is left."""
+        """Actions under way, to wait for when the screen is left."""
         return [act for act in self._acts if act.is_alive()]
 
     def _tell(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""The lists there are, their columns, and what is urgent in each. Pure."""
+"""The lists of the screen, their columns, and their order by urgency. Pure."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _SPEED = 12
 
 
 def _words(title: str, width: int, text: Callable[[Any], str], style: str = "", **rest: Any) -> ListColumn:
-    """A column of text, from left to right and in alphabetical order."""
+    """Make a column of text, left-aligned and in alphabetical order."""
     return ListColumn(title, width, lambda row, _: (plain(text(row)), style), text, **rest)
 
 
 def _count(
     title: str, width: int, count: Callable[[Any], float | None], text: Callable[[Any], str], **rest: Any
 ) -> ListColumn:
-    """A column of numbers, the highest first."""
+    """Make a column of numbers, the highest first."""
     return ListColumn(
         title, width, lambda row, _: (text(row), ""), lambda row: -(count(row) or 0), right=True, **rest
     )
 
 
 def _time(title: str, at: Callable[[Any], float | None], room: int = 0) -> ListColumn:
-    """A column of moments, the latest first."""
+    """Make a column of moments, the latest first."""
 
     def draw(row: Any, now: float) -> tuple[str, str]:
         return moment(at(row), now), ""
@@ -51,7 +51,7 @@ def _time(title: str, at: Callable[[Any], float | None], room: int = 0) -> ListC
 
 
 def _eta(width: int, left: Callable[[Any], float | None]) -> ListColumn:
-    """A column of times to go, the shortest first, then those that nobody knows."""
+    """Make a column of times to go, the shortest first and unknown ones last."""
 
     def order(row: Any) -> float:
         seconds = left(row)
@@ -61,7 +61,7 @@ def _eta(width: int, left: Callable[[Any], float | None]) -> ListColumn:
 
 
 def _state(width: int, state: Callable[[Any], RunState | JobState]) -> ListColumn:
-    """A column of states, the most urgent first."""
+    """Make a column of states, the most urgent first."""
     return ListColumn(
         "state",
         width,

@@ -1,4 +1,4 @@
-"""What comes up over the list: a question, a run's log, and what the keys do."""
+"""Dialogs over the list: a confirmation, a run's log, and the help."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from orchestrator.core.formatting import plain
-from orchestrator.ui.top.actions import error_line
+from orchestrator.ui.top.fleet_access import error_line
 from orchestrator.ui.top.refresher import Refresher
 
 HELP = """\
@@ -38,12 +38,12 @@ cost           what jobs have cost so far: their time and the price of
 unknown since  a backend does not answer about a job. Nothing is
                lost by that, and nothing is taken for a failure.
 """
-# What terminals take for commands: colours, titles, and moves of the cursor.
+# Escape sequences of terminals: colours, titles, and moves of the cursor.
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
 class ConfirmDialog(ModalScreen[bool]):
-    """Asks, and is answered by y or n. Any other key is no answer."""
+    """A question with the answers y and n; other keys are ignored."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)"),
@@ -63,7 +63,7 @@ class ConfirmDialog(ModalScreen[bool]):
 
 
 class Help(ModalScreen[None]):
-    """What the keys do, and what words mean."""
+    """The meaning of keys and columns."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,escape,q,enter", "dismiss")]
 
@@ -81,7 +81,7 @@ class Printed(Message):
 
 
 class Log(ModalScreen[None]):
-    """The end of what a run printed. It follows while its end is on the screen."""
+    """The end of a run's log. It follows while its end is on the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,l,enter", "dismiss")]
 
@@ -114,7 +114,7 @@ class Log(ModalScreen[None]):
             return error_line(error)
 
     def _hand_over(self, printed: str) -> None:
-        """In the watching thread."""
+        """Post what was read, from the refreshing thread."""
         try:
             self.post_message(Printed(printed))
         except RuntimeError:
@@ -133,6 +133,6 @@ class Log(ModalScreen[None]):
 
 
 def readable(printed: str) -> str:
-    """A program's output as text: of a line that was written over again and again, as it was last."""
+    """Return a program's output as text: of a line written over repeatedly, its last version."""
     lines = _ESCAPES.sub("", printed).split("\n")
     return "\n".join(plain(line.rstrip("\r").rpartition("\r")[2]) for line in lines)

@@ -1,4 +1,4 @@
-"""What `orchestrate top` shows, as values: surveys, ledgers and journals in, rows out. Pure."""
+"""The state shown by `orchestrate top`, as values: surveys, ledgers and journals in, rows out. Pure."""
 
 from __future__ import annotations
 
@@ -17,33 +17,32 @@ from orchestrator.status.cost import Cost, job_cost, job_state, worked
 from orchestrator.status.ownership import assigned
 from orchestrator.status.survey import RunStatus, Survey
 
-# How many looks the fleet's throughput goes back, and how many reports of a run its speed.
+# Refreshes kept of the fleet's throughput, and reports kept of a run's speed.
 _SAMPLES = 240
 _SPEEDS = 30
 
-# So begins what says itself since when a job is unknown.
+# Beginning of a backend's text that already says since when a job is unknown.
 SAID_SINCE = "unknown"
 
 _TRAINING = (RunState.RUNNING, RunState.STALLED)
 _AT_WORK = (*_TRAINING, RunState.QUEUED)
 
-# What a submission, as the ledger has it, pays for one job and hour; ``None`` if nobody knows.
+# Price of one job and hour of a submission in the ledger; ``None`` if unknown.
 Price = Callable[[Mapping[str, Any]], float | None]
 
 
 @dataclass(frozen=True)
 class History:
-    """What was submitted for a sweep, and what its workers wrote."""
+    """A sweep's submissions and its workers' journals."""
 
     ledger: Sequence[LedgerEntry] = ()
     logs: Sequence[WorkerLog] = ()
 
 
 class RunRow(NamedTuple):
-    """A run. ``speeds``: frames/s of its last iterations, while it runs; ``unanswered``: since when its job
-    is unknown.
+    """A run. ``speeds``: frames/s of its last iterations, while it runs.
 
-    ``target``: where its job has it, or had it last.
+    ``unanswered``: since when its job is unknown. ``target``: of its present or last job.
     """
 
     sweep: str
@@ -58,8 +57,8 @@ class RunRow(NamedTuple):
 class JobRow(NamedTuple):
     """A job. ``said`` is its backend's own word; ``run_ids`` the runs assigned to it, ``done`` how many are.
 
-    ``since`` is when it began, or was submitted (of another tree's job unknown), ``seconds`` how long it has
-    worked. ``unanswered``: since when its backend does not answer about it.
+    ``since``: its start, or its submission before that (unknown for jobs of another tree). ``seconds``: time
+    it has worked. ``unanswered``: since when its backend does not answer about it.
     """
 
     sweep: str
@@ -79,7 +78,7 @@ class JobRow(NamedTuple):
 
 @dataclass(frozen=True)
 class SweepSnapshot:
-    """One sweep as it was ``seen`` (seconds since the epoch), and what a look failed at, if one did."""
+    """One sweep at the time ``seen`` (seconds since the epoch), and the last refresh's problem, if any."""
 
     sweep_dir: SweepDir
     seen: float | None = None
@@ -93,14 +92,13 @@ class SweepSnapshot:
 
     @property
     def name(self) -> str:
+        """Name of the sweep."""
         return self.sweep_dir.name
 
 
 @dataclass(frozen=True)
 class FleetState:
-    """The fleet at one moment. ``throughput``: end-to-end frames/s of all at each look so far, the latest
-    last.
-    """
+    """The fleet at one moment. ``throughput``: total end-to-end frames/s per refresh, the latest last."""
 
     at: float | None = None
     sights: tuple[SweepSnapshot, ...] = ()
@@ -109,6 +107,7 @@ class FleetState:
 
     @property
     def counts(self) -> dict[RunState, int]:
+        """Number of runs in each state."""
         counted: Counter[RunState] = Counter()
         for one in self.sights:
             counted.update(one.counts)
@@ -116,28 +115,30 @@ class FleetState:
 
     @property
     def jobs(self) -> dict[JobState, int]:
-        """Jobs by state, those that ended left out."""
+        """Jobs by state, without ended ones."""
         counted = Counter(job.state for one in self.sights for job in one.jobs if not job.state.final)
         return {state: counted[state] for state in JobState if counted[state]}
 
     @property
     def cost(self) -> Cost:
+        """Cost of all jobs so far."""
         return sum((one.cost for one in self.sights), Cost())
 
     def sight(self, name: str) -> SweepSnapshot | None:
+        """Return the snapshot of a sweep, if there is one."""
         return next((one for one in self.sights if one.name == name), None)
 
 
 def following(
     before: FleetState, sights: Sequence[SweepSnapshot], now: float, problem: str | None = None
 ) -> FleetState:
-    """The next picture. What could not be looked at now adds nothing to the throughput."""
+    """Return the next state. Sweeps that could not be read add nothing to the throughput."""
     fps = sum(one.end_to_end_fps for one in sights if one.seen == now)
     return FleetState(now, tuple(sights), (*before.throughput, fps)[-_SAMPLES:], problem)
 
 
 def out_of_date(sweep_dir: SweepDir, before: SweepSnapshot | None, problem: str) -> SweepSnapshot:
-    """A sweep that could not be looked at: what was seen of it before, if anything."""
+    """Return the earlier snapshot of a sweep that could not be read, with the problem."""
     return replace(before or SweepSnapshot(sweep_dir), problem=problem)
 
 
@@ -149,7 +150,7 @@ def sight(
     now: float,
     before: SweepSnapshot | None = None,
 ) -> SweepSnapshot:
-    """One sweep as it is ``now``; ``before`` tells since when backends have not answered.
+    """Return the snapshot of a sweep ``now``; since when backends do not answer is taken from ``before``.
 
     Runs of earlier grids are shown while they are at work.
     """
@@ -176,7 +177,7 @@ def sight(
 
 
 def _unanswered(jobs: Mapping[str, JobStatus], now: float, before: SweepSnapshot | None) -> dict[str, float]:
-    """Since when, by token, jobs are unknown to their backends: since the first look that found them so."""
+    """Return since when jobs, by token, are unknown to their backends: since the first snapshot with that."""
     known = {job.token: job.unanswered for job in before.jobs} if before else {}
     return {
         token: known.get(token) or now
@@ -220,7 +221,7 @@ def _jobs(
 def _elsewhere(
     name: str, seen: Survey, history: History, price: Price, unanswered: Mapping[str, float]
 ) -> Iterable[JobRow]:
-    """Jobs of other trees: their names begin with where they are, and a slash."""
+    """Yield the jobs of other trees: the names of these begin with the place and a slash."""
     prices = {one.place.name: price({"on": one.place.address}) for one in assigned(history.ledger)}
     for token, job in seen.jobs.items():
         place, slash, _ = token.rpartition("/")
@@ -256,7 +257,7 @@ def _began(log: WorkerLog | None) -> float | None:
 
 
 def _speeds(seen: Survey, logs: Iterable[WorkerLog]) -> dict[str, tuple[float, ...]]:
-    """Frames/s of single iterations, the last ones that running runs told of their present attempt."""
+    """Return frames/s of the last iterations that running runs reported in their present attempt."""
     running = {
         run_id: status.attempt for run_id, status in seen.statuses.items() if status.state in _TRAINING
     }
@@ -271,7 +272,7 @@ def _speeds(seen: Survey, logs: Iterable[WorkerLog]) -> dict[str, tuple[float, .
 
 
 def _sound(status: RunStatus) -> RunStatus:
-    """The status without what only looks like numbers: journals hold what some program reported."""
+    """Return the status without values that are not finite numbers, as journals hold what programs report."""
     unsound = [
         name
         for name in ("frames", "total", "end_to_end_fps", "value")

@@ -1,4 +1,4 @@
-"""Looking again and again in a thread of its own, so that no screen waits for it."""
+"""Refresh a value repeatedly in a thread of its own, so that no screen waits for it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Generic, TypeVar
 
 _Seen = TypeVar("_Seen")
 
-# After a look, rest this many times as long, and no less than a second: the machine is for training.
+# Rest after each refresh: this many times its duration, at least a second, as the machine is for training.
 _REST = 4
 _REFRESH_S = 1.0
 
 
 class Refresher(Generic[_Seen]):
-    """One look after another, never two at once; ``show`` is called with each in the watching thread.
+    """Call ``look`` repeatedly, never twice at once, and ``show`` with each result, in the refreshing thread.
 
-    The thread is never waited for: a look that hangs, as on a file system that does not answer, keeps nobody
-    from leaving.
+    The thread is never waited for: a ``look`` that hangs, as on a file system that does not answer, does not
+    keep the screen from closing.
     """
 
     def __init__(self, look: Callable[[], _Seen], show: Callable[[_Seen], object]) -> None:
@@ -28,14 +28,15 @@ class Refresher(Generic[_Seen]):
         self._thread = threading.Thread(target=self._work, daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def now(self) -> None:
-        """Look as soon as the look that is under way is over."""
+        """Refresh again as soon as the present refresh is over."""
         self._again.set()
 
     def stop(self) -> None:
-        """Show nothing any more."""
+        """Stop showing results."""
         self._stopped = True
         self._again.set()
 

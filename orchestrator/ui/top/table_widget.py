@@ -1,4 +1,4 @@
-"""A list of very many rows, of which those on the screen are drawn and no others."""
+"""A list of very many rows, of which only those on the screen are drawn."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from orchestrator.ui.top.views import Choice, ListColumn, View, key_of, sweep_of
 
 _GAP = " "
 _CURSOR = Style(reverse=True)
-_PLAIN = Style()  # and not none: what takes colours away for NO_COLOR relies on there being one
+_PLAIN = Style()  # not None: the filter for NO_COLOR needs a style
 
 
 class ListTable(ScrollView, can_focus=True):
-    """The rows of a view under column titles. The one under the cursor is marked also without colours."""
+    """The rows of a view under column titles. The row under the cursor is marked without colours, too."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", show=False),
@@ -50,7 +50,7 @@ class ListTable(ScrollView, can_focus=True):
         return self._rows[self._cursor] if self._rows else None
 
     def show(self, view: View, choice: Choice, rows: Sequence[Any], now: float) -> None:
-        """Replace the rows. The cursor stays on its row, and where that is gone, in its place."""
+        """Replace the rows. The cursor stays on its row or, if that is gone, at its position."""
         before = key_of(self.row) if self.row is not None and view is self._view else None
         self._view, self._choice, self._rows, self._now = view, choice, rows, now
         self._several = any(sweep_of(row) != sweep_of(rows[0]) for row in rows)
@@ -60,7 +60,7 @@ class ListTable(ScrollView, can_focus=True):
         self._to(cursor)
 
     def columns(self) -> list[tuple[ListColumn, int]]:
-        """The columns there is room for, and how wide each is."""
+        """Return the columns that fit, with their widths."""
         wide = self.app.size.width
         shown = [
             column
@@ -127,7 +127,7 @@ class ListTable(ScrollView, can_focus=True):
 
 
 def _fit(text: str, width: int, right: bool) -> str:
-    """The text in just so many cells of the terminal, cut with a sign that it is."""
+    """Pad or cut the text to a number of terminal cells; "…" marks a cut."""
     cells = cell_len(text)
     if cells > width:
         return set_cell_size(text, width - 1) + "…"

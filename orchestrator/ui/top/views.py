@@ -1,4 +1,4 @@
-"""A list as a person has chosen to see it: which rows, in which order, and what is said of one. Pure."""
+"""Choose the rows of a list and their order, and describe a row. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Row = RunRow | JobRow | SweepSnapshot
 
 @dataclass(frozen=True)
 class ListColumn:
-    """``draw``: the text of a row's cell and its style. ``order``: what rows are sorted by.
+    """A column. ``draw``: the text of a row's cell and its style. ``order``: the key to sort rows by.
 
-    A ``width`` of 0 is what the other columns leave. ``room``: shown on screens of so many columns or more.
-    ``several``: shown where the rows are of several sweeps.
+    A ``width`` of 0 takes the room that other columns leave. ``room``: shown on screens of at least so many
+    columns. ``several``: shown where the rows are of several sweeps.
     """
 
     title: str
@@ -31,10 +31,7 @@ class ListColumn:
 
 @dataclass(frozen=True)
 class View:
-    """A list that can be chosen. ``urgency`` is the order that it has until somebody chooses a column.
-
-    ``text`` is what a filter searches.
-    """
+    """A list. ``urgency``: its order until the user chooses a column; ``text``: searched by filters."""
 
     name: str
     rows: Callable[[FleetState], list[Any]]
@@ -45,7 +42,7 @@ class View:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a person has chosen to see: words to be found, a column to sort by, the runs of a sweep or job."""
+    """The user's choice: words to find, a column to sort by, the runs of a sweep or job."""
 
     words: str = ""
     column: int | None = None
@@ -55,16 +52,17 @@ class Choice:
 
     @property
     def narrowed(self) -> bool:
+        """Whether some rows may be hidden."""
         return bool(self.words) or self.sweep is not None
 
     def sorted_by_next(self, view: View) -> Choice:
-        """The next column, and after the last one the order that the view has by itself."""
+        """Sort by the next column, and after the last one by urgency."""
         column = 0 if self.column is None else self.column + 1
         return replace(self, column=column if column < len(view.columns) else None, backwards=False)
 
 
 def chosen(view: View, picture: FleetState, choice: Choice) -> list[Any]:
-    """The rows that are to be shown, in order."""
+    """Return the rows to show, in order."""
     rows = view.rows(picture)
     if choice.sweep is not None:
         rows = [row for row in rows if sweep_of(row) == choice.sweep]
@@ -78,20 +76,20 @@ def chosen(view: View, picture: FleetState, choice: Choice) -> list[Any]:
 
 
 def key_of(row: Row) -> tuple[str, str]:
-    """What a row is found by in the next picture."""
+    """Return the key that identifies a row in the next state."""
     if isinstance(row, RunRow):
         return row.sweep, row.run_id
     return (row.sweep, row.token) if isinstance(row, JobRow) else (row.name, "")
 
 
 def about(row: Row, now: float) -> tuple[str, str]:
-    """Two lines about a row: what it is, and how it is."""
+    """Return two lines about a row: its names, and its state."""
     if isinstance(row, RunRow):
         status = row.status
-        heard = f"  heard of at {moment(status.since, now)}" if status.since else ""
+        as_of = f"  as of {moment(status.since, now)}" if status.since else ""
         what = f"{row.sweep} {row.run_id}  {plain(row.label)}"
         how = plain(status.why) or (f"unknown{since(row.unanswered, now)}" if row.unanswered else "")
-        return what, how or f"{status.state.value}{heard}"
+        return what, how or f"{status.state.value}{as_of}"
     if isinstance(row, JobRow):
         what = f"{row.sweep} {row.token}  {plain(row.job_id)}"
         return what, f"{row.state.value}{since(row.unanswered, now)}  {plain(row.said)}".rstrip()
@@ -100,5 +98,5 @@ def about(row: Row, now: float) -> tuple[str, str]:
 
 
 def sweep_of(row: Row) -> str:
-    """The name of the sweep that a row is of."""
+    """Return the name of a row's sweep."""
     return row.name if isinstance(row, SweepSnapshot) else row.sweep

@@ -1,4 +1,4 @@
-"""What the screen says above and below its list, and what it asks. Pure."""
+"""Texts above and below the list, and the questions. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.ui.top.views import Choice, Row
 
 
 def totals(picture: FleetState, width: int) -> Text:
-    """Two lines about the whole fleet: how many of what and when; how fast, for how much, until when."""
+    """Return two lines about the fleet: runs by state and the time; throughput, cost, time to go and jobs."""
     counts = Text(" ")
     for state, count in picture.counts.items():
         counts.append(f"{count:,} {state.value}", style=STYLES.get(state, ""))
@@ -32,14 +32,14 @@ def totals(picture: FleetState, width: int) -> Text:
 
 
 def fitting(line: Text | str, width: int) -> Text:
-    """The line as it fits between the edges of a screen, with a sign where it is cut."""
+    """Cut the line to the width of the screen; "…" marks a cut."""
     line = Text(f" {line}") if isinstance(line, str) else line
     line.truncate(width - 1, overflow="ellipsis")
     return line
 
 
 def _with_clock(line: Text, at: float | None, width: int) -> Text:
-    """The line with the time of the last look at its right end."""
+    """Return the line with the time of the last refresh at its right end."""
     clock = "looking …" if at is None else time.strftime("%H:%M:%S", time.localtime(at))
     line.rstrip()
     line.truncate(max(0, width - len(clock) - 3), overflow="ellipsis", pad=True)
@@ -47,7 +47,7 @@ def _with_clock(line: Text, at: float | None, width: int) -> Text:
 
 
 def trouble(picture: FleetState, now: float) -> str:
-    """What the last look failed at, and who does not answer, as one line; empty if all is well."""
+    """Return the problems of the last refresh and of backends as one line; empty if there are none."""
     lines: list[str] = []
     if picture.problem:
         seen = max((one.seen for one in picture.sights if one.seen), default=None)
@@ -62,7 +62,7 @@ def trouble(picture: FleetState, now: float) -> str:
 
 
 def _unknown(one: SweepSnapshot, now: float) -> str:
-    """About how many of a sweep's jobs nobody answers, since when, and what is said instead; or nothing."""
+    """Return how many of a sweep's jobs are unknown to their backends, since when and why; empty if none."""
     jobs = [job for job in one.jobs if job.state is JobState.UNKNOWN]
     if not jobs:
         return ""
@@ -75,18 +75,18 @@ def _unknown(one: SweepSnapshot, now: float) -> str:
 
 
 def nothing(picture: FleetState, choice: Choice) -> str:
-    """Why there is no row."""
+    """Return why there is no row."""
     if picture.at is None:
         return "looking …"
     if choice.narrowed:
-        return "nothing fits: esc shows all again"
+        return "no matching rows: esc shows all again"
     if not picture.sights:
         return "no sweep yet; begin with: orchestrate sweep --grid GRID"
     return "nothing here"
 
 
 def runs_of(row: Row, picture: FleetState) -> list[RunRow]:
-    """The runs that a row stands for."""
+    """Return the runs of a row."""
     if isinstance(row, RunRow):
         return [row]
     name = row.sweep if isinstance(row, JobRow) else row.name
@@ -96,14 +96,14 @@ def runs_of(row: Row, picture: FleetState) -> list[RunRow]:
 
 
 def name_of(row: Row) -> str:
-    """What a row is called in a sentence."""
+    """Return a row's name for a sentence."""
     if isinstance(row, RunRow):
         return f"run {row.run_id[:8]} of {row.sweep}"
     return f"job {plain(row.token)} of {row.sweep}" if isinstance(row, JobRow) else f"sweep {row.name}"
 
 
 def question(what: str, row: Row, runs: Sequence[RunRow]) -> str:
-    """What is asked before runs are cancelled or done again."""
+    """Return the question to confirm a cancel or a retry."""
     if isinstance(row, RunRow):
         asked = f"{what.capitalize()} {name_of(row)}?\n{plain(row.label)}"
     else:

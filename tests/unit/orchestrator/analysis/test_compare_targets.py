@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.synthetic import create_sweep, finish, training_rows
 from orchestrator.analysis.collect import collect
-from orchestrator.analysis.report.targets import Comparison, comparisons
+from orchestrator.analysis.report.target_comparison import Comparison, comparisons
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Job, Resources, Run
 from orchestrator.rundir import Event, Holder, SweepDir

@@ -23,9 +23,9 @@ from orchestrator.rundir.journal import CLAIMED, EXITED, STARTED
 from orchestrator.status import ownership
 from orchestrator.status.ownership import SentCode, TreePlace
 from orchestrator.status.survey import Survey
-from orchestrator.ui.top.actions import FleetTree, look_around
 from orchestrator.ui.top.columns import FAILURES, JOBS, RUNS, SWEEPS, VIEWS
 from orchestrator.ui.top.dialogs import readable
+from orchestrator.ui.top.fleet_access import FleetTree, next_state
 from orchestrator.ui.top.model import FleetState, History, sight
 from orchestrator.ui.top.refresher import Refresher
 from orchestrator.ui.top.views import Choice, about, chosen
@@ -42,7 +42,7 @@ NO_ANSWER = JobStatus(JobState.UNKNOWN, "squeue: Unable to contact slurm control
 def looked(fleet: StagedFleet, before: FleetState = FleetState(), now: float = NOON) -> FleetState:
     fleet.allow()
     fleet.now = now
-    return look_around(fleet, before, now)
+    return next_state(fleet, before, now)
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def test_one_look_at_a_time_and_one_more_when_asked() -> None:
         go.acquire()
         return len(looks)
 
-    watch = Refresher(poll_sweep, shown.append)
+    watch = Refresher(look, shown.append)
     watch.start()
     wait_for(lambda: len(looks) == 1)
     watch.now()  # while a look is under way
@@ -305,12 +305,12 @@ def test_a_tree_is_looked_at_as_it_lies_there(tmp_path: Path) -> None:
     make_sweep(tmp_path, runs, "other")
     job = submit(sweep)
     sweep.worker_output(job.token).write_text("no such module\n")
-    picture = look_around(FleetTree(tmp_path), FleetState(), NOON)
+    picture = next_state(FleetTree(tmp_path), FleetState(), NOON)
     assert [one.name for one in picture.sights] == ["other", "speed"]
     assert [one.token for one in picture.sights[1].jobs] == [job.token]
-    only = look_around(FleetTree(tmp_path, ["speed"]), FleetState(), NOON)
+    only = next_state(FleetTree(tmp_path, ["speed"]), FleetState(), NOON)
     assert [one.name for one in only.sights] == ["speed"]
-    gone = look_around(FleetTree(tmp_path, ["gone"]), only, NOON + 60)
+    gone = next_state(FleetTree(tmp_path, ["gone"]), only, NOON + 60)
     assert gone.sights == only.sights
     assert trouble(gone, NOON + 60).startswith("as of 12:00: no sweep named 'gone'")
 
@@ -351,12 +351,12 @@ def test_what_is_on_disk_is_shown_before_any_machine_answers() -> None:
         return stage.seen(NOON)
 
     fleet.present = ask  # type: ignore[method-assign]
-    picture = look_around(fleet, FleetState(), NOON, shown.append)
+    picture = next_state(fleet, FleetState(), NOON, shown.append)
     assert order == ["asked after 1"]
     assert shown[0].at is None  # it is still looking
     assert [run.run_id for run in shown[0].sights[0].runs] == [run_id(0)]
     fleet.allow()
-    look_around(fleet, picture, NOON + 5, shown.append)
+    next_state(fleet, picture, NOON + 5, shown.append)
     assert len(shown) == 1
 
 

@@ -1,4 +1,4 @@
-"""How the fleet is looked at and acted upon: one object that can be exchanged."""
+"""Read the fleet and act on it, behind one interface that tests can replace."""
 
 from __future__ import annotations
 
@@ -21,52 +21,52 @@ from orchestrator.status.ledger import jobs_of
 from orchestrator.status.survey import Survey
 from orchestrator.ui.top.model import FleetState, History, SweepSnapshot, following, out_of_date, sight
 
-# A log is shown from so many bytes before its end.
+# Bytes shown of the end of a log.
 _TAIL = 200_000
 
 
 class Fleet(Protocol):
-    """Everything that runs somewhere. Any of these may take long; each raises :class:`OrchestrateError`."""
+    """Access to all sweeps. Each method may take long and raises :class:`OrchestrateError`."""
 
     def sweeps(self) -> Sequence[SweepDir]:
-        """The sweeps to be shown, by name."""
+        """Return the sweeps to show, by name."""
         ...
 
     def present(self, sweep_dir: SweepDir) -> Survey:
-        """Where a sweep's runs stand."""
+        """Return the states of a sweep's runs."""
         ...
 
     def recorded(self, sweep_dir: SweepDir) -> Survey:
-        """Where a sweep's runs stand by what is on this disk; no machine is asked."""
+        """Return the states of a sweep's runs as recorded on this disk, without asking a machine."""
         ...
 
     def history(self, sweep_dir: SweepDir) -> History:
-        """What was submitted for a sweep and what its workers wrote."""
+        """Return a sweep's ledger and its workers' journals."""
         ...
 
     def price(self, submission: Mapping[str, Any]) -> float | None:
-        """US dollars for one hour of a job of that submission; ``None`` if nobody knows."""
+        """Return US dollars for one hour of a job of that submission; ``None`` if unknown."""
         ...
 
     def cancel(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
-        """Take runs out of the sweep; what a person is told."""
+        """Cancel runs; return a message for the user."""
         ...
 
     def retry(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
-        """Have runs done again, and submit them; what a person is told."""
+        """Submit runs again; return a message for the user."""
         ...
 
     def log(self, sweep_dir: SweepDir, run_id: str) -> str:
-        """The end of what a run printed."""
+        """Return the end of a run's log."""
         ...
 
 
 class FleetTree:
-    """The sweeps of a results folder: those named, or all there are."""
+    """The sweeps of a results folder: the named ones, or all of them."""
 
     def __init__(self, results: Path, names: Sequence[str] = ()) -> None:
         self._results, self._names = results, names
-        self._asking = threading.Lock()  # backends keep answers for a while, and are no place for two threads
+        self._asking = threading.Lock()  # backends cache answers without locks
 
     def sweeps(self) -> Sequence[SweepDir]:
         return [SweepDir.existing(self._results, name) for name in self._names] or sweeps(self._results)
@@ -82,7 +82,7 @@ class FleetTree:
         return History(sweep_dir.read_ledger(), sweep_dir.read_journals())
 
     def price(self, submission: Mapping[str, Any]) -> float | None:
-        """What it was submitted at; of another tree's job, what the profile says."""
+        """Return the price at submission; for a job of another tree, the profile's price."""
         kept = submission.get("price_per_hour")
         return float(kept) if kept is not None else _price(str(submission.get("on", "local")))
 
@@ -93,7 +93,7 @@ class FleetTree:
         return f"{sweep_dir.name}: {len(decided.run_ids)} of {len(run_ids)} runs cancelled{problems}"
 
     def retry(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
-        """As `orchestrate retry` does it, in a process of its own: it ends its work if the screen is left."""
+        """Run `orchestrate retry` in a process of its own, which goes on after the screen is left."""
         options = ["--detach", "--results", str(sweep_dir.results)]
         argv = [
             sys.executable,
@@ -105,7 +105,7 @@ class FleetTree:
             *run_ids,
             *options,
         ]
-        # Into a file: a pipe that nobody reads any more would end it.
+        # Into a file: a pipe without a reader would end it.
         with tempfile.TemporaryFile() as said:
             done = subprocess.run(
                 argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, check=False
@@ -136,7 +136,7 @@ def _price(profile: str) -> float | None:
     try:
         return find_profile(profile).price_per_hour
     except (ProfileError, OSError):
-        return None  # a profile that is gone or cannot be read has no price any more
+        return None  # a missing or unreadable profile has no price
 
 
 def _tail(path: Path) -> str:
@@ -151,47 +151,49 @@ def _tail(path: Path) -> str:
 
 
 def _whole_lines(printed: bytes) -> str:
-    """The last lines, without one that the limit has cut in two."""
+    """Return the last lines, without a line that the limit cuts in two."""
     text = printed[-_TAIL:].decode(errors="replace")
     return text.partition("\n")[2] if len(printed) >= _TAIL else text
 
 
-def look_around(
-    looker: Fleet, before: FleetState, now: float, at_first: Callable[[FleetState], object] | None = None
+def next_state(
+    access: Fleet, before: FleetState, now: float, at_first: Callable[[FleetState], object] | None = None
 ) -> FleetState:
-    """The fleet as it is ``now``. Where looking fails, what was seen before stays, with what went wrong.
+    """Return the fleet's state ``now``; where a read fails, keep the earlier state and name the problem.
 
-    Machines may take a minute to answer. ``at_first`` is given what is on disk, where nothing was seen yet.
+    Machines may take a minute to answer. ``at_first`` receives the state recorded on disk, before the first
+    answer.
     """
     try:
-        found = looker.sweeps()
+        found = access.sweeps()
     except Exception as error:
         return following(before, before.sights, now, error_line(error))
     with no_garbage_collection():
         if at_first is not None and before.at is None:
-            at_first(FleetState(None, tuple(_look(looker, looker.recorded, one, None, now) for one in found)))
-        sights = [_look(looker, looker.present, one, before.sight(one.name), now) for one in found]
+            recorded = [_snapshot(access, access.recorded, one, None, now) for one in found]
+            at_first(FleetState(None, tuple(recorded)))
+        sights = [_snapshot(access, access.present, one, before.sight(one.name), now) for one in found]
         return following(before, sights, now)
 
 
-def _look(
-    looker: Fleet,
+def _snapshot(
+    access: Fleet,
     ask: Callable[[SweepDir], Survey],
     sweep_dir: SweepDir,
     before: SweepSnapshot | None,
     now: float,
 ) -> SweepSnapshot:
     try:
-        seen, history = ask(sweep_dir), looker.history(sweep_dir)
-        return sight(sweep_dir, seen, history, looker.price, now, before)
+        seen, history = ask(sweep_dir), access.history(sweep_dir)
+        return sight(sweep_dir, seen, history, access.price, now, before)
     except Exception as error:
         return out_of_date(sweep_dir, before, error_line(error))
 
 
 def error_line(error: Exception) -> str:
-    """What went wrong and what to do about it, as one line.
+    """Format an error and its hint as one line.
 
-    A screen that has been up for days does not go down for a sweep that cannot be read, whatever the reason.
+    Any error is shown and none ends the screen, which may be up for days.
     """
     hint = getattr(error, "hint", None)
     said = str(error) if isinstance(error, OrchestrateError) else f"{type(error).__name__}: {error}"

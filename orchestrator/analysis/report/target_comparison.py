@@ -1,8 +1,8 @@
-"""Targets against each other: how fast each trained the same things, and for how much money.
+"""Targets against each other: how fast each trained the same runs, and at what cost.
 
-Only finished runs that one target trained from beginning to end count. With `compare: true` a point's runs
-on two targets are a pair; else a configuration is compared by its seeds on each. What is between two targets
-is a ratio of speeds, the same for slow and for fast configurations, with an interval by Student's t.
+Only finished runs that one target trained from beginning to end count. With `compare: true` a point's runs on
+two targets are a pair; else a configuration is compared by its seeds on each. Two targets differ by a ratio
+of speeds, the same for slow and for fast configurations, with an interval by Student's t.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class TargetRun:
-    """A finished run on one target. ``fps`` is the throughput that targets are compared by; ``dollars``: for
-    a million frames at the end-to-end throughput, ``None`` without a price.
+    """A finished run on one target.
+
+    ``fps`` is the throughput that targets are compared by; ``dollars``: for a million frames at the
+    end-to-end throughput, ``None`` without a price.
     """
 
     target: str
@@ -47,7 +49,7 @@ class TargetRun:
 
 @dataclass(frozen=True)
 class TargetBar:
-    """One configuration on one target: each run's figures, and what they come to."""
+    """One configuration on one target: each run's figures, and their estimates."""
 
     label: str
     target: str
@@ -61,10 +63,10 @@ class TargetBar:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A sweep's targets. ``speed`` and ``money`` are ratios of the best one to the next one. ``left_out``:
-    runs that moved.
+    """A sweep's targets. ``speed`` and ``money`` are ratios of the best target to the next one.
 
-    ``figure``: the throughput that ``speed`` compares, as a column of the table of runs.
+    ``left_out``: number of runs that moved between targets. ``figure``: the throughput that ``speed``
+    compares, as a column of the table of runs.
     """
 
     sweep: str
@@ -76,6 +78,7 @@ class Comparison:
     figure: str = TRAINING
 
     def to_json(self) -> dict[str, Any]:
+        """Return the comparison as JSON values."""
         bars = [
             {
                 "configuration": bar.label,
@@ -94,9 +97,9 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """One sentence: how two targets differ in speed and in money, and whether that is more than noise."""
+        """One sentence: how two targets differ in speed and in money, and whether that exceeds noise."""
         if self.speed is None:
-            return f"{' and '.join(self.targets)} did not train the same things, so nothing can be compared."
+            return f"{' and '.join(self.targets)} have no runs in common, so nothing can be compared."
         said = _speed_said(self.speed)
         if self.figure != TRAINING:
             said += f", by {NAMES[self.figure]}"
@@ -126,7 +129,7 @@ def _money_said(money: Ratio) -> str:
 def comparisons(
     sweep_dirs: Sequence[SweepDir], collected: Collected, *, intervals: bool = True
 ) -> list[Comparison]:
-    """Of each sweep whose finished runs were trained on several targets, in order.
+    """Compare the targets of each sweep with finished runs on several of them, in order.
 
     Without ``intervals`` bars have none, which is quicker; ratios always have theirs.
     """
@@ -180,7 +183,7 @@ def _measured(row: Mapping[str, Any], figure: str, point: tuple[Any, ...], price
 
 
 def prices(sweep_dir: SweepDir) -> dict[str, float]:
-    """US dollars for an hour of each run: its part of its job's price, by how many it worked on at once."""
+    """Return US dollars for an hour of each run: its job's price, divided by the runs trained at once."""
     jobs: dict[str, float] = {}
     ledger = sweep_dir.read_ledger()
     for entry, job in jobs_of(ledger):
@@ -199,7 +202,7 @@ def prices(sweep_dir: SweepDir) -> dict[str, float]:
 
 
 def _price_there(address: str) -> float | None:
-    """Of a profile behind ssh, whose jobs are known there: only where it says how many runs share one."""
+    """Return the price per run of a profile behind ssh; ``None`` without ``pack``: its jobs are unknown."""
     try:
         profile = find_profile(address)
     except ProfileError:
@@ -227,7 +230,7 @@ def _bars(
     columns += [[run.end_to_end_fps for run in runs] for _, _, runs in cells]
     columns += [[run.seconds for run in runs if run.seconds is not None] for _, _, runs in cells]
     columns += [[run.dollars for run in runs if run.dollars is not None] for _, _, runs in cells]
-    estimates = estimates_of(columns, intervals=intervals)  # in one go: it is the bootstrap that takes time
+    estimates = estimates_of(columns, intervals=intervals)  # all at once, as the bootstrap takes the time
     for at, (label, target, runs) in enumerate(cells):
         speed, end_to_end, time, money = estimates[at :: len(cells)]
         assert speed is not None, "a run counts by its speed"
@@ -236,14 +239,14 @@ def _bars(
         yield TargetBar(label, target, runs, speed, training, end_to_end, time, money)
 
 
-# Which target comes first
+# The best target
 
 
 _Figure = Callable[[TargetRun], float | None]
 
 
 def _winner(targets: Sequence[str], measured: Sequence[TargetRun], figure: _Figure) -> Ratio | None:
-    """The target that is ahead of all others at ``figure``, the higher the better, and the next one."""
+    """Return the ratio of the best target by ``figure``, the higher the better, to the next one."""
     among = math.comb(len(targets), 2)
     ratios = {
         (one, other): found
@@ -258,7 +261,7 @@ def _winner(targets: Sequence[str], measured: Sequence[TargetRun], figure: _Figu
 
 
 def _ratio(one: str, other: str, measured: Sequence[TargetRun], figure: _Figure, among: int) -> Ratio | None:
-    """How many times better one target is; over pairs if there are any, else over configurations."""
+    """Return how many times better one target is; over pairs if there are any, else over configurations."""
     sides: dict[str, dict[tuple[Any, ...], dict[Any, float]]] = {one: {}, other: {}}
     for run in measured:
         if run.target in sides and (value := figure(run)) is not None:
