@@ -19,8 +19,8 @@ from orchestrator.core.types import Job, Resources
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS, STARTED
 from orchestrator.ui.top import refresher
-from orchestrator.ui.top.fleet_access import FleetTree, next_state
 from orchestrator.ui.top.app import Top
+from orchestrator.ui.top.fleet_access import FleetTree, next_state
 from orchestrator.ui.top.model import FleetState
 from orchestrator.ui.top.table_widget import ListTable
 from orchestrator.ui.top.views import key_of
