@@ -1,1 +1,1 @@
-"""Backends: what starts jobs somewhere. None imports another."""
+"""Backends start jobs: local processes, Slurm, SkyPilot. No backend imports another."""

@@ -1,4 +1,4 @@
-"""What every backend offers."""
+"""The interface of a backend."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from orchestrator.rundir import SweepDir
 
 
 class Backend(Protocol):
-    """Starts jobs and says what became of them. It never decides what is to run.
+    """Starts jobs and reports their states. It never decides which runs to train.
 
-    ``kind`` is the backend's name in profiles and ledgers; ``queues`` is true where jobs go on whatever
-    becomes of whoever submitted them, ``leaves`` where a submission leaves them to it unless told otherwise.
-    ``address`` is by what :func:`~orchestrator.backends.registry.find_target` finds it, with ``options``.
+    ``kind``: its name in profiles and ledgers. ``queues``: whether jobs continue without the submitting
+    process. ``leaves``: whether a command exits after submission by default. ``address``, with ``options``:
+    how :func:`~orchestrator.backends.registry.find_target` finds it again.
     """
 
     kind: ClassVar[str]
@@ -25,36 +25,38 @@ class Backend(Protocol):
     leaves: ClassVar[bool]
 
     def capacity(self, ask: bool = True) -> Capacity:
-        """What one job can have here, and how many the queue still takes.
+        """Return the resources of one job, and how many more jobs the queue accepts.
 
-        Without ``ask`` no cluster is asked, and its limits are those that Slurm has by default.
+        Without ``ask`` no cluster is contacted, and limits are Slurm's defaults.
         """
         ...
 
     def render(self, array: Array, setting: Setting) -> str:
-        """The exact text that :meth:`submit` is given: what a dry run prints."""
+        """Return the exact text for :meth:`submit`, as printed by a dry run."""
         ...
 
     def concerns(self, plan: Plan, ask: bool = True) -> tuple[Concern, ...]:
-        """What jobs of the plan would ask for in vain; with ``ask`` also what only the cluster knows."""
+        """Return warnings about what the plan's jobs request in vain; with ``ask`` also about limits of the
+        cluster.
+        """
         ...
 
     def submit(self, script: Script, after: Sequence[str] = ()) -> Mapping[str, str]:
-        """Start the array's jobs; the id of each with this backend, by token.
+        """Start the array's jobs; return the backend's id of each, by token.
 
-        ``after`` are the ids of the jobs that must have ended well before. Raises ``BackendUnavailableError``
-        if they cannot be started here.
+        ``after``: ids of jobs that must end successfully before. Raises ``BackendUnavailableError`` if the
+        jobs cannot be started here.
         """
         ...
 
     def find(self, array: Array, sweep_dir: SweepDir) -> Mapping[str, str]:
-        """Ids, by token, of jobs of a submission whose answer was lost; empty if it shows nowhere."""
+        """Return the ids, by token, of jobs submitted with a lost reply; empty if none are found."""
         ...
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
-        """The status of every job asked for."""
+        """Return the status of each of these jobs."""
         ...
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """Ask jobs to save and leave. Those that left already are passed over."""
+        """Request that jobs save and stop. Ended jobs are ignored."""
         ...

@@ -1,4 +1,4 @@
-"""The embedded backend: jobs are processes on this machine that outlive the command line."""
+"""The local backend: jobs are processes on this machine that outlive the command."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from orchestrator.rundir import Holder, SweepDir
 from orchestrator.rundir.atomic import storage_errors
 from orchestrator.rundir.plain_files import open_to_write
 
-# Boot, pid namespace, pid, start time in ticks: no other process ever has the same four.
+# Boot, pid namespace, pid, start time in ticks: unique for every process.
 _ID = re.compile(r"local:(?P<boot>[0-9a-f]{8}):(?P<namespace>\d+):(?P<pid>\d+):(?P<started>\d+)")
 
 
 class LocalBackend:
-    """Starts workers as detached processes of their own session."""
+    """Starts workers as detached processes, each in its own session."""
 
     kind: ClassVar[str] = "local"
     queues: ClassVar[bool] = False
     leaves: ClassVar[bool] = False
-    # Of all instances: processes to reap, as long as this command line lives.
+    # Child processes of all instances, to reap while this command runs.
     _children: ClassVar[list[int]] = []
 
     def __init__(self, profile: Profile | None = None, options: Sequence[str] = ()) -> None:
@@ -38,6 +38,7 @@ class LocalBackend:
         self.options = options
 
     def capacity(self, ask: bool = True) -> Capacity:
+        """Return this machine's cores, GPUs and memory."""
         memory = hardware.memory_mb()
         return Capacity(
             self._name,
@@ -55,6 +56,7 @@ class LocalBackend:
         return local_command(setting, job)
 
     def submit(self, script: Script, after: Sequence[str] = ()) -> Mapping[str, str]:
+        """Start the job as a detached process."""
         token, argv = script.array.token, shlex.split(script.text)
         output = script.setting.sweep_dir.worker_output(token)
         with storage_errors(output), open_to_write(output, "ab") as stream:
@@ -63,16 +65,18 @@ class LocalBackend:
             except OSError as error:
                 raise BackendUnavailableError(f"cannot start job {token}: {argv[0]}: {error}") from error
         self._children.append(pid)
-        return {token: _id_of(Holder.of(pid))}  # not reaped yet, so the number is still its own
+        return {token: _id_of(Holder.of(pid))}  # not reaped yet, so the pid cannot be reused
 
     def find(self, array: Array, sweep_dir: SweepDir) -> Mapping[str, str]:
-        return {}  # its token tells: a process takes it at once or never
+        return {}  # a process claims its token at once or never
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
+        """Return whether the processes with these ids still run."""
         self._reap()
         return {job_id: _status(job_id) for job_id in ids}
 
     def cancel(self, ids: Sequence[str]) -> None:
+        """Send SIGTERM to jobs that still run."""
         self._reap()
         for job_id in ids:
             holder = _process(job_id)
@@ -84,7 +88,7 @@ class LocalBackend:
 
 
 def _spawn_detached(argv: Sequence[str], output: int) -> int:
-    """A process in a session of its own, with an empty standard input; its pid."""
+    """Start a process in its own session, with empty standard input; return its pid."""
     return os.posix_spawnp(
         argv[0],
         list(argv),
@@ -105,7 +109,7 @@ def _id_of(holder: Holder) -> str:
 
 
 def _process(job_id: str) -> Holder | None:
-    """The process that this id names, if it lives; ``None`` for any other that has its number now."""
+    """Return the process with this id if it is alive; ``None`` if its pid belongs to another one now."""
     match = _ID.fullmatch(job_id)
     if match is None:
         return None
@@ -129,5 +133,5 @@ def _status(job_id: str) -> JobStatus:
 
 
 def _digits(namespace: str) -> str:
-    """``pid:[4026531836]`` → ``4026531836``."""
+    """Return ``4026531836`` for ``pid:[4026531836]``."""
     return re.sub(r"\D", "", namespace)

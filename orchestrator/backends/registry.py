@@ -1,4 +1,4 @@
-"""Targets by name: which backend serves them and what they offer."""
+"""Find targets by name, and reach all backends at once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from orchestrator.rundir import SweepDir
 
 
 def target_of(sweep: Sweep, on: str | None, options: Sequence[str] = ()) -> Backend:
-    """The target that was asked for, or else the grid's first; a wrong one there is the grid's fault.
+    """Return the requested target, or else the grid's first; a wrong name there is a :class:`GridError`.
 
-    ``options`` are passed on to the backend's own submission command.
+    ``options`` are passed to the backend's own submission command.
     """
     if on is not None:
         return find_target(on, options)
@@ -27,41 +27,41 @@ def target_of(sweep: Sweep, on: str | None, options: Sequence[str] = ()) -> Back
 
 
 def behind_ssh(sweep: Sweep, on: str | None) -> Profile | None:
-    """The profile of the target that was asked for, or else the grid's first, if another machine has it."""
+    """Return the profile of the requested target, or else the grid's first, if it is on another machine."""
     name = on if on is not None else sweep.targets[0]
     try:
         profile = find_profile(name)
     except ProfileError:
-        return None  # :func:`target_of` says what is wrong with it
+        return None  # :func:`target_of` raises the error
     return profile if profile.ssh is not None else None
 
 
 def find_target(name: str, options: Sequence[str] = ()) -> Backend:
-    """The backend behind a profile's name or path. Raises :class:`ProfileError`."""
+    """Return the backend for a profile's name or path. Raises :class:`ProfileError`."""
     profile = find_profile(name)
     if options and not get_backend(profile.backend).options:
         raise OrchestrateError(
-            f"found {' '.join(options)} after `--`, and {name} has nothing to pass options on to",
-            hint="options after `--` are for a scheduler: add --on PROFILE, or leave them away",
+            f"found {' '.join(options)} after `--`, but {name} has no submission command for options",
+            hint="options after `--` are for a scheduler: add --on PROFILE, or remove them",
         )
     if profile.ssh is not None:
         raise OrchestrateError(
-            f"{name}: its jobs are submitted on {profile.ssh}, and this command works on this machine",
+            f"{name}: its jobs are submitted on {profile.ssh}, but this command submits on this machine",
             hint=f"orchestrate sweep --grid GRID --on {name}",
         )
     return make_backend(profile, options)
 
 
 def make_backend(profile: Profile, options: Sequence[str] = ()) -> Backend:
-    """The profile's backend, on whichever machine that works."""
+    """Create the profile's backend, wherever it must run."""
     made: Backend = load(get_backend(profile.backend).make)(profile, options)
     return made
 
 
 def list_price(profile: Profile) -> Price | None:
-    """What the backend's own price list says of the profile's machine; ``None`` where it says nothing.
+    """Return the list price of the profile's machine; ``None`` without one.
 
-    Raises :class:`BackendUnavailableError` where it cannot be asked, or has no such machine.
+    Raises :class:`BackendUnavailableError` if the list is unavailable or has no such machine.
     """
     prices = get_backend(profile.backend).prices
     price: Price | None = load(prices)(profile) if prices else None
@@ -69,28 +69,29 @@ def list_price(profile: Profile) -> Price | None:
 
 
 class AllBackends:
-    """All backends at once, for jobs that were submitted some time: an id begins with its backend's kind."""
+    """All backends at once, for submitted jobs: an id begins with its backend's kind."""
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
+        """Return the status of each of these jobs."""
         answers = dict.fromkeys(ids, JobStatus(JobState.UNKNOWN, "not an id of any backend"))
         for kind, own in _by_kind(ids).items():
-            answers |= _any(kind).poll(own)
+            answers |= _backend_of_kind(kind).poll(own)
         return answers
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """Every backend is asked before the first error is raised."""
+        """Cancel jobs of all backends before the first error is raised."""
         problems: list[OrchestrateError] = []
         for kind, own in _by_kind(ids).items():
             try:
-                _any(kind).cancel(own)
+                _backend_of_kind(kind).cancel(own)
             except OrchestrateError as error:
                 problems.append(error)
         if problems:
             raise problems[0]
 
     def find(self, kind: str, array: Array, sweep_dir: SweepDir) -> Mapping[str, str]:
-        """As :meth:`Backend.find`, with the backend of that kind."""
-        return _any(kind).find(array, sweep_dir) if find_backend(kind) is not None else {}
+        """Call :meth:`Backend.find` of the backend of that kind."""
+        return _backend_of_kind(kind).find(array, sweep_dir) if find_backend(kind) is not None else {}
 
 
 def _by_kind(ids: Sequence[str]) -> dict[str, list[str]]:
@@ -103,6 +104,6 @@ def _by_kind(ids: Sequence[str]) -> dict[str, list[str]]:
 
 
 @cache
-def _any(kind: str) -> Backend:
-    """A backend of that kind, one per process: it keeps answers for a while."""
+def _backend_of_kind(kind: str) -> Backend:
+    """Return the backend of that kind, one per process: it caches replies."""
     return make_backend(Profile(kind, "built in", backend=kind))

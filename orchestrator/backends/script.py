@@ -1,4 +1,4 @@
-"""Plan → script text: the exact text that a backend runs."""
+"""Render jobs as text: the exact text that a backend runs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from orchestrator.core.types import Array, Job, Resources
 from orchestrator.core.units import seconds
 from orchestrator.rundir import SweepDir
 
-# The worker's exit code that asks for another go.
+# The worker's exit code that requests another allocation.
 _AGAIN_CODE = 75
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What all jobs of a submission share: the sweep's folder (absolute) and the code that they run."""
+    """What all jobs of a submission share: the sweep's folder (absolute) and the code to run."""
 
     sweep_dir: SweepDir
     code: FrozenCode
@@ -31,7 +31,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Script:
-    """What is submitted for an array: nothing is decided any more."""
+    """The rendered text of an array, ready to submit."""
 
     array: Array
     text: str
@@ -39,24 +39,24 @@ class Script:
 
     @property
     def path(self) -> Path:
-        """Where it is kept as it was submitted."""
+        """Path of the stored copy."""
         return self.setting.sweep_dir.script(self.array.token)
 
 
 def worker_argv(setting: Setting, token: str, python: Sequence[str] = (sys.executable,)) -> list[str]:
-    """The worker of a job, as an argument vector."""
-    # -P: a jobs/ of the user's own in the folder of the call must not stand in for ours.
+    """Return the argument vector of a job's worker."""
+    # -P: a user's own jobs/ in the working directory must not shadow this package.
     where = [str(setting.sweep_dir.results), setting.sweep_dir.name]
     return [*python, "-P", "-m", "jobs.worker", *where, token]
 
 
 def python_path(setting: Setting) -> str:
-    """The folders in which a worker is to look for modules first."""
+    """Return the folders that come first on a worker's PYTHONPATH."""
     return ":".join(map(str, setting.code.python_path))
 
 
 def local_command(setting: Setting, job: Job) -> str:
-    """The one command of a local job, quoted for reading and pasting."""
+    """Return the command of a local job, quoted for a shell."""
     variables = [f"PYTHONPATH={python_path(setting)}", f"ORCHESTRATE_SUBMIT_DIR={setting.code.submit_dir}"]
     argv = worker_argv(setting, job.token)
     return shlex.join(["env", f"--chdir={setting.code.cwd}", *variables, *argv])
@@ -72,11 +72,11 @@ def job_script(
     again: str,
     stop: str = "TERM",
 ) -> str:
-    """Make the shell script that every job of an array runs in a scheduler.
+    """Render the shell script that every job of an array runs in a scheduler.
 
-    ``options`` are lines for the scheduler. ``index`` is shell for a job's index in the array, ``again`` the
-    command that requeues the job, ``stop`` the signals that ask it to end now. SIGUSR1 is the warning before
-    the time limit.
+    ``options``: lines for the scheduler. ``index``: shell text of a job's index in the array. ``again``:
+    command that requeues the job. ``stop``: signals that request its end now. SIGUSR1 warns before the time
+    limit.
     """
     import jinja2
 
@@ -106,7 +106,7 @@ def _preparation(setting: Setting, profile: Profile) -> Iterable[str]:
     yield from preparation(profile)
     if profile.scratch is not None:
         yield f"export TMPDIR={_with_variables(profile.scratch)}"
-    # A job that is submitted by another one finds its folders in front already.
+    # A job submitted by another one inherits a PYTHONPATH that begins with these folders.
     yield f"ours={shlex.quote(python_path(setting))}"
     yield '[[ "${PYTHONPATH-}:" == "$ours:"* ]] || export PYTHONPATH="$ours${PYTHONPATH:+:$PYTHONPATH}"'
     yield f"export ORCHESTRATE_FEED={int(profile.feed)}"
@@ -116,12 +116,12 @@ def _preparation(setting: Setting, profile: Profile) -> Iterable[str]:
 
 
 def _ends(allocation: Resources) -> str:
-    """Set the variable by which a worker knows its job's end, for not every scheduler does."""
+    """Set the variable with the job's end time, which not every scheduler reports."""
     if allocation.time is None:
         return "# No time limit was asked for: the partition's own holds, and its warning."
     return f"export ORCHESTRATE_ENDS=$(($(date +%s) + {seconds(allocation.time)}))"
 
 
 def _with_variables(text: str) -> str:
-    """In double quotes, so that the shell fills in ``$VARIABLES`` and does nothing else."""
+    """Put text in double quotes so that the shell expands ``$VARIABLES`` only."""
     return '"' + re.sub(r'(["\\`]|\$(?=\())', r"\\\1", text) + '"'

@@ -1,22 +1,35 @@
-"""Saying what a person waits for, where an answer takes long."""
+"""Notify the user of slow operations."""
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-# What takes longer is said, for a person waits.
-_SILENT_S = 1.2
 
+class SlowLog:
+    """Logs operations that take longer than ``after`` seconds: once per series of slow ones of a kind."""
 
-@contextmanager
-def said_when_silent(text: str, tell: Callable[[str], None], after: float = _SILENT_S) -> Iterator[None]:
-    """Tell ``text`` if what is done meanwhile takes longer than ``after`` seconds."""
-    timer = threading.Timer(after, tell, (text,))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    def __init__(self, log: logging.Logger, after: float) -> None:
+        self._log, self._after = log, after
+        self._slow: set[str] = set()
+
+    @contextmanager
+    def watch(self, kind: str, text: str) -> Iterator[None]:
+        """Log ``text`` while the body is slow, unless the last operation of this kind was slow, too."""
+        slow = threading.Event()
+
+        def notify() -> None:
+            slow.set()
+            if kind not in self._slow:
+                self._log.warning(text)
+
+        timer = threading.Timer(self._after, notify)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+        (self._slow.add if slow.is_set() else self._slow.discard)(kind)

@@ -1,4 +1,4 @@
-"""What jobs of a plan would have and not use, on a cluster or a cloud."""
+"""Find resources that the jobs of a plan would request and not use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orchestrator.core.types import Concern, Plan
 
 
 def idle_gpus(plan: Plan, profile: Profile) -> Iterator[Concern]:
-    """GPUs of the profile's jobs in which no run asks for one."""
+    """Warn of GPUs in jobs without a run that uses one."""
     asking = {run.run_id for run in plan.sweep.runs if get_trainer(run.trainer).needs_gpu(run)}
     jobs = [job for array in plan.arrays for job in array.jobs if not job.resources.gpus]
     runs = {run_id for job in jobs if asking.isdisjoint(job.run_ids) for run_id in job.run_ids}
@@ -21,5 +21,5 @@ def idle_gpus(plan: Plan, profile: Profile) -> Iterator[Concern]:
             said = f"{len(runs)} runs use no GPU, and each of their jobs"
         yield Concern(
             f"{said} asks for {asked} ({profile.name})",
-            "name a target without GPUs, or say in the grid's `resources` that runs need them: {gpus: 1}",
+            "choose a target without GPUs, or request them for the runs in the grid's `resources`: {gpus: 1}",
         )

@@ -11,18 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, UploadError
+from orchestrator.core.json_process import JsonProcess
 from orchestrator.core.types import wandb_id
 from orchestrator.rundir import AttemptDir, RunDir, SweepDir, Uploaded, sha256, standing
 
@@ -115,29 +113,31 @@ def send(todo: Sequence[Upload], at_once: int = 4) -> Iterator[UploadReport]:
     Yields in the order of their ends. Raises :class:`UploadError` if nothing can be sent at all.
     """
     waiting = list(reversed(todo))
-    busy: dict[Any, Upload] = {}
+    busy: dict[JsonProcess, Upload] = {}
     with ExitStack() as stack:
         for sweep in {upload.sweep.path: upload.sweep for upload in todo}.values():
             stack.enter_context(sweep.uploads.writing())
-        idle = [stack.enter_context(closing(_Client())) for _ in range(min(at_once, len(todo)))]
+        idle = [JsonProcess("jobs.wandb.upload") for _ in range(min(at_once, len(todo)))]
+        for client in idle:
+            stack.callback(client.close, _LEAVING_S)
         while waiting or busy:
             while waiting and idle:
                 upload = waiting.pop()
                 if fault := _fault(upload):
                     yield fault
                 else:
-                    idle[-1].begin(upload)
+                    idle[-1].send(_request(upload))
                     busy[idle.pop()] = upload
             for client in _ready(busy):
                 idle.append(client)
-                yield _ended(busy.pop(client), client.answer())
+                yield _ended(busy.pop(client), _reply(client))
 
 
-def _ready(busy: Collection[Any]) -> Sequence[Any]:
+def _ready(busy: Collection[Any]) -> Sequence[JsonProcess]:
     """Those of the clients that have an answer, once there are some."""
     if not busy:
         return []
-    ready = wait(list(busy), _PATIENCE_S)
+    ready: list[Any] = wait(list(busy), _PATIENCE_S)
     if not ready:
         raise UploadError(f"no run went up within {_PATIENCE_S / 60:.0f} minutes", hint=_AGAIN)
     return ready
@@ -236,56 +236,20 @@ def _fault(upload: Upload) -> UploadReport | None:
     return UploadReport(upload, error=found, hint="fetch it again: orchestrate sync SOURCE")
 
 
-class _Client:
-    """A process in which W&B's client sends one run after another."""
+def _request(upload: Upload) -> dict[str, Any]:
+    return {
+        "id": upload.wandb_id,
+        "group": upload.sweep.name,
+        "pieces": [[str(piece.path.absolute()), piece.until] for piece in upload.pieces],
+        "finished": upload.finished,
+    }
 
-    def __init__(self) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
-        # -P: a folder named jobs where the command was typed is not ours. No argument says more: they are
-        # there for every user of this machine to read.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "jobs.wandb.upload"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-        )
 
-    def fileno(self) -> int:
-        assert self._process.stdout is not None
-        return self._process.stdout.fileno()
-
-    def begin(self, upload: Upload) -> None:
-        assert self._process.stdin is not None
-        task = {
-            "id": upload.wandb_id,
-            "group": upload.sweep.name,
-            "pieces": [[str(piece.path.absolute()), piece.until] for piece in upload.pieces],
-            "finished": upload.finished,
-        }
-        if self._process.poll() is None:  # else its answer will be none
-            self._process.stdin.write(json.dumps(task).encode() + b"\n")
-            self._process.stdin.flush()
-
-    def answer(self) -> dict[str, Any]:
-        """``url``, or ``error`` and perhaps ``hint`` and ``fatal``: nothing else can be sent either."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            self._errors.seek(0)
-            tail = self._errors.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
-            raise UploadError("W&B's client ended without a word" + "".join(f"\n  {part}" for part in tail))
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def close(self) -> None:
-        """End it, in the middle of an upload too."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(_LEAVING_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
-        self._errors.close()
+def _reply(client: JsonProcess) -> dict[str, Any]:
+    """Return ``url``, or ``error`` and perhaps ``hint``; ``fatal``: nothing else can be sent either."""
+    try:
+        reply: dict[str, Any] = client.receive()
+    except EOFError:
+        tail = "".join(f"\n  {line}" for line in client.error_lines()[-_TAIL_LINES:])
+        raise UploadError(f"W&B's client ended without a reply{tail}") from None
+    return reply

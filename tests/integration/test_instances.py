@@ -90,7 +90,7 @@ def rented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rented:
     monkeypatch.setattr(skypilot, "reach", lambda _: None)
     monkeypatch.setattr(skypilot, "RESULTS_THERE", str(one.tree))
     monkeypatch.setattr(skypilot, "last_words", lambda _: "no such package; the key is open sesame\n")
-    for remembered in (skypilot._sure, skypilot._asked, skypilot._over):
+    for remembered in (skypilot._confirmed_at, skypilot._queried_at, skypilot._final_states):
         remembered.clear()
     return one
 
@@ -277,7 +277,7 @@ def test_a_job_that_never_began_says_why_and_is_not_repeated(
     monkeypatch.setenv("MY_API_KEY", "open sesame")
     rented.task = client.SkyTask(JobState.ENDED, "failed setup")
     assert exchange(sweep).settled == []  # it is not asked for at once
-    skypilot._asked[f"skypilot:{rented.name}/{sweep.name}/{job.token}/request"] -= 1000
+    skypilot._queried_at[f"skypilot:{rented.name}/{sweep.name}/{job.token}/request"] -= 1000
     assert exchange(sweep).settled == [job.token]
     output = sweep.worker_output(job.token).read_text()
     assert "no such package" in output

@@ -1,4 +1,4 @@
-"""SkyPilot: jobs are tasks on machines of a cloud, one machine for each job, which go down by themselves."""
+"""The SkyPilot backend: each job is a task on its own cloud instance, which terminates by itself."""
 
 from __future__ import annotations
 
@@ -54,26 +54,26 @@ __all__ = [
 ]
 
 PREFIX = "skypilot:"
-_ORPHAN = "its launch died before its job began, and nothing would ever stop its instance"
-# How long it is good that an instance answered, or its cloud said so, and what SkyPilot said of a task there.
+_ORPHAN = "its launch died before its job began, and its instance has no automatic termination"
+# Seconds for which the existence of an instance, and the state of its task, are not queried again.
 _SURE_S = 120.0
 _TASK_FRESH_S = 60.0
-# Leaves word for a worker, whose mailbox is $1.
+# Appends a stop request to a worker's mailbox $1.
 _WRITE = 'printf "TERM\\n" >> "$1"'
-# Prints the ends of all that SkyPilot wrote down, without colours.
+# Prints the ends of all of SkyPilot's logs, without colours.
 _READ = """
 for one in ~/sky_logs/*/*.log; do printf "== %s\\n" "${one##*/}"; tail -c 8192 "$one"; done |
 sed "s/\\x1b\\[[0-9;]*m//g"
 """
-# SkyPilot leaves alone what is not named in this file, and what a .gitignore names where there is none.
+# SkyPilot skips files named in this file; without it, those in .gitignore.
 _IGNORE = ".skyignore"
 
 
 class InstanceState(enum.Enum):
-    """How an instance stands. UP: it may be reached. STOPPED: somebody did that, and its disk is still there.
+    """State of an instance. UP: reachable. STOPPED: stopped by a user, its disk still exists.
 
-    GONE: there is none, or one that never was of any use. ORPHAN: it is there, nothing is starting it any
-    more, and SkyPilot has no time set at which it goes: its launch died before its job was sent.
+    GONE: it does not exist, or never became usable. ORPHAN: its launch died before its job was sent, so that
+    no launch is active and no automatic termination is set.
     """
 
     STARTING = "starting"
@@ -84,7 +84,7 @@ class InstanceState(enum.Enum):
 
 
 class SkyPilotBackend:
-    """Machines of a cloud, by SkyPilot."""
+    """Cloud instances, started through SkyPilot."""
 
     kind: ClassVar[str] = "skypilot"
     queues: ClassVar[bool] = True
@@ -94,6 +94,7 @@ class SkyPilotBackend:
         self._profile, self.address, self.options = profile, profile.address, options
 
     def capacity(self, ask: bool = True) -> Capacity:
+        """Return the resources of one instance, and the most instances at once."""
         profile = self._profile
         return Capacity(
             profile.name,
@@ -108,8 +109,8 @@ class SkyPilotBackend:
         )
 
     def concerns(self, plan: Plan, ask: bool = True) -> tuple[Concern, ...]:
-        """GPUs that no run uses, and programs that no instance gets: sent is the copy of a git work tree, or
-        nothing.
+        """Warn of unused GPUs, and of programs that are not copied to an instance: only git work
+        trees are.
         """
         return (*idle_gpus(plan, self._profile), *_unsent(plan))
 
@@ -118,6 +119,7 @@ class SkyPilotBackend:
         return task_file(job, setting, self._profile)
 
     def submit(self, script: Script, after: Sequence[str] = ()) -> Mapping[str, str]:
+        """Pack the job's files and launch its instance."""
         (job,), setting = script.array.jobs, script.setting
         folder = pack(setting.sweep_dir, job, CodeDir.of(setting.sweep_dir, setting.code.id))
         (folder / _IGNORE).touch()
@@ -134,6 +136,7 @@ class SkyPilotBackend:
         return {job.token: str(_Id(cluster, setting.sweep_dir.name, job.token, request))}
 
     def find(self, array: Array, sweep_dir: SweepDir) -> Mapping[str, str]:
+        """Return the id of a job launched with a lost reply."""
         token = array.jobs[0].token
         cluster = cluster_name(sweep_dir, token)
         request = client.launching(cluster)
@@ -142,6 +145,7 @@ class SkyPilotBackend:
         return {token: str(_Id(cluster, sweep_dir.name, token, request or ""))}
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
+        """Return the status of each of these jobs."""
         try:
             clusters = _clusters(ids)
             return {one: self._status(one, clusters) for one in ids}
@@ -149,8 +153,8 @@ class SkyPilotBackend:
             return dict.fromkeys(ids, JobStatus(JobState.UNKNOWN, f"SkyPilot: {error}"))
 
     def _status(self, job_id: str, clusters: Mapping[str, Cluster]) -> JobStatus:
-        if job_id in _over:
-            return _over[job_id]
+        if job_id in _final_states:
+            return _final_states[job_id]
         job = _Id.of(job_id)
         cluster = clusters.get(job.cluster)
         if cluster is not None and is_orphan(job_id, cluster):
@@ -160,10 +164,10 @@ class SkyPilotBackend:
         return _not_up(cluster, client.request_state(job.request))
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """Have the workers leave, by letter: SkyPilot's own way gives no time to save anything.
+        """Write a stop request to each worker's mailbox: SkyPilot's own cancel leaves no time to save.
 
-        An instance that is only being started, or whose launch died, is taken down. All are tried before the
-        first error is raised.
+        An instance that is still starting, or is an orphan, is terminated. All are tried before the first
+        error is raised.
         """
         problems: list[OrchestrateError] = []
         for one, standing in standing_of(ids).items():
@@ -181,7 +185,7 @@ class SkyPilotBackend:
 
 
 def _unsent(plan: Plan) -> Iterator[Concern]:
-    """Programs of a project that is no git work tree."""
+    """Warn of programs in a project that is no git work tree."""
     commands = (run.overrides.get(COMMAND_KEY) for run in plan.sweep.runs)
     argvs = ([str(item) for item in one] for one in commands if isinstance(one, list | tuple))
     files = (program_file(argv) for argv in argvs)
@@ -191,14 +195,14 @@ def _unsent(plan: Plan) -> Iterator[Concern]:
             read_worktree(Path.cwd().resolve())
     except NoWorkTree as error:
         yield Concern(
-            f"no file of {Path.cwd()} is sent to an instance ({error}), and `command` starts {file}",
-            "`git init` there, or name the program by its absolute path on the instance",
+            f"no file of {Path.cwd()} is sent to an instance ({error}), but `command` starts {file}",
+            "run `git init` there, or give the program's absolute path on the instance",
         )
 
 
 @dataclass(frozen=True)
 class _Id:
-    """How a job is found again: its instance, its sweep and token there, the request that started it."""
+    """The parts of a job id: its instance, its sweep and token there, and the launch request."""
 
     cluster: str
     sweep: str
@@ -214,19 +218,23 @@ class _Id:
 
 
 def instance_of(job_id: str) -> str:
-    """The instance of a job of this backend, as ssh and SkyPilot know it."""
+    """Return the name of a job's instance, as known to ssh and SkyPilot."""
     return _Id.of(job_id).cluster
 
 
 def standing_of(ids: Sequence[str]) -> dict[str, InstanceState]:
-    """How the instances of these jobs stand. Raises :class:`BackendUnavailableError` where nobody can say."""
+    """Return the states of these jobs' instances. Raises :class:`BackendUnavailableError` if they are
+    unknown.
+    """
     clusters = _clusters(ids)
     return {one: _standing(_Id.of(one), clusters.get(instance_of(one))) for one in ids}
 
 
 def _standing(job: _Id, cluster: Cluster | None) -> InstanceState:
     launch = _launch(job)
-    if launch is client.RequestState.RUNNING:  # also while things are still on their way to one that is up
+    if (
+        launch is client.RequestState.RUNNING
+    ):  # also while files are still being copied to an instance that is up
         return InstanceState.STARTING
     never_was = launch in (client.RequestState.FAILED, client.RequestState.CANCELLED)
     if cluster is None or (never_was and cluster.state is ClusterState.STARTING):
@@ -235,11 +243,11 @@ def _standing(job: _Id, cluster: Cluster | None) -> InstanceState:
         return InstanceState.ORPHAN
     if cluster.state is ClusterState.STOPPED:
         return InstanceState.STOPPED
-    return InstanceState.UP  # one that SkyPilot finds in disorder may have results all the same
+    return InstanceState.UP  # a broken one may still hold results
 
 
 def _launch(job: _Id) -> client.RequestState:
-    """How a job's launch stands. A request is forgotten when SkyPilot's server ends, and may not be known."""
+    """Return the state of a job's launch, also after a restart of SkyPilot's server lost the request."""
     state = client.request_state(job.request).state
     if state is client.RequestState.UNKNOWN and client.launching(job.cluster) is not None:
         return client.RequestState.RUNNING
@@ -247,127 +255,128 @@ def _launch(job: _Id) -> client.RequestState:
 
 
 def is_orphan(job_id: str, cluster: Cluster) -> bool:
-    """Whether a job's instance is an orphan, as far as SkyPilot's records tell."""
+    """Return whether a job's instance is an orphan according to SkyPilot's records."""
     return not cluster.autodown and _standing(_Id.of(job_id), cluster) is InstanceState.ORPHAN
 
 
 def never_sent(job_id: str) -> bool:
-    """Whether an orphan never got its job. Raises :class:`BackendUnavailableError` where it does not answer.
+    """Return whether the job of an orphan was never sent. Raises :class:`BackendUnavailableError` if the
+    instance does not answer.
 
-    A person may have lifted the timer of one that works.
+    An instance without automatic termination may also be one whose timer a user removed.
     """
     job = _Id.of(job_id)
     cluster = _clusters([job_id]).get(job.cluster)
     if cluster is None or cluster.state is not ClusterState.UP:
-        return True  # no job is sent to one that was never up
+        return True  # a job is only sent to an instance that is up
     try:
         return job.token not in client.tasks(job.cluster)
     except RefusedError:
-        return True  # it was never set up so far that it could be asked, whatever the record says
+        return True  # its set-up never got far enough to run tasks
 
 
 def launch_failure(job_id: str) -> str | None:
-    """Why a job's launch failed; ``None`` if it did not, or died with its server."""
+    """Return why a job's launch failed; ``None`` if it did not, or its server died."""
     launch = client.request_state(_Id.of(job_id).request)
     return launch.text if launch.state is client.RequestState.FAILED else None
 
 
 def unrecorded_id(sweep: SweepDir, token: str) -> str:
-    """The id that a job has whose launch was not put on record, should there be one."""
+    """Return the id of a job with an unrecorded launch, if it exists."""
     return str(_Id(cluster_name(sweep, token), sweep.name, token, ""))
 
 
 def is_named_here(job_id: str, sweep: SweepDir, token: str) -> bool:
-    """Whether a job's instance has the name that one sent from this machine and folder has."""
+    """Return whether a job's instance is named as if launched from this machine and folder."""
     return instance_of(job_id) == cluster_name(sweep, token)
 
 
 def up(ids: Sequence[str]) -> dict[str, Cluster]:
-    """The instances of these jobs that there are, by name."""
+    """Return the existing instances of these jobs, by name."""
     return _clusters(ids)
 
 
 def trust(job_id: str) -> None:
-    """Take note that a job's instance answers."""
-    _sure[instance_of(job_id)] = time.monotonic()
+    """Record that a job's instance answered."""
+    _confirmed_at[instance_of(job_id)] = time.monotonic()
 
 
 def doubt(job_id: str) -> None:
-    """Have the cloud itself asked next time whether a job's instance is still there: it does not answer."""
-    _sure.pop(instance_of(job_id), None)
+    """Check with the cloud next time whether a job's instance still exists: it does not answer."""
+    _confirmed_at.pop(instance_of(job_id), None)
 
 
-# When an instance was last known to be there by more than SkyPilot's records.
-_sure: dict[str, float] = {}
+# When an instance last answered, or was last confirmed by its cloud (monotonic).
+_confirmed_at: dict[str, float] = {}
 
 
 def _clusters(ids: Sequence[str]) -> dict[str, Cluster]:
-    """The instances of these jobs that there are, by name; the cloud is asked only where nothing else tells.
+    """Return the existing instances of these jobs, by name; the cloud is queried only if needed.
 
-    It takes a while to answer, and longest about one that was never up: of that, SkyPilot's records tell
-    whether it is being launched.
+    Cloud queries are slow, most of all for an instance that was never up; SkyPilot's records show whether
+    such a one is being launched.
     """
     found, now = client.clusters({instance_of(one) for one in ids}, refresh=False), time.monotonic()
     unsure = {
         name
         for name, cluster in found.items()
-        if now - _sure.get(name, -math.inf) > _SURE_S
+        if now - _confirmed_at.get(name, -math.inf) > _SURE_S
         and (cluster.autodown or cluster.state is not ClusterState.STARTING)
     }
     if not unsure:
         return found
-    _sure.update(dict.fromkeys(unsure, now))
+    _confirmed_at.update(dict.fromkeys(unsure, now))
     known = {name: cluster for name, cluster in found.items() if name not in unsure}
     return known | client.clusters(unsure, refresh=True)
 
 
 def reach(job_id: str) -> Host:
-    """A job's instance, as ssh knows it from now on; its results tree is at ``RESULTS_THERE``."""
+    """Return a job's instance as an ssh host, with its results tree at ``RESULTS_THERE``."""
     cluster = _Id.of(job_id).cluster
     client.ssh_config(cluster)
     return Host(cluster)
 
 
 def last_words(job_id: str) -> str:
-    """The end of what a job's set-up and its program printed, as its instance has it."""
+    """Return the end of the output of a job's set-up and program, from its instance."""
     return reach(job_id).run(["sh", "-c", _READ]).output
 
 
 def over(job_id: str) -> str | None:
-    """What SkyPilot says of a job that ended on an instance that is up; ``None`` while it has not.
+    """Return SkyPilot's description of a job that ended on a running instance; ``None`` while it has not.
 
-    SkyPilot is asked once in a while, and not at first: jobs tell by themselves how they get on.
+    SkyPilot is queried rarely, and not at first: jobs report their own progress.
     """
     job, now = _Id.of(job_id), time.monotonic()
-    if now - _asked.setdefault(job_id, now) < _TASK_FRESH_S:
+    if now - _queried_at.setdefault(job_id, now) < _TASK_FRESH_S:
         return None
-    _asked[job_id] = now
+    _queried_at[job_id] = now
     task = client.tasks(job.cluster).get(job.token)
     if task is not None:
         return task.text if task.state.final else None
     launched = client.request_state(job.request)
-    return None if launched.state is client.RequestState.RUNNING else launched.text or "it was never begun"
+    return None if launched.state is client.RequestState.RUNNING else launched.text or "its task never began"
 
 
-# When SkyPilot was last asked for a job's task, which takes it long.
-_asked: dict[str, float] = {}
-# How jobs ended whose instances were taken down: afterwards nobody else knows.
-_over: dict[str, JobStatus] = {}
+# When SkyPilot was last queried for a job's task, which is slow (monotonic).
+_queried_at: dict[str, float] = {}
+# Final states of jobs with terminated instances: nothing else records them.
+_final_states: dict[str, JobStatus] = {}
 
 
 def take_down(job_id: str, said: str | None = None) -> None:
-    """End a job's instance, and make sure that it is gone. ``said``: how its job ended, if by itself."""
+    """Terminate a job's instance and verify that. ``said``: how its job ended, if it ended by itself."""
     client.down(instance_of(job_id))
     if said is not None:
-        _over[job_id] = JobStatus(JobState.ENDED, said, Reason.KILLED)
+        _final_states[job_id] = JobStatus(JobState.ENDED, said, Reason.KILLED)
 
 
 def _not_up(cluster: Cluster | None, launch: client.Request) -> JobStatus:
-    """Of a job whose instance is being started, could not be, or is gone."""
+    """Return the status of a job without a running instance."""
     if launch.state is client.RequestState.FAILED:
         return JobStatus(JobState.ENDED, f"{launch.text} ({launch.hint})" if launch.hint else launch.text)
     if launch.state is client.RequestState.CANCELLED:
-        return JobStatus(JobState.ENDED, "its instance was given up while it was being started")
+        return JobStatus(JobState.ENDED, "its launch was cancelled")
     if launch.state is client.RequestState.RUNNING:
         return JobStatus(JobState.QUEUED, "its instance is being started")
     if cluster is None:

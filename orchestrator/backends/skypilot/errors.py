@@ -1,4 +1,4 @@
-"""SkyPilot's failures in the user's terms: what was asked, what was found, the next command. Pure."""
+"""Explain SkyPilot's failures to the user: the request, the cause, the next command. Pure."""
 
 from __future__ import annotations
 
@@ -17,61 +17,66 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure that is told. ``refused``: the answer was no, and what was asked did not happen."""
+    """A failed request. ``refused``: it was certainly not executed."""
 
     message: str
     hint: str
     refused: bool = True
 
     def error(self) -> BackendUnavailableError:
+        """Return it as an exception."""
         return (RefusedError if self.refused else BackendUnavailableError)(self.message, hint=self.hint)
 
 
 def not_installed(error: ImportError) -> Failure:
+    """Return the failure of an environment without SkyPilot."""
     found = f"SkyPilot cannot be used by {sys.executable}: {_line(str(error))}"
     return Failure(found, install_here("sky"), refused=False)
 
 
 def unanswered(asked: str, seconds: float) -> Failure:
+    """Return the failure of a request without a reply in time."""
     found = f"{asked}: SkyPilot did not answer within {seconds:.0f} s"
     return Failure(found, f"look into {SERVER_LOG}; `sky api stop` and the same command again", refused=False)
 
 
-def translated(
+def failure_of(
     error: BaseException, asked: str, *, secrets: Sequence[str] = (), log: str = "", near: str = ""
 ) -> Failure:
-    """What a failure of SkyPilot means for ``asked``; no text of ``secrets`` is in it.
+    """Return the cause and the fix of an error in the request ``asked``, without any text of ``secrets``.
 
-    ``log``: what SkyPilot wrote meanwhile; of a launch, it alone has the cloud's own words. ``near``:
-    accelerators with a name like the one that was asked for.
+    ``log``: SkyPilot's log of the request; for a launch, only it has the cloud's own message. ``near``:
+    accelerators with similar names.
     """
     errors = list(_with_tried(error))
     kinds = {kind.__name__ for one in errors for kind in type(one).__mro__}
     words = [str(one) or type(one).__name__ for one in errors]
-    said = _cleaned("\n".join([*words, *_telling(log)]), secrets)
-    for applies, trouble in _TROUBLES:
+    said = _cleaned("\n".join([*words, *_cloud_errors(log)]), secrets)
+    for applies, failure in _FAILURES:
         if applies(kinds, said.lower()):
-            found = trouble(said, near)
+            found = failure(said, near)
             return Failure(f"{asked}: {found.message}", found.hint, found.refused)
     return Failure(f"{asked}: {_line(said)}", f"look into {SERVER_LOG}; `sky check`", refused=False)
 
 
 def _with_tried(error: BaseException) -> Iterator[BaseException]:
-    """An error, and those of the places that were tried before it was given up."""
+    """Yield an error, and those of the locations tried before it."""
     yield error
     for one in getattr(error, "failover_history", None) or ():
         yield from _with_tried(one)
 
 
-def _telling(log: str) -> list[str]:
-    """What a cloud said in a log, each once: ``An error occurred (CODE) when calling OPERATION: TEXT``."""
+def _cloud_errors(log: str) -> list[str]:
+    """Return a cloud's errors in a log, each once: ``An error occurred (CODE) when calling
+    OPERATION: TEXT``.
+    """
     pattern = r"An error occurred \((\w+)\) when calling the \w+ operation(?: \(.*?\))?: ([^\n]*)"
     found = re.findall(pattern, log)
     return list(dict.fromkeys(f"{code}: {text}" for code, text in found))
 
 
 def _tried(said: str) -> str:
-    """The places that SkyPilot tried; it lists them: ``✗ AWS (us-east-1) — (gpus=L4:1, g6.xlarge, ...)``."""
+    """Return the locations that SkyPilot tried, from ``✗ AWS (us-east-1) — (gpus=L4:1, g6.xlarge, ...)``."""
     places = re.findall(r"✗ ([^\n—]+?)(?: — \(([^\n]*?)\))?(?=\n|$)", said)
     return "; ".join(f"{place.strip()} {what}".strip() for place, what in places)
 
@@ -83,13 +88,13 @@ def _cleaned(text: str, secrets: Sequence[str]) -> str:
 
 
 def _line(text: str) -> str:
-    """One line of a text, not endless."""
+    """Return a text as one line of limited length."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
 def _first(text: str, *words: str) -> str:
-    """The line that has one of these words, or else the first; not more than a line."""
+    """Return the first line with one of these words, or else the first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if any(word in line.lower() for word in words)]
     return _line((telling or lines or [text])[0])
@@ -149,29 +154,29 @@ def _catalog(said: str, _: str) -> Failure:
 
 
 def _server(said: str, _: str) -> Failure:
-    fix = f"`sky api stop`, then `sky api start`; what it says is in {SERVER_LOG}"
+    fix = f"`sky api stop`, then `sky api start`; its log is {SERVER_LOG}"
     return Failure(f"SkyPilot's API server does not answer: {_first(said)}", fix, refused=False)
 
 
 def _unreachable(said: str, _: str) -> Failure:
     return Failure(
-        f"the cloud does not answer: {_first(said)}", "try again; `sky check` asks it", refused=False
+        f"the cloud does not answer: {_first(said)}", "try again; check it with `sky check`", refused=False
     )
 
 
 def _no_cloud(_said: str, _: str) -> Failure:
-    fix = "`sky check` tells of each cloud what it lacks; `infra:` in the profile names the one to use"
-    return Failure("no cloud is enabled that this could run on", fix)
+    fix = "`sky check` shows what each cloud lacks; set `infra:` in the profile to the one to use"
+    return Failure("no suitable cloud is enabled", fix)
 
 
 def _credentials(said: str, _: str) -> Failure:
-    fix = "`sky check` tells what is missing; for AWS: `aws configure`"
-    return Failure(f"the cloud does not take your credentials: {_first(said, *_CREDENTIALS)}", fix)
+    fix = "`sky check` shows what is missing; for AWS: `aws configure`"
+    return Failure(f"the cloud refuses your credentials: {_first(said, *_CREDENTIALS)}", fix)
 
 
 def _permission(said: str, _: str) -> Failure:
-    fix = "ask who manages the cloud account for that right, or use another one: `sky check`"
-    return Failure(f"your account is not allowed to: {_first(said, *_PERMISSION)}", fix)
+    fix = "ask the owner of the cloud account for that permission, or use another one: `sky check`"
+    return Failure(f"your account lacks a permission: {_first(said, *_PERMISSION)}", fix)
 
 
 def _quota(said: str, _: str) -> Failure:
@@ -179,26 +184,26 @@ def _quota(said: str, _: str) -> Failure:
         "ask the cloud for a higher quota (AWS: Service Quotas, EC2), or change `infra:`, `accelerators:` or "
         "`spot:` in the profile"
     )
-    return Failure(f"your quota has no room for it{_where(said)}: {_first(said, *_QUOTA)}", fix)
+    return Failure(f"your quota is exceeded{_where(said)}: {_first(said, *_QUOTA)}", fix)
 
 
 def _capacity(said: str, _: str) -> Failure:
     fix = "try again later; or, in the profile: `spot: false`, another `infra:`, other `accelerators:`"
-    return Failure(f"there is none to be had now{_where(said)}: {_first(said, *_CAPACITY)}", fix)
+    return Failure(f"no machine available now{_where(said)}: {_first(said, *_CAPACITY)}", fix)
 
 
 def _infeasible(said: str, near: str) -> Failure:
     if tried := _tried(said):
-        fix = "`sky logs --provision NAME` tells more; another `infra:` in the profile may have one"
+        fix = "see `sky logs --provision NAME`, or try another `infra:` in the profile"
         return Failure(f"none could be started (tried {_line(tried)}): {_last(said)}", fix)
     if near:
         return Failure(
             f"no such accelerator: {_first(said)}", f"in the profile, `accelerators:` is one of {near}"
         )
     fix = (
-        "ask for less in the profile (accelerators, cpus, memory, infra); `sky gpus list` shows what there is"
+        "request less in the profile (accelerators, cpus, memory, infra); list machines with `sky gpus list`"
     )
-    return Failure(f"no machine of an enabled cloud has all of it: {_first(said)}", fix)
+    return Failure(f"no machine of an enabled cloud fits: {_first(said)}", fix)
 
 
 def _no_spot(said: str, near: str) -> Failure:
@@ -208,13 +213,13 @@ def _no_spot(said: str, near: str) -> Failure:
 
 
 def _no_stop(said: str, _: str) -> Failure:
-    fix = "take it down instead: `sky down NAME`; what is on its disk goes with it"
+    fix = "terminate it instead: `sky down NAME`, which deletes its disk"
     return Failure(f"such an instance cannot be stopped: {_first(said, 'stop')}", fix)
 
 
 def _unsupported(said: str, _: str) -> Failure:
     return Failure(
-        f"the cloud cannot do it: {_first(said)}", "leave it out of the profile, or use another `infra:`"
+        f"not supported by the cloud: {_first(said)}", "remove it from the profile, or use another `infra:`"
     )
 
 
@@ -224,25 +229,25 @@ def _task(said: str, _: str) -> Failure:
 
 
 def _taken(said: str, _: str) -> Failure:
-    fix = "`sky status` shows it; `sky down NAME` ends it, once what is on it is not needed"
+    fix = "see `sky status`; terminate it with `sky down NAME` once its data is not needed"
     return Failure(f"an instance of that name is in use: {_first(said)}", fix)
 
 
 def _absent(said: str, _: str) -> Failure:
     return Failure(
-        f"there is no such instance, or it is not up: {_first(said)}", "`sky status` lists those there are"
+        f"there is no such instance, or it is not up: {_first(said)}", "list instances with `sky status`"
     )
 
 
 def _broken(said: str, _: str) -> Failure:
-    fix = "the instance may be up and cost money: `sky status`; `sky logs --provision NAME` tells more"
+    fix = "the instance may be up and cost money: `sky status`; see also `sky logs --provision NAME`"
     return Failure(f"the instance could not be set up: {_line(said)}", fix)
 
 
 _of_a_cloud = _is("CloudError", "ResourcesUnavailableError", "AWSAzFetchingError")
 
-# In this order: the first that applies. A list of places that were tried names the cause in one of them.
-_TROUBLES: Sequence[tuple[Callable[[set[str], str], bool], Callable[[str, str], Failure]]] = (
+# The first match applies. If several locations were tried, one of them has the cause.
+_FAILURES: Sequence[tuple[Callable[[set[str], str], bool], Callable[[str, str], Failure]]] = (
     (_both(_says(*_CATALOG), _says(*_WAY)), _catalog),
     (_is("ApiServerConnectionError", "ApiServerAuthenticationError", "APIVersionMismatchError"), _server),
     (_says("api server process exited", "failed to start skypilot api server"), _server),

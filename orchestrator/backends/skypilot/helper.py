@@ -1,8 +1,7 @@
-"""The process in which SkyPilot runs: questions come as lines of JSON, and so do the answers.
+"""The helper process that imports SkyPilot: requests and replies are lines of JSON.
 
-It takes seconds to import, prints at will and keeps much that it found out at first; so it has a process of
-its own for the life of a command, where what it prints goes nowhere. The API server that does the work is
-SkyPilot's, and outlives both.
+SkyPilot takes seconds to import, prints freely and caches its first results; so it has its own process for
+the life of a command, with output discarded. SkyPilot's API server does the work and outlives both.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.backends.skypilot.errors import Failure, not_installed, translated
+from orchestrator.backends.skypilot.errors import Failure, failure_of, not_installed
 
 _REQUESTS = {"PENDING": "running", "WAITING": "running", "RUNNING": "running"}
 _MANY = 12
@@ -28,39 +27,42 @@ _CLUSTERS = {"INIT": "starting", "UP": "up", "STOPPED": "stopped"}
 
 
 def main() -> None:
-    """Answer until nobody asks any more."""
+    """Reply to requests until standard input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(os.getppid(),), daemon=True).start()
     helper = Helper()
     for line in sys.stdin:
         answers.write(json.dumps(helper.answer(**json.loads(line))) + "\n")
         answers.flush()
 
 
-def _end_with(parent: int) -> None:
-    """End this process when the one that asks is gone: nothing is launched that nobody has on record."""
+def _exit_with_parent(parent: int) -> None:
+    """Exit when the requesting process is gone: every launch must be recorded by a caller."""
     while os.getppid() == parent:
         time.sleep(_WATCH_S)
     os._exit(1)
 
 
 class Helper:
-    """What can be asked: one public method for each function of :mod:`client` that asks SkyPilot."""
+    """One public method per function of :mod:`client` that queries SkyPilot."""
 
     def __init__(self) -> None:
         self._secrets: set[str] = set()
 
     def answer(self, call: str, asked: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Reply to one request, with a value or a failure."""
         try:
             return {"value": getattr(self, call)(**arguments)}
         except Exception as error:
-            trouble = self._trouble(error, asked, near=_near(arguments.get("text", "")))
-            return {"trouble": [trouble.message, trouble.hint, trouble.refused]}
+            failure = self._failure(error, asked, near=_similar_accelerators(arguments.get("text", "")))
+            return {"failure": [failure.message, failure.hint, failure.refused]}
 
     def validate(self, text: str) -> None:
-        """By SkyPilot's schema, and what it checks of a task besides its machine; no server, no prices."""
+        """Check a task file by SkyPilot's schema and task parser, without its machine; no server,
+        no prices.
+        """
         import sky
         from sky.utils import common_utils, schemas
 
@@ -74,6 +76,7 @@ class Helper:
     def launch(
         self, cluster: str, text: str, secrets: Mapping[str, str], boot: Sequence[str], dry: bool
     ) -> str:
+        """Request the launch of a task; return the request's id."""
         from sky import skypilot_config
         from sky.client import sdk
 
@@ -82,6 +85,7 @@ class Helper:
             return str(sdk.launch(_task(text, secrets), cluster_name=cluster, dryrun=dry))
 
     def launching(self, cluster: str) -> str | None:
+        """Return the id of the active launch request of an instance."""
         from sky.client import sdk
 
         self._server()
@@ -89,7 +93,7 @@ class Helper:
         return next((one.request_id for one in active if one.name.endswith("launch")), None)
 
     def request_state(self, request: str) -> tuple[str, str, str]:
-        """State, and of a failed one what is to be told of it."""
+        """Return the state, and for a failed request its message and hint."""
         from sky.client import sdk
 
         self._server()
@@ -103,11 +107,12 @@ class Helper:
             sdk.get(request)
         except Exception as error:
             asked = f"launch {found[0].cluster_name}"
-            trouble = self._trouble(error, asked, log=_log(request))
-            return state, trouble.message, trouble.hint
+            failure = self._failure(error, asked, log=_log(request))
+            return state, failure.message, failure.hint
         return state, "", ""
 
     def clusters(self, names: Sequence[str] | None, refresh: bool) -> list[dict[str, Any]]:
+        """Return the records of instances."""
         from sky import exceptions
         from sky.client import sdk
         from sky.utils import common
@@ -116,50 +121,38 @@ class Helper:
         request = sdk.status(names, refresh=mode, all_users=names is not None)
         records = sdk.get(request)
         if refresh:
-            # One whose cloud does not answer is reported as it last was, and only the log says so.
+            # If its cloud does not answer, an instance keeps its last state; only the log shows that.
             _, failed, why = _log(request).partition("Failed to refresh status")
             if failed:
                 raise exceptions.ClusterStatusFetchingError(why.partition("\n")[2])
         return [_cluster(record) for record in records]
 
-    def tasks(self, cluster: str) -> list[tuple[str, str, int]]:
-        """Name, state and number of each task, in the order in which they were sent."""
+    def tasks(self, cluster: str) -> list[tuple[str, str]]:
+        """Return name and state of each task, in the order of submission."""
         from sky.client import sdk
 
-        records = sdk.get(sdk.queue(cluster, all_users=True))
-        found = [(one["job_name"], one["status"].value, one["job_id"]) for one in records]
-        return sorted(found, key=lambda one: one[2])
-
-    def cancel(self, cluster: str, names: Sequence[str]) -> None:
-        from sky.client import sdk
-
-        ended = ("SUCCEEDED", "CANCELLED")
-        asked = [
-            number
-            for name, state, number in self.tasks(cluster)
-            if name in names and state not in ended and not state.startswith("FAILED")
-        ]
-        if asked:
-            sdk.get(sdk.cancel(cluster, job_ids=asked))
+        records = sorted(sdk.get(sdk.queue(cluster, all_users=True)), key=lambda one: one["job_id"])
+        return [(one["job_name"], one["status"].value) for one in records]
 
     def down(self, cluster: str) -> None:
+        """Terminate an instance, and raise if it still exists afterwards."""
         from sky import exceptions
         from sky.client import sdk
 
         self._server()
-        # A launch that has not begun would make the instance after it was taken down.
+        # A pending launch would create the instance again after its termination.
         launching = self.launching(cluster)
         if launching is not None:
             sdk.get(sdk.api_cancel([launching]))
         try:
             sdk.get(sdk.down(cluster))
         except exceptions.ClusterDoesNotExist:
-            pass  # it went by itself, or never was
+            pass  # already terminated, or never created
         if self.clusters([cluster], refresh=True):
-            raise RuntimeError(f"{cluster} is still there after it was taken down")
+            raise RuntimeError(f"{cluster} still exists after its termination")
 
     def ssh_config(self, cluster: str) -> bool:
-        """Whether `ssh CLUSTER` can work from now on."""
+        """Set up `ssh CLUSTER`; return whether that succeeded."""
         from sky.client.cli import command
         from sky.utils import cluster_utils
 
@@ -167,10 +160,9 @@ class Helper:
         return cluster in cluster_utils.SSHConfigHelper.list_cluster_names()
 
     def price(self, text: str) -> dict[str, Any]:
-        """By the optimizer itself, here: the API server answers with a table for people.
+        """Return the optimizer's choice, computed here: the API server only returns a table as text.
 
-        Where no cloud is enabled, the cheapest machine of the cloud that the task names: nobody needs an
-        account to know a price.
+        Where no cloud is enabled, the cheapest machine of the task's cloud: prices need no account.
         """
         from sky import core, exceptions
         from sky.utils import dag_utils
@@ -198,12 +190,14 @@ class Helper:
         }
 
     def server_version(self) -> str:
+        """Return the API server's version."""
         from sky.client import sdk
 
         self._server()
         return str(sdk.api_info().version)
 
     def check(self, cloud: str | None) -> dict[str, Any]:
+        """Return the enabled clouds, and what the requested one lacks."""
         from sky.client import sdk
 
         request = sdk.check((cloud,) if cloud else None, verbose=False)
@@ -213,19 +207,19 @@ class Helper:
         return {"enabled": sorted(enabled), "why": reason[1] if reason else ""}
 
     def _server(self) -> None:
-        """See to it that the API server runs: what asks it for its requests does not start it."""
+        """Start the API server if needed: status requests alone do not."""
         from sky.server import common
 
         common.check_server_healthy_or_start_fn()
 
-    def _trouble(self, error: Exception, asked: str, *, log: str = "", near: str = "") -> Failure:
+    def _failure(self, error: Exception, asked: str, *, log: str = "", near: str = "") -> Failure:
         if isinstance(error, ImportError):
             return not_installed(error)
-        return translated(error, asked, secrets=tuple(self._secrets), log=log, near=near)
+        return failure_of(error, asked, secrets=tuple(self._secrets), log=log, near=near)
 
 
 def _log(request: str) -> str:
-    """What SkyPilot wrote while it was at a request."""
+    """Return SkyPilot's log of a request."""
     from sky.client import sdk
 
     log = io.StringIO()
@@ -243,16 +237,16 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _task(text: str, secrets: Mapping[str, str]) -> Any:
-    """A task as SkyPilot reads it. A secret that has no value in the file is given it here."""
+    """Parse a task; secrets without a value in the file get theirs here."""
     import sky
 
     return sky.Task.from_yaml_config(_parsed(text), secrets_overrides=list(secrets.items()))
 
 
 def _config_with(boot: Sequence[str]) -> Any:
-    """SkyPilot's configuration with commands for machines of AWS, after those that it has already.
+    """Return SkyPilot's configuration with further boot commands for machines of AWS.
 
-    A server elsewhere has a configuration of its own, and ends a launch that it began.
+    Empty for a remote server: it has its own configuration, and finishes a launch by itself.
     """
     from sky import skypilot_config
     from sky.server import common
@@ -285,18 +279,18 @@ def _hourly(resources: Any, nodes: int) -> float | None:
     try:
         return float(resources.get_cost(3600)) * nodes
     except Exception:
-        return None  # it is in no price list, or there is none here
+        return None  # not in the price list, or no list here
 
 
-def _near(text: str) -> str:
-    """Accelerators whose names resemble the one that a task asks for, if there is none of that name."""
+def _similar_accelerators(text: str) -> str:
+    """Return accelerators with names similar to the requested ones, if these do not exist."""
     try:
         from sky.utils import accelerator_registry
 
         asked = (_parsed(text).get("resources") or {}).get("accelerators") if text else None
         known = sorted(set(accelerator_registry._accelerator_df["AcceleratorName"]))
     except Exception:
-        return ""  # no list to compare with; the error is told without
+        return ""  # no list to compare with
     names = [asked] if isinstance(asked, str) else list(asked or ())
     wanted = [str(name).partition(":")[0] for name in names]
     unknown = [name for name in wanted if name.lower() not in map(str.lower, known)]

@@ -11,10 +11,9 @@ from orchestrator.core.types import Price
 
 @cache
 def price_of(address: str) -> Price | None:
-    """What SkyPilot's price list says of the machine that this profile would get; nothing of what has no
-    price there, as a cluster of one's own.
+    """Return the list price of a profile's machine; ``None`` without one, as for an own cluster.
 
-    Raises :class:`BackendUnavailableError` where it cannot be asked, or has no such machine.
+    Raises :class:`BackendUnavailableError` if the list is unavailable or has no such machine.
     """
     from orchestrator.backends.skypilot.client import price
     from orchestrator.backends.skypilot.task import machine_text
@@ -31,5 +30,5 @@ def price_of(address: str) -> Price | None:
 
 
 def list_price(profile: Profile) -> Price | None:
-    """As :func:`price_of`, once for each profile."""
+    """Return :func:`price_of` the profile's file, cached."""
     return price_of(profile.address)

@@ -1,4 +1,4 @@
-"""A job as a SkyPilot task file: the machine it gets, what is sent there, and the program that it starts."""
+"""Render a job as a SkyPilot task file: its machine, the files copied there, and its program."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ from orchestrator.core.units import megabytes, seconds
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.parcel import RESULTS, parcel
 
-# Where SkyPilot puts what a task's `workdir` names, and with it the results tree, from the home of a login.
+# Where SkyPilot copies a task's `workdir`, which holds the results tree; relative to the home folder.
 RESULTS_THERE = f"sky_workdir/{RESULTS}"
-# Python and its packages on an instance whose profile says nothing of them.
+# The default Python environment on an instance.
 _ENVIRONMENT = "~/.orchestrate/env"
-# There once a job has begun on an instance: from then on SkyPilot takes the instance down.
+# Created when a job begins on an instance: from then on SkyPilot terminates the instance.
 _BEGUN = "/var/tmp/orchestrate-job-begun"  # noqa: S108 (on the instance, and of no use to others)
 _SCRIPTS = "~/.sky/sky_app ~/.sky/sky_app/* /tmp/sky_app_* /tmp/sky_setup_* /tmp/sky_task_*"
-# A launch takes minutes, and as long as its files are on their way.
+# Seconds; a launch takes minutes, plus the time to copy its files.
 _LEAST_LAUNCH_S = 3600
 _PREFIX = "orc"
 _LONGEST_NAME = 24
 
 
 def cluster_name(sweep: SweepDir, token: str) -> str:
-    """The instance of a job, by a name that no other sweep, folder or machine gives."""
+    """Return the name of a job's instance, unique to this sweep, folder and machine."""
     owner = f"{socket.gethostname()}:{sweep.path.absolute()}"
     return f"{cluster_prefix(sweep.name)}-{token}-{hashlib.sha256(owner.encode()).hexdigest()[:6]}"
 
 
 def cluster_prefix(sweep_name: str) -> str:
-    """How the names of all instances of a sweep begin."""
+    """Return the common prefix of the names of a sweep's instances."""
     slug = re.sub(r"[^a-z0-9]+", "-", sweep_name.lower()).strip("-")[:_LONGEST_NAME].rstrip("-")
     return f"{_PREFIX}-{slug or 'sweep'}"
 
 
 def is_ours(cluster: str) -> bool:
-    """Whether a cluster has the name of an instance that this program starts."""
+    """Return whether a cluster has the name of an instance started by this program."""
     return re.fullmatch(rf"{_PREFIX}-[a-z0-9-]+-\d{{4,}}-\d{{4,}}-[0-9a-f]{{6}}", cluster) is not None
 
 
 def task_file(job: Job, setting: Setting, profile: Profile) -> str:
-    """The file, whole: `sky launch` takes it as it is."""
+    """Return the complete task file, valid for plain `sky launch`."""
     import yaml
 
     sweep = setting.sweep_dir
@@ -73,30 +73,30 @@ def task_file(job: Job, setting: Setting, profile: Profile) -> str:
     head = f"# {len(job.run_ids)} runs of sweep {sweep.name}, up to {job.slots} at once.\n"
     head += f"# By hand: sky launch --cluster {name} FILE\n"
     for command in boot_commands(profile):
-        head += f"# Run by a machine of AWS when it boots: {command}\n"
+        head += f"# Boot command on machines of AWS: {command}\n"
     return head + yaml.dump(task, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=10_000)
 
 
 def boot_commands(profile: Profile) -> list[str]:
-    """What an instance runs when it boots: it turns itself off if no job has begun on it by then.
+    """Return the commands that an instance runs at boot: power off later unless a job has begun.
 
-    SkyPilot sets its own timer when everything is there; should the machine that launches die before, there
-    is none. A command is a line of YAML as it stands.
+    SkyPilot sets its own timer only after all files are copied; if the launching machine dies before, there
+    is none. Each command must be valid as an unquoted line of YAML.
     """
-    if not _boots(profile):
+    if not _has_boot_commands(profile):
         return []
     limit = max(seconds(profile.hold), _LEAST_LAUNCH_S)
     return [f"systemd-run --on-active={limit} sh -c 'test -e {_BEGUN} || poweroff'"]
 
 
-def _boots(profile: Profile) -> bool:
-    """Whether its machines may be AWS's, where a job can leave its mark. One in a container cannot."""
+def _has_boot_commands(profile: Profile) -> bool:
+    """Return whether the machine may be one of AWS, where a job can leave its mark. Containers cannot."""
     cloud = (profile.infra or "*").partition("/")[0].lower()
     return cloud in ("aws", "*") and not (profile.image or "").startswith("docker:")
 
 
 def machine_text(profile: Profile) -> str:
-    """The smallest task file for the profile's machine: to ask what it costs."""
+    """Return the smallest task file for the profile's machine, to look up its price."""
     import yaml
 
     text: str = yaml.safe_dump({"resources": _resources(profile), "run": "true"}, sort_keys=False)
@@ -104,7 +104,7 @@ def machine_text(profile: Profile) -> str:
 
 
 def secret_names(profile: Profile) -> list[str]:
-    """Variables that are set here and whose values jobs are to have, by SkyPilot's own way for secrets."""
+    """Return the profile's secrets that are set here, passed to jobs as SkyPilot secrets."""
     return [name for name in profile.secrets if os.environ.get(name)]
 
 
@@ -118,7 +118,7 @@ def _resources(profile: Profile) -> dict[str, Any]:
         "disk_size": profile.disk,
         "image_id": profile.image,
         "use_spot": profile.spot or None,
-        # Nobody's open login keeps an instance that has nothing to do.
+        # An open login must not keep an idle instance.
         "autostop": {"idle_minutes": profile.idle_minutes, "down": True, "wait_for": "jobs"},
     }
     return {key: value for key, value in asked.items() if value is not None}
@@ -127,11 +127,11 @@ def _resources(profile: Profile) -> dict[str, Any]:
 def _setup(profile: Profile) -> Iterator[str]:
     if profile.setup or profile.python is not None:
         if profile.setup:
-            yield from _begins(profile)
+            yield from _begin_lines(profile)
         yield from profile.setup
         return
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    yield from _begins(profile)
+    yield from _begin_lines(profile)
     yield "set -e"
     yield 'export PATH="$HOME/.local/bin:$PATH"'
     yield "command -v uv >/dev/null || python3 -m pip install --quiet --user uv"
@@ -141,13 +141,13 @@ def _setup(profile: Profile) -> Iterator[str]:
 
 
 def requirements() -> list[str]:
-    """What a worker imports, at the versions of this environment: other ones would train otherwise."""
+    """Return the packages that a worker imports, at the versions of this environment for equal results."""
     from packaging.requirements import Requirement
 
     wanted = []
     if not (needed := declared("train")):
         raise OrchestrateError(
-            f"what an instance must install is unknown: {DISTRIBUTION} is not installed for {sys.executable}",
+            f"unknown packages for an instance: {DISTRIBUTION} is not installed for {sys.executable}",
             hint=f"in a clone of this program: {IN_A_CLONE.format(extra='train')}",
         )
     for one in map(Requirement, needed):
@@ -162,18 +162,18 @@ def requirements() -> list[str]:
 
 
 def _for_store(profile: Profile) -> list[str]:
-    """The client of a store that needs one."""
+    """Return the client package of a store, if it needs one."""
     return ["boto3"] if profile.store is not None and is_bucket(profile.store) else []
 
 
 def _run(job: Job, setting: Setting, profile: Profile) -> Iterator[str]:
-    """Shell that starts the worker in the folder, and with the code, that it would have had here."""
+    """Yield shell lines that start the worker with the same folder and code as here."""
     code, sweep = setting.code, setting.sweep_dir
     kept = f"{RESULTS}/{sweep.name}/code/{code.id}"
-    yield from _begins(profile)
+    yield from _begin_lines(profile)
     yield "set -e"
     yield "here=$(pwd -P)"
-    paths = ":".join(f'"$here"/{shlex.quote(f"{kept}/{path}")}' for path in _inside(setting))
+    paths = ":".join(f'"$here"/{shlex.quote(f"{kept}/{path}")}' for path in _copied_python_path(setting))
     yield f'export PYTHONPATH={paths} ORCHESTRATE_SUBMIT_DIR="$here"'
     if code.cwd.is_relative_to(code.path):
         yield f"cd {shlex.quote(f'{kept}/{code.cwd.relative_to(code.path)}')}"
@@ -186,20 +186,20 @@ def _run(job: Job, setting: Setting, profile: Profile) -> Iterator[str]:
     yield f'exec {_python(profile)} {shlex.join(argv)} "$here/{RESULTS}" {shlex.join(rest)}'
 
 
-def _begins(profile: Profile) -> Iterator[str]:
-    """Shell that leaves the mark of a job that begins, and keeps secrets from others and from the history.
+def _begin_lines(profile: Profile) -> Iterator[str]:
+    """Yield shell lines that mark the job's begin, and hide secrets from other users and the shell history.
 
-    SkyPilot writes them into the scripts that set up and start a job; an interactive shell reads those.
+    SkyPilot writes secrets into the scripts that set up and start a job, and interactive shells read those.
     """
-    if _boots(profile):
+    if _has_boot_commands(profile):
         yield f"touch {_BEGUN}"
     if secret_names(profile):
         yield "unset HISTFILE"
         yield f"chmod -f go-rwx {_SCRIPTS} 2>/dev/null || :"
 
 
-def _inside(setting: Setting) -> list[str]:
-    """The folders of PYTHONPATH that travel with the code, by their place in it."""
+def _copied_python_path(setting: Setting) -> list[str]:
+    """Return the PYTHONPATH folders that lie in the copied code, relative to it."""
     code = setting.code
     return [str(path.relative_to(code.path)) for path in code.python_path if path.is_relative_to(code.path)]
 
@@ -210,7 +210,7 @@ def _python(profile: Profile) -> str:
 
 
 def _quoted(word: str) -> str:
-    """For a shell; a home at its beginning is that of whoever runs it."""
+    """Quote a word for a shell; a leading ``~/`` becomes the home on the instance."""
     return f'"$HOME"{shlex.quote(word[1:])}' if word.startswith("~/") else shlex.quote(word)
 
 
@@ -219,7 +219,7 @@ def _lines(lines: Iterator[str]) -> str:
 
 
 def _dumper() -> Any:
-    """A dumper that writes text of several lines as such."""
+    """Return a YAML dumper that writes multi-line text as blocks."""
     import yaml
 
     class Dumper(yaml.SafeDumper):

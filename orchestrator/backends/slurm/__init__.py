@@ -1,4 +1,4 @@
-"""Slurm: jobs are elements of job arrays, submitted by plain `sbatch`."""
+"""The Slurm backend: jobs are elements of job arrays, submitted with plain `sbatch`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from orchestrator.backends.slurm.commands import (
     CommandAnswer,
     Commands,
     Runner,
-    asked_again,
     is_refusal,
     is_unclear,
     refusal,
+    run_with_retries,
     unanswered,
 )
 from orchestrator.backends.slurm.concerns import (
@@ -34,10 +34,10 @@ from orchestrator.backends.slurm.parse import (
     QueueEntry,
     array_of,
     array_size,
+    join_elements,
     queue_entries,
     settings,
-    submitted,
-    together,
+    submitted_id,
 )
 from orchestrator.backends.slurm.script import sbatch_script
 from orchestrator.config.profiles import Profile
@@ -47,14 +47,14 @@ from orchestrator.rundir import SweepDir
 
 PREFIX = "slurm:"
 
-# The controller serves everybody: an answer is good for this long.
+# Seconds for which a reply of the shared controller is reused.
 _FRESH_S = 10.0
-# ... and for this long where it lacks a job.
+# ... and if a job is missing in it.
 _RECENT_S = 2.0
 
 
 class SlurmBackend:
-    """One cluster, reached by its commands on this machine."""
+    """One cluster, used through its commands on this machine."""
 
     kind: ClassVar[str] = "slurm"
     queues: ClassVar[bool] = True
@@ -76,18 +76,19 @@ class SlurmBackend:
         self._mine = "--me"
 
     def capacity(self, ask: bool = True) -> Capacity:
+        """Return the resources of a job, and how many more jobs the queue accepts."""
         profile, config = self._profile, self._config() if ask else {}
         size, limits = array_size(config), self._limits.limits(config) if ask else ()
         if size == 0:
             raise BackendUnavailableError(
-                "this site has job arrays switched off (found MaxArraySize=0, expected at least 1)",
-                hint="ask its support for job arrays, or train on one machine: --on local",
+                "job arrays switched off on this cluster (found MaxArraySize=0, expected at least 1)",
+                hint="ask its support to enable job arrays, or train on one machine: --on local",
             )
         return Capacity(
             profile.name,
             profile.cpus_per_task,
             profile.gpus or 0,
-            no_gpu=f"needs a GPU, and jobs of {profile.name} have none (its profile says no gpus)",
+            no_gpu=f"needs a GPU, and jobs of {profile.name} have none (no `gpus` in its profile)",
             mem=profile.job_mem,
             time=profile.time,
             pack=profile.pack,
@@ -105,21 +106,23 @@ class SlurmBackend:
         return sbatch_script(array, setting, self._profile, _comment(array, setting.sweep_dir), self.options)
 
     def concerns(self, plan: Plan, ask: bool = True) -> tuple[Concern, ...]:
+        """Return warnings about the plan's jobs, with ``ask`` also from the cluster's partitions."""
         there = self._partitions() if ask and plan.arrays else Partitions()
         return concerns(plan, self._profile, self.options, there)
 
     def submit(self, script: Script, after: Sequence[str] = ()) -> Mapping[str, str]:
+        """Submit the array with `sbatch`."""
         array = script.array
         argv = ["sbatch", "--parsable"]
         if after:
-            argv += [f"--dependency=aftercorr:{array_of(_bare(after[0]))}", "--kill-on-invalid-dep=yes"]
+            argv += [f"--dependency=aftercorr:{array_of(_slurm_id(after[0]))}", "--kill-on-invalid-dep=yes"]
         answer = self._run([*argv, str(script.path)])
         self._queue = None
-        if answer.code == 0 and (job_id := submitted(answer.output)):
+        if answer.code == 0 and (job_id := submitted_id(answer.output)):
             return _ids(array, job_id)
-        # It may have submitted all the same, whatever it, or what the site put in its place, made of it.
+        # The jobs may have been submitted despite the error, also by a site's own wrapper of sbatch.
         try:
-            # One that Slurm made and ended at once, as for a node that there is not, was refused.
+            # Jobs that Slurm created and ended at once, as for a missing node, count as refused.
             found = self._find(array, script.setting.sweep_dir, over=not is_refusal(answer))
         except BackendUnavailableError:
             if not is_refusal(answer):
@@ -132,14 +135,15 @@ class SlurmBackend:
         raise BackendUnavailableError(
             f"sbatch gave no clear answer about {array.token}, which may have been submitted or not: "
             f"{answer.complaint if answer.code != 0 else 'it printed no job id'}",
-            hint="the same command again finds out, and runs nothing twice",
+            hint="repeat the command: it looks for the jobs, and never runs one twice",
         )
 
     def find(self, array: Array, sweep_dir: SweepDir) -> Mapping[str, str]:
+        """Return the ids of an array submitted with a lost reply."""
         return self._find(array, sweep_dir, over=True)
 
     def _find(self, array: Array, sweep_dir: SweepDir, *, over: bool) -> Mapping[str, str]:
-        """The ids of a submission's jobs by their comment; ``over``: also where they have ended."""
+        """Find a submission's jobs by their comment; ``over``: also ended ones."""
         self._queue = None
         queue = self._ask_queue()
         comment = _comment(array, sweep_dir)
@@ -152,31 +156,32 @@ class SlurmBackend:
         return {} if found is None else _ids(array, found)
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
+        """Return the status of each of these jobs."""
         queue = self._ask_queue()
-        asked = {*map(_bare, ids)}
+        asked = {*map(_slurm_id, ids)}
         if (
             not isinstance(queue, CommandAnswer)
             and asked - {one.job_id for one in queue} - self._departed.settled
         ):
-            queue = self._ask_queue(_RECENT_S)  # it may have been submitted since
+            queue = self._ask_queue(_RECENT_S)  # the job may have been submitted since
         if isinstance(queue, CommandAnswer):
             said = JobStatus(JobState.UNKNOWN, f"squeue: {queue.complaint}")
             return dict.fromkeys(ids, said)
         present = {entry.job_id: entry.status for entry in queue}
         present |= self._departed.statuses(asked - present.keys())
-        return {one: present[_bare(one)] for one in ids}
+        return {one: present[_slurm_id(one)] for one in ids}
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """As `scancel` does by itself: SIGTERM to all of a job, SIGKILL after the site's KillWait."""
+        """Cancel jobs as `scancel` does by default: SIGTERM, then SIGKILL after the site's KillWait."""
         if not ids:
             return
-        answer = asked_again(self._run, ["scancel", *together(map(_bare, ids))], self._pauses)
+        answer = run_with_retries(self._run, ["scancel", *join_elements(map(_slurm_id, ids))], self._pauses)
         self._queue = None
         if answer.code != 0 and "invalid job id" not in answer.complaint.lower():
             raise unanswered("scancel", answer)
 
     def _ask_queue(self, not_older: float = _FRESH_S) -> list[QueueEntry] | CommandAnswer:
-        """All of the user's jobs that the controller still knows, in one request; or why there are none."""
+        """Return all jobs of the user in the queue, from one request; or the failed reply."""
         if self._queue is None or time.monotonic() - self._queue[0] > not_older:
             answer = self._ask(["squeue", *LISTED, self._mine])
             if answer.code != 0 and "unrecognized option" in answer.complaint and self._mine == "--me":
@@ -186,9 +191,9 @@ class SlurmBackend:
         return self._queue[1]
 
     def _ask(self, argv: Sequence[str]) -> CommandAnswer:
-        """What a command says that nothing depends on: one that is not there says just that."""
+        """Run an optional command: a missing program gives a failed reply instead of an error."""
         try:
-            return asked_again(self._run, argv, self._pauses if argv[0] == "squeue" else ())
+            return run_with_retries(self._run, argv, self._pauses if argv[0] == "squeue" else ())
         except BackendUnavailableError as error:
             return CommandAnswer(127, "", str(error))
 
@@ -204,17 +209,17 @@ class SlurmBackend:
         return Partitions(limits, node_cores(nodes.output, limits) if nodes.code == 0 else {})
 
     def _config(self) -> dict[str, str]:
-        answer = asked_again(self._run, ["scontrol", "show", "config"], self._pauses)
+        answer = run_with_retries(self._run, ["scontrol", "show", "config"], self._pauses)
         if answer.code != 0:
             raise unanswered("scontrol show config", answer)
         return settings(answer.output)
 
     def _room(self, limits: Sequence[Limit]) -> int | None:
-        """How many more jobs these limits allow in the queue.
+        """Return how many more jobs these limits allow in the queue.
 
-        A job counts until it has left, also one that submits others as the last thing that it does.
+        A job counts until it has ended, even while it submits others as its last step.
         """
-        queue = self._ask_queue(_RECENT_S)  # whoever waits for room asks again and again
+        queue = self._ask_queue(_RECENT_S)  # commands that wait for room poll repeatedly
         if isinstance(queue, CommandAnswer):
             raise unanswered("cannot see what is in the queue: squeue", queue)
         counted = ""
@@ -228,11 +233,11 @@ class SlurmBackend:
         return max(0, least_room) if (least_room := min(left, default=None)) is not None else None
 
     def _no_feed(self, limits: Sequence[Limit]) -> str | None:
-        """Why jobs that end cannot submit what waits for room."""
+        """Return why ending jobs cannot submit the runs that wait for room."""
         if not self._profile.feed:
-            return "its profile says `feed: false`"
+            return "its profile sets `feed: false`"
         if any(limit.most == 1 for limit in limits):
-            return "your limit there is one job, and a job that ends still counts"
+            return "your limit there is one job, and an ending job still counts"
         return None
 
 
@@ -240,11 +245,11 @@ def _ids(array: Array, job_id: str) -> dict[str, str]:
     return {job.token: f"{PREFIX}{job_id}_{index_of(job.token)}" for job in array.jobs}
 
 
-def _bare(job_id: str) -> str:
+def _slurm_id(job_id: str) -> str:
     return job_id.removeprefix(PREFIX)
 
 
 def _comment(array: Array, sweep_dir: SweepDir) -> str:
-    """By what a submission is found again whose answer was lost."""
+    """Return the job comment that identifies a submission after a lost reply."""
     tree = hashlib.sha256(str(sweep_dir.path.absolute()).encode()).hexdigest()[:12]
     return f"orchestrate {tree} {array.token}"

@@ -1,4 +1,4 @@
-"""Slurm's commands, started by argument vectors; what they say when they refuse, in the user's terms."""
+"""Run Slurm's commands by argument vectors, and explain their errors to the user."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.backends.waiting import said_when_silent
+from orchestrator.backends.waiting import SlowLog
 from orchestrator.core.errors import BackendUnavailableError, QueueFullError, RefusedError
 
-# A busy controller takes its time; one that is down is retried by the commands themselves for a while.
+# Slurm's commands themselves retry for a while if the controller is down.
 TIMEOUT_S = 60.0
-# A request that failed at once, within so many seconds, is made again after each of these pauses.
+# Seconds until a slow command is logged.
+_SLOW_S = 1.2
+# A command that failed within this many seconds is repeated after each of these pauses.
 _AT_ONCE_S = 5.0
 PAUSES_S = (1.0, 3.0)
-# What is the same however often it is asked; and the exit code of a program that is not there.
+# Permanent failures, and the exit code of a missing program.
 _CERTAIN = ("unrecognized option", "invalid option", "invalid job id", "invalid user", "configuration source")
 _NOT_THERE = 127
-
-_log = logging.getLogger(__name__)
 
 Runner = Callable[[Sequence[str]], "CommandAnswer"]
 
 
 @dataclass(frozen=True)
 class CommandAnswer:
-    """What a command said. ``code`` is ``None`` if it did not answer in time."""
+    """Output of a command. ``code`` is ``None`` after a timeout."""
 
     code: int | None
     output: str
@@ -39,31 +38,27 @@ class CommandAnswer:
 
     @property
     def complaint(self) -> str:
-        """Its errors as one line, the command's own prefix left out."""
+        """The error output as one line, without the command's own prefix."""
         lines = [line.split("error: ", 1)[-1].strip() for line in self.errors.splitlines()]
         return "; ".join(dict.fromkeys(line for line in lines if line)) or f"exit code {self.code}"
 
 
-def run(
-    argv: Sequence[str], patience: float = TIMEOUT_S, *, tell: Callable[[str], None] | None = None
-) -> CommandAnswer:
-    """Run one of Slurm's commands, for ``patience`` seconds. ``tell`` hears of one that takes long.
+def run(argv: Sequence[str], patience: float = TIMEOUT_S) -> CommandAnswer:
+    """Run one of Slurm's commands for at most ``patience`` seconds.
 
     Raises :class:`BackendUnavailableError` if it is not installed.
     """
     try:
-        text = f"waiting for {argv[0]}, for up to {patience:.0f} s: the cluster does not answer at once"
-        with nullcontext() if tell is None else said_when_silent(text, tell):
-            done = subprocess.run(
-                list(argv),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=patience,
-                env=_environment(argv),
-                check=False,
-            )
+        done = subprocess.run(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=patience,
+            env=_environment(argv),
+            check=False,
+        )
     except FileNotFoundError:
         raise BackendUnavailableError(
             f"no program {argv[0]!r} on PATH: this machine is no login node of a Slurm cluster",
@@ -75,28 +70,22 @@ def run(
 
 
 class Commands:
-    """Runs Slurm's commands, and logs that one takes long: once for each time that it begins to."""
+    """Runs Slurm's commands, and logs slow ones: once per series of slow commands."""
 
     def __init__(self) -> None:
-        self._slow = False
+        self._slow_log = SlowLog(logging.getLogger(__name__), _SLOW_S)
 
     def __call__(self, argv: Sequence[str]) -> CommandAnswer:
-        told: list[str] = []
-
-        def tell(text: str) -> None:
-            told.append(text)
-            if not self._slow:
-                _log.warning(text)
-
-        answer = run(argv, tell=tell)
-        self._slow = bool(told)
-        return answer
+        text = f"waiting for {argv[0]}, for up to {TIMEOUT_S:.0f} s: the cluster is slow to answer"
+        with self._slow_log.watch("Slurm", text):
+            return run(argv)
 
 
-def asked_again(ask: Runner, argv: Sequence[str], pauses: Sequence[float] = PAUSES_S) -> CommandAnswer:
-    """The answer to a request that can be repeated; one that fails at once is made again after each pause.
+def run_with_retries(ask: Runner, argv: Sequence[str], pauses: Sequence[float] = PAUSES_S) -> CommandAnswer:
+    """Run a repeatable command; after a fast failure, repeat it after each pause.
 
-    Its complaint then says how often it was made. One that took its time was retried by the command itself.
+    The final complaint includes the number of tries. Slow failures are not repeated: the command itself
+    retried.
     """
     first = time.monotonic()
     for pause in pauses:
@@ -113,13 +102,13 @@ def asked_again(ask: Runner, argv: Sequence[str], pauses: Sequence[float] = PAUS
 
 
 def _is_certain(answer: CommandAnswer) -> bool:
-    """Whether to ask again is in vain."""
+    """Return whether the failure is permanent."""
     return answer.code == _NOT_THERE or any(text in answer.complaint.lower() for text in _CERTAIN)
 
 
-# Prefixes of variables that change what a command does, or the form of its answer.
+# Prefixes of variables that change a command's action or output format.
 _COMMANDS_OWN = ("SLURM_", "SBATCH_", "SCANCEL_", "SCONTROL_", "SQUEUE_", "SACCT_", "SINFO_")
-# What people export once for all that they submit. It beats a script, so it stays where the script is silent.
+# Defaults that users export. They override a script, so they are kept only without a line in the script.
 _USUAL = {
     "SBATCH_ACCOUNT": "account",
     "SBATCH_PARTITION": "partition",
@@ -129,7 +118,9 @@ _USUAL = {
 
 
 def _environment(argv: Sequence[str]) -> dict[str, str]:
-    """Ours, without what would change a command, and without what is only of the job that we may be in."""
+    """Return this process's environment without variables that change a command or belong to an enclosing
+    job.
+    """
     kept = {"SLURM_CONF", "SLURM_CLUSTERS"}
     if argv[0] == "sbatch":
         said = _options_in(Path(argv[-1]))
@@ -143,13 +134,13 @@ def _environment(argv: Sequence[str]) -> dict[str, str]:
 
 
 def _options_in(script: Path) -> set[str]:
-    """The options of sbatch, by name, for which a script of ours has a line."""
+    """Return the names of the sbatch options set in a script of ours."""
     return set(re.findall(r"^#SBATCH --([a-z-]+)", script.read_text(encoding="utf-8"), re.MULTILINE))
 
 
-# What the controller says, and what a user can do about it.
+# Messages of the controller, and the fix for each.
 _HINTS = (
-    ("submitjob", "the queue takes no more of yours now: set `max_jobs:` in the profile, or wait"),
+    ("submitjob", "the queue accepts no more of your jobs now: set `max_jobs:` in the profile, or wait"),
     ("configuration source", "set SLURM_CONF, or run the command on a login node of the cluster"),
     ("invalid account", "set `account:` in the profile; `sacctmgr show assoc user=$USER` lists yours"),
     ("invalid partition", "set `partition:` in the profile; `sinfo -s` lists what there is"),
@@ -157,9 +148,9 @@ _HINTS = (
     ("invalid feature", "set `constraint:` in the profile; `sinfo -o '%n %f'` lists features"),
     ("time limit", "lower `time:` in the profile; `sinfo -o '%P %l'` lists the partitions' limits"),
     ("node configuration is not available", "the profile asks for more than any node of the partition has"),
-    ("memory specification", "lower `mem:` in the profile, or leave it away and add `forbid: [mem]`"),
-    ("unable to contact", "the controller does not answer; try again, or ask `scontrol ping`"),
-    ("unrecognized option", "leave that option away, or correct it in `options:` of the profile"),
+    ("memory specification", "lower `mem:` in the profile, or remove it and add `forbid: [mem]`"),
+    ("unable to contact", "the controller does not answer; try again, or check with `scontrol ping`"),
+    ("unrecognized option", "remove that option, or correct it in `options:` of the profile"),
     (
         "reservation is invalid",
         "correct `reservation:` in the profile; `scontrol show reservation` lists them",
@@ -175,10 +166,10 @@ _HINTS = (
 )
 
 
-# A limit on how many jobs there may be, not on what one job may ask for.
+# Limits on the number of jobs, not on the size of one.
 _FULL = ("submitjob", "job submit limit", "maxjobcount", "job queue full", "temporarily unable to accept job")
 
-# The way to the controller and back, after which nobody knows whether it did what it was asked.
+# Communication errors, after which the request may or may not have been executed.
 _UNCLEAR = (
     "socket",
     "timed out",
@@ -194,20 +185,20 @@ _UNCLEAR = (
 
 
 def is_unclear(answer: CommandAnswer) -> bool:
-    """Whether a command may have been obeyed although it did not say so."""
+    """Return whether a command may have succeeded despite its error."""
     if answer.code is None or answer.code < 0:
         return True
     return answer.code != 0 and any(text in answer.complaint.lower() for text in _UNCLEAR)
 
 
 def is_refusal(answer: CommandAnswer) -> bool:
-    """Whether it is the controller that said no to a submission: then there is certainly none."""
+    """Return whether the controller refused a submission, so that certainly no job exists."""
     refused = answer.code != 0 and "batch job submission failed" in answer.complaint.lower()
     return refused and not is_unclear(answer)
 
 
 def refusal(what: str, answer: CommandAnswer) -> BackendUnavailableError:
-    """The error for a submission that failed: a :class:`RefusedError` where it is certain that it did."""
+    """Return the error for a failed submission: :class:`RefusedError` if certainly no job exists."""
     if is_unclear(answer):
         return unanswered(what, answer)
     complaint = answer.complaint
@@ -216,15 +207,15 @@ def refusal(what: str, answer: CommandAnswer) -> BackendUnavailableError:
 
 
 def unanswered(what: str, answer: CommandAnswer) -> BackendUnavailableError:
-    """The error for a command that did not do what it was asked."""
+    """Return the error for a failed command."""
     return BackendUnavailableError(f"{what}: {answer.complaint}", hint=_hint(answer.complaint))
 
 
 def _hint(complaint: str) -> str:
-    return advice(complaint) or "orchestrate doctor looks into it"
+    return advice(complaint) or "diagnose it: orchestrate doctor"
 
 
 def advice(complaint: str) -> str | None:
-    """What a user can do about a complaint; ``None`` where that is not known."""
+    """Return the fix for a complaint; ``None`` if unknown."""
     lowered = complaint.lower()
     return next((hint for text, hint in _HINTS if text in lowered), None)

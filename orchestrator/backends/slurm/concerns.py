@@ -1,4 +1,4 @@
-"""What jobs of a plan would ask for in vain: said before anything is queued."""
+"""Warn, before submission, of resources that the plan's jobs request in vain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.config.profiles import Profile, option_name
 from orchestrator.core.types import Array, Concern, Plan
 from orchestrator.core.units import seconds
 
-# What is exported once for all submissions stands in for a key that the profile leaves empty.
+# Exported variables that replace empty keys of the profile.
 _EXPORTED = {
     "account": "SBATCH_ACCOUNT",
     "partition": "SBATCH_PARTITION",
@@ -24,8 +24,8 @@ _EXPORTED = {
 
 @dataclass(frozen=True)
 class Partitions:
-    """What the cluster says of the partitions that jobs may go to: their time limits as it prints them, and
-    the cores of their nodes. Empty where it was not asked, or did not answer.
+    """Time limits (as printed) and cores per node of the partitions that jobs may use. Empty where the
+    cluster was not contacted, or did not answer.
     """
 
     limits: Mapping[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Partitions:
 
 
 def missing(profile: Profile, options: Sequence[str]) -> Iterator[Concern]:
-    """Keys that the profile says its jobs need, and that are empty."""
+    """Yield the keys that jobs of the profile need and that are empty."""
     typed = {option.removeprefix("--").partition("=")[0] for option in options}
     for needed in profile.require:
         keys = needed.split(" or ")
@@ -49,7 +49,7 @@ def missing(profile: Profile, options: Sequence[str]) -> Iterator[Concern]:
 
 
 def concerns(plan: Plan, profile: Profile, options: Sequence[str], there: Partitions) -> tuple[Concern, ...]:
-    """All of a plan's, each once."""
+    """Return all warnings about a plan, without repetition."""
     found: list[Concern] = list(missing(profile, options))
     found += idle_gpus(plan, profile)
     if is_exclusive(profile, options):
@@ -59,12 +59,12 @@ def concerns(plan: Plan, profile: Profile, options: Sequence[str], there: Partit
 
 
 def is_exclusive(profile: Profile, options: Sequence[str]) -> bool:
-    """Whether jobs have nodes to themselves. Those of one user, or of one group, may still share."""
+    """Return whether each job has its node alone. Jobs exclusive per user or group may still share."""
     return ("exclusive", None) in profile.options or "--exclusive" in options
 
 
 def _idle_cores(arrays: Iterable[Array], there: Partitions) -> Iterator[Concern]:
-    """Nodes that jobs have to themselves, and of which they use half or less."""
+    """Warn of exclusive nodes of which a job uses half or less."""
     cores = min(there.cores.values(), default=None)
     for array in arrays:
         used = max(job.slots * job.resources.cpus_per_task for job in array.jobs)
@@ -78,7 +78,7 @@ def _idle_cores(arrays: Iterable[Array], there: Partitions) -> Iterator[Concern]
 
 
 def _too_long(arrays: Iterable[Array], there: Partitions) -> Iterator[Concern]:
-    """A time limit that no partition allows: sbatch takes such jobs, and they wait for ever."""
+    """Warn of a time limit above that of all partitions: sbatch accepts such jobs, and they never begin."""
     limits = {name: _limit(text) for name, text in there.limits.items()}
     known = [limit for limit in limits.values() if limit is not None]
     if not known or len(known) < len(limits):
@@ -105,14 +105,14 @@ def _seconds(text: str) -> int:
 
 
 def time_limits(output: str, named: Sequence[str]) -> dict[str, str]:
-    """MaxTime by name, as for :func:`partition_fields`."""
+    """Return MaxTime by partition, selected as by :func:`partition_fields`."""
     return {
         name: fields.get("MaxTime", "UNLIMITED") for name, fields in partition_fields(output, named).items()
     }
 
 
 def node_cores(output: str, partitions: Iterable[str]) -> dict[str, int]:
-    """The fewest cores of a node, by partition, of `sinfo -h -o "%R|%c"`."""
+    """Return the fewest cores of a node, by partition, from `sinfo -h -o "%R|%c"`."""
     found: dict[str, int] = {}
     wanted = set(partitions)
     for line in output.splitlines():

@@ -1,4 +1,4 @@
-"""How jobs ended that are in the queue no more, as far as accounting and the controller know."""
+"""Find out how jobs ended that left the queue, from accounting and the controller."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.backends.slurm.parse import (
     ACCOUNTING_FIELDS,
     LISTED,
-    accounted,
     array_of,
     queue_entries,
+    sacct_jobs,
 )
 from orchestrator.core.types import JobState, JobStatus
 
 Ask = Callable[[Sequence[str]], CommandAnswer]
 
-# Accounting follows the queue within seconds, or not at all: what it does not know yet is asked for less and
-# less often, from this ...
+# Accounting follows the queue within seconds, or not at all: seconds until it is asked again, at first ...
 _FIRST_REST_S = 2.0
-# ... up to this. One that fails is left alone for so long, or for a multiple of the time that it took.
+# ... and at most. After a failure: this long, or this multiple of the time that the failure took.
 _LONGEST_REST_S = 30.0
 _REST = 10
 
 
 @dataclass
 class _Doubt:
-    """What was said for want of an end, how long it was good for (s) and until when it is."""
+    """The status of a job without a known end; reused for ``rest`` seconds, until ``until``."""
 
     status: JobStatus
     rest: float
@@ -36,7 +35,7 @@ class _Doubt:
 
 
 class FinishedJobs:
-    """Remembers the ends that it was told; accounting may be slow, broken or absent, and is asked seldom."""
+    """Remembers how jobs ended. Accounting may be slow, broken or absent, and is asked rarely."""
 
     def __init__(self, ask: Ask, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask, self._clock = ask, clock
@@ -46,11 +45,11 @@ class FinishedJobs:
 
     @property
     def settled(self) -> Set[str]:
-        """Jobs whose end is known."""
+        """Jobs with a known end."""
         return self._ends.keys()
 
     def statuses(self, job_ids: Set[str]) -> dict[str, JobStatus]:
-        """The status of jobs that the queue was asked for and does not have."""
+        """Return the status of jobs that are missing in the queue."""
         unsettled = job_ids - self._ends.keys()
         if any(one not in self._doubts or self._clock() >= self._doubts[one].until for one in unsettled):
             self._ends |= self._accounting(unsettled)
@@ -61,7 +60,7 @@ class FinishedJobs:
         return {one: self._ends[one] if one in self._ends else self._doubts[one].status for one in job_ids}
 
     def _accounting(self, job_ids: Set[str]) -> dict[str, JobStatus]:
-        """The ends that accounting knows."""
+        """Return the ends found in accounting."""
         began = self._clock()
         if began < self._accounting_from:
             return {}
@@ -71,13 +70,13 @@ class FinishedJobs:
             now = self._clock()
             self._accounting_from = now + max(_LONGEST_REST_S, _REST * (now - began))
             return {}
-        told = accounted(answer.output)
+        told = sacct_jobs(answer.output)
         return {one: status for one, status in told.items() if one in job_ids and status.state.final}
 
     def _absent(self, job_ids: Set[str]) -> dict[str, JobStatus]:
-        """Jobs that are not among the user's own, and of whose end nobody knows.
+        """Return the status of jobs that are missing in the user's queue, with no end in accounting.
 
-        One that a controller does not know when asked for it by its number is over; how is not known.
+        A job id unknown to the controller has ended, in an unknown way.
         """
         if not job_ids:
             return {}

@@ -1,4 +1,4 @@
-"""How many jobs of a user a queue takes: limits of the controller, the account, the partition and the QOS."""
+"""Find a user's job limits: of the controller, the account, the partition and the QOS."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.backends.slurm.commands import CommandAnswer
-from orchestrator.backends.slurm.parse import least, partition_fields, status_of, submit_limits, usual_qos
+from orchestrator.backends.slurm.parse import default_qos, least, partition_fields, status_of, submit_limits
 from orchestrator.config.profiles import Profile
 
 Ask = Callable[[Sequence[str]], CommandAnswer]
 
-# Limits change seldom, and whoever waits for room asks again and again.
+# Seconds for which limits are reused: they rarely change, and waiting commands poll repeatedly.
 _FRESH_S = 60.0
-# Of each job: its state, its QOS, and the partitions that it may go to.
+# For each job: its state, its QOS, and its possible partitions.
 COUNTED = ("-h", "--array", "--states=all", "-o", "%T|%q|%P")
 
 
 @dataclass(frozen=True)
 class Limit:
-    """So many of the user's jobs may be in the queue; where a QOS or a partition is named, of those in it."""
+    """The most jobs of the user in the queue; only those of a QOS or partition where one is named."""
 
     most: int
     qos: str = ""
@@ -30,10 +30,11 @@ class Limit:
 
     @property
     def counts_all(self) -> bool:
+        """Whether all jobs of the user count."""
         return not self.qos and not self.partition
 
     def count(self, output: str) -> int:
-        """How many jobs count, of the lines of `squeue` in the format :data:`COUNTED`."""
+        """Count the jobs for this limit in output of `squeue` in the format :data:`COUNTED`."""
         rows = (line.split("|") for line in output.splitlines())
         return sum(
             not status_of(state).state.final
@@ -44,14 +45,14 @@ class Limit:
 
 
 class SubmitLimits:
-    """The limits for jobs of a profile, as far as the controller and accounting tell them."""
+    """The limits for jobs of a profile, as far as the controller and accounting report them."""
 
     def __init__(self, ask: Ask, profile: Profile, options: Sequence[str]) -> None:
         self._ask, self._profile, self._options = ask, profile, options
         self._kept: tuple[float, tuple[Limit, ...]] | None = None
 
     def limits(self, config: Mapping[str, str]) -> tuple[Limit, ...]:
-        """All that hold at once. ``config``: what `scontrol show config` says."""
+        """Return all limits that apply. ``config``: output of `scontrol show config`."""
         if self._kept is None or time.monotonic() - self._kept[0] > _FRESH_S:
             self._kept = (time.monotonic(), tuple(self._found(config)))
         return self._kept[1]
@@ -63,16 +64,16 @@ class SubmitLimits:
         partition, of_partition = self._partition()
         known = self._of_qos([name for name in (qos, of_partition) if name])
         users = [known[name][0] for name in (qos, of_partition) if name in known]
-        # A limit per user of a QOS takes the place of the account's.
+        # A limit per user of a QOS replaces the account's.
         if of_account is not None and all(one is None for one in users):
             yield Limit(of_account)
         for name, place in ((qos, {"qos": qos}), (of_partition, {"partition": partition})):
             yield from (Limit(one, **place) for one in known.get(name, ()) if one is not None)
 
     def _of_account(self, cluster: str | None) -> tuple[int | None, str]:
-        """MaxSubmitJobs of the user's association, and the QOS of jobs; as far as there are any.
+        """Return MaxSubmitJobs of the user's association, and the QOS of jobs, where set.
 
-        Where it is not certain which of several limits holds, the largest: sbatch says if it was another.
+        If it is uncertain which of several limits applies, the largest: sbatch reports a lower one.
         """
         user = f"user={pwd.getpwuid(os.getuid()).pw_name}"
         which = [user, *([f"cluster={cluster}"] if cluster else [])]
@@ -83,7 +84,7 @@ class SubmitLimits:
         answer = self._ask(["sacctmgr", "-n", "-P", "show", "assoc", *which, fields])
         if answer.code != 0:
             return None, chosen
-        limits, usual = submit_limits(answer.output), usual_qos(answer.output)
+        limits, usual = submit_limits(answer.output), default_qos(answer.output)
         if len({(limits[name], usual[name]) for name in limits}) > 1:
             # Several accounts: jobs that name none go to the default one.
             said = self._ask(["sacctmgr", "-n", "-P", "show", "user", user, "format=DefaultAccount"])
@@ -95,7 +96,7 @@ class SubmitLimits:
         return (max(known) if known and len(known) == len(limits) else None), qos
 
     def _partition(self) -> tuple[str, str]:
-        """The partition that jobs go to, if it is a certain one, and its QOS, if it has one."""
+        """Return the partition of jobs if there is exactly one, and its QOS if it has one."""
         named = (self._chosen("partition", self._profile.partition) or "").split(",")
         answer = self._ask(["scontrol", "--oneliner", "show", "partition"])
         found = partition_fields(answer.output, [name.strip() for name in named if name.strip()])
@@ -106,7 +107,7 @@ class SubmitLimits:
         return name, "" if qos == "n/a" else qos
 
     def _of_qos(self, names: Sequence[str]) -> dict[str, tuple[int | None, int | None]]:
-        """How many jobs of a user, and of all users of an account, each QOS allows. Only own jobs show."""
+        """Return the limits per user and per account of each QOS. Only the user's own jobs can be counted."""
         if not names:
             return {}
         fields = "format=Name,MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount"
@@ -116,6 +117,6 @@ class SubmitLimits:
         return {row[0]: (least([row[1]]), least([row[2]])) for row in rows if len(row) == 3}
 
     def _chosen(self, option: str, of_profile: str | None) -> str | None:
-        """What jobs ask for, if that is not left to the site; in the order in which sbatch looks."""
+        """Return the value that jobs request, searched in sbatch's order; ``None`` if the site decides."""
         typed = [one.partition("=")[2] for one in self._options if one.startswith(f"--{option}=")]
         return typed[-1] if typed else of_profile or os.environ.get(f"SBATCH_{option.upper()}")

@@ -1,4 +1,4 @@
-"""What Slurm's commands print, as values. Pure."""
+"""Parse the output of Slurm's commands. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from orchestrator.core.types import JobState, JobStatus, Reason
 
-# `squeue -o` of :func:`queue_entries`, `sacct --format` of :func:`accounted`.
+# `squeue -o` of :func:`queue_entries`, `sacct --format` of :func:`sacct_jobs`.
 QUEUE_FORMAT = "%i|%T|%N|%k|%r"
-# Each element of an array for itself, those that ended a moment ago too.
+# One line per element of an array, including recently ended ones.
 LISTED = ("-h", "--array", "--states=all", "-o", QUEUE_FORMAT)
 ACCOUNTING_FIELDS = "JobID,State,NodeList"
 
@@ -30,14 +30,14 @@ _ENDED: dict[str, Reason | None] = {
     "OUT_OF_MEMORY": Reason.OUT_OF_MEMORY,
     "REVOKED": Reason.STOPPED,
 }
-# MaxArraySize where a site says nothing else.
+# Slurm's default of MaxArraySize.
 _ARRAY_SIZE = 1001
 _SUBMITTED = re.compile(r"(?P<id>\d+)(;\S+)?")
 
 
 @dataclass(frozen=True)
 class QueueEntry:
-    """One job as the controller knows it. ``job_id`` is ``123`` or, for an array's element, ``123_4``."""
+    """One job in the queue. ``job_id`` is ``123`` or, for an array's element, ``123_4``."""
 
     job_id: str
     status: JobStatus
@@ -45,7 +45,9 @@ class QueueEntry:
 
 
 def status_of(state: str, reason: str = "", place: str = "") -> JobStatus:
-    """A job's state by its first word (``CANCELLED by 1000``); a word never heard of stays unknown."""
+    """Return a job's status from the first word of its state (``CANCELLED by 1000``); UNKNOWN for other
+    words.
+    """
     word = state.split(" ")[0].rstrip("+")
     said = f"{state} ({reason})" if reason and reason != "None" else state
     if word in _QUEUED:
@@ -58,7 +60,7 @@ def status_of(state: str, reason: str = "", place: str = "") -> JobStatus:
 
 
 def queue_entries(output: str) -> list[QueueEntry]:
-    """The lines of `squeue`."""
+    """Parse the output of `squeue`."""
     entries = []
     for line in output.splitlines():
         fields = line.split("|", 4)
@@ -68,8 +70,8 @@ def queue_entries(output: str) -> list[QueueEntry]:
     return entries
 
 
-def accounted(output: str) -> dict[str, JobStatus]:
-    """The lines of `sacct`, by job; elements that have not begun are listed together and left out."""
+def sacct_jobs(output: str) -> dict[str, JobStatus]:
+    """Parse the output of `sacct`, by job; elements listed together, which have not begun, are left out."""
     found = {}
     for line in output.splitlines():
         fields = line.split("|")
@@ -79,25 +81,25 @@ def accounted(output: str) -> dict[str, JobStatus]:
     return found
 
 
-def submitted(output: str) -> str | None:
-    """The id that `sbatch --parsable` prints, whatever a site's own lines around it say."""
+def submitted_id(output: str) -> str | None:
+    """Return the id printed by `sbatch --parsable`, ignoring a site's own lines around it."""
     found = (_SUBMITTED.fullmatch(line.strip()) for line in reversed(output.splitlines()))
     return next((match["id"] for match in found if match), None)
 
 
 def settings(output: str) -> dict[str, str]:
-    """The lines of `scontrol show config`: names and values."""
+    """Parse `scontrol show config` into names and values."""
     pairs = (line.partition("=") for line in output.splitlines() if " = " in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def array_of(job_id: str) -> str:
-    """``123_4`` → ``123``."""
+    """Return ``123`` for ``123_4``."""
     return job_id.partition("_")[0]
 
 
 def ranges(indices: Sequence[int]) -> str:
-    """Ascending numbers as Slurm writes them: ``0-3,5``."""
+    """Format ascending numbers as Slurm does: ``0-3,5``."""
     known = set(indices)
     starts = [one for one in indices if one - 1 not in known]
     ends = [one for one in indices if one + 1 not in known]
@@ -105,8 +107,8 @@ def ranges(indices: Sequence[int]) -> str:
     return ",".join(str(start) if start == end else f"{start}-{end}" for start, end in pairs)
 
 
-def together(job_ids: Iterable[str]) -> list[str]:
-    """Elements of one array as one argument for Slurm's commands: ``123_[0-3,5]``."""
+def join_elements(job_ids: Iterable[str]) -> list[str]:
+    """Join elements of an array into one argument for Slurm's commands: ``123_[0-3,5]``."""
     arrays: dict[str, set[int]] = {}
     others = []
     for job_id in job_ids:
@@ -119,7 +121,9 @@ def together(job_ids: Iterable[str]) -> list[str]:
 
 
 def submit_limits(output: str) -> dict[str, int | None]:
-    """The largest MaxSubmitJobs by account, of `sacctmgr show assoc format=Account,MaxSubmitJobs,...`."""
+    """Return the largest MaxSubmitJobs by account, from `sacctmgr show assoc
+    format=Account,MaxSubmitJobs,...`.
+    """
     limits: dict[str, int | None] = {}
     for line in output.splitlines():
         account, bar, rest = line.partition("|")
@@ -130,10 +134,10 @@ def submit_limits(output: str) -> dict[str, int | None]:
     return limits
 
 
-def usual_qos(output: str) -> dict[str, str]:
-    """The QOS of jobs that name none, by account; "" if it is not certain.
+def default_qos(output: str) -> dict[str, str]:
+    """Return the QOS of jobs without a named one, by account; "" if uncertain.
 
-    Of `sacctmgr show assoc format=Account,MaxSubmitJobs,DefaultQOS,QOS`.
+    From `sacctmgr show assoc format=Account,MaxSubmitJobs,DefaultQOS,QOS`.
     """
     found: dict[str, str] = {}
     for line in output.splitlines():
@@ -145,7 +149,7 @@ def usual_qos(output: str) -> dict[str, str]:
 
 
 def partition_fields(output: str, named: Sequence[str]) -> dict[str, dict[str, str]]:
-    """What `scontrol --oneliner show partition` says, by name: of those named, or of the default one."""
+    """Parse `scontrol --oneliner show partition` by name: the named partitions, or the default one."""
     found = {}
     for line in output.splitlines():
         fields = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
@@ -156,9 +160,9 @@ def partition_fields(output: str, named: Sequence[str]) -> dict[str, dict[str, s
 
 
 def array_size(config: Mapping[str, str]) -> int:
-    """How many jobs an array can have whose indices begin with 0.
+    """Return the most jobs of an array with indices from 0.
 
-    MaxArraySize is one more than the largest index; ``max_array_tasks`` may allow fewer jobs than that.
+    MaxArraySize is one more than the largest index; ``max_array_tasks`` may allow fewer jobs.
     """
     tasks = re.search(r"\bmax_array_tasks=(\d+)", config.get("SchedulerParameters", ""))
     size = least([config.get("MaxArraySize", ""), tasks[1] if tasks else ""])
@@ -166,5 +170,5 @@ def array_size(config: Mapping[str, str]) -> int:
 
 
 def least(numbers: Iterable[str]) -> int | None:
-    """The smallest of the limits that are set."""
+    """Return the smallest limit that is set."""
     return min((int(text) for text in numbers if text.isdigit()), default=None)

@@ -1,4 +1,4 @@
-"""A job array as an sbatch script: the profile's options, how Python starts there, and the worker."""
+"""Render a job array as an sbatch script: options, Python set-up, and the worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Array, Resources, index_of
 from orchestrator.core.units import megabytes
 
-# On what the plan rests: how many runs share a job, for how long, and on which nodes.
+# Options that the plan depends on: runs per job, time limit, and nodes.
 _PLANNED = frozenset({"cpus-per-task", "exclude", "gpus", "mem", "mem-per-cpu", "time"})
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+=~^-]+")
 
@@ -22,10 +22,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+=~^-]+")
 def sbatch_script(
     array: Array, setting: Setting, profile: Profile, comment: str, extra: Sequence[str] = ()
 ) -> str:
-    """The script, whole. ``extra`` are options of sbatch as a person typed them; they come last and win."""
+    """Return the complete script. ``extra``: options of sbatch as the user typed them; they come last and
+    win.
+    """
     options = _options(array, setting, profile, comment, extra)
     lines = [f"#SBATCH {option}" for option in options]
-    return job_script(array, setting, profile, lines, index="$SLURM_ARRAY_TASK_ID", again=_again(profile))
+    return job_script(
+        array, setting, profile, lines, index="$SLURM_ARRAY_TASK_ID", again=_requeue_command(profile)
+    )
 
 
 def _options(
@@ -50,12 +54,12 @@ def _options(
         *profile.options,
     ]
     allowed = [(name, value) for name, value in asked if name not in profile.forbid]
-    for name, value in _one_gres([*allowed, *_extra(extra, profile)]):
+    for name, value in _merge_gres([*allowed, *_typed_options(extra, profile)]):
         yield f"--{name}" if value is None else f"--{name}={_quoted(name, value)}"
 
 
-def _one_gres(options: Sequence[tuple[str, str | None]]) -> Iterable[tuple[str, str | None]]:
-    """The options with all generic resources in one: of several sbatch keeps the last."""
+def _merge_gres(options: Sequence[tuple[str, str | None]]) -> Iterable[tuple[str, str | None]]:
+    """Merge all generic resources into one option: of several, sbatch keeps the last."""
     together = ",".join(value for name, value in options if name == "gres" and value)
     written = False
     for name, value in options:
@@ -67,11 +71,11 @@ def _one_gres(options: Sequence[tuple[str, str | None]]) -> Iterable[tuple[str, 
 
 
 def _file_name(path: Path) -> str:
-    """As sbatch takes the names of files, in which ``%`` begins a placeholder."""
+    """Escape a file name for sbatch, where ``%`` begins a placeholder."""
     if "\\" in str(path):
         raise OrchestrateError(
             f"{path}: found a backslash, for which Slurm writes a job's output elsewhere",
-            hint="keep results in a folder without one: --results DIR",
+            hint="use a results folder without one: --results DIR",
         )
     return str(path).replace("%", "%%")
 
@@ -96,7 +100,7 @@ def _allocation(allocation: Resources, profile: Profile) -> Iterable[tuple[str, 
     yield "nodes", "1"
     yield "ntasks", "1"
     yield "cpus-per-task", str(allocation.cpus_per_task)
-    if profile.mem_per_cpu is not None and not _beyond(allocation, profile.mem_per_cpu):
+    if profile.mem_per_cpu is not None and not _exceeds_memory(allocation, profile.mem_per_cpu):
         yield "mem-per-cpu", profile.mem_per_cpu
     elif allocation.mem is not None:
         yield "mem", allocation.mem
@@ -107,13 +111,15 @@ def _allocation(allocation: Resources, profile: Profile) -> Iterable[tuple[str, 
         yield "time", allocation.time
 
 
-def _beyond(allocation: Resources, mem_per_cpu: str) -> bool:
-    """Whether the job is to have more memory than the profile's for each of its cores, as after a lack."""
+def _exceeds_memory(allocation: Resources, mem_per_cpu: str) -> bool:
+    """Return whether the job needs more memory than the profile's per core, as after an out-of-memory
+    failure.
+    """
     usual = megabytes(mem_per_cpu) * allocation.cpus_per_task
     return allocation.mem is not None and megabytes(allocation.mem) > usual
 
 
-def _extra(extra: Sequence[str], profile: Profile) -> Iterable[tuple[str, str | None]]:
+def _typed_options(extra: Sequence[str], profile: Profile) -> Iterable[tuple[str, str | None]]:
     for position, option in enumerate(extra):
         name, equals, value = option.removeprefix("--").partition("=")
         if not option.startswith("--") or not name:
@@ -129,24 +135,24 @@ def _extra(extra: Sequence[str], profile: Profile) -> Iterable[tuple[str, str | 
 
 
 def _refuse_unwanted(typed: str, name: str, value: str | None, profile: Profile) -> None:
-    """Refuse options that are not a person's to set here, shortened as sbatch takes them too."""
+    """Refuse options that the user must not set here, also in sbatch's abbreviations."""
     if forbidden := meant(name, profile.forbid):
         raise OrchestrateError(
-            f"{typed}: the profile {profile.name} says that its site refuses {forbidden}",
-            hint=f"leave it away, or take {forbidden} out of `forbid` in {profile.source}",
+            f"{typed}: {forbidden} is in `forbid` of the profile {profile.name}: the site refuses it",
+            hint=f"remove it, or remove {forbidden} from `forbid` in {profile.source}",
         )
     if problem := contradiction(name, value):
-        raise OrchestrateError(f"{typed}: {problem[0]}, and cannot be passed on to sbatch", hint=problem[1])
+        raise OrchestrateError(f"{typed}: {problem[0]}, and cannot be passed to sbatch", hint=problem[1])
     if planned := meant(name, _PLANNED):
         key = planned.replace("-", "_")
         raise OrchestrateError(
-            f"{typed}: {planned} is what the sweep's jobs are planned by, and cannot be passed on to sbatch",
+            f"{typed}: {planned} is what the sweep's jobs are planned by, and cannot be passed to sbatch",
             hint=f"set `{key}:` in the profile ({profile.source}), or in a copy of it",
         )
 
 
 def _quoted(name: str, value: str) -> str:
-    """As sbatch reads the lines of a script: words in double quotes where they hold anything special."""
+    """Quote a value for a script line of sbatch: double quotes where it has special characters."""
     if _PLAIN.fullmatch(value):
         return value
     if not value.isprintable():
@@ -155,7 +161,7 @@ def _quoted(name: str, value: str) -> str:
     return f'"{escaped}"'
 
 
-def _again(profile: Profile) -> str:
+def _requeue_command(profile: Profile) -> str:
     if profile.requeue:
         return 'scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" && exec sleep 60'
     return "code=0  # the next job of the chain goes on"

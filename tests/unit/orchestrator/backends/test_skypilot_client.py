@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from orchestrator.backends.skypilot import client
+from orchestrator.backends.waiting import SlowLog
 from tests.helpers import wait_for
 
 
@@ -19,16 +21,18 @@ def test_what_takes_long_is_said_as_long_as_it_does_and_once(
     class Helper:
         alive = True
 
-        def ask(self, question: Mapping[str, Any], patience: float) -> Any:
+        def send(self, request: Mapping[str, Any]) -> None:
+            pass
+
+        def receive(self, patience: float) -> Any:
             """Answer when the person was told, or could have been."""
             wait_for(lambda: caplog.messages)
             told.append(len(caplog.messages))
             return {"value": None}
 
     monkeypatch.setattr(client, "_helper", Helper())
-    monkeypatch.setattr(client, "_SILENT_S", 0.0)
-    monkeypatch.setattr(client, "_slow", set())
+    monkeypatch.setattr(client, "_slow_log", SlowLog(logging.getLogger(client.__name__), 0.0))
     client.down("one")
     client.down("one")
     assert told == [1, 1]
-    assert caplog.messages == ["waiting for SkyPilot, for up to 900 s: take one down"]
+    assert caplog.messages == ["waiting for SkyPilot, for up to 900 s: terminate one"]

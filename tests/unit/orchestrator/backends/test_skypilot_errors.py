@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.backends.skypilot.errors import not_installed, translated, unanswered
+from orchestrator.backends.skypilot.errors import failure_of, not_installed, unanswered
 from orchestrator.core.errors import RefusedError
 
 PLACES = (
@@ -25,17 +25,17 @@ def named(name: str, *bases: type[BaseException]) -> type[BaseException]:
 @pytest.mark.parametrize(
     ("code", "said", "hint"),
     [
-        ("InsufficientInstanceCapacity", "none to be had now", "`spot: false`"),
-        ("MaxSpotInstanceCountExceeded", "your quota has no room", "quota"),
-        ("VcpuLimitExceeded", "your quota has no room", "quota"),
-        ("UnauthorizedOperation", "not allowed", "right"),
-        ("AuthFailure", "does not take your credentials", "aws configure"),
+        ("InsufficientInstanceCapacity", "no machine available now", "`spot: false`"),
+        ("MaxSpotInstanceCountExceeded", "your quota is exceeded", "quota"),
+        ("VcpuLimitExceeded", "your quota is exceeded", "quota"),
+        ("UnauthorizedOperation", "lacks a permission", "permission"),
+        ("AuthFailure", "refuses your credentials", "aws configure"),
         ("RequestLimitExceeded", "none could be started", "sky logs --provision"),
     ],
 )
 def test_the_clouds_own_word_decides(code: str, said: str, hint: str) -> None:
     error = named("ResourcesUnavailableError")(PLACES)
-    found = translated(error, "launch a", log=2 * LOG.format(code=code, text="so it is: no"))
+    found = failure_of(error, "launch a", log=2 * LOG.format(code=code, text="so it is: no"))
     assert said in found.message
     assert f"{code}: so it is: no" in found.message
     assert "\x1b" not in found.message
@@ -45,45 +45,45 @@ def test_the_clouds_own_word_decides(code: str, said: str, hint: str) -> None:
 
 def test_what_was_tried_is_named() -> None:
     error = named("ResourcesUnavailableError")(PLACES)
-    found = translated(error, "launch a", log=LOG.format(code="InsufficientInstanceCapacity", text="x"))
+    found = failure_of(error, "launch a", log=LOG.format(code="InsufficientInstanceCapacity", text="x"))
     assert "(tried AWS (us-east-1) gpus=L4:1, [Spot]; GCP (us-west1))" in found.message
 
 
 def test_a_reason_among_those_of_the_places() -> None:
     error = named("ResourcesUnavailableError")("Failed.")
     error.failover_history = [named("NotSupportedError")("stopping spot instances")]  # type: ignore[attr-defined]
-    assert "spot: false" in translated(error, "launch a").hint
+    assert "spot: false" in failure_of(error, "launch a").hint
 
 
 @pytest.mark.parametrize(
     ("name", "said", "found", "refused"),
     [
-        ("NoCloudAccessError", "", "no cloud is enabled", True),
+        ("NoCloudAccessError", "", "no suitable cloud is enabled", True),
         ("ApiServerConnectionError", "Could not connect", "API server does not answer", False),
         ("ConnectionError", "Max retries exceeded with url: /skypilot-catalog/x", "prices cannot be", False),
         ("ClusterStatusFetchingError", "Failed to query", "the cloud does not answer", False),
-        ("CloudUserIdentityError", "no", "does not take your credentials", True),
-        ("PermissionDeniedError", "not yours", "not allowed", True),
+        ("CloudUserIdentityError", "no", "refuses your credentials", True),
+        ("PermissionDeniedError", "not yours", "lacks a permission", True),
         ("ResourcesMismatchError", "other", "of that name is in use", True),
         ("ClusterDoesNotExist", "Cluster 'a'", "no such instance", True),
         ("NotSupportedError", "Stopping is not supported", "cannot be stopped", True),
-        ("NotSupportedError", "ports", "the cloud cannot do it: ports", True),
+        ("NotSupportedError", "ports", "not supported by the cloud: ports", True),
         ("InvalidSkyPilotConfigError", "bad", "SkyPilot refuses the task: bad", True),
         ("CommandError", "rsync failed", "could not be set up: rsync failed", True),
         ("SomethingNew", "of the next version", "of the next version", False),
     ],
 )
 def test_kinds(name: str, said: str, found: str, refused: bool) -> None:
-    trouble = translated(named(name)(said), "launch a")
-    assert trouble.message.startswith("launch a: ")
-    assert found in trouble.message
-    assert (trouble.refused, isinstance(trouble.error(), RefusedError)) == (refused, refused)
-    assert trouble.error().hint == trouble.hint != ""
+    failure = failure_of(named(name)(said), "launch a")
+    assert failure.message.startswith("launch a: ")
+    assert found in failure.message
+    assert (failure.refused, isinstance(failure.error(), RefusedError)) == (refused, refused)
+    assert failure.error().hint == failure.hint != ""
 
 
 def test_no_secret_is_told() -> None:
     error = ValueError("curl -H 'key: abcdef' with abcdef123")
-    found = translated(
+    found = failure_of(
         error, "launch a", secrets=["abcdef", "abcdef123", ""], log=LOG.format(code="abcdef", text="y")
     )
     assert "abcdef" not in found.message
@@ -91,7 +91,7 @@ def test_no_secret_is_told() -> None:
 
 
 def test_endless_texts_are_cut() -> None:
-    assert len(translated(ValueError("x " * 10_000), "launch a").message) < 600
+    assert len(failure_of(ValueError("x " * 10_000), "launch a").message) < 600
 
 
 def test_without_it() -> None:

@@ -149,7 +149,7 @@ def test_a_machine_of_aws_turns_itself_off_if_no_job_begins(
 @pytest.mark.parametrize(
     ("command", "git", "expected"),
     [
-        (["python", "train.py"], False, ["(it is in no git repository), and `command` starts train.py"]),
+        (["python", "train.py"], False, ["(it is in no git repository), but `command` starts train.py"]),
         (["python", "train.py"], True, []),
         (["python", "/opt/train.py"], False, []),
         (["simulate", "--fast"], False, []),

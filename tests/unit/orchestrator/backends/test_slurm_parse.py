@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from orchestrator.backends.slurm.parse import (
-    accounted,
     array_of,
     array_size,
+    join_elements,
     least,
     queue_entries,
     ranges,
+    sacct_jobs,
     settings,
     status_of,
     submit_limits,
-    submitted,
-    together,
+    submitted_id,
 )
 from orchestrator.core.types import JobState, Reason
 
@@ -77,7 +77,7 @@ def test_the_queue_with_reasons_and_places() -> None:
 
 
 def test_accounts() -> None:
-    found = accounted(ACCOUNTS)
+    found = sacct_jobs(ACCOUNTS)
     assert found["20826000_0"].state is JobState.ENDED
     assert found["20826000_1"].text == "CANCELLED by 1000"
     assert found["20826001_0"].reason is Reason.NODE_FAILURE
@@ -89,7 +89,7 @@ def test_foreign_lines_are_passed_over_and_take_nothing_from_ours(lines: list[st
     ours = "77_3|RUNNING|cpu1|orchestrate f25411014963 0001-0001|None"
     entries = queue_entries("\n".join([*lines, ours, *lines]))
     assert [entry.status.state for entry in entries if entry.job_id == "77_3"][:1] == [JobState.RUNNING]
-    assert accounted("\n".join([*lines, "77_3|COMPLETED|cpu1", *lines]))["77_3"].state is JobState.ENDED
+    assert sacct_jobs("\n".join([*lines, "77_3|COMPLETED|cpu1", *lines]))["77_3"].state is JobState.ENDED
 
 
 @given(texts)
@@ -130,7 +130,7 @@ def test_settings_and_limits() -> None:
     ],
 )
 def test_the_id_of_a_submission_among_what_a_site_prints(printed: str, expected: str | None) -> None:
-    assert submitted(printed) == expected
+    assert submitted_id(printed) == expected
 
 
 @given(some.sets(some.integers(0, 40), min_size=1))
@@ -144,4 +144,4 @@ def test_ranges_hold_just_these_numbers(numbers: set[int]) -> None:
 
 def test_elements_of_an_array_are_named_together() -> None:
     ids = ["77_4", "9", "77_0", "77_1", "78_0", "77_2", "123+1"]
-    assert together(ids) == ["77_[0-2,4]", "78_[0]", "9", "123+1"]
+    assert join_elements(ids) == ["77_[0-2,4]", "78_[0]", "9", "123+1"]

@@ -113,7 +113,7 @@ def test_what_a_person_adds_comes_last() -> None:
         ("-t5", "-t: time is what the sweep's jobs are planned by", "set `time:`"),
         ("-c 4", "-c: cpus-per-task is what the sweep's jobs are planned by", "`cpus_per_task:`"),
         ("--clusters=other", "clusters is set by the program itself", "dry-run"),
-        ("--mem=4G", "says that its site refuses mem", "`forbid` in here.yaml"),
+        ("--mem=4G", "mem is in `forbid`", "`forbid` in here.yaml"),
         ("--time=5", "jobs are planned by", "set `time:` in the profile"),
         ("--tim=5", "jobs are planned by", "set `time:` in the profile"),
         ("--cpus-per-task=2", "jobs are planned by", "set `cpus_per_task:`"),
