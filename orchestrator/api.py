@@ -137,9 +137,17 @@ class Launched:
         }
         return pl.DataFrame(columns)
 
+    def exchange(self) -> list[str]:
+        """Fetch results from cloud instances and clusters, end instances that are done; what was done.
+
+        Of the other methods only :meth:`follow` does so.
+        """
+        lines: list[str] = []
+        fleet.exchange(self.folder, lines.append)
+        return lines
+
     def collect(self) -> Collected:
         """Merge what the runs have so far into tables, in memory and in the sweep's folder."""
-        fleet.bring_home(self.folder)
         collected = gather([self.folder], fleet.present)
         write(collected, self.folder)
         marl_eval_export.write(collected, self.folder)

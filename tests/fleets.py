@@ -125,6 +125,9 @@ class StagedFleet:
     def retry(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
         return self._act("retry", sweep_dir, run_ids)
 
+    def exchange(self, sweep_dir: SweepDir) -> str:
+        return self._act("exchange", sweep_dir, [])
+
     def log(self, sweep_dir: SweepDir, run_id: str) -> str:
         return self._logs
 

@@ -17,7 +17,7 @@ from typing import Any
 from orchestrator.backends import skypilot
 from orchestrator.backends.skypilot import Cluster, ClusterState, InstanceState
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
-from orchestrator.core.formatting import moment
+from orchestrator.core.formatting import count, moment
 from orchestrator.core.ssh import failure
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Event, RunDir, SweepDir, tidy_finished
@@ -28,6 +28,7 @@ from orchestrator.rundir.parcel import (
     condemned_at,
     discard,
     ledger_names,
+    mark_fetched,
     of_job,
     since_exchange,
     store_of,
@@ -35,7 +36,7 @@ from orchestrator.rundir.parcel import (
     unpacked,
 )
 from orchestrator.rundir.synced import RESULT, RUNS, copy_of
-from orchestrator.status.ledger import jobs_of
+from orchestrator.status.ledger import job_ids, jobs_of
 from orchestrator.sync import merge
 from orchestrator.sync.file_selection import choose, run_of
 from orchestrator.sync.request import SyncOptions
@@ -76,10 +77,19 @@ class ActiveInstance:
 
 @dataclass
 class ExchangeReport:
-    """What an exchange came to: jobs that are settled, and what is not as it should be."""
+    """Outcome of an exchange: jobs that are settled; ``news`` and ``problems`` in lines for people."""
 
     settled: list[str] = field(default_factory=list)
+    news: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def lines(self) -> list[str]:
+        return [*self.news, *self.problems]
+
+    def settle(self, job: ActiveInstance) -> None:
+        self.settled.append(job.token)
+        self.news.append(f"instance {job.instance} ended")
 
     def add(self, job: ActiveInstance, problem: str) -> None:
         known = problem.startswith(job.instance)
@@ -87,10 +97,7 @@ class ExchangeReport:
 
 
 def sent_jobs(sweep: SweepDir) -> list[ActiveInstance]:
-    """The sweep's jobs whose instance may be up, or may have something that is not here.
-
-    What was to be sent with one that was given up before it was launched is removed.
-    """
+    """The sweep's jobs whose instance may be up, or may have something that is not here."""
     sweep = SweepDir(sweep.results.absolute(), sweep.name)  # programs are told where to put things
     left = set(unpacked(sweep))
     if not left or copy_of(sweep) is not None:
@@ -103,12 +110,20 @@ def sent_jobs(sweep: SweepDir) -> list[ActiveInstance]:
     for entry, job in jobs:
         token = job["token"]
         job_id = entry.data["job_ids"].get(token)
-        if token in left and job_id is None and sweep.has_begun(token):
-            discard(sweep, token)  # it was never launched, and never will be
-        elif token in left and job_id is not None:
+        if token in left and job_id is not None:
             own = tuple(run_id for run_id in job["run_ids"] if owner[run_id] == token)
             found.append(ActiveInstance(sweep, token, job_id, own))
     return found
+
+
+def _discard_unlaunched(sweep: SweepDir) -> None:
+    """Remove the parcels of jobs that were given up before their launch."""
+    left = set(unpacked(sweep)) if copy_of(sweep) is None else ()
+    if left:
+        launched = job_ids(sweep.read_ledger())
+        for token in left - launched.keys():
+            if sweep.has_begun(token):
+                discard(sweep, token)
 
 
 def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S, *, orphans: bool = False) -> ExchangeReport:
@@ -119,6 +134,7 @@ def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S, *, orphans: bool =
     whose runs were cancelled go in any case.
     """
     done = ExchangeReport()
+    _discard_unlaunched(sweep)
     jobs = [job for job in sent_jobs(sweep) if since_exchange(sweep, job.token) > not_within]
     try:
         standing = skypilot.standing_of([job.job_id for job in jobs]) if jobs else {}
@@ -169,8 +185,9 @@ def _warning(sweep: SweepDir, token: str, job_id: str, cluster: Cluster) -> str:
         until, at_work = condemned + _SAVING_S, cluster.state is ClusterState.UP and cluster.autodown
         if at_work and time.time() < until:
             clock = time.strftime("%H:%M:%S", time.localtime(until))
-            return f". Its runs were cancelled, and save checkpoints until {clock} at most; then looks end it"
-        return f". WARNING: its runs were cancelled; it could not be taken down yet: {stop}, as looks try to"
+            again = f"`orchestrate status {sweep.name} --exchange` then fetches them and takes it down"
+            return f". Its runs were cancelled, and save checkpoints until {clock} at most; {again}"
+        return f". WARNING: its runs were cancelled; it could not be taken down yet: {stop}"
     if skypilot.is_orphan(job_id, cluster):
         return (
             f". WARNING: nothing stops it, its launch died before its job began: {stop}, the sweep command "
@@ -230,7 +247,7 @@ def _settle(job: ActiveInstance, standing: InstanceState, done: ExchangeReport, 
         return
     _close(job, said)
     discard(job.sweep, job.token)
-    done.settled.append(job.token)
+    done.settle(job)
 
 
 def _never_began(job: ActiveInstance, condemned: bool) -> bool:
@@ -249,7 +266,7 @@ def _give_back(job: ActiveInstance, done: ExchangeReport) -> None:
     skypilot.take_down(job.job_id, said)
     _close(job, said)
     discard(job.sweep, job.token)
-    done.settled.append(job.token)
+    done.settle(job)
 
 
 def _from_instance(job: ActiveInstance, done: ExchangeReport) -> bool:
@@ -350,7 +367,7 @@ def _bring(job: ActiveInstance, source: Source, done: ExchangeReport) -> bool:
     chosen = [one for one in choose(listing, sweep.path, _ALL) if one.run_id in job.run_ids]
     problems += listing.problems
     problems += _fetch(rsync, job, [name for one in chosen for name in one.names], sweep.path)
-    problems += _publish(rsync, job, listing)
+    problems += _publish(rsync, job, listing, done)
     for one in chosen:
         run = sweep.run(one.run_id)
         if one.whole and not run.result_path.exists():
@@ -359,6 +376,7 @@ def _bring(job: ActiveInstance, source: Source, done: ExchangeReport) -> bool:
         for name in words:
             if (folder / name).exists():
                 os.replace(folder / name, sweep.path / name)
+        mark_fetched(sweep, job.token)
     for problem in problems:
         done.add(job, problem)
     return not problems
@@ -369,7 +387,7 @@ def _fetch(rsync: Rsync, job: ActiveInstance, names: list[str], into: Path) -> l
     return [*rsync.fetch(job.sweep.name, into, names, incoming)] if names else []
 
 
-def _publish(rsync: Rsync, job: ActiveInstance, listing: Listing) -> list[str]:
+def _publish(rsync: Rsync, job: ActiveInstance, listing: Listing, done: ExchangeReport) -> list[str]:
     """Give the runs that have a result there theirs, once all that it lists is here; what is amiss."""
     folder = arrivals(job.sweep, job.token)
     new = [run_of(one.path) for one in listing.entries if _is_new_result(job, one.path)]
@@ -392,6 +410,7 @@ def _publish(rsync: Rsync, job: ActiveInstance, listing: Listing) -> list[str]:
             sound.append(run_id)
     if sound:
         os.sync()  # a result must not outlive its files in a power cut
+        done.news.append(f"fetched {count(len(sound), 'result')} from {job.instance}")
     for run_id in sound:
         run = job.sweep.run(run_id)
         merge.publish(staged[run_id], run)

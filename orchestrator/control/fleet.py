@@ -9,16 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedReader
 from typing import Any
 
-from orchestrator.control import follow, submit
+from orchestrator.control import cloud_instances, follow, submit
+from orchestrator.control.exchange import Tell, age_note, command, exchange_with_instances
 from orchestrator.control.remote.client import stream
 from orchestrator.control.remote.queries import assigned_of, profile_of, question, standing
 from orchestrator.control.remote.status_cache import note, overlaid, recall, remote_status
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
+from orchestrator.core.formatting import count
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.status.ownership import AssignedRuns, TreePlace
@@ -30,21 +32,31 @@ from orchestrator.sync.sync import sync
 _REFRESH_S = 2.0
 # A look is repeated; what waits long for an answer shows an old state as if it were today's.
 _LOOK_PATIENCE_S = 60.0
-_AGAIN = "the runs are cancelled; `status`, `sweep` and `cancel` of the sweep try again until it is gone"
+_AGAIN = "the runs are cancelled; `sweep`, `cancel` and `status --exchange` try again until it is gone"
 
 
 def present(sweep_dir: SweepDir, here: Survey | None = None) -> Survey:
-    """The sweep's state for people: this tree's (``here``), and of runs elsewhere what their trees say."""
-    if here is None:
-        follow.bring_home(sweep_dir)
+    """The sweep's state for people: this tree's (``here``), and of runs elsewhere what their trees say.
+
+    Changes nothing but the record of the trees' last answers. Notes say how to fetch what is not here.
+    """
     seen = submit.present(sweep_dir) if here is None else here
-    for one in assigned_of(sweep_dir):
-        if one.run_ids:
-            heard = _is_home(seen, one) and recall(sweep_dir, one.place)
-            seen = overlaid(
-                seen, one, heard or remote_status(sweep_dir, one.place, partial(_status, sweep_dir, one))
-            )
-    return seen
+    notes = list(age_note(sweep_dir)) if here is None else []
+    for one in _given(sweep_dir):
+        before = _done(seen, one)
+        heard = _is_home(seen, one) and recall(sweep_dir, one.place)
+        seen = overlaid(
+            seen, one, heard or remote_status(sweep_dir, one.place, partial(_status, sweep_dir, one))
+        )
+        if (away := _done(seen, one) - before) > 0:
+            results = f"{count(away, 'result')} not fetched from {one.place.name} yet"
+            notes.append(f"{results}: {command(sweep_dir)}")
+    return replace(seen, notes=(*seen.notes, *notes)) if notes else seen
+
+
+def _done(seen: Survey, one: AssignedRuns) -> int:
+    statuses = (seen.statuses.get(run_id) for run_id in one.run_ids)
+    return sum(status is not None and status.state is RunState.DONE for status in statuses)
 
 
 def _is_home(seen: Survey, one: AssignedRuns) -> bool:
@@ -53,33 +65,49 @@ def _is_home(seen: Survey, one: AssignedRuns) -> bool:
     return all(status is None or status.state is RunState.DONE for status in given)
 
 
-def watch(sweep_dir: SweepDir) -> Iterator[Survey]:
-    """The sweep's state again and again, until nothing works on it any more, wherever that is."""
+def watch(sweep_dir: SweepDir, tell: Tell) -> Iterator[Survey]:
+    """The sweep's state again and again, until nothing works on it anywhere; then fetch the results."""
     while True:
+        exchange_with_instances(sweep_dir, tell)
         seen = present(sweep_dir)
         yield seen
         if not (seen.active or seen.unanswered):
-            return
+            break
         time.sleep(_REFRESH_S)
+    fetch_from_trees(sweep_dir, tell)
+    yield present(sweep_dir)
 
 
-def bring_home(sweep_dir: SweepDir) -> list[str]:
-    """Bring what other trees have of the sweep, as far as tables need it; what did not come, and why."""
+def exchange(sweep_dir: SweepDir, tell: Tell) -> None:
+    """Fetch what instances and other trees have of the sweep; ``tell`` gets what was done, and problems."""
+    exchange_with_instances(sweep_dir, tell, not_within=0)
+    fetch_from_trees(sweep_dir, tell)
+
+
+def fetch_from_trees(sweep_dir: SweepDir, tell: Tell) -> None:
+    """Fetch finished results, without checkpoints, from the trees behind ssh that have runs of the sweep."""
     wish = SyncOptions(sweeps=(sweep_dir.name,), only=frozenset({"metrics"}))
-    problems: list[str] = []
-    for place in places(sweep_dir):
+    for one in _given(sweep_dir):
+        name = one.place.name
         try:
-            source = find_source(f"{place.ssh}:{place.folder}/results")
-            for brought in sync(source, sweep_dir.results, wish, NoProgress()):
-                problems += [f"{place.name}: {problem}" for problem in brought.problems]
+            source = find_source(f"{one.place.ssh}:{one.place.folder}/results")
+            for fetched in sync(source, sweep_dir.results, wish, NoProgress()):
+                if fetched.complete:
+                    tell(f"fetched {count(len(fetched.complete), 'result')} from {name}")
+                for problem in fetched.problems:
+                    tell(f"{name}: {problem}")
         except OrchestrateError as error:
-            problems.append(f"without what is new on {place.name}: {error}")
-    return problems
+            tell(f"without what is new on {name}: {error}")
 
 
-def places(sweep_dir: SweepDir) -> list[TreePlace]:
+def _given(sweep_dir: SweepDir) -> list[AssignedRuns]:
     """The trees behind ssh that have runs of the sweep."""
-    return [one.place for one in assigned_of(sweep_dir) if one.run_ids]
+    return [one for one in assigned_of(sweep_dir) if one.run_ids]
+
+
+def is_open(sweep_dir: SweepDir) -> bool:
+    """Whether the sweep has instances or other trees to exchange with."""
+    return bool(cloud_instances.sent_jobs(sweep_dir) or _given(sweep_dir))
 
 
 def _status(sweep_dir: SweepDir, one: AssignedRuns) -> Mapping[str, Any]:
@@ -88,11 +116,15 @@ def _status(sweep_dir: SweepDir, one: AssignedRuns) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class DecisionReport:
-    """The runs that a decision concerned, of this tree and of each place; ``problems``: who did not hear."""
+    """The runs that a decision concerned, of this tree and of each place; ``problems``: who did not hear.
+
+    ``news``: what the exchange with instances did.
+    """
 
     here: tuple[str, ...]
     there: Mapping[TreePlace, tuple[str, ...]]
     problems: tuple[OrchestrateError, ...]
+    news: tuple[str, ...] = ()
 
     @property
     def run_ids(self) -> list[str]:
@@ -105,11 +137,10 @@ def cancel(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
     concerned = submit.cancel_runs(sweep_dir, here) if here else []
     # Also where nothing is concerned: an earlier one may not have been able to take an instance down.
     problems = submit.withdraw(sweep_dir, rented=not concerned)
-    amiss: list[str] = []
-    follow.bring_home(sweep_dir, amiss.append, not_within=0, orphans=True)  # instances hear of it at once
-    problems += [BackendUnavailableError(text, hint=_AGAIN) for text in amiss]
+    done = cloud_instances.exchange(sweep_dir, not_within=0, orphans=True)
+    problems += [BackendUnavailableError(text, hint=_AGAIN) for text in done.problems]
     there, unheard = _tell(sweep_dir, "cancel", "cancelled", elsewhere)
-    return DecisionReport(tuple(concerned), there, (*problems, *unheard))
+    return DecisionReport(tuple(concerned), there, (*problems, *unheard), tuple(done.news))
 
 
 def retry(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
@@ -143,10 +174,9 @@ def _tell(
 def stop(sweep_dir: SweepDir) -> bool:
     """Ask workers everywhere to save and leave, and wait until they have; ``False`` if some do not."""
     stopped = [follow.stop(sweep_dir)]
-    for one in assigned_of(sweep_dir):
-        if one.run_ids:
-            request = {"do": "stop", **standing(sweep_dir, one.number)}
-            stopped.append(question(sweep_dir, one, request)["stopped"])
+    for one in _given(sweep_dir):
+        request = {"do": "stop", **standing(sweep_dir, one.number)}
+        stopped.append(question(sweep_dir, one, request)["stopped"])
     return all(stopped)
 
 

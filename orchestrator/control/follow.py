@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from orchestrator.backends.base import Backend
 from orchestrator.control import cloud_instances, submit
+from orchestrator.control.exchange import drain_instances, exchange_with_instances
 from orchestrator.control.poll import leave_queue, poll_sweep
 from orchestrator.control.submit import AS_USUAL, SubmitOptions
 from orchestrator.core.errors import BackendUnavailableError, BudgetError, RefusedError, StorageError
@@ -30,8 +31,6 @@ _STOP_PATIENCE_S = 60.0
 _REST, _LONGEST_REST_S = 40, 30.0
 # Workers watched during a rest, to notice the end of the last one soon.
 _WATCHED = 16
-# Seconds for instances to hand over their results and end.
-_SEE_OFF_S = 1800.0
 
 
 def _quietly(_: str) -> None:
@@ -62,7 +61,7 @@ def _work_off(
 ) -> Iterator[Survey]:
     tries, before, wait = 0, (-1, -1), _PATIENCE_S
     while True:
-        bring_home(sweep_dir, tell, orphans=True)
+        exchange_with_instances(sweep_dir, tell, orphans=True)
         began = time.monotonic()
         seen = poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))
         yield seen
@@ -126,15 +125,6 @@ def _advanced(seen: Survey, sweep_dir: SweepDir, backend: Backend) -> tuple[int,
     return over, sum(one[0].frames for one in kept if one)
 
 
-def drain_instances(sweep_dir: SweepDir, tell: Callable[[str], None]) -> Iterator[None]:
-    """Wait until the sweep's instances have handed over their results and are terminated."""
-    if cloud_instances.sent_jobs(sweep_dir):
-        for done in cloud_instances.drain_instances(sweep_dir, _SEE_OFF_S):
-            for problem in done.problems:
-                tell(problem)
-            yield
-
-
 def rest(sweep_dir: SweepDir, took: float, seen: Survey) -> None:
     """Rest after the poll ``seen`` in proportion to its duration ``took`` (seconds).
 
@@ -170,22 +160,6 @@ def _watched(sweep_dir: SweepDir, seen: Survey) -> tuple[list[str], list[str]]:
     )
 
 
-def bring_home(
-    sweep_dir: SweepDir,
-    tell: Callable[[str], None] = _quietly,
-    not_within: float = cloud_instances.EXCHANGE_S,
-    *,
-    orphans: bool = False,
-) -> None:
-    """Exchange with the sweep's instances; print problems and go on.
-
-    ``not_within``: seconds in which an exchange is not repeated. ``orphans``: instances whose launch died are
-    taken down.
-    """
-    for problem in cloud_instances.exchange(sweep_dir, not_within, orphans=orphans).problems:
-        tell(problem)
-
-
 def follow_canaries(
     sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions
 ) -> Iterator[Survey]:
@@ -195,7 +169,7 @@ def follow_canaries(
     """
     known = -1
     while True:
-        bring_home(sweep_dir, orphans=True)
+        exchange_with_instances(sweep_dir, _quietly, orphans=True)
         began = time.monotonic()
         seen = poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))
         yield seen
@@ -214,7 +188,7 @@ def stop(sweep_dir: SweepDir) -> bool:
     submit.stop_workers(sweep_dir)
     deadline = time.monotonic() + _STOP_PATIENCE_S
     while poll_sweep(sweep_dir).active:
-        bring_home(sweep_dir)
+        exchange_with_instances(sweep_dir, _quietly)
         if time.monotonic() > deadline:
             return False
         time.sleep(_REFRESH_S / 5)

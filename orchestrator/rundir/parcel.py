@@ -155,6 +155,23 @@ def turn_to_exchange(sweep: SweepDir, token: str) -> Iterator[bool]:
             os.utime(path)
 
 
+def mark_fetched(sweep: SweepDir, token: str) -> None:
+    """Record that everything a job's machine has was fetched just now."""
+    _fetched(sweep, token).touch()
+
+
+def fetched_at(sweep: SweepDir, token: str) -> float | None:
+    """The time of the last :func:`mark_fetched`, in seconds since 1970; ``None`` before the first."""
+    try:
+        return _fetched(sweep, token).stat().st_mtime
+    except FileNotFoundError:
+        return None
+
+
+def _fetched(sweep: SweepDir, token: str) -> Path:
+    return arrivals(sweep, token) / "fetched"
+
+
 def _lock(sweep: SweepDir, token: str) -> Path:
     return arrivals(sweep, token) / "lock"
 

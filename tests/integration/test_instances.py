@@ -6,6 +6,7 @@ Workers, results trees and rsync are real.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -25,16 +26,20 @@ from orchestrator.control import cloud_instances, submit
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.types import Job, JobState, RunState
-from orchestrator.rundir import CodeDir, SweepDir
+from orchestrator.rundir import CodeDir, Event, SweepDir
 from orchestrator.rundir.handover import Handover, WorkerEnd
-from orchestrator.rundir.parcel import keep_store, pack, turn_to_exchange, unpacked
+from orchestrator.rundir.journal import REVOKED
+from orchestrator.rundir.parcel import keep_store, pack, parcel, turn_to_exchange, unpacked
 from orchestrator.sync.rsync import Rsync
 from orchestrator.ui.cli import app
+from orchestrator.ui.top.fleet_access import FleetTree
 from tests import helpers
 from tests.audit import as_tuples, check_finished, expected_rows
 
 CODE_ID = "0123456789abcdef"
 STEPS = 20
+# Files that `collect` keeps beside its tables.
+OWN = ("tiny/speeds.json", "tiny/.lock")
 
 
 @dataclass
@@ -327,6 +332,55 @@ def cli(sweep: SweepDir, *arguments: str) -> Result:
     return CliRunner().invoke(app, [command, sweep.name, *rest, "--results", str(sweep.results)])
 
 
+def files(sweep: SweepDir) -> dict[str, tuple[int, bytes]]:
+    """Every file and folder of the tree, by name, with its time and content."""
+    return {
+        str(path.relative_to(sweep.results)): (
+            path.stat().st_mtime_ns,
+            path.read_bytes() if path.is_file() else b"",
+        )
+        for path in sweep.results.rglob("*")
+    }
+
+
+def test_looking_changes_nothing(
+    rented: Rented, sent: tuple[SweepDir, Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Finished runs wait on the instance, and beside its parcel lies one that was never launched."""
+    sweep, job = sent
+    assert helpers.finish(train(rented, sweep, job)) == 0
+    end(rented, sweep, job)
+    unlaunched = parcel(sweep, "0002-0001")
+    unlaunched.mkdir()
+    (entry,) = sweep.read_ledger()
+    twin = {**entry.data, "jobs": [{**job.to_json(), "token": unlaunched.name, "run_ids": []}], "job_ids": {}}
+    sweep.add_to_ledger(entry.kind, twin)
+    assert sweep.take_token(unlaunched.name, Event(REVOKED, time.time())) is not None
+    monkeypatch.chdir(tmp_path)
+    before = files(sweep)
+
+    assert cli(sweep, "status").exit_code == 0
+    (told,) = json.loads(cli(sweep, "status", "--json").stdout)
+    assert "nothing fetched from instances yet" in told["notes"][0]
+    assert cli(sweep, "report", "--output", "elsewhere").exit_code == 0
+    assert "has not begun yet" in str(cli(sweep, "logs", "seed=0").exception)
+    FleetTree(sweep.results).present(sweep)
+    assert files(sweep) == before
+    made = json.loads(cli(sweep, "collect", "--json").stdout)["files"]
+    names = {str(Path(path).relative_to(sweep.results)) for path in made}
+    after = files(sweep)
+    assert {name for name in after if after[name] != before.get(name)} <= {*names, sweep.name, *OWN}
+    assert rented.taken_down == []
+
+    said = cli(sweep, "status", "--exchange")
+    assert said.exit_code == 0
+    assert f"fetched 2 results from {rented.name}" in said.output
+    assert f"instance {rented.name} ended" in said.output
+    assert rented.taken_down == [rented.name]
+    assert unpacked(sweep) == []
+    assert states(sweep) == {RunState.DONE}
+
+
 def test_an_orphan_is_told_by_looks_and_replaced_by_a_sweep(
     rented: Rented, sent: tuple[SweepDir, Job]
 ) -> None:
@@ -357,11 +411,12 @@ def test_cancel_takes_an_orphan_down_however_far_it_came(
     assert states(sweep) == {RunState.CANCELLED}
 
 
-@pytest.mark.parametrize("by", ["status", "cancel"])
+@pytest.mark.parametrize("by", ["status --exchange", "cancel", "sync"])
 def test_an_instance_that_cannot_be_taken_down_stays_on_record_until_it_is(
-    rented: Rented, sent: tuple[SweepDir, Job], by: str
+    rented: Rented, sent: tuple[SweepDir, Job], by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep, job = sent
+    monkeypatch.chdir(sweep.results.parent)
     rented.dies_in_mid_launch()
     rented.refuses = "the cloud does not answer"
     said = cli(sweep, "cancel")
@@ -372,10 +427,12 @@ def test_an_instance_that_cannot_be_taken_down_stays_on_record_until_it_is(
     assert unpacked(sweep) == [job.token]
     assert "it could not be taken down yet" in cli(sweep, "status").output
     rented.refuses = ""
-    for lock in sweep.path.glob("parcels/.*/lock"):  # an exchange is not repeated at once
-        os.utime(lock, (0, 0))
-    said = cli(sweep, by)
+    if by == "sync":
+        said = CliRunner().invoke(app, ["sync", "--sweep", sweep.name])
+    else:
+        said = cli(sweep, *by.split())
     assert said.exit_code == 0, said.output
+    assert f"instance {rented.name} ended" in said.output
     assert rented.taken_down == [rented.name]
     assert unpacked(sweep) == []
     assert cloud_instances.costs(sweep) == []

@@ -270,6 +270,9 @@ def test_tables_are_made_at_home(laptop: Laptop) -> None:
     laptop.count_grid(runs=3)
     laptop.sweep()
     helpers.wait_for(lambda: laptop.states() == ["done"] * 3, what="the end of the sweep")
+    assert "3 results not fetched from profile yet" in laptop.run("status", "tiny")
+    assert not any(laptop.dir().run(laptop.run_id(seed)).result_path.exists() for seed in range(3))
+    assert "fetched 3 results from profile" in laptop.run("sync")
     assert "missing" not in laptop.run("collect", "tiny")
     table = laptop.metrics("tiny")
     assert table["run_id"].n_unique() == 3
@@ -283,7 +286,7 @@ def test_tables_are_made_at_home(laptop: Laptop) -> None:
     assert laptop.states()[1:] == ["done"] * 2
     laptop.pace(0.0)
     helpers.wait_for(lambda: laptop.states() == ["done"] * 3, what="the end of the run that was retried")
-    laptop.run("collect", "tiny")
+    laptop.run("status", "tiny", "--exchange")
     result = laptop.dir().run(laptop.run_id(0)).result()
     assert result is not None
     assert result["attempt"] == 2
@@ -305,7 +308,7 @@ def test_runs_of_an_edited_program_are_told_apart_there_too(laptop: Laptop) -> N
     laptop.sweep()
     helpers.wait_for(lambda: laptop.states() == ["stale", "done"], what="the end of the second run")
     assert "count.py changed" in laptop.run("status", "tiny")
-    laptop.run("collect", "tiny")
+    laptop.run("sync")
     assert laptop.states() == ["stale", "done"]
 
 

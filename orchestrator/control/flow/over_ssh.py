@@ -74,7 +74,7 @@ class TargetOverSsh(Flow):
         )
 
     def _follow(self) -> Iterator[Survey]:
-        for seen in () if self.detach else fleet.watch(self.sweep_dir):
+        for seen in () if self.detach else fleet.watch(self.sweep_dir, self._tell):
             self._seen = seen
             yield seen
 

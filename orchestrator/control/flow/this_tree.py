@@ -8,14 +8,10 @@ from typing import Any
 from orchestrator.backends.base import Backend
 from orchestrator.config.check import check_plan
 from orchestrator.control import cloud_instances, dry_run, submit
+from orchestrator.control.exchange import exchange_with_instances
 from orchestrator.control.fleet import present
 from orchestrator.control.flow.base import Flow, Started, array_line, waiting
-from orchestrator.control.follow import (
-    bring_home,
-    follow,
-    follow_canaries,
-    stop,
-)
+from orchestrator.control.follow import follow, follow_canaries, stop
 from orchestrator.control.poll import leave_queue, poll_sweep
 from orchestrator.control.remote import delegate
 from orchestrator.control.staleness import with_stale
@@ -50,7 +46,7 @@ class OwnTarget(Flow):
 
     def _start(self) -> Started:
         kept = delegate.take_back(self.sweep, self.sweep_dir) if self._take_back else {}
-        bring_home(self.sweep_dir, not_within=0, orphans=True)
+        exchange_with_instances(self.sweep_dir, self._tell, not_within=0, orphans=True)
         with no_garbage_collection():
             capacity = self._backend.capacity(ask=False)
             prospect = submit.plan_sweep(self.sweep, self.sweep_dir, capacity, self.wish)

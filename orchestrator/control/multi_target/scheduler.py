@@ -10,7 +10,8 @@ from functools import partial
 from orchestrator.backends.local import LocalBackend
 from orchestrator.backends.registry import AllBackends
 from orchestrator.control import fleet
-from orchestrator.control.follow import bring_home, drain_instances, out_of_budget, rest
+from orchestrator.control.exchange import drain_instances, exchange_with_instances
+from orchestrator.control.follow import out_of_budget, rest
 from orchestrator.control.multi_target.history import TargetHealth, TargetHistory
 from orchestrator.control.multi_target.targets import (
     SharedSnapshot,
@@ -57,7 +58,7 @@ class TargetScheduler:
         self.open()
         sweep_dir, more = self._shared.sweep_dir, True
         while more:
-            bring_home(sweep_dir, self._tell, orphans=True)
+            exchange_with_instances(sweep_dir, self._tell, orphans=True)
             began = time.process_time()
             snapshot = self.take_snapshot()
             took = time.process_time() - began  # CPU time here; trees behind ssh answer at their own pace
@@ -68,6 +69,7 @@ class TargetScheduler:
             self._tell(note)
         for _ in drain_instances(sweep_dir, self._tell):
             yield self.take_snapshot().seen
+        fleet.fetch_from_trees(sweep_dir, self._tell)
 
     def open(self) -> None:
         """Record the grid and skipped runs; complete cancellations that a killed command had begun."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,6 +39,7 @@ def cancel(sweep: _Sweep, runs: _Runs = None, results: Results = RESULTS, as_jso
       orchestrate cancel speed 3fa9c1d2
     """
     from orchestrator.control import fleet
+    from orchestrator.control.cloud_instances import costs
     from orchestrator.rundir import SweepDir
 
     sweep_dir = SweepDir.existing(results, sweep)
@@ -49,6 +51,8 @@ def cancel(sweep: _Sweep, runs: _Runs = None, results: Results = RESULTS, as_jso
         left = len(rows) - len(decided.run_ids)
         already = f"; {left} had ended already" if left and not decided.problems else ""
         typer.echo(f"{sweep}: {count(len(decided.run_ids), 'run')} cancelled{already}")
+        for line in (*decided.news, *costs(sweep_dir)):
+            typer.echo(line)
     print_problems_there(decided.problems)
 
 
@@ -83,6 +87,7 @@ def retry(
       orchestrate retry speed 3fa9c1d2 --on local
     """
     from orchestrator.control import fleet
+    from orchestrator.control.exchange import exchange_with_instances
     from orchestrator.control.flow import again_flow
     from orchestrator.control.remote import delegate
     from orchestrator.control.submit import SubmitOptions, latest_sweep
@@ -93,6 +98,7 @@ def retry(
     sweep_dir = SweepDir.existing(results, sweep)
     rows = chosen_runs(sweep_dir, runs or [])
     if not runs:
+        exchange_with_instances(sweep_dir, partial(typer.echo, err=True))
         seen = fleet.present(sweep_dir)
         print_warnings(seen.remarks)
         again = {RunState.FAILED, RunState.CANCELLED, RunState.STALE}

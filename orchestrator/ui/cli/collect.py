@@ -43,7 +43,8 @@ def collect(
 ) -> None:
     """Merge run folders into tables in the sweep's folder.
 
-    Results of clusters behind ssh are fetched first, without checkpoints.
+    Of results that are here: `orchestrate sync` first fetches those of cloud
+    instances and of clusters behind ssh.
     results.parquet and results.csv have a row per run, metrics.parquet every
     metric of every run; marl_eval.json is for marl-eval, with each variant
     under its own name.
@@ -60,15 +61,12 @@ def collect(
     from orchestrator.analysis.speed_drift import drift_of
     from orchestrator.analysis.stats import final_returns, groups
     from orchestrator.analysis.summary import provisional, summary_table, unranked
-    from orchestrator.control.fleet import bring_home, present
-    from orchestrator.core.formatting import plain
+    from orchestrator.control.fleet import present
     from orchestrator.planning.throughput import take_up
 
     found = found_sweeps(results, sweeps)
     foreign = read_others(others or [], found)
     for sweep_dir in found:
-        for problem in bring_home(sweep_dir):
-            typer.echo(plain(problem), err=True)
         collected = gather([sweep_dir], present, verify, foreign)
         write(collected, sweep_dir)
         exported = marl_eval_export.write(collected, sweep_dir)

@@ -26,23 +26,33 @@ def status(
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Keep it on screen until all is over.")
     ] = False,
+    exchange: Annotated[
+        bool,
+        typer.Option("--exchange", help="First fetch results from instances and clusters, end instances."),
+    ] = False,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
     """Show the state of every run, from journals alone: quick also for 10,000 runs.
 
-    What instances of a cloud have is fetched first, and those that are up,
-    and so cost money, are named.
+    Looking changes nothing. Instances of a cloud that are up, and so cost
+    money, are named. With --exchange, results that they and clusters behind
+    ssh have are fetched, and instances that are done are ended.
 
     [bold]Examples[/bold]
 
       orchestrate status
       orchestrate status speed --watch
+      orchestrate status speed --exchange
       orchestrate status speed --json
     """
+    from orchestrator.control.fleet import exchange as exchange_all
     from orchestrator.core.bulk_read import no_garbage_collection
 
     found = chosen(results, [sweep] if sweep else [])
+    if exchange and not watch:
+        for one in found:
+            exchange_all(one, partial(typer.echo, err=as_json))
     if as_json:
         print_json([_as_json(sweep_dir, _look(sweep_dir)) for sweep_dir in found])
         return
@@ -50,7 +60,7 @@ def status(
         typer.echo(f"no sweep in {results}/ yet; begin with: orchestrate sweep --grid GRID")
         return
     if watch:
-        _watch(found)
+        _watch(found, exchange)
         return
     with no_garbage_collection():
         _print(found, detailed=sweep is not None)
@@ -112,12 +122,14 @@ def _costs(sweep_dir: SweepDir) -> list[str]:
     return costs(sweep_dir)
 
 
-def _watch(found: list[SweepDir]) -> None:
+def _watch(found: list[SweepDir], exchange: bool) -> None:
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
     from orchestrator.control.cloud_instances import sent_jobs
+    from orchestrator.control.exchange import exchange_with_instances
+    from orchestrator.control.fleet import fetch_from_trees
     from orchestrator.ui.cli import sweep_table
 
     with Live(console=sweep_table.console(), auto_refresh=False) as live:
@@ -125,17 +137,22 @@ def _watch(found: list[SweepDir]) -> None:
         def show(sweep_dir: SweepDir, seen: Survey) -> None:
             live.update(sweep_table.sweep_view(sweep_dir.name, seen, sweep_table.ROWS), refresh=True)
 
+        tell = partial(live.console.print, markup=False, highlight=False)
         first = True
         while True:
+            for one in found if exchange else ():
+                exchange_with_instances(one, tell)
             seen = [(one.name, _look(one, partial(show, one) if first else None)) for one in found]
             first = False
             views = [sweep_table.sweep_view(name, one, sweep_table.ROWS) for name, one in seen]
             up = [Text(line, style="yellow") for sweep_dir in found for line in _costs(sweep_dir)]
             live.update(Group(*views, *up), refresh=True)
             working = any(one.active or one.unanswered for _, one in seen)
-            if not working and not any(map(sent_jobs, found)):  # instances are seen off, too
-                return
+            if not working and not (exchange and any(map(sent_jobs, found))):
+                break
             time.sleep(_REFRESH_S)
+        for one in found if exchange else ():
+            fetch_from_trees(one, tell)
 
 
 def _as_of(sweep_dir: SweepDir) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from orchestrator.core.errors import NotFoundError, OrchestrateError, UnreachableError
 from orchestrator.core.formatting import plain
-from orchestrator.ui.cli.common import RESULTS, amount
+from orchestrator.ui.cli.common import RESULTS, amount, chosen
 
 if TYPE_CHECKING:
     from orchestrator.sync.request import SyncOptions, SyncReport
@@ -27,7 +27,7 @@ def sync(
         str | None,
         typer.Argument(
             metavar="SOURCE",
-            help="user@host:path, an ssh alias, a profile, ./folder, s3://bucket/folder; with --wandb, none.",
+            help="user@host:path, an ssh alias, a profile, ./folder, s3://bucket/folder; none: all sweeps.",
             show_default=False,
         ),
     ] = None,
@@ -84,6 +84,7 @@ def sync(
       orchestrate sync me@cluster.example.org:project/results
       orchestrate sync my-sky-cluster --watch 60
       orchestrate sync gpu --sweep speed --only metrics,logs
+      orchestrate sync
       orchestrate sync --wandb
       orchestrate sync --wandb other-results
     """
@@ -101,6 +102,9 @@ def sync(
         verify,
     )
     if source is None:
+        here_only = wandb or dry_run or prune_remote or watch is not None or wish != SyncOptions(wish.sweeps)
+        if not here_only and _exchange(dest, wish.sweeps):
+            return
         if not wandb or prune_remote or watch is not None:
             raise NotFoundError("no SOURCE is given to bring results from", hint=_NO_SOURCE)
         raise typer.Exit(0 if upload(dest, wish.sweeps, wish.runs, dry_run=dry_run) else 1)
@@ -121,6 +125,16 @@ def sync(
     if prune_remote and not dry_run:
         _prune(find_source(source, dest), dest, wish, yes)
     raise typer.Exit(0 if whole else 1)
+
+
+def _exchange(results: Path, names: Iterable[str]) -> bool:
+    """Fetch from the instances and clusters of the sweeps here; ``False`` if they have none."""
+    from orchestrator.control.fleet import exchange, is_open
+
+    found = [one for one in chosen(results, names) if is_open(one)]
+    for one in found:
+        exchange(one, typer.echo)
+    return bool(found)
 
 
 def _is_folder_here(source: str, dest: Path) -> bool:

@@ -84,11 +84,11 @@ def _conclude(flow: Flow, started: Started, seen: Survey) -> None:
     name, up = flow.sweep_dir.name, flow.costs()
     if flow.detach and seen.active:
         print_warnings(seen.remarks)
-        typer.echo(f"detached; follow with: orchestrate status {name} --watch")
+        typer.echo(f"detached; follow with: orchestrate status {name} --watch{' --exchange' if up else ''}")
         if up:
             typer.echo(
-                "it fetches results, too: an instance that is done waits for that, as long as the profile's "
-                "`hold` says, and then goes with what was not fetched, unless it has a `store`"
+                "--exchange fetches results: an instance that is done waits for that, as long as the "
+                "profile's `hold` says, and then goes with what was not fetched, unless it has a `store`"
             )
         return
     for line in up:

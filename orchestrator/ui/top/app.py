@@ -86,6 +86,7 @@ class Top(App[None]):
         Binding("s", "sort"),
         Binding("S", "turn"),
         Binding("u", "look"),
+        Binding("x", "exchange"),
         Binding("escape", "all"),
     ]
 
@@ -250,6 +251,13 @@ class Top(App[None]):
             "cancel", self._fleet.cancel, lambda run: not run.status.state.final, "nothing left to cancel"
         )
 
+    def action_exchange(self) -> None:
+        row = self._table.row
+        name = row.sweep if isinstance(row, RunRow | JobRow) else row.name if row else ""
+        if sight := self.picture.sight(name):
+            self._tell(f"exchange: asking the instances and clusters of {name} …")
+            self._do("exchange", partial(self._fleet.exchange, sight.sweep_dir))
+
     def action_retry(self) -> None:
         alone = isinstance(self._table.row, RunRow)
         self._ask(
@@ -273,18 +281,18 @@ class Top(App[None]):
 
         def answered(yes: bool | None) -> None:
             if yes and sight:
-                self._do(what, do, sight.sweep_dir, [run.run_id for run in runs])
+                self._tell(f"{what}: {len(runs)} of {sight.name} …")
+                self._do(what, partial(do, sight.sweep_dir, [run.run_id for run in runs]))
 
         self.push_screen(ConfirmDialog(question(what, row, runs)), answered)
 
-    def _do(self, what: str, do: Act, sweep_dir: SweepDir, run_ids: Sequence[str]) -> None:
+    def _do(self, what: str, do: Callable[[], str]) -> None:
         def work() -> None:
             try:
-                self._hand_over(ActionMessage(do(sweep_dir, run_ids)))
+                self._hand_over(ActionMessage(do()))
             except Exception as error:
                 self._hand_over(ActionMessage(f"{what}: {error_line(error)}", failed=True))
 
-        self._tell(f"{what}: {len(run_ids)} of {sweep_dir.name} …")
         act = threading.Thread(target=work, daemon=True)
         self._acts.append(act)
         act.start()

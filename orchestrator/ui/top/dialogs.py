@@ -30,6 +30,7 @@ r              retry: the run, or what failed, was cancelled or is
 s  S           sort by the next column; the other way round
 esc            all rows again
 u              look now
+x              exchange: fetch results, end instances that are done
 q              leave; everything goes on without this screen
 
 cost           what jobs have cost so far: their time and the price of

@@ -56,6 +56,10 @@ class Fleet(Protocol):
         """Submit runs again; return a message for the user."""
         ...
 
+    def exchange(self, sweep_dir: SweepDir) -> str:
+        """Fetch results from instances and clusters, end instances that are done; what was done."""
+        ...
+
     def log(self, sweep_dir: SweepDir, run_id: str) -> str:
         """Return the end of a run's log."""
         ...
@@ -115,6 +119,12 @@ class FleetTree:
         if done.returncode not in (0, 1):  # 1: some other run has failed
             raise OrchestrateError(lines[0].removeprefix("error: "), hint=" ".join(lines[1:]).strip() or None)
         return "; ".join(line for line in lines if not line.startswith("detached"))
+
+    def exchange(self, sweep_dir: SweepDir) -> str:
+        lines: list[str] = []
+        with self._asking:
+            fleet.exchange(sweep_dir, lines.append)
+        return f"{sweep_dir.name}: {'; '.join(lines) or 'nothing new'}"
 
     def log(self, sweep_dir: SweepDir, run_id: str) -> str:
         with fleet.log_from(sweep_dir, run_id, attempt=None, to_the_end=False) as pipe:

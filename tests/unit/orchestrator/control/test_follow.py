@@ -11,6 +11,7 @@ import pytest
 from benchmarks.synthetic import EPOCH, create_sweep, matrix_runs, write_journal
 from orchestrator.backends.local import LocalBackend
 from orchestrator.control import follow, submit
+from orchestrator.control.exchange import exchange_with_instances
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.types import Capacity, RunState, Sweep
@@ -96,7 +97,7 @@ def cost_of_a_further_look(results: Path, count: int) -> tuple[int, int]:
     write_journal(create_sweep(results, sweep.name, runs), told=0)
 
     def take_a_round() -> Survey:
-        follow.bring_home(sweep_dir, orphans=True)
+        exchange_with_instances(sweep_dir, print, orphans=True)
         return poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))
 
     assert take_a_round().counts() == {RunState.DONE: count}

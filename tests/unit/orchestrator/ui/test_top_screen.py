@@ -198,6 +198,8 @@ def test_what_was_done_and_what_was_refused_is_told() -> None:
         await until(lambda: "nothing to retry" in text_of(app))
         await pilot.press("c", "y")
         await until(lambda: "cancel: understood" in text_of(app))
+        await pilot.press("x")
+        await until(lambda: "exchange: understood" in text_of(app))
         fleet.refusal = RefusedError("the queue [is] full", hint="wait")
         await pilot.press("c", "y")
         await until(lambda: "the queue [is] full (wait)" in text_of(app))
