@@ -73,7 +73,7 @@ if [[ -z ${SLURM_JOB_ID:-} ]]; then
   exit 2
 fi
 
-# What the job needs. Whatever was active where it was submitted is active here too.
+# The job's environment: that of the shell that submitted is active here too.
 if command -v module >/dev/null; then module purge; fi
 if [[ -f .venv/bin/activate ]]; then source .venv/bin/activate; fi
 python=(python) # or: python=(uv run --no-sync python)

@@ -26,7 +26,7 @@ class CorridorConfig:
 
 
 class Corridor(ParallelEnv):
-    """Everybody earns less than nothing for every step, by the distance between the two."""
+    """Two agents; both earn a negative reward in every step, by the distance between them."""
 
     metadata = {"name": "corridor"}  # noqa: RUF012 (PettingZoo's interface)
 

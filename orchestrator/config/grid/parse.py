@@ -33,7 +33,7 @@ SECTIONS: Mapping[str, str] = {
         "Names the sweep and its folder in the results: up to 100 letters, digits, dots, dashes and "
         "underscores."
     ),
-    "trainer": "Who trains: `benchmarl`, `command`, or a trainer of your own.",
+    "trainer": "The trainer: `benchmarl`, `command`, or one of your own.",
     "plugins": (
         "Tasks, models and algorithms of your own for `benchmarl`: the folder of a Python package, "
         "relative to the grid file, or the name of an installed one, or a list of these."
@@ -44,7 +44,7 @@ SECTIONS: Mapping[str, str] = {
         "last one fastest: the order in which `status` lists runs. They are begun in turns, "
         "seed by seed, so that a busy hour slows all alike."
     ),
-    "zip": "Keys whose lists advance together, as one more axis after those of `matrix`.",
+    "zip": "Keys with lists that advance together, as one more axis after those of `matrix`.",
     "exclude": (
         "A list of mappings. Each takes away every point that agrees with all of its keys. It may "
         "name keys of `matrix` and `zip`, and `target` with `compare: true`. An entry that takes "
@@ -57,7 +57,7 @@ SECTIONS: Mapping[str, str] = {
     ),
     "targets": (
         "Where runs may go, `[local]` by default: names of profiles. Several targets share the "
-        "runs; `--on A,B` says others."
+        "runs; `--on A,B` names others."
     ),
     "compare": (
         "With `true`, every point runs once on *each* target, and the target is a part of what a "

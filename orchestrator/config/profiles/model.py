@@ -150,7 +150,7 @@ class Profile:
     feed: bool = _key(True, "whether a job may call sbatch from its node")
     ssh: str | None = _key(
         None,
-        "the login node, as ssh knows it (an alias of `~/.ssh/config`, or `user@host`): the sweep is "
+        "the login node, by its name for ssh (an alias of `~/.ssh/config`, or `user@host`): the sweep is "
         "submitted there, from here",
     )
     folder: str = _key(
@@ -187,7 +187,7 @@ class Profile:
     )
     secrets: tuple[str, ...] = _key(
         ("WANDB_API_KEY",),
-        "cloud: variables of the shell that submits whose values jobs get and no file has; "
+        "cloud: variables of the shell that submits; jobs get their values and no file has them; "
         "`[WANDB_API_KEY]` by default",
     )
 
