@@ -16,7 +16,7 @@ Side = Mapping[tuple[Any, ...], Mapping[Any, float]]
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times ``better`` is as good as ``other``, by some figure.
+    """Ratio of ``better`` to ``other`` in some figure, such as speed.
 
     ``low`` and ``high`` are its 95 % interval and ``chance`` the p-value of no difference, ``None`` with too
     little data. ``n``: pairs, or configurations where none are ``paired``. ``seeds``: of the side that has

@@ -1,7 +1,7 @@
-"""The reference as Markdown, made of the code itself: commands, keys of a grid, keys of a profile.
+"""Generate the reference as Markdown from the code: commands, keys of a grid, keys of a profile.
 
-`mkdocs build` asks for it each time (docs/hooks.py), so there is no copy that could be out of date. What a
-key means stands where the key is defined, and what an option means where the command is.
+`mkdocs build` calls it each time (docs/hooks.py), so that no copy can be out of date. The meaning of a key
+stands where the key is defined, the meaning of an option where the command is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BOLD = re.compile(r"\[bold\](.*?)\[/bold\]")
 
 
 def pages() -> dict[str, str]:
-    """Each page of the reference by its place below docs/."""
+    """Return each page of the reference by its place below docs/."""
     return {
         "reference/commands.md": commands(),
         "reference/grid.md": grid_keys(),
@@ -37,7 +37,7 @@ def pages() -> dict[str, str]:
 
 
 def commands() -> str:
-    """Every command with its arguments and options, in the order of `orchestrate --help`."""
+    """List every command with its arguments and options, in the order of `orchestrate --help`."""
     group = typer.main.get_command(app)
     assert isinstance(group, click.Group)
     known = {name: command for name, command in group.commands.items() if not command.hidden}
@@ -55,7 +55,7 @@ def commands() -> str:
 
 
 def grid_keys() -> str:
-    """Sections, the keys that belong to every trainer, resources, and what each trainer keeps for itself."""
+    """List sections, the keys of every trainer, resources, and the keys reserved by each trainer."""
     lines = ["# Keys of a grid", "", f"[The grid](../grid.md) shows them at work. {_SENTENCE}", ""]
     lines += ["## Sections", "", *_table(["section", "what it is"], _rows(SECTIONS.items()))]
     lines += ["", "## Keys of every trainer", ""]
@@ -68,18 +68,18 @@ def grid_keys() -> str:
 
 
 def profile_keys() -> str:
-    """Every key of a profile with its default."""
+    """List every key of a profile with its default."""
     intro = f"[Profiles](../profiles.md) shows them at work. {_SENTENCE}"
     return "\n".join(["# Keys of a profile", "", intro, "", *profile_table(), ""])
 
 
 def grid_list() -> list[str]:
-    """The sections as docs/grid.md lists them."""
+    """List the sections for docs/grid.md."""
     return [f"- `{name}`: {told}" for name, told in SECTIONS.items()]
 
 
 def profile_table() -> list[str]:
-    """The keys as docs/profiles.md lists them."""
+    """List the keys for docs/profiles.md."""
     rows = [[f"`{name}`", _default(default), told] for name, default, told in told_keys()]
     return _table(["key", "default", "meaning"], rows)
 
@@ -98,7 +98,7 @@ def _command(path: str, command: click.Command) -> Iterator[str]:
 
 
 def _help(command: click.Command) -> Iterator[str]:
-    """The command's own help: what is indented there are commands to type."""
+    """Return the command's help as Markdown; indented lines are commands to type."""
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         lines = [line.rstrip() for line in paragraph.replace("\b", "").splitlines() if line.strip()]
         if not lines:
@@ -124,7 +124,7 @@ def _name(argument: click.Argument) -> str:
 
 
 def _spelled(option: click.Option) -> str:
-    """``-f`, `--follow`, or with its value `--on PROFILE``."""
+    """Format an option: ``-f`, `--follow``, or with its value ``--on PROFILE``."""
     names = [*option.opts, *option.secondary_opts]
     value = "" if option.is_flag or option.count else f" {option.metavar or option.type.name.upper()}"
     return ", ".join(f"`{name}{value}`" for name in names)
@@ -160,14 +160,14 @@ def _rows(items: Iterable[tuple[str, str]]) -> list[list[str]]:
 
 
 def _default(value: Any) -> str:
-    """As a person would write it; empty where nothing is asked for."""
+    """Format a default as a person would write it; empty if there is none."""
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     return f"`{value}`" if isinstance(value, str | int | float | PurePath) else ""
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table; a bar in a cell would end it, an empty cell is one blank."""
+    """Format a table; bars in cells are escaped, and an empty cell is one blank."""
     lines = [head, ["---"] * len(head), *rows]
     return [f"| {' | '.join(_cell(cell) for cell in line)} |".replace("|  |", "| |") for line in lines]
 

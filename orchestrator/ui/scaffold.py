@@ -1,4 +1,4 @@
-"""The first files of a user's own project: a grid to begin with, and a profile to fill in."""
+"""Write the first files of a project: a grid to begin with, and a profile to fill in."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from orchestrator.core.package_files import template
 from orchestrator.ui.doctor.cluster_facts import Ask, Site
 
 GRID = Path("sweeps", "first.yaml")
-# Finds out what no login node can see; `orchestrate doctor --on PROFILE` tells when it is time for it.
+# A grid that checks what no login node can see; `orchestrate doctor --on PROFILE` recommends it.
 VALIDATION = Path("sweeps", "validate.yaml")
-# What a profile is written for, and the file that it is.
+# Kinds of backends, and the file of the profile written for each.
 PROFILES = {
     "slurm": Path("profiles", "cluster.yaml"),
     "skypilot": Path("profiles", "cloud.yaml"),
@@ -30,7 +30,7 @@ _MOST_NAMES = 8
 
 @dataclass(frozen=True)
 class NewProject:
-    """What :func:`begin` did: files that are new, files that were there and stay, commands to go on with."""
+    """Result of :func:`begin`: new files, files that existed and stay, and the next commands."""
 
     written: tuple[Path, ...]
     kept: tuple[Path, ...]
@@ -40,8 +40,8 @@ class NewProject:
 def begin(folder: Path, kind: str = "slurm", ask: Ask | None = None) -> NewProject:
     """Write a grid, and a profile for that kind of backend, into a project's folder; overwrite nothing.
 
-    On a login node the profile names what the cluster has. ``ask`` stands in for Slurm's commands. Raises
-    :class:`OrchestrateError` for a kind there is not, ``OSError`` where nothing can be written.
+    On a login node the profile names the cluster's partitions and accounts. ``ask`` stands in for Slurm's
+    commands. Raises :class:`OrchestrateError` for an unknown kind, ``OSError`` if nothing can be written.
     """
     if kind not in PROFILES:
         raise OrchestrateError(f"--on: found {kind!r}, expected one of: {', '.join(PROFILES)}")
@@ -63,7 +63,7 @@ def _text(name: str) -> str:
 
 
 def _write(file: Path, text: str) -> bool:
-    """Whether the file is new. One that is there stays, and so does a link to nowhere."""
+    """Write a new file and return whether it is new; an existing one, or a link to nowhere, stays."""
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         with open(file, "x", encoding="utf-8") as new:
@@ -84,7 +84,7 @@ def _cluster(ask: Ask | None) -> str:
 
 
 def _names_here(ask: Ask | None) -> tuple[Sequence[str], Sequence[str]]:
-    """Partitions, the default one first, and the user's accounts; none where nobody answers."""
+    """Return partitions, the default one first, and the user's accounts; none without an answer."""
     site = Site(None, Path(), ask)
     partitions = sorted(site.partitions, key=lambda one: not one.is_default)
     known = () if isinstance(site.associations, CommandAnswer) or not partitions else site.associations
@@ -93,7 +93,7 @@ def _names_here(ask: Ask | None) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """For a comment of one line, whatever the site's programs printed."""
+    """Format names for a comment of one line; unprintable characters are removed."""
     printable = ["".join(char for char in name if char.isprintable()) for name in names]
     more = f", … ({len(names)} in all)" if len(names) > _MOST_NAMES else ""
     return f"there are: {', '.join(printable[:_MOST_NAMES])}{more}" if names else ""

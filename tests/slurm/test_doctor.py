@@ -71,7 +71,7 @@ def test_what_is_asked_for_in_vain_is_named_and_sbatch_agrees(
     slurm: Cluster, tmp_path: Path, profile: str, name: str, fix: str
 ) -> None:
     found = problems(findings(tmp_path, profile))
-    assert found.pop("Script") == "correct what is said above first"
+    assert found.pop("Script") == "solve the problems above first"
     assert list(found) == [name]
     assert found[name].startswith(fix)
 

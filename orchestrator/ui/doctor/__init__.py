@@ -1,10 +1,10 @@
-"""The doctor: what works here, what does not, and the fix. It changes nothing.
+"""The doctor: check what works here, what does not, and how to fix it. It changes nothing.
 
-A check is a function that looks at one thing and returns a :class:`Finding`; it raises nothing, whatever the
-programs that it asks print. To add one, write it and name it in the CHECKS of its module:
-:mod:`local_machine` for this machine, :mod:`training` for what trainings need of it, :mod:`slurm` for a
-cluster, :mod:`request_checks` and :mod:`job_script` for a profile against its cluster, :mod:`login_node` for
-a login node behind ssh, :mod:`cloud` for a cloud. A backend names its own in its
+A check is a function that examines one thing and returns a :class:`Finding`; it raises nothing, for any
+output of the programs that it starts. To add one, write it and name it in the CHECKS of its module:
+:mod:`local_machine` for this machine, :mod:`training` for the needs of training, :mod:`slurm` for a cluster,
+:mod:`request_checks` and :mod:`job_script` for a profile against its cluster, :mod:`login_node` for a login
+node behind ssh, :mod:`cloud` for a cloud. A backend names its own in its
 :class:`~orchestrator.config.backends.BackendSpec`.
 """
 

@@ -1,4 +1,4 @@
-"""SkyPilot and the cloud of a profile: whether a machine could be rented from here now, and at what price."""
+"""Check SkyPilot and a profile's cloud: whether a machine could be rented now, and at what price."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROGRAMS = ("ssh", "rsync")
 
 
 def examined(profile: Profile, results: Path) -> Iterator[Finding]:
-    """Every finding about the profile's cloud, as it comes. Rents nothing."""
+    """Yield every finding about the profile's cloud, as it comes. Rents nothing."""
     yield programs(profile)
     for check in (installed, server, enabled, machine):
         finding = check(profile)
@@ -37,6 +37,7 @@ def examined(profile: Profile, results: Path) -> Iterator[Finding]:
 
 
 def installed(_: Profile) -> Finding:
+    """Check that SkyPilot is installed."""
     name = "SkyPilot"
     try:
         return ok(name, version("skypilot"))
@@ -45,7 +46,7 @@ def installed(_: Profile) -> Finding:
 
 
 def programs(_: Profile) -> Finding:
-    """What results come home by."""
+    """Check the programs that fetch results from instances."""
     name = "Programs"
     missing = [program for program in _PROGRAMS if shutil.which(program) is None]
     if missing:
@@ -55,7 +56,7 @@ def programs(_: Profile) -> Finding:
 
 
 def server(_: Profile) -> Finding:
-    """SkyPilot's API server, which is started where it does not run."""
+    """Check SkyPilot's API server, and start it if it does not run."""
     name = "API server"
     try:
         return ok(name, f"answers, SkyPilot {client.server_version()}")
@@ -64,7 +65,7 @@ def server(_: Profile) -> Finding:
 
 
 def enabled(profile: Profile) -> Finding:
-    """Whether SkyPilot can use the profile's cloud with the credentials that are here; it asks the cloud."""
+    """Check that SkyPilot can use the profile's cloud with the credentials here; the cloud is contacted."""
     name, asked = "Cloud", (profile.infra or "").partition("/")[0]
     try:
         found = client.check(asked or None)
@@ -76,11 +77,11 @@ def enabled(profile: Profile) -> Finding:
     if asked.lower() in found.enabled:
         return ok(name, f"{asked} is enabled")
     fix = f"sky check {asked}" if asked else "sky check"
-    return problem(name, found.why or "no cloud is enabled", f"{fix} tells what to do")
+    return problem(name, found.why or "no cloud is enabled", f"{fix} explains the fix")
 
 
 def machine(profile: Profile) -> Finding:
-    """What SkyPilot would take, by its price list."""
+    """Report the machine that SkyPilot would rent, by its price list."""
     name = "Machine"
     try:
         text = machine_text(profile)
@@ -99,7 +100,7 @@ def machine(profile: Profile) -> Finding:
 
 
 def instances(_: Profile) -> Finding:
-    """What costs money now."""
+    """Report the instances that cost money now."""
     name = "Instances"
     try:
         ours = [one for one in client.clusters(None, refresh=True).values() if is_ours(one.name)]
@@ -120,12 +121,12 @@ def instances(_: Profile) -> Finding:
         found = f"{names}: {hourly:.4g} $/h together; {said}"
         fix = f"orchestrate cancel SWEEP in the folder of its sweep, or: sky down {' '.join(stray + slow)}"
         return problem(name, found, fix)
-    fix = f"orchestrate status tells whose they are; to end one and what is on it: sky down {ours[0].name}"
+    fix = f"orchestrate status shows their sweeps; to end one and lose its data: sky down {ours[0].name}"
     return warning(name, f"{names}: {hourly:.4g} $/h together", fix)
 
 
 def store(profile: Profile) -> Finding:
-    """Whether the store can be read from here. Whether an instance may write to it, only a sweep can tell."""
+    """Check that the store can be read from here; write access of instances shows only in a sweep."""
     name, where = "Store", profile.store
     if where is None:
         fix = f"set `store:` in {place_of(profile)}, and instances need not wait for this machine"
@@ -140,7 +141,7 @@ def store(profile: Profile) -> Finding:
             return not_here(name, f"{where} is a folder of the instances", "see that all of them have it")
     except OrchestrateError as error:
         return problem(name, f"{where}: {error}", error.hint or _another(profile))
-    except Exception as error:  # boto3's are made as it runs
+    except Exception as error:  # boto3 creates its error classes at run time
         return problem(name, f"{where}: {refusal(error)}", _another(profile))
     return ok(name, f"{where} answers")
 

@@ -14,7 +14,7 @@ from orchestrator.ui.doctor.past_sweep import validated
 
 
 def examined(profile: Profile | None, results: Path, ask: Ask | None = None) -> Iterator[Finding]:
-    """Every finding about the cluster, as it comes; ``ask`` stands in for starting Slurm's commands."""
+    """Yield every finding about the cluster, as it comes; ``ask`` stands in for starting Slurm's commands."""
     site = Site(profile, results, ask)
     if site.profile is None and shutil.which("sbatch") is None:
         yield not_here("Slurm", "no sbatch on PATH: this is no login node of a cluster")

@@ -1,4 +1,4 @@
-"""What a cluster says about itself, each question asked once."""
+"""Facts about a Slurm cluster, each queried once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.core.errors import BackendUnavailableError
 from orchestrator.core.package_files import template
 from orchestrator.core.units import seconds
 
-# A person waits. Slurm's own commands give a controller that is down about ten seconds.
+# Short, as a person waits. Slurm's commands give a controller that is down about ten seconds.
 PATIENCE_S = 15.0
 
 Ask = Callable[[Sequence[str]], CommandAnswer]
@@ -29,7 +29,7 @@ _GRES = re.compile(r"(?P<name>[^:(]+)(:(?P<type>[^:(]*[^:(\d][^:(]*))?(:(?P<coun
 
 @dataclass(frozen=True)
 class Partition:
-    """``fields`` are those of `scontrol show partition`, by its names."""
+    """A partition. ``fields`` are those of `scontrol show partition`, by its names."""
 
     name: str
     fields: dict[str, str]
@@ -39,17 +39,18 @@ class Partition:
 
     @property
     def is_default(self) -> bool:
+        """Whether jobs without a partition go there."""
         return self["Default"] == "YES"
 
     def admits(self, kind: str, name: str) -> bool:
-        """Whether ``name`` may use it, by its lists for that ``kind``: Accounts, Qos."""
+        """Return whether ``name`` may use it, by its lists for that ``kind``: Accounts, Qos."""
         allowed, denied = self[f"Allow{kind}"], self[f"Deny{kind}"]
         return (allowed in ("", "ALL") or name in allowed.split(",")) and name not in denied.split(",")
 
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """Nodes of one partition that are alike. ``mem`` in megabytes; ``gpus`` by type, "" for those without."""
+    """Equal nodes of one partition. ``mem`` in megabytes; ``gpus`` by type, "" for GPUs without a type."""
 
     partition: str
     state: str
@@ -61,12 +62,13 @@ class NodeGroup:
 
     @property
     def usable(self) -> bool:
+        """Whether jobs can run on the nodes, now or later."""
         return not self.state.startswith(("down", "drain", "drng", "fail", "err", "unk", "inval"))
 
 
 @dataclass(frozen=True)
 class Association:
-    """What accounting allows the user in an account, everywhere or in one partition. Limits as Slurm says."""
+    """The user's limits in an account, everywhere or in one partition, as Slurm prints them."""
 
     default_account: str
     account: str
@@ -80,6 +82,8 @@ class Association:
 
 @dataclass(frozen=True)
 class Qos:
+    """A quality of service and its limits per user, as Slurm prints them."""
+
     name: str
     max_jobs: str
     max_submit: str
@@ -87,9 +91,9 @@ class Qos:
 
 
 class Site:
-    """A cluster as this machine's commands show it, and the profile it is to be used with, if any.
+    """A cluster as this machine's commands show it, and the profile to use it with, if any.
 
-    A question that was not answered gives an empty answer here; the first checks say why.
+    A query without an answer gives an empty value here; the first checks report why.
     """
 
     def __init__(
@@ -100,12 +104,12 @@ class Site:
 
     @property
     def asking(self) -> Profile:
-        """The profile, for checks that are made with one only."""
+        """The profile, for checks that need one."""
         assert self.profile is not None
         return self.profile
 
     def ask(self, *argv: str) -> CommandAnswer:
-        """The answer of one of Slurm's commands; where it cannot be started that is the complaint."""
+        """Return the answer of a Slurm command; one that cannot be started gives a complaint."""
         try:
             return self._ask(argv)
         except BackendUnavailableError:
@@ -114,12 +118,13 @@ class Site:
             return CommandAnswer(126, "", f"{argv[0]} cannot be started: {error.strerror}")
 
     def timed(self, *argv: str) -> tuple[CommandAnswer, float]:
+        """Return the answer and the seconds it took."""
         began = time.monotonic()
         return self.ask(*argv), time.monotonic() - began
 
     @cached_property
     def user(self) -> str:
-        """Whom Slurm takes us for."""
+        """The user's name for Slurm."""
         if self._user is not None:
             return self._user
         try:
@@ -129,37 +134,41 @@ class Site:
 
     @cached_property
     def config(self) -> dict[str, str]:
+        """Slurm's configuration, by key."""
         return settings(self._output("scontrol", "show", "config"))
 
     @cached_property
     def partitions(self) -> list[Partition]:
+        """All partitions."""
         return partitions(self._output("scontrol", "--oneliner", "show", "partition"))
 
     @cached_property
     def nodes(self) -> list[NodeGroup]:
+        """All nodes, grouped."""
         return node_groups(self._output("sinfo", "-h", "-e", "-o", "%P|%T|%D|%c|%m|%G|%f"))
 
     @cached_property
     def associations(self) -> list[Association] | CommandAnswer:
-        """Those of the user; the answer that says why there are none to be seen."""
+        """The user's associations, or the failed answer."""
         fields = "cluster,defaultaccount,account,partition,qos,defaultqos,maxjobs,maxsubmitjobs,maxwall"
         answer = self.ask("sacctmgr", "-n", "-P", "show", "user", self.user, "withassoc", f"format={fields}")
         return associations(answer.output, self.config.get("ClusterName", "")) if answer.code == 0 else answer
 
     @cached_property
     def qos(self) -> list[Qos]:
+        """All qualities of service."""
         fields = "name,maxjobsperuser,maxsubmitjobsperuser,maxwall"
         return qualities(self._output("sacctmgr", "-n", "-P", "show", "qos", f"format={fields}"))
 
     @property
     def wanted(self) -> list[Partition]:
-        """The partitions that jobs would go to: the profile's that there are, or the default one."""
+        """The partitions for the profile's jobs: those it names that exist, or the default one."""
         named = named_partitions(self.profile)
         return [one for one in self.partitions if (one.name in named if named else one.is_default)]
 
     @property
     def applying(self) -> list[Association]:
-        """The user's associations that hold for jobs of the profile."""
+        """The user's associations that apply to the profile's jobs."""
         known = [] if isinstance(self.associations, CommandAnswer) else self.associations
         asked = self.profile.account if self.profile else None
         account = asked or next((one.default_account for one in known), "")
@@ -169,6 +178,7 @@ class Site:
 
     @property
     def applying_qos(self) -> list[Qos]:
+        """The qualities of service that apply to the profile's jobs."""
         names = {self.profile.qos.lower()} if self.profile and self.profile.qos else self._default_qos()
         return [one for one in self.qos if one.name in names]
 
@@ -181,18 +191,19 @@ class Site:
 
 
 def place_of(profile: Profile) -> str:
-    """The file to edit; for a profile that came with the program the copy to make of it."""
+    """Return the file to edit; for a profile that came with the program, the copy to make of it."""
     if Path(profile.source).is_relative_to(template("profiles")):
         return f"a copy of it, {own_folder() / profile.name}.yaml"
     return profile.source
 
 
 def named_partitions(profile: Profile | None) -> list[str]:
+    """Return the partitions that the profile names."""
     return [one.strip() for one in ((profile and profile.partition) or "").split(",") if one.strip()]
 
 
 def partitions(output: str) -> list[Partition]:
-    """The lines of `scontrol --oneliner show partition`."""
+    """Parse `scontrol --oneliner show partition`."""
     found = []
     for line in output.splitlines():
         fields = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
@@ -202,7 +213,7 @@ def partitions(output: str) -> list[Partition]:
 
 
 def node_groups(output: str) -> list[NodeGroup]:
-    """The lines of `sinfo` in the format that :class:`Site` asks for."""
+    """Parse `sinfo` in the format that :class:`Site` asks for."""
     found = []
     for line in output.splitlines():
         fields = line.split("|")
@@ -222,7 +233,7 @@ def node_groups(output: str) -> list[NodeGroup]:
 
 
 def gpus(gres: str) -> dict[str, int]:
-    """GPUs by type in a node's resources: ``gpu:l4:2(S:0),lscratch:10`` → ``{"l4": 2}``."""
+    """Return GPUs by type in a node's resources: ``gpu:l4:2(S:0),lscratch:10`` → ``{"l4": 2}``."""
     found: dict[str, int] = {}
     for item in re.sub(r"\([^)]*\)", "", gres).split(","):
         match = _GRES.match(item)
@@ -233,7 +244,7 @@ def gpus(gres: str) -> dict[str, int]:
 
 
 def associations(output: str, cluster: str) -> list[Association]:
-    """The lines of `sacctmgr show user … withassoc` in the format that :class:`Site` asks for."""
+    """Parse `sacctmgr show user … withassoc` in the format that :class:`Site` asks for."""
     rows = [line.split("|") for line in output.splitlines()]
     return [
         Association(default, account, partition, tuple(qos.split(",")), *rest)
@@ -243,18 +254,19 @@ def associations(output: str, cluster: str) -> list[Association]:
 
 
 def qualities(output: str) -> list[Qos]:
+    """Parse `sacctmgr show qos` in the format that :class:`Site` asks for."""
     rows = [line.split("|") for line in output.splitlines()]
     return [Qos(*row) for row in rows if len(row) == 4]
 
 
 def number(text: str) -> int:
-    """The number at the beginning, as in ``64`` and ``64+``; 0 where there is none."""
+    """Return the number at the beginning, as in ``64`` and ``64+``; 0 where there is none."""
     match = re.match(r"[0-9]{1,18}", text)
     return int(match[0]) if match else 0
 
 
 def time_limit(text: str) -> int | None:
-    """The seconds of a limit as Slurm prints it; ``None`` where there is none."""
+    """Return the seconds of a limit as Slurm prints it; ``None`` where there is none."""
     try:
         return seconds(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a check of the doctor found."""
+"""Results of the doctor's checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LONGEST = 500
 
 
 class Verdict(enum.Enum):
-    """How a check ended. NOT_HERE: it does not concern this machine, or cannot be told from it."""
+    """Outcome of a check. NOT_HERE: it does not apply to this machine, or cannot be checked from it."""
 
     OK = "ok"
     WARNING = "warning"
@@ -19,7 +19,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the doctor's: ``name`` is what was looked at, ``fix`` what a person can do, on one line."""
+    """One line of the doctor's: ``name`` is the thing checked, ``fix`` a remedy, on one line."""
 
     name: str
     verdict: Verdict
@@ -27,26 +27,31 @@ class Finding:
     fix: str | None = None
 
     def to_json(self) -> dict[str, str | None]:
+        """Return the finding as JSON values."""
         return {"name": self.name, "verdict": self.verdict.value, "found": self.found, "fix": self.fix}
 
 
 def ok(name: str, found: str) -> Finding:
+    """Return a finding without a problem."""
     return Finding(name, Verdict.OK, _line(found))
 
 
 def warning(name: str, found: str, fix: str) -> Finding:
+    """Return a finding that limits what works, with a fix."""
     return Finding(name, Verdict.WARNING, _line(found), _line(fix))
 
 
 def problem(name: str, found: str, fix: str) -> Finding:
+    """Return a finding that prevents work, with a fix."""
     return Finding(name, Verdict.PROBLEM, _line(found), _line(fix))
 
 
 def not_here(name: str, found: str, fix: str | None = None) -> Finding:
+    """Return a finding that a check does not apply here."""
     return Finding(name, Verdict.NOT_HERE, _line(found), fix and _line(fix))
 
 
 def _line(text: str) -> str:
-    """What programs print may be anything: one line of it, not endless, nothing that moves a cursor."""
+    """Return any program's output as one printable line of limited length."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"

@@ -1,4 +1,4 @@
-"""The script that jobs of a profile would run: whether sbatch takes it, bash reads it, Python is there."""
+"""Check the script of a profile's jobs: sbatch accepts it, bash reads it, Python is there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SOURCED = re.compile(r"^\s*(?:source|\.)\s+(?P<path>\S+)\s*$")
 
 
 def script(site: Site) -> Finding:
-    """What sbatch itself says to the script that a sweep would submit."""
+    """Check that sbatch accepts the script that a sweep would submit."""
     name, profile = "Script", site.asking
     with tempfile.TemporaryDirectory(prefix="orchestrate-doctor-") as folder:
         path = Path(folder, "job.sh")
@@ -41,7 +41,7 @@ def script(site: Site) -> Finding:
     complaint = answer.complaint
     refused = _named_option(complaint)
     if any(check(site).verdict is Verdict.PROBLEM for check in request_checks.CHECKS):
-        fix = "correct what is said above first"
+        fix = "solve the problems above first"
     elif refused is not None:
         fix = f"if the site forbids it, add `forbid: [{refused}]` to {place_of(profile)}"
     else:
@@ -50,7 +50,7 @@ def script(site: Site) -> Finding:
 
 
 def setup(site: Site) -> Finding:
-    """Whether bash can read the profile's lines, and finds what they source. It runs none of them."""
+    """Check that bash can read the profile's lines and finds the files they source; none is run."""
     name, profile = "Setup", site.asking
     read = _bash("-n", lines="\n".join(profile.setup) + "\n")
     if read is None:
@@ -70,6 +70,7 @@ def setup(site: Site) -> Finding:
 
 
 def interpreter(site: Site) -> Finding:
+    """Check that the profile's Python is found."""
     name, profile = "Python in jobs", site.asking
     if profile.python is None:
         return ok(name, "the one that submits, at the same path on the nodes")
@@ -84,7 +85,7 @@ def interpreter(site: Site) -> Finding:
 
 
 def feeding(site: Site) -> Finding:
-    """Whether a job may submit the next ones: needed where the queue is shorter than the sweep."""
+    """Check that jobs may submit further jobs, needed where the queue is shorter than the sweep."""
     name, profile = "Jobs submit jobs", site.asking
     if not profile.feed:
         return ok(name, "not wanted by the profile; `orchestrate sweep` again submits what is left")
@@ -95,14 +96,14 @@ def feeding(site: Site) -> Finding:
             name, where, f"if compute nodes are not among them, set `feed: false` in {place_of(profile)}"
         )
     ask = "srun " + " ".join([*(f"--partition={one.name}" for one in site.wanted[:1]), "sbatch --version"])
-    return ok(name, f"any node may submit them; `{ask}` tells whether nodes have sbatch")
+    return ok(name, f"any node may submit them; `{ask}` shows whether nodes have sbatch")
 
 
 CHECKS = (script, setup, interpreter, feeding)
 
 
 def _rendered(site: Site) -> str:
-    """The script of an array of one job with one run, all of it a profile's."""
+    """Return the script of an array of one job with one run, with the profile's settings only."""
     profile, sweep = site.asking, SweepDir(site.results.absolute(), "doctor")
     needs = Resources(profile.cpus_per_task or 1, profile.gpus or 0, profile.job_mem, profile.time)
     job = Job("0000-0001.0", sweep.name, profile.name, ("doctor",), 1, needs)
@@ -112,14 +113,14 @@ def _rendered(site: Site) -> str:
 
 
 def _named_option(complaint: str) -> str | None:
-    """The option that a complaint of the site's own checks names, if the profile may leave it out."""
+    """Return the option that a complaint of the site's own checks names, if the profile may leave it out."""
     named = re.search(r"--(?P<option>[a-z][a-z-]+)", complaint)
     known = {"mem", "mem-per-cpu", "time", "cpus-per-task", "gpus", "nodes", "ntasks", "hint", "gres"}
     return named["option"] if named and named["option"] in known and "nvalid" not in complaint else None
 
 
 def _bash(*arguments: str, lines: str = "") -> subprocess.CompletedProcess[str] | None:
-    """bash as a job starts it; ``None`` if it cannot be asked."""
+    """Run bash as a job starts it; ``None`` if it cannot be started."""
     try:
         return subprocess.run(
             ["bash", *arguments],
@@ -139,7 +140,7 @@ def _succeeds(done: subprocess.CompletedProcess[str] | None) -> bool:
 
 
 def _absent(lines: Iterable[str]) -> str | None:
-    """The first file that a line sources, by a path known here, and that is not here."""
+    """Return the first missing file that a line sources by a path known here."""
     for line in lines:
         found = _SOURCED.match(line)
         path = os.path.expandvars(os.path.expanduser(found["path"])) if found else ""

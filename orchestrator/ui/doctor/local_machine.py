@@ -1,4 +1,4 @@
-"""This machine: Python, the trainers' packages, programs, and the results folder."""
+"""Check this machine: Python, the trainers' packages, programs, and the results folder."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _OLDEST_RSYNC = (3, 2, 5)
 _INSTALL_RSYNC = "apt-get install rsync openssh-client, brew install rsync, or conda install rsync openssh"
 _PATIENCE_S = 10.0
 
-# A sweep of a hundred short runs fits; below the second it cannot even begin.
+# Limits of a warning and of a problem: a sweep of a hundred short runs fits; a sweep cannot begin.
 _LITTLE_BYTES, _NO_BYTES = 5 << 30, 100 << 20
 _LITTLE_FILES, _NO_FILES = 50_000, 500
 
 
 def python(_: Path) -> Finding:
+    """Check that this Python is new enough."""
     found = f"{'.'.join(map(str, sys.version_info[:3]))} with orchestrate {__version__} ({sys.executable})"
     if sys.version_info < _OLDEST_PYTHON:
         return problem("Python", found, "make an environment with Python 3.11 or newer")
@@ -35,13 +36,13 @@ def python(_: Path) -> Finding:
 
 
 def trainers(_: Path) -> Finding:
-    """By what is installed: importing it would take seconds, and is the workers' part."""
+    """Check the trainers' packages by their records: importing them takes seconds and is left to workers."""
     wrong: list[str] = []
     there: list[str] = []
     for name in trainer_names():
         try:
             spec = get_trainer(name)
-        except Exception as error:  # somebody's package, which raises whatever it likes when it is loaded
+        except Exception as error:  # a package's entry point may raise anything
             wrong.append(f"{name} does not load ({type(error).__name__}: {error})")
             continue
         versions = {package: installed(package) for package in spec.packages}
@@ -58,12 +59,14 @@ def trainers(_: Path) -> Finding:
 
 
 def cores_and_gpus(_: Path) -> Finding:
+    """Report cores and GPUs."""
     cores, gpus = hardware.cores(), hardware.gpus()
     models = ", ".join(f"{gpus.count(model)} × {model}" for model in dict.fromkeys(gpus))
     return ok("Cores and GPUs", f"{cores} cores, {models or 'no GPU that can be used'}")
 
 
 def git(_: Path) -> Finding:
+    """Check that git is installed."""
     if program := shutil.which("git"):
         return ok("git", program)
     fix = "install git, or `module load git`: sweeps then keep the project's code and name its commit"
@@ -71,10 +74,10 @@ def git(_: Path) -> Finding:
 
 
 def rsync(_: Path) -> Finding:
-    """What results come home by. Only other machines need it."""
+    """Check the programs that fetch results from other machines."""
     name = "rsync"
     if missing := [program for program in ("rsync", "ssh") if shutil.which(program) is None]:
-        found = f"{' and '.join(missing)} not on PATH: `orchestrate sync` brings nothing home"
+        found = f"{' and '.join(missing)} not on PATH: `orchestrate sync` cannot fetch results"
         return warning(name, found, _INSTALL_RSYNC)
     try:
         said = subprocess.run(
@@ -93,15 +96,15 @@ def rsync(_: Path) -> Finding:
 
 
 def skypilot(_: Path) -> Finding:
-    """Without a profile nothing of it is started, and no cloud asked."""
+    """Report the version of SkyPilot; nothing of it is started, and no cloud is contacted."""
     name, version = "SkyPilot", installed("skypilot")
     if version is None:
-        return not_here(name, "not installed: nothing can be rented", f"to do so: {install_here('sky')}")
+        return not_here(name, "not installed: no machine can be rented", f"to do so: {install_here('sky')}")
     return ok(name, f"{version}; `sky check` asks your clouds, `orchestrate doctor --on PROFILE` one of them")
 
 
 def results_folder(results: Path) -> Finding:
-    """Claims and results are hard links: what makes them happen once."""
+    """Check that the results folder can be written and has hard links, which claims and results need."""
     name, folder = "Results folder", _existing(results)
     shown = results.absolute()
     if not folder.is_dir():
@@ -122,11 +125,12 @@ def results_folder(results: Path) -> Finding:
 
 
 def space(results: Path) -> Finding:
+    """Check free space and files in the results folder's file system."""
     name, folder = "Space", _existing(results)
     try:
         status = os.statvfs(folder)
     except OSError as error:
-        return not_here(name, f"{folder} does not tell: {error.strerror}")
+        return not_here(name, f"{folder} cannot be examined: {error.strerror}")
     free, files = status.f_bavail * status.f_frsize, status.f_favail
     counted = bool(status.f_files)  # some file systems make inodes as they need them, and say 0
     found = f"{_size(free)} free" + (f", and room for {files:,} files" if counted else "")
@@ -139,12 +143,12 @@ def space(results: Path) -> Finding:
 
 
 CHECKS = (python, trainers, cores_and_gpus, git, results_folder, space)
-# What a profile of SkyPilot's has its own lines for.
+# Checks that a profile of a cloud has its own versions of.
 REMOTE = (rsync, skypilot)
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest above it that is there."""
+    """Return the folder, or the nearest existing one above it."""
     folder = folder.absolute()
     return next(one for one in (folder, *folder.parents) if os.path.lexists(one))
 

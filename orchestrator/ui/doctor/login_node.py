@@ -1,4 +1,4 @@
-"""A login node behind ssh: whether it can be reached, and has what a sweep from here needs."""
+"""Check a login node behind ssh: it can be reached, and has what a sweep from here needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.ui.doctor import job_script, request_checks, slurm
 from orchestrator.ui.doctor.cluster_facts import PATIENCE_S, Site, place_of
 from orchestrator.ui.doctor.finding import Finding, Verdict, not_here, ok, problem, warning
 
-# What of the program's packages the control plane and a BenchMARL run load first.
+# Packages that the control plane loads first, and those of a BenchMARL run.
 _PACKAGES = ("hydra", "jinja2", "orjson", "polars", "rich", "submitit", "typer", "yaml")
 _TRAINING = ("torch", "torchrl", "benchmarl", "vmas")
 _LITTLE_KB = 5 << 20
@@ -26,7 +26,7 @@ _OLDEST_PYTHON = (3, 11)
 
 
 def examined(profile: Profile, results: Path) -> Iterator[Finding]:
-    """Every finding about the profile's machine, and about the Slurm there, as it comes."""
+    """Yield every finding about the profile's machine and the Slurm there, as it comes."""
     assert profile.ssh is not None
     node = _LoginNode(profile)
     for check in (node.connection, node.folder, node.python, node.programs):
@@ -53,7 +53,7 @@ class _LoginNode:
         self._profile, self._host = profile, Host(profile.ssh or "")
 
     def ask(self, argv: Sequence[str]) -> CommandAnswer:
-        """One of Slurm's commands, by a login shell there; a script goes along as its input."""
+        """Run a Slurm command in a login shell there; a script is sent as its input."""
         content = b""
         if argv[0] == "sbatch" and Path(argv[-1]).is_file():
             content, argv = Path(argv[-1]).read_bytes(), argv[:-1]
@@ -76,7 +76,7 @@ class _LoginNode:
         return ok(name, f"{self._host.name} answers in {time.monotonic() - began:.1f} s")
 
     def folder(self) -> Finding:
-        """Whether results can be written there, or where the folder would be made."""
+        """Check that results can be written there, or where the folder would be made."""
         name, folder = "Results there", self._profile.folder
         try:
             find = to_folder(folder)
@@ -103,7 +103,7 @@ class _LoginNode:
         return ok(name, f"{where}: can be written, {size} (a quota may allow less)")
 
     def python(self) -> Finding:
-        """By a Python that is started as a sweep starts it; packages are looked for, not loaded."""
+        """Check the Python that a sweep would start; packages are found, not loaded."""
         name, profile = "Python there", self._profile
         command = shlex.join(profile.python or THEIR_PYTHON)
         code = (

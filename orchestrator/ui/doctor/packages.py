@@ -1,4 +1,4 @@
-"""Which versions of packages are installed, asked of their records only."""
+"""Find versions of installed packages, from their records only."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from importlib.metadata import version
 
 
 def installed(package: str) -> str | None:
-    """The version, ``None`` where there is none, or where a half-removed package does not tell it."""
+    """Return the version, ``None`` for a package that is missing or half removed."""
     try:
         found: str | None = version(package)
-    except Exception:  # a damaged record ends in whatever its parser raises
+    except Exception:  # a damaged record may raise anything
         return None
     return found or None

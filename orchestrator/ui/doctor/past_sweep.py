@@ -1,4 +1,4 @@
-"""Whether a sweep has run to its end on the target before: what no look from a login node can tell."""
+"""Check whether a sweep has run to its end on the target: nothing else proves that jobs can train."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ NAME = "Training in jobs"
 
 
 def validated(results: Path, profile: Profile) -> Finding:
+    """Return a finding about the sweep `validate` on this profile."""
     sweep = SweepDir(results, SWEEP)
     command = f"orchestrate sweep --grid sweeps/{SWEEP}.yaml --on {shlex.quote(as_typed(profile))}"
     again = command if results == Path("results") else f"{command} --results {results}"
@@ -40,4 +41,4 @@ def validated(results: Path, profile: Profile) -> Finding:
         return ok(NAME, f"{len(done)} runs of sweep {SWEEP} were trained there, the last at {when}")
     if runs:
         return not_here(NAME, f"sweep {SWEEP} ran elsewhere so far", f"rm -r {sweep.path} && {again}")
-    return not_here(NAME, "only a sweep can tell: nodes, their Python, the results folder", again)
+    return not_here(NAME, "only a sweep can check: nodes, their Python, the results folder", again)

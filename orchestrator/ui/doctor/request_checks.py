@@ -1,4 +1,4 @@
-"""What jobs of a profile ask for, and whether the cluster has it for this user."""
+"""Check the requests of a profile's jobs against the cluster, for this user."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from orchestrator.ui.doctor.finding import Finding, not_here, ok, problem, warni
 
 
 def partition(site: Site) -> Finding:
+    """Check that the profile's partitions exist, are up and accept its jobs."""
     name, profile = "Partition", site.asking
     if not site.partitions:
         return not_here(name, "`scontrol show partition` shows none")
@@ -41,6 +42,7 @@ def partition(site: Site) -> Finding:
 
 
 def account(site: Site) -> Finding:
+    """Check that the user's account and QOS allow the profile's jobs."""
     name, profile = "Account", site.asking
     known = site.associations
     if isinstance(known, CommandAnswer):
@@ -76,7 +78,7 @@ def account(site: Site) -> Finding:
 
 
 def nodes(site: Site) -> Finding:
-    """Whether a node has what one job asks for; `sbatch` only says that none has."""
+    """Check that some node has what one job asks for; `sbatch` only reports that none has."""
     name, profile = "Nodes", site.asking
     wanted = {one.name for one in site.wanted}
     groups = [group for group in site.nodes if group.partition in wanted]
@@ -96,7 +98,7 @@ def nodes(site: Site) -> Finding:
 
 
 def filled_in(site: Site) -> Finding:
-    """What the profile itself says its jobs need."""
+    """Check that the profile sets the keys that it requires."""
     name, profile = "Filled in", site.asking
     if empty := list(missing(profile, ())):
         return problem(name, "; ".join(one.text for one in empty), f"fill them in, in {place_of(profile)}")
@@ -106,7 +108,7 @@ def filled_in(site: Site) -> Finding:
 
 
 def whole_nodes(site: Site) -> Finding:
-    """Whether jobs that have nodes to themselves use them."""
+    """Check that jobs with nodes to themselves use them."""
     name, profile = "Whole nodes", site.asking
     if not is_exclusive(profile, ()):
         return ok(name, "not asked for: jobs share nodes")
@@ -127,7 +129,7 @@ def _set(profile: Profile, key: str, value: str) -> str:
 
 
 def _refused(name: str, one: Partition, profile: Profile) -> Finding | None:
-    """Why jobs of the profile cannot run in a partition."""
+    """Return why jobs of the profile cannot run in a partition."""
     if one["State"] not in ("", "UP"):
         return problem(
             name, f"{one.name} is {one['State'].lower()}", "wait, or name another: `sinfo -s` lists them"
@@ -154,7 +156,7 @@ def _described(one: Partition) -> str:
 
 
 def _lacking(groups: Sequence[NodeGroup], profile: Profile) -> tuple[str, str] | None:
-    """What no node has by itself, and what to do about it."""
+    """Return what no node has by itself, and the fix."""
     features = {feature for group in groups for feature in group.features}
     if absent := [word for word in _features(profile.constraint) if word not in features]:
         fix = f"leave `constraint` out of {place_of(profile)}: these nodes have no features"
@@ -205,13 +207,13 @@ def _gpus(group: NodeGroup, profile: Profile) -> int:
 
 
 def _asked_mem(profile: Profile) -> int:
-    """Megabytes that scripts ask for: where the site forbids it, none."""
+    """Return the megabytes that scripts ask for; 0 where the site forbids it."""
     if profile.job_mem is None or {"mem", "mem-per-cpu"} & profile.forbid:
         return 0
     return megabytes(profile.job_mem)
 
 
 def _features(constraint: str | None) -> list[str]:
-    """The words of a constraint: ``[rack1*2|rack2]&ib`` names rack1, rack2 and ib."""
+    """Return the words of a constraint: ``[rack1*2|rack2]&ib`` names rack1, rack2 and ib."""
     words = re.split(r"[&|,()\[\]]", constraint or "")
     return [word for one in words if (word := re.sub(r"\*\d+$", "", one.strip()))]

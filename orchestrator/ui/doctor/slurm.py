@@ -1,4 +1,4 @@
-"""A Slurm cluster, whoever uses it: commands, controller, accounting, limits, what becomes of jobs."""
+"""Check a Slurm cluster for any user: commands, controller, accounting, limits, requeueing."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from orchestrator.ui.doctor.finding import Finding, not_here, ok, problem, warni
 
 NEEDED = ("sbatch", "squeue", "scontrol", "scancel")
 _HELPFUL = {
-    "sacct": "jobs that left the queue cannot be told apart",
+    "sacct": "the end of jobs that left the queue stays unknown",
     "sacctmgr": "limits of your account stay unknown",
-    "sinfo": "what nodes offer stays unknown",
+    "sinfo": "the resources of nodes stay unknown",
 }
 _SLOW_S = 5.0
 _SHORT_KILL_WAIT_S = 5
 
 
 def commands(_: Site) -> Finding:
+    """Check that Slurm's commands are on PATH."""
     name = "Slurm commands"
     missing = [program for program in NEEDED if shutil.which(program) is None]
     if len(missing) == len(NEEDED):
@@ -38,7 +39,7 @@ def commands(_: Site) -> Finding:
 
 
 def controller(site: Site) -> Finding:
-    """Whether slurmctld answers, by the command that asks nothing else of it."""
+    """Check that slurmctld answers, by the command that needs nothing else of it."""
     name = "Slurm controller"
     answer, took = site.timed("scontrol", "ping")
     said = " ".join(answer.output.split())
@@ -56,13 +57,11 @@ def controller(site: Site) -> Finding:
 
 
 def accounting(site: Site) -> Finding:
-    """sacct, asked for the user's jobs of today."""
+    """Check that sacct answers, by the user's jobs of today."""
     name = "Accounting"
     answer, took = site.timed("sacct", "-n", "-P", "-X", "-u", site.user, "--format=JobID,State")
     if "disabled" in f"{answer.output}{answer.errors}".lower():
-        return ok(
-            name, "this site keeps none: how jobs end is read from what they leave in the results folder"
-        )
+        return ok(name, "this site keeps none: the end of jobs is read from the results folder")
     if answer.code != 0:
         return warning(
             name,
@@ -71,12 +70,12 @@ def accounting(site: Site) -> Finding:
         )
     found = f"sacct answers in {_duration(took)}"
     if took > _SLOW_S:
-        return warning(name, found, "`status` takes as long whenever jobs have ended; nothing is lost by it")
+        return warning(name, found, "`status` takes as long whenever jobs have ended; nothing is lost")
     return ok(name, found)
 
 
 def limits(site: Site) -> Finding:
-    """How many jobs can be queued, and what that means for a sweep."""
+    """Report how many jobs can be queued, and the effect on a sweep."""
     name, config = "Limits", site.config
     if not config:
         return not_here(name, "`scontrol show config` does not answer")
@@ -95,7 +94,7 @@ def limits(site: Site) -> Finding:
 
 
 def requeue(site: Site) -> Finding:
-    """What becomes of a job that its time limit, a preemption or a dead node ends."""
+    """Report what happens to a job ended by its time limit, a preemption or a dead node."""
     name, config = "Requeueing", site.config
     if not config:
         return not_here(name, "`scontrol show config` does not answer")
@@ -114,13 +113,13 @@ def requeue(site: Site) -> Finding:
 
 
 def time_to_leave(site: Site) -> Finding:
-    """How long a job has between being told to end and being killed."""
+    """Check the time between a job's signal to end and its kill."""
     name, config = "Time to save", site.config
     if "KillWait" not in config:
         return not_here(name, "`scontrol show config` does not answer")
     wait = number(config["KillWait"])
     before = f"{site.profile.signal} s before its time limit, and " if site.profile else ""
-    found = f"a job is told {before}{wait} s before a preemption or cancellation kills it (KillWait)"
+    found = f"a job is warned {before}{wait} s before a preemption or cancellation kills it (KillWait)"
     if wait < _SHORT_KILL_WAIT_S:
         return warning(name, found, "large checkpoints may not be saved in time: save often instead")
     return ok(name, found)
@@ -134,7 +133,7 @@ def _queue(holds: str, submit: int | None, at_once: int | None) -> str:
 
 
 def _what_if_more(profile: Profile | None, jobs: int, *, can_feed: bool) -> str:
-    """What becomes of a sweep with more runs than there can be jobs; a job that ends still counts itself."""
+    """Return how a sweep with more runs than allowed jobs proceeds; a job that ends still counts itself."""
     if profile is None or profile.pack != 1:
         return f"More runs than that share {jobs:,} jobs" if jobs > 1 else "All runs share one job"
     if profile.feed and can_feed:
@@ -158,6 +157,6 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")[:60]
 
 
-# The first two are asked before anything else: without them there is nobody to ask.
+# Without these, no other check can work.
 FIRST = (commands, controller)
 CHECKS = (accounting, limits, requeue, time_to_leave)

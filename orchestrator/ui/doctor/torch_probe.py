@@ -1,4 +1,4 @@
-"""What PyTorch and OpenGL say here, asked in a process of its own: the control plane loads neither."""
+"""Probe PyTorch and OpenGL in a process of its own, as the control plane loads neither."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from typing import Any, Self
 PATIENCE_S = 60.0
 
 Facts = Mapping[str, Any]
-# The facts about "torch" or "drawing", as :mod:`jobs.probe` tells them; `broken` says why there are none.
+# The facts about "torch" or "drawing" from :mod:`jobs.probe`; `broken` is why there are none.
 Probe = Callable[[str], Facts]
 
 
 class Probing:
-    """The process, from entering to leaving. Called with the name of a probe, it waits for its facts.
+    """The probing process, while the block lasts. A call with a probe's name waits for its facts.
 
-    Whatever the libraries do, print, or hang in, there is an answer within ``patience`` seconds.
+    There is an answer within ``patience`` seconds, even if the libraries crash or hang.
     """
 
     def __init__(self, patience: float | None = None, python: str = sys.executable) -> None:
@@ -37,7 +37,7 @@ class Probing:
     def __enter__(self) -> Self:
         self._errors = tempfile.TemporaryFile()
         self._deadline = time.monotonic() + self._patience
-        # -P: a folder named jobs, or torch, where the command was typed is not meant.
+        # -P: do not import a folder named jobs or torch in the current folder.
         argv = [self._python, "-P", "-m", "jobs.probe"]
         try:
             self._process = subprocess.Popen(
@@ -64,7 +64,7 @@ class Probing:
         return self._facts.get(name, {"broken": self._over})
 
     def _read(self) -> str:
-        """Take in what the process says; why it will say no more, or nothing."""
+        """Read facts from the process; return why no more will come, or an empty text."""
         assert self._process is not None
         assert self._process.stdout is not None
         pipe = self._process.stdout.fileno()
@@ -73,14 +73,14 @@ class Probing:
             return f"no answer within {self._patience:.0f} s"
         piece = os.read(pipe, 1 << 16)
         if not piece:
-            return self._last_words(self._process.wait())
+            return self._exit_reason(self._process.wait())
         *lines, self._unread = (self._unread + piece).split(b"\n")
         for line in lines:
             facts = json.loads(line)
             self._facts[facts.pop("probe")] = facts
         return ""
 
-    def _last_words(self, code: int) -> str:
+    def _exit_reason(self, code: int) -> str:
         if code < 0:
             return f"the process that loaded it was killed by {_signal_name(-code)}"
         self._errors.seek(0)
@@ -92,7 +92,7 @@ class Probing:
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # it has ended, and so has what it started
+            pass  # the process group has ended
         process.wait()
 
 

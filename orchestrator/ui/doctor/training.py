@@ -1,4 +1,4 @@
-"""What trainings need of this machine: PyTorch and its GPU, threads, OpenGL, StarCraft II."""
+"""Check what training needs of this machine: PyTorch and its GPU, threads, OpenGL, StarCraft II."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from orchestrator.ui.doctor.finding import Finding, not_here, ok, problem, warni
 from orchestrator.ui.doctor.packages import installed
 from orchestrator.ui.doctor.torch_probe import Probe
 
-# A worker sets these for each of its runs, whatever they were.
+# A worker sets these anew for each of its runs.
 _COUNTING = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-# By these OpenMP ties threads to cores, as soon as PyTorch is loaded.
+# With these OpenMP pins threads to cores, as soon as PyTorch is loaded.
 _PINNING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
-_IN_USE = "`nvidia-smi` shows who uses it: wait, or choose another with CUDA_VISIBLE_DEVICES"
-# What PyTorch's refusals are about, by words in them.
+_IN_USE = "`nvidia-smi` shows its users: wait, or choose another with CUDA_VISIBLE_DEVICES"
+# Fixes for PyTorch's errors, by words in them.
 _REFUSALS: Mapping[str, str] = {
     "driver on your system is too old": "update NVIDIA's driver, or install a PyTorch for an older CUDA",
-    "no kernel image": "install a PyTorch whose CUDA knows this GPU: a newer one for a new GPU",
+    "no kernel image": "install a PyTorch with a CUDA that supports this GPU: a newer one for a new GPU",
     "out of memory": _IN_USE,
     "busy or unavailable": _IN_USE,
 }
@@ -27,12 +27,12 @@ _NO_ANSWER = "`nvidia-smi` must answer first; a container needs --gpus all (dock
 
 
 def pytorch(probe: Probe) -> Finding:
-    """Whether it loads, and fits the GPU and its driver: an addition is tried."""
+    """Check that PyTorch loads and computes on the GPU, by a trial addition."""
     name, version = "PyTorch", installed("torch")
     if version is None:
         return not_here(
             name,
-            "not installed: this machine can submit, and train nothing of BenchMARL's",
+            "not installed: this machine can submit, but not train with BenchMARL",
             install_here("train"),
         )
     facts, gpus = probe("torch"), hardware.gpus()
@@ -42,7 +42,7 @@ def pytorch(probe: Probe) -> Finding:
     version, cuda = facts["version"], facts["cuda"]
     if cuda is None:
         if gpus:
-            fix = "install a PyTorch that is built for CUDA: pytorch.org tells the command for your driver"
+            fix = "install a PyTorch that is built for CUDA: pytorch.org has the command for your driver"
             return warning(name, f"{version} is a CPU build: it cannot use the {gpus[0]} here", fix)
         return ok(name, f"{version}, a CPU build, and no GPU here")
     if "device" in facts:
@@ -56,7 +56,7 @@ def pytorch(probe: Probe) -> Finding:
 
 
 def threads(probe: Probe) -> Finding:
-    """Runs are given cores; whatever else lays hands on threads is in their way."""
+    """Check for settings that interfere with the cores given to runs."""
     name, cores, quota = "Threads", hardware.cores(), hardware.cpu_quota()
     if quota is not None and quota < cores:
         runs = hardware.whole_cores()
@@ -66,7 +66,7 @@ def threads(probe: Probe) -> Finding:
         found = f"{', '.join(pinning)} pins threads, and those of several runs to the same cores"
         return warning(name, found, f"unset {' '.join(pinning)}: each run has cores of its own anyway")
     if os.environ.get("OMP_THREAD_LIMIT"):
-        found = "OMP_THREAD_LIMIT holds whatever `threads` of a grid says"
+        found = "OMP_THREAD_LIMIT limits threads below what a grid's `threads` asks for"
         return warning(name, found, "unset OMP_THREAD_LIMIT: each run has cores of its own anyway")
     own = probe("torch").get("threads")
     alone = [f"PyTorch alone: {own}"] if own else []
@@ -76,7 +76,7 @@ def threads(probe: Probe) -> Finding:
 
 
 def drawing(probe: Probe) -> Finding:
-    """Whether a picture of an environment can be made without a screen: it is."""
+    """Check that a picture of an environment can be drawn without a screen, by drawing one."""
     name, facts = "OpenGL", probe("drawing")
     if "absent" in facts:
         return not_here(
@@ -91,6 +91,7 @@ def drawing(probe: Probe) -> Finding:
 
 
 def starcraft(_: Probe) -> Finding:
+    """Check that smacv2 finds the game."""
     name, version, game = "StarCraft II", installed("smacv2"), hardware.starcraft()
     if version is None:
         found = "smacv2 is not installed: no tasks smacv2/… here"

@@ -1,7 +1,7 @@
-"""W&B: where runs go, and whether there is a login for it. No key is shown, and no server asked.
+"""Check W&B: where runs log, and whether there is a login. No key is shown, no server contacted.
 
-Runs log offline unless ``WANDB_MODE`` is online and ``WANDB_API_KEY`` is there, so that none shows up empty.
-What was logged offline is complete, and `orchestrate sync --wandb` sends it.
+Runs log offline unless ``WANDB_MODE`` is online and ``WANDB_API_KEY`` is set, so that none shows up empty.
+Offline logs are complete, and `orchestrate sync --wandb` sends them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ _KEY = "WANDB_API_KEY"
 
 @dataclass(frozen=True)
 class _Login:
-    """``by``: where its key is from. ``wrong``: why it is no key."""
+    """A login. ``by``: where its key is from. ``wrong``: why it is not a key."""
 
     by: str
     wrong: str = ""
 
 
 def wandb(_: Path) -> Finding:
+    """Check W&B's login and mode."""
     name, version = "W&B", installed("wandb")
     if version is None:
         return not_here(name, "not installed: runs cannot have the logger wandb", install_package("wandb"))
@@ -44,7 +45,7 @@ def wandb(_: Path) -> Finding:
     if mode not in ("", *_MODES):
         return warning(name, f"WANDB_MODE is {mode!r}, so runs log offline", "set it to online or offline")
     if login is None:
-        return _nobody(name, version, host, mode)
+        return _without_login(name, version, host, mode)
     if mode == "online" and login.by != _KEY:
         found = f"WANDB_MODE is online, but runs take their key from {_KEY} only: they log offline"
         return warning(name, found, f"export {_KEY}, or send them later: orchestrate sync --wandb")
@@ -56,7 +57,7 @@ def wandb(_: Path) -> Finding:
     return ok(name, f"{version}: runs log offline, and {sends}, by the login in {login.by}")
 
 
-def _nobody(name: str, version: str, host: str, mode: str) -> Finding:
+def _without_login(name: str, version: str, host: str, mode: str) -> Finding:
     found = f"no login for {host}: runs log offline, complete, and cannot be sent from here"
     if mode == "online":
         fix = f"export {_KEY}; or unset WANDB_MODE, `wandb login`, and later `orchestrate sync --wandb`"
@@ -66,7 +67,7 @@ def _nobody(name: str, version: str, host: str, mode: str) -> Finding:
 
 
 def _login(host: str) -> _Login | None:
-    """The login for the server as W&B's client finds it: the environment first, then netrc."""
+    """Return the login for the server as W&B's client finds it: the environment first, then netrc."""
     if key := os.environ.get(_KEY):
         return _Login(_KEY, _wrong(key))
     file = _netrc_file()
@@ -84,7 +85,7 @@ def _login(host: str) -> _Login | None:
 
 
 def _wrong(key: str) -> str:
-    """Why W&B's client would refuse the key, without a character of it."""
+    """Return why W&B's client would refuse the key, without a character of it."""
     secret = key.partition("-")[2] or key
     if key.count(".") == 2:
         return ""  # a token that its own servers make
@@ -103,7 +104,7 @@ def _netrc_file() -> Path:
 
 
 def _host() -> str:
-    """The server's name, with its port if it has one."""
+    """Return the server's name, with its port if it has one."""
     url = os.environ.get("WANDB_BASE_URL") or _setting("base_url") or _SERVER
     try:
         place = urlsplit(url if "//" in url else f"//{url}").netloc or urlsplit(_SERVER).netloc
@@ -113,7 +114,7 @@ def _host() -> str:
 
 
 def _setting(key: str) -> str | None:
-    """From the files that `wandb login` and `wandb init` write; the folder's own comes first."""
+    """Read a setting from the files of `wandb login` and `wandb init`; the current folder's comes first."""
     own = os.environ.get("WANDB_CONFIG_DIR") or os.path.expanduser("~/.config/wandb")
     for file in (Path("wandb", "settings"), Path(own, "settings")):
         parser = configparser.ConfigParser(interpolation=None)
@@ -127,5 +128,5 @@ def _setting(key: str) -> str | None:
 
 
 def _page(host: str) -> str:
-    """Where a person finds the key."""
+    """Return the address where a person finds the key."""
     return f"https://{host.removeprefix('api.')}/authorize"

@@ -1,4 +1,4 @@
-"""Watching a machine and the results on it from afar; see docs/monitor.md."""
+"""Watch a machine and the results on it from afar; see docs/monitor.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at a place again and again, over a link that may be cut and comes back by itself."""
+"""Take snapshots of a results tree's machine repeatedly, and reconnect by itself when the link is cut."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from orchestrator.ui.monitor.snapshot import DamagedSnapshotError, MonitorSnapsh
 
 # Seconds between looks.
 INTERVAL_S = 3.0
-# While something is about to be there.
+# The same while TensorBoard starts.
 _SOON_S = 0.5
-# Seconds without a question after which the other side takes us for gone.
+# Seconds without a request after which the other side ends.
 _SILENCE_S = 60.0
-# A look that takes longer than this shows as a link that says nothing.
+# A snapshot that takes longer than this shows as a silent link.
 _PATIENCE_S = 20.0
 _PAUSES_S = (1.0, 2.0, 5.0, 10.0)
-# Where a machine does not let us in, every try may count against the user.
+# After a refused login: every try may count against the user.
 _LOGIN_PAUSE_S = 30.0
 _LEAVING_S = 5.0
 _LONGEST_ANSWER = 16 << 20
@@ -43,9 +43,9 @@ _OWN_IMPORT = "from orchestrator.rundir.standalone_reader import GlanceTree\n"
 
 @dataclass(frozen=True)
 class ConnectionState:
-    """What is known now. ``heard``: when the last look arrived, by this machine's clock.
+    """Latest snapshot of a connection. ``heard``: when it arrived, by this machine's clock.
 
-    ``problem`` says why there is nothing newer; ``url`` is where TensorBoard is reached from here.
+    ``problem``: why there is nothing newer; ``url``: where TensorBoard is reached from here.
     """
 
     look: MonitorSnapshot | None = None
@@ -55,9 +55,10 @@ class ConnectionState:
 
 
 class Monitor:
-    """A place under observation while the block lasts; whatever was opened for it is closed after it.
+    """A results tree's machine under observation while the block lasts.
 
-    ``results`` is the tree of a place on this machine. Without ``tensorboard`` none is looked for or started.
+    ``results`` is the tree, where it is on this machine. Without ``tensorboard`` none is looked for or
+    started.
     """
 
     def __init__(self, place: TreeLocation, results: Path, *, tensorboard: bool = True) -> None:
@@ -74,7 +75,7 @@ class Monitor:
         self._thread = threading.Thread(target=self._run, name="link", daemon=True)
 
     def __enter__(self) -> Self:
-        """Raises :class:`OrchestrateError` if not even one look succeeds."""
+        """Connect and take a first snapshot. Raises :class:`OrchestrateError` if that fails."""
         if self._host is not None:
             self._connect(self._host, ask=True)
         self._thread.start()
@@ -94,10 +95,12 @@ class Monitor:
         self._close()
 
     def seen(self) -> ConnectionState:
-        """What is known now; never waits."""
+        """Return the latest snapshot at once."""
         seen = self._seen
         if seen.problem is None and time.monotonic() - self._asked > _PATIENCE_S:
-            silent = UnreachableError(f"{self._place.text}: says nothing", hint="it may come back by itself")
+            silent = UnreachableError(
+                f"{self._place.text}: does not answer", hint="it may come back by itself"
+            )
             return replace(seen, problem=silent)
         return seen
 
@@ -135,7 +138,7 @@ class Monitor:
             self._rest(tries)
 
     def _rest(self, tries: int) -> None:
-        """Until the next try; where it takes a login that nobody is asked for, until somebody logged in."""
+        """Wait until the next try; after a refused login, until the user has logged in or a pause is over."""
         if self._stopping.wait(_PAUSES_S[min(tries, len(_PAUSES_S) - 1)]):
             return
         if self._host is not None and type(self._seen.problem) is HostError:
@@ -145,7 +148,7 @@ class Monitor:
                     return
 
     def _watch(self) -> None:
-        """Look until the link is cut or the monitor closed."""
+        """Take snapshots until the link is cut or the monitor closed."""
         with tempfile.TemporaryFile() as errors, self._opened(errors) as process:
             self._process = process
             try:
@@ -180,7 +183,7 @@ class Monitor:
         try:
             answer = json.loads(line)
         except ValueError as error:
-            raise DamagedSnapshotError("an answer that is no JSON") from error
+            raise DamagedSnapshotError("an answer that is not JSON") from error
         if isinstance(answer, dict) and "missing" in answer:
             raise self._no_tree()
         look = parse_look(answer)
@@ -233,7 +236,7 @@ class Monitor:
         said = errors.read(1 << 16).decode(errors="replace")
         if code == 127:
             return HostError(
-                f"{self._place.text}: found no python3 on PATH there, which looks at things",
+                f"{self._place.text}: found no python3 on PATH there, which the monitor needs",
                 hint="put one on the PATH of its login shell, as with `module load python` in ~/.bashrc",
             )
         if self._host is not None and (code in (255, -15) or not said.strip()):
@@ -242,7 +245,7 @@ class Monitor:
 
 
 def program() -> bytes:
-    """The text that looks, for any Python from 3.6 on."""
+    """Return the text of the program that takes snapshots, for any Python from 3.6 on."""
     probe = Path(__file__).with_name("probe.py").read_text(encoding="utf-8")
     before, found, after = probe.partition(_OWN_IMPORT)
     assert found, "the probe takes GlanceTree from the text before it"
@@ -250,7 +253,7 @@ def program() -> bytes:
 
 
 def tensorboard_commands(place: TreeLocation) -> list[list[str]]:
-    """Beginnings of command lines for TensorBoard at a place; the first that has one is taken."""
+    """Return command lines that may start TensorBoard at a place; the first that works is used."""
     module = ["-m", "tensorboard.main"]
     if place.host is None:
         return [[sys.executable, *module]]
@@ -271,7 +274,7 @@ def _send_all(send: Any, data: bytes) -> None:
 
 
 def _let_it_end(process: subprocess.Popen[bytes]) -> None:
-    """Tell a probe that nobody asks any more, and give it time to end what it started."""
+    """Close a probe's input, which ends it, and give it time to end what it started."""
     assert process.stdin is not None
     process.stdin.close()
     try:

@@ -1,7 +1,7 @@
-"""A port of this machine that leads to one of a machine behind ssh, and is gone with this process.
+"""Forward a local port to a machine behind ssh, for as long as this process lives.
 
-ssh's own forwards belong to the shared connection, which outlives whoever asked for them. Here this process
-listens, and each connection gets an ssh of its own over the shared connection, whose stdin and stdout it is.
+ssh's own forwards belong to the shared connection and outlive this process. Here this process listens, and
+each connection gets an ssh of its own over the shared connection, as its stdin and stdout.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import threading
 
 from orchestrator.core.ssh import Host
 
-# Where TensorBoard is expected; any other port if that one is taken.
+# TensorBoard's usual port; another one if it is taken.
 _USUAL_PORT = 6006
-# A browser opens six at a time.
+# Most connections at once; a browser opens six.
 _MOST_CONNECTIONS = 64
 
 
 class PortForward:
-    """``lead_to`` a port there; until then, and while the link is down, connections are closed at once."""
+    """A local port that leads to a port there; while none is set, connections are closed at once."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -31,9 +31,11 @@ class PortForward:
         self._thread.start()
 
     def lead_to(self, remote_port: int | None) -> None:
+        """Set the port there, ``None`` for none."""
         self._remote_port = remote_port
 
     def close(self) -> None:
+        """Stop listening and end all connections."""
         self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for the next connection
         self._listener.close()
         self._thread.join()

@@ -1,8 +1,8 @@
-"""A look at a machine and the results on it, by a program that is there alone.
+"""Take snapshots of a machine and the results on it, without this package installed there.
 
 It is sent as text, after :mod:`orchestrator.rundir.standalone_reader`, to the stdin of any Python from 3.6
-on. The next line there is the configuration, JSON; for each further line it answers with one line, JSON. It
-ends with all that it started when its stdin does, or when no line came for long.
+on. The next line there is the configuration, JSON; it answers each further line with one line, JSON. It ends
+with all that it started when its stdin does, or after a long silence.
 """
 
 import ctypes
@@ -46,6 +46,7 @@ class Machine:
             time.sleep(0.2)  # for a first difference
 
     def look(self) -> "dict[str, Any]":
+        """Return the machine's load and its file system."""
         memory = _memory()
         return {
             "cores": os.cpu_count(),
@@ -81,7 +82,7 @@ class Machine:
         }
 
     def _ask_quota(self) -> str:
-        """What the file system's own program says about the user, as it says it."""
+        """Return the output of the file system's own program about the user's quota."""
         if not self._quota_at or time.monotonic() - self._quota_at > _QUOTA_EVERY_S:
             if self._mount.get("type") == "lustre":
                 self._quota = _output(["lfs", "quota", "-q", "-u", _user(), self._mount["point"]])
@@ -92,7 +93,7 @@ class Machine:
 
 
 class TensorBoard:
-    """One that shows a tree: somebody's who is the same user, or its own.
+    """A TensorBoard that shows a tree: one that this user runs already, or its own.
 
     ``commands``: beginnings of command lines that start one, tried in turn until one has it installed.
     """
@@ -105,7 +106,7 @@ class TensorBoard:
         self._started, self._closed, self._lock = 0.0, False, threading.RLock()
 
     def look(self, has_events: bool) -> "dict[str, Any]":
-        """How it stands; starts one if there is something to show."""
+        """Return its state; start one if there are events to show."""
         if self._process is None or self._process.poll() is not None:
             found = _found_tensorboard(self._tree)
             if found is not None:
@@ -119,6 +120,7 @@ class TensorBoard:
         return self._after_end()
 
     def close(self) -> None:
+        """End a TensorBoard that this probe started."""
         with self._lock:
             self._closed = True
         if self._process is not None and self._process.poll() is None:
@@ -157,7 +159,7 @@ class TensorBoard:
         return {"state": "starting"}
 
     def _after_end(self) -> "dict[str, Any]":
-        """One that ended: another Python may have it, or time may help."""
+        """Handle an ended TensorBoard: try the next Python, or start it again later."""
         assert self._process is not None
         said = b"".join(self._said)
         if b"No module named" in said or self._process.returncode in (126, 127):
@@ -180,6 +182,7 @@ class TensorBoard:
 
 
 def main() -> None:
+    """Read the configuration, then answer each line with a snapshot."""
     config = json.loads(sys.stdin.buffer.readline().decode("utf-8"))
     places = [os.path.expanduser(os.path.expandvars(place)) for place in config["places"]]
     tree = next((os.path.abspath(place) for place in places if os.path.isdir(place)), None)
@@ -203,9 +206,9 @@ def main() -> None:
 
 
 class _Attendance:
-    """Notices when nobody asks any more, and ends everything: also while a look hangs in a file system.
+    """End the probe when requests stop, even while a snapshot hangs in a file system.
 
-    ``silence``: seconds without a question after which nobody is there.
+    ``silence``: seconds without a request after which it ends.
     """
 
     def __init__(self, asked: threading.Semaphore, board: TensorBoard, silence: float) -> None:
@@ -240,7 +243,7 @@ def _say(value: "dict[str, Any]") -> None:
 
 
 def _ticks() -> "tuple[int, int] | None":
-    """Of all cores together: what has passed, and what of it was idle."""
+    """Return the ticks of all cores together: all, and idle ones."""
     try:
         with open("/proc/stat") as file:
             numbers = [int(word) for word in file.readline().split()[1:9]]
@@ -250,7 +253,7 @@ def _ticks() -> "tuple[int, int] | None":
 
 
 def _memory() -> "dict[str, int]":
-    """The kernel's figures, in bytes."""
+    """Return the kernel's figures on memory, in bytes."""
     try:
         with open("/proc/meminfo") as file:
             lines = [line.replace(":", " ").split() for line in file]
@@ -260,7 +263,7 @@ def _memory() -> "dict[str, int]":
 
 
 def _mount(path: str) -> "dict[str, str]":
-    """The file system that a path is on: its type, what it is mounted from, and where."""
+    """Return the file system of a path: its type, its source and its mount point."""
     best = {}  # type: dict[str, str]
     try:
         with open("/proc/self/mounts") as file:
@@ -283,7 +286,7 @@ def _user() -> str:
 
 
 def _output(argv: "list[str]") -> str:
-    """What a program prints; nothing if it is not there, fails or takes long."""
+    """Return the output of a program; empty if it is missing, fails or takes long."""
     try:
         done = subprocess.run(
             argv,
@@ -298,7 +301,7 @@ def _output(argv: "list[str]") -> str:
 
 
 def _found_tensorboard(tree: str) -> "int | None":
-    """The port of a TensorBoard that this user runs for the tree. They leave notes about themselves."""
+    """Return the port of a TensorBoard that this user runs for the tree, from TensorBoard's notes."""
     for path in glob.glob(os.path.join(tempfile.gettempdir(), ".tensorboard-info", "pid-*.info")):
         try:
             with open(path) as file:
@@ -323,7 +326,7 @@ def _listens(port: int) -> bool:
 
 
 def _end_with_parent() -> None:
-    """Have the kernel end this process when its parent is gone, however that came to its end."""
+    """Have the kernel end this process when its parent ends for any reason."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

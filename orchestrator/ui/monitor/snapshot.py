@@ -1,7 +1,7 @@
-"""One look at a machine and its results: from the words of a program elsewhere to values. Pure.
+"""Parse a snapshot of a machine and its results, as the probe sends it. Pure.
 
-Nothing that comes from there is believed: what has another shape than expected is refused, and texts keep no
-character that a terminal would obey.
+The probe's answer is not trusted: another shape than expected is refused, and texts keep no character that a
+terminal would obey.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class DamagedSnapshotError(ValueError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """Utilisation in percent, memory in bytes; None where the driver does not tell."""
+    """Utilisation in percent, memory in bytes; ``None`` where the driver does not report it."""
 
     index: str
     name: str
@@ -36,7 +36,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Quota:
-    """What a user has and may have on a file system, in bytes and files; a limit of None is none."""
+    """A user's use and limits on a file system, in bytes and files; ``None`` is no limit."""
 
     used: float
     limit: float | None
@@ -81,7 +81,7 @@ class TensorBoardState:
 
 @dataclass(frozen=True)
 class MonitoredSweep:
-    """A sweep's latest grid. ``left``: frames still to train, None where no run told its length."""
+    """A sweep's latest grid. ``left``: frames still to train, ``None`` where no run reported its length."""
 
     name: str
     counts: Mapping[RunState, int]
@@ -92,12 +92,13 @@ class MonitoredSweep:
 
     @property
     def eta(self) -> float | None:
+        """Seconds to go at the present speed, ``None`` where unknown."""
         return self.left / self.end_to_end_fps if self.left is not None and self.end_to_end_fps > 0 else None
 
 
 @dataclass(frozen=True)
 class MonitoredRun:
-    """A run as its journal, its newest checkpoint and its metrics tell it. Times are the machine's."""
+    """A run, from its journal, its newest checkpoint and its metrics. Times are by the machine's clock."""
 
     sweep: str
     run_id: str
@@ -116,6 +117,7 @@ class MonitoredRun:
 
     @property
     def eta(self) -> float | None:
+        """Seconds to go at the present speed, ``None`` where unknown."""
         speed = self.end_to_end_fps
         if self.state is not RunState.RUNNING or not speed or self.total is None or self.frames is None:
             return None
@@ -124,7 +126,7 @@ class MonitoredRun:
 
 @dataclass(frozen=True)
 class MonitorSnapshot:
-    """All of it. ``time`` is the machine's clock, ``seconds`` what the look took."""
+    """A machine and its results at one moment. ``time`` is the machine's clock, ``seconds`` the duration."""
 
     time: float
     host: str
@@ -137,7 +139,7 @@ class MonitorSnapshot:
 
 
 def parse_look(answer: Any) -> MonitorSnapshot:
-    """Raises :class:`DamagedSnapshotError`."""
+    """Parse a probe's answer. Raises :class:`DamagedSnapshotError`."""
     try:
         rows = [_of(row, dict) for row in _of(answer["rows"], list)[:_MOST]]
         labels = _labels(rows)
@@ -156,7 +158,7 @@ def parse_look(answer: Any) -> MonitorSnapshot:
 
 
 def parse_gpus(text: str) -> tuple[Gpu, ...]:
-    """nvidia-smi's lines: index, name, utilisation in percent, memory and total memory in MiB."""
+    """Parse nvidia-smi's lines: index, name, utilisation in percent, memory and total memory in MiB."""
     found = []
     for line in text.splitlines()[:_MOST]:
         parts = [part.strip() for part in line.split(",")]
@@ -167,10 +169,9 @@ def parse_gpus(text: str) -> tuple[Gpu, ...]:
 
 
 def parse_quota(text: str, places: Sequence[str]) -> Quota | None:
-    """What `quota -w -p` or `lfs quota -q` say about one of these places (a device, a mount point).
+    """Parse the output of `quota -w -p` or `lfs quota -q` for one of these places (a device, a mount point).
 
-    Both give, after the place: kilobytes, quota, limit, grace, and the same for files. A star marks what is
-    over.
+    Both print, after the place: kilobytes, quota, limit, grace, and the same for files. A star marks excess.
     """
     words = text.split()
     for at, word in enumerate(words):
@@ -186,12 +187,12 @@ def parse_quota(text: str, places: Sequence[str]) -> Quota | None:
 
 
 def _limit(soft: float | None, hard: float | None) -> float | None:
-    """The one that comes first; 0 is none."""
+    """Return the lower of two limits; 0 is none."""
     return min((one for one in (soft, hard) if one), default=None)
 
 
 def _labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What tells the runs of each sweep apart."""
+    """Label the runs of each sweep by the keys that vary."""
     points = [{str(key): value for key, value in _of(row["point"], dict).items()} for row in rows]
     label = {
         name: labeller([point for row, point in zip(rows, points, strict=True) if row["sweep"] == name])
@@ -277,14 +278,14 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> float:
-    """A number that can be calculated with."""
+    """Return a finite number."""
     if type(value) not in (int, float) or not math.isfinite(value):
         raise TypeError(f"expected a number, found {value!r}"[:200])
     return float(value)
 
 
 def _maybe(value: Any) -> float | None:
-    """What a journal holds may also be no number, as the return before any episode ended."""
+    """Return a number, ``None`` if it is not finite, as the return before any episode ended."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
     return _number(value)

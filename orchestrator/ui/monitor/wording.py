@@ -1,4 +1,4 @@
-"""What a look says, in words for people; drawing is left to the command line. Pure."""
+"""Describe a snapshot as lines of text; the command line draws them. Pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from orchestrator.ui.monitor.snapshot import (
 )
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-# From here on a file system is about to be full; and as good as full.
+# Shares of a file system from which it is nearly full, and full.
 _CLOSE, _FULL = 0.9, 0.97
 _MOST_HOSTS = 3
 
 
 class Level(Enum):
-    """How much a line wants to be seen."""
+    """Urgency of a line."""
 
     FINE = "fine"
     CLOSE = "close"
@@ -34,25 +34,26 @@ class Level(Enum):
 
 
 def link_line(seen: ConnectionState, now: float) -> tuple[str, Level]:
-    """Whether what is shown is of now. ``now`` is seconds since the epoch, here."""
+    """Return the age of what is shown. ``now`` is seconds since the epoch, here."""
     if seen.problem is None:
         return f"looked {time.strftime('%H:%M:%S', time.localtime(seen.heard))}", Level.FINE
     return f"unknown since {moment(seen.heard, now)}", Level.CLOSE
 
 
 def board_line(board: TensorBoardState, url: str | None) -> tuple[str, Level]:
-    """Where TensorBoard is reached, or why it is not."""
+    """Return where TensorBoard is reached, or why it is not."""
     if board.state == "serving" and url is not None:
         return url if board.ours else f"{url} (was running there already)", Level.FINE
     if board.state == "absent":
         return "not installed there; the fix: python3 -m pip install tensorboard", Level.CLOSE
     if board.state == "failed":
-        return f"ended there: {board.message or 'without a word'}", Level.CLOSE
+        return f"ended there: {board.message or 'without a message'}", Level.CLOSE
     waits = "starts" if board.state == "starting" else "waits for the first run that logs to it"
     return waits, Level.FINE
 
 
 def machine_line(machine: MachineLoad) -> str:
+    """Return the load of processor and memory."""
     parts = []
     if machine.cpu is not None and machine.cores is not None:
         parts.append(f"cpu {machine.cpu:.0f}% of {machine.cores:.0f} cores")
@@ -60,11 +61,11 @@ def machine_line(machine: MachineLoad) -> str:
         parts.append(f"load {number(machine.load)}")
     if machine.memory_total is not None and machine.memory_free is not None:
         parts.append(f"memory {part(machine.memory_total - machine.memory_free, machine.memory_total)}")
-    return "  ".join(parts) or "tells nothing about itself"
+    return "  ".join(parts) or "reports nothing about itself"
 
 
 def elsewhere(look: MonitorSnapshot) -> str | None:
-    """A word of warning where runs are not on the machine whose figures are shown."""
+    """Return a warning if runs are on other machines than the figures shown."""
     hosts = sorted(
         {run.host for run in look.runs if run.state is RunState.RUNNING and run.host} - {look.host}
     )
@@ -75,14 +76,15 @@ def elsewhere(look: MonitorSnapshot) -> str | None:
 
 
 def gpu_line(gpu: Gpu) -> str:
-    busy = "busy: not told" if gpu.busy is None else f"{gpu.busy:3.0f}%"
+    """Return a GPU's utilisation and memory."""
+    busy = "busy: unknown" if gpu.busy is None else f"{gpu.busy:3.0f}%"
     if gpu.memory is None or gpu.memory_total is None:
         return f"{busy}  {gpu.name}"
     return f"{busy}  memory {part(gpu.memory, gpu.memory_total)}  {gpu.name}"
 
 
 def disk_line(disk: Disk) -> tuple[str, Level]:
-    """The file system and, where there is one, the user's quota on it."""
+    """Return the use of the file system and of the user's quota on it, if there is one."""
     used = disk.total - disk.free
     parts, shares = [f"{part(used, disk.total)} used"], [_share(used, disk.total)]
     files_used = _share(disk.files - disk.files_free, disk.files)
@@ -99,9 +101,10 @@ def disk_line(disk: Disk) -> tuple[str, Level]:
 
 
 def sweep_line(sweep: MonitoredSweep) -> str:
+    """Return a sweep's runs by state, its time to go and its speed."""
     skipped = sweep.counts.get(RunState.SKIPPED, 0)
     parts = [f"{sweep.counts.get(RunState.DONE, 0)}/{sum(sweep.counts.values()) - skipped} done"]
-    # Whether a job waits for them is not looked at from here.
+    # Pending runs may have queued jobs, which are not visible from here.
     names = {RunState.PENDING: "not begun"}
     for state, count in sorted(sweep.counts.items(), key=lambda item: item[0] is RunState.PENDING):
         if state is not RunState.DONE:
@@ -114,6 +117,7 @@ def sweep_line(sweep: MonitoredSweep) -> str:
 
 
 def frames(run: MonitoredRun, *, short: bool = False) -> str:
+    """Return a run's frames, as a share of the total where that is known."""
     if run.frames is None:
         return ""
     if not run.total:
@@ -123,7 +127,7 @@ def frames(run: MonitoredRun, *, short: bool = False) -> str:
 
 
 def checkpoint(run: MonitoredRun, now: float, *, short: bool = False) -> str:
-    """Frames and age of the newest; ``now`` is the clock of the machine that has it."""
+    """Return frames and age of the newest checkpoint; ``now`` is the clock of the machine that has it."""
     if run.checkpoint_frames is None or run.checkpoint_time is None:
         return ""
     ago = f"{age(now - run.checkpoint_time)} ago"
@@ -131,7 +135,7 @@ def checkpoint(run: MonitoredRun, now: float, *, short: bool = False) -> str:
 
 
 def failures(runs: Iterable[MonitoredRun]) -> list[str]:
-    """Why runs failed, each reason once."""
+    """Return the reasons of failed runs, each once."""
     by_reason: dict[str, list[MonitoredRun]] = {}
     for run in runs:
         if run.state is RunState.FAILED and run.why:
@@ -143,12 +147,12 @@ def failures(runs: Iterable[MonitoredRun]) -> list[str]:
 
 
 def in_order(sweeps: Iterable[MonitoredSweep]) -> list[MonitoredSweep]:
-    """Those at work first, then the others, each by when they were last heard of."""
+    """Sort sweeps: those at work first, then the others, each by their latest report."""
     return sorted(sweeps, key=lambda sweep: (RunState.RUNNING not in sweep.counts, -sweep.since))
 
 
 def age(seconds: float) -> str:
-    """A time in its largest unit: ``40 s``, ``12 min``, ``3 h``, ``5 d``."""
+    """Format a time in its largest unit: ``40 s``, ``12 min``, ``3 h``, ``5 d``."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= length:
             return f"{seconds // length:.0f} {unit}"
@@ -156,7 +160,7 @@ def age(seconds: float) -> str:
 
 
 def part(some: float, of: float) -> str:
-    """``34 of 141 GiB``, in the unit of the whole."""
+    """Format a share in the unit of the whole: ``34 of 141 GiB``."""
     power = 0
     while of >= 1024 and power < len(_UNITS) - 1:
         some, of, power = some / 1024, of / 1024, power + 1

@@ -237,7 +237,7 @@ def test_a_refused_option_can_be_forbidden_and_a_refusal_points_at_its_cause(
     refuses = {"sbatch --test-only": CommandAnswer(1, "", "sbatch: error: --mem is not for you")}
     assert "`forbid: [mem]` to lab.yaml" in (findings(tmp_path, answers=refuses)["Script"].fix or "")
     fix = findings(tmp_path, FULL.replace("cpu\n", "no\n"), answers=refuses)["Script"].fix
-    assert fix == "correct what is said above first"
+    assert fix == "solve the problems above first"
 
 
 def test_a_partition_that_cannot_be_used(login_node: Path, tmp_path: Path) -> None:

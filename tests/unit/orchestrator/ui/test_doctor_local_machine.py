@@ -71,8 +71,8 @@ def test_pytorch_with_a_gpu(gpu: None) -> None:
     [
         ("The NVIDIA driver on your system is too old (found version 11040).", "update NVIDIA's driver"),
         ("CUDA error: no kernel image is available for execution on the device", "knows this GPU"),
-        ("CUDA error: out of memory", "`nvidia-smi` shows who uses it"),
-        ("CUDA-capable device(s) is/are busy or unavailable", "`nvidia-smi` shows who uses it"),
+        ("CUDA error: out of memory", "`nvidia-smi` shows its users"),
+        ("CUDA-capable device(s) is/are busy or unavailable", "`nvidia-smi` shows its users"),
         ("CUDA unknown error - this may be due to an incorrectly set up environment", "must answer first"),
     ],
 )
@@ -258,7 +258,7 @@ def test_rsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, verdi
 
 def test_programs_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert rsync(Path()).found == "rsync and ssh not on PATH: `orchestrate sync` brings nothing home"
+    assert rsync(Path()).found == "rsync and ssh not on PATH: `orchestrate sync` cannot fetch results"
     put(tmp_path / "ssh", "", 0o755)
     put(tmp_path / "rsync", "no program", 0o755)
     assert "does not run" in rsync(Path()).found
