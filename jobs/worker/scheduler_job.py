@@ -38,10 +38,10 @@ _EARLY_S = 90.0
 class SchedulerJob:
     """A job as its scheduler describes it; all defaults if no scheduler started it.
 
-    ``job_id`` is the scheduler's, ``123_4`` for an array's element; ``restarts`` counts requeues. ``ends`` is
-    in epoch seconds, ``warning`` in seconds before it. ``cores``: granted to the job; ``node``: its
-    machine as the scheduler names it. A scheduler is a class of this kind, named in ``_SCHEDULERS`` or, by a
-    plug-in, in its :class:`~orchestrator.config.backends.BackendSpec`; ``kind`` is its backend.
+    ``job_id`` is the scheduler's, ``123_4`` for an array's element; ``restarts`` grows with every requeue.
+    ``ends`` is in epoch seconds, ``warning`` in seconds before it. ``cores``: granted to the job; ``node``:
+    its machine as the scheduler names it. A scheduler is a class of this kind, named in ``_SCHEDULERS`` or,
+    by a plug-in, in its :class:`~orchestrator.config.backends.BackendSpec`; ``kind`` is its backend.
     """
 
     job_id: str | None = None
@@ -58,6 +58,19 @@ class SchedulerJob:
     def from_environment(cls) -> Self:
         """Return the job that the variables of this process describe."""
         return cls(mailbox=_mailbox())
+
+    @classmethod
+    def of_script(
+        cls,
+        job_id: str,
+        restarts: int,
+        cores: int | None = None,
+        node: str | None = None,
+        ends: float | None = None,
+    ) -> Self:
+        """Return a job of a scheduler, with what its script set beside."""
+        ends, warning = ends or number_in(ENDS_VARIABLE), number_in(WARNING_VARIABLE) or 0.0
+        return cls(job_id, restarts, ends, warning, _mailbox(), cores, node)
 
     @staticmethod
     def current() -> SchedulerJob:
@@ -120,14 +133,12 @@ class SlurmJob(SchedulerJob):
     def from_environment(cls) -> Self:
         from submitit.slurm.slurm import SlurmJobEnvironment
 
-        return cls(
+        return cls.of_script(
             SlurmJobEnvironment().job_id,
-            int(os.environ.get("SLURM_RESTART_COUNT", 0)),
-            number_in("SLURM_JOB_END_TIME") or number_in(ENDS_VARIABLE),
-            number_in(WARNING_VARIABLE) or 0.0,
-            _mailbox(),
-            int(number_in("SLURM_CPUS_PER_TASK") or 0) or None,
-            os.environ.get("SLURMD_NODENAME"),
+            restarts=int(os.environ.get("SLURM_RESTART_COUNT", 0)),
+            ends=number_in("SLURM_JOB_END_TIME"),
+            cores=int(number_in("SLURM_CPUS_PER_TASK") or 0) or None,
+            node=os.environ.get("SLURMD_NODENAME"),
         )
 
     def ended_by_scheduler(self) -> Reason | None:

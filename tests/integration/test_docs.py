@@ -80,7 +80,7 @@ def test_every_key_of_a_grid_and_of_a_profile_is_there(site: Path) -> None:
     resources = [field.name for field in dataclasses.fields(Resources)]
     assert {*SECTIONS, *resources, "seed", "threads", "experiment.save_folder"} <= {*grid}
     profile = Page(site / "reference/profile/index.html").code
-    keys = {field.name for field in dataclasses.fields(Profile)} - {"name", "source", "gpu_type"}
+    keys = {field.name for field in dataclasses.fields(Profile)} - {"name", "source", "gpu_type", "own"}
     assert keys <= {*profile}
 
 

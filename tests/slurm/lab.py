@@ -29,8 +29,9 @@ class Lab:
     in every lab.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, env: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self.env = {"PYTHONPATH": str(helpers.ROOT), "COLUMNS": "160", **(env or {})}
         self.folder, self.results = folder, folder / "results"
         self.started: list[subprocess.Popen[str]] = []
         self.profile()
@@ -70,7 +71,7 @@ class Lab:
         process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(helpers.ROOT), "COLUMNS": "160", **(env or {})},
+            env={**os.environ, **self.env, **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -82,7 +82,8 @@ def parse_profile(text: str, source: str, name: str) -> Profile:
     root = read_nodes(text, place)
     if not isinstance(root, Entries):
         raise place.error(root.at, f"found {kind(root)}, expected keys such as partition: cpu")
-    readers = {**_READERS, **{name: key.read for name, key in _own_keys(root, place).items()}}
+    own_keys = _own_keys(root, place)
+    readers = {**_READERS, **{name: key.read for name, key in own_keys.items()}}
     entries = _entries(root, readers, place)
     values: dict[str, Value] = {}
     for key, entry in entries.items():
@@ -94,7 +95,7 @@ def parse_profile(text: str, source: str, name: str) -> Profile:
         values["gpu_type"], values["gpus"] = values["gpus"]
     if "accelerators" in values:
         values["gpus"] = int(values["accelerators"].rpartition(":")[2])
-    own = {key: values.pop(key) for key in readers.keys() - _READERS.keys() & values.keys()}
+    own = {name: values.pop(name, key.default) for name, key in own_keys.items()}
     profile = Profile(name=name, source=source, own=own, **values)
     _check_together(profile, {key: entry.at for key, entry in entries.items()}, place)
     return profile
