@@ -1,1 +1,1 @@
-"""What is to be run: grids, sweeps, profiles, trainers and the project's code."""
+"""The input of a sweep: grids, profiles, trainers and the project's code."""

@@ -1,4 +1,4 @@
-"""What the program knows of each backend without importing it."""
+"""Specifications of backends, without imports of their code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENTRY_POINT_GROUP = "orchestrate.backends"
 
 @dataclass(frozen=True)
 class ProfileKey:
-    """A key of profiles that one backend alone has; ``told`` is its meaning in Markdown."""
+    """A profile key of a single backend; ``told``: its description in Markdown."""
 
     read: Reader
     told: str
@@ -29,18 +29,17 @@ class ProfileKey:
 
 @dataclass(frozen=True)
 class BackendSpec:
-    """A backend, seen from outside. All that is written "module:name" is imported when it is used.
+    """A backend's specification. A "module:name" is imported at its first use.
 
     ``make``: the class with the methods of :class:`orchestrator.backends.base.Backend`, called with a profile
-    and the options of the command line. ``keys``: keys of :class:`Profile` that the backend reads, ``None``
-    for all that are in no other's ``only``; ``own``: further keys, whose values are in ``Profile.own``.
-    ``options``: the program that takes options after `--`, empty where none does. ``patience``: seconds that
-    a job may wait before a free target gets its runs. ``parallel``: jobs at once, ``None`` if only the queue
-    decides. ``queue``: whether jobs wait in a queue and may go back into it. ``rented``: whether each job has
-    a machine of its own that is made for it, paid for and taken down. ``machine``: what a job has, in a word.
-    ``prices``: a function from a profile to a :class:`Price` or ``None``. ``doctor``: a function from a
-    profile and a results folder to the doctor's findings. ``scheduler``: the class of
-    :mod:`jobs.worker.scheduler_job` by which a worker knows its job.
+    and the options of the command line. ``keys``: keys of :class:`Profile` that the backend reads, None for
+    all except other backends' ``only``; ``own``: further keys, with values in ``Profile.own``. ``options``:
+    the program that takes options after `--`, empty if there is none. ``patience``: seconds that a job may
+    wait before a free target gets its runs. ``parallel``: concurrent jobs, None if only the queue decides.
+    ``queue``: jobs wait in a queue and may be requeued. ``rented``: each job has its own paid machine, made
+    and terminated for it. ``machine``: the noun for a job's machine. ``prices``: a function from a profile to
+    a :class:`Price` or None. ``doctor``: a function from a profile and a results folder to the doctor's
+    findings. ``scheduler``: the class of :mod:`jobs.worker.scheduler_job` for the backend's jobs.
     """
 
     name: str
@@ -95,7 +94,7 @@ SKYPILOT = BackendSpec(
     make="orchestrator.backends.skypilot:SkyPilotBackend",
     keys=(*_EVERYWHERE, *_RENTED, "cpus_per_task", "mem", "setup", "python", "environment"),
     only=_RENTED,
-    patience=900.0,  # a machine is made in minutes, and paid for from then on
+    patience=900.0,  # a machine starts within minutes, and costs money from then on
     parallel=lambda profile: profile.instances,
     queue=False,
     rented=True,
@@ -108,14 +107,14 @@ _BUILT_IN = {spec.name: spec for spec in (LOCAL, SLURM, SKYPILOT)}
 
 
 def backend_names() -> list[str]:
-    """Built-in backends first, then those of plug-ins."""
+    """Return all backends: built-in ones first, then those of plug-ins."""
     found = sorted(point.name for point in entry_points(group=ENTRY_POINT_GROUP))
     return list(dict.fromkeys([*_BUILT_IN, *found]))
 
 
 @cache
 def find_backend(name: str) -> BackendSpec | None:
-    """The backend of that name: built in, or a :class:`BackendSpec` behind an entry point."""
+    """Return the named backend: built in, or a :class:`BackendSpec` behind an entry point."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
@@ -127,7 +126,7 @@ def find_backend(name: str) -> BackendSpec | None:
 
 
 def get_backend(name: str) -> BackendSpec:
-    """As :func:`find_backend`. Raises :class:`OrchestrateError` where there is none."""
+    """Return the named backend. Raises :class:`OrchestrateError` if there is none."""
     spec = find_backend(name)
     if spec is None:
         raise OrchestrateError(f"no backend named {name!r} (there are: {', '.join(backend_names())})")
@@ -135,29 +134,29 @@ def get_backend(name: str) -> BackendSpec:
 
 
 def has_key(name: str, key: str) -> bool:
-    """Whether profiles of the backend of that name have this key."""
+    """Return whether profiles of the named backend have this key."""
     spec, owner = get_backend(name), owner_of(key)
     return key in spec.own or (owner in (None, name) if spec.keys is None else key in spec.keys)
 
 
 def owner_of(key: str) -> str | None:
-    """The built-in backend that alone has this key of profiles, if there is one."""
+    """Return the built-in backend with sole use of this profile key; None for a shared key."""
     return next((spec.name for spec in _BUILT_IN.values() if key in spec.only), None)
 
 
 def is_rented(name: str | None) -> bool:
-    """Whether jobs of the backend of that name have machines that are made for them and paid for."""
+    """Return whether jobs of the named backend have paid machines of their own."""
     spec = find_backend(name) if name is not None else None
     return spec is not None and spec.rented
 
 
 def has_queue(name: str | None) -> bool:
-    """Whether jobs of the backend of that name wait in a queue, and may go back into it."""
+    """Return whether jobs of the named backend wait in a queue and may be requeued."""
     spec = find_backend(name) if name is not None else None
     return spec is not None and spec.queue
 
 
 def load(place: str) -> Any:
-    """What "module:name" names."""
+    """Import the object at "module:name"."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)

@@ -1,4 +1,4 @@
-"""Has the trainer look at a sweep in a process of its own, before anything is submitted."""
+"""Run the trainer's checks on a sweep in a separate process, before anything is submitted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PATIENCE_SECONDS = 600
 
 @dataclass(frozen=True)
 class CheckProblem:
-    """A fault found before any training. ``run_id`` is one run that has it; ``line`` is in the grid file."""
+    """A fault found before any training. ``run_id``: one affected run; ``line`` is in the grid file."""
 
     run_id: str
     key: str | None
@@ -46,10 +46,9 @@ class CheckProblem:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a check found. ``structures`` is how many kinds of configuration the ``points`` runs have.
+    """The result of a check. ``structures``: the number of distinct configurations among the ``points`` runs.
 
-    ``early``: the problems were found at a first look, and nothing else was looked at. ``warnings`` keep
-    nothing from being submitted.
+    ``early``: a quick first check failed and the rest was skipped. ``warnings`` do not prevent a submission.
     """
 
     problems: tuple[CheckProblem, ...]
@@ -61,9 +60,9 @@ class CheckReport:
 
 
 def check_plan(plan: Plan, folder: Path | None = None) -> CheckReport:
-    """What is wrong with the runs that are about to be submitted, now or when the queue has room.
+    """Check the runs to be submitted now or later.
 
-    ``folder`` is where they start, the current one by default.
+    ``folder``: where they start, the current one by default.
     """
     todo = {*plan.run_ids, *plan.waiting}
     if not todo:
@@ -77,10 +76,10 @@ def check_plan(plan: Plan, folder: Path | None = None) -> CheckReport:
 def check_sweep(
     sweep: Sweep, python: str = sys.executable, *, partial: bool = False, folder: Path | None = None
 ) -> CheckReport:
-    """Validate every distinct structure and value of a sweep on the worker's side; trains nothing.
+    """Validate every distinct structure and value of a sweep on the worker's side, without training.
 
-    ``python`` would run the workers. ``partial``: the grid has other runs too. ``folder``: where runs
-    start, if it is not the current one. Raises :class:`OrchestrateError` if it cannot check at all.
+    ``python``: the workers' interpreter. ``partial``: the grid has other runs too. ``folder``: where runs
+    start, the current one by default. Raises :class:`OrchestrateError` if the check itself fails.
     """
     began = time.monotonic()
     plugins = [asdict(plugin) for plugin in sweep.plugins]
@@ -88,7 +87,7 @@ def check_sweep(
         "trainer": sweep.trainer,
         "plugins": plugins,
         "runs": [run.to_json() for run in sweep.runs],
-        # Other machines have files and packages that cannot be seen from here.
+        # Files and packages of other machines are invisible here.
         "elsewhere": any(target != LOCAL for target in sweep.targets),
     }
     answer = _ask(python, json.dumps(request), folder)
@@ -108,7 +107,7 @@ def check_sweep(
 
 
 def _ask(python: str, request: str, folder: Path | None) -> dict[str, Value]:
-    # -P: a folder named jobs where the command was typed is not ours.
+    # -P: ignore a folder named jobs in the current one.
     argv = [python, "-P", "-m", "jobs.check"]
     try:
         done = subprocess.run(
@@ -125,12 +124,12 @@ def _ask(python: str, request: str, folder: Path | None) -> dict[str, Value]:
     except subprocess.TimeoutExpired:
         raise OrchestrateError(f"the check took more than {_PATIENCE_SECONDS} s and was ended") from None
     if done.returncode != 0:
-        raise _ended(python, done.returncode, done.stderr.strip().splitlines()[-_TAIL_LINES:])
+        raise _check_failure(python, done.returncode, done.stderr.strip().splitlines()[-_TAIL_LINES:])
     answer: dict[str, Value] = json.loads(done.stdout)
     return answer
 
 
-def _ended(python: str, code: int, tail: Sequence[str]) -> OrchestrateError:
+def _check_failure(python: str, code: int, tail: Sequence[str]) -> OrchestrateError:
     missing = _MISSING.search(tail[-1]) if tail else None
     if missing is None:
         return OrchestrateError("\n".join([f"the check ended with exit code {code}:", *tail]))
@@ -144,7 +143,7 @@ def _positions(sweep: Sweep) -> Mapping[str, Position]:
     try:
         return parse_grid(sweep.grid_text, sweep.source).positions
     except GridError:
-        return {}  # a sweep that was not made from a file
+        return {}  # a sweep without a file
 
 
 def _located(found: Mapping[str, Value], positions: Mapping[str, Position], file: str) -> CheckProblem:

@@ -1,4 +1,4 @@
-"""What a `command` of a grid means: its arguments filled in, and the file in it that is the program."""
+"""Interpret a `command` of a grid: fill in its arguments, and find the program's file in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from orchestrator.core.types import Value
 
 COMMAND_KEY = "command"
-# What people call it, and how a grid names a program of one's own.
+# Other names for the key, and the correct spelling in a grid.
 OTHER_COMMAND_KEYS = ("script", "program", "cmd", "entrypoint", "entry_point", "executable")
 PROGRAM_OF_ONES_OWN = "trainer: command, and base: {command: [python, train.py]}"
 
@@ -22,39 +22,40 @@ _PLAIN_ITEM = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./=-]*|--?[A-Za-z0-9_./=-]+"
 _PYTHON = re.compile(r"(python|pypy)[0-9.]*")
 _SHELL = re.compile(r"(ba|da|z|k|a|fi)?sh")
 _OTHER = re.compile(r"perl|ruby|Rscript|julia|node|lua|php")
-# Programs that start another one, which stands among their arguments.
+# Programs that start another one, named among their arguments.
 _WRAPPER = re.compile(
     r"accelerate|conda|deepspeed|env|hatch|mamba|micromamba|mpiexec|mpirun|nice|numactl|pdm|pipenv|poetry|srun|"
     r"stdbuf|taskset|time|timeout|torchrun|uvx?|xvfb-run"
 )
-# Options whose value is the argument after them, and those after which no file is the program.
+# Options with a separate value, and options that exclude a program file.
 _VALUED_PYTHON = frozenset(("-W", "-X", "--check-hash-based-pycs"))
 _VALUED_SHELL = frozenset(("-o", "-O", "--rcfile", "--init-file"))
 _VALUED_OTHER = frozenset(("-r", "--require", "-t", "--threads", "-p", "--project", "-I", "-M", "-l"))
 _NO_FILE_PYTHON = re.compile(r"-([A-Za-z]*[cm].*)?")
 _NO_FILE_SHELL = re.compile(r"-([A-Za-z]*[cs][A-Za-z]*)?")
 _NO_FILE_OTHER = re.compile(r"-([eE].*|-eval.*)?")
-# The option after which code stands; not of a login shell, whose profile may lead to another folder.
+# The option before inline code; not of a login shell, whose profile may change the folder.
 _INLINE = re.compile(r"-[A-Zabd-hj-km-z]*c")
+_LOGIN = re.compile(r"--login|-[A-Za-z]*l[A-Za-z]*")
 _ASSIGNED = re.compile(r"\w+=")
-# What a shell makes something else of.
+# Characters that a shell expands.
 _EXPANDED = re.compile(r"[$`*?\[{~\\]")
 _SCRIPT = re.compile(r".+\.(py|sh|bash|zsh|jl|R|r|pl|rb|lua|js|mjs|php)")
 
 
 def values_of(point: Mapping[str, Any]) -> dict[str, Any]:
-    """What placeholders stand for, by key; ``point`` holds a run's keys, seed and threads among them."""
+    """Return the values of placeholders by key; ``point`` holds a run's keys with its seed and threads."""
     return {"threads": 1, **point}
 
 
 def asked_for(command: Any) -> set[str]:
-    """The keys that stand as placeholders in a command."""
+    """Return the keys of the placeholders in a command."""
     items = command if isinstance(command, list | tuple) else ()
     return {key for item in items for key in _PLACEHOLDER.findall(_text(item))}
 
 
 def filled(item: Value, values: Mapping[str, Any]) -> str:
-    """An argument with the run's values in it. Raises ``KeyError`` with the name of one that there is not."""
+    """Fill a run's values into an argument. Raises ``KeyError`` with the name of an unknown key."""
     text = _text(item)
     return _PLACEHOLDER.sub(lambda match: _text(values[match[1]]), text) if "{" in text else text
 
@@ -64,7 +65,7 @@ def _text(value: Value) -> str:
 
 
 def command_meant(keys: Mapping[str, Any]) -> str:
-    """The list that a grid without one most likely means, as it would stand there."""
+    """Suggest the `command` list that a grid without one most likely needs, in its syntax."""
     texts = [keys[name] for name in (COMMAND_KEY, *OTHER_COMMAND_KEYS) if isinstance(keys.get(name), str)]
     try:
         words = shlex.split(texts[0]) if texts else []
@@ -78,13 +79,13 @@ def command_meant(keys: Mapping[str, Any]) -> str:
 
 
 def program_file(argv: Sequence[str]) -> str | None:
-    """What has to be on disk for the program to start, as :func:`script_of`; also in the code of a shell."""
+    """Return the file required to start the program, as :func:`script_of`; also from a shell's code."""
     code = code_of(argv) if argv and _SHELL.fullmatch(os.path.basename(argv[0])) else None
     return script_of(argv) if code is None else _script_in(code)
 
 
 def code_of(argv: Sequence[str]) -> str | None:
-    """The text after ``-c`` that Python, or a shell other than a login shell, runs as its program."""
+    """Return the program text after ``-c`` of Python, or of a shell other than a login shell."""
     name = os.path.basename(argv[0]) if argv else ""
     valued = _VALUED_PYTHON if _PYTHON.fullmatch(name) else _VALUED_SHELL if _SHELL.fullmatch(name) else None
     options = iter(argv[1:] if valued is not None else ())
@@ -93,24 +94,24 @@ def code_of(argv: Sequence[str]) -> str | None:
             next(options, None)
         elif _INLINE.fullmatch(item):
             return next(options, None)
-        elif not item.startswith("-") or item == "--login":
+        elif not item.startswith("-") or (valued is _VALUED_SHELL and _LOGIN.fullmatch(item)):
             return None
     return None
 
 
 def _script_in(code: str) -> str | None:
-    """The script that the first command of this shell code starts, where the words alone tell it."""
+    """Return the script that the first command of this shell code starts, if its words alone suffice."""
     words = shlex.shlex(code, posix=True, punctuation_chars="();<>|&\n")
     words.whitespace, words.whitespace_split, words.commenters = " \t", True, ""
     first: list[str] = []
     try:
         for word in words:
             if word and word[0] in "();<>|&\n":
-                if word == "||":  # what follows is for the case that it is not there
+                if word == "||":  # the rest handles its failure
                     return None
                 break
             first.append(word)
-    except ValueError:  # quotes that do not end
+    except ValueError:  # unbalanced quotes
         return None
     while first and (first[0] == "exec" or _ASSIGNED.match(first[0])):
         first.pop(0)
@@ -119,7 +120,7 @@ def _script_in(code: str) -> str | None:
 
 
 def script_of(argv: Sequence[str]) -> str | None:
-    """The argument that has to be a file for the program to start; ``None`` where none is known to be."""
+    """Return the argument that must be a file for the program to start; None if unknown."""
     for position, item in enumerate(argv):
         name = os.path.basename(item)
         if position and item.startswith("-"):
@@ -134,7 +135,7 @@ def script_of(argv: Sequence[str]) -> str | None:
 
 
 def module_of(argv: Sequence[str]) -> str | None:
-    """The module that ``python -m`` is to run."""
+    """Return the module of ``python -m``."""
     if not argv or not _PYTHON.fullmatch(os.path.basename(argv[0])):
         return None
     options = iter(argv[1:])

@@ -1,4 +1,4 @@
-"""Where results trees are, by what people call them: `local`, a profile, ``user@host:path``, an ssh alias."""
+"""Find results trees by users' names for them: `local`, a profile, ``user@host:path``, an ssh alias."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from orchestrator.core.ssh import Host, failure
 
 LOCAL = "local"
 
-# Where a results tree lies on a machine that only its name is known of: below the folder that SkyPilot copies
-# a project to, where a profile puts it by default, in the home.
+# Default folders of a results tree on a machine without a profile: below SkyPilot's copy of a project, at a
+# profile's default, in the home.
 _USUAL = ("~/sky_workdir/results", "~/orchestrate/results", "~/results")
-# As for rsync: a colon before any slash parts a machine from a path.
+# As in rsync: a colon before any slash separates machine and path.
 _REMOTE = re.compile(r"(?P<host>[^/:]+):(?P<path>.*)", re.DOTALL)
-# What a shell ends with where there is no such folder. Anything else says nothing about folders.
+# A shell's exit codes for a missing folder. No other code concerns folders.
 _NO_FOLDER = (1, 2)
 
 
 @dataclass(frozen=True)
 class TreeLocation:
-    """A results tree, by the machine that has it (None is this one) and where it may be there.
+    """A results tree by machine (None for this one) and candidate folders.
 
-    The tree is the first of ``folders`` that exists; they are as :func:`orchestrator.core.ssh.remote_path`
-    understands them. For this machine there are none: its tree is what the command's ``--results`` says.
+    The tree is the first existing one of ``folders``, in the syntax of
+    :func:`orchestrator.core.ssh.remote_path`. For this machine there are none: the command's ``--results``
+    decides.
     """
 
     text: str
@@ -35,9 +36,9 @@ class TreeLocation:
 
 
 def parse_place(text: str) -> TreeLocation:
-    """The place that a person means. Raises :class:`OrchestrateError`; asks no other machine anything.
+    """Parse a user's text into a tree location, without network access. Raises :class:`OrchestrateError`.
 
-    A name is a profile's if there is one of that name, otherwise a machine's that ssh knows.
+    A name is a profile's if such a profile exists, otherwise a machine's for ssh.
     """
     if text == LOCAL:
         return TreeLocation(text)
@@ -56,7 +57,7 @@ def parse_place(text: str) -> TreeLocation:
 
 
 def tree_there(host: Host, place: TreeLocation) -> str:
-    """The absolute path of the place's tree on its machine. Raises :class:`NotFoundError` if none exists."""
+    """Return the absolute path of the tree on its machine. Raises :class:`NotFoundError` if none exists."""
     for folder in place.folders:
         found = host.run(["pwd", "-P"], folder=folder)
         if found.code == 0 and found.output.startswith("/"):
@@ -67,7 +68,7 @@ def tree_there(host: Host, place: TreeLocation) -> str:
 
 
 def no_tree(place: TreeLocation) -> NotFoundError:
-    """The error for a machine that has none of the place's folders."""
+    """Return the error for a machine without any of the candidate folders."""
     return NotFoundError(
         f"{place.host}: no results tree there (looked for {', '.join(place.folders)})",
         hint=f"say where it is: {place.host}:PATH",

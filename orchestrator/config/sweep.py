@@ -1,4 +1,4 @@
-"""From a grid to a sweep: every point becomes a run with an identity."""
+"""Expand a grid into a sweep: every point becomes a run with an identity."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from orchestrator.core.types import Run, Sweep, Value
 
 
 def load_sweep(path: Path) -> Sweep:
-    """The sweep of a grid file. Raises :class:`GridError`."""
+    """Load the sweep of a grid file. Raises :class:`GridError`."""
     text = read_text(path, YamlFile(str(path)), _grids_near)
     return expand(parse_grid(text, str(path)))
 
 
 def expand(grid: Grid) -> Sweep:
-    """Every point of the grid as a run, in the order written: the last key varies fastest.
+    """Expand every point of the grid into a run, in the order written: the last key varies fastest.
 
     Points of ``include`` come last. Raises :class:`GridError` if two points are the same run.
     """
@@ -54,7 +54,7 @@ def expand(grid: Grid) -> Sweep:
 
 
 def _points(grid: Grid) -> Iterator[tuple[dict[str, Value], Position | None]]:
-    """Each point's keys and values, and where the file names it if it does."""
+    """Yield each point's values, and its position for points of ``include``."""
     excluded = {cell for point in grid.exclude for cell in _cells(grid.axes, point)}
     if grid.axes:
         for cell in itertools.product(*(range(len(axis.steps)) for axis in grid.axes)):
@@ -88,7 +88,10 @@ def _identify(grid: Grid, point: Mapping[str, Value]) -> Run:
 
 
 def _duplicate(grid: Grid, first: Run, second: Run, origin: Position | None) -> GridError:
-    """Two points that are the same run: the same values, or different ones of keys that decide nothing."""
+    """Return the error for two points with the same run.
+
+    Their values are equal, or differ only in keys that decide nothing.
+    """
     differing = [key for key in second.point if first.point.get(key) != second.point[key]]
     varying = {key for axis in grid.axes for key in axis.keys} | {"seed"}
     named = ", ".join(f"{key}={shown(value)}" for key, value in second.point.items() if key in varying)
@@ -109,7 +112,7 @@ def _duplicate(grid: Grid, first: Run, second: Run, origin: Position | None) -> 
 
 
 def _repeated(grid: Grid) -> str:
-    """The first key of the axis that has a step twice."""
+    """Return the first key of an axis with a repeated step."""
     for axis in grid.axes:
         seen = [same_value(list(step)) for step in axis.steps]
         if len(set(seen)) < len(seen):

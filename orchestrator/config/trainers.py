@@ -1,4 +1,4 @@
-"""What the control plane knows of each trainer without importing it."""
+"""Specifications of trainers, without imports of their code."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ from orchestrator.core.types import PluginSource, Run, Value, run_identity
 
 ENTRY_POINT_GROUP = "orchestrate.trainers"
 PLUGIN_GROUP = "orchestrate.plugins"
-# Minutes that no training takes.
+# Minutes beyond any training.
 _FOREVER = 1e9
 
 
 @dataclass(frozen=True)
 class TrainerSpec:
-    """A trainer, seen from outside.
+    """A trainer's specification.
 
-    ``train`` and ``check`` are "module:function" on the worker's side, and so is ``evaluate``, empty where
-    policies cannot be evaluated. ``owned`` keys are set by the
-    program and refused in a grid; ``inert`` keys decide nothing and stay out of the identity; both are
-    shell-style patterns. ``packages`` are the distributions whose versions decide a result; ``source`` the
-    worker-side modules that do, and packages with their YAML files. ``returns`` are the metrics that mean
-    "return", best first; ``devices`` the keys that can ask for a GPU. ``takes_plugins`` is a
-    "module:function" that is given each plug-in, for a trainer that has a use for them; ``plugins`` are those
-    of one sweep. ``frames`` are the keys that say how many frames a run is to have, the first that is there;
-    ``iterations`` those that say it in iterations, of a length nobody here knows; ``usual_frames`` how many
-    it has without either, by the preset that it chooses with ``experiment``. ``minutes`` is the key that says
-    how long a run is to train instead, if there is one. ``runs_program``: what trains is a program of the
-    user's, whose own files :mod:`orchestrator.config.program.identity` finds. ``keys`` are those that mean
-    something beside the user's own, in Markdown, for the reference.
+    ``train``, ``check`` and ``evaluate``: "module:function" on the worker's side; the last is empty if
+    policies cannot be evaluated. ``owned``: keys that the program sets and a grid may not; ``inert``: keys
+    that decide nothing and stay out of the identity; both are shell-style patterns. ``packages``:
+    distributions that decide a result by their versions; ``source``: worker-side modules that do, and
+    packages with their YAML files. ``returns``: the metrics that mean "return", best first; ``devices``: the
+    keys that can request a GPU. ``takes_plugins``: a "module:function" that registers a plug-in, empty
+    without support for them; ``plugins``: those of one sweep. ``frames``: keys for the number of frames, the
+    first present one decides; ``iterations``: keys for a number of iterations, of unknown length;
+    ``usual_frames``: the default number of frames, by the preset in ``experiment``. ``minutes``: the key for
+    a training time instead, if any. ``runs_program``: the trainer starts a user's program;
+    :mod:`orchestrator.config.program.identity` finds its files. ``keys``: descriptions of the trainer's own
+    keys, in Markdown, for the reference.
     """
 
     name: str
@@ -63,31 +62,31 @@ class TrainerSpec:
     keys: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def with_plugins(self, plugins: Iterable[PluginSource]) -> TrainerSpec:
-        """The same trainer with these plug-ins, whose code counts as its own."""
+        """Return the same trainer with these plug-ins; their code counts as its own."""
         return replace(self, plugins=tuple(plugins))
 
     def owned_because(self, key: str) -> str | None:
-        """Why a grid may not set ``key``, or ``None`` if it may."""
+        """Return why a grid may not set ``key``; None if it may."""
         for pattern, why in self.owned.items():
             if fnmatch.fnmatchcase(key.lstrip("+~"), pattern):
                 return why
         return None
 
     def decides(self, key: str) -> bool:
-        """Whether ``key`` can change a result."""
+        """Return whether ``key`` can change a result."""
         return not any(fnmatch.fnmatchcase(key.lstrip("+~"), pattern) for pattern in self.inert)
 
     def identify(
         self, overrides: Mapping[str, Value], seed: int, threads: int, target: str | None = None
     ) -> Run:
-        """The run of this point, with its id."""
+        """Make the run of this point, with its id."""
         ordered = dict(sorted(overrides.items()))
         deciding = {key: value for key, value in ordered.items() if self.decides(key)}
         run_id = run_identity(self.name, deciding, seed, threads, target)
         return Run(run_id, self.name, ordered, seed, threads, target)
 
     def frames_of(self, run: Run) -> int | None:
-        """How many frames the run is to have, if its overrides tell."""
+        """Return the run's number of frames; None if its overrides do not fix it."""
         for key in self.frames:
             if key in run.overrides:
                 asked = run.overrides[key]
@@ -97,7 +96,7 @@ class TrainerSpec:
         return self.usual_frames.get(str(run.overrides.get("experiment", "")))
 
     def impossible_lengths(self, run: Run) -> dict[str, str]:
-        """What is wrong with numbers of frames that no run can have, by their keys."""
+        """Return error messages for impossible numbers of frames, by key."""
         return {
             key: f"{key}: found {value}, expected a number from 1"
             for key in self.frames
@@ -107,12 +106,12 @@ class TrainerSpec:
         }
 
     def minutes_of(self, run: Run) -> float | None:
-        """How many minutes the run is to train, if it has a time instead of a number of frames."""
+        """Return the run's training time in minutes; None without one."""
         asked = run.overrides.get(self.minutes) if self.minutes else None
         return float(asked) if isinstance(asked, int | float) and 0 < asked < _FOREVER else None
 
     def needs_gpu(self, run: Run) -> bool:
-        """Whether the run asks for a GPU, by a device or by a choice such as ``experiment: gpu``."""
+        """Return whether the run requests a GPU, by a device or by a choice such as ``experiment: gpu``."""
         return any(
             key.lstrip("+~") in self.devices and str(value).startswith(("cuda", "gpu"))
             for key, value in run.overrides.items()
@@ -145,7 +144,7 @@ BENCHMARL = TrainerSpec(
         "experiment.exclude_buffer_from_checkpoint",
     ),
     packages=("benchmarl", "torchrl", "tensordict", "torch", "vmas", "pettingzoo", "numpy"),
-    # What composes and trains. Checking, and the wording of errors, change no result.
+    # Modules that compose and train. Checks, and the wording of errors, change no result.
     source=(
         "jobs.conf",
         "jobs.trainers.benchmarl.best",
@@ -203,7 +202,7 @@ _BUILT_IN = {spec.name: spec for spec in (BENCHMARL, COMMAND)}
 
 
 def is_installed(spec: TrainerSpec) -> bool:
-    """Whether the trainer could run here: its own package, the first it names, is there, and its plug-ins."""
+    """Return whether the trainer can run here: its own package (the first one) and its plug-ins exist."""
     try:
         found = not spec.packages or bool(version(spec.packages[0]))
     except PackageNotFoundError:
@@ -213,11 +212,11 @@ def is_installed(spec: TrainerSpec) -> bool:
 
 @cache
 def code_id(spec: TrainerSpec) -> str:
-    """Names the code that trains, in 12 hexadecimal digits: what the trainer's sources do, its packages'
-    versions and its plug-ins' files.
+    """Hash the training code into 12 hexadecimal digits.
 
-    Two results with different ids may differ although their runs are the same. Comments, docstrings, import
-    statements and the names of modules change nothing.
+    It consists of the trainer's sources, its packages' versions and its plug-ins' files. Two results with
+    different ids may differ although their runs are the same. Comments, docstrings, import statements and the
+    names of modules change nothing.
     """
     digest = hashlib.sha256()
     for package in spec.packages:
@@ -234,7 +233,7 @@ def code_id(spec: TrainerSpec) -> str:
 
 
 def _source_hash(file: Path) -> str:
-    """What one source file contributes to the id: a module by what it does, a preset by its name too."""
+    """Hash one source file: a module by its syntax, a preset by content and name."""
     content = file.read_bytes()
     if file.suffix == ".py":
         return syntax_hash(content)
@@ -242,12 +241,12 @@ def _source_hash(file: Path) -> str:
 
 
 def installed_plugin(name: str) -> EntryPoint | None:
-    """The entry point of an installed package's plug-in of that name."""
+    """Return the entry point of an installed plug-in."""
     return next(iter(entry_points(group=PLUGIN_GROUP, name=name)), None)
 
 
 def _add_plugin(digest: hashlib._Hash, source: PluginSource) -> None:
-    """Every file of the plug-in's package, by its place in it: not just code decides what a plug-in does."""
+    """Add every file of the plug-in's package with its relative path: data files decide results, too."""
     folder = _plugin_folder(source)
     digest.update(f"plug-in {source.name}\n".encode())
     for file in sorted(_plugin_files(folder)) if folder is not None else ():
@@ -256,7 +255,7 @@ def _add_plugin(digest: hashlib._Hash, source: PluginSource) -> None:
 
 
 def _plugin_files(folder: Path) -> Iterator[Path]:
-    """Through links too: in the code that is kept with a sweep, what git ignores is a link."""
+    """Yield the files, through links too: in a code snapshot, ignored files are links."""
     for place, folders, names in os.walk(folder, followlinks=True):
         folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
         files = (Path(place, name) for name in names if not name.startswith("."))
@@ -264,7 +263,7 @@ def _plugin_files(folder: Path) -> Iterator[Path]:
 
 
 def _plugin_folder(source: PluginSource) -> Path | None:
-    """The folder of the plug-in's package, if it is there."""
+    """Return the folder of the plug-in's package if it exists."""
     if source.folder:
         return Path(source.folder) if Path(source.folder).is_dir() else None
     point = installed_plugin(source.name)
@@ -273,7 +272,7 @@ def _plugin_folder(source: PluginSource) -> Path | None:
 
 
 def _sources(module: str) -> Iterator[Path]:
-    """The Python and YAML files of a module or package, found without importing it."""
+    """Yield the Python and YAML files of a module or package, without importing it."""
     top, *rest = module.split(".")
     spec = importlib.util.find_spec(top)
     if spec is None or spec.origin is None:
@@ -288,11 +287,12 @@ def _sources(module: str) -> Iterator[Path]:
 
 
 def trainer_names() -> list[str]:
+    """Return the names of all trainers, sorted."""
     return sorted({*_BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))})
 
 
 def can_evaluate(name: str | None) -> bool:
-    """Whether policies of the trainer of that name can be evaluated once they are trained."""
+    """Return whether policies of the named trainer can be evaluated after training."""
     try:
         return name is not None and bool(get_trainer(name).evaluate)
     except OrchestrateError:
@@ -300,7 +300,7 @@ def can_evaluate(name: str | None) -> bool:
 
 
 def get_trainer(name: str) -> TrainerSpec:
-    """The trainer of that name: built in, or a :class:`TrainerSpec` behind an entry point."""
+    """Return the named trainer: built in, or a :class:`TrainerSpec` behind an entry point."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
     for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
@@ -312,7 +312,7 @@ def get_trainer(name: str) -> TrainerSpec:
 
 
 def returns_of(trainer: str | None) -> tuple[str, ...]:
-    """The metrics that mean "return" to this trainer, best first; to any trainer if it is not known here."""
+    """Return this trainer's metrics that mean "return", best first; every trainer's if it is unknown here."""
     try:
         return get_trainer(trainer or "").returns
     except OrchestrateError:

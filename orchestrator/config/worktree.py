@@ -1,4 +1,4 @@
-"""What a git work tree holds now: the files that make up a project, read by git's own rules."""
+"""Read a git work tree: the files that make up a project, by git's own rules."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pathlib import Path
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import results_among
 
-# A larger file is data or a build, and its copy would be kept with every sweep.
+# A larger file is data or a build; every sweep would keep a copy.
 LARGEST_FILE = 20 << 20
-# Untracked files of these names hold keys: no copy of them is made.
+# Untracked files of these names may hold keys and are not copied.
 _SECRETS = (".env", ".env.*", ".netrc", "*.pem", "*.key")
-# What git ignores and nobody misses.
+# Ignored files that no run needs.
 _LITTER = ("__pycache__", "*.py[co]", "*.egg-info", ".*_cache")
 _MOST_LINKS = 1000
 _MOST_REPOSITORIES = 50
 _PATIENCE_S = 30.0
 _LARGEST_DIFF = 64 << 20
 
-# Variables that would make git answer about another repository than the folder's.
+# Variables that make git answer about another repository.
 _FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")
 
 _EVERYWHERE = ("-c", "safe.directory=*", "-c", "core.fsmonitor=false")
@@ -37,11 +37,11 @@ TOO_LARGE_HINT = (
 
 
 class NoWorkTree(Exception):
-    """There is no work tree to read; says why, as the end of a sentence about the folder."""
+    """There is no readable work tree; the message completes a sentence about the folder."""
 
 
 class UnreadWorkTree(NoWorkTree):
-    """There may be one, for there is a ``.git``, and git does not tell what is in it."""
+    """There is a ``.git``, but git does not list its content."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class WorkTreeFile:
 class WorkTree:
     """A work tree at ``root``: ``items`` by path, none below another.
 
-    ``linked`` names files that a copy reaches by a link only, ``left_out`` those it does not have, and why.
-    ``untracked`` are those of the items that are in no commit.
+    ``linked``: files that a copy only links to; ``left_out``: files missing in a copy; both with reasons.
+    ``untracked``: items in no commit.
     """
 
     root: Path
@@ -70,7 +70,7 @@ class WorkTree:
     untracked: tuple[str, ...] = ()
 
     def changes(self) -> bytes | None:
-        """Tracked files against the commit, as text for ``git apply``; ``None`` if that is too much."""
+        """Return the diff of tracked files against the commit, for ``git apply``; None if it is too large."""
         if self.commit is None or not self.changed:
             return b""
         command = ["diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--submodule=diff"]
@@ -82,10 +82,10 @@ class WorkTree:
 
 
 def read_worktree(folder: Path, without: Sequence[Path] = ()) -> WorkTree:
-    """The work tree that holds ``folder``, less all below the folders ``without``.
+    """Read the work tree around ``folder``, without the content of the folders ``without``.
 
-    Paths are resolved ones. Raises :class:`NoWorkTree`, :class:`UnreadWorkTree` too, and ``OrchestrateError``
-    where git takes too long.
+    Paths must be resolved. Raises :class:`NoWorkTree` and :class:`UnreadWorkTree`, and ``OrchestrateError``
+    if git takes too long.
     """
     root = Path(os.fsdecode(_git(folder, "rev-parse", "--show-toplevel").removesuffix(b"\n")))
     inside = [os.fspath(path.relative_to(root)) for path in without if path.is_relative_to(root)]
@@ -102,7 +102,7 @@ def read_worktree(folder: Path, without: Sequence[Path] = ()) -> WorkTree:
 
 @dataclass
 class _Sorting:
-    """Sorts what git lists into files to copy, links, and what is left out."""
+    """Sort git's list of files into copies, links and omissions."""
 
     root: Path
     without: Sequence[str]
@@ -113,6 +113,7 @@ class _Sorting:
     untracked: set[str] = field(default_factory=set)
 
     def take_all(self, paths: Iterable[str], *, tracked: bool) -> None:
+        """Add listed files."""
         for path in paths:
             if not _is_below(path, self.without):
                 if not tracked:
@@ -124,7 +125,7 @@ class _Sorting:
         try:
             about = full.lstat()
         except (FileNotFoundError, NotADirectoryError):
-            return  # tracked, and deleted
+            return  # tracked, but deleted
         if stat.S_ISLNK(about.st_mode):
             self.items[path] = WorkTreeFile(path, self._moved_target(path))
         elif stat.S_ISDIR(about.st_mode):
@@ -141,11 +142,11 @@ class _Sorting:
             self.items[path] = WorkTreeFile(path)
 
     def link_results(self) -> None:
-        """Link to sweeps of other results trees, which are in no commit: they are no code, and they grow."""
+        """Link to untracked sweeps of other results trees: they are not code, and they grow."""
         for top in results_among({*self.items, *self.untracked}):
             new = {path for path in self.untracked if path.startswith(top)}
             if not new:
-                continue  # all of it is tracked, or it is a part of one before
+                continue  # all of it is tracked, or part of an earlier one
             for found in (self.items, self.linked, self.left_out):
                 for path in new & found.keys():
                     del found[path]
@@ -156,7 +157,7 @@ class _Sorting:
                 self._link(top.rstrip("/"), "results of a sweep")
 
     def take_ignored(self, paths: Iterable[str]) -> None:
-        """Link to what git ignores: data, environments and built modules that runs may need."""
+        """Link to ignored files that runs may need: data, environments and built modules."""
         links = 0
         for path in sorted(path.rstrip("/") for path in paths):
             name = path.rsplit("/", 1)[-1]
@@ -175,7 +176,7 @@ class _Sorting:
         self.items[path] = WorkTreeFile(path, os.fspath(self.root / path))
 
     def _take_repository(self, path: str) -> None:
-        """A submodule, or another repository within this one."""
+        """Add a submodule, or another repository within this one."""
         inner = self.root / path
         if not (inner / ".git").exists():
             return  # a submodule that was not fetched
@@ -192,7 +193,7 @@ class _Sorting:
         self.take_all((f"{path}/{name}" for name in new), tracked=False)
 
     def _moved_target(self, path: str) -> str:
-        """What a link has to hold in a copy: within the tree the same file there, else the same file."""
+        """Return a link's target in a copy: the same file, inside the copy if it is in the tree."""
         target, folder = os.readlink(self.root / path), os.path.dirname(path)
         full = os.path.normpath(self.root / folder / target)
         if not _is_below(full, [os.fspath(self.root)]):
@@ -207,7 +208,7 @@ def _list(root: Path, arguments: Sequence[str]) -> list[str]:
 
 
 def _head(root: Path) -> tuple[str | None, str | None, bool]:
-    """Commit, branch and whether tracked files differ; no commit in a repository without any."""
+    """Return commit, branch and whether tracked files differ; None for a missing commit or branch."""
     answer = _git(root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no")
     lines = [os.fsdecode(line) for line in answer.split(b"\0") if line]
     told = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
@@ -221,7 +222,7 @@ def _head(root: Path) -> tuple[str | None, str | None, bool]:
 
 
 def _without_nested(items: Iterable[WorkTreeFile]) -> tuple[WorkTreeFile, ...]:
-    """Without items below another one, as where a tracked folder was replaced by a link."""
+    """Drop items below another one, as below a link that replaced a tracked folder."""
     by_path = {item.path: item for item in items}
     kept = (item for item in by_path.values() if not any(parent in by_path for parent in _parents(item.path)))
     return tuple(sorted(kept, key=lambda item: os.fsencode(item.path)))
@@ -237,12 +238,12 @@ def _is_below(path: str, folders: Iterable[str]) -> bool:
 
 
 def _escaped(path: str) -> str:
-    """The path as a pattern of git's that matches nothing else."""
+    """Escape a path as a literal git pattern."""
     return re.sub(r"([\\*?\[ ])", r"\\\1", path)
 
 
 def _git(folder: Path, *arguments: str) -> bytes:
-    """What git prints. Another owner does not stand in the way: the code there is to be run anyway."""
+    """Run git and return its output. Accepts another owner: the code there is to be run anyway."""
     argv = ["git", *_EVERYWHERE, "-C", os.fspath(folder), *arguments]
     environment = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
     environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
@@ -266,7 +267,7 @@ def _git(folder: Path, *arguments: str) -> bytes:
         ) from None
     if answer.returncode != 0:
         said = answer.stderr.decode(errors="replace").strip().splitlines()
-        # Followed by a path, there is one: a link of git's to a repository that is elsewhere, or gone.
+        # Followed by a path, the repository exists: a link of git's to one that is elsewhere, or gone.
         if any("not a git repository (or any" in line for line in said):
             raise NoWorkTree("it is in no git repository")
         why = said[-1] if said else f"exit code {answer.returncode}"

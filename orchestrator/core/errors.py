@@ -2,7 +2,7 @@
 
 Tree::
 
-    OrchestrateError            exit code 2 unless it says otherwise
+    OrchestrateError            exit code 2 by default
     ├── PlacedError             a grid or profile cannot be used: file, line, column, found, expected
     │   ├── GridError
     │   └── ProfileError

@@ -138,7 +138,7 @@ def requests_of(error: Exception) -> int:
 
 
 def refusal(error: Exception) -> BucketError:
-    """Turn a client's error into a :class:`BucketError` whose message holds nothing of a key."""
+    """Turn a client's error into a :class:`BucketError`; its message holds nothing of a key."""
     code, name = _code(error), type(error).__name__
     if code:
         busy, text = code in _BUSY, f"{_REASONS.get(code, 'it refused')} ({code})"

@@ -262,8 +262,8 @@ class JobStatus:
 class Array:
     """Jobs that a backend receives in one submission: a Slurm job array; elsewhere a single job.
 
-    ``allocation``: the request of each job. ``after``: the token of the array whose jobs must end
-    successfully before their counterparts here start. ``avoid``: machines on which its runs failed.
+    ``allocation``: the request of each job. ``after``: the token of an array; its jobs must end successfully
+    before their counterparts here start. ``avoid``: machines on which its runs failed.
     """
 
     token: str

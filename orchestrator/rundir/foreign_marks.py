@@ -73,7 +73,7 @@ def origin_of(run_folder: Path) -> Origin | None:
 
 
 def forget_origin(run_folder: Path) -> None:
-    """Remove the origin mark, for attempts whose transfer failed."""
+    """Remove the origin mark after a failed transfer."""
     (run_folder / ORIGIN).unlink(missing_ok=True)
 
 

@@ -4,8 +4,8 @@ A worker's first act is to create ``journals/<token>.jsonl`` exclusively. A seco
 finds it and exits; a command that gives up a lost submission creates it itself, marked revoked. Each
 line is an :class:`Event`. `status` reads journals and opens no run folder.
 
-Attempts count from 1. An event of attempt 0 records why a worker could not take a run: it says nothing about
-attempts of others, and counts only without better evidence.
+Attempts count from 1. An event of attempt 0 records why a worker could not take a run: it is no evidence
+about attempts of others, and counts only without better evidence.
 """
 
 from __future__ import annotations

@@ -279,7 +279,7 @@ class RunDir:
         return merge(self.chain(last))
 
     def chain(self, last: int | None = None) -> list[Executed]:
-        """Return the attempts whose metrics make up that history, oldest first; reads no others."""
+        """Return the attempts that make up the history, oldest first; read no metrics of others."""
         if last is None:
             current = self.current_attempts()
             if not current:

@@ -305,7 +305,7 @@ class SweepDir:
             (self._journals / f"{log.token}.jsonl").unlink(missing_ok=True)
 
     def clear_empty_outputs(self) -> None:
-        """Remove empty outputs of workers whose journals were compacted long ago."""
+        """Remove empty outputs of workers after their journals were compacted long ago."""
         with os.scandir(self._journals) as entries:
             files = [entry for entry in entries if entry.name.endswith(".log") and entry.is_file()]
             empty = [Path(entry.path) for entry in files if not entry.stat().st_size]

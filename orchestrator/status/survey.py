@@ -202,7 +202,7 @@ def _live_tokens(
     """Return the jobs that provably work, that have not started, or that may return to the queue.
 
     A job without a recorded id counts: it may start until its token is revoked. So does one that its backend
-    reports, whatever became of its process: it may be requeued. So does one in a queue that did not answer.
+    reports, even with a dead process: it may be requeued. So does one in a queue that did not answer.
     """
     submissions = [entry for entry in ledger if entry.kind == "submission"]
     submitted = {job["token"] for entry in submissions for job in entry.data["jobs"]}
@@ -267,7 +267,7 @@ def _apply_early_ends(
     begun: Container[str],
     jobs: Mapping[str, JobStatus],
 ) -> None:
-    """Note for runs whose job ended before its worker started, in the backend's words."""
+    """Add a message to runs of jobs that ended before their worker started, in the backend's words."""
     for entry in ledger:
         for job in entry.data["jobs"] if entry.kind == "submission" else ():
             token = job["token"]
@@ -313,7 +313,7 @@ def _outlived(log: WorkerLog, job: JobStatus | None) -> bool:
 
 
 def _interrupted(status: RunStatus, job: JobStatus | None) -> RunStatus:
-    """Return the status of a run whose worker died without an exit; the backend may know the reason."""
+    """Return the status of a run after its worker died; the backend may give the reason."""
     if job is None or job.reason is None:
         return replace(status, state=RunState.INTERRUPTED, reason="killed")
     return replace(status, state=RunState.INTERRUPTED, reason=job.reason.value, message=job.text)

@@ -1,1 +1,1 @@
-"""The code that jobs run: the snapshot kept with a sweep, kinds of files, the hash of a source file."""
+"""The code of jobs: its snapshot with a sweep, kinds of files, the hash of a source file."""

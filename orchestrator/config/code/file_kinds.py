@@ -1,4 +1,4 @@
-"""Which kinds of files can decide what a program does, by their names."""
+"""Classify files by name: can they decide a program's results?"""
 
 from __future__ import annotations
 
@@ -13,33 +13,35 @@ _SOURCE = re.compile(
     re.IGNORECASE,
 )
 _SETTINGS = re.compile(r".+\.(yaml|yml|toml|ini|cfg|conf|gin|xml|urdf|mjcf|sdf)", re.IGNORECASE)
-# Programs write such files, too: they count only where they are known to be a project's.
+# Programs also write such files: they count only if git lists them.
 _LISTED_ONLY = re.compile(r".+\.json", re.IGNORECASE)
 
 _FOLDERS_LEFT_OUT = frozenset(("tests", "test", "docs", "doc", "node_modules", "__pycache__"))
-# Of tools that check, pack and describe a project; no training reads them.
+# Settings of tools that check, package and describe a project; no training reads them.
 _FILES_LEFT_OUT = re.compile(
     r"test_.*\.py|.*_test\.py|conftest\.py|pyproject\.toml|setup\.cfg|(tox|pytest|mypy)\.ini|ruff\.toml|"
     r"(mkdocs|environment)\.ya?ml|package(-lock)?\.json|\..*"
 )
 
-# Top folders of this program's own checkout, in which people keep programs of theirs, too.
+# Top folders of this program's own checkout, which may also hold users' programs.
 _OURS = re.compile(r"orchestrator|jobs|templates|sky|launch|sweeps|tests|benchmarks|docs|examples")
 _MARKS = ("orchestrator/rundir/claims.py", "jobs/train.py")
 
 
 def is_source(name: str) -> bool:
+    """Return whether the name is a source file's."""
     return _SOURCE.fullmatch(name) is not None
 
 
 def is_listed_only(name: str) -> bool:
+    """Return whether files of this name count only if git lists them."""
     return _LISTED_ONLY.fullmatch(name) is not None
 
 
 def counts(name: str, *, listed: bool, ours: bool = False) -> bool:
-    """Whether a file of that name, relative to a folder with a program in it, counts by default.
+    """Return whether a file counts by default; ``name`` is relative to a folder with a program.
 
-    ``listed``: it is one of a project's files as git knows them; ``ours``: the folder is this program's.
+    ``listed``: git lists it as one of a project's files; ``ours``: the folder is this program's checkout.
     """
     *folders, last = name.split("/")
     if not (_SOURCE.fullmatch(last) or _SETTINGS.fullmatch(last) or (listed and is_listed_only(last))):
@@ -50,14 +52,14 @@ def counts(name: str, *, listed: bool, ours: bool = False) -> bool:
 
 
 def is_own_package(names: Collection[str]) -> bool:
-    """Whether these files are this program's own checkout."""
+    """Return whether these files are this program's own checkout."""
     return set(_MARKS) <= set(names)
 
 
 def modules_beside(folder: Path) -> Iterator[Path]:
-    """Sources and settings in a folder, and in those below it that hold Python files.
+    """Yield sources and settings in a folder, and in those below it with Python files.
 
-    For folders that git knows nothing of: what else lies there, data and outputs, can be anything.
+    For folders outside git: other content there may be data and outputs.
     """
     for here, folders, names in os.walk(folder):
         if here != os.fspath(folder) and not any(name.endswith(".py") for name in names):

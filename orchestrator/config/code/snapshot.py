@@ -1,7 +1,7 @@
-"""Keeping the code of a submission with its sweep, so that its jobs run that code whenever they start.
+"""Keep the code of a submission with its sweep, so that jobs run that code at any later time.
 
-Kept are this program's packages as they run now, and the project: the git work tree that holds the folder of
-the call. What other packages a job imports is the environment's business; results name their versions.
+A snapshot holds this program's packages and the project: the git work tree around the folder of the call.
+Other packages belong to the environment; results record their versions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from orchestrator.core.package_files import DATA, PACKAGE, data
 from orchestrator.rundir import CodeDir, SweepDir, sweeps
 from orchestrator.rundir.atomic import dump_json, storage_errors
 
-# All that a worker imports of ours lies beside this package.
+# A worker imports our code from the packages beside this one only.
 _OUR_PACKAGES = ("orchestrator", "jobs")
 _MOST_FILES = 20_000
 _MOST_BYTES = 512 << 20
@@ -40,10 +40,10 @@ _CACHE = "__pycache__"
 
 @dataclass(frozen=True)
 class FrozenCode:
-    """Code kept with a sweep, and how a worker is to be started on it. All paths are absolute.
+    """A code snapshot, and the settings to start a worker on it. All paths are absolute.
 
-    ``python_path`` is to be the worker's PYTHONPATH, or its beginning, ``cwd`` its folder; ``submit_dir`` is
-    the folder of the call, which programs are told as ORCHESTRATE_SUBMIT_DIR. ``notes`` are for a person.
+    ``python_path``: the beginning of the worker's PYTHONPATH; ``cwd``: its folder; ``submit_dir``: the folder
+    of the call, ORCHESTRATE_SUBMIT_DIR for programs. ``notes`` are for users.
     """
 
     id: str
@@ -75,17 +75,17 @@ class FrozenCode:
 
 
 def freeze(sweep: SweepDir, cwd: Path, *, dry: bool = False) -> FrozenCode:
-    """Keep the code as it is now under ``sweep``, once however often it is submitted.
+    """Store the present code under ``sweep``, once for any number of submissions.
 
-    ``cwd`` is the folder of the call. With ``dry`` the answer is the same, and nothing is written; else call
-    under the sweep's lock. Raises ``OrchestrateError`` for a project too large to keep, ``DamagedFileError``
-    where a kept one was changed, ``StorageError``.
+    ``cwd``: the folder of the call. With ``dry``, return the same and write nothing; otherwise call under the
+    sweep's lock. Raises ``OrchestrateError`` for a project too large to keep, ``DamagedFileError`` for a
+    changed snapshot, ``StorageError``.
     """
     for _ in range(_TRIES):
-        source = _look(sweep, cwd.resolve())
+        source = _find_source(sweep, cwd.resolve())
         marks = _marks(source.entries)
         code = CodeDir.of(sweep, _name(source.commit, marks))
-        frozen = _frozen(source, code, cwd)
+        frozen = _frozen_code(source, code, cwd)
         if dry:
             return frozen
         if code.exists():
@@ -93,7 +93,7 @@ def freeze(sweep: SweepDir, cwd: Path, *, dry: bool = False) -> FrozenCode:
         elif not _store(source, code):
             continue
         with storage_errors(frozen.cwd):
-            frozen.cwd.mkdir(parents=True, exist_ok=True)  # git knows no empty folder
+            frozen.cwd.mkdir(parents=True, exist_ok=True)  # git records no empty folder
         return frozen
     raise OrchestrateError(
         f"{source.root}: files change while they are being copied",
@@ -102,10 +102,10 @@ def freeze(sweep: SweepDir, cwd: Path, *, dry: bool = False) -> FrozenCode:
 
 
 def received(code: CodeDir, python_path: Iterable[str], cwd: str | None, submit_dir: Path) -> FrozenCode:
-    """Code that another machine kept and sent here; paths are relative to its folder.
+    """Return a snapshot that another machine sent here; paths are relative to its folder.
 
-    Without ``cwd`` runs start in ``submit_dir``; what they and Python leave in it does not count. Raises
-    :class:`DamagedFileError` unless all that was sent is as its name says, and for no other reason.
+    Without ``cwd`` runs start in ``submit_dir``. Files added by runs or Python do not count. Raises
+    :class:`DamagedFileError` only if the sent files do not match the snapshot's id.
     """
     if not is_whole(code):
         raise DamagedFileError(
@@ -119,7 +119,7 @@ def received(code: CodeDir, python_path: Iterable[str], cwd: str | None, submit_
 
 
 def is_whole(code: CodeDir) -> bool:
-    """Whether a frozen code holds what its name says. Reads every file of it."""
+    """Return whether a snapshot's content matches its id. Reads every file."""
     try:
         facts = code.facts()
         project, names = facts["project"], [os.fsdecode(unquote_to_bytes(name)) for name in facts["files"]]
@@ -139,7 +139,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _Source:
-    """What is to be kept. ``base``: the folder our packages lie in; ``why_not``: why there is no ``tree``."""
+    """The files to keep. ``base``: the folder of our packages; ``why_not``: the reason for no ``tree``."""
 
     cwd: Path
     without: Sequence[Path]
@@ -151,15 +151,17 @@ class _Source:
 
     @property
     def root(self) -> Path:
+        """The root of the project."""
         return self.tree.root if self.tree else self.cwd
 
     @property
     def commit(self) -> str | None:
+        """The project's commit."""
         return self.tree.commit if self.tree else None
 
 
-def _look(sweep: SweepDir, cwd: Path) -> _Source:
-    """Find what is to be kept; reads no file of it."""
+def _find_source(sweep: SweepDir, cwd: Path) -> _Source:
+    """Find the files to keep; reads none of them."""
     tree, why_not, without = None, None, _results_folders(sweep, cwd)
     if (code := CodeDir.holding(cwd / "here")) is not None:
         why_not = f"it is part of the frozen code {code.path}"
@@ -170,7 +172,7 @@ def _look(sweep: SweepDir, cwd: Path) -> _Source:
             why_not = str(error)
     base = PACKAGE.parent.resolve()
     ours = dict(_our_files(base))
-    # Python writes its caches anew in a copy, which would seem changed.
+    # Python's caches in a copy are rewritten, which would look like damage.
     items = [item for item in (tree.items if tree else ()) if _CACHE not in Path(item.path).parts]
     entries = [_Entry(f"tree/{item.path}", tree.root / item.path, item.target) for item in items if tree]
     files = {entry.source for entry in entries if entry.target is None}
@@ -186,7 +188,7 @@ def _look(sweep: SweepDir, cwd: Path) -> _Source:
 
 
 def _results_folders(sweep: SweepDir, cwd: Path) -> list[Path]:
-    """What lies among the project's files and is results, none of its code."""
+    """Return the folders of results among the project's files."""
     results = sweep.results.resolve()
     if not cwd.is_relative_to(results):
         return [results]
@@ -194,7 +196,7 @@ def _results_folders(sweep: SweepDir, cwd: Path) -> list[Path]:
 
 
 def _our_files(base: Path) -> Iterator[tuple[str, Path]]:
-    """This program's files by their names in a copy, which holds its data as a wheel does."""
+    """Yield this program's files with their names in a copy, which holds data as a wheel does."""
     for package in _OUR_PACKAGES:
         yield from ((str(path.relative_to(base)), path) for path in _files(base / package))
     for place in map(data, DATA):
@@ -214,9 +216,9 @@ def _files(package: Path) -> Iterator[Path]:
 
 
 def _marks(entries: Iterable[_Entry], into: Path | None = None) -> dict[str, str]:
-    """What stands behind every name, files by their hash; copied ``into`` a folder if there is one.
+    """Return the content mark of every name, a hash for files; copy them ``into`` a folder if given.
 
-    A file that is gone by now has no mark.
+    A vanished file has no mark.
     """
     marks: dict[str, str] = {}
     budget = _MOST_BYTES
@@ -244,9 +246,9 @@ def _marks(entries: Iterable[_Entry], into: Path | None = None) -> dict[str, str
 
 
 def _transfer(file: BinaryIO, target: Path | None) -> tuple[str, int]:
-    """Hash a file, and copy it to ``target`` if there is one: its mark and its bytes.
+    """Hash a file and copy it to ``target`` if given; return its mark and size in bytes.
 
-    The copy is for reading only, and nobody may read it who may not read the file.
+    The copy is read-only, for the same users as the original.
     """
     mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
     digest, size = hashlib.sha256(), 0
@@ -266,7 +268,7 @@ def _transfer(file: BinaryIO, target: Path | None) -> tuple[str, int]:
 
 
 def _name(commit: str | None, marks: Mapping[str, str]) -> str:
-    """16 hexadecimal digits that name the content, and the commit it belongs to."""
+    """Return the snapshot's id: 16 hexadecimal digits from content and commit."""
     digest = hashlib.sha256(f"{commit}\n".encode())
     for name, mark in sorted(marks.items()):
         digest.update(os.fsencode(name) + b"\0" + os.fsencode(mark) + b"\0")
@@ -274,7 +276,7 @@ def _name(commit: str | None, marks: Mapping[str, str]) -> str:
 
 
 def _store(source: _Source, code: CodeDir) -> bool:
-    """Write the folder; ``False`` if the files are no longer what it is named for."""
+    """Write the snapshot; return False if the files have changed since they were hashed."""
     with code.draft() as draft:
         if _name(source.commit, _marks(source.entries, draft.path)) != code.code_id:
             return False
@@ -300,31 +302,31 @@ def _facts(source: _Source, has_changes: bool) -> dict[str, Any]:
     if tree is not None:
         left_out = {**tree.left_out} if has_changes else {**tree.left_out, "changes.diff": "too large"}
         facts["project"] = {
-            "root": _shown(os.fspath(tree.root)),
+            "root": _as_text(os.fspath(tree.root)),
             "commit": tree.commit,
             "branch": tree.branch,
             "changed": tree.changed,
-            "untracked": [_shown(path) for path in tree.untracked if is_source(path)],
-            "linked": {_shown(path): why for path, why in tree.linked.items()},
-            "left_out": {_shown(path): why for path, why in left_out.items()},
+            "untracked": [_as_text(path) for path in tree.untracked if is_source(path)],
+            "linked": {_as_text(path): why for path, why in tree.linked.items()},
+            "left_out": {_as_text(path): why for path, why in left_out.items()},
         }
     return facts
 
 
 def _verify(marks: Mapping[str, str], code: CodeDir) -> None:
-    """Raise :class:`DamagedFileError` unless the folder still holds what it is named for."""
+    """Raise :class:`DamagedFileError` unless the folder matches its id."""
     found = _found(marks, code)
     for name, mark in marks.items():
         if found.get(name) != mark:
             raise DamagedFileError(
                 code.path / name,
-                "is not what was kept there: it was changed, or a power cut took it",
-                hint=f"move {code.path} away and run the same command again: it is kept anew",
+                "has changed since it was stored, or was lost in a power cut",
+                hint=f"move {code.path} away and run the same command again: it is stored again",
             )
 
 
 def _found(names: Iterable[str], code: CodeDir) -> dict[str, str]:
-    """The marks of what the folder holds under these names."""
+    """Return the marks of the folder's content under these names."""
     return _marks(_Entry(name, code.path / name, _target(code.path / name)) for name in names)
 
 
@@ -332,15 +334,15 @@ def _target(path: Path) -> str | None:
     return os.readlink(path) if path.is_symlink() else None
 
 
-def _shown(name: str) -> str:
-    """A file name as text, whatever bytes it is made of."""
+def _as_text(name: str) -> str:
+    """Return a file name of any bytes as text."""
     return os.fsencode(name).decode(errors="backslashreplace")
 
 
-# How a worker is to be started
+# Settings to start a worker
 
 
-def _frozen(source: _Source, code: CodeDir, submit_dir: Path) -> FrozenCode:
+def _frozen_code(source: _Source, code: CodeDir, submit_dir: Path) -> FrozenCode:
     tree, cwd = source.tree, source.cwd
     ours = code.tree / source.base.relative_to(source.root) if source.ours_in_tree else code.ours
     theirs, notes = _module_folders(source, code)
@@ -366,16 +368,16 @@ def _frozen(source: _Source, code: CodeDir, submit_dir: Path) -> FrozenCode:
 def _what_is_missing(tree: WorkTree) -> Iterator[str]:
     for said, files in (("linked, not copied", tree.linked), ("left out", tree.left_out)):
         if files:
-            named = [f"{_shown(path)} ({why})" for path, why in list(files.items())[:_MOST_NAMED]]
+            named = [f"{_as_text(path)} ({why})" for path, why in list(files.items())[:_MOST_NAMED]]
             more = f" and {len(files) - len(named)} more" if len(files) > len(named) else ""
             yield f"of {tree.root}, {said}: {', '.join(named)}{more}"
 
 
 def _module_folders(source: _Source, code: CodeDir) -> tuple[list[Path], list[str]]:
-    """Where the user's modules are imported from, the project's in its copy; and notes on those of others.
+    """Return the import folders of the user's modules, the project's in its copy; and notes on plug-ins.
 
-    They are on Python's path, or installed as editable. A folder elsewhere is left to the environment, unless
-    PYTHONPATH alone tells of it.
+    They are on Python's path, or installed as editable. A folder outside the project is included only if
+    PYTHONPATH names it. The notes name plug-ins that are not copied.
     """
     tree, found, notes = source.tree, [], []
     held = {Path(), *(parent for item in tree.items for parent in Path(item.path).parents)} if tree else set()
@@ -396,7 +398,7 @@ def _module_folders(source: _Source, code: CodeDir) -> tuple[list[Path], list[st
 
 
 def _editable_folders(distribution: Distribution) -> set[Path]:
-    """Where the packages of a distribution lie that was installed as editable; none of any other."""
+    """Return the package folders of an editable installation; empty for any other."""
     if '"editable": true' not in (distribution.read_text("direct_url.json") or ""):
         return set()
     declared = (distribution.read_text("top_level.txt") or "").split()
@@ -405,7 +407,7 @@ def _editable_folders(distribution: Distribution) -> set[Path]:
 
 
 def _folder_of(module: str) -> Path | None:
-    """The folder that a module or package of that name is imported from."""
+    """Return the folder from which a module or package is imported."""
     try:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):

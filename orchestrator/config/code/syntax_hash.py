@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-# Fields that spell a node another way, and change nothing.
+# Fields that only describe spelling.
 _SPELLING = ("kind", "type_comment", "type_ignores")
 
 
 def syntax_hash(source: bytes) -> str:
-    """64 hexadecimal digits, the same under every Python that can parse the source.
+    """Hash a source into 64 hexadecimal digits, equal under every Python that can parse it.
 
     Source that this Python cannot parse is hashed byte by byte.
     """
@@ -27,7 +27,7 @@ def syntax_hash(source: bytes) -> str:
 
 
 def _add(value: object, put: Callable[[str], None]) -> None:
-    """Append a node, a list of nodes or a constant. Absent fields are left out: later Pythons have more."""
+    """Append a node, a list of nodes or a constant. Skip absent fields, as later Pythons have more."""
     if isinstance(value, ast.AST):
         put(type(value).__name__)
         for name in value._fields:

@@ -1,4 +1,4 @@
-"""The grid file: text in, a :class:`Grid` out, and an error with its place for whatever cannot be used."""
+"""Parse a grid file into a :class:`Grid`, or raise an error with file, line and column."""
 
 from orchestrator.config.grid.model import Axis, Grid, Point, Position
 from orchestrator.config.grid.parse import parse_grid

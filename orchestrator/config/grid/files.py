@@ -1,4 +1,4 @@
-"""The text of a file that a person wrote, or an error that says what is wrong with it."""
+"""Read the text of a user's file, or raise an error with the cause."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orchestrator.config.grid.yaml_nodes import YamlFile
 
 
 def read_text(path: Path, source: YamlFile, otherwise: Callable[[Path], str]) -> str:
-    """The file's text. ``otherwise`` says where else to look, for a path that there is not.
+    """Read a file. ``otherwise`` returns the hint for a missing path.
 
     Raises the source's kind of :class:`PlacedError`.
     """
@@ -39,9 +39,9 @@ def read_text(path: Path, source: YamlFile, otherwise: Callable[[Path], str]) ->
 
 
 def _is_special(path: Path) -> bool:
-    """Whether the path leads to a FIFO, a device or a socket, which reading might never end of.
+    """Return whether the path leads to a FIFO, a device or a socket: reading it might never end.
 
-    The pipe of a shell's ``<(…)`` is none: ``/dev/fd/63`` leads to no path.
+    The pipe of a shell's ``<(…)`` is allowed: ``/dev/fd/63`` leads to no path.
     """
     found = Path(os.path.realpath(path))
     return found.exists() and not found.is_file() and not found.is_dir()

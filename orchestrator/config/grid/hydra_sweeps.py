@@ -1,4 +1,4 @@
-"""Text that means several values, read by Hydra's own parser so that it means what it means there."""
+"""Parse text with several values by Hydra's own parser, for the same meaning as there."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _UNSUPPORTED = {
 }
 _CALL = re.compile(r"\s*([A-Za-z_]+)\s*\(.*", re.DOTALL)
 _QUOTES = ("'", '"')
-# Characters of a text, or of a parser's message, that are shown.
+# The most characters of a text or parser's message in an error.
 _LONGEST = 200
 
 
 class SweepTextError(ValueError):
-    """Text that looks like a sweep and is none. The message says what is wrong; ``hint`` what to write."""
+    """Text that looks like a sweep and is invalid. The message has the fault, ``hint`` the correct text."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -32,17 +32,19 @@ class SweepTextError(ValueError):
 
 
 def looks_like_sweep(text: str) -> bool:
-    """Whether Hydra would read several values here: a function of its, or a comma list."""
+    """Return whether Hydra would read several values here: one of its functions, or a comma list."""
     call = _CALL.fullmatch(text)
-    if call is not None and (call[1] in {*FUNCTIONS, *_UNSUPPORTED, "tag"} or _meant(call[1]) is not None):
+    if call is not None and (
+        call[1] in {*FUNCTIONS, *_UNSUPPORTED, "tag"} or _nearest_function(call[1]) is not None
+    ):
         return True
     return "," in text
 
 
 def sweep_values(text: str) -> list[Value] | None:
-    """The values that the text stands for in Hydra, or ``None`` if it stands for itself.
+    """Return the values of a Hydra sweep; None for plain text.
 
-    Raises :class:`SweepTextError`. ``shuffle`` always shuffles in the same way: a sweep is deterministic.
+    Raises :class:`SweepTextError`. ``shuffle`` is seeded by the text: a sweep is deterministic.
     """
     if text[:1] in _QUOTES and text[-1:] == text[:1] and len(text) > 1:
         quoted = _parsed(text).value()
@@ -52,7 +54,7 @@ def sweep_values(text: str) -> list[Value] | None:
     call = _CALL.fullmatch(text)
     if call is not None and call[1] in _UNSUPPORTED:
         raise SweepTextError(f"found {call[1]}(), which is not a list of points", _UNSUPPORTED[call[1]])
-    if call is not None and (meant := _meant(call[1])) is not None:
+    if call is not None and (meant := _nearest_function(call[1])) is not None:
         raise SweepTextError(
             f"found {call[1]}(), expected one of: {', '.join(FUNCTIONS)}", f"did you mean {meant}?"
         )
@@ -60,7 +62,7 @@ def sweep_values(text: str) -> list[Value] | None:
     return _values(value, text) if _is_sweep(value) else None
 
 
-def _meant(name: str) -> str | None:
+def _nearest_function(name: str) -> str | None:
     if name in {*FUNCTIONS, *_UNSUPPORTED, "tag"}:
         return None
     close = difflib.get_close_matches(name.lower(), FUNCTIONS, 1, 0.75)
@@ -75,7 +77,7 @@ def _parsed(text: str) -> Any:
         return OverridesParser.create().parse_override(f"key={text}")
     except RecursionError:
         raise SweepTextError(f"found {_short(text)}, which is nested too deeply") from None
-    except (HydraException, ValueError) as error:  # ValueError: more digits than int() takes
+    except (HydraException, ValueError) as error:  # ValueError: too many digits for int()
         why = _cut(str(error).splitlines()[0])
         raise SweepTextError(
             f"found {_short(text)}, which Hydra cannot read as several values: {why}",

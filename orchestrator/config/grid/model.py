@@ -1,4 +1,4 @@
-"""A grid as values."""
+"""The types of a parsed grid."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import NamedTuple
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.types import PluginSource, Resources, Value
 
-# More than this is a slip of the pen, not a benchmark.
+# More points than this are a mistake.
 MAX_POINTS = 100_000
 
 
 class Position(NamedTuple):
-    """A place in a file; both count from 1."""
+    """A position in a file; both numbers count from 1."""
 
     line: int
     column: int
@@ -34,7 +34,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Point:
-    """Keys and values that the file names together: an entry of ``exclude`` or ``include``."""
+    """Keys and values of one entry of ``exclude`` or ``include``, with its position."""
 
     values: Mapping[str, Value]
     at: Position
@@ -42,9 +42,9 @@ class Point:
 
 @dataclass(frozen=True)
 class Grid:
-    """A parsed grid file. Nothing is expanded yet, but sweeps such as ``range(3)`` are lists.
+    """A parsed grid file. Its points are not expanded yet, but Hydra sweeps such as ``range(3)`` are lists.
 
-    ``positions`` says where each key was first written.
+    ``positions``: where each key is first written.
     """
 
     name: str
@@ -63,18 +63,18 @@ class Grid:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Every key of the grid: what varies first, as written."""
+        """Every key of the grid: varying keys first, as written."""
         axes = (key for axis in self.axes for key in axis.keys)
         return tuple(dict.fromkeys([*axes, *self.base, *(k for point in self.include for k in point.values)]))
 
 
 def bare_key(key: str) -> str:
-    """The key without Hydra's ``+``, ``++`` and ``~``."""
+    """Return the key without Hydra's ``+``, ``++`` and ``~``."""
     return key.lstrip("+~")
 
 
 def same_value(value: Value) -> str:
-    """Equal for values that mean the same: ``1`` and ``1.0``, but not ``1`` and ``true``."""
+    """Return a text that is the same for equal values: ``1`` and ``1.0``, but not ``1`` and ``true``."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, list):
@@ -86,7 +86,7 @@ def same_value(value: Value) -> str:
 
 
 def shown(value: Value) -> str:
-    """A value as a grid would spell it, short enough for one line."""
+    """Return a value in a grid's spelling, cut to 60 characters."""
     if isinstance(value, str) and value.isprintable() and value:
         text = value
     else:

@@ -1,4 +1,4 @@
-"""From the text of a grid file to a :class:`Grid`: the sections one after the other."""
+"""Parse the text of a grid file into a :class:`Grid`, section by section."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from orchestrator.config.trainers import TrainerSpec, get_trainer, trainer_names
 from orchestrator.core.types import Value
 from orchestrator.rundir.sweep import SWEEP_NAME
 
-# What each section of a grid is, in Markdown, for the reference and docs/grid.md.
+# Descriptions of the sections, in Markdown, for the reference and docs/grid.md.
 SECTIONS: Mapping[str, str] = {
     "name": (
         "Names the sweep and its folder in the results: up to 100 letters, digits, dots, dashes and "
@@ -48,7 +48,7 @@ SECTIONS: Mapping[str, str] = {
     "exclude": (
         "A list of mappings. Each takes away every point that agrees with all of its keys. It may "
         "name keys of `matrix` and `zip`, and `target` with `compare: true`. An entry that takes "
-        "nothing away is an error: it is nearly always a slip of the pen."
+        "nothing away is an error: it is nearly always a mistake."
     ),
     "include": (
         "A list of mappings. Each adds one whole point: `base`, and over it the entry's own keys. "
@@ -57,11 +57,11 @@ SECTIONS: Mapping[str, str] = {
     ),
     "targets": (
         "Where runs may go, `[local]` by default: names of profiles. Several targets share the "
-        "runs; `--on A,B` names others."
+        "runs; `--on A,B` replaces them."
     ),
     "compare": (
-        "With `true`, every point runs once on *each* target, and the target is a part of what a "
-        "run is. The report compares them."
+        "With `true`, every point runs once on *each* target, and the target is part of a run's "
+        "identity. The report compares them."
     ),
     "resources": (
         "What one run needs, in Slurm's names and syntax: `cpus_per_task` (by default the largest "
@@ -69,7 +69,7 @@ SECTIONS: Mapping[str, str] = {
         "the target has is skipped there, with the reason."
     ),
 }
-# What other programs call a section.
+# Other programs' names for a section.
 _OTHER_SECTIONS: Mapping[str, str] = {
     "seeds": "matrix: {seed: range(5)}",
     "seed": "base: {seed: 0}, or matrix: {seed: range(5)}",
@@ -101,7 +101,7 @@ _DEFAULT_TARGETS = ("local",)
 
 
 def parse_grid(text: str, source: str) -> Grid:
-    """The grid that ``text`` describes; ``source`` is the file's name in messages.
+    """Parse the grid in ``text``; ``source`` is the file's name in messages.
 
     Raises :class:`GridError` with line, column, what was found, what was expected and the nearest spelling.
     """
@@ -138,7 +138,7 @@ def parse_grid(text: str, source: str) -> Grid:
 
 
 def _with_targets(axes: tuple[Axis, ...], targets: tuple[str, ...], compare: bool) -> tuple[Axis, ...]:
-    """With ``compare: true`` the target is one more axis, and part of every run's identity."""
+    """With ``compare: true``, add the target as an axis: it becomes part of every run's identity."""
     return (*axes, Axis(("target",), tuple((target,) for target in targets))) if compare else axes
 
 
@@ -150,13 +150,13 @@ def _sections(root: Node, source: YamlFile) -> dict[str, KeyNode]:
             raise source.error(
                 entry.at,
                 f"found {shown(entry.key)}, expected one of: {', '.join(SECTIONS)}",
-                _section_meant(entry.key),
+                _suggest_section(entry.key),
             )
     return {entry.key: entry for entry in root.entries}
 
 
-def _section_meant(key: str) -> str:
-    """Where what stands at the top of a grid belongs."""
+def _suggest_section(key: str) -> str:
+    """Suggest the place of an unknown section."""
     if key in RESOURCES or key in OTHER_NAMES:
         return f"did you mean resources: {{{OTHER_NAMES.get(key, key)}: …}}?"
     if key in _OTHER_SECTIONS:
@@ -195,22 +195,22 @@ def _trainer(sections: Mapping[str, KeyNode], source: YamlFile) -> TrainerSpec:
         raise source.error(
             node.at,
             f"trainer: found {kind(node)}, expected one of: {', '.join(names)}",
-            _trainer_meant(kind(node).lower(), names),
+            _suggest_trainer(kind(node).lower(), names),
         )
     return get_trainer(str(node.value))
 
 
-def _trainer_meant(found: str, names: Sequence[str]) -> str | None:
+def _suggest_trainer(found: str, names: Sequence[str]) -> str | None:
     if near := did_you_mean(found, names):
         return near
-    # An algorithm, where the trainer is asked for.
+    # An algorithm in place of a trainer.
     if found.endswith(("ppo", "sac", "ddpg", "dqn", "iql", "qmix", "vdn")):
         return "algorithms are keys of base or matrix: trainer: benchmarl, and base: {algorithm: mappo}"
     return f"a program of your own is {PROGRAM_OF_ONES_OWN} (docs/run-protocol.md)"
 
 
 def _mapping(entry: KeyNode | None, source: YamlFile) -> tuple[KeyNode, ...]:
-    """The entries of a section that maps keys to values; an empty or absent section has none."""
+    """Return the entries of a section that maps keys to values; none for an empty or absent section."""
     if entry is None or (isinstance(entry.node, Scalar) and entry.node.value is None):
         return ()
     if not isinstance(entry.node, Entries):

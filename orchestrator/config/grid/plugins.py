@@ -1,4 +1,4 @@
-"""The section `plugins`: packages with tasks, models and algorithms that the trainer does not have."""
+"""Parse the section `plugins`: packages with tasks, models and algorithms for the trainer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _INSTALLED = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def read_plugins(node: Node | None, spec: TrainerSpec, source: YamlFile) -> tuple[PluginSource, ...]:
-    """The plug-ins named by one text or a list of them.
+    """Parse the plug-ins named by one text or a list of them.
 
-    With a slash, or as ``.`` or ``..``, it is the folder of a package, relative to the grid file; else it is
-    the name of a package that is installed. Raises :class:`GridError`.
+    A text with a slash, ``.`` or ``..`` is the folder of a package, relative to the grid file; any other is
+    the name of an installed package. Raises :class:`GridError`.
     """
     if node is None:
         return ()

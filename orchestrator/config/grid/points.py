@@ -1,4 +1,4 @@
-"""The sections ``exclude`` and ``include``: points named one by one."""
+"""Parse the sections ``exclude`` and ``include``: points listed one by one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from orchestrator.config.grid.model import MAX_POINTS, Axis, Point, bare_key, same_value, shown
-from orchestrator.config.grid.values import Keys, nearest, one_value
+from orchestrator.config.grid.values import Keys, nearest_key, one_value
 from orchestrator.config.grid.yaml_nodes import Entries, Items, KeyNode, Node, Scalar, YamlFile, kind
 from orchestrator.core.types import Value
 
@@ -14,7 +14,7 @@ from orchestrator.core.types import Value
 def read_exclude(
     node: Node | None, base: Mapping[str, Value], axes: Sequence[Axis], source: YamlFile
 ) -> tuple[Point, ...]:
-    """Entries that take away every point that agrees with them. One that takes nothing away is an error."""
+    """Parse entries that remove matching points. An entry without a match is an error."""
     known = [key for axis in axes for key in axis.keys]
     points = []
     for entries in _list_of_points(node, "exclude", source):
@@ -30,7 +30,7 @@ def read_exclude(
 
 
 def read_include(node: Node | None, axes: Sequence[Axis], keys: Keys, source: YamlFile) -> tuple[Point, ...]:
-    """Entries that each add one whole point: ``base`` and, over it, the entry's own keys."""
+    """Parse entries that each add one whole point: ``base`` and, over it, the entry's own keys."""
     wanted = [key for axis in axes for key in axis.keys]
     points = []
     for entries in _list_of_points(node, "include", source):
@@ -46,7 +46,7 @@ def read_include(node: Node | None, axes: Sequence[Axis], keys: Keys, source: Ya
             keys.positions.setdefault(bare_key(entry.key), entry.at)
         missing = [key for key in wanted if key not in values]
         if missing:
-            near = [(key, nearest(key, missing)) for key in values if key not in wanted]
+            near = [(key, nearest_key(key, missing)) for key in values if key not in wanted]
             swap = next((f"did you mean {right} instead of {key}?" for key, right in near if right), None)
             raise source.error(
                 entries.at,
@@ -65,7 +65,7 @@ def refuse_empty(
     include: Sequence[Point],
     source: YamlFile,
 ) -> None:
-    """A grid without a point, or with far too many."""
+    """Raise for a grid without a point, or with too many."""
     if not axes and not include:
         if "matrix" in sections:
             raise source.error(
@@ -109,7 +109,7 @@ def _not_an_axis(
             f"exclude: found {entry.key}, which base gives the same value in every point",
             "remove the key",
         )
-    near = nearest(entry.key, known)
+    near = nearest_key(entry.key, known)
     return source.error(
         entry.at,
         f"exclude: found {shown(entry.key)}, expected keys of matrix or zip: {', '.join(known) or 'none'}",
@@ -127,7 +127,7 @@ def _must_match(entries: Entries, point: Point, axes: Sequence[Axis], source: Ya
             values = list({same_value(step[column]): shown(step[column]) for step in axis.steps}.values())
             if same_value(point.values[entry.key]) not in {same_value(step[column]) for step in axis.steps}:
                 found = shown(point.values[entry.key])
-                near = nearest(found, values)
+                near = nearest_key(found, values)
                 raise source.error(
                     entry.node.at,
                     f"exclude: {entry.key} is never {found}, so nothing is excluded; "
@@ -139,7 +139,7 @@ def _must_match(entries: Entries, point: Point, axes: Sequence[Axis], source: Ya
 
 
 def matching_steps(axis: Axis, point: Point) -> list[int]:
-    """The steps of an axis that agree with a point; all of them if it names none of the axis's keys."""
+    """Return the steps of an axis that match a point; all if the point has none of the axis's keys."""
     named = [
         (column, same_value(point.values[key])) for column, key in enumerate(axis.keys) if key in point.values
     ]

@@ -1,4 +1,4 @@
-"""The section ``resources``: Slurm's names and Slurm's syntax."""
+"""Parse the section ``resources``, in Slurm's names and syntax."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from orchestrator.config.grid.yaml_nodes import Entries, KeyNode, Node, Scalar, 
 from orchestrator.core.types import Resources, Value
 from orchestrator.core.units import MEMORY_SYNTAX, TIME_SYNTAX, megabytes, seconds
 
-# What each of its keys is, in Markdown, for the reference.
+# Descriptions of its keys, in Markdown, for the reference.
 RESOURCES: Mapping[str, str] = {
     "cpus_per_task": "cores of one run; the largest `threads` of the grid by default, and never less",
     "gpus": "GPUs of one run: a number. Of which type they are is the profile's",
     "mem": f"memory of one run: {MEMORY_SYNTAX}",
     "time": f"how long one run may take: {TIME_SYNTAX}",
 }
-# More than there is of anything; sums and products of it are numbers still.
+# More than any machine has; sums and products of it stay in range.
 _MOST = 999_999_999
 _NAMES = tuple(field.name for field in fields(Resources))
-# What people write, and what Slurm calls it.
+# Other names for Slurm's keys.
 OTHER_NAMES = {
     "cpu": "cpus_per_task",
     "cpus": "cpus_per_task",
@@ -49,7 +49,7 @@ OTHER_NAMES = {
 
 
 def read_resources(node: Node | None, max_threads: int, source: YamlFile) -> Resources:
-    """What one run needs. A run gets a core for each of its threads unless the grid gives it more."""
+    """Parse the resources of one run. By default it gets one core for each of its threads."""
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return Resources(cpus_per_task=max_threads)
     if not isinstance(node, Entries):
@@ -61,7 +61,7 @@ def read_resources(node: Node | None, max_threads: int, source: YamlFile) -> Res
 
 
 def read_memory(key: str, node: Node, source: YamlFile) -> str:
-    """An amount of memory in Slurm's syntax, as written but in capitals."""
+    """Parse an amount of memory in Slurm's syntax; return it in capitals."""
     text = _written(node).upper()
     try:
         megabytes(text)
@@ -73,7 +73,7 @@ def read_memory(key: str, node: Node, source: YamlFile) -> str:
 
 
 def read_time(key: str, node: Node, source: YamlFile) -> str:
-    """A time limit in Slurm's syntax, as written."""
+    """Parse a time limit in Slurm's syntax; return it as written."""
     text = _written(node)
     try:
         seconds(text)
@@ -85,7 +85,7 @@ def read_time(key: str, node: Node, source: YamlFile) -> str:
 
 
 def _written(node: Node) -> str:
-    """A number without what only YAML knows (``24_000``), a text as it is."""
+    """Return a number without YAML's underscores (``24_000``), and text unchanged."""
     value = node.value if isinstance(node, Scalar) else None
     return str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
 
@@ -108,7 +108,7 @@ def _resource(entry: KeyNode, max_threads: int, source: YamlFile) -> Value:
 
 
 def read_count(key: str, node: Node, least: int, source: YamlFile, hint: str | None = None) -> int:
-    """A whole number, ``least`` or more."""
+    """Parse a whole number, ``least`` or more."""
     value = node.value if isinstance(node, Scalar) else None
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MOST:
         return value

@@ -1,4 +1,4 @@
-"""The trainer's keys and their values, wherever a grid names them."""
+"""Check the trainer's keys and their values in all sections of a grid."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from orchestrator.core.types import Value
 
 _UNUSABLE_KEY = re.compile(r"[\s=,\x00-\x1f\x7f]")
 _MAX_KEY = 200
-# Keys that belong to every trainer, in Markdown, for the reference.
+# Keys of every trainer, in Markdown, for the reference.
 OWN_KEYS: Mapping[str, str] = {
-    "seed": "what a run's random numbers begin with: a whole number, 0 by default",
-    "threads": "how many threads a run computes with, 1 by default. A part of what a run is",
+    "seed": "the seed of a run's random numbers: a whole number, 0 by default",
+    "threads": "the number of threads of a run, 1 by default; part of its identity",
 }
-# The least and the largest value of each; NumPy takes no larger seed.
+# The least and the largest value of each; NumPy accepts no larger seed.
 _LIMITS: Mapping[str, tuple[int, int]] = {"seed": (0, 2**32 - 1), "threads": (1, 1024)}
-# Several whole numbers as people write them: 0-4, 0..4, 0 to 4.
+# Ranges of whole numbers as users write them: 0-4, 0..4, 0 to 4.
 _SPAN = re.compile(r"(\d{1,9})\s*(?:-|\.\.\.?|to)\s*(\d{1,9})")
 
 
 class Keys:
-    """The keys met so far in ``base``, ``matrix`` and ``zip``: each may be set in one place only."""
+    """The keys so far in ``base``, ``matrix`` and ``zip``: each may be set in one section only."""
 
     def __init__(self, spec: TrainerSpec, source: YamlFile) -> None:
         self.spec, self.source = spec, source
@@ -36,7 +36,7 @@ class Keys:
         self._set_in: dict[str, str] = {}
 
     def add(self, key: str, at: Position, section: str) -> None:
-        """Take a key of a section, or say why it cannot be set there."""
+        """Register a key of a section; raise if it cannot be set there."""
         self.check_key(key, at)
         name = bare_key(key)
         if name in self._set_in:
@@ -67,7 +67,7 @@ class Keys:
             raise self.source.error(at, f"found {key}, which a grid may not set: {why}", "remove the line")
 
     def check_value(self, key: str, value: Value, at: Position) -> None:
-        """Seeds and thread counts are the program's own, whatever the trainer; secrets go into no grid."""
+        """Check the ranges of seed and threads, and refuse secrets, for any trainer."""
         if found := secret_in(key, value):
             raise self.source.error(
                 at,
@@ -80,21 +80,21 @@ class Keys:
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
                 expected = f"a whole number from {low} to {high}"
                 raise self.source.error(
-                    at, f"{key}: found {shown(value)}, expected {expected}", _several_meant(key, value)
+                    at, f"{key}: found {shown(value)}, expected {expected}", _suggest_matrix(key, value)
                 )
             if key == "threads":
                 self.max_threads = max(self.max_threads, value)
 
 
 def one_value(key: str, node: Node, source: YamlFile, *, where: str) -> Value:
-    """The single value of a key. A sweep is an error here: one value is expected."""
+    """Return the single value of a key. A sweep is an error here."""
     for scalar in scalars(node):
         _refuse_sweep(key, scalar, source, f"expected one value in {where}", "sweeps belong in matrix")
     return plain_value(node)
 
 
 def several_values(entry: KeyNode, source: YamlFile) -> list[tuple[Value, Position]]:
-    """The values of a key of ``matrix`` or ``zip``, each with its place: a list, a Hydra sweep, or one value.
+    """Return a matrix or zip key's values with positions: a list, a Hydra sweep, or one value.
 
     Raises :class:`GridError`, and :class:`SweepTextError` for text that only looks like a sweep.
     """
@@ -123,8 +123,8 @@ def several_values(entry: KeyNode, source: YamlFile) -> list[tuple[Value, Positi
     return values
 
 
-def nearest(found: str, known: Iterable[str]) -> str | None:
-    """The known spelling that a person most likely meant."""
+def nearest_key(found: str, known: Iterable[str]) -> str | None:
+    """Return the known key nearest to a misspelt one, also by its last part; None if none is near."""
     names = list(known)
     close = difflib.get_close_matches(found, names, 1, 0.6)
     if close:
@@ -142,8 +142,8 @@ def _refuse_sweep(key: str, scalar: Scalar, source: YamlFile, expected: str, hin
         )
 
 
-def _several_meant(key: str, value: Value) -> str | None:
-    """How the matrix spells what was probably meant to be several numbers."""
+def _suggest_matrix(key: str, value: Value) -> str | None:
+    """Suggest the spelling in ``matrix`` of a value that looks like several numbers."""
     if isinstance(value, list):
         return f"several values go into matrix: {{{key}: {shown(value)}}}"
     span = _SPAN.fullmatch(value.strip()) if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""YAML text into located values. Duplicate keys, tags, anchors and merge keys are refused."""
+"""Parse YAML into values with positions. Refuse duplicate keys, tags, anchors and merge keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from orchestrator.config.grid.yaml_scalars import resolve
 from orchestrator.core.errors import GridError, PlacedError
 from orchestrator.core.types import Value
 
-# libyaml where there is one: ten times as fast. Only its events: its composer recurses without a limit.
+# libyaml if installed: ten times as fast. Only its events: its composer recurses without a limit.
 _LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _MAX_DEPTH = 20
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
@@ -23,7 +23,7 @@ _UNUSABLE = re.compile("[\0\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Scalar:
-    """``text`` is the value as it was written: ``0123``, where ``value`` is the number 123."""
+    """A single value. ``text`` is its spelling: ``0123``, where ``value`` is the number 123."""
 
     value: Value
     plain: bool
@@ -33,12 +33,16 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Items:
+    """A YAML list."""
+
     items: tuple[Node, ...]
     at: Position
 
 
 @dataclass(frozen=True)
 class KeyNode:
+    """A key of a YAML mapping with its value."""
+
     key: str
     at: Position
     node: Node
@@ -46,6 +50,8 @@ class KeyNode:
 
 @dataclass(frozen=True)
 class Entries:
+    """A YAML mapping."""
+
     entries: tuple[KeyNode, ...]
     at: Position
 
@@ -55,7 +61,7 @@ Node = Scalar | Items | Entries
 
 @dataclass(frozen=True)
 class YamlFile:
-    """The file, for error messages: ``noun`` is what such files are called, ``example`` one to start from."""
+    """A file in error messages. ``noun``: the kind of file; ``example``: one to start from."""
 
     name: str
     noun: str = "grid"
@@ -63,12 +69,13 @@ class YamlFile:
     failure: type[PlacedError] = GridError
 
     def error(self, at: Position | None, message: str, hint: str | None = None) -> PlacedError:
+        """Make an error of the file's kind at a position."""
         line, column = at if at is not None else (None, None)
         return self.failure(message, file=self.name, line=line, column=column, hint=hint)
 
 
 def nearest(name: str, names: Iterable[str], others: Mapping[str, str] | None = None) -> str | None:
-    """The right spelling that was probably meant; ``others`` are words that people use for some names."""
+    """Return the name nearest to a misspelt one; ``others`` maps other common words to names."""
     near = difflib.get_close_matches(name, list(names), 1)
     return (others or {}).get(name) or (near[0] if near else None)
 
@@ -76,13 +83,13 @@ def nearest(name: str, names: Iterable[str], others: Mapping[str, str] | None = 
 def did_you_mean(
     name: str, names: Iterable[str], others: Mapping[str, str] | None = None, otherwise: str | None = None
 ) -> str | None:
-    """The hint beside a name that is none of ``names``."""
+    """Return the hint for an unknown name."""
     near = nearest(name, names, others)
     return f"did you mean {near}?" if near else otherwise
 
 
 def read_nodes(text: str, source: YamlFile) -> Node:
-    """The one document of a YAML text. Raises the source's kind of :class:`PlacedError`."""
+    """Parse the single document of a YAML text. Raises the source's kind of :class:`PlacedError`."""
     reader = _Reader(source)
     try:
         events = yaml.parse(text.removeprefix("\ufeff"), Loader=_LOADER)
@@ -94,7 +101,7 @@ def read_nodes(text: str, source: YamlFile) -> Node:
 
 
 def plain_value(node: Node) -> Value:
-    """The JSON value of a node."""
+    """Return the JSON value of a node."""
     if isinstance(node, Scalar):
         return node.value
     if isinstance(node, Items):
@@ -103,7 +110,7 @@ def plain_value(node: Node) -> Value:
 
 
 def scalars(node: Node) -> Iterator[Scalar]:
-    """Every scalar value inside a node."""
+    """Yield every scalar inside a node."""
     if isinstance(node, Scalar):
         yield node
     elif isinstance(node, Items):
@@ -115,7 +122,7 @@ def scalars(node: Node) -> Iterator[Scalar]:
 
 
 def kind(node: Node) -> str:
-    """What a node is, as an error message says it."""
+    """Describe a node for an error message."""
     if isinstance(node, Items):
         return "a list"
     if isinstance(node, Entries):
@@ -228,7 +235,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, source: YamlFile) -> PlacedError:
 
 
 def _bad_character(text: str, source: YamlFile) -> PlacedError:
-    """PyYAML tells such places in bytes or not at all."""
+    """Locate the bad character: PyYAML gives such positions in bytes or not at all."""
     for number, line in enumerate(re.split("\r\n|\r|\n", text), 1):
         for column, character in enumerate(line, 1):
             if not (character.isprintable() or character in "\t\x85\xa0\u2028\u2029 "):

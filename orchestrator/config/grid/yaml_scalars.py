@@ -1,4 +1,4 @@
-"""Plain YAML scalars: the core schema of YAML 1.2, plus ``_`` in numbers and whole numbers in exponent form.
+"""Resolve plain YAML scalars: YAML 1.2's core schema, plus ``_`` in numbers and integers in exponent form.
 
 ``6e4`` and ``6.0e4`` are the integer 60000, ``1.0`` is a float, ``no`` and ``20:00:00`` are text.
 """
@@ -27,7 +27,7 @@ LARGEST = 2**63
 
 
 def resolve(text: str) -> Value:
-    """The value of a plain scalar. Raises ``ValueError`` for a number beyond 64 bits."""
+    """Return the value of a plain scalar. Raises ``ValueError`` for a number beyond 64 bits."""
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Profiles by name: the user's own, then those that come with the program."""
+"""Find profiles by name: the user's own, then those of the program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOCAL = Profile(
 
 
 def find_profile(name_or_path: str) -> Profile:
-    """The profile in a file (``x.yaml``, ``dir/x``), or of a name: the user's own comes before ours.
+    """Load the profile from a file (``x.yaml``, ``dir/x``), or by name: the user's own before the program's.
 
     Raises :class:`ProfileError`.
     """
@@ -46,7 +46,7 @@ def find_profile(name_or_path: str) -> Profile:
 
 
 def as_typed(profile: Profile) -> str:
-    """The profile as `--on` takes it: its name where that finds it, else its file."""
+    """Return the profile as an argument of `--on`: its name if that finds it, otherwise its file."""
     try:
         found = find_profile(profile.name).source == profile.source
     except ProfileError:
@@ -55,13 +55,13 @@ def as_typed(profile: Profile) -> str:
 
 
 def profile_names() -> list[str]:
-    """All names that :func:`find_profile` knows, sorted, ``local`` first."""
+    """Return all names accepted by :func:`find_profile`, sorted, ``local`` first."""
     found = {path.stem for folder in _folders() for path in folder.glob("*.yaml")}
     return [_LOCAL.name, *sorted(name for name in found - {_LOCAL.name} if _NAME.fullmatch(name))]
 
 
 def every_profile() -> tuple[list[Profile], list[ProfileError]]:
-    """All profiles with a name, and what is wrong with those that cannot be used."""
+    """Return all named profiles, and the errors of invalid ones."""
     found, problems = [], []
     for name in profile_names():
         try:
@@ -72,9 +72,9 @@ def every_profile() -> tuple[list[Profile], list[ProfileError]]:
 
 
 def own_folder() -> Path:
-    """Where the user keeps profiles."""
+    """Return the folder of the user's own profiles."""
     chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-    # A relative one means nothing, says the XDG specification.
+    # The XDG specification ignores a relative path.
     base = chosen if chosen.is_absolute() else Path.home() / ".config"
     return base / "orchestrate" / "profiles"
 

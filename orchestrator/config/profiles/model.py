@@ -1,4 +1,4 @@
-"""A profile as values."""
+"""The type of a parsed profile, and its keys with their descriptions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.core.units import megabytes
 
-# Options of sbatch that the program sets itself, so that it can find its jobs again; nobody else may.
+# Options of sbatch reserved for the program, which finds its jobs by them.
 OWNED_OPTIONS = frozenset(
     {
         "array",
@@ -57,27 +57,26 @@ KEY_OPTIONS = (
 
 
 def _key(default: Any, told: str) -> Any:
-    """A key of a profile. ``told`` is what it means, in Markdown, for the reference and docs/profiles.md."""
+    """Declare a key of a profile. ``told``: its Markdown for the reference and docs/profiles.md."""
     made = {"default_factory": default} if default is dict else {"default": default}
     return field(**made, metadata={"told": told})
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A named cluster. What one *job* gets, in Slurm's names and syntax, and how Python starts there.
+    """A named cluster: the resources of one *job* in Slurm's names and syntax, and the start of Python there.
 
-    ``source`` is the file, for messages. What is None is not asked for. Texts hold no control characters, and
-    nothing in them is quoted for a shell. Times and memory are in Slurm's syntax
-    (:mod:`orchestrator.core.units`).
-    ``gpu_type`` is the type in the key ``gpus``, which has the number then. An entry of ``options`` whose
-    value is None is a bare flag.
+    ``source``: the file, for messages. None stands for no request. Texts hold no control characters and are
+    not quoted for a shell. Times and memory are in Slurm's syntax (:mod:`orchestrator.core.units`).
+    ``gpu_type``: the type from the key ``gpus``, which then holds the number. An entry of ``options`` with
+    the value None is a bare flag.
     """
 
     name: str
     source: str
     backend: str = _key("slurm", "`slurm`, `skypilot`, `local`, or one of a plug-in")
     description: str | None = _key(None, "one line for `orchestrate profiles`")
-    account: str | None = _key(None, "whom jobs are charged to")
+    account: str | None = _key(None, "the account that jobs are charged to")
     partition: str | None = _key(None, "one, or several with commas")
     qos: str | None = _key(None, "quality of service")
     constraint: str | None = _key(None, "features that nodes must have")
@@ -89,14 +88,14 @@ class Profile:
     gpu_type: str | None = None
     gpu_option: str = _key("gpus", "`gres` for sites that want `--gres=gpu:2` and not `--gpus=2`")
     mem: str | None = _key(None, "memory of one job")
-    mem_per_cpu: str | None = _key(None, "the same for each core; one of the two")
+    mem_per_cpu: str | None = _key(None, "memory per core, in place of `mem`")
     time: str | None = _key(None, "time limit of one job")
     hint: str | None = _key(None, "`nomultithread`, `multithread`, `compute_bound` or `memory_bound`")
     mail_type: str | None = _key(
         None,
-        "when Slurm writes, as in `END,FAIL`; with an array that is once for all of it",
+        "events for which Slurm sends mail, as in `END,FAIL`; for an array, one mail for all of it",
     )
-    mail_user: str | None = _key(None, "whom it writes to")
+    mail_user: str | None = _key(None, "the recipient of the mail")
     options: tuple[tuple[str, str | None], ...] = _key(
         (),
         'further options of sbatch by their long names: `{exclusive: true, gres: "lscratch:10"}`; '
@@ -105,13 +104,13 @@ class Profile:
     forbid: frozenset[str] = _key(
         frozenset(),
         "options that the site refuses, as in `[mem]`: none is put into a script. `cpus_per_task`, "
-        "`gpus`, `mem`, `mem_per_cpu` and `time` may be given all the same, to say what a job has "
-        "without asking",
+        "`gpus`, `mem`, `mem_per_cpu` and `time` may still be given: they then state what a job has "
+        "anyway",
     )
     require: tuple[str, ...] = _key(
         (),
-        "keys that jobs there cannot do without, as in `[account, setup or modules]`: while one is empty "
-        "nothing is submitted. For profiles that are to be filled in",
+        "keys that a user must fill in, as in `[account, setup or modules]`: while one is empty nothing is "
+        "submitted",
     )
     modules: tuple[str, ...] | None = _key(
         None,
@@ -150,7 +149,7 @@ class Profile:
     feed: bool = _key(True, "whether a job may call sbatch from its node")
     ssh: str | None = _key(
         None,
-        "the login node, by its name for ssh (an alias of `~/.ssh/config`, or `user@host`): the sweep is "
+        "the login node by its ssh name (an alias of `~/.ssh/config`, or `user@host`): the sweep is "
         "submitted there, from here",
     )
     folder: str = _key(
@@ -187,7 +186,7 @@ class Profile:
     )
     secrets: tuple[str, ...] = _key(
         ("WANDB_API_KEY",),
-        "cloud: variables of the shell that submits; jobs get their values and no file has them; "
+        "cloud: variables of the submitting shell, passed to jobs and stored in no file; "
         "`[WANDB_API_KEY]` by default",
     )
 
@@ -196,24 +195,24 @@ class Profile:
 
     @property
     def job_mem(self) -> str | None:
-        """The memory of one job, where the profile tells it."""
+        """The memory of one job, if the profile sets it."""
         if self.mem is None and self.mem_per_cpu is not None and self.cpus_per_task is not None:
             return f"{megabytes(self.mem_per_cpu) * self.cpus_per_task}M"
         return self.mem
 
     @property
     def address(self) -> str:
-        """By what the profile is found again, from wherever it is looked for."""
+        """The name or path that finds the profile again from any folder."""
         return str(Path(self.source).absolute()) if self.source.endswith((".yaml", ".yml")) else self.name
 
 
 def option_name(key: str) -> str:
-    """How sbatch spells a key: ``cpus_per_task`` is ``cpus-per-task``."""
+    """Return sbatch's spelling of a key: ``cpus_per_task`` is ``cpus-per-task``."""
     return key.replace("_", "-")
 
 
 def told_keys() -> list[tuple[str, Any, str]]:
-    """Every key as a person may write it, with its default and what it means."""
+    """Return every key a user may write, with its default and description."""
     written = [one for one in fields(Profile) if "told" in one.metadata]
     return [
         (one.name, None if one.default is MISSING else one.default, one.metadata["told"]) for one in written

@@ -1,4 +1,4 @@
-"""From the text of a profile to a :class:`Profile`."""
+"""Parse the text of a profile into a :class:`Profile`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from orchestrator.core.errors import ProfileError
 from orchestrator.core.types import Value
 from orchestrator.core.units import megabytes, seconds
 
-# What people write, and what we call it.
+# Other names for our keys.
 _OTHER_NAMES = {
     **OTHER_NAMES,
     "activate": "setup",
@@ -69,12 +69,12 @@ _OTHER_NAMES = {
     "venv": "setup",
 }
 
-# Where they are forbidden they say what a job has without asking, which packing needs to know.
+# If forbidden, they only describe a job's resources, which packing needs.
 _STATED = ("cpus_per_task", "gpus", "mem", "mem_per_cpu", "time")
 
 
 def parse_profile(text: str, source: str, name: str) -> Profile:
-    """The profile that ``text`` describes; ``source`` is the file's name in messages.
+    """Parse the profile in ``text``; ``source`` is the file's name in messages.
 
     Raises :class:`ProfileError` with line, column, what was found, what was expected, the nearest spelling.
     """
@@ -90,7 +90,7 @@ def parse_profile(text: str, source: str, name: str) -> Profile:
         if not (isinstance(entry.node, Scalar) and entry.node.value is None):
             values[key] = readers[key](key, entry.node, place)
         elif key == "modules":
-            values[key] = ()  # to name none is to unload all; any other key without a value waits for one
+            values[key] = ()  # an empty list unloads all; any other key without a value is to be filled in
     if "gpus" in values:
         values["gpu_type"], values["gpus"] = values["gpus"]
     if "accelerators" in values:
@@ -102,11 +102,12 @@ def parse_profile(text: str, source: str, name: str) -> Profile:
 
 
 def source_of(name: str) -> YamlFile:
+    """Return the file in error messages."""
     return YamlFile(name, "profile", "templates/profiles/cpu.yaml", ProfileError)
 
 
 def _own_keys(root: Entries, source: YamlFile) -> Mapping[str, ProfileKey]:
-    """The keys that only the backend of this profile has."""
+    """Return the keys of this profile's backend alone."""
     named = next((entry for entry in root.entries if entry.key == "backend"), None)
     if named is None or (isinstance(named.node, Scalar) and named.node.value is None):
         return {}
@@ -119,7 +120,7 @@ def _entries(root: Entries, readers: Mapping[str, Reader], source: YamlFile) -> 
             raise source.error(
                 entry.at,
                 f"found {shown(entry.key)}: a job is one task on one node",
-                f"leave {entry.key} away: jobs on several nodes are not supported yet",
+                f"remove {entry.key}: jobs on several nodes are not supported yet",
             )
         if entry.key not in readers:
             raise source.error(
@@ -136,7 +137,7 @@ def _entries(root: Entries, readers: Mapping[str, Reader], source: YamlFile) -> 
 
 
 def _check_together(profile: Profile, keys: Mapping[str, Position], source: YamlFile) -> None:
-    """What each key allows but several of them do not."""
+    """Refuse contradictions between keys."""
     _check_backend(profile, keys, source)
     for key in KEY_OPTIONS:
         if key not in _STATED and option_name(key) in profile.forbid and getattr(profile, key) is not None:
@@ -166,12 +167,12 @@ def _check_together(profile: Profile, keys: Mapping[str, Position], source: Yaml
 
 
 def _check_backend(profile: Profile, keys: Mapping[str, Position], source: YamlFile) -> None:
-    """Every key that stands there is one of the backend's."""
+    """Refuse keys that the backend does not have."""
     for key, at in keys.items():
         if not has_key(profile.backend, key):
             other = owner_of(key)
             hint = f"add backend: {other}, or leave it out" if other else None
-            raise source.error(at, f"found {key}, which backend: {profile.backend} has no use for", hint)
+            raise source.error(at, f"found {key}, which is no key of backend: {profile.backend}", hint)
 
 
 def _check_amounts(profile: Profile, keys: Mapping[str, Position], source: YamlFile) -> None:
@@ -190,7 +191,7 @@ def _check_amounts(profile: Profile, keys: Mapping[str, Position], source: YamlF
 
 
 def _read_required(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
-    """Keys, or several of which one is enough: ``setup or modules``."""
+    """Parse required keys, or alternatives such as ``setup or modules``."""
     found = read_texts(key, node, source)
     for name in (name for one in found for name in one.split(" or ")):
         if name not in _READERS:

@@ -1,4 +1,4 @@
-"""One reader for each kind of key in a profile: a node in, a checked value or an error with its place out."""
+"""Read each kind of profile key: a node in, a checked value out, or an error with its position."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from orchestrator.core.types import Value
 
 Reader = Callable[[str, Node, YamlFile], Value]
 
-# What a script can do without.
+# Options that a script can omit.
 _FORBIDDABLE = (
     *map(option_name, KEY_OPTIONS),
     "gres",
@@ -43,15 +43,15 @@ _GPUS = re.compile(r"(?:(?P<type>[A-Za-z0-9][A-Za-z0-9._-]*):)?(?P<count>[0-9]{1
 _ACCELERATOR = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _OPTION = re.compile(r"[a-z][a-z0-9-]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Nothing that can be rented costs that much; sums of it are numbers still.
+# Far above any price; sums of it stay in range.
 _MOST_PER_HOUR = 1_000_000
 _VARIABLE = re.compile(r"\$[A-Za-z_{]")
-# A value that comes from elsewhere, such as NAME=$(cat file), is no secret itself.
+# A reference such as NAME=$(cat file) is no secret itself.
 _ASSIGNED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)=(?![\"']?\$)(?=[^\s;&|])")
 
 
 def read_text(key: str, node: Node, source: YamlFile) -> str:
-    """Text on one line. Numbers are taken as they were written: an account may be called 0123."""
+    """Read text on one line. Numbers stay as written: an account may be called 0123."""
     if not isinstance(node, Scalar) or node.value is None or isinstance(node.value, bool):
         raise source.error(node.at, f"{key}: found {kind(node)}, expected text")
     text = node.text.strip()
@@ -63,7 +63,7 @@ def read_text(key: str, node: Node, source: YamlFile) -> str:
 
 
 def read_ssh(key: str, node: Node, source: YamlFile) -> str:
-    """A machine by the name that ssh knows it by."""
+    """Read a machine's ssh name."""
     text = read_text(key, node, source)
     try:
         return Host(text).name
@@ -72,16 +72,20 @@ def read_ssh(key: str, node: Node, source: YamlFile) -> str:
 
 
 def read_flag(key: str, node: Node, source: YamlFile) -> bool:
+    """Read true or false."""
     if not isinstance(node, Scalar) or not isinstance(node.value, bool):
         raise source.error(node.at, f"{key}: found {kind(node)}, expected true or false")
     return node.value
 
 
 def count_from(least: int) -> Reader:
+    """Return a reader of whole numbers from ``least``."""
     return lambda key, node, source: read_count(key, node, least, source)
 
 
 def one_of(*names: str) -> Reader:
+    """Return a reader of one of these names."""
+
     def read(key: str, node: Node, source: YamlFile) -> str:
         text = node.text if isinstance(node, Scalar) else ""
         if text not in names:
@@ -100,6 +104,7 @@ def read_backend(key: str, node: Node, source: YamlFile) -> Value:
 
 
 def read_gpus(key: str, node: Node, source: YamlFile) -> tuple[str | None, int]:
+    """Read a number of GPUs, with or without a type."""
     found = _GPUS.fullmatch(node.text.strip()) if isinstance(node, Scalar) else None
     if found is None:
         raise source.error(
@@ -109,7 +114,7 @@ def read_gpus(key: str, node: Node, source: YamlFile) -> tuple[str | None, int]:
 
 
 def read_accelerators(key: str, node: Node, source: YamlFile) -> str:
-    """GPUs in SkyPilot's names, always with their number: ``L4`` is ``L4:1``."""
+    """Read GPUs in SkyPilot's names, always with a number: ``L4`` is ``L4:1``."""
     found = _GPUS.fullmatch(node.text.strip()) if isinstance(node, Scalar) else None
     if isinstance(node, Scalar) and _ACCELERATOR.fullmatch(node.text.strip()):
         return f"{node.text.strip()}:1"
@@ -119,6 +124,7 @@ def read_accelerators(key: str, node: Node, source: YamlFile) -> str:
 
 
 def read_store(key: str, node: Node, source: YamlFile) -> str:
+    """Read the address of a store: a bucket, a folder on a host, or a mounted folder."""
     text = read_text(key, node, source)
     host, colon, folder = text.partition(":")
     if text.startswith("/") or (text.startswith("s3://") and len(text) > len("s3://")):
@@ -135,7 +141,7 @@ def read_store(key: str, node: Node, source: YamlFile) -> str:
 
 
 def read_names(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
-    """Names of variables."""
+    """Read names of variables."""
     names = read_texts(key, node, source)
     for name in names:
         if not _NAME.fullmatch(name):
@@ -145,6 +151,7 @@ def read_names(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
 
 
 def read_file_mounts(key: str, node: Node, source: YamlFile) -> Mapping[str, str]:
+    """Read a mapping of remote to local paths."""
     if not isinstance(node, Entries):
         raise source.error(
             node.at, f"{key}: found {kind(node)}, expected a mapping such as {{~/data: ~/my/data}}"
@@ -153,6 +160,7 @@ def read_file_mounts(key: str, node: Node, source: YamlFile) -> Mapping[str, str
 
 
 def read_price(key: str, node: Node, source: YamlFile) -> float:
+    """Read US dollars per hour."""
     value = node.value if isinstance(node, Scalar) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_PER_HOUR:
         most = f"expected US dollars for one job and hour, {_MOST_PER_HOUR:,} at most"
@@ -161,12 +169,14 @@ def read_price(key: str, node: Node, source: YamlFile) -> float:
 
 
 def read_texts(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
+    """Read a list of texts."""
     if not isinstance(node, Items):
         raise source.error(node.at, f"{key}: found {kind(node)}, expected a list such as [first, second]")
     return tuple(read_text(key, item, source) for item in node.items)
 
 
 def read_python(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
+    """Read the command that starts Python: words or a list of them."""
     if isinstance(node, Items):
         words = read_texts(key, node, source)
     else:
@@ -189,7 +199,7 @@ def read_python(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
 
 
 def read_setup(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
-    """Lines of shell: a list of them, or one block of text."""
+    """Read lines of shell: a list of them, or one block of text."""
     items = node.items if isinstance(node, Items) else (node,)
     lines: list[str] = []
     for item in items:
@@ -212,6 +222,7 @@ def read_setup(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
 
 
 def read_environment(key: str, node: Node, source: YamlFile) -> Mapping[str, str]:
+    """Read variables for the job; refuse secrets."""
     if not isinstance(node, Entries):
         raise source.error(node.at, f"{key}: found {kind(node)}, expected a mapping such as {{NAME: value}}")
     variables = {}
@@ -233,7 +244,7 @@ def read_environment(key: str, node: Node, source: YamlFile) -> Mapping[str, str
 
 
 def _refuse_variable(key: str, text: str, node: Node, source: YamlFile) -> None:
-    """A word that reaches the program as it is written: nobody would fill the variable in."""
+    """Refuse a variable in text that no shell expands."""
     if _VARIABLE.search(text):
         raise source.error(
             node.at,
@@ -260,6 +271,7 @@ def _secret(key: str, found: str, node: Node | KeyNode, source: YamlFile) -> Pla
 
 
 def read_options(key: str, node: Node, source: YamlFile) -> tuple[tuple[str, str | None], ...]:
+    """Read further options of sbatch."""
     if not isinstance(node, Entries):
         raise source.error(
             node.at, f"{key}: found {kind(node)}, expected a mapping such as {{exclusive: true, nice: 10}}"
@@ -267,7 +279,7 @@ def read_options(key: str, node: Node, source: YamlFile) -> tuple[tuple[str, str
     options: dict[str, str | None] = {}
     for entry in node.entries:
         name = option_name(entry.key)
-        refusal = "for the second time" if name in options else _why_not(name)
+        refusal = "for the second time" if name in options else _refusal(name)
         if refusal:
             raise source.error(entry.at, f"{key}: found {shown(entry.key)}, {refusal}")
         value = _option_value(f"{key}.{entry.key}", entry.node, source)
@@ -277,7 +289,7 @@ def read_options(key: str, node: Node, source: YamlFile) -> tuple[tuple[str, str
     return tuple(options.items())
 
 
-def _why_not(name: str) -> str | None:
+def _refusal(name: str) -> str | None:
     if not _OPTION.fullmatch(name):
         return "expected the long name of an option of sbatch, without dashes before it"
     if name in OWNED_OPTIONS:
@@ -298,6 +310,7 @@ def _option_value(key: str, node: Node, source: YamlFile) -> str | None:
 
 
 def read_forbidden(key: str, node: Node, source: YamlFile) -> frozenset[str]:
+    """Read the options that a site refuses."""
     names = [option_name(text.lstrip("-")) for text in read_texts(key, node, source)]
     for name in names:
         if name not in _FORBIDDABLE:

@@ -1,4 +1,4 @@
-"""A profile on the machine that its ``ssh`` names: what is done there before Python starts, and its text."""
+"""Prepare a profile's machine behind ssh: shell lines before Python starts, and the profile's text there."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 from orchestrator.config.profiles.model import Profile
 
-# Which Python a machine has that was never asked: the one that its setup puts on PATH.
+# The Python of a machine without a profile's: the first on PATH after its setup.
 THEIR_PYTHON = ("python3",)
 _ONLY_HERE = ("ssh", "folder")
 
 
 def preparation(profile: Profile) -> Iterator[str]:
-    """Lines of shell that make Python's environment: modules, variables, the site's own setup."""
+    """Yield shell lines that set up Python's environment: modules, variables, the site's own setup."""
     if profile.modules is not None:
         yield "module purge"
         yield from (f"module load {shlex.quote(module)}" for module in profile.modules)
@@ -24,7 +24,7 @@ def preparation(profile: Profile) -> Iterator[str]:
 
 
 def text_for_there(profile: Profile) -> str:
-    """The profile's file as its cluster is to have it: nothing of ssh, and which Python."""
+    """Return the profile's file for its own cluster: without ssh, and with a Python."""
     import yaml
 
     text = Path(profile.source).read_text(encoding="utf-8")

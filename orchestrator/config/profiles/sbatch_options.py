@@ -1,4 +1,4 @@
-"""Which options of sbatch a person may set, in a profile or on the command line, and why not others."""
+"""Check options of sbatch that a user sets in a profile or on the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ONE_TASK = frozenset(
         "tasks-per-node",
     }
 )
-# What asks for the same as a key of the profile, by which jobs are planned, in another way.
+# Options that duplicate a profile key used to plan jobs.
 _STANDS_FOR = {
     "cpus-per-gpu": "cpus_per_task",
     "gpus-per-node": "gpus",
@@ -26,7 +26,7 @@ _STANDS_FOR = {
     "gpus-per-task": "gpus",
     "mem-per-gpu": "mem",
 }
-# Options that the program sets from a key of the profile which is called otherwise, or means something else.
+# Options that the program derives from a profile key with another name or meaning.
 _OWN_KEYS = {
     "array": "array_limit",
     "dependency": "chain",
@@ -58,31 +58,32 @@ SHORT = {
 
 
 def meant(name: str, options: Iterable[str]) -> str | None:
-    """Which of the options sbatch may take this name for: it completes names."""
+    """Return the option that sbatch may take this name for, as it completes names; None if there is none."""
     known = sorted(options)
     return name if name in known else next((option for option in known if option.startswith(name)), None)
 
 
 def is_several_tasks(name: str) -> bool:
+    """Return whether the option requests several tasks or nodes."""
     return name in _ONE_TASK
 
 
 def contradiction(name: str, value: str | None) -> tuple[str, str] | None:
-    """Why an option contradicts the script, and what to do; ``None`` if it does not.
+    """Return why an option contradicts the script, and the remedy; None if it does not.
 
-    ``name`` is its long name without dashes, shortened or not.
+    ``name``: its long name without dashes, shortened or not.
     """
     if (shape := meant(name, _ONE_TASK)) is not None:
         if value in ("1", "1-1"):
-            return None  # as the script has it
+            return None  # as in the script
         return (
             f"{shape} is always 1: a job is one task on one node",
-            f"leave {shape} away: jobs on several nodes are not supported yet; several jobs share a sweep",
+            f"remove {shape}: jobs on several nodes are not supported yet; several jobs share a sweep",
         )
     if (owned := meant(name, OWNED_OPTIONS)) is not None:
-        hint = f"leave {owned} away; `orchestrate sweep --dry-run` shows what is set"
+        hint = f"remove {owned}; `orchestrate sweep --dry-run` shows what is set"
         if owned in _OWN_KEYS:
-            hint = f"leave {owned} away; what there is to choose is `{_OWN_KEYS[owned]}:` of the profile"
+            hint = f"remove {owned}; set `{_OWN_KEYS[owned]}:` in the profile instead"
         return f"{owned} is set by the program itself", hint
     if (other := meant(name, _STANDS_FOR)) is not None:
         return f"{other} is what jobs are planned by", f"set `{_STANDS_FOR[other]}:` in the profile"
@@ -93,5 +94,5 @@ def contradiction(name: str, value: str | None) -> tuple[str, str] | None:
 
 
 def key_for(name: str) -> str | None:
-    """The key of a profile that is this option of sbatch."""
+    """Return the profile key of this sbatch option; None if there is none."""
     return next((key for key in KEY_OPTIONS if option_name(key) == name), None)

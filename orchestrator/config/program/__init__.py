@@ -1,1 +1,1 @@
-"""A program of the trainer `command`: its files, their hashes and the id they make."""
+"""The program of a `command` run: its files, their hashes and its id."""

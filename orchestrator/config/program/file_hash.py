@@ -1,4 +1,4 @@
-"""The hash of one file of a program, and which files say what to train instead of how."""
+"""Hash one file of a program; recognise grids and profiles, which do not count."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orchestrator.config.worktree import LARGEST_FILE
 _RUNS = frozenset(("base", "matrix", "zip", "include"))
 _GRID_KEYS = _RUNS | {"name", "trainer", "plugins", "exclude", "targets", "compare", "resources"}
 _PROFILE_KEYS = frozenset(key.name for key in fields(Profile) if "told" in key.metadata)
-# Those of a profile that a program's own settings hardly have.
+# Profile keys that a program's own settings hardly have.
 _OF_MACHINES = frozenset(
     (
         "accelerators",
@@ -30,9 +30,10 @@ _CHUNK = 1 << 20
 
 
 def digest_of(path: Path, *, asked: bool) -> str | None:
-    """The hash of a file's content; ``None`` of none, and unless ``asked`` for of a grid and of a profile.
+    """Hash a file's content; None for a missing file.
 
-    Those say which runs there are and where, and not what one of them does.
+    Also None for grids and profiles unless ``asked`` for: they select runs and their place, and do not change
+    the result of one.
     """
     try:
         about = os.stat(path)
@@ -72,7 +73,7 @@ def _is_grid_or_profile(text: bytes) -> bool:
 
 
 def _top_keys(text: bytes) -> set[str]:
-    """The keys of a YAML file's top level; none of one that is cut short or no mapping."""
+    """Return the top-level keys of a YAML file; empty if it is cut short or no mapping."""
     import yaml
 
     try:

@@ -1,7 +1,7 @@
-"""Which files of a project the program of a `command` run is made of, and the id of their content.
+"""Find the project's files that make up the program of a `command` run, and the id of their content.
 
-The same files count wherever the id is made: in a checkout, where a person asks what is stale, and in the
-copy of it that jobs run. Names are relative to the folder in which the program starts.
+The same files count in a checkout, for the detection of stale runs, and in the code snapshot of a job. Names
+are relative to the folder in which the program starts.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from orchestrator.config.worktree import NoWorkTree, UnreadWorkTree, read_worktr
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import CodeDir, results_among
 
-# The grid's key that says which files count.
+# The grid's key that selects the files.
 CODE_KEY = "code"
 
-# A checkout is looked at again after so long, a copy that jobs run never.
+# Seconds until a checkout is read again; a code snapshot never is.
 _FRESH_S = 3.0
-# One of which git tells nothing, which may have taken long, after so long.
+# The same if git fails, which may take long.
 _UNREAD_FRESH_S = 60.0
 _MOST_FILES = 20_000
 _MOST_LISTED = 500
@@ -45,9 +45,9 @@ _MOST_LISTED = 500
 
 @dataclass(frozen=True)
 class ProgramFiles:
-    """The files that count for one run: the hash of each one's content, by name.
+    """The files that count for one run: hashes of their content by name.
 
-    ``unknown``: why nobody can tell which these are; then there are none.
+    ``unknown``: the reason for an unknown set of files, which is empty then.
     """
 
     files: Mapping[str, str]
@@ -55,7 +55,7 @@ class ProgramFiles:
 
     @cached_property
     def id(self) -> str | None:
-        """12 hexadecimal digits; ``None`` where no file of the project counts, or that is unknown."""
+        """12 hexadecimal digits; None if no file of the project counts or the files are unknown."""
         if not self.files:
             return None
         digest = hashlib.sha256()
@@ -64,27 +64,27 @@ class ProgramFiles:
         return digest.hexdigest()[:12]
 
     def to_json(self) -> dict[str, str] | None:
-        """The hashes by name, whatever bytes that has; ``None`` if they are too many for a result."""
+        """Return the hashes by quoted name; None if they are too many for a result."""
         if not 0 < len(self.files) <= _MOST_LISTED:
             return None
         return {quote(os.fsencode(name)): content for name, content in sorted(self.files.items())}
 
     @classmethod
     def from_json(cls, data: Any) -> Self | None:
-        """``None`` of anything but what :meth:`to_json` lists."""
+        """Parse the output of :meth:`to_json`; None for anything else."""
         if not isinstance(data, dict) or not all(isinstance(content, str) for content in data.values()):
             return None
         return cls({os.fsdecode(unquote_to_bytes(name)): content for name, content in data.items()})
 
     def differing(self, other: ProgramFiles) -> list[str]:
-        """Names of files that are not the same in both, sorted."""
+        """Return the sorted names of files that differ between the two."""
         names = {*self.files, *other.files}
         return sorted(name for name in names if self.files.get(name) != other.files.get(name))
 
 
 @dataclass(frozen=True)
 class Patterns:
-    """What the key `code` says: ``base`` in place of what counts by default, if it is there; more; less."""
+    """The key `code`: ``base`` replaces the default files, if given; ``more`` adds; ``less`` removes."""
 
     base: tuple[str, ...] | None
     more: tuple[str, ...]
@@ -92,7 +92,7 @@ class Patterns:
 
     @classmethod
     def of(cls, value: Any) -> Patterns:
-        """Raises :class:`OrchestrateError` for anything but a text or a list of texts."""
+        """Parse the key's value. Raises :class:`OrchestrateError` unless it is a text or a list of texts."""
         entries = [value] if isinstance(value, str) else value
         if value is None:
             return cls(None, (), ())
@@ -113,10 +113,10 @@ class Patterns:
 
 
 class ProjectFiles:
-    """The files around the folder ``start`` in which programs start, as they are at one moment.
+    """The project's files around the folder ``start`` in which programs start, at one moment.
 
-    ``without``: folders of results, which are no part of a project; sweeps that lie elsewhere in it are none
-    either. What is read is remembered. ``unknown``: why git does not tell which files are the project's.
+    ``without``: folders of results, which do not belong to a project; other sweeps found in it do not either.
+    Hashes are cached. ``unknown``: the reason for which git cannot list the project's files.
     """
 
     def __init__(self, start: Path, without: Sequence[Path] = ()) -> None:
@@ -135,7 +135,7 @@ class ProjectFiles:
         self._items: dict[tuple[str, bool], tuple[str, ...]] = {}
 
     def program(self, point: Mapping[str, Any]) -> ProgramFiles:
-        """The files that count for the run of this point of a grid."""
+        """Return the files that count for the run of this grid point."""
         patterns = Patterns.of(point.get(CODE_KEY))
         if self.unknown is not None:
             return ProgramFiles({}, self.unknown)
@@ -146,7 +146,7 @@ class ProjectFiles:
         return self._programs[key]
 
     def narrowed(self, before: ProgramFiles, point: Mapping[str, Any]) -> ProgramFiles:
-        """Of the files that counted before, those that the point says count."""
+        """Restrict an earlier set of files to those that the point selects."""
         patterns = Patterns.of(point.get(CODE_KEY))
         wanted = None if patterns.base is None else (*patterns.base, *patterns.more)
         named = {os.path.normpath(name) for name in self._named(point)}
@@ -160,13 +160,13 @@ class ProjectFiles:
         )
 
     def unmatched(self, value: Any) -> list[str]:
-        """Entries of the key `code` that fit no file."""
+        """Return the entries of the key `code` that match no file."""
         patterns = Patterns.of(value)
         entries = (*(patterns.base or ()), *patterns.more)
         return [entry for entry in entries if not self._fitting(entry)]
 
     def _named(self, point: Mapping[str, Any]) -> Iterator[str]:
-        """The files that the command names, as it spells them."""
+        """Yield the files named in the command, as spelled there."""
         command = point.get(COMMAND_KEY)
         values = values_of(point)
         for position, item in enumerate(command if isinstance(command, list | tuple) else ()):
@@ -179,7 +179,7 @@ class ProjectFiles:
             yield from self._items[text, not position]
 
     def _files_in(self, item: str, first: bool) -> tuple[str, ...]:
-        """The file that an argument names, alone or behind an equals sign."""
+        """Return the file named by an argument, alone or after an equals sign."""
         names = dict.fromkeys((item, item.rpartition("=")[2]))
         return tuple(name for name in names if name and self._is_program_file(name, first))
 
@@ -187,7 +187,7 @@ class ProjectFiles:
         if os.path.normpath(name) in self.listed:
             return True
         if first and "/" not in name:
-            return False  # found by PATH: installed, none of the project's
+            return False  # found on PATH: installed, not the project's
         own = first and not os.path.isabs(name)
         return (own or counts(os.path.basename(name), listed=False)) and _is_file(self.start / name)
 
@@ -207,7 +207,7 @@ class ProjectFiles:
         return {name: digest for name, digest in found if digest is not None}
 
     def _default_files(self) -> dict[str, Path]:
-        """The project's sources and settings; where git knows of no project, those in the start folder."""
+        """Return the project's sources and settings; outside git, those in the start folder."""
         if self._default is None:
             kept = self._in_project
             self._default = {name: path for name, path in self.listed.items() if name in kept}
@@ -218,12 +218,12 @@ class ProjectFiles:
         return self._default
 
     def _own(self, name: str) -> dict[str, Path]:
-        """A file that the command names."""
+        """Return a file named in the command."""
         plain = os.path.normpath(name)
         return {plain: self.listed.get(plain, self.start / plain)}
 
     def _beside(self, name: str) -> dict[str, Path]:
-        """What lies beside a source file that the command names, and below."""
+        """Return files beside and below a source file named in the command."""
         plain = os.path.normpath(name)
         folder = os.path.dirname(plain)
         if not is_source(plain):
@@ -240,7 +240,7 @@ class ProjectFiles:
         }
 
     def _fitting(self, entry: str) -> dict[str, Path]:
-        """The files that an entry of the key `code` names: of the listing, or else on disk."""
+        """Return the files that match an entry of the key `code`: among the listed ones, else on disk."""
         if found := {name: path for name, path in self.listed.items() if _fits(name, entry)}:
             return found
         if "*" in entry or "?" in entry:
@@ -256,7 +256,7 @@ class ProjectFiles:
 
 
 def project_files(start: Path, without: Sequence[Path] = ()) -> ProjectFiles:
-    """The files around ``start``; a checkout's are read again when some seconds have passed."""
+    """Return the files around ``start``; a checkout's are read again after some seconds."""
     key = (os.fspath(start), tuple(map(os.fspath, without)))
     known = _known.get(key)
     if known is None or time.monotonic() > known[0]:
@@ -272,12 +272,12 @@ def project_files(start: Path, without: Sequence[Path] = ()) -> ProjectFiles:
     return known[1]
 
 
-# With when each is to be read again.
+# The files with the time of their next reading.
 _known: dict[tuple[str, tuple[str, ...]], tuple[float, ProjectFiles]] = {}
 
 
 def _listing(start: Path, without: Sequence[Path]) -> tuple[dict[str, Path], set[str]]:
-    """The project's files by name, and the names of those that count by default."""
+    """Return the project's files by name, and the names of those that count by default."""
     kept = _frozen_listing(start) or _live_listing(start, without)
     if kept is None:
         return {}, set()
@@ -299,7 +299,7 @@ def _frozen_listing(start: Path) -> tuple[Path, list[str]] | None:
         return None
     try:
         facts = code.facts()
-        # Links lead out of the copy, to what git ignores, say: as that is at the time.
+        # Links lead out of the copy, as to ignored files, with their present content.
         links = set(facts.get("links", ()))
         quoted = [name for name in facts["files"] if name not in links]
         names = [os.fsdecode(unquote_to_bytes(name)) for name in quoted]
@@ -349,14 +349,14 @@ def _plain(entry: str) -> str:
 
 
 def _fits(name: str, entry: str) -> bool:
-    """Whether a file is the one that the entry names, lies below it, or fits it as a pattern."""
+    """Return whether a file equals the entry, lies below it, or matches it as a pattern."""
     if entry == ".":
         return not name.startswith("../")
     return name == entry or name.startswith(f"{entry}/") or _pattern(entry).fullmatch(name) is not None
 
 
 def _pattern(entry: str) -> re.Pattern[str]:
-    """``*`` stands for any text within a name, ``**`` for folders too."""
+    """Compile an entry: ``*`` matches any text within a name, ``**`` also folders."""
     if entry not in _patterns:
         text = re.escape(entry).replace(r"\*\*/", "(?:.*/)?").replace(r"\*\*", ".*")
         _patterns[entry] = re.compile(text.replace(r"\*", "[^/]*").replace(r"\?", "[^/]"), re.DOTALL)

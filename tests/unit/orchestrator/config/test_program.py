@@ -322,5 +322,5 @@ def test_the_file_that_a_command_runs(argv: list[str], script: str | None, modul
 )
 def test_the_file_that_shell_code_runs_first(code: str, script: str | None) -> None:
     assert program_file(["bash", "-c", code]) == program_file(["sh", "-ec", code]) == script
-    assert program_file(["bash", "-lc", code]) is None
+    assert program_file(["bash", "-lc", code]) is program_file(["bash", "-e", "-l", "-c", code]) is None
     assert code_of(["bash", "-c", code]) == code_of(["python", "-u", "-c", code]) == code

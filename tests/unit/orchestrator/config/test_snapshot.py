@@ -521,7 +521,7 @@ def test_a_kept_file_that_was_changed_is_refused(project: Project) -> None:
     code = project.freeze()
     (code.cwd / "train.py").chmod(0o644)
     (code.cwd / "train.py").write_text("two")
-    with pytest.raises(DamagedFileError, match="is not what was kept there") as raised:
+    with pytest.raises(DamagedFileError, match="has changed since it was stored") as raised:
         project.freeze()
     assert str(code.path) in str(raised.value.hint)
     shutil.rmtree(code.path)
