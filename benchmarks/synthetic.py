@@ -19,6 +19,7 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import Job, Resources, Run
 from orchestrator.rundir import AttemptDir, Claim, Event, Holder, IndexRow, Row, RunDir, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from orchestrator.rundir.ledger_entries import parse_entry
 
 EPOCH = 1_790_000_000.0
 FRAMES_PER_ITERATION = 6_000
@@ -173,7 +174,7 @@ def write_journal(sweep: SweepDir, told: int = 5) -> None:
     job = Job("0001-0001", sweep.name, "local", tuple(run_ids), 1, Resources())
     trainer = sweep.run(run_ids[0]).description().trainer
     submission = {"time": EPOCH, "trainer": trainer, "jobs": [job.to_json()], "job_ids": {}, "skipped": {}}
-    sweep.add_to_ledger("submission", submission)
+    sweep.add_to_ledger(parse_entry({"kind": "submission", **submission}))
     holder = Holder("node1", "another boot", "", 1, 0).to_json()
     journal = sweep.take_token(
         job.token, Event(STARTED, EPOCH, data={"holder": holder, "slots": 1, "host": HOST})

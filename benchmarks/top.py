@@ -18,6 +18,7 @@ from benchmarks.synthetic import matrix_runs
 from orchestrator.core.types import Job, Resources
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS, STARTED
+from orchestrator.rundir.ledger_entries import parse_entry
 from orchestrator.ui.top import refresher
 from orchestrator.ui.top.app import Top
 from orchestrator.ui.top.fleet_access import FleetTree, next_state
@@ -43,7 +44,7 @@ def write_fleet(results: Path) -> SweepDir:
         for number, part in enumerate(runs[at : at + size] for at in range(0, len(runs), size))
     ]
     data = {"time": now, "trainer": "benchmarl", "jobs": [job.to_json() for job in jobs]}
-    sweep.add_to_ledger("submission", {**data, "job_ids": {}, "skipped": {}})
+    sweep.add_to_ledger(parse_entry({"kind": "submission", **data, "job_ids": {}, "skipped": {}}))
     holder = Holder.current().to_json()
     for job in jobs:
         journal = sweep.take_token(job.token, Event(STARTED, now - 9000, data={"holder": holder}))

@@ -12,6 +12,7 @@ from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, 
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
 from orchestrator.status.survey import Survey, survey
 from orchestrator.ui.top.model import History
+from tests.helpers import ledger_entry
 
 NOON = 1_790_078_400.0  # 2026-09-22, 12:00 UTC
 HOLDER = Holder("host", "boot", "pid:[1]", 42, 1000)
@@ -68,7 +69,7 @@ class Stage:
             "skipped": {},
             "backend": "slurm",
         }
-        self.ledger.append(LedgerEntry(len(self.ledger) + 1, "submission", data))
+        self.ledger.append(ledger_entry(len(self.ledger) + 1, "submission", data))
         if said is not None:
             self.jobs[token] = said
 
@@ -116,8 +117,8 @@ class StagedFleet:
         stage = self.stages[sweep_dir.name]
         return History(list(stage.ledger), list(stage.logs.values()))
 
-    def price(self, submission: Mapping[str, Any]) -> float | None:
-        return self._prices.get(submission["on"])
+    def price(self, on: str, kept: float | None = None) -> float | None:
+        return self._prices.get(on)
 
     def cancel(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
         return self._act("cancel", sweep_dir, run_ids)

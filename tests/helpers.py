@@ -15,7 +15,8 @@ import pytest
 
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import Job, Resources, Run
-from orchestrator.rundir import IndexRow, RunDir, SweepDir
+from orchestrator.rundir import IndexRow, LedgerEntry, RunDir, SweepDir
+from orchestrator.rundir.ledger_entries import OtherEntry, parse_entry
 
 T = TypeVar("T")
 
@@ -93,8 +94,18 @@ def submit(
         "job_ids": {},
         "skipped": {},
     }
-    assert sweep.add_to_ledger("submission", data) == number
+    assert enter(sweep, "submission", data) == number
     return job
+
+
+def enter(sweep: SweepDir, kind: str, data: Mapping[str, Any]) -> int:
+    """Append a ledger entry with just this in its file; its number."""
+    return sweep.add_to_ledger(OtherEntry(name=kind, more=data))
+
+
+def ledger_entry(number: int, kind: str, data: Mapping[str, Any]) -> LedgerEntry:
+    """A ledger entry as it is read from its file."""
+    return parse_entry({"kind": kind, **data}, number)
 
 
 def start_worker(

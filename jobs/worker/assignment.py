@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from jobs.worker.failures import End, deaths_in_vain, in_vain
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import Job, Reason, RunState, array_of
-from orchestrator.rundir import DAMAGED, LedgerEntry, RunDir, SweepDir, attempt_ended, tidy_finished
+from orchestrator.rundir import LedgerEntry, RunDir, SweepDir, attempt_ended, tidy_finished
+from orchestrator.rundir.ledger_entries import (
+    CancelEntry,
+    DamagedEntry,
+    MemoryEntry,
+    RetryEntry,
+    SubmissionEntry,
+    SubmittedJob,
+    jobs_of,
+    submissions,
+)
 
 # Runs held by others are looked at this often, and given up when nothing changed for so long. A worker killed
 # a moment ago seems to hold its runs until the kernel has ended them all.
@@ -55,18 +64,18 @@ class Decisions:
             self._apply(entry)
 
     def _apply(self, entry: LedgerEntry) -> None:
-        if entry.kind == "cancel":
-            self.cancelled.update(entry.data["runs"])
-        elif entry.kind in ("retry", "memory"):
-            self.cancelled.difference_update(entry.data["runs"])
-            self.retried.update(entry.data["runs"])
+        if isinstance(entry, CancelEntry):
+            self.cancelled.update(entry.runs)
+        elif isinstance(entry, RetryEntry | MemoryEntry):
+            self.cancelled.difference_update(entry.runs)
+            self.retried.update(entry.runs)
             if _wants_another_job(entry) and entry.number > self._submission:
-                self.given_away.update(entry.data["runs"])
+                self.given_away.update(entry.runs)
 
 
-def _wants_another_job(entry: LedgerEntry) -> bool:
+def _wants_another_job(entry: RetryEntry | MemoryEntry) -> bool:
     """Whether the runs need more than jobs submitted before have: more memory, or another machine."""
-    return entry.kind == "memory" or "why" in entry.data
+    return isinstance(entry, MemoryEntry) or entry.why is not None
 
 
 class Assignment:
@@ -170,12 +179,11 @@ class Assignment:
 def find_job(sweep: SweepDir, token: str) -> Job:
     """Return the job of that token, as it was submitted."""
     ledger = sweep.read_ledger()
-    for entry in reversed(ledger):
-        if entry.kind == "submission":
-            for job in entry.data["jobs"]:
-                if job["token"] == token:
-                    return _job(job)
-    damaged = "".join(f"; {entry.data['problem']}" for entry in ledger if entry.kind == DAMAGED)
+    for entry in reversed(submissions(ledger)):
+        for job in entry.jobs:
+            if job.token == token:
+                return _job(job)
+    damaged = "".join(f"; {entry.problem}" for entry in ledger if isinstance(entry, DamagedEntry))
     raise OrchestrateError(
         f"no submission of sweep {sweep.name!r} in {sweep.results} has a job {token!r}{damaged}",
         hint="workers are started by `orchestrate sweep`, which writes the submission first",
@@ -189,7 +197,7 @@ def pool_of(sweep: SweepDir, job: Job) -> list[str]:
     """
     if not job.steals:
         return list(job.run_ids)
-    jobs = map(_job, submission_of(sweep, job).data["jobs"])
+    jobs = map(_job, submission_of(sweep, job).jobs)
     alike = [one for one in jobs if one.steals and one.resources == job.resources]
     place = [one.token for one in alike].index(job.token)
     in_turn = [*alike[place:], *alike[:place]]
@@ -208,38 +216,33 @@ def without_work(sweep: SweepDir, job: Job, waiting: Container[str]) -> list[str
     decisions.refresh()
     assignment = Assignment(sweep, (), decisions)
     found = []
-    for entry in sweep.read_ledger():
-        for data in entry.data["jobs"] if entry.kind == "submission" else ():
-            job_id = entry.data["job_ids"].get(data["token"], "").partition(":")[2]
-            alike = entry.number == submission.number and tuple(data["run_ids"]) == job.run_ids
-            follows = alike and data["token"] != job.token
-            if not job_id or not (follows or job_id in waiting):
-                continue
-            if all(map(assignment.is_over, data["run_ids"])):
-                found.append(job_id)
+    for entry, other in jobs_of(sweep.read_ledger()):
+        job_id = entry.job_ids.get(other.token, "").partition(":")[2]
+        alike = entry.number == submission.number and other.run_ids == job.run_ids
+        follows = alike and other.token != job.token
+        if not job_id or not (follows or job_id in waiting):
+            continue
+        if all(map(assignment.is_over, other.run_ids)):
+            found.append(job_id)
     return found
 
 
 def array_mates(sweep: SweepDir, job: Job) -> list[str]:
     """Return the tokens of the jobs in the same array."""
-    tokens = [data["token"] for data in submission_of(sweep, job).data["jobs"]]
+    tokens = [one.token for one in submission_of(sweep, job).jobs]
     return [token for token in tokens if array_of(token) == array_of(job.token)]
 
 
-def submission_of(sweep: SweepDir, job: Job) -> LedgerEntry:
+def submission_of(sweep: SweepDir, job: Job) -> SubmissionEntry:
     """Return the ledger entry that submitted the job."""
-    return next(entry for entry in sweep.read_ledger() if _has_job(entry, job.token))
+    return next(entry for entry, one in jobs_of(sweep.read_ledger()) if one.token == job.token)
 
 
-def _has_job(entry: LedgerEntry, token: str) -> bool:
-    return entry.kind == "submission" and any(job["token"] == token for job in entry.data["jobs"])
-
-
-def _job(data: Mapping[str, Any]) -> Job:
+def _job(submitted: SubmittedJob) -> Job:
     try:
-        return Job.from_json(data)
+        return submitted.job
     except (KeyError, TypeError) as error:
         raise OrchestrateError(
-            f"job {data['token']} cannot be used as it was submitted ({error!r})",
+            f"job {submitted.token} cannot be used as it was submitted ({error!r})",
             hint="run `orchestrate sweep` with the grid again",
         ) from error

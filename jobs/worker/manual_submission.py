@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import time
 from collections.abc import Sequence
 
 from jobs.worker.scheduler_job import SchedulerJob
@@ -18,10 +17,10 @@ from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Job, Resources, Run
 from orchestrator.rundir import IndexRow, SweepDir
+from orchestrator.rundir.ledger_entries import SubmissionEntry, SubmittedJob, submissions
 
 # The first line of a grid that this module wrote; such a grid grows with every call.
 _MARK = "# Points that were trained by hand"
-_SUBMISSION = "submission"
 
 
 def record_submission(
@@ -43,7 +42,7 @@ def record_submission(
         number = ledger[-1].number + 1 if ledger else 1
         # The lock is only an aid, so two jobs may take one number; the rest of the token differs.
         job = _job(f"{number:04d}-{secrets.token_hex(4)}", sweep, spec, runs, slots)
-        sweep.add_to_ledger(_SUBMISSION, _entry(job, spec, grid))
+        sweep.add_to_ledger(_entry(job, spec, grid))
     return job
 
 
@@ -81,25 +80,21 @@ def _cores() -> int:
     return min(SchedulerJob.current().cores or there, there)
 
 
-def _entry(job: Job, spec: TrainerSpec, grid: int) -> dict[str, object]:
+def _entry(job: Job, spec: TrainerSpec, grid: int) -> SubmissionEntry:
     """Return the entry as `orchestrate sweep` writes it; any machine may continue the sweep."""
     own = SchedulerJob.current()
-    return {
-        "time": time.time(),
-        "grid": grid,
-        "backend": own.kind,
-        "target": job.target,
-        "on": "local",
-        "trainer": spec.name,
-        "folder": os.getcwd(),
-        "jobs": [job.to_json()],
-        "job_ids": {} if own.job_id is None else {job.token: f"{own.kind}:{own.job_id}"},
-        "skipped": {},
-    }
+    return SubmissionEntry(
+        grid=grid,
+        backend=own.kind,
+        trainer=spec.name,
+        folder=os.getcwd(),
+        jobs=(SubmittedJob.of(job),),
+        job_ids={} if own.job_id is None else {job.token: f"{own.kind}:{own.job_id}"},
+    )
 
 
 def _refuse_other_trainer(sweep: SweepDir, spec: TrainerSpec) -> None:
-    names = [entry.data.get("trainer") for entry in sweep.read_ledger() if entry.kind == _SUBMISSION]
+    names = [entry.trainer for entry in submissions(sweep.read_ledger())]
     if names and names[-1] != spec.name:
         raise OrchestrateError(
             f"sweep {sweep.name!r} in {sweep.results} is one of trainer {names[-1]}, not {spec.name}",

@@ -44,6 +44,7 @@ from orchestrator.rundir import (
     check_writable,
     tidy_finished,
 )
+from orchestrator.rundir.ledger_entries import CancelEntry
 from orchestrator.rundir.plain_files import open_descriptor
 
 _PR_SET_PDEATHSIG = 1
@@ -159,7 +160,7 @@ def _was_cancelled(launch: Launch) -> bool:
     other.
     """
     new = launch.sweep.read_ledger(after=launch.ledger_read)
-    return any(entry.kind == "cancel" and launch.run_id in entry.data["runs"] for entry in new)
+    return any(isinstance(entry, CancelEntry) and launch.run_id in entry.runs for entry in new)
 
 
 def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:

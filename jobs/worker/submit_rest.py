@@ -10,8 +10,9 @@ import sys
 from jobs.worker.scheduler_job import SchedulerJob
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.core.types import RunState
-from orchestrator.rundir import LedgerEntry, SweepDir
+from orchestrator.rundir import SweepDir
 from orchestrator.rundir.journal import ENDED
+from orchestrator.rundir.ledger_entries import SubmissionEntry, submissions
 
 # Set by the job's script where the site lets jobs submit jobs.
 _VARIABLE = "ORCHESTRATE_FEED"
@@ -59,14 +60,14 @@ def _open_to_signals() -> None:
 
 def _something_is_left(sweep: SweepDir, job: str) -> bool:
     """Whether the latest submission to the job's target has waiting runs, or many failed attempts."""
-    made = [entry for entry in sweep.read_ledger() if entry.kind == "submission"]
-    own = next(entry.data for entry in made if job in {one["token"] for one in entry.data["jobs"]})
-    latest = next(entry for entry in reversed(made) if entry.data.get("on") == own.get("on"))
-    return bool(latest.data.get("waiting")) or _many_failed(sweep, latest)
+    made = submissions(sweep.read_ledger())
+    own = next(entry for entry in made if job in {one.token for one in entry.jobs})
+    latest = next(entry for entry in reversed(made) if entry.on == own.on)
+    return latest.waiting or _many_failed(sweep, latest)
 
 
-def _many_failed(sweep: SweepDir, submission: LedgerEntry) -> bool:
-    tokens = {job["token"] for job in submission.data["jobs"]}
+def _many_failed(sweep: SweepDir, submission: SubmissionEntry) -> bool:
+    tokens = {job.token for job in submission.jobs}
     logs = [log for log in sweep.read_journals() if log.token in tokens]
     ends = [event.data["outcome"] for log in logs for event in log.events if event.kind == ENDED]
     return ends.count(RunState.FAILED.value) >= _MANY_FAILURES

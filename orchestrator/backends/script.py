@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.config.backends import get_backend
-from orchestrator.config.code.snapshot import FrozenCode
 from orchestrator.config.profiles import Profile, preparation
 from orchestrator.core.package_files import template
 from orchestrator.core.types import Array, Job, Resources
 from orchestrator.core.units import seconds
-from orchestrator.rundir import SweepDir
+from orchestrator.rundir import FrozenCode, SweepDir
 
 # The worker's exit code that requests another allocation.
 _AGAIN_CODE = 75

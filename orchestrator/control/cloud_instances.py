@@ -23,6 +23,7 @@ from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Event, RunDir, SweepDir, tidy_finished
 from orchestrator.rundir.handover import Handover
 from orchestrator.rundir.journal import REVOKED
+from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.rundir.parcel import (
     arrivals,
     condemned_at,
@@ -36,7 +37,7 @@ from orchestrator.rundir.parcel import (
     unpacked,
 )
 from orchestrator.rundir.synced import RESULT, RUNS, copy_of
-from orchestrator.status.ledger import job_ids, jobs_of
+from orchestrator.status.ledger import job_ids
 from orchestrator.sync import merge
 from orchestrator.sync.file_selection import choose, run_of
 from orchestrator.sync.request import SyncOptions
@@ -105,13 +106,13 @@ def sent_jobs(sweep: SweepDir) -> list[ActiveInstance]:
     jobs = list(jobs_of(sweep.read_ledger()))
     owner: dict[str, str] = {}
     for _, job in jobs:
-        owner |= dict.fromkeys(job["run_ids"], job["token"])
+        owner |= dict.fromkeys(job.run_ids, job.token)
     found = []
     for entry, job in jobs:
-        token = job["token"]
-        job_id = entry.data["job_ids"].get(token)
+        token = job.token
+        job_id = entry.job_ids.get(token)
         if token in left and job_id is not None:
-            own = tuple(run_id for run_id in job["run_ids"] if owner[run_id] == token)
+            own = tuple(run_id for run_id in job.run_ids if owner[run_id] == token)
             found.append(ActiveInstance(sweep, token, job_id, own))
     return found
 

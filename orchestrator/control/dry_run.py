@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator.backends.base import Backend
-from orchestrator.config.code.snapshot import FrozenCode
 from orchestrator.control import submit
 from orchestrator.control.submit import AS_USUAL, SubmitOptions
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.types import Capacity, Plan, Sweep, TargetAssignment
-from orchestrator.rundir import SweepDir
+from orchestrator.rundir import FrozenCode, SweepDir
 
 # Note of a plan made without the limits of the cluster.
 UNASKED = "the cluster was not asked for its limits, so that arrays may be cut differently when submitted"

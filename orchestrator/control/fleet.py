@@ -23,7 +23,8 @@ from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.formatting import count
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
-from orchestrator.status.ownership import AssignedRuns, TreePlace
+from orchestrator.rundir.ledger_entries import TreePlace
+from orchestrator.status.ownership import AssignedRuns
 from orchestrator.status.survey import Survey
 from orchestrator.sync.request import NoProgress, SyncOptions
 from orchestrator.sync.source import find_source

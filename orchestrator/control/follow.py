@@ -17,6 +17,7 @@ from orchestrator.planning.budget import worth_going_on
 from orchestrator.planning.ordering import canaries
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.atomic import CANNOT_WRITE
+from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.status.disk_check import proved_ended
 from orchestrator.status.survey import Survey
 
@@ -229,9 +230,8 @@ def why_left(sweep_dir: SweepDir, seen: Survey) -> str | None:
     """
     logs = {log.token: log for log in sweep_dir.read_journals()}
     tokens: dict[str, str] = {}
-    for entry in sweep_dir.read_ledger():
-        for job in entry.data["jobs"] if entry.kind == "submission" else ():
-            tokens |= dict.fromkeys(job["run_ids"], job["token"])
+    for _, job in jobs_of(sweep_dir.read_ledger()):
+        tokens |= dict.fromkeys(job.run_ids, job.token)
     for run_id in seen.left:
         token = tokens.get(run_id, "")
         log, said = logs.get(token), seen.statuses[run_id].message

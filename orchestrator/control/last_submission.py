@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from orchestrator.backends.base import Backend
 from orchestrator.backends.registry import find_target
-from orchestrator.config.code.snapshot import FrozenCode
 from orchestrator.core.types import TargetAssignment
-from orchestrator.rundir import SweepDir
+from orchestrator.rundir import FrozenCode, SweepDir
+from orchestrator.rundir.ledger_entries import submissions
 
 
 @dataclass(frozen=True)
@@ -26,20 +26,17 @@ def latest_target(sweep_dir: SweepDir, job: str | None = None) -> LastSubmission
 
     ``None`` before the first.
     """
-    made = [entry.data for entry in sweep_dir.read_ledger() if entry.kind == "submission"]
-    own = next((data for data in made if job in {one["token"] for one in data["jobs"]}), None)
-    for data in reversed(made):
-        if own is None or data.get("on") == own.get("on"):
-            backend = find_target(data.get("on", "local"), data.get("options", ()))
-            deal = TargetAssignment(frozenset(data["dealt"])) if "dealt" in data else None
-            return LastSubmission(backend, data.get("slots"), data.get("canary", False), deal)
+    made = submissions(sweep_dir.read_ledger())
+    own = next((entry for entry in made if job in {one.token for one in entry.jobs}), None)
+    for entry in reversed(made):
+        if own is None or entry.on == own.on:
+            backend = find_target(entry.on, entry.options)
+            deal = None if entry.dealt is None else TargetAssignment(entry.dealt)
+            return LastSubmission(backend, entry.slots, entry.canary, deal)
     return None
 
 
 def submitted_code(sweep_dir: SweepDir) -> FrozenCode | None:
     """The code of the latest submission, if it is still there."""
-    for entry in reversed(sweep_dir.read_ledger()):
-        if entry.kind == "submission" and "code" in entry.data:
-            code = FrozenCode.from_json(entry.data["code"])
-            return code if code.path.is_dir() else None
-    return None
+    codes = [entry.code for entry in submissions(sweep_dir.read_ledger()) if entry.code is not None]
+    return codes[-1] if codes and codes[-1].path.is_dir() else None

@@ -16,10 +16,11 @@ from orchestrator.core.types import Array, Job, JobState, JobStatus, Reason, Run
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog, lease_seconds
 from orchestrator.rundir.cleanup import clear_leftovers
 from orchestrator.rundir.journal import REVOKED
+from orchestrator.rundir.ledger_entries import SubmissionEntry, jobs_of, submissions
 from orchestrator.rundir.parcel import unpacked
 from orchestrator.rundir.plain_files import open_plain
 from orchestrator.rundir.synced import copy_of
-from orchestrator.status.ledger import job_ids, jobs_of
+from orchestrator.status.ledger import job_ids
 from orchestrator.status.ownership import assigned
 from orchestrator.status.survey import RunStatus, Survey, survey
 from orchestrator.status.synced_copy import look_at_copy
@@ -76,13 +77,13 @@ def _open_jobs(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog], seen: S
     at_work = {log.token for log in logs if not log.exited}
     requeued = {log.token for log in logs if log.may_return}
     return {
-        token: entry.data["job_ids"][token]
+        token: entry.job_ids[token]
         for entry, job in jobs_of(ledger)
-        if (token := job["token"]) in entry.data["job_ids"]
+        if (token := job.token) in entry.job_ids
         and (
             token in at_work
-            or (token in requeued and has_queue(entry.data.get("backend")))
-            or any(_is_open(seen, run_id) for run_id in job["run_ids"])
+            or (token in requeued and has_queue(entry.backend))
+            or any(_is_open(seen, run_id) for run_id in job.run_ids)
         )
     }
 
@@ -133,11 +134,9 @@ def _idle(sweep_dir: SweepDir, seen: Survey, *, left: bool = False) -> dict[str,
         return token in seen.jobs and seen.jobs[token].state is JobState.QUEUED
 
     return {
-        job["token"]: ids[job["token"]]
+        job.token: ids[job.token]
         for _, job in jobs_of(ledger)
-        if job["token"] in ids
-        and waits(job["token"])
-        and not any(_is_open(seen, run_id) for run_id in job["run_ids"])
+        if job.token in ids and waits(job.token) and not any(_is_open(seen, run_id) for run_id in job.run_ids)
     }
 
 
@@ -181,14 +180,14 @@ def only_waiting(sweep_dir: SweepDir, seen: Survey, run_ids: Collection[str]) ->
     having = [
         job
         for _, job in jobs_of(sweep_dir.read_ledger())
-        if job["token"] in seen.live and not set(run_ids).isdisjoint(job["run_ids"])
+        if job.token in seen.live and not set(run_ids).isdisjoint(job.run_ids)
     ]
 
     def waits(token: str) -> bool:
         return token not in begun and token in seen.jobs and seen.jobs[token].state is JobState.QUEUED
 
-    at_work = {run_id for job in having if not waits(job["token"]) for run_id in job["run_ids"]}
-    return [job["token"] for job in having if at_work.isdisjoint(job["run_ids"])]
+    at_work = {run_id for job in having if not waits(job.token) for run_id in job.run_ids}
+    return [job.token for job in having if at_work.isdisjoint(job.run_ids)]
 
 
 def settle_submissions(sweep_dir: SweepDir) -> None:
@@ -197,43 +196,37 @@ def settle_submissions(sweep_dir: SweepDir) -> None:
     After it every job of the ledger has an id on record, or never will run. Call under the lock.
     """
     logs = {log.token: log for log in sweep_dir.read_journals()}
-    for entry in sweep_dir.read_ledger():
-        if entry.kind == "submission" and (ids := _unrecorded(sweep_dir, entry, logs)):
-            known = {**entry.data["job_ids"], **ids}
-            sweep_dir.amend_ledger(entry.number, entry.kind, {**entry.data, "job_ids": known})
-    waiting = {
-        job["token"]: entry for entry, job in jobs_of(sweep_dir.read_ledger()) if job["token"] not in logs
-    }
-    ids = {token: entry.data["job_ids"].get(token) for token, entry in waiting.items()}
-    answers = _ask({token: job_id for token, job_id in ids.items() if job_id is not None})
-    answers = _not_over_yet(answers, sweep_dir)
+    for entry in submissions(sweep_dir.read_ledger()):
+        if ids := _unrecorded(sweep_dir, entry, logs):
+            sweep_dir.amend_ledger(replace(entry, job_ids={**entry.job_ids, **ids}))
+    waiting = {job.token: entry for entry, job in jobs_of(sweep_dir.read_ledger()) if job.token not in logs}
+    ids = {token: entry.job_ids[token] for token, entry in waiting.items() if token in entry.job_ids}
+    answers = _not_over_yet(_ask(ids), sweep_dir)
     for token, entry in waiting.items():
         if token not in answers or answers[token].state.final or _should_have_begun(entry):
             sweep_dir.take_token(token, Event(REVOKED, time.time()))
 
 
-def _unrecorded(sweep_dir: SweepDir, entry: LedgerEntry, logs: Mapping[str, WorkerLog]) -> dict[str, str]:
+def _unrecorded(sweep_dir: SweepDir, entry: SubmissionEntry, logs: Mapping[str, WorkerLog]) -> dict[str, str]:
     """Ids that the ledger lacks: those that workers know, and those of what a backend finds in its queue."""
-    kind = entry.data.get("backend", LocalBackend.kind)
     ids: dict[str, str] = {}
     lost: dict[str, list[Job]] = {}
-    for data in entry.data["jobs"]:
-        token = data["token"]
-        if token in entry.data["job_ids"]:
+    for job in entry.jobs:
+        token = job.token
+        if token in entry.job_ids:
             continue
         if token not in logs:
-            lost.setdefault(array_of(token), []).append(Job.from_json(data))
+            lost.setdefault(array_of(token), []).append(job.job)
         elif (holder := logs[token].holder) is not None and holder.job_id is not None:
-            ids[token] = f"{kind}:{holder.job_id.partition(':')[0]}"
+            ids[token] = f"{entry.backend}:{holder.job_id.partition(':')[0]}"
     for token, jobs in lost.items():
-        ids |= AllBackends().find(kind, Array(token, tuple(jobs), jobs[0].resources), sweep_dir)
+        ids |= AllBackends().find(entry.backend, Array(token, tuple(jobs), jobs[0].resources), sweep_dir)
     return ids
 
 
-def _should_have_begun(entry: LedgerEntry) -> bool:
+def _should_have_begun(entry: SubmissionEntry) -> bool:
     """Whether jobs of this submission begin at once, and have had their time."""
-    local = entry.data.get("backend") == LocalBackend.kind
-    return local and not 0 <= time.time() - entry.data["time"] < _START_GRACE_S
+    return entry.backend == LocalBackend.kind and not 0 <= time.time() - entry.time < _START_GRACE_S
 
 
 def compact(sweep_dir: SweepDir, seen: Survey) -> None:

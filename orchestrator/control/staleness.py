@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.config.code.file_kinds import is_source
-from orchestrator.config.code.snapshot import FrozenCode
 from orchestrator.config.program.identity import ProgramFiles, ProjectFiles, project_files
 from orchestrator.config.trainers import TrainerSpec, code_id, get_trainer, is_installed
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import plain
 from orchestrator.core.types import RunState, array_of
 from orchestrator.rundir import CodeDir, IndexRow, SweepDir
+from orchestrator.rundir.ledger_entries import jobs_of, submissions
 from orchestrator.rundir.synced import copy_of
 from orchestrator.status.ledger import submitted_plugins
 from orchestrator.status.ownership import share
@@ -59,12 +59,11 @@ def _with_codes_noted(seen: Survey) -> Survey:
 
 
 def _trainer_of(sweep_dir: SweepDir) -> TrainerSpec | None:
-    for entry in reversed(sweep_dir.read_ledger()):
-        if entry.kind == "submission":
-            try:
-                return get_trainer(entry.data["trainer"]).with_plugins(submitted_plugins(sweep_dir))
-            except OrchestrateError:
-                return None
+    for entry in reversed(submissions(sweep_dir.read_ledger())):
+        try:
+            return get_trainer(entry.trainer or "").with_plugins(submitted_plugins(sweep_dir))
+        except OrchestrateError:
+            return None
     return None
 
 
@@ -122,16 +121,13 @@ def _way_out(names: list[str], was: ProgramFiles) -> str:
 def _todays_files(sweep_dir: SweepDir) -> ProjectFiles | None:
     """Of the folder in which the sweep was submitted last; where that is gone, of the copy kept of it."""
     ledger = sweep_dir.read_ledger()
-    for entry in reversed(ledger):
-        if entry.kind != "submission":
-            continue
-        start = entry.data.get("folder")
-        if "code" in entry.data:
-            code = FrozenCode.from_json(entry.data["code"])
+    for entry in reversed(submissions(ledger)):
+        start, code = entry.folder and Path(entry.folder), entry.code
+        if code is not None:
             # Where the code was sent here, its project is elsewhere.
             start = code.cwd if share(ledger) is not None or not code.submit_dir.is_dir() else code.submit_dir
-        if start is not None:
-            return project_files(Path(start), [sweep_dir.results.resolve()]) if Path(start).is_dir() else None
+        if start:
+            return project_files(start, [sweep_dir.results.resolve()]) if start.is_dir() else None
     return None
 
 
@@ -143,10 +139,9 @@ class _Kept:
         self._results = sweep_dir.results.resolve()
         self._listed: dict[str | None, ProgramFiles | None] = {}
         self._folders: Mapping[str, Path] = {
-            array_of(job["token"]): Path(entry.data["code"]["cwd"])
-            for entry in sweep_dir.read_ledger()
-            if entry.kind == "submission" and "code" in entry.data
-            for job in entry.data["jobs"]
+            array_of(job.token): entry.code.cwd
+            for entry, job in jobs_of(sweep_dir.read_ledger())
+            if entry.code is not None
         }
 
     def program(self, row: IndexRow, status: RunStatus) -> ProgramFiles | None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator.backends.base import Backend
 from orchestrator.backends.registry import AllBackends, list_price
 from orchestrator.backends.script import Script, Setting
-from orchestrator.config.code.snapshot import FrozenCode, freeze
+from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.sweep import load_sweep
 from orchestrator.control.last_submission import submitted_code
 from orchestrator.control.poll import (
@@ -36,16 +34,24 @@ from orchestrator.core.types import (
     array_of,
     number_of,
 )
-from orchestrator.planning.auto_retry import second_chances, with_second_chances
+from orchestrator.planning.auto_retry import second_chances
 from orchestrator.planning.budget import BudgetedPlan, reckon
 from orchestrator.planning.plan import make_plan
-from orchestrator.rundir import DAMAGED, IndexRow, LedgerEntry, RunDir, SweepDir
+from orchestrator.rundir import FrozenCode, IndexRow, LedgerEntry, RunDir, SweepDir
+from orchestrator.rundir.ledger_entries import (
+    CancelEntry,
+    DamagedEntry,
+    RetryEntry,
+    SubmissionEntry,
+    SubmittedJob,
+    jobs_of,
+)
 from orchestrator.rundir.parcel import condemn, unpacked
 from orchestrator.rundir.synced import require_own
 from orchestrator.status.disk_check import correct, inspect, put_on_record
-from orchestrator.status.ledger import job_ids, jobs_of, submitted_plugins
+from orchestrator.status.ledger import job_ids, submitted_plugins
 from orchestrator.status.ownership import share
-from orchestrator.status.survey import Survey
+from orchestrator.status.survey import Survey, decided
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ def plan_sweep(
     told = poll_sweep(sweep_dir, rows_of(sweep, sweep_dir))
     seen = correct(told, inspect(sweep_dir, told.statuses), sweep_dir)
     on_record = seen.statuses == told.statuses
-    seen = with_second_chances(seen, second_chances(sweep, seen, capacity))
+    seen = decided(seen, second_chances(sweep, seen, capacity))
     number = _next_submission(sweep_dir.read_ledger()) + later
     return SubmissionPlan(_plan(sweep, number, seen, capacity, wish, deal), seen, on_record)
 
@@ -152,9 +158,9 @@ def _plan(
 
 def _next_submission(ledger: Sequence[LedgerEntry]) -> int:
     """The number of the next submission: what else is entered meanwhile does not change it."""
-    if any(entry.kind == DAMAGED for entry in ledger):
+    if any(isinstance(entry, DamagedEntry) for entry in ledger):
         return ledger[-1].number + 1  # above every number that was ever given
-    return 1 + max((number_of(job["token"]) for _, job in jobs_of(ledger)), default=0)
+    return 1 + max((number_of(job.token) for _, job in jobs_of(ledger)), default=0)
 
 
 def is_settled(sweep: Sweep, sweep_dir: SweepDir, prospect: SubmissionPlan) -> bool:
@@ -216,17 +222,20 @@ def submit_sweep(
             # A worker that is replaced is replaced by its like, whatever became of the checkout meanwhile.
             code = code or (None if define else submitted_code(sweep_dir)) or freeze(sweep_dir, Path.cwd())
             money = reckon(plan, seen, sweep_dir, backend.address, list_price, wish.budget, launch=define)
-            plan, ids, full = _submit(money, sweep_dir, backend, wish, grid, code, deal)
+            scripts = [_script(array, sweep_dir, backend, code) for array in money.plan.arrays]
+            entry = _entry(money, backend, wish, grid, code, deal)
+            submission = Submission(money.plan, sweep_dir, entry)  # what cannot be rendered is not on record
+            full = submission.submit(scripts, backend)
+            plan, ids = submission.plan, submission.job_ids
             notes += code.notes + money.notes + full
     return SubmissionReport(plan, seen.live, ids, notes)
 
 
 def _give_second_chances(sweep: Sweep, sweep_dir: SweepDir, seen: Survey, capacity: Capacity) -> Survey:
     chances = second_chances(sweep, seen, capacity)
-    for kind, runs in chances.items():
-        # Why: such a run is not for workers of earlier submissions, which would do the same with it again.
-        sweep_dir.add_to_ledger(kind, {"time": time.time(), "runs": runs, "why": "second chance"})
-    return with_second_chances(seen, chances)
+    for entry in chances:
+        sweep_dir.add_to_ledger(entry)
+    return decided(seen, chances)
 
 
 def _describe_runs(plan: Plan, sweep_dir: SweepDir) -> Plan:
@@ -260,59 +269,71 @@ def _script(array: Array, sweep_dir: SweepDir, backend: Backend, code: FrozenCod
     return Script(array, backend.render(array, setting), setting)
 
 
-def _submit(
+def _entry(
     money: BudgetedPlan,
-    sweep_dir: SweepDir,
     backend: Backend,
     wish: SubmitOptions,
     grid: int,
     code: FrozenCode,
     deal: TargetAssignment | None,
-) -> tuple[Plan, Mapping[str, str], tuple[str, ...]]:
-    """Submit array after array; the plan as far as it was, the jobs' ids, what the scheduler said if full."""
+) -> SubmissionEntry:
+    """Return the ledger entry of a submission before its first array is submitted."""
     plan = money.plan
-    # What cannot be rendered is not on record as submitted.
-    scripts = [_script(array, sweep_dir, backend, code) for array in plan.arrays]
-    ids: dict[str, str] = {}
-    entry: dict[str, Any] = {
-        "time": time.time(),
-        "grid": grid,
-        "backend": backend.kind,
-        "target": plan.target,
-        "on": backend.address,
-        "options": list(backend.options),
-        "slots": wish.slots,
-        "canary": wish.canary,
-        "trainer": plan.sweep.trainer,
-        "code": code.to_json(),
-        "jobs": [job.to_json() for job in plan.jobs],
-        "job_ids": ids,
-        "skipped": dict(plan.skipped),
-        "waiting": bool(plan.waiting),
-        **({} if deal is None else {"dealt": sorted(deal.run_ids)}),
-        **money.entry,
-    }
-    number = sweep_dir.add_to_ledger("submission", entry)
-    arrays = list(plan.arrays)
-    for position, array in enumerate(plan.arrays):
-        before = [job_id for token, job_id in ids.items() if array_of(token) == array.after]
-        try:
-            arrays[position], given = _submit_array(scripts[position], backend, before)
-        except RefusedError as error:
-            # What the scheduler refused will never run: no word of it stays, and its tokens are free.
-            cut = _cut(replace(plan, arrays=tuple(arrays)), position)
-            full = isinstance(error, QueueFullError)
-            entry |= {"jobs": [job.to_json() for job in cut.jobs], "waiting": full or bool(plan.waiting)}
-            sweep_dir.amend_ledger(number, "submission", entry)
-            if not ids or not full:
-                raise
-            return cut, ids, (f"{len(cut.waiting)} runs wait for room in the queue: {error}",)
-        ids |= given
-        if left := _without(array.run_ids, arrays[position].run_ids):
-            plan = replace(plan, waiting=(*plan.waiting, *left))
-            entry |= {"jobs": [job.to_json() for one in arrays for job in one.jobs], "waiting": True}
-        sweep_dir.amend_ledger(number, "submission", entry)
-    return replace(plan, arrays=tuple(arrays)), ids, ()
+    return SubmissionEntry(
+        grid=grid,
+        backend=backend.kind,
+        target=plan.target,
+        on=backend.address,
+        options=tuple(backend.options),
+        slots=wish.slots,
+        canary=wish.canary,
+        trainer=plan.sweep.trainer,
+        code=code,
+        jobs=tuple(map(SubmittedJob.of, plan.jobs)),
+        skipped=plan.skipped,
+        waiting=bool(plan.waiting),
+        dealt=None if deal is None else deal.run_ids,
+        cost=money.cost,
+    )
+
+
+class Submission:
+    """Submits a plan, and keeps its ledger entry up to date from before the first array to the last."""
+
+    def __init__(self, plan: Plan, sweep_dir: SweepDir, entry: SubmissionEntry) -> None:
+        self.plan, self._sweep_dir = plan, sweep_dir
+        self._entry = replace(entry, number=sweep_dir.add_to_ledger(entry))
+
+    @property
+    def job_ids(self) -> Mapping[str, str]:
+        return self._entry.job_ids
+
+    def submit(self, scripts: Sequence[Script], backend: Backend) -> tuple[str, ...]:
+        """Submit the arrays in order; return the scheduler's message if its queue is full."""
+        for position, script in enumerate(scripts):
+            after = self.plan.arrays[position].after
+            before = [job_id for token, job_id in self.job_ids.items() if array_of(token) == after]
+            try:
+                array, ids = _submit_array(script, backend, before)
+            except RefusedError as error:
+                full = isinstance(error, QueueFullError)
+                self._record(_cut(self.plan, position), {}, waiting=full or bool(self.plan.waiting))
+                if not self.job_ids or not full:
+                    raise
+                return (f"{len(self.plan.waiting)} runs wait for room in the queue: {error}",)
+            arrays = self.plan.arrays
+            left = _without(arrays[position].run_ids, array.run_ids)
+            arrays = (*arrays[:position], array, *arrays[position + 1 :])
+            plan = replace(self.plan, arrays=arrays, waiting=(*self.plan.waiting, *left))
+            self._record(plan, ids, waiting=bool(plan.waiting))
+        return ()
+
+    def _record(self, plan: Plan, ids: Mapping[str, str], *, waiting: bool) -> None:
+        """Record the jobs accepted so far. Refused jobs leave no trace, so their tokens are free again."""
+        self.plan, tokens = plan, {job.token for job in plan.jobs}
+        jobs = tuple(job for job in self._entry.jobs if job.token in tokens)
+        self._entry = replace(self._entry, jobs=jobs, job_ids={**self.job_ids, **ids}, waiting=waiting)
+        self._sweep_dir.amend_ledger(self._entry)
 
 
 def _submit_array(script: Script, backend: Backend, before: Sequence[str]) -> tuple[Array, Mapping[str, str]]:
@@ -361,7 +382,7 @@ def cancel_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
         concerned = [run_id for run_id in run_ids if not statuses[run_id].state.final]
         if concerned:
             runs = {run_id: _last_attempt(sweep_dir, run_id) for run_id in concerned}
-            sweep_dir.add_to_ledger("cancel", {"time": time.time(), "runs": runs})
+            sweep_dir.add_to_ledger(CancelEntry(runs=runs))
     return concerned
 
 
@@ -410,7 +431,7 @@ def retry_runs(sweep_dir: SweepDir, run_ids: Sequence[str]) -> list[str]:
                 # Failed, and not for a reason of the run's: something it builds on is damaged.
                 if statuses[run_id].state is RunState.FAILED and statuses[run_id].reason is None:
                     run.begin_anew()
-            sweep_dir.add_to_ledger("retry", {"time": time.time(), "runs": runs})
+            sweep_dir.add_to_ledger(RetryEntry(runs=runs))
     return concerned
 
 

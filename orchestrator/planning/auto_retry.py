@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from orchestrator.core.types import Capacity, Reason, RunState, Sweep
 from orchestrator.planning.plan import can_have_more_memory
-from orchestrator.status.survey import RunStatus, Survey, decided
+from orchestrator.rundir.ledger_entries import AttemptsEntry, MemoryEntry, RetryEntry
+from orchestrator.status.survey import RunStatus, Survey
+
+_WHY = "second chance"
 
 
-def second_chances(sweep: Sweep, seen: Survey, capacity: Capacity) -> dict[str, dict[str, int]]:
-    """Return the failed attempts to retry, by run, by kind of ledger entry.
+def second_chances(sweep: Sweep, seen: Survey, capacity: Capacity) -> list[AttemptsEntry]:
+    """Return ledger entries that retry failed attempts, at most once per run.
 
-    "memory": the run was out of memory and the target has more. "retry": its machine fails runs that finish
-    elsewhere, and can be avoided. Each at most once per run.
+    :class:`MemoryEntry`: the run was out of memory and the target has more. :class:`RetryEntry`: its machine
+    fails runs that finish elsewhere, and can be avoided.
     """
     memory, retry = {}, {}
     roomy = can_have_more_memory(sweep, capacity)
@@ -23,15 +26,10 @@ def second_chances(sweep: Sweep, seen: Survey, capacity: Capacity) -> dict[str, 
             memory[run.run_id] = status.attempt
         elif capacity.can_avoid and not status.forgiven and _failed_on_a_bad_machine(status, seen):
             retry[run.run_id] = status.attempt
-    return {kind: runs for kind, runs in (("memory", memory), ("retry", retry)) if runs}
+    # `why` keeps such a run from the workers of earlier submissions, which would fail it again.
+    chances = (MemoryEntry(runs=memory, why=_WHY), RetryEntry(runs=retry, why=_WHY))
+    return [entry for entry in chances if entry.runs]
 
 
 def _failed_on_a_bad_machine(status: RunStatus, seen: Survey) -> bool:
     return any(runs.get(status.run_id) == status.attempt for runs in seen.bad_machines.values())
-
-
-def with_second_chances(seen: Survey, chances: dict[str, dict[str, int]]) -> Survey:
-    """Return the survey with these retries applied."""
-    for kind, runs in chances.items():
-        seen = decided(seen, kind, runs)
-    return seen

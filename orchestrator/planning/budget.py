@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,8 +21,8 @@ from orchestrator.planning.plan import to_do
 from orchestrator.planning.throughput import SpeedTable, load_table
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.journal import STARTED
+from orchestrator.rundir.ledger_entries import SubmissionCost, SubmissionEntry, jobs_of, submissions
 from orchestrator.status.cost import worked
-from orchestrator.status.ledger import jobs_of
 from orchestrator.status.survey import Survey
 
 _HOUR_S = 3600.0
@@ -46,10 +46,10 @@ class Spending:
 
 @dataclass(frozen=True)
 class BudgetedPlan:
-    """A plan with its jobs' allowances, the cost fields of its ledger entry, and notes for the user."""
+    """A plan with its jobs' allowances, its cost for the ledger, and notes for the user."""
 
     plan: Plan
-    entry: Mapping[str, Any]
+    cost: SubmissionCost
     notes: tuple[str, ...]
 
 
@@ -73,7 +73,9 @@ def reckon(
     if not plan.jobs:
         unheard = asked is not None and bool(seen.live)
         return BudgetedPlan(
-            plan, {}, ("running jobs keep the budget of their own submission",) if unheard else ()
+            plan,
+            SubmissionCost(),
+            ("running jobs keep the budget of their own submission",) if unheard else (),
         )
     ledger = sweep_dir.read_ledger()
     budget = budget_on_record(ledger) if asked is None else asked
@@ -89,22 +91,20 @@ def reckon(
             _require_budget(found, budget, left, spending)
             notes += _budget_warnings(found, budget, left, spending)
         plan = _with_shares(plan, found, price, left * _planned_fraction(plan, seen), budget)
-    kept = None if budget is None or math.isinf(budget) else budget
-    entry = {
-        "budget": kept,
-        "price_per_hour": price and price.per_hour,
-        "prediction": _prediction_entry(found),
-        "machine": found and found.where.place.machine,
-    }
-    return BudgetedPlan(plan, entry, notes)
+    cost = SubmissionCost(
+        math.inf if budget is None else budget,
+        None if price is None else price.per_hour,
+        _prediction_entry(found),
+        None if found is None else found.where.place.machine,
+    )
+    return BudgetedPlan(plan, cost, notes)
 
 
 def budget_on_record(ledger: Iterable[LedgerEntry]) -> float | None:
     """Return the budget that holds for the sweep, in US dollars; ``None`` for no budget."""
-    said = [entry.data["budget"] for entry in ledger if entry.kind == "submission" and "budget" in entry.data]
-    if not said or said[-1] is None:
+    said = [one.cost.budget for one in submissions(ledger) if one.cost.budget is not None]
+    if not said or math.isinf(budget := said[-1]):
         return None
-    budget = float(said[-1])
     if not budget >= 0:
         hint = "set one: --budget 20, or --budget inf for no limit"
         raise OrchestrateError(f"found a budget of {budget} in the ledger, expected US dollars", hint=hint)
@@ -128,24 +128,23 @@ def spending_of(sweep_dir: SweepDir, seen: Survey, ledger: Sequence[LedgerEntry]
     spent = promised = 0.0
     unlimited = 0
     for entry, job in jobs_of(ledger):
-        price, token = entry.data.get("price_per_hour"), str(job["token"])
+        price, token = entry.cost.price_per_hour, job.token
         if price is None:
             continue
         seconds = times.get(token, 0.0)
         spent += (seconds + start_up_seconds(entry, logs.get(token))) * price / _HOUR_S
         if token in seen.live:
-            allowance = job.get("allowance")
-            unlimited += allowance is None
-            promised += max(0.0, (allowance or 0.0) - seconds) * price / _HOUR_S
+            unlimited += job.allowance is None
+            promised += max(0.0, (job.allowance or 0.0) - seconds) * price / _HOUR_S
     return Spending(spent, promised, unlimited)
 
 
-def start_up_seconds(entry: LedgerEntry, log: WorkerLog | None) -> float:
+def start_up_seconds(entry: SubmissionEntry, log: WorkerLog | None) -> float:
     """Return the seconds for which an instance was paid for before its worker began."""
-    if not is_rented(entry.data.get("backend")) or log is None:
+    if not is_rented(entry.backend) or log is None:
         return 0.0
     started = next((event.time for event in log.events if event.kind == STARTED), None)
-    return 0.0 if started is None else max(0.0, started - float(entry.data["time"]))
+    return 0.0 if started is None else max(0.0, started - entry.time)
 
 
 def forecast(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable) -> Forecast:

@@ -9,10 +9,10 @@ from typing import Any
 from orchestrator.core.formatting import dollars, duration
 from orchestrator.planning.budget import start_up_seconds
 from orchestrator.planning.estimate import Range
-from orchestrator.rundir import Event, LedgerEntry, SweepDir, WorkerLog
+from orchestrator.rundir import Event, SweepDir, WorkerLog
 from orchestrator.rundir.journal import ENDED, PROGRESS
+from orchestrator.rundir.ledger_entries import SubmissionEntry, submissions
 from orchestrator.status.cost import Cost, job_cost
-from orchestrator.status.ledger import jobs_of
 
 _MILLION = 1e6
 
@@ -60,11 +60,7 @@ def bills(sweep_dir: SweepDir) -> list[Prediction]:
     """Return the submissions that had jobs, in order."""
     ledger, logs = sweep_dir.read_ledger(), {log.token: log for log in sweep_dir.read_journals()}
     frames = _new_frames(logs.values())
-    return [
-        _bill(sweep_dir.name, entry, logs, frames)
-        for entry in ledger
-        if entry.kind == "submission" and entry.data["jobs"]
-    ]
+    return [_bill(sweep_dir.name, entry, logs, frames) for entry in submissions(ledger) if entry.jobs]
 
 
 def rates(found: Iterable[Prediction]) -> list[Rate]:
@@ -78,11 +74,11 @@ def rates(found: Iterable[Prediction]) -> list[Rate]:
 
 
 def _bill(
-    sweep: str, entry: LedgerEntry, logs: Mapping[str, WorkerLog], frames: Mapping[str, int]
+    sweep: str, entry: SubmissionEntry, logs: Mapping[str, WorkerLog], frames: Mapping[str, int]
 ) -> Prediction:
-    tokens = [job["token"] for _, job in jobs_of([entry])]
+    tokens = [job.token for job in entry.jobs]
     begun = [logs[token] for token in tokens if token in logs and logs[token].worked() > 0]
-    price, said = entry.data.get("price_per_hour"), entry.data.get("prediction") or {}
+    price, said = entry.cost.price_per_hour, entry.cost.prediction or {}
     cost = Cost()
     for log in begun:
         cost += job_cost(log.worked() + start_up_seconds(entry, log), price)
@@ -90,9 +86,9 @@ def _bill(
     return Prediction(
         sweep,
         entry.number,
-        str(entry.data.get("target", "")),
-        float(entry.data["time"]),
-        len({run_id for job in entry.data["jobs"] for run_id in job["run_ids"]}),
+        entry.target,
+        entry.time,
+        len({run_id for job in entry.jobs for run_id in job.run_ids}),
         _range(said.get("seconds")),
         max(times) - min(times) if times else None,
         _range(said.get("dollars")),

@@ -5,9 +5,11 @@ from orchestrator.rundir.claims import Claim, Lease, lease_seconds
 from orchestrator.rundir.cleanup import tidy_finished
 from orchestrator.rundir.code import CodeDir
 from orchestrator.rundir.evaluations import Evaluation, EvaluationLog
+from orchestrator.rundir.frozen_code import FrozenCode
 from orchestrator.rundir.holder import Holder
 from orchestrator.rundir.index import IndexRow, results_among
 from orchestrator.rundir.journal import Event, Journal, WorkerLog
+from orchestrator.rundir.ledger_entries import LedgerEntry
 from orchestrator.rundir.metrics import (
     Executed,
     MetricsWriter,
@@ -18,11 +20,10 @@ from orchestrator.rundir.metrics import (
     standing,
 )
 from orchestrator.rundir.run import AttemptDir, CheckpointFile, RunDir, attempt_ended, sha256
-from orchestrator.rundir.sweep import DAMAGED, LedgerEntry, SweepDir, sweeps
+from orchestrator.rundir.sweep import SweepDir, sweeps
 from orchestrator.rundir.uploads import Uploaded, UploadLog
 
 __all__ = [
-    "DAMAGED",
     "AttemptDir",
     "CheckpointFile",
     "Claim",
@@ -31,6 +32,7 @@ __all__ = [
     "EvaluationLog",
     "Event",
     "Executed",
+    "FrozenCode",
     "Holder",
     "IndexRow",
     "Journal",

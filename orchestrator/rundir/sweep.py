@@ -33,11 +33,10 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, NotFoundError, OrchestrateError
 from orchestrator.core.types import Run
@@ -63,6 +62,7 @@ from orchestrator.rundir.journal import (
     read_journal,
     write_compacted,
 )
+from orchestrator.rundir.ledger_entries import DamagedEntry, LedgerEntry, parse_entry
 from orchestrator.rundir.plain_files import Version, open_to_write, read_plain, version_of
 from orchestrator.rundir.run import RunDir, listdir
 from orchestrator.rundir.uploads import UploadLog
@@ -70,28 +70,11 @@ from orchestrator.rundir.uploads import UploadLog
 # Prefix of a comparison's folder.
 COMPARISON = "compare-"
 SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-# Kinds of ledger entries that map runs to their newest attempts.
-_OF_RUNS = ("cancel", "retry", "memory", "assigned", "recalled", "released", "share")
-_PLACE = {"name", "address", "ssh", "folder"}
-_FOUND = {"attempt", "frames", "value", "code_id"}
 _INDEX_HINT = "run `orchestrate sweep` with the grid again: it writes the index anew"
 _COPIED_INDEX_HINT = "sync again once it is repaired at its source"
 # Seconds after a worker's exit for which its output stays: the job may still submit waiting runs.
 _LAST_WORDS_S = 900.0
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
-
-
-@dataclass(frozen=True)
-class LedgerEntry:
-    """One decision of a user or a command. ``number`` orders them all."""
-
-    number: int
-    kind: str
-    data: Mapping[str, Any]
-
-
-# The kind of an unreadable ledger entry; its ``problem`` is the reason.
-DAMAGED = "damaged"
 
 
 class SweepDir:
@@ -198,17 +181,17 @@ class SweepDir:
 
     # The ledger
 
-    def add_to_ledger(self, kind: str, data: Mapping[str, Any]) -> int:
+    def add_to_ledger(self, entry: LedgerEntry) -> int:
         """Append an entry; return its number. Two writers never get the same one."""
         while True:
             numbers = _numbered(self._ledger, ".json")
             number = numbers[-1] + 1 if numbers else 1
-            if write_exclusive(self._entry(number), dump_json({"kind": kind, **data}, indent=1)):
+            if write_exclusive(self._entry(number), dump_json(entry.to_json(), indent=1)):
                 return number
 
-    def amend_ledger(self, number: int, kind: str, data: Mapping[str, Any]) -> None:
+    def amend_ledger(self, entry: LedgerEntry) -> None:
         """Replace this command's own entry, as with the ids of its jobs."""
-        write_atomic(self._entry(number), dump_json({"kind": kind, **data}, indent=1))
+        write_atomic(self._entry(entry.number), dump_json(entry.to_json(), indent=1))
 
     def read_ledger(self, after: int = 0) -> list[LedgerEntry]:
         """Return every entry after that number, in order. An unreadable one has the kind "damaged"."""
@@ -218,14 +201,11 @@ class SweepDir:
     def _read_entry(self, number: int) -> LedgerEntry:
         path = self._entry(number)
         try:
-            data = read_json(path)
-            entry = LedgerEntry(number, data.pop("kind"), data)
-            _require_shape(entry.kind, data)
+            return parse_entry(read_json(path), number)
         except (DamagedFileError, OSError) as error:
-            return LedgerEntry(number, DAMAGED, {"problem": str(error)})
-        except (AttributeError, KeyError, TypeError) as error:
-            return LedgerEntry(number, DAMAGED, {"problem": f"{path}: is not a ledger entry ({error!r})"})
-        return entry
+            return DamagedEntry(number=number, problem=str(error))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            return DamagedEntry(number=number, problem=f"{path}: is not a ledger entry ({error!r})")
 
     def _entry(self, number: int) -> Path:
         return self._ledger / f"{number:04d}.json"
@@ -395,50 +375,6 @@ def sweeps(results: Path) -> list[SweepDir]:
     """Return the sweeps in a results folder, by name."""
     names = (name for name in listdir(results) if SWEEP_NAME.fullmatch(name))
     return [SweepDir(results, name) for name in sorted(names) if (results / name / "grids").is_dir()]
-
-
-def _require_shape(kind: str, data: Mapping[str, Any]) -> None:
-    """Raise ``KeyError`` or ``TypeError`` unless an entry of that kind has the fields its readers use."""
-    if kind == "submission":
-        _require(data["job_ids"], str)
-        _require(data["skipped"], str)
-        if not isinstance(data["time"], int | float) or not isinstance(data["jobs"], list):
-            raise TypeError("a submission has a time and a list of jobs")
-        for job in data["jobs"]:
-            if not isinstance(job["token"], str) or not isinstance(job["run_ids"], list):
-                raise TypeError("a job has a token and a list of runs")
-            if any(type(run_id) is not str for run_id in job["run_ids"]):
-                raise TypeError("run ids are texts")
-    elif kind in _OF_RUNS:
-        _require(data["runs"], int)
-        _require_place(kind, data)
-    elif kind == "found":
-        _require(data["runs"], dict)
-        for about in data["runs"].values():
-            if set(about) - _FOUND or type(about["attempt"]) is not int:
-                raise TypeError(f"a found result has {sorted(_FOUND)}")
-
-
-def _require_place(kind: str, data: Mapping[str, Any]) -> None:
-    """Check entries about other results trees, as :func:`_require_shape`."""
-    if kind in ("assigned", "recalled", "released"):
-        _require(data["place"], str)
-        if set(data["place"]) != _PLACE:
-            raise TypeError(f"a place has {sorted(_PLACE)}")
-    if kind == "share":
-        _require({name: data[name] for name in ("home", "owner")}, str)
-        _require({"number": data["number"]}, int)
-    if kind == "assigned":
-        code = data["code"]
-        _require({"home": data["home"], "id": code["id"], "cwd": code["cwd"] or ""}, str)
-        _require({"accepted": data["accepted"]}, bool)
-        if any(type(path) is not str for path in code["python_path"]):
-            raise TypeError("folders are texts")
-
-
-def _require(value: Any, of: type) -> None:
-    if not isinstance(value, dict) or any(type(item) is not of for item in value.values()):
-        raise TypeError(f"expected {of.__name__} by name, found {value!r}"[:200])
 
 
 def _text(path: Path, hint: str | None = None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +10,7 @@ from orchestrator.core.bulk_read import read_all
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import RunState
 from orchestrator.rundir import RunDir, SweepDir, tidy_finished
+from orchestrator.rundir.ledger_entries import EndedEntry, FailedAttempt, FoundEntry, FoundResult, LostEntry
 from orchestrator.status.survey import DAMAGED_RESULT, RunStatus, Survey, ended
 
 
@@ -94,26 +94,21 @@ def put_on_record(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: Swe
     for run_id, evidence in found.items():
         status = seen.statuses[run_id]
         if evidence.result is not None and status.state not in (RunState.DONE, RunState.CANCELLED):
-            there[run_id] = {
-                "attempt": evidence.result.get("attempt", status.attempt),
-                "frames": evidence.result.get("frames"),
-                "value": evidence.result.get("final_return"),
-                "code_id": evidence.result.get("code_id"),
-            }
+            there[run_id] = FoundResult.of(evidence.result, status.attempt)
         elif evidence.result is None and evidence.damage is None and status.state is RunState.DONE:
             gone[run_id] = status.attempt
         elif _unrecorded_failure(status, evidence):
             failed[run_id] = _ledger_record(evidence)
-    for kind, runs in (("found", there), ("lost", gone), ("ended", failed)):
-        if runs:
-            sweep_dir.add_to_ledger(kind, {"time": time.time(), "runs": runs})
+    for entry in (FoundEntry(runs=there), LostEntry(runs=gone), EndedEntry(runs=failed)):
+        if entry.runs:
+            sweep_dir.add_to_ledger(entry)
     for run_id in there:
         run, result = sweep_dir.run(run_id), found[run_id].result
         if result is not None and proved_ended(run):
             tidy_finished(run, result)  # its process may have died before this
 
 
-def _ledger_record(evidence: RunEvidence) -> dict[str, Any]:
+def _ledger_record(evidence: RunEvidence) -> FailedAttempt:
     """Return an end record in the ledger's form."""
     end = evidence.end or {}
-    return {"attempt": evidence.attempt, **{name: end.get(name) for name in ("reason", "message", "frames")}}
+    return FailedAttempt(evidence.attempt, end.get("reason"), end.get("message"), end.get("frames"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orchestrator.core.errors import NotFoundError
 from orchestrator.rundir import RunDir, SweepDir
+from orchestrator.rundir.ledger_entries import submissions
 from orchestrator.rundir.plain_files import open_plain
 from orchestrator.status.select_runs import one_run
 
@@ -63,10 +64,10 @@ def _log_path(run_dir: RunDir, attempt: int | None) -> Path:
 
 def _job_output(sweep_dir: SweepDir, run_id: str) -> Path | None:
     """Return the own output of the run's latest job, if any: the reason for a missing start."""
-    for entry in reversed(sweep_dir.read_ledger()):
-        for job in entry.data["jobs"] if entry.kind == "submission" else ():
-            output = sweep_dir.worker_output(job["token"])
-            if run_id in job["run_ids"] and output.exists() and output.stat().st_size:
+    for entry in reversed(submissions(sweep_dir.read_ledger())):
+        for job in entry.jobs:
+            output = sweep_dir.worker_output(job.token)
+            if run_id in job.run_ids and output.exists() and output.stat().st_size:
                 return output
     return None
 

@@ -10,6 +10,20 @@ from typing import Any, Self
 from orchestrator.core.types import BUDGET_REACHED, JobState, JobStatus, RunState
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
+from orchestrator.rundir.ledger_entries import (
+    CancelEntry,
+    DecisionEntry,
+    EndedEntry,
+    FailedAttempt,
+    FoundEntry,
+    FoundResult,
+    LostEntry,
+    MemoryEntry,
+    RetryEntry,
+    SubmissionEntry,
+    jobs_of,
+    submissions,
+)
 from orchestrator.status.bad_nodes import failing_machines
 from orchestrator.status.ledger import targets_of, unreadable_files
 from orchestrator.status.silence import is_active, is_stalled
@@ -162,10 +176,10 @@ def survey(
     )
 
 
-def decided(seen: Survey, kind: str, runs: Mapping[str, int]) -> Survey:
+def decided(seen: Survey, entries: Iterable[LedgerEntry]) -> Survey:
     """Return the survey after a ledger entry of that kind."""
     statuses = dict(seen.statuses)
-    _apply_decisions(statuses, [LedgerEntry(0, kind, {"runs": runs})])
+    _apply_decisions(statuses, entries)
     return replace(seen, statuses=statuses)
 
 
@@ -204,9 +218,8 @@ def _live_tokens(
     A job without a recorded id counts: it may start until its token is revoked. So does one that its backend
     reports, even with a dead process: it may be requeued. So does one in a queue that did not answer.
     """
-    submissions = [entry for entry in ledger if entry.kind == "submission"]
-    submitted = {job["token"] for entry in submissions for job in entry.data["jobs"]}
-    queued = {job["token"] for entry in submissions if _has_queue(entry) for job in entry.data["jobs"]}
+    submitted = {job.token: entry for entry, job in jobs_of(ledger)}
+    queued = {token for token, entry in submitted.items() if _has_queue(entry)}
     began = {log.token for log in logs if log.holder is not None}
     waiting = {token for token in submitted if token not in living}
     working = {token for token, lives in living.items() if lives}
@@ -218,22 +231,21 @@ def _live_tokens(
     return frozenset((waiting | working | back) - ended - revoked)
 
 
-def _has_queue(submission: LedgerEntry) -> bool:
+def _has_queue(submission: SubmissionEntry) -> bool:
     """Return whether its jobs can be requeued; local processes just end."""
-    return bool(submission.data.get("backend", "local") != "local")
+    return submission.backend != "local"
 
 
 def _apply_skips(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
     """Mark runs as skipped if the latest submission that mentions them skips them."""
-    for entry in ledger:
-        if entry.kind == "submission":
-            for run_id, why in entry.data["skipped"].items():
+    for entry in submissions(ledger):
+        for run_id, why in entry.skipped.items():
+            if run_id in statuses:
+                statuses[run_id] = RunStatus(run_id, RunState.SKIPPED, reason=why)
+        for job in entry.jobs:
+            for run_id in job.run_ids:
                 if run_id in statuses:
-                    statuses[run_id] = RunStatus(run_id, RunState.SKIPPED, reason=why)
-            for job in entry.data["jobs"]:
-                for run_id in job["run_ids"]:
-                    if run_id in statuses:
-                        statuses[run_id] = RunStatus(run_id)
+                    statuses[run_id] = RunStatus(run_id)
 
 
 def _apply_queue(
@@ -248,12 +260,12 @@ def _apply_queue(
     """
     assigned: dict[str, str] = {}
     for entry in ledger:
-        if entry.kind == "retry":
-            for run_id in entry.data["runs"]:
+        if isinstance(entry, RetryEntry):
+            for run_id in entry.runs:
                 assigned.pop(run_id, None)
-        for job in entry.data["jobs"] if entry.kind == "submission" else ():
-            if job["token"] in live:
-                assigned |= dict.fromkeys(job["run_ids"], job["token"])
+        for job in entry.jobs if isinstance(entry, SubmissionEntry) else ():
+            if job.token in live:
+                assigned |= dict.fromkeys(job.run_ids, job.token)
     for run_id, token in assigned.items():
         status = statuses.get(run_id)
         if status and status.state in (RunState.PENDING, RunState.INTERRUPTED):
@@ -268,16 +280,15 @@ def _apply_early_ends(
     jobs: Mapping[str, JobStatus],
 ) -> None:
     """Add a message to runs of jobs that ended before their worker started, in the backend's words."""
-    for entry in ledger:
-        for job in entry.data["jobs"] if entry.kind == "submission" else ():
-            token = job["token"]
-            if token in begun or token not in jobs or not jobs[token].state.final:
-                continue
-            for run_id in job["run_ids"]:
-                status = statuses.get(run_id)
-                if status is not None and status.state is RunState.PENDING:
-                    why = f"its job ended before its worker began: {jobs[token].text}"
-                    statuses[run_id] = replace(status, token=token, message=why)
+    for _, job in jobs_of(ledger):
+        token = job.token
+        if token in begun or token not in jobs or not jobs[token].state.final:
+            continue
+        for run_id in job.run_ids:
+            status = statuses.get(run_id)
+            if status is not None and status.state is RunState.PENDING:
+                why = f"its job ended before its worker began: {jobs[token].text}"
+                statuses[run_id] = replace(status, token=token, message=why)
 
 
 def _apply_journals(
@@ -386,25 +397,25 @@ def _after(before: Mapping[str, Any], event: Event, token: str) -> dict[str, Any
 
 def _apply_decisions(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
     """Apply cancellations, retries, results found and results lost, in their order."""
-    decide: Mapping[str, Callable[[RunStatus, Any], RunStatus]] = {
-        "found": _found,
-        "lost": _lost,
-        "ended": ended,
-        "cancel": _cancelled,
-        "retry": _retried,
-        "memory": _given_more_memory,
+    decide: Mapping[type[LedgerEntry], Callable[[RunStatus, Any], RunStatus]] = {
+        FoundEntry: _found,
+        LostEntry: _lost,
+        EndedEntry: ended,
+        CancelEntry: _cancelled,
+        RetryEntry: _retried,
+        MemoryEntry: _given_more_memory,
     }
     for entry in ledger:
-        if entry.kind in decide:
-            for run_id, about in entry.data["runs"].items():
+        if isinstance(entry, DecisionEntry):
+            for run_id, about in entry.runs.items():
                 if run_id in statuses:
-                    statuses[run_id] = decide[entry.kind](statuses[run_id], about)
+                    statuses[run_id] = decide[type(entry)](statuses[run_id], about)
 
 
-def _found(status: RunStatus, about: Mapping[str, Any]) -> RunStatus:
-    if status.attempt > about["attempt"]:
+def _found(status: RunStatus, about: FoundResult) -> RunStatus:
+    if status.attempt > about.attempt:
         return status
-    return replace(status, state=RunState.DONE, reason=None, message=None, **about)
+    return replace(status, state=RunState.DONE, reason=None, message=None, **vars(about))
 
 
 def _lost(status: RunStatus, attempt: int) -> RunStatus:
@@ -413,13 +424,13 @@ def _lost(status: RunStatus, attempt: int) -> RunStatus:
     return RunStatus(status.run_id, attempt=status.attempt)
 
 
-def ended(status: RunStatus, about: Mapping[str, Any]) -> RunStatus:
+def ended(status: RunStatus, about: FailedAttempt) -> RunStatus:
     """Return the status after a failure that no journal records."""
-    if status.attempt > about["attempt"] or status.forgiven >= about["attempt"]:
+    if status.attempt > about.attempt or status.forgiven >= about.attempt:
         return status
     if status.state in (RunState.DONE, RunState.CANCELLED):
         return status
-    known = {name: value for name, value in about.items() if value is not None}
+    known = {name: value for name, value in vars(about).items() if value is not None}
     return replace(status, state=RunState.FAILED, **known)
 
 

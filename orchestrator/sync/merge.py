@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import IndexRow, RunDir, SweepDir, depends_on_time
 from orchestrator.rundir.foreign_marks import forget_origin, mark_origin, origin_of
+from orchestrator.rundir.ledger_entries import FoundEntry, FoundResult, LostEntry
 from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.run import attempt_ended, listdir
 from orchestrator.rundir.synced import CopyDir, copy_of, further_copies, further_copy
@@ -64,7 +64,7 @@ def take_back(sweep: SweepDir, folder: CopyDir, main: RunDir, attempt: int) -> N
     Its last ``attempt`` there was what the ledger knows it by.
     """
     if copy_of(sweep) is None:
-        sweep.add_to_ledger("lost", {"time": time.time(), "runs": {main.run_id: attempt}})
+        sweep.add_to_ledger(LostEntry(runs={main.run_id: attempt}))
     own = folder.run(main.run_id)
     shutil.rmtree(own.path, ignore_errors=True)
     own.path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,17 +137,9 @@ def _move_rest(run: RunDir, main: RunDir) -> None:
 
 def put_on_record(sweep: SweepDir, results: Mapping[str, Mapping[str, Any]]) -> None:
     """Enter runs that came home in the ledger of a sweep of this tree's own."""
-    runs = {
-        run_id: {
-            "attempt": result["attempt"],
-            "frames": result.get("frames"),
-            "value": result.get("final_return"),
-            "code_id": result.get("code_id"),
-        }
-        for run_id, result in results.items()
-    }
-    if runs:
-        sweep.add_to_ledger("found", {"time": time.time(), "runs": runs})
+    if results:
+        runs = {run_id: FoundResult.of(result) for run_id, result in results.items()}
+        sweep.add_to_ledger(FoundEntry(runs=runs))
 
 
 def compare(ours: RunDir, theirs: RunDir) -> str:

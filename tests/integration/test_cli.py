@@ -17,6 +17,7 @@ import pytest
 import typer
 
 from orchestrator.rundir import SweepDir
+from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.ui.cli import app
 from tests.helpers import COMMANDS, ROOT, kill, wait_for
 
@@ -155,9 +156,8 @@ def test_dry_run_writes_nothing_and_shows_what_is_submitted(bench: Bench) -> Non
     assert not bench.results.exists()
     (shown,) = [line.strip() for line in output.splitlines() if "jobs.worker" in line]
     bench.sweep()
-    (entry,) = [e for e in SweepDir(bench.results, "tiny").read_ledger() if e.kind == "submission"]
-
-    assert shown == SweepDir(bench.results, "tiny").script(entry.data["jobs"][0]["token"]).read_text()
+    ((_, job),) = jobs_of(SweepDir(bench.results, "tiny").read_ledger())
+    assert shown == SweepDir(bench.results, "tiny").script(job.token).read_text()
     assert "nothing" in bench.sweep("--dry-run")
 
 

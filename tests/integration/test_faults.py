@@ -22,6 +22,7 @@ from orchestrator.core.types import Run
 from orchestrator.rundir import SweepDir, attempt_ended
 from tests import helpers
 from tests.audit import Audit, check_finished, point_of
+from tests.helpers import enter
 
 STEPS, SECONDS = 20, 0.005
 RUNS = 6
@@ -37,7 +38,7 @@ def retry_given_up(sweep: SweepDir) -> None:
         end = attempts[-1].end() if attempts else None
         if end is not None and end["outcome"] == "failed":
             assert end["reason"] == "crash loop", end
-            sweep.add_to_ledger("retry", {"time": time.time(), "runs": {run_id: attempts[-1].number}})
+            enter(sweep, "retry", {"time": time.time(), "runs": {run_id: attempts[-1].number}})
 
 
 def unfinished(sweep: SweepDir) -> bool:

@@ -20,6 +20,7 @@ from orchestrator.rundir import RunDir, SweepDir
 from tests import helpers
 from tests.audit import as_tuples, check_finished, expected_rows
 from tests.disks import fill, mounted
+from tests.helpers import enter
 
 
 @pytest.fixture
@@ -285,7 +286,7 @@ def test_a_damaged_ledger_is_named(results: Path, tmp_path: Path) -> None:
 def test_a_damaged_ledger_entry_hides_no_later_decision(results: Path, tmp_path: Path) -> None:
     sweep, (first, second) = interrupted_sweep(results, tmp_path)
     for run in (first, second):
-        sweep.add_to_ledger("cancel", {"time": 0, "runs": {run.run_id: 1}})
+        enter(sweep, "cancel", {"time": 0, "runs": {run.run_id: 1}})
     overwrite(sweep.path / "ledger" / "0002.json", b'{"kind": "cancel", "runs": [1]}')
     assert helpers.work(sweep) == 0
     assert sweep.run(first.run_id).result_path.exists()

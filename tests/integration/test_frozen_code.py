@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.code.snapshot import FrozenCode, freeze
+from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.trainers import BENCHMARL, COMMAND, code_id
 from orchestrator.core.types import RunState
-from orchestrator.rundir import SweepDir
+from orchestrator.rundir import FrozenCode, SweepDir
 from tests.helpers import ROOT, finish, kill, make_sweep, submit, wait_for
 
 OURS = ("orchestrator", "jobs", "templates")

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from orchestrator.core.types import Job, JobState, RunState
 from orchestrator.rundir import CodeDir, Event, SweepDir
 from orchestrator.rundir.handover import Handover, WorkerEnd
 from orchestrator.rundir.journal import REVOKED
+from orchestrator.rundir.ledger_entries import SubmittedJob, submissions
 from orchestrator.rundir.parcel import keep_store, pack, parcel, turn_to_exchange, unpacked
 from orchestrator.sync.rsync import Rsync
 from orchestrator.ui.cli import app
@@ -110,10 +111,10 @@ def sent(results: Path, tmp_path: Path, rented: Rented) -> tuple[SweepDir, Job]:
 def send(sweep: SweepDir, rented: Rented, store: Path | None = None) -> Job:
     """Submit all runs as one job of the instance, which is sent its parcel."""
     job = helpers.submit(sweep)
-    (entry,) = [one for one in sweep.read_ledger() if one.kind == "submission"][-1:]
+    (entry,) = submissions(sweep.read_ledger())[-1:]
     rented.name = skypilot.cluster_name(sweep, job.token)
     ids = {job.token: f"skypilot:{rented.name}/{sweep.name}/{job.token}/request"}
-    sweep.amend_ledger(entry.number, entry.kind, {**entry.data, "backend": "skypilot", "job_ids": ids})
+    sweep.amend_ledger(replace(entry, backend="skypilot", job_ids=ids))
     code = CodeDir.of(sweep, CODE_ID)
     code.path.mkdir(parents=True, exist_ok=True)
     if store is not None:
@@ -308,8 +309,8 @@ def test_what_somebody_stopped_is_told_and_left(
 def test_an_instance_that_is_on_no_record_is_named(rented: Rented, sent: tuple[SweepDir, Job]) -> None:
     """The command that launched it died before it had written that down."""
     sweep, _ = sent
-    (entry,) = sweep.read_ledger()
-    sweep.amend_ledger(entry.number, entry.kind, {**entry.data, "job_ids": {}})
+    (entry,) = submissions(sweep.read_ledger())
+    sweep.amend_ledger(replace(entry, job_ids={}))
     assert cloud_instances.sent_jobs(sweep) == []
     (line,) = cloud_instances.costs(sweep)
     assert line.startswith(f"instance {rented.name} is up")
@@ -352,9 +353,9 @@ def test_looking_changes_nothing(
     end(rented, sweep, job)
     unlaunched = parcel(sweep, "0002-0001")
     unlaunched.mkdir()
-    (entry,) = sweep.read_ledger()
-    twin = {**entry.data, "jobs": [{**job.to_json(), "token": unlaunched.name, "run_ids": []}], "job_ids": {}}
-    sweep.add_to_ledger(entry.kind, twin)
+    (entry,) = submissions(sweep.read_ledger())
+    twin = SubmittedJob.of(replace(job, token=unlaunched.name, run_ids=()))
+    sweep.add_to_ledger(replace(entry, jobs=(twin,), job_ids={}))
     assert sweep.take_token(unlaunched.name, Event(REVOKED, time.time())) is not None
     monkeypatch.chdir(tmp_path)
     before = files(sweep)
@@ -475,8 +476,8 @@ def test_cancel_finds_an_instance_whose_launch_is_on_no_record(
     rented: Rented, sent: tuple[SweepDir, Job]
 ) -> None:
     sweep, _ = sent
-    (entry,) = sweep.read_ledger()
-    sweep.amend_ledger(entry.number, entry.kind, {**entry.data, "job_ids": {}})
+    (entry,) = submissions(sweep.read_ledger())
+    sweep.amend_ledger(replace(entry, job_ids={}))
     rented.dies_in_mid_launch()
     assert cli(sweep, "cancel").exit_code == 0
     assert rented.taken_down == [rented.name]

@@ -12,6 +12,7 @@ import pytest
 
 from orchestrator.planning.predictions import bills, rates
 from orchestrator.rundir import SweepDir
+from orchestrator.rundir.ledger_entries import jobs_of
 from tests.helpers import kill, wait_for
 from tests.integration.test_cli import Bench
 
@@ -42,8 +43,7 @@ class Market(Bench):
         return answer
 
     def jobs(self) -> list[dict[str, Any]]:
-        ledger = SweepDir(self.results, "tiny").read_ledger()
-        return [job for entry in ledger if entry.kind == "submission" for job in entry.data["jobs"]]
+        return [dict(job.record) for _, job in jobs_of(SweepDir(self.results, "tiny").read_ledger())]
 
     def work(self, *more: str, code: int = 0) -> str:
         return self.sweep("--on", "./mine.yaml", *more, code=code)

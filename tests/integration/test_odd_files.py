@@ -39,7 +39,7 @@ from orchestrator.rundir.handover import Handover, WorkerEnd
 from orchestrator.rundir.journal import STARTED
 from orchestrator.rundir.standalone_reader import GlanceTree
 from orchestrator.ui.cli import app
-from tests.helpers import ROOT
+from tests.helpers import ROOT, enter
 
 LIMIT_S = 120
 COMMANDS = (
@@ -135,7 +135,7 @@ def fill(sweep: SweepDir, runs: list[Run]) -> None:
     holder = Holder("node1", "another boot", "", 1, 0).to_json()
     assert sweep.take_token("0002-0001", Event(STARTED, EPOCH, data={"holder": holder})) is not None
     sweep.worker_output("0002-0001").write_text("said\n")
-    sweep.add_to_ledger("cancel", {"time": EPOCH, "runs": {runs[3].run_id: 0}})
+    enter(sweep, "cancel", {"time": EPOCH, "runs": {runs[3].run_id: 0}})
     Handover(sweep, "0002-0001").mark_ended(WorkerEnd(EPOCH, 0))
     with sweep.uploads.writing():
         pass

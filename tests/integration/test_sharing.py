@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.api import launch
 from orchestrator.rundir.journal import CLAIMED, ENDED
+from orchestrator.rundir.ledger_entries import jobs_of
 from tests.audit import check_finished
 from tests.helpers import wait_for
 from tests.slurm.lab import Lab
@@ -47,7 +48,7 @@ def most_at_once(lab: Lab) -> dict[str, int]:
     """How many runs each target had at work at the same time, at most."""
     found: dict[str, int] = {}
     ledger = lab.dir().read_ledger()
-    where = {job["token"]: job["target"] for one in ledger for job in one.data.get("jobs", ())}
+    where = {job.token: job.target for _, job in jobs_of(ledger)}
     events = [
         (event.time, event.kind, where[log.token])
         for log in lab.dir().read_journals()
@@ -130,7 +131,7 @@ def test_a_worker_that_is_asked_to_leave_gets_no_more(lab: Lab) -> None:
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH)
     lab.at_work(4)
     ledger = lab.dir().read_ledger()
-    left = {job["token"] for one in ledger for job in one.data.get("jobs", ()) if job["target"] == "left"}
+    left = {job.token for _, job in jobs_of(ledger) if job.target == "left"}
     (log,) = [log for log in lab.dir().read_journals() if log.token in left]
     assert log.holder is not None
     log.holder.signal(signal.SIGTERM)

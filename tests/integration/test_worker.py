@@ -16,6 +16,7 @@ import pytest
 from orchestrator.core.types import Resources, Run
 from orchestrator.rundir import RunDir, SweepDir
 from tests import helpers
+from tests.helpers import enter
 
 SHELL = ["/bin/sh", "-c"]
 # What a program has to do to be done.
@@ -272,7 +273,7 @@ def test_cancelled_runs_are_left_and_the_others_go_on(results: Path, tmp_path: P
     job = helpers.submit(sweep, [long.run_id, waiting.run_id, short.run_id])
     worker = helpers.start_worker(sweep, job)
     helpers.wait_for(lambda: audit.exists() and "step" in audit.read_text())
-    sweep.add_to_ledger("cancel", {"time": time.time(), "runs": {long.run_id: 1, waiting.run_id: 0}})
+    enter(sweep, "cancel", {"time": time.time(), "runs": {long.run_id: 1, waiting.run_id: 0}})
     assert helpers.finish(worker) == 0
     ended = {
         event.run_id: event.data["outcome"]
@@ -282,7 +283,7 @@ def test_cancelled_runs_are_left_and_the_others_go_on(results: Path, tmp_path: P
     }
     assert ended == {long.run_id: "cancelled", short.run_id: "done"}
     assert not sweep.run(waiting.run_id).attempts()
-    sweep.add_to_ledger("retry", {"time": time.time(), "runs": {long.run_id: 1}})
+    enter(sweep, "retry", {"time": time.time(), "runs": {long.run_id: 1}})
     again = helpers.start_worker(sweep, helpers.submit(sweep, [long.run_id]))
     helpers.wait_for(lambda: len(sweep.run(long.run_id).attempts()) == 2)
     again.terminate()
@@ -295,7 +296,7 @@ def test_a_failed_run_waits_for_retry(results: Path, tmp_path: Path) -> None:
     (tmp_path / "good").touch()
     assert helpers.work(sweep) == 0
     assert len(only(sweep).attempts()) == 1
-    sweep.add_to_ledger("retry", {"time": time.time(), "runs": {only(sweep).run_id: 1}})
+    enter(sweep, "retry", {"time": time.time(), "runs": {only(sweep).run_id: 1}})
     assert helpers.work(sweep) == 0
     assert only(sweep).result() is not None
 
@@ -308,7 +309,7 @@ def test_a_run_killed_again_and_again_is_given_up(results: Path) -> None:
     told = [(kind, number) for kind, number, _ in helpers.events(sweep, run) if kind != "progress"]
     assert told == [(kind, number) for number in (1, 2, 3) for kind in ("claimed", "ended")]
     assert helpers.work(sweep) == 0  # nothing more to do until somebody retries it
-    sweep.add_to_ledger("retry", {"time": time.time(), "runs": {run.run_id: 3}})
+    enter(sweep, "retry", {"time": time.time(), "runs": {run.run_id: 3}})
     assert helpers.work(sweep) == 1
     assert len(run.attempts()) == 6
 

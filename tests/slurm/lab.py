@@ -15,6 +15,7 @@ import polars as pl
 from orchestrator.core.types import Run
 from orchestrator.rundir import SweepDir, depends_on_time
 from orchestrator.rundir.journal import STARTED
+from orchestrator.rundir.ledger_entries import submissions
 from tests import helpers
 from tests.audit import Audit, check_finished
 from tests.slurm.cluster import Cluster
@@ -113,8 +114,8 @@ class Lab:
     def job_ids(self, name: str = "tiny") -> dict[str, str]:
         """Slurm's ids of all jobs that were ever submitted, by token."""
         ids: dict[str, str] = {}
-        for entry in self.dir(name).read_ledger():
-            ids |= entry.data["job_ids"] if entry.kind == "submission" else {}
+        for entry in submissions(self.dir(name).read_ledger()):
+            ids |= entry.job_ids
         return {token: job_id.removeprefix("slurm:") for token, job_id in ids.items()}
 
     def queued(self, slurm: Cluster, name: str = "tiny") -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+from orchestrator.rundir.ledger_entries import jobs_of, submissions
 from tests import helpers
 from tests.slurm.cluster import Cluster
 from tests.slurm.lab import Lab, judge
@@ -26,10 +27,9 @@ def test_ending_jobs_submit_what_the_queue_had_no_room_for(
     assert "6 runs wait" in told
     helpers.wait_for(lambda: len(lab.job_ids()) == 10, what="the last submission")
     assert set(judge(lab, undisturbed, slurm)) == {1}
-    submissions = [entry.data for entry in lab.dir().read_ledger() if entry.kind == "submission"]
-    jobs = [job for data in submissions for job in data["jobs"]]
-    assert {len(job["run_ids"]) for job in jobs} == {1}, "one run to a job"
-    assert sorted(run for job in jobs for run in job["run_ids"]) == lab.dir().run_ids(), "submitted once"
+    jobs = [job for _, job in jobs_of(lab.dir().read_ledger())]
+    assert {len(job.run_ids) for job in jobs} == {1}, "one run to a job"
+    assert sorted(run for job in jobs for run in job.run_ids) == lab.dir().run_ids(), "submitted once"
 
 
 def test_the_sites_own_limit_is_found_out_and_fed_through(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
@@ -49,8 +49,8 @@ def test_canaries_hold_back_what_would_only_fail(lab: Lab, slurm: Cluster) -> No
     assert "3 runs held back" in told
     states = sorted(lab.states("birds"))
     assert states == ["done"] * 4 + ["failed"] + ["pending"] * 3
-    (first, *_) = [entry for entry in lab.dir("birds").read_ledger() if entry.kind == "submission"]
-    assert sum(len(job["run_ids"]) for job in first.data["jobs"]) == 2, "one of each configuration"
+    (first, *_) = submissions(lab.dir("birds").read_ledger())
+    assert sum(len(job.run_ids) for job in first.jobs) == 2, "one of each configuration"
 
 
 def test_out_of_memory_is_tried_once_more_with_more(lab: Lab, slurm: Cluster) -> None:

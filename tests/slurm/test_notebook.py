@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.rundir import SweepDir
+from orchestrator.rundir.ledger_entries import submissions
 from tests.notebooks import execute, install_kernel, our_notebook, shown
 from tests.slurm.cluster import Cluster
 
@@ -20,7 +21,7 @@ def test_the_same_cells_run_on_a_cluster(slurm: Cluster, own_world: Path, tmp_pa
     assert followed.startswith("quick  4/4 done\n")
     assert len(shown(cells["returns"], "image/png")) == len(shown(cells["speed"], "image/png")) == 1
     sweep = SweepDir.existing(own_world / "first-sweep" / "results", "quick")
-    (submission,) = sweep.read_ledger()
-    ids = submission.data["job_ids"].values()
+    (submission,) = submissions(sweep.read_ledger())
+    ids = submission.job_ids.values()
     assert ids
     assert all(job_id.startswith("slurm:") for job_id in ids)

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 from orchestrator.rundir import SweepDir
+from orchestrator.rundir.ledger_entries import jobs_of
 from tests import helpers
 from tests.audit import expected_rows
 from tests.slurm.cluster import Cluster
@@ -422,8 +423,7 @@ def test_a_retry_elsewhere_moves_what_it_names_and_no_more(laptop: Laptop) -> No
     assert "it is failed there; orchestrate retry names what is to be done again" in said
     said = laptop.run("retry", "tiny", "seed=3", "--on", "local", "--detach", code=1)  # for one has failed
     assert "1 run to do again" in said
-    jobs = [entry.data["jobs"] for entry in laptop.dir().read_ledger() if entry.kind == "submission"]
-    assert [job["run_ids"] for group in jobs for job in group] == [[laptop.run_id(3)]]
+    assert [job.run_ids for _, job in jobs_of(laptop.dir().read_ledger())] == [(laptop.run_id(3),)]
     assert laptop.states()[0] == "failed"
 
 

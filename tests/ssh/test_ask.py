@@ -15,7 +15,8 @@ import pytest
 from orchestrator.config.profiles import Profile, parse_profile
 from orchestrator.control.remote.client import ask, stream
 from orchestrator.core.errors import HostError, OrchestrateError, UnreachableError
-from orchestrator.status.ownership import SentCode, TreePlace
+from orchestrator.rundir.frozen_code import SentCode
+from orchestrator.rundir.ledger_entries import TreePlace
 from orchestrator.ui.cli.logs import _print
 from tests.helpers import wait_for
 from tests.ssh.server import ALIAS, Server

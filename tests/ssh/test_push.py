@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.code.snapshot import FrozenCode, freeze, received
+from orchestrator.config.code.snapshot import freeze, received
 from orchestrator.config.locations import parse_place, tree_there
 from orchestrator.config.profiles import Profile, parse_profile
 from orchestrator.control.remote import push_code
 from orchestrator.control.remote.push_code import look_there, push, sent
 from orchestrator.core.errors import DamagedFileError, HostError
 from orchestrator.core.ssh import Host
-from orchestrator.rundir import CodeDir, SweepDir
+from orchestrator.rundir import CodeDir, FrozenCode, SweepDir
 from orchestrator.ui.doctor import login_node
 from orchestrator.ui.doctor.finding import Verdict
 from tests.ssh.server import ALIAS, Server

@@ -16,12 +16,13 @@ from benchmarks.synthetic import finished_sweep
 from orchestrator.control.submit import stop_workers
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import Event, Holder, RunDir, SweepDir
+from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.journal import STARTED
-from orchestrator.status.ownership import ASSIGNED, SentCode, assigned
+from orchestrator.status.ownership import assigned
 from orchestrator.sync.request import NoProgress, SyncOptions, SyncReport
 from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
-from tests.helpers import ROOT, submit
+from tests.helpers import ROOT, enter, submit
 from tests.ssh.server import ALIAS, Server
 
 MATRIX = {"algorithm": ["mappo", "iql"], "seed": [0, 1]}
@@ -261,7 +262,7 @@ def test_a_ledger_from_elsewhere_makes_nobody_log_in(there: SweepDir, home: Path
         "code": SentCode("0" * 16, (), None).to_json(),
         "runs": dict.fromkeys(there.run_ids(), 0),
     }
-    there.add_to_ledger(ASSIGNED, {"time": time.time(), **given})
+    enter(there, "assigned", {"time": time.time(), **given})
     assert assigned(there.read_ledger())
     bring(home)
     asked = server.folder / "asked"

@@ -22,7 +22,7 @@ from orchestrator.core.types import RunState
 from orchestrator.planning.throughput.measure import END_TO_END, NAMES, TRAINING, comparable
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.journal import CLAIMED
-from orchestrator.status.ledger import jobs_of
+from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.status.ownership import assigned
 
 _MILLION = 1e6
@@ -187,9 +187,8 @@ def prices(sweep_dir: SweepDir) -> dict[str, float]:
     jobs: dict[str, float] = {}
     ledger = sweep_dir.read_ledger()
     for entry, job in jobs_of(ledger):
-        price = entry.data.get("price_per_hour")
-        if price is not None:
-            jobs[job["token"]] = price / max(1, min(job["slots"], len(job["run_ids"])))
+        if (price := entry.cost.price_per_hour) is not None:
+            jobs[job.token] = price / max(1, min(job.slots, len(job.run_ids)))
     found = {}
     for log in sweep_dir.read_journals():
         for event in log.events:

@@ -13,10 +13,10 @@ import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 from urllib.parse import quote, unquote_to_bytes
 
 from orchestrator import __version__
@@ -24,7 +24,7 @@ from orchestrator.config.code.file_kinds import is_source
 from orchestrator.config.worktree import TOO_LARGE_HINT, NoWorkTree, WorkTree, read_worktree
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.package_files import DATA, PACKAGE, data
-from orchestrator.rundir import CodeDir, SweepDir, sweeps
+from orchestrator.rundir import CodeDir, FrozenCode, SweepDir, sweeps
 from orchestrator.rundir.atomic import dump_json, storage_errors
 
 # A worker imports our code from the packages beside this one only.
@@ -36,42 +36,6 @@ _TRIES = 3
 _MOST_NAMED = 3
 _EDITS = "later edits affect queued and resumed runs"
 _CACHE = "__pycache__"
-
-
-@dataclass(frozen=True)
-class FrozenCode:
-    """A code snapshot, and the settings to start a worker on it. All paths are absolute.
-
-    ``python_path``: the beginning of the worker's PYTHONPATH; ``cwd``: its folder; ``submit_dir``: the folder
-    of the call, ORCHESTRATE_SUBMIT_DIR for programs. ``notes`` are for users.
-    """
-
-    id: str
-    path: Path
-    python_path: tuple[Path, ...]
-    cwd: Path
-    submit_dir: Path
-    notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        paths = {"path": self.path, "cwd": self.cwd, "submit_dir": self.submit_dir}
-        return {
-            **asdict(self),
-            **{name: os.fspath(path) for name, path in paths.items()},
-            "python_path": [os.fspath(path) for path in self.python_path],
-            "notes": list(self.notes),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        return cls(
-            data["id"],
-            Path(data["path"]),
-            tuple(Path(path) for path in data["python_path"]),
-            Path(data["cwd"]),
-            Path(data["submit_dir"]),
-            tuple(data["notes"]),
-        )
 
 
 def freeze(sweep: SweepDir, cwd: Path, *, dry: bool = False) -> FrozenCode:

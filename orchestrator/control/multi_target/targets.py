@@ -31,6 +31,7 @@ from orchestrator.planning.auto_retry import second_chances
 from orchestrator.planning.distribute import ActiveJob
 from orchestrator.planning.plan import at_once, cannot_place
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
+from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.status.ledger import job_ids
 from orchestrator.status.survey import Survey
 
@@ -187,12 +188,11 @@ class LocalTarget:
         chains: dict[tuple[int, tuple[str, ...]], list[str]] = {}
         slots: dict[str, int] = {}
         submitted: dict[str, float] = {}
-        for entry in snapshot.ledger:
-            for job in entry.data["jobs"] if entry.kind == "submission" else ():
-                token = job["token"]
-                if token in live and snapshot.seen.targets.get(token) == self.name:
-                    chains.setdefault((number_of(token), tuple(job["run_ids"])), []).append(token)
-                    slots[token], submitted[token] = job["slots"], entry.data["time"]
+        for entry, job in jobs_of(snapshot.ledger):
+            token = job.token
+            if token in live and snapshot.seen.targets.get(token) == self.name:
+                chains.setdefault((number_of(token), job.run_ids), []).append(token)
+                slots[token], submitted[token] = job.slots, entry.time
         found = []
         for (_, run_ids), tokens in chains.items():
             own = (run_id for run_id in run_ids if run_id in statuses)

@@ -16,7 +16,8 @@ from orchestrator.config.profiles.remote_setup import THEIR_PYTHON
 from orchestrator.core.errors import HostError, OrchestrateError, UnreachableError
 from orchestrator.core.installation import install_there
 from orchestrator.core.ssh import SSH_FAILED, Host, complaint, without_command
-from orchestrator.status.ownership import SentCode, TreePlace
+from orchestrator.rundir.frozen_code import SentCode
+from orchestrator.rundir.ledger_entries import TreePlace
 
 # In the code that is kept there, which another version of this program may have sent.
 _SERVER = "orchestrator.answer"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from orchestrator.backends.base import Backend
 from orchestrator.backends.registry import make_backend
-from orchestrator.config.code.snapshot import FrozenCode, freeze
+from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.profiles import Profile, parse_profile, text_for_there
 from orchestrator.control import submit
 from orchestrator.control.dry_run import UNASKED, planned
@@ -27,20 +26,11 @@ from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Capacity, RunState, Sweep
 from orchestrator.rundir import CodeDir, SweepDir
+from orchestrator.rundir.frozen_code import FrozenCode, SentCode
+from orchestrator.rundir.ledger_entries import AssignedEntry, RecalledEntry, ReleasedEntry, TreePlace
 from orchestrator.rundir.synced import require_own
 from orchestrator.status.disk_check import correct, inspect
-from orchestrator.status.ownership import (
-    ASSIGNED,
-    RECALLED,
-    RELEASED,
-    AssignedRuns,
-    SentCode,
-    TreePlace,
-    about,
-    assigned,
-    entry,
-    home_of,
-)
+from orchestrator.status.ownership import AssignedRuns, assigned, home_of
 
 # States of a run at home in which another tree may be given it.
 _TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.QUEUED)
@@ -162,7 +152,7 @@ def _assign(sweep_dir: SweepDir, place: TreePlace, code: SentCode, given: frozen
     """Put the assignment on record; its number. Call under the lock."""
     ledger = sweep_dir.read_ledger()
     home = home_of(ledger) or secrets.token_hex(8)
-    return sweep_dir.add_to_ledger(ASSIGNED, entry(place, code, given, home, time.time()))
+    return sweep_dir.add_to_ledger(AssignedEntry(place=place, code=code, run_ids=given, home=home))
 
 
 def _give_up(sweep_dir: SweepDir, place: TreePlace, number: int) -> None:
@@ -172,15 +162,17 @@ def _give_up(sweep_dir: SweepDir, place: TreePlace, number: int) -> None:
         (mine,) = [one for one in ledger if one.number == number]
         before = {run for one in assigned(ledger[: ledger.index(mine)]) for run in one.run_ids}
         now = _before(sweep_dir, place)
-        new = set(mine.data["runs"]) - before
+        assert isinstance(mine, AssignedEntry)
+        new = mine.run_ids - before
         if new and now is not None and now.number == number:
-            sweep_dir.add_to_ledger(RELEASED, about(place, new, time.time()))
+            sweep_dir.add_to_ledger(ReleasedEntry(place=place, run_ids=new))
 
 
 def _accepted(sweep_dir: SweepDir, number: int) -> None:
     with sweep_dir.lock():
         (mine,) = [one for one in sweep_dir.read_ledger(after=number - 1) if one.number == number]
-        sweep_dir.amend_ledger(number, ASSIGNED, {**mine.data, "accepted": True})
+        assert isinstance(mine, AssignedEntry)
+        sweep_dir.amend_ledger(replace(mine, accepted=True))
 
 
 def capacity_there(profile: Profile, options: Sequence[str] = ()) -> Capacity:
@@ -308,7 +300,7 @@ def _ask_back(
         runs = sorted(one.run_ids.intersection(wanted))
         if (place is not None and one.place.key == place.key) or not runs:
             continue
-        number = sweep_dir.add_to_ledger(RECALLED, about(one.place, runs, time.time()))
+        number = sweep_dir.add_to_ledger(RecalledEntry(place=one.place, run_ids=frozenset(runs)))
         released, held = runs, {}
         if not lost:
             request = {"do": "release", "runs": runs, "moved": named, **standing(sweep_dir, number)}
@@ -320,5 +312,5 @@ def _ask_back(
                 released, held = [], dict.fromkeys(runs, str(error))
         kept |= {run_id: f"on {one.place.name}: {why}" for run_id, why in held.items()}
         if released:
-            sweep_dir.add_to_ledger(RELEASED, about(one.place, released, time.time()))
+            sweep_dir.add_to_ledger(ReleasedEntry(place=one.place, run_ids=frozenset(released)))
     return kept

@@ -8,12 +8,12 @@ import posixpath
 import tarfile
 from dataclasses import dataclass
 
-from orchestrator.config.code.snapshot import FrozenCode
 from orchestrator.config.profiles import Profile
 from orchestrator.core.errors import HostError
 from orchestrator.core.ssh import NO_VARIABLE, Host, RemoteAnswer, to_folder
-from orchestrator.rundir import CodeDir, SweepDir
-from orchestrator.status.ownership import SentCode, TreePlace
+from orchestrator.rundir import CodeDir, FrozenCode, SweepDir
+from orchestrator.rundir.frozen_code import SentCode
+from orchestrator.rundir.ledger_entries import TreePlace
 
 # Code is a few megabytes, and the way there may be a hotel's.
 _PATIENCE_S = 3600.0

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from orchestrator.config.code.snapshot import FrozenCode
 from orchestrator.config.profiles import Profile, find_profile
 from orchestrator.control.remote.client import PATIENCE_S, CodeMissingError, ask
 from orchestrator.control.remote.push_code import look_there, push
 from orchestrator.core.errors import HostError, NotFoundError, ProfileError
-from orchestrator.rundir import CodeDir, SweepDir
+from orchestrator.rundir import CodeDir, FrozenCode, SweepDir
+from orchestrator.rundir.ledger_entries import TreePlace
 from orchestrator.rundir.synced import copy_of
-from orchestrator.status.ownership import AssignedRuns, TreePlace, assigned, home_of
+from orchestrator.status.ownership import AssignedRuns, assigned, home_of
 
 
 def question(

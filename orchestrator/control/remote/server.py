@@ -22,7 +22,7 @@ from typing import Any
 from orchestrator.backends.base import Backend
 from orchestrator.backends.registry import AllBackends, make_backend
 from orchestrator.config.check import check_plan
-from orchestrator.config.code.snapshot import FrozenCode, received
+from orchestrator.config.code.snapshot import received
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.profiles import parse_profile
 from orchestrator.config.sweep import expand
@@ -51,18 +51,12 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import RunState, Sweep
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.atomic import write_atomic
+from orchestrator.rundir.frozen_code import FrozenCode, SentCode
+from orchestrator.rundir.ledger_entries import AssignedShare, CancelEntry, RetryEntry, ShareEntry, jobs_of
 from orchestrator.status.cost import job_state, worked
 from orchestrator.status.disk_check import correct, inspect, proved_ended
-from orchestrator.status.ledger import job_ids, jobs_of
-from orchestrator.status.ownership import (
-    RELEASED,
-    SHARE,
-    AssignedShare,
-    SentCode,
-    given_back,
-    share,
-    share_entry,
-)
+from orchestrator.status.ledger import job_ids
+from orchestrator.status.ownership import RELEASED, given_back, share
 from orchestrator.status.run_logs import log_pieces
 from orchestrator.status.survey import RunStatus, Survey
 
@@ -124,7 +118,7 @@ def _jobs(sweep_dir: SweepDir, seen: Survey) -> dict[str, Any]:
     Each with the backend's id, its state, its own words, the runs, and how many seconds it has worked.
     """
     ledger, logs = sweep_dir.read_ledger(), {log.token: log for log in sweep_dir.read_journals()}
-    ids, runs = job_ids(ledger), {job["token"]: job["run_ids"] for _, job in jobs_of(ledger)}
+    ids, runs = job_ids(ledger), {job.token: job.run_ids for _, job in jobs_of(ledger)}
     times = worked(seen, logs.values(), time.time())
     return {
         token: {
@@ -188,13 +182,12 @@ def release(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
         free = {run_id for run_id in request["runs"] if run_id not in held}
         new = sorted(run_id for run_id in free if run_id in statuses and run_id not in already)
         if new:
-            entry = {"time": time.time(), "runs": dict.fromkeys(new, 0), "why": RELEASED}
-            sweep_dir.add_to_ledger("cancel", entry)
+            sweep_dir.add_to_ledger(CancelEntry(runs=dict.fromkeys(new, 0), why=RELEASED))
             AllBackends().cancel(list(idle_jobs(sweep_dir).values()))
         # From here on no worker takes one of them. Whoever was faster has it.
         late = [run_id for run_id in new if not _is_free(sweep_dir, run_id)]
         if late:
-            sweep_dir.add_to_ledger("retry", {"time": time.time(), "runs": dict.fromkeys(late, 0)})
+            sweep_dir.add_to_ledger(RetryEntry(runs=dict.fromkeys(late, 0)))
             held |= dict.fromkeys(late, "a job there has just begun it")
         gone = free.difference(late)
         left = (own.run_ids if own is not None else frozenset(statuses)) - gone
@@ -293,7 +286,7 @@ def _take_share(request: Request, sweep_dir: SweepDir) -> None:
         if not request["adopt"]:
             _require_home(request, own, sweep_dir)
         if back := sorted(given_back(sweep_dir.read_ledger()).intersection(request["runs"])):
-            sweep_dir.add_to_ledger("retry", {"time": time.time(), "runs": dict.fromkeys(back, 0)})
+            sweep_dir.add_to_ledger(RetryEntry(runs=dict.fromkeys(back, 0)))
         _set_share(request, sweep_dir, frozenset(request["runs"]))
 
 
@@ -321,7 +314,7 @@ def _require_home(request: Request, own: AssignedShare | None, sweep_dir: SweepD
 def _set_share(request: Request, sweep_dir: SweepDir, run_ids: frozenset[str]) -> None:
     new = AssignedShare(run_ids, request["home"], request["owner"], request["number"])
     if share(sweep_dir.read_ledger()) != new:
-        sweep_dir.add_to_ledger(SHARE, share_entry(new, time.time()))
+        sweep_dir.add_to_ledger(ShareEntry(share=new))
 
 
 ANSWERS: Mapping[str, Callable[[Request, SweepDir], dict[str, Any]]] = {

@@ -13,7 +13,8 @@ from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import JobState, JobStatus, RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.atomic import dump_json, read_json, write_atomic
-from orchestrator.status.ownership import AssignedRuns, TreePlace
+from orchestrator.rundir.ledger_entries import TreePlace
+from orchestrator.status.ownership import AssignedRuns
 from orchestrator.status.survey import RunStatus, Survey
 
 # Who watches asks often; a login node answers everybody.

@@ -19,8 +19,8 @@ from orchestrator.planning.throughput.model import RunKind, TrainingPlace, kind_
 from orchestrator.rundir import IndexRow, SweepDir
 from orchestrator.rundir.atomic import dump_json, parse_json, write_atomic
 from orchestrator.rundir.journal import CLAIMED, STARTED, WorkerLog
+from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.rundir.plain_files import read_plain
-from orchestrator.status.ledger import jobs_of
 
 _VERSION = 2
 # The GPU of a run whose program did not report the model.
@@ -126,9 +126,8 @@ def _jobs(sweep_dir: SweepDir) -> dict[str, _Submitted]:
     found = {}
     for entry, job in jobs_of(sweep_dir.read_ledger()):
         try:
-            machine = entry.data.get("machine")
-            machine = plain(str(machine)) if machine else None
-            found[job["token"]] = _Submitted(Job.from_json(job), float(entry.data["time"]), machine)
+            machine = plain(str(entry.cost.machine)) if entry.cost.machine else None
+            found[job.token] = _Submitted(job.job, entry.time, machine)
         except (KeyError, TypeError, ValueError):
             continue  # written by another version: its runs count without their target
     return found

@@ -14,9 +14,8 @@ from pathlib import Path
 from orchestrator.backends.script import Setting
 from orchestrator.backends.slurm import SlurmBackend
 from orchestrator.backends.slurm.commands import advice
-from orchestrator.config.code.snapshot import FrozenCode
 from orchestrator.core.types import Array, Job, Resources
-from orchestrator.rundir import SweepDir
+from orchestrator.rundir import FrozenCode, SweepDir
 from orchestrator.ui.doctor import request_checks
 from orchestrator.ui.doctor.cluster_facts import Site, place_of
 from orchestrator.ui.doctor.finding import Finding, Verdict, not_here, ok, problem, warning

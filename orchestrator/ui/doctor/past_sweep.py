@@ -11,6 +11,7 @@ from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
+from orchestrator.rundir.ledger_entries import submissions
 from orchestrator.ui.doctor.finding import Finding, not_here, ok, problem
 
 # The name in sweeps/validate.yaml.
@@ -24,11 +25,11 @@ def validated(results: Path, profile: Profile) -> Finding:
     command = f"orchestrate sweep --grid sweeps/{SWEEP}.yaml --on {shlex.quote(as_typed(profile))}"
     again = command if results == Path("results") else f"{command} --results {results}"
     try:
-        ledger = [entry.data for entry in sweep.read_ledger() if entry.kind == "submission"]
+        ledger = submissions(sweep.read_ledger())
         seen = poll_sweep(sweep) if ledger else None
     except OrchestrateError as error:
         return not_here(NAME, str(error), error.hint)
-    tokens = {job["token"] for entry in ledger if entry["target"] == profile.name for job in entry["jobs"]}
+    tokens = {job.token for entry in ledger if entry.target == profile.name for job in entry.jobs}
     runs = [seen.statuses[row.run_id] for row in seen.rows if row.in_grid] if seen is not None else []
     here = [run for run in runs if run.token in tokens]
     if failed := [run for run in here if run.state is RunState.FAILED]:

@@ -6,18 +6,18 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from orchestrator.control import fleet
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.bulk_read import no_garbage_collection
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, ProfileError
 from orchestrator.rundir import SweepDir, sweeps
+from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.rundir.plain_files import open_plain
-from orchestrator.status.ledger import jobs_of
 from orchestrator.status.survey import Survey
 from orchestrator.ui.top.model import FleetState, History, SweepSnapshot, following, out_of_date, sight
 
@@ -44,7 +44,7 @@ class Fleet(Protocol):
         """Return a sweep's ledger and its workers' journals."""
         ...
 
-    def price(self, submission: Mapping[str, Any]) -> float | None:
+    def price(self, on: str, kept: float | None = None) -> float | None:
         """Return US dollars for one hour of a job of that submission; ``None`` if unknown."""
         ...
 
@@ -85,10 +85,9 @@ class FleetTree:
     def history(self, sweep_dir: SweepDir) -> History:
         return History(sweep_dir.read_ledger(), sweep_dir.read_journals())
 
-    def price(self, submission: Mapping[str, Any]) -> float | None:
+    def price(self, on: str, kept: float | None = None) -> float | None:
         """Return the price at submission; for a job of another tree, the profile's price."""
-        kept = submission.get("price_per_hour")
-        return float(kept) if kept is not None else _price(str(submission.get("on", "local")))
+        return kept if kept is not None else _price(on)
 
     def cancel(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
         with self._asking:
@@ -134,7 +133,7 @@ class FleetTree:
         if attempts:
             return _tail(attempts[-1].log) or f"attempt {attempts[-1].number} has printed nothing yet"
         for _, job in reversed(list(jobs_of(sweep_dir.read_ledger()))):
-            if run_id in job["run_ids"] and (printed := _tail(sweep_dir.worker_output(job["token"]))):
+            if run_id in job.run_ids and (printed := _tail(sweep_dir.worker_output(job.token))):
                 return f"the run has not begun; its job printed:\n{printed}"
         return "the run has not begun yet"
 

@@ -13,6 +13,7 @@ from orchestrator.core.types import JobState, JobStatus, RunState
 from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.journal import PROGRESS, STARTED
+from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.status.cost import Cost, job_cost, job_state, worked
 from orchestrator.status.ownership import assigned
 from orchestrator.status.survey import RunStatus, Survey
@@ -27,8 +28,8 @@ SAID_SINCE = "unknown"
 _TRAINING = (RunState.RUNNING, RunState.STALLED)
 _AT_WORK = (*_TRAINING, RunState.QUEUED)
 
-# Price of one job and hour of a submission in the ledger; ``None`` if unknown.
-Price = Callable[[Mapping[str, Any]], float | None]
+# US dollars for one job and hour, by its target's address and what its submission says of it, if anything.
+Price = Callable[[str, float | None], float | None]
 
 
 @dataclass(frozen=True)
@@ -196,25 +197,24 @@ def _jobs(
 ) -> tuple[JobRow, ...]:
     logs, times = {log.token: log for log in history.logs}, worked(seen, history.logs, now)
     rows: dict[str, JobRow] = {}
-    for entry in history.ledger:
-        for job in entry.data["jobs"] if entry.kind == "submission" else ():
-            token, log = job["token"], logs.get(job["token"])
-            seconds = times.get(token, 0.0)
-            rows[token] = JobRow(
-                name,
-                token,
-                str(job.get("target", entry.data.get("backend", ""))),
-                job_state(token, seen, log),
-                _said(seen.jobs.get(token)),
-                tuple(job["run_ids"]),
-                sum(_is_done(seen, run_id) for run_id in job["run_ids"]),
-                job_id=entry.data["job_ids"].get(token, ""),
-                slots=job.get("slots"),
-                since=_began(log) or entry.data["time"],
-                seconds=seconds,
-                cost=job_cost(seconds, price(entry.data)),
-                unanswered=unanswered.get(token),
-            )
+    for entry, job in jobs_of(history.ledger):
+        token, log = job.token, logs.get(job.token)
+        seconds = times.get(token, 0.0)
+        rows[token] = JobRow(
+            name,
+            token,
+            job.target,
+            job_state(token, seen, log),
+            _said(seen.jobs.get(token)),
+            job.run_ids,
+            sum(_is_done(seen, run_id) for run_id in job.run_ids),
+            job_id=entry.job_ids.get(token, ""),
+            slots=job.slots,
+            since=_began(log) or entry.time,
+            seconds=seconds,
+            cost=job_cost(seconds, price(entry.on, entry.cost.price_per_hour)),
+            unanswered=unanswered.get(token),
+        )
     return (*rows.values(), *_elsewhere(name, seen, history, price, unanswered))
 
 
@@ -222,7 +222,7 @@ def _elsewhere(
     name: str, seen: Survey, history: History, price: Price, unanswered: Mapping[str, float]
 ) -> Iterable[JobRow]:
     """Yield the jobs of other trees: the names of these begin with the place and a slash."""
-    prices = {one.place.name: price({"on": one.place.address}) for one in assigned(history.ledger)}
+    prices = {one.place.name: price(one.place.address, None) for one in assigned(history.ledger)}
     for token, job in seen.jobs.items():
         place, slash, _ = token.rpartition("/")
         if slash:

@@ -12,7 +12,7 @@ import pytest
 from jobs.worker.assignment import Assignment, Availability, CrashLoop, Decisions
 from orchestrator.core.types import Reason, Run
 from orchestrator.rundir import AttemptDir, Claim, Holder, RunDir, SweepDir
-from tests.helpers import make_sweep, submit
+from tests.helpers import enter, make_sweep, submit
 
 RUN = Run("0" * 16, "command", {"command": ["true"]})
 
@@ -58,11 +58,11 @@ def test_a_run_is_ready_held_or_over(sweep: SweepDir) -> None:
     assert look(sweep) is Availability.HELD
     attempt.write_end({"outcome": "failed", "reason": "code error"})
     assert look(sweep) is Availability.OVER
-    sweep.add_to_ledger("retry", {"runs": {RUN.run_id: 1}})
+    enter(sweep, "retry", {"runs": {RUN.run_id: 1}})
     assert look(sweep) is Availability.READY
-    sweep.add_to_ledger("cancel", {"runs": {RUN.run_id: 1}})
+    enter(sweep, "cancel", {"runs": {RUN.run_id: 1}})
     assert look(sweep) is Availability.OVER
-    sweep.add_to_ledger("retry", {"runs": {RUN.run_id: 1}})
+    enter(sweep, "retry", {"runs": {RUN.run_id: 1}})
     assert look(sweep) is Availability.READY
 
 
@@ -76,7 +76,7 @@ def test_time_limits_that_the_control_plane_recorded_count(sweep: SweepDir) -> N
     verdict = look(sweep)
     assert isinstance(verdict, CrashLoop)
     assert (verdict.attempt, verdict.end.reason) == (3, Reason.TIME_LIMIT)
-    sweep.add_to_ledger("retry", {"runs": {RUN.run_id: 3}})
+    enter(sweep, "retry", {"runs": {RUN.run_id: 3}})
     assert look(sweep) is Availability.READY
 
 
@@ -94,6 +94,6 @@ def test_a_second_chance_is_another_jobs(
     """A worker of the first submission would give the run just what was too little."""
     submit(sweep)
     claimed(sweep.run(RUN.run_id), alive=True).write_end({"outcome": "failed", "reason": "out of memory"})
-    sweep.add_to_ledger(kind, {"runs": {RUN.run_id: 1}, **data})
+    enter(sweep, kind, {"runs": {RUN.run_id: 1}, **data})
     submit(sweep)
     assert (look(sweep, submission=1), look(sweep, submission=3)) == (first, second)

@@ -16,7 +16,7 @@ from jobs.worker.slots import Slot
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Claim, Lease, MetricsWriter, ResumePoint, Row
-from tests.helpers import command_run, make_sweep
+from tests.helpers import command_run, enter, make_sweep
 
 
 def swallows_the_interruption(context: RunContext) -> Outcome:
@@ -123,7 +123,7 @@ def test_a_run_taken_out_of_the_sweep_as_it_is_claimed_is_not_begun(results: Pat
     run = command_run(["true"])
     sweep = make_sweep(results, [run])
     launch = run_process.Launch(sweep, run.run_id, "0001-0001", Slot(0, (0,)), -1, None)
-    sweep.add_to_ledger("cancel", {"runs": {run.run_id: 0}})
+    enter(sweep, "cancel", {"runs": {run.run_id: 0}})
     assert run_process._run(launch) == NOT_MINE_EXIT
     (attempt,) = sweep.run(run.run_id).attempts()
     assert (attempt.end() or {})["message"] == "cancelled as it began"

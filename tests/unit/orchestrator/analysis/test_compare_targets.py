@@ -16,6 +16,7 @@ from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Job, Resources, Run
 from orchestrator.rundir import Event, Holder, SweepDir
 from orchestrator.rundir.journal import CLAIMED, STARTED
+from tests.helpers import enter
 
 PRICES = {"laptop": 0.1, "cluster": 0.4}
 Speed = Callable[[Run], float]
@@ -63,7 +64,7 @@ def submit(sweep: SweepDir, runs: list[Run]) -> None:
             "skipped": {},
             "price_per_hour": price,
         }
-        sweep.add_to_ledger("submission", data)
+        enter(sweep, "submission", data)
         holder = Holder("node1", "another boot", "", 1, 0)
         journal = sweep.take_token(job.token, Event(STARTED, 0.0, data={"holder": holder.to_json()}))
         assert journal is not None

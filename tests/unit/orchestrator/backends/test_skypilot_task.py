@@ -24,10 +24,9 @@ from orchestrator.backends.skypilot.task import (
     requirements,
     task_file,
 )
-from orchestrator.config.code.snapshot import FrozenCode
 from orchestrator.config.profiles import Profile
 from orchestrator.core.types import Array, Job, Plan, Resources, Run, Sweep
-from orchestrator.rundir import SweepDir
+from orchestrator.rundir import FrozenCode, SweepDir
 from orchestrator.rundir.sweep import SWEEP_NAME
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "skypilot_l4.yaml"

@@ -13,11 +13,10 @@ from orchestrator.backends.script import Script, Setting
 from orchestrator.backends.slurm import SlurmBackend
 from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.backends.slurm.finished_jobs import FinishedJobs
-from orchestrator.config.code.snapshot import FrozenCode
 from orchestrator.config.profiles import Profile
 from orchestrator.core.errors import BackendUnavailableError, QueueFullError, RefusedError
 from orchestrator.core.types import Array, Job, JobState, Reason, Resources
-from orchestrator.rundir import SweepDir
+from orchestrator.rundir import FrozenCode, SweepDir
 
 TIMED_OUT = CommandAnswer(
     1, "", "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation"

@@ -12,11 +12,10 @@ import pytest
 
 from orchestrator.backends.script import Setting
 from orchestrator.backends.slurm import SlurmBackend
-from orchestrator.config.code.snapshot import FrozenCode
 from orchestrator.config.profiles import Profile, find_profile
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Array, Job, Resources
-from orchestrator.rundir import SweepDir
+from orchestrator.rundir import FrozenCode, SweepDir
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 HOSTILE = '/data/it\'s 100% "ours"; $(id) `id` %A_%a é/'

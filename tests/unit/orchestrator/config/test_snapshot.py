@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from orchestrator.config import worktree
 from orchestrator.config.code import snapshot
-from orchestrator.config.code.snapshot import FrozenCode, freeze
+from orchestrator.config.code.snapshot import freeze
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
-from orchestrator.rundir import CodeDir, SweepDir
+from orchestrator.rundir import CodeDir, FrozenCode, SweepDir
 
 
 class Project:

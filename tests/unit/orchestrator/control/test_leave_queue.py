@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from orchestrator.control import poll
 from orchestrator.core.types import JobState, JobStatus
 from orchestrator.rundir import Event, Holder
 from orchestrator.rundir.journal import ENDED, EXITED, STARTED
+from orchestrator.rundir.ledger_entries import submissions
 from tests import helpers
 
 MONTH_S = 30 * 86400.0
@@ -34,8 +36,8 @@ def test_a_job_that_is_requeued_after_its_worker_was_through_is_withdrawn(
     run = helpers.command_run(["true"])
     sweep, at, cancelled = helpers.make_sweep(results, [run]), time.time() - ago, list[str]()
     job = helpers.submit(sweep)
-    (entry,) = sweep.read_ledger()
-    sweep.amend_ledger(entry.number, entry.kind, {**entry.data, "job_ids": {job.token: "slurm:5_0"}})
+    (entry,) = submissions(sweep.read_ledger())
+    sweep.amend_ledger(replace(entry, job_ids={job.token: "slurm:5_0"}))
     journal = sweep.take_token(job.token, Event(STARTED, at, data={"holder": Holder.current().to_json()}))
     assert journal is not None
     journal.append(Event(ENDED, at, run.run_id, 1, {"outcome": "done"}))

@@ -14,6 +14,7 @@ from orchestrator.control import submit
 from orchestrator.core.errors import OrchestrateError, QueueFullError, RefusedError
 from orchestrator.core.types import Array, Capacity, JobStatus, Sweep
 from orchestrator.rundir import SweepDir
+from orchestrator.rundir.ledger_entries import jobs_of, submissions
 
 RUNS = tuple(COMMAND.identify({"command": ["true"]}, seed, 1) for seed in range(10))
 SWEEP = Sweep("tiny", "command", RUNS, "name: tiny\n")
@@ -60,8 +61,7 @@ class Stingy:
 
 
 def jobs_on_record(sweep_dir: SweepDir) -> list[str]:
-    entries = [entry for entry in sweep_dir.read_ledger() if entry.kind == "submission"]
-    return [job["token"] for entry in entries for job in entry.data["jobs"]]
+    return [job.token for _, job in jobs_of(sweep_dir.read_ledger())]
 
 
 @pytest.mark.parametrize(("room", "array_size"), [(1, 100), (5, 100), (9, 4), (10, 3)])
@@ -74,9 +74,9 @@ def test_what_the_queue_does_not_take_waits_and_leaves_no_trace(
     assert taken
     assert jobs_on_record(sweep_dir) == taken == [job.token for job in plan.jobs]
     assert sorted([*plan.run_ids, *plan.waiting]) == sorted(run.run_id for run in RUNS)
-    (entry,) = sweep_dir.read_ledger()
-    assert entry.data["waiting"] == bool(plan.waiting)
-    assert set(entry.data["job_ids"]) == set(taken)
+    (entry,) = submissions(sweep_dir.read_ledger())
+    assert entry.waiting == bool(plan.waiting)
+    assert set(entry.job_ids) == set(taken)
 
 
 def test_where_nothing_is_taken_the_error_says_so_and_nothing_seems_queued(results: Path) -> None:

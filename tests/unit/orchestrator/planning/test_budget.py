@@ -27,7 +27,9 @@ from orchestrator.planning.plan import make_plan
 from orchestrator.planning.throughput import Speed, SpeedTable, TrainingPlace, kind_of
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
 from orchestrator.rundir.journal import EXITED, STARTED
+from orchestrator.rundir.ledger_entries import SubmissionEntry, submissions
 from orchestrator.status.survey import RunStatus, Survey
+from tests.helpers import enter
 
 RUNS = tuple(get_trainer("command").identify({"command": ["x"], "frames": 100}, seed, 1) for seed in range(4))
 SWEEP = Sweep("tiny", "command", RUNS, "name: tiny\n", "grid.yaml")
@@ -80,7 +82,7 @@ def past_job(
         "skipped": {},
         "price_per_hour": 3.6,
     }
-    sweep.add_to_ledger("submission", {**data, "budget": 5.0})
+    enter(sweep, "submission", {**data, "budget": 5.0})
     holder = {"holder": Holder.current().to_json()}
     journal = sweep.take_token(token, Event(STARTED, now - worked, data=holder))
     assert journal is not None
@@ -105,7 +107,7 @@ def test_the_machine_that_a_cloud_is_asked_for_is_on_record(tiny: SweepDir, tmp_
         path.write_text(f"backend: skypilot\ninfra: aws\ninstance_type: m6i.large\nprice_per_hour: 1\n{more}")
         profile = find_profile(str(path))
         done = reckon(plan_of(), seen_of(), tiny, profile.address, list_price, None, launch=False)
-        asked.append(done.entry["machine"])
+        asked.append(done.cost.machine)
     assert asked == ["aws m6i.large"] * 2
 
 
@@ -115,8 +117,9 @@ def test_without_a_budget_jobs_have_no_allowance_and_the_prediction_is_kept(
     know(monkeypatch, 100.0)
     done = reckoned(tiny, backend, None)
     assert allowances(done.plan) == []
-    assert done.entry["price_per_hour"] == 3.6
-    assert done.entry["prediction"]["dollars"]["expected"] == pytest.approx(0.4, rel=1e-3)
+    assert done.cost.price_per_hour == 3.6
+    assert done.cost.prediction is not None
+    assert done.cost.prediction["dollars"]["expected"] == pytest.approx(0.4, rel=1e-3)
     assert done.notes[0].startswith("predicted: 6:40 (80 %: ")
 
 
@@ -195,8 +198,8 @@ def test_a_budget_holds_until_another_is_named(
     assert allowances(reckoned(tiny, backend, 3.0).plan) == pytest.approx([2000.0])
     lifted = reckoned(tiny, backend, math.inf)
     assert allowances(lifted.plan) == []
-    assert lifted.entry["budget"] is None
-    tiny.add_to_ledger("submission", {"time": 1.0, "jobs": [], "job_ids": {}, "skipped": {}, **lifted.entry})
+    assert lifted.cost.budget == math.inf
+    tiny.add_to_ledger(SubmissionEntry(cost=lifted.cost))
     assert budget_on_record(tiny.read_ledger()) is None
 
 
@@ -286,9 +289,9 @@ def test_the_whole_way_down_to_the_job_that_is_submitted(
     submit.submit_sweep(SWEEP, sweep_dir, backend, SubmitOptions(budget=2.0))
     (job,) = submitted
     assert job.allowance == pytest.approx(2000.0)
-    (entry,) = [one for one in sweep_dir.read_ledger() if one.kind == "submission"]
-    assert entry.data["budget"] == 2.0
-    assert Job.from_json(entry.data["jobs"][0]) == job
+    (entry,) = submissions(sweep_dir.read_ledger())
+    assert entry.cost.budget == 2.0
+    assert entry.jobs[0].job == job
 
 
 def test_following_ends_where_what_is_left_pays_for_nothing(

@@ -13,6 +13,7 @@ from orchestrator.planning.estimate import Range
 from orchestrator.planning.predictions import bills, lines, rates
 from orchestrator.rundir import Event, Holder, SweepDir
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
+from tests.helpers import enter
 
 RUN, OTHER = "a" * 16, "b" * 16
 SAID = {"seconds": Range(50, 100, 200).to_json(), "dollars": Range(0.5, 1, 2).to_json()}
@@ -35,7 +36,7 @@ class Past:
             "target": "l4",
             "price_per_hour": 36.0,
         }
-        self.sweep.add_to_ledger("submission", data | more)
+        enter(self.sweep, "submission", data | more)
 
     def worker(self, token: str, started: float, *events: Event, left: float | None = None) -> None:
         journal = self.sweep.take_token(

@@ -6,6 +6,7 @@ import fcntl
 import importlib.util
 import json
 import os
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -29,7 +30,9 @@ from orchestrator.planning.throughput import (
 from orchestrator.planning.throughput.model import same_model
 from orchestrator.planning.throughput.table import reported
 from orchestrator.rundir import SweepDir
+from orchestrator.rundir.ledger_entries import SubmissionCost, submissions
 from orchestrator.rundir.synced import is_brought
+from tests.helpers import enter
 
 MATRIX = {"task": ["vmas/navigation"], "algorithm": ["mappo", "iql"], "seed": [0, 1, 2]}
 HERE = TrainingPlace("cpu", "Example CPU 3000")
@@ -146,7 +149,7 @@ def test_a_machines_name_is_text_and_no_more(sweep: SweepDir) -> None:
 def test_a_job_of_another_version_is_no_reason_to_stop(sweep: SweepDir) -> None:
     token = sweep.read_journals()[0].token
     job = {"token": token, "run_ids": [], "new": 1}
-    sweep.add_to_ledger("submission", {"time": 1.0, "jobs": [job], "job_ids": {}, "skipped": {}})
+    enter(sweep, "submission", {"time": 1.0, "jobs": [job], "job_ids": {}, "skipped": {}})
     assert len(take_up(sweep).runs) == 6
 
 
@@ -221,8 +224,8 @@ def test_a_cloud_machine_on_demand_and_as_spot_is_the_same_hardware() -> None:
 
 
 def test_the_machine_of_a_job_is_known_by_its_submission(sweep: SweepDir) -> None:
-    [entry] = sweep.read_ledger()
-    sweep.amend_ledger(entry.number, "submission", {**entry.data, "machine": "aws m6i.large"})
+    [entry] = submissions(sweep.read_ledger())
+    sweep.amend_ledger(replace(entry, cost=SubmissionCost(machine="aws m6i.large")))
     assert {one.place.machine for one in take_up(sweep).runs.values()} == {"aws m6i.large"}
 
 

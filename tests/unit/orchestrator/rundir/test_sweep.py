@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from orchestrator.core.errors import DamagedFileError, NotFoundError, OrchestrateError
 from orchestrator.core.types import Run
 from orchestrator.rundir import (
-    DAMAGED,
     AttemptDir,
     Claim,
     Event,
@@ -30,7 +29,8 @@ from orchestrator.rundir import (
     tidy_finished,
 )
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, STARTED
-from tests.helpers import inodes
+from orchestrator.rundir.ledger_entries import DamagedEntry, RetryEntry
+from tests.helpers import enter, inodes
 
 RUN = Run("0" * 16, "command", {"command": ["true"]})
 NO_MANIFEST = f'{{"run_id": "{RUN.run_id}", "manifest": [{{"path": "x"}}]}}'
@@ -127,19 +127,25 @@ SUBMISSION = b'{"kind": "submission", "time": 1, "jobs": [], "job_ids": {}, "ski
         b'{"kind": "retry"}',
         b'{"kind": "cancel", "runs": ["a"]}',
         b'{"kind": "found", "runs": {"a": {"frames": 1}}}',
+        b'{"kind": "lost", "runs": {"a": "1"}}',
+        b'{"kind": "ended", "runs": {"a": {"attempt": null}}}',
+        b'{"kind": "retry", "runs": {}, "time": "now"}',
+        b'{"kind": []}',
     ],
 )
 def test_a_damaged_ledger_entry_stands_for_itself(sweep: SweepDir, spoiled: bytes) -> None:
-    sweep.add_to_ledger("cancel", {"runs": {}})
-    sweep.add_to_ledger("retry", {"runs": {RUN.run_id: 2}})
+    enter(sweep, "cancel", {"runs": {}})
+    enter(sweep, "retry", {"runs": {RUN.run_id: 2}})
     path = sweep.path / "ledger" / "0001.json"
     path.write_bytes(SUBMISSION)
     assert [entry.kind for entry in sweep.read_ledger()] == ["submission", "retry"]
     path.write_bytes(spoiled)
     damaged, whole = sweep.read_ledger()
-    assert (damaged.number, damaged.kind) == (1, DAMAGED)
-    assert str(path) in damaged.data["problem"]
-    assert whole.data == {"runs": {RUN.run_id: 2}}
+    assert isinstance(damaged, DamagedEntry)
+    assert damaged.number == 1
+    assert str(path) in damaged.problem
+    assert isinstance(whole, RetryEntry)
+    assert whole.runs == {RUN.run_id: 2}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +180,7 @@ def test_bad_bytes_in_the_compacted_file_are_no_traceback(sweep: SweepDir) -> No
 def add_entries(path: Path, writer: int) -> None:
     sweep = SweepDir(path.parent, path.name)
     for number in range(20):
-        sweep.add_to_ledger("note", {"writer": writer, "number": number})
+        enter(sweep, "note", {"writer": writer, "number": number})
 
 
 def test_two_writers_never_share_a_ledger_number(sweep: SweepDir) -> None:
@@ -186,7 +192,7 @@ def test_two_writers_never_share_a_ledger_number(sweep: SweepDir) -> None:
         process.join(30)
     entries = sweep.read_ledger()
     assert [entry.number for entry in entries] == list(range(1, 81))
-    assert sorted((entry.data["writer"], entry.data["number"]) for entry in entries) == [
+    assert sorted((entry.more["writer"], entry.more["number"]) for entry in entries) == [
         (writer, number) for writer in range(4) for number in range(20)
     ]
     assert [entry.number for entry in sweep.read_ledger(after=78)] == [79, 80]

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Capacity, RunState, Sweep
-from orchestrator.planning.auto_retry import second_chances, with_second_chances
+from orchestrator.planning.auto_retry import second_chances
 from orchestrator.rundir import Event, Holder, IndexRow, WorkerLog
 from orchestrator.rundir.journal import ENDED, PROGRESS, STARTED
 from orchestrator.status.bad_nodes import failing_machines
-from orchestrator.status.survey import RunStatus, Survey
+from orchestrator.status.survey import RunStatus, Survey, decided
 
 RUNS = [BENCHMARL.identify({"algorithm": "mappo"}, seed, 1) for seed in range(8)]
 IDS = [run.run_id for run in RUNS]
@@ -98,24 +98,27 @@ def test_want_of_memory_and_a_bad_machine_are_made_good_once() -> None:
     wrong = RunStatus(IDS[2], RunState.FAILED, attempt=1, reason="code error")
     seen = survey_of(starved, unlucky, wrong)
     chances = second_chances(SWEEP, seen, CAPACITY)
-    assert chances == {"memory": {IDS[0]: 1}, "retry": {IDS[1]: 1}}
-    then = with_second_chances(seen, chances)
+    assert [(entry.kind, entry.runs) for entry in chances] == [
+        ("memory", {IDS[0]: 1}),
+        ("retry", {IDS[1]: 1}),
+    ]
+    then = decided(seen, chances)
     assert then.statuses[IDS[0]].state is then.statuses[IDS[1]].state is RunState.PENDING
     assert then.statuses[IDS[0]].more_memory
     assert then.statuses[IDS[2]].state is RunState.FAILED
-    assert second_chances(SWEEP, then, CAPACITY) == {}
+    assert second_chances(SWEEP, then, CAPACITY) == []
     unlucky_again = replace(unlucky, attempt=2, forgiven=1)
     again = survey_of(replace(starved, attempt=2, more_memory=True), unlucky_again)
     again = replace(again, bad_machines={"bad": {IDS[1]: 2}})
-    assert second_chances(SWEEP, again, CAPACITY) == {}, "failed with more, and failed elsewhere too"
+    assert second_chances(SWEEP, again, CAPACITY) == [], "failed with more, and failed elsewhere too"
 
 
 def test_where_no_machine_can_be_avoided_nobody_tries_again() -> None:
     unlucky = RunStatus(IDS[1], RunState.FAILED, attempt=1, reason="code error")
-    assert second_chances(SWEEP, survey_of(unlucky), replace(CAPACITY, can_avoid=False)) == {}
+    assert second_chances(SWEEP, survey_of(unlucky), replace(CAPACITY, can_avoid=False)) == []
 
 
 def test_where_there_is_no_more_memory_nobody_tries_again() -> None:
     starved = RunStatus(IDS[0], RunState.FAILED, attempt=1, reason="out of memory")
-    assert second_chances(SWEEP, survey_of(starved), replace(CAPACITY, max_mem=None)) == {}
-    assert second_chances(SWEEP, survey_of(starved), replace(CAPACITY, max_mem="8G")) == {}
+    assert second_chances(SWEEP, survey_of(starved), replace(CAPACITY, max_mem=None)) == []
+    assert second_chances(SWEEP, survey_of(starved), replace(CAPACITY, max_mem="8G")) == []

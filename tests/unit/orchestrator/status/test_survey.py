@@ -12,8 +12,10 @@ from orchestrator.core.types import JobState, JobStatus, Reason, RunState
 from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, REVOKED, STARTED
+from orchestrator.rundir.ledger_entries import DamagedEntry, SubmissionEntry, SubmittedJob
 from orchestrator.status.survey import RunStatus, Survey, mark_stale, survey
 from orchestrator.ui.cli import status
+from tests.helpers import ledger_entry
 
 RUN = "00000000000000aa"
 OTHER = "00000000000000bb"
@@ -21,10 +23,11 @@ HOLDER = Holder("host", "boot", "pid:[1]", 42, 1000)
 TOKEN = "0001-0001"
 
 
-def submission(number: int = 1, token: str = TOKEN, skipped: dict[str, str] | None = None) -> LedgerEntry:
+def submission(number: int = 1, token: str = TOKEN, skipped: dict[str, str] | None = None) -> SubmissionEntry:
     runs = [run for run in (RUN, OTHER) if run not in (skipped or {})]
     jobs = [{"token": token, "run_ids": runs}] if runs else []
-    return LedgerEntry(number, "submission", {"jobs": jobs, "skipped": skipped or {}})
+    given = tuple(map(SubmittedJob.from_json, jobs))
+    return SubmissionEntry(number=number, jobs=given, skipped=skipped or {})
 
 
 def started(*events: Event, token: str = TOKEN) -> WorkerLog:
@@ -122,7 +125,7 @@ def test_journals_of_an_earlier_version_tell_a_speed() -> None:
 
 
 def decision(number: int, kind: str, attempt: int) -> LedgerEntry:
-    return LedgerEntry(number, kind, {"runs": {RUN: attempt}})
+    return ledger_entry(number, kind, {"runs": {RUN: attempt}})
 
 
 def test_cancel_holds_until_retry() -> None:
@@ -153,7 +156,7 @@ def test_retry_forgets_the_failure_it_was_meant_for_and_not_a_later_one() -> Non
 
 def test_a_result_found_on_disk_counts() -> None:
     found = {"attempt": 1, "frames": 100, "value": 2.0, "code_id": "abc"}
-    ledger = [submission(), LedgerEntry(2, "found", {"runs": {RUN: found}})]
+    ledger = [submission(), ledger_entry(2, "found", {"runs": {RUN: found}})]
     status = state_of(ledger, [started(CLAIM)], alive=False)
     assert (status.state, status.frames, status.value) == (RunState.DONE, 100, 2.0)
 
@@ -209,7 +212,7 @@ def test_a_clock_set_back_stalls_nothing() -> None:
 
 def test_damaged_ledger_entries_and_journals_are_passed_over_and_named() -> None:
     journals = [WorkerLog("0008-0001", (), damaged=1), WorkerLog("0009-0001", (), damaged=2, compacted=True)]
-    seen = look([submission(), LedgerEntry(2, "damaged", {"problem": "ledger/0002.json: cut"})], journals)
+    seen = look([submission(), DamagedEntry(number=2, problem="ledger/0002.json: cut")], journals)
     (line,) = seen.damaged
     assert line == (
         "passed over: ledger entry ledger/0002.json: cut; 1 line of journal 0008-0001.jsonl; "
@@ -291,7 +294,7 @@ def test_a_queue_that_does_not_answer_frees_no_run(
 ) -> None:
     """A job that was preempted waits for its turn, unseen; a process that is gone does not come back."""
     entry = submission()
-    entry = replace(entry, data={**entry.data, "backend": backend})
+    entry = replace(entry, backend=backend)
     rows, logs = [IndexRow(RUN, True, {"seed": 0})], [] if log is None else [log]
     told = survey(rows, [entry], logs, alive=lambda _: alive, now=10.0, lease=300.0, jobs={TOKEN: NO_NEWS})
     assert told.statuses[RUN].state is expected

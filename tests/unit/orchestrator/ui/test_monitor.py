@@ -43,7 +43,7 @@ from orchestrator.ui.monitor.snapshot import (
     parse_quota,
 )
 from orchestrator.ui.monitor.wording import Level
-from tests.helpers import count_runs, make_sweep, running, submit, wait_for, work
+from tests.helpers import count_runs, enter, make_sweep, running, submit, wait_for, work
 
 NOW = 1_700_000_000.0
 ELSEWHERE = Holder("node7", "other boot", "pid:[1]", 4711, 99)
@@ -117,7 +117,7 @@ def test_compaction_undoes_no_decision_and_counts_no_damage_twice(sweep: SweepDi
         end = Event(ENDED, NOW - 20, run_id, 1, {"outcome": "failed"})
         journal(sweep, token, Event(CLAIMED, NOW - 50, run_id, 1), end, Event(EXITED, NOW - 10))
     tree = GlanceTree(str(sweep.results), lease=300)
-    sweep.add_to_ledger("retry", {"runs": {one: 1, two: 1}})
+    enter(sweep, "retry", {"runs": {one: 1, two: 1}})
     (sweep.path / "ledger" / "0009.json").write_text("{")
     before = tree.look(NOW, 50)["sweeps"]
     assert (before[0]["counts"], before[0]["damaged"]) == ({"pending": 6}, 1)
@@ -146,16 +146,16 @@ def test_what_people_decided_counts(sweep: SweepDir) -> None:
     journal(sweep, "0001-0001", Event(CLAIMED, NOW - 50, one, 1), failed, Event(CLAIMED, NOW - 9, two, 1))
     tree = GlanceTree(str(sweep.results), lease=300)
     assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"failed": 1, "running": 1, "pending": 4}
-    sweep.add_to_ledger("retry", {"runs": {one: 1}})
-    sweep.add_to_ledger("cancel", {"runs": {two: 1}})
+    enter(sweep, "retry", {"runs": {one: 1}})
+    enter(sweep, "cancel", {"runs": {two: 1}})
     assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"pending": 5, "cancelled": 1}
     submit(sweep)
-    sweep.add_to_ledger("assigned", {"runs": [one], "to": "elsewhere"})
-    sweep.add_to_ledger("found", {"runs": {two: {"attempt": 1, "frames": 9}}})
+    enter(sweep, "assigned", {"runs": [one], "to": "elsewhere"})
+    enter(sweep, "found", {"runs": {two: {"attempt": 1, "frames": 9}}})
     assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"done": 1, "pending": 5}
-    sweep.add_to_ledger("lost", {"runs": {two: 1}})
-    sweep.add_to_ledger("retry", {"runs": {two: 1}})
-    sweep.add_to_ledger("ended", {"runs": {one: {"attempt": 1, "message": "node lost"}}})
+    enter(sweep, "lost", {"runs": {two: 1}})
+    enter(sweep, "retry", {"runs": {two: 1}})
+    enter(sweep, "ended", {"runs": {one: {"attempt": 1, "message": "node lost"}}})
     assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"failed": 1, "pending": 5}
     assert tree.look(NOW, 50)["sweeps"][0]["damaged"] == 0
 

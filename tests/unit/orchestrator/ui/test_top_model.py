@@ -19,9 +19,10 @@ from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.formatting import moment, plain, sparkline
 from orchestrator.core.types import JobState, JobStatus, RunState
 from orchestrator.rundir import Event, SweepDir
+from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.journal import CLAIMED, EXITED, STARTED
+from orchestrator.rundir.ledger_entries import AssignedEntry, TreePlace
 from orchestrator.status import ownership
-from orchestrator.status.ownership import SentCode, TreePlace
 from orchestrator.status.survey import Survey
 from orchestrator.ui.top.columns import FAILURES, JOBS, RUNS, SWEEPS, VIEWS
 from orchestrator.ui.top.dialogs import readable
@@ -328,15 +329,15 @@ def test_the_price_is_that_of_the_profile(own_world: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "dear.yaml").write_text("price_per_hour: 2.5\n")
     tree = FleetTree(Path("results"))
-    prices = {on: tree.price({"on": on}) for on in ("dear", "cpu", "local", "gone", "/no/such.yaml")}
+    prices = {on: tree.price(on) for on in ("dear", "cpu", "local", "gone", "/no/such.yaml")}
     assert prices == {"dear": 2.5, "cpu": None, "local": None, "gone": None, "/no/such.yaml": None}
 
 
 def test_the_price_of_a_submission_is_the_one_that_it_was_made_at(own_world: Path) -> None:
     """Of a cloud no profile needs to say one; it was looked up then."""
     tree = FleetTree(Path("results"))
-    assert tree.price({"on": "l4", "price_per_hour": 0.98}) == 0.98
-    assert tree.price({"on": "l4", "price_per_hour": None}) is None
+    assert tree.price("l4", 0.98) == 0.98
+    assert tree.price("l4", None) is None
 
 
 def test_what_is_on_disk_is_shown_before_any_machine_answers() -> None:
@@ -380,9 +381,8 @@ def test_jobs_of_another_tree_cost_by_its_journals_and_the_profile_here(
     folder.mkdir(parents=True)
     (folder / "jz.yaml").write_text("price_per_hour: 3\n")
     place = TreePlace("jz", "jz", "login", "/work")
-    code, run_ids = SentCode("0" * 16, (), None), [run.run_id for run in runs]
-    given = ownership.entry(place, code, run_ids, "home", NOON)
-    here.add_to_ledger(ownership.ASSIGNED, given)
+    code, run_ids = SentCode("0" * 16, (), None), frozenset(run.run_id for run in runs)
+    here.add_to_ledger(AssignedEntry(place=place, code=code, run_ids=run_ids, home="home", time=NOON))
     (one,) = ownership.assigned(here.read_ledger())
     tree, history = FleetTree(tmp_path / "here"), History(here.read_ledger(), here.read_journals())
 
