@@ -57,11 +57,11 @@ def kind_of(metric: str | None) -> str:
 def terms_of(rows: Sequence[Mapping[str, Any]]) -> ReturnTerms:
     """Return the conditions of the final returns of runs that differ only in their seed."""
     with_return = [row for row in rows if row["final_return"] is not None]
-    minutes = _each(row.get("minutes") for row in with_return)
+    minutes = _joined(row.get("minutes") for row in with_return)
     frames = [row["frames"] for row in with_return if row["frames"] is not None and minutes is None]
-    metric = _each(row["return_metric"] for row in with_return)
+    metric = _joined(row["return_metric"] for row in with_return)
     evaluated = kind_of(metric) == "evaluation"
-    episodes = _each(row["evaluation_episodes"] for row in with_return) if evaluated else None
+    episodes = _joined(row["evaluation_episodes"] for row in with_return) if evaluated else None
     stale = any(row.get("state") == RunState.STALE.value for row in with_return)
     codes = {str(row["code_id"]) for row in with_return if row.get("code_id") is not None}
     return ReturnTerms(
@@ -71,11 +71,11 @@ def terms_of(rows: Sequence[Mapping[str, Any]]) -> ReturnTerms:
         minutes,
         stale,
         tuple(sorted(codes)),
-        _each(row.get("sweep") for row in with_return),
+        _joined(row.get("sweep") for row in with_return),
     )
 
 
-def _each(values: Iterable[Any]) -> str | None:
+def _joined(values: Iterable[Any]) -> str | None:
     found = sorted({str(value) for value in values if value is not None})
     return _AND.join(found) or None
 
@@ -91,7 +91,7 @@ def classes(items: Iterable[tuple[_T, ReturnTerms]]) -> list[list[_T]]:
     return [
         [item for item, terms in alike if terms.frames in lengths]
         for alike in by_kind.values()
-        for lengths in _lengths(terms.frames for _, terms in alike)
+        for lengths in _similar_lengths(terms.frames for _, terms in alike)
     ]
 
 
@@ -114,7 +114,7 @@ def _codes(every: Sequence[ReturnTerms]) -> Callable[[ReturnTerms], str]:
     return code_of
 
 
-def _lengths(frames: Iterable[float | None]) -> list[set[float | None]]:
+def _similar_lengths(frames: Iterable[float | None]) -> list[set[float | None]]:
     """Split numbers of frames into sets of about equal ones; unknown ones form a set."""
     found: list[set[float | None]] = []
     known = set(frames)
@@ -129,7 +129,7 @@ def _lengths(frames: Iterable[float | None]) -> list[set[float | None]]:
 
 def differences(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
     """Return one sentence per difference that prevents ranking, with the names on each side."""
-    lengths = _lengths(terms.frames for _, terms in named)
+    lengths = _similar_lengths(terms.frames for _, terms in named)
     length_of = {frames: _span(own) for own in lengths for frames in own}
     code_of = _codes([terms for _, terms in named])
     evaluated = [(name, terms) for name, terms in named if terms.kind == "evaluation"]

@@ -154,8 +154,8 @@ def evaluate(
         for run_id in run_ids:
             run_dir = sweep_dir.run(run_id)
             try:
-                run, checkpoint = _described(run_dir), choose_checkpoint(run_dir, wish.checkpoint)
-                known = _known(run_dir, checkpoint, wish, on_record)
+                run, checkpoint = _evaluable_run(run_dir), choose_checkpoint(run_dir, wish.checkpoint)
+                known = _recorded(run_dir, checkpoint, wish, on_record)
                 if known is not None:
                     yield EvaluatedPolicy(known, 0.0, known=True)
                     continue
@@ -200,7 +200,7 @@ def _without_checkpoint(run_dir: RunDir) -> NotFoundError:
     )
 
 
-def _described(run_dir: RunDir) -> Run:
+def _evaluable_run(run_dir: RunDir) -> Run:
     try:
         run = run_dir.description()
     except FileNotFoundError:
@@ -217,7 +217,7 @@ def _other_trainer(which: str, trainer: str) -> OrchestrateError:
     )
 
 
-def _known(
+def _recorded(
     run_dir: RunDir, checkpoint: CheckpointFile, wish: EvaluationOptions, on_record: Iterable[Evaluation]
 ) -> Evaluation | None:
     """Return the same evaluation on record, as far as its options are known without the trainer."""
@@ -289,7 +289,7 @@ def _evaluate(
     player: _Player,
 ) -> EvaluatedPolicy:
     for _ in range(_TRIES):
-        answer = player.ask(_question(run, checkpoint, wish, plugins))
+        answer = player.ask(_request(run, checkpoint, wish, plugins))
         if not answer.get("gone") or wish.checkpoint is not None:
             break
         checkpoint = choose_checkpoint(sweep_dir.run(run.run_id), None)
@@ -316,7 +316,7 @@ def _evaluate(
     return EvaluatedPolicy(evaluation, answer["seconds"])
 
 
-def _question(
+def _request(
     run: Run, checkpoint: CheckpointFile, wish: EvaluationOptions, plugins: Sequence[PluginSource]
 ) -> dict[str, Any]:
     return {

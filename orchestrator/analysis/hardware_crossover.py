@@ -124,11 +124,12 @@ class HardwareComparison:
         """One sentence that recommends where to run; with too few runs it only gives the figures."""
         line, spot = self.best
         rest = f"{threads_text(line.threads)}, {environments_text(spot.environments)}"
-        where = f"the {line.kind} ({', '.join(filter(None, (_apart(line, self.lines), rest)))})"
+        where = f"the {line.kind} ({', '.join(filter(None, (_model_and_target(line, self.lines), rest)))})"
         if self.few:
             too_few = f"Too few runs to tell where to run {self.label} ({self.few}, {FEW_SEEDS} needed)"
-            return f"{too_few}: the fastest was {where}, {self.speed_of(spot)}; {_figures(self)}."
-        return f"Run {self.label} on {where}: {self.speed_of(spot)}{_against(self, line)}{_close(self)}."
+            return f"{too_few}: the fastest was {where}, {self.speed_of(spot)}; {_figures_text(self)}."
+        other = f"{_other_device_text(self, line)}{_equally_fast(self)}"
+        return f"Run {self.label} on {where}: {self.speed_of(spot)}{other}."
 
     def speed_of(self, spot: SpeedPoint) -> str:
         """Format the compared throughput, and the end-to-end throughput beside it."""
@@ -175,7 +176,7 @@ def contest_of(
     if not grid:
         return HardwareComparison(label, task, named, Winner.APART, figure=figure)
     leads = [_Lead.at(count, sides) for count in grid]
-    outcome, crossings = _judged(leads)
+    outcome, crossings = _outcome(leads)
     ratios = [math.exp(lead.middle) for lead in leads]
     return HardwareComparison(
         label,
@@ -264,14 +265,14 @@ def _labelled(lines: Sequence[SpeedLine]) -> Iterator[SpeedLine]:
     for line in lines:
         parts = (
             line.kind,
-            _apart(line, lines),
+            _model_and_target(line, lines),
             threads_text(line.threads) if _vary(lines, "threads") else "",
         )
         label = ", ".join(filter(None, parts))
         yield SpeedLine(line.kind, line.model, line.threads, line.target, line.spots, label)
 
 
-def _apart(line: SpeedLine, lines: Sequence[SpeedLine]) -> str:
+def _model_and_target(line: SpeedLine, lines: Sequence[SpeedLine]) -> str:
     """Return model and target, where lines of the same kind differ in them."""
     alike = [one for one in lines if one.kind == line.kind]
     return ", ".join(
@@ -342,7 +343,7 @@ def _between(spots: Sequence[SpeedPoint], count: float, name: str) -> float | No
     return None
 
 
-def _judged(leads: Sequence[_Lead]) -> tuple[Winner, tuple[Crossing, ...]]:
+def _outcome(leads: Sequence[_Lead]) -> tuple[Winner, tuple[Crossing, ...]]:
     """Return outcome and crossings; only two clear leads count as a change, the rest may be noise."""
     clear = [lead for lead in leads if lead.clear]
     if not clear:
@@ -351,21 +352,21 @@ def _judged(leads: Sequence[_Lead]) -> tuple[Winner, tuple[Crossing, ...]]:
     gpu_last = clear[-1].middle > 0
     if not turns:
         return (Winner.GPU_ALWAYS if gpu_last else Winner.GPU_NEVER), ()
-    found = [_crossed(leads, *turn) for turn in turns]
+    found = [_crossing_point(leads, *turn) for turn in turns]
     if len(found) > 1:
         return Winner.SEVERAL, tuple(map(Crossing, found))
-    low, high = _doubt(leads)
+    low, high = _crossing_bounds(leads)
     crossing = Crossing(found[0], *((low, high) if low < high else (None, None)))
     return (Winner.GPU_FROM if gpu_last else Winner.GPU_UNTIL), (crossing,)
 
 
-def _crossed(leads: Sequence[_Lead], before: _Lead, after: _Lead) -> float:
+def _crossing_point(leads: Sequence[_Lead], before: _Lead, after: _Lead) -> float:
     """Return where the middles cross between two clear leads; the central crossing if noise makes several."""
     zeros = list(_zeros([lead for lead in leads if before.count <= lead.count <= after.count], "middle"))
     return zeros[len(zeros) // 2]
 
 
-def _doubt(leads: Sequence[_Lead]) -> tuple[float, float]:
+def _crossing_bounds(leads: Sequence[_Lead]) -> tuple[float, float]:
     """Bound the only crossing by the spread: the fastest runs of one against the slowest of the other."""
     known = [zero for name in ("low", "middle", "high") for zero in _zeros(leads, name)]
     return min(known), max(known)
@@ -384,7 +385,7 @@ def _zeros(leads: Sequence[_Lead], name: str) -> Iterator[float]:
 # Sentences
 
 
-def _figures(contest: HardwareComparison) -> str:
+def _figures_text(contest: HardwareComparison) -> str:
     """Describe how CPU and GPU compare, without a verdict."""
     if contest.outcome in (Winner.ONE_DEVICE, Winner.APART):
         return _uncompared(contest)
@@ -405,7 +406,7 @@ def _uncompared(contest: HardwareComparison) -> str:
     )
 
 
-def _against(contest: HardwareComparison, best: SpeedLine) -> str:
+def _other_device_text(contest: HardwareComparison, best: SpeedLine) -> str:
     """Compare the best line with the other device."""
     if contest.outcome in (Winner.ONE_DEVICE, Winner.APART):
         return f"; {_uncompared(contest)}"
@@ -433,7 +434,7 @@ def _against(contest: HardwareComparison, best: SpeedLine) -> str:
     return f"; {'below' if gpu_above else 'above'} {at} the CPU is faster"
 
 
-def _close(contest: HardwareComparison) -> str:
+def _equally_fast(contest: HardwareComparison) -> str:
     """Name the lines that are as fast as the best."""
     line, spot = contest.best
     rivals = {

@@ -138,15 +138,15 @@ def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
                 str(len(final.values)),
                 ", ".join(f"{count} {state}" for state, count in group.states.items()),
                 "" if final.estimate is None else f"{final.estimate.value:.4g}",
-                _each(own, lambda speed: _median(speed.training_fps), "{:,.0f}"),
-                _each(own, lambda speed: _median(speed.end_to_end_fps), "{:,.0f}", mark=True),
-                _each(own, lambda speed: speed.seconds_per_iteration, "{:.3g}"),
+                _per_hardware(own, lambda speed: _median(speed.training_fps), "{:,.0f}"),
+                _per_hardware(own, lambda speed: _median(speed.end_to_end_fps), "{:,.0f}", mark=True),
+                _per_hardware(own, lambda speed: speed.seconds_per_iteration, "{:.3g}"),
             ]
         )
     return list(SUMMARY_COLUMNS), rows
 
 
-def _each(
+def _per_hardware(
     own: Sequence[SpeedSummary],
     pick: Callable[[SpeedSummary], float | None],
     layout: str,

@@ -89,10 +89,10 @@ def _command(path: str, command: click.Command) -> Iterator[str]:
     yield from ("```text", _usage(path, command), "```")
     arguments = [one for one in command.params if isinstance(one, click.Argument)]
     options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
-    told = [[f"`{_name(one)}`", _told(one)] for one in arguments if getattr(one, "help", None)]
+    told = [[f"`{_name(one)}`", _help_text(one)] for one in arguments if getattr(one, "help", None)]
     if told:
         yield from ("", *_table(["argument", ""], told))
-    rows = [[_spelled(one), _told(one), _default(_default_of(one))] for one in options]
+    rows = [[_spelled(one), _help_text(one), _default(_default_of(one))] for one in options]
     if rows:
         yield from ("", *_table(["option", "", "default"], rows))
 
@@ -130,7 +130,7 @@ def _spelled(option: click.Option) -> str:
     return ", ".join(f"`{name}{value}`" for name in names)
 
 
-def _told(parameter: click.Parameter) -> str:
+def _help_text(parameter: click.Parameter) -> str:
     told = str(getattr(parameter, "help", None) or "")
     again = " May be repeated." if getattr(parameter, "multiple", False) and "repeated" not in told else ""
     needed = " Required." if isinstance(parameter, click.Option) and parameter.required else ""

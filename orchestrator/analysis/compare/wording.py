@@ -41,13 +41,13 @@ def verdict(found: KeyComparison) -> str:
     rated = able or every
     best = max(rated, key=lambda one: one.speed.value if one.speed else 0.0)
     assert best.speed is not None
-    said = _speed_said(found, best.speed, len(rated))
+    said = _speed_text(found, best.speed, len(rated))
     if best.efficiency is not None and best.speed.value >= 1:
         said += f", at {best.efficiency:.0%} efficiency per {found.per}"
-    said += _disagreement(found, best.value) + _end_to_end_said(found, best)
+    said += _disagreement(found, best.value) + _end_to_end_text(found, best)
     few = [found.named(one.value) for one in every if one not in rated]
     left_out = f"; left out for too few seeds: {listed(few, _MOST_NAMED)}" if few else ""
-    return f"{said}; {_returns_said(found, best.value)}{left_out}{_doubts(found)}."
+    return f"{said}; {_returns_text(found, best.value)}{left_out}{_confounders_text(found)}."
 
 
 def _nothing_to_compare(found: KeyComparison) -> str:
@@ -67,7 +67,7 @@ def _nothing_to_compare(found: KeyComparison) -> str:
     return f"No two finished runs differ in nothing but {found.short}, so nothing can be compared"
 
 
-def _speed_said(found: KeyComparison, speed: Ratio, rated: int) -> str:
+def _speed_text(found: KeyComparison, speed: Ratio, rated: int) -> str:
     best, base = found.named(speed.better), found.named(speed.other)
     others = ", the next best," if rated > 1 else ""
     if speed.beyond_noise is False or speed.even:
@@ -80,7 +80,7 @@ def _speed_said(found: KeyComparison, speed: Ratio, rated: int) -> str:
     return f"{best} trains {speed.value:.2f} times as fast as {base} ({speed})"
 
 
-def _end_to_end_said(found: KeyComparison, best: Overall) -> str:
+def _end_to_end_text(found: KeyComparison, best: Overall) -> str:
     """Add the end-to-end speed-up, or that the speed-up is end-to-end already."""
     if found.figure == END_TO_END:
         return ", by end-to-end throughput"
@@ -96,7 +96,7 @@ def _disagreement(found: KeyComparison, value: str) -> str:
     return f", from {times[0]:.2f} to {times[-1]:.2f} times in single combinations"
 
 
-def _returns_said(found: KeyComparison, value: str) -> str:
+def _returns_text(found: KeyComparison, value: str) -> str:
     """Compare final returns, combination by combination, each tested and corrected for their number."""
     pairs = [
         (mine, base)
@@ -149,7 +149,7 @@ def _higher(pairs: Sequence[_Pair]) -> Iterator[str]:
             yield "few" if least > LEVEL else "alike"
 
 
-def _doubts(found: KeyComparison) -> str:
+def _confounders_text(found: KeyComparison) -> str:
     if not found.together:
         return ""
     names = ", ".join(key.rpartition(".")[2] for key in found.together)
@@ -251,10 +251,10 @@ def notes(found: KeyComparison) -> list[str]:
         lines.append(f"efficiency: {gain} per {found.per}, over that of {found.named(found.baseline)}")
     if found.together:
         lines.append(f"changes with {found.short}: {', '.join(found.together)}")
-    return [*lines, *(f"{what}: {listed(labels, _MOST_NAMED)}" for what, labels in _said_of(found).items())]
+    return [*lines, *(f"{what}: {listed(labels, _MOST_NAMED)}" for what, labels in _row_notes(found).items())]
 
 
-def _said_of(found: KeyComparison) -> dict[str, list[str]]:
+def _row_notes(found: KeyComparison) -> dict[str, list[str]]:
     """Return the notes on single combinations or values, with their names."""
     trained = [one for one in found.combinations if _trained(one)]
     told: dict[str, list[str]] = {}

@@ -139,9 +139,9 @@ def read_outputs(spelled: str, taken: Collection[str] = ()) -> Outputs:
 
     found = find_experiments(folder, unreadable)
     if not found:
-        raise _nothing(folder, problems)
+        raise _no_results_error(folder, problems)
     read = [_read(each, folder.resolve(), problem) for each in found]
-    experiments, notes = _once(one for one in read if one is not None)
+    experiments, notes = _without_duplicates(one for one in read if one is not None)
     return Outputs(name, tuple(experiments), tuple(f"{name}: {text}" for text in problems), tuple(notes))
 
 
@@ -168,7 +168,7 @@ def _folder(path: Path) -> Path:
     raise NotFoundError(f"{readable(path)} {found}: expected a folder with runs of BenchMARL in it")
 
 
-def _nothing(folder: Path, problems: Sequence[str]) -> NotFoundError:
+def _no_results_error(folder: Path, problems: Sequence[str]) -> NotFoundError:
     folder = folder.resolve()
     hint = "--with FOLDER reads results of BenchMARL run without this program"
     if sweeps(folder):
@@ -220,7 +220,7 @@ def _config(
 # Duplicates
 
 
-def _once(experiments: Iterable[Experiment]) -> tuple[list[Experiment], list[str]]:
+def _without_duplicates(experiments: Iterable[Experiment]) -> tuple[list[Experiment], list[str]]:
     """Count copies of one experiment, and repetitions of one configuration with one seed, once."""
     notes = []
     by_name: dict[str, list[Experiment]] = {}

@@ -64,7 +64,7 @@ def comparison_pictures(found: KeyComparison) -> Iterator[Picture]:
                     "intervals, bands too; none for one seed. Returns are interquartile means over seeds; "
                     "dotted: equal frames and equal time."
                 ),
-                alt=f"Comparison by {found.short}, {title}. {_told(part)}.",
+                alt=f"Comparison by {found.short}, {title}. {_alt_text(part)}.",
             )
 
 
@@ -72,7 +72,7 @@ def _comparable(one: Combination) -> bool:
     return sum(bool(cell.end_to_end_fps) for cell in one.cells) > 1
 
 
-def _told(part: Sequence[Combination]) -> str:
+def _alt_text(part: Sequence[Combination]) -> str:
     cells = [(one.label, cell) for one in part for cell in one.cells if cell.end_to_end_fps]
     return listed([f"{label} {cell.value}: {_speeds(cell)}" for label, cell in cells])
 
@@ -112,7 +112,7 @@ def _speed_ups(on: Axes, found: KeyComparison, part: Sequence[Combination], them
     ends = [1.0]
     for row, cell, colour in _cells(found, part, theme):
         if cell.speed is None:
-            on.text(0, row, f" {_without(cell)}", va="center", fontsize=8, color=colour)
+            on.text(0, row, f" {_reason_without_bar(cell)}", va="center", fontsize=8, color=colour)
             continue
         on.barh(row, cell.speed.value, height=_step(found) * 0.8, color=colour, alpha=0.8)
         if cell.speed.low is not None and cell.speed.high is not None:
@@ -201,7 +201,7 @@ def _step(found: KeyComparison) -> float:
     return 0.8 / len(found.values)
 
 
-def _without(cell: ComparedValue) -> str:
+def _reason_without_bar(cell: ComparedValue) -> str:
     """Return why there is no bar."""
     if cell.end_to_end_fps:
         return "nothing to compare it with"

@@ -73,7 +73,7 @@ def crossover_pictures(found: Sequence[HardwareComparison]) -> Iterator[Picture]
                 f"{_figures(part)} against the number of environments, both logarithmic: median of the "
                 f"runs, bars from the slowest to the fastest; {_CROSSED if crossings else _NOT_CROSSED}."
             ),
-            alt=f"{_figures(part)} against environments. {listed([_told(contest) for contest in part])}.",
+            alt=f"{_figures(part)} against environments. {listed([_alt_text(contest) for contest in part])}.",
         )
 
 
@@ -81,7 +81,7 @@ def _figures(part: Sequence[HardwareComparison]) -> str:
     return " or ".join(dict.fromkeys(NAMES[contest.figure] for contest in part)).capitalize()
 
 
-def _told(contest: HardwareComparison) -> str:
+def _alt_text(contest: HardwareComparison) -> str:
     lines = [
         f"{line.label}: " + ", ".join(f"{spot.environments:,}: {number(spot.middle)}" for spot in line.spots)
         for line in contest.lines

@@ -129,7 +129,7 @@ def improvement_pictures(found: Sequence[Improvement]) -> Iterator[Picture]:
         first = pairs[0].better.label
         caption = (
             f"Chance that a run of {first} returns more than one of the variant at the left, and the 95 % "
-            f"interval of each by itself. {_told_apart(pairs)}"
+            f"interval of each by itself. {_verdict_text(pairs)}"
         )
         if len(pairs) > len(shown):
             caption += f" The {len(shown)} that come nearest to it; the table has more."
@@ -144,7 +144,7 @@ def improvement_pictures(found: Sequence[Improvement]) -> Iterator[Picture]:
         )
 
 
-def _told_apart(pairs: Sequence[Improvement]) -> str:
+def _verdict_text(pairs: Sequence[Improvement]) -> str:
     """Name the variants that differ by more than luck."""
     apart = [one.other.label for one in pairs if one.beyond_chance]
     return f"More than luck: {listed(apart)}." if apart else "None of these differences is more than luck."

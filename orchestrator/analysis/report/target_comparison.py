@@ -100,15 +100,15 @@ class Comparison:
         """One sentence: how two targets differ in speed and in money, and whether that exceeds noise."""
         if self.speed is None:
             return f"{' and '.join(self.targets)} have no runs in common, so nothing can be compared."
-        said = _speed_said(self.speed)
+        said = _speed_text(self.speed)
         if self.figure != TRAINING:
             said += f", by {NAMES[self.figure]}"
         if self.money is not None:
-            said += f"; {_money_said(self.money)}"
+            said += f"; {_money_text(self.money)}"
         return f"{said}."
 
 
-def _speed_said(speed: Ratio) -> str:
+def _speed_text(speed: Ratio) -> str:
     if speed.beyond_noise is False or speed.even:
         between = f"{speed.better} and {speed.other}"
         return f"No clear difference in speed between {between}: {speed.value:.2f} times as fast ({speed})"
@@ -116,7 +116,7 @@ def _speed_said(speed: Ratio) -> str:
     return f"{speed.better} {verb} {speed.value:.2f} times as fast as {speed.other} ({speed})"
 
 
-def _money_said(money: Ratio) -> str:
+def _money_text(money: Ratio) -> str:
     if money.beyond_noise is False or money.even:
         return (
             f"no clear difference in what a million frames cost on {money.other} and on {money.better}: "
@@ -195,12 +195,12 @@ def prices(sweep_dir: SweepDir) -> dict[str, float]:
             if event.kind == CLAIMED and event.run_id and log.token in jobs:
                 found[event.run_id] = jobs[log.token]
     for one in assigned(ledger):
-        if (price := _price_there(one.place.address)) is not None:
+        if (price := _remote_price(one.place.address)) is not None:
             found |= dict.fromkeys(one.run_ids, price)
     return found
 
 
-def _price_there(address: str) -> float | None:
+def _remote_price(address: str) -> float | None:
     """Return the price per run of a profile behind ssh; ``None`` without ``pack``: its jobs are unknown."""
     try:
         profile = find_profile(address)

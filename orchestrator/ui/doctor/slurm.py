@@ -89,7 +89,7 @@ def limits(site: Site) -> Finding:
     if submit == 0 or at_once == 0:
         return problem(name, found, "this account or QOS may run nothing: name another in the profile")
     if submit is not None and submit < size:
-        found += f". {_what_if_more(site.profile, submit, can_feed=of_site != 1)}"
+        found += f". {_beyond_limit_text(site.profile, submit, can_feed=of_site != 1)}"
     return ok(name, found)
 
 
@@ -132,7 +132,7 @@ def _queue(holds: str, submit: int | None, at_once: int | None) -> str:
     return ", ".join(said) or "no limit on the queue"
 
 
-def _what_if_more(profile: Profile | None, jobs: int, *, can_feed: bool) -> str:
+def _beyond_limit_text(profile: Profile | None, jobs: int, *, can_feed: bool) -> str:
     """Return how a sweep with more runs than allowed jobs proceeds; a job that ends still counts itself."""
     if profile is None or profile.pack != 1:
         return f"More runs than that share {jobs:,} jobs" if jobs > 1 else "All runs share one job"

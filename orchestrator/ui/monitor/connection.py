@@ -152,20 +152,20 @@ class Monitor:
         with tempfile.TemporaryFile() as errors, self._opened(errors) as process:
             self._process = process
             try:
-                self._converse(process)
+                self._request_snapshots(process)
                 if not self._stopping.is_set():
-                    raise self._why_it_ended(process, errors)
+                    raise self._end_error(process, errors)
             except BrokenPipeError:
-                raise self._why_it_ended(process, errors) from None
+                raise self._end_error(process, errors) from None
             except DamagedSnapshotError as error:
                 raise HostError(
                     f"{self._place.text}: {error}", hint="is another program in its way?"
                 ) from None
             finally:
                 self._process = None
-                _let_it_end(process)
+                _end_probe(process)
 
-    def _converse(self, process: subprocess.Popen[bytes]) -> None:
+    def _request_snapshots(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         send = process.stdin.raw.write  # type: ignore[attr-defined]  # nothing stays behind in a buffer
@@ -176,10 +176,10 @@ class Monitor:
             line = process.stdout.readline(_LONGEST_ANSWER)
             if not line.endswith(b"\n"):
                 return
-            board = self._take(line).board
+            board = self._accept(line).board
             self._stopping.wait(_SOON_S if board is not None and board.state == "starting" else INTERVAL_S)
 
-    def _take(self, line: bytes) -> MonitorSnapshot:
+    def _accept(self, line: bytes) -> MonitorSnapshot:
         try:
             answer = json.loads(line)
         except ValueError as error:
@@ -230,7 +230,7 @@ class Monitor:
             f"there is no folder {self._folders[0]}", hint="say where results are: --results DIR"
         )
 
-    def _why_it_ended(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> OrchestrateError:
+    def _end_error(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> OrchestrateError:
         code = process.wait()
         errors.seek(0)
         said = errors.read(1 << 16).decode(errors="replace")
@@ -273,7 +273,7 @@ def _send_all(send: Any, data: bytes) -> None:
         data = data[send(data) :]
 
 
-def _let_it_end(process: subprocess.Popen[bytes]) -> None:
+def _end_probe(process: subprocess.Popen[bytes]) -> None:
     """Close a probe's input, which ends it, and give it time to end what it started."""
     assert process.stdin is not None
     process.stdin.close()

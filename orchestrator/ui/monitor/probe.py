@@ -187,12 +187,12 @@ def main() -> None:
     places = [os.path.expanduser(os.path.expandvars(place)) for place in config["places"]]
     tree = next((os.path.abspath(place) for place in places if os.path.isdir(place)), None)
     if tree is None:
-        _say({"missing": config["places"]})
+        _answer({"missing": config["places"]})
         return
     commands = [[part.replace("{tree}", tree) for part in command] for command in config["tensorboard"]]
     board = TensorBoard(tree, commands)
     asked = threading.Semaphore(0)
-    _Attendance(asked, board, config["silence"]).start()
+    _Requests(asked, board, config["silence"]).start()
     results, machine = GlanceTree(tree, config["lease"]), Machine(tree)
     while asked.acquire():
         began = time.monotonic()
@@ -202,10 +202,10 @@ def main() -> None:
         seen["machine"] = machine.look()
         seen["tensorboard"] = board.look(results.has_events) if commands else None
         seen["seconds"] = time.monotonic() - began
-        _say(seen)
+        _answer(seen)
 
 
-class _Attendance:
+class _Requests:
     """End the probe when requests stop, even while a snapshot hangs in a file system.
 
     ``silence``: seconds without a request after which it ends.
@@ -237,7 +237,7 @@ class _Attendance:
         os._exit(0)
 
 
-def _say(value: "dict[str, Any]") -> None:
+def _answer(value: "dict[str, Any]") -> None:
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 

@@ -156,7 +156,7 @@ def sight(
     Runs of earlier grids are shown while they are at work.
     """
     name = sweep_dir.name
-    seen = replace(seen, statuses={run_id: _sound(status) for run_id, status in seen.statuses.items()})
+    seen = replace(seen, statuses={run_id: _finite(status) for run_id, status in seen.statuses.items()})
     unanswered = _unanswered(seen.jobs, now, before)
     jobs = _jobs(name, seen, history, price, now, unanswered)
     speeds = _speeds(seen, history.logs)
@@ -210,15 +210,15 @@ def _jobs(
             sum(_is_done(seen, run_id) for run_id in job.run_ids),
             job_id=entry.job_ids.get(token, ""),
             slots=job.slots,
-            since=_began(log) or entry.time,
+            since=_start_time(log) or entry.time,
             seconds=seconds,
             cost=job_cost(seconds, price(entry.on, entry.cost.price_per_hour)),
             unanswered=unanswered.get(token),
         )
-    return (*rows.values(), *_elsewhere(name, seen, history, price, unanswered))
+    return (*rows.values(), *_remote_jobs(name, seen, history, price, unanswered))
 
 
-def _elsewhere(
+def _remote_jobs(
     name: str, seen: Survey, history: History, price: Price, unanswered: Mapping[str, float]
 ) -> Iterable[JobRow]:
     """Yield the jobs of other trees: the names of these begin with the place and a slash."""
@@ -251,7 +251,7 @@ def _is_done(seen: Survey, run_id: str) -> bool:
     return status is not None and status.state is RunState.DONE
 
 
-def _began(log: WorkerLog | None) -> float | None:
+def _start_time(log: WorkerLog | None) -> float | None:
     starts = [event.time for event in log.events if event.kind == STARTED] if log else []
     return starts[-1] if starts else None
 
@@ -267,20 +267,20 @@ def _speeds(seen: Survey, logs: Iterable[WorkerLog]) -> dict[str, tuple[float, .
             run_id = event.run_id
             if event.kind == PROGRESS and run_id in running and running[run_id] == event.attempt:
                 fps = event.data.get("iteration_fps", event.data.get("fps"))
-                told[run_id].append(fps if _is_sound(fps) and fps is not None else 0.0)
+                told[run_id].append(fps if _is_number(fps) and fps is not None else 0.0)
     return {run_id: tuple(speeds) for run_id, speeds in told.items()}
 
 
-def _sound(status: RunStatus) -> RunStatus:
+def _finite(status: RunStatus) -> RunStatus:
     """Return the status without values that are not finite numbers, as journals hold what programs report."""
     unsound = [
         name
         for name in ("frames", "total", "end_to_end_fps", "value")
-        if not _is_sound(getattr(status, name))
+        if not _is_number(getattr(status, name))
     ]
     nothing: dict[str, Any] = dict.fromkeys(unsound)
     return replace(status, **nothing) if unsound else status
 
 
-def _is_sound(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and math.isfinite(value))
