@@ -51,7 +51,7 @@ class InstanceProcess:
 
     def says(self, text: str) -> None:
         """Wait until it said so."""
-        helpers.wait_for(lambda: text in self.output, timeout=120, what=f"{text!r} in {self.output!r}")
+        helpers.wait_for(lambda: text in self.output, timeout=600, what=f"{text!r} in {self.output!r}")
 
     @property
     def output(self) -> str:
@@ -61,7 +61,7 @@ class InstanceProcess:
     def send(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def finish(self, timeout: float = 120.0) -> int:
+    def finish(self, timeout: float = helpers.PATIENCE_S) -> int:
         return helpers.finish(self.process, timeout)
 
     def end(self) -> None:

@@ -62,7 +62,7 @@ def make_logs(folder: Path) -> None:
         input=json.dumps(parts),
         text=True,
         check=True,
-        timeout=120,
+        timeout=600,
     )
 
 

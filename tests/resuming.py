@@ -73,7 +73,7 @@ class Nursery:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=120)
+        self._process.communicate(timeout=600)
 
 
 def train_plainly(overrides: Overrides, seed: int, folder: Path) -> list[dict[str, float]]:
@@ -86,7 +86,7 @@ def train_plainly(overrides: Overrides, seed: int, folder: Path) -> list[dict[st
         env={**os.environ, **ONE_THREAD},
         input=request,
         text=True,
-        timeout=300,
+        timeout=600,
         capture_output=True,
     )
     assert done.returncode == 0, done.stderr

@@ -152,7 +152,7 @@ class Cell:
             env={**os.environ, **self.env},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
         )
         if check and done.returncode:
             raise ClusterError(f"{' '.join(argv)}: exit {done.returncode}: {done.stderr}{done.stdout}")

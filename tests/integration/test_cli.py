@@ -19,7 +19,7 @@ import typer
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.ui.cli import app
-from tests.helpers import COMMANDS, ROOT, kill, wait_for
+from tests.helpers import COMMANDS, PATIENCE_S, ROOT, kill, wait_for
 
 ORCHESTRATE = [sys.executable, "-m", "orchestrator.ui.cli"]
 
@@ -80,7 +80,7 @@ class Bench:
         self.started.append(process)
         return process
 
-    def run(self, *arguments: str, code: int = 0, timeout: float = 180.0) -> str:
+    def run(self, *arguments: str, code: int = 0, timeout: float = PATIENCE_S) -> str:
         """Standard output; fails unless the command leaves with ``code``, or if it shows a traceback."""
         process = self.start(*arguments)
         output, errors = process.communicate(timeout=timeout)
@@ -179,7 +179,7 @@ def test_ctrl_c_stops_with_checkpoints_and_the_same_command_goes_on(bench: Bench
     process = bench.start("sweep", "--grid", "grid.yaml")
     wait_for(lambda: len(bench.steps()) > 10, what="some steps")
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=180)
+    _, errors = process.communicate(timeout=600)
     pace.write_text("0")
     assert process.returncode == 130
     assert "orchestrate sweep --grid grid.yaml" in errors
@@ -210,7 +210,7 @@ def test_a_killed_worker_is_replaced_while_the_command_line_follows(bench: Bench
     (worker,) = bench.live_workers()
     kill(worker)
     pace.write_text("0")
-    output, errors = process.communicate(timeout=180)
+    output, errors = process.communicate(timeout=600)
     assert process.returncode == 0, output + errors
     assert bench.states() == ["done"] * 2
 
@@ -219,7 +219,7 @@ def test_two_command_lines_share_one_sweep(bench: Bench) -> None:
     bench.write_grid(seeds=4, steps=30, seconds=0.02)
     both = [bench.start("sweep", "--grid", "grid.yaml") for _ in range(2)]
     for process in both:
-        output, errors = process.communicate(timeout=180)
+        output, errors = process.communicate(timeout=600)
         assert process.returncode == 0, output + errors
     assert sorted(bench.steps()) == sorted(set(bench.steps()))
     assert len(bench.steps()) == 4 * 30
@@ -268,7 +268,7 @@ def test_logs_follow_until_the_run_ends(bench: Bench, tmp_path: Path) -> None:
     assert following.stdout is not None
     assert "line 0" in following.stdout.readline()
     go.touch()
-    output, errors = following.communicate(timeout=180)
+    output, errors = following.communicate(timeout=600)
     assert (following.returncode, output.count("line 1")) == (0, 1), errors
 
 
@@ -414,7 +414,7 @@ def test_a_retry_is_run_though_the_worker_that_passed_the_run_lives(bench: Bench
     retry = bench.start("retry", "tiny", f"seed={seed}")
     wait_for(lambda: bench.states()[seed] != "failed", what="the retry")
     held.unlink()
-    output, errors = retry.communicate(timeout=180)
+    output, errors = retry.communicate(timeout=600)
     assert retry.returncode == 0, output + errors
     assert bench.states() == ["done"] * 3
 
@@ -426,7 +426,7 @@ def test_two_grids_of_one_name_are_each_judged_by_their_own(bench: Bench) -> Non
     text = bench.grid.read_text()
     (bench.folder / "other.yaml").write_text(text.replace("range(2)", "range(2,4)"))
     bench.run("sweep", "--grid", "other.yaml", "--detach")
-    output, errors = process.communicate(timeout=180)
+    output, errors = process.communicate(timeout=600)
     assert process.returncode == 0, output + errors
     assert "seed=0" in output
     assert "seed=3" not in output

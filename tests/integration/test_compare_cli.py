@@ -157,7 +157,7 @@ def test_what_benchmarl_trained_tells_its_environments_and_devices(results: Path
     overrides = {"experiment": "debug", "task": "vmas/navigation", "algorithm": "iql", on_policy: 3}
     run = BENCHMARL.identify({**overrides, off_policy: f"${{{on_policy}}}"}, 0, 1)
     sweep = make_sweep(results, [run])
-    assert work(sweep, timeout=300) == 0
+    assert work(sweep, timeout=600) == 0
     [row] = collect([sweep]).runs.iter_rows(named=True)
     assert (row["environments"], row["device"]) == (3, "cpu")
     [contest] = contests(collect([sweep]))

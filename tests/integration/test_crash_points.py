@@ -72,7 +72,7 @@ def finish_sweep(grid: Path, results: Path) -> SweepDir:
 def test_the_points_are_all_there_are(grid: Path, results: Path) -> None:
     told = multiprocessing.get_context("fork").Queue()
     assert in_a_process(grid, results, 0, "never", told) == 0
-    assert told.get(timeout=180) == WRITES
+    assert told.get(timeout=600) == WRITES
     finish_sweep(grid, results)
 
 

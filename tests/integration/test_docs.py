@@ -49,7 +49,7 @@ class Page(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [Path(sys.executable).with_name("mkdocs"), "build", "--strict", "--site-dir", folder]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180)
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert built.returncode == 0, built.stdout + built.stderr
     assert not list((ROOT / "docs").rglob("reference/*.md")), "no copies that could be out of date"
     return folder

@@ -37,7 +37,7 @@ def lines(told: str) -> dict[str, str]:
 
 def doctor(folder: Path, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     command = [*prefix, str(Path(sys.executable).with_name("orchestrate")), "doctor", "--on", "local"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
 
 
 def test_this_machine_is_looked_at_and_nothing_is_left_behind(tmp_path: Path) -> None:

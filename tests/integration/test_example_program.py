@@ -30,7 +30,7 @@ def trained(folder: Path, steps: int = 25) -> RunDir:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     sweep = SweepDir(folder / "results", "hill")

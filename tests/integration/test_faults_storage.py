@@ -42,7 +42,7 @@ def run_worker(sweep: SweepDir) -> tuple[int, str]:
     """A worker whose words do not go to the results tree: exit code and words."""
     job = helpers.submit(sweep)
     argv = [sys.executable, "-m", "jobs.worker", str(sweep.results), sweep.name, job.token]
-    answer = subprocess.run(argv, cwd=helpers.ROOT, capture_output=True, text=True, timeout=180)
+    answer = subprocess.run(argv, cwd=helpers.ROOT, capture_output=True, text=True, timeout=600)
     return answer.returncode, answer.stderr
 
 
@@ -54,7 +54,7 @@ def test_a_full_disk_stops_the_worker_and_loses_nothing(small_disk: Path, tmp_pa
     job = helpers.submit(sweep)
     filler = fill(small_disk, leave)
     argv = [sys.executable, "-m", "jobs.worker", str(sweep.results), sweep.name, job.token]
-    answer = subprocess.run(argv, cwd=helpers.ROOT, capture_output=True, text=True, timeout=180)
+    answer = subprocess.run(argv, cwd=helpers.ROOT, capture_output=True, text=True, timeout=600)
     assert answer.returncode == 3, answer.stderr
     assert "the disk is full" in answer.stderr
     assert "Traceback" not in answer.stderr
@@ -83,7 +83,7 @@ def test_a_read_only_tree_is_named(small_disk: Path, tmp_path: Path) -> None:
     job = helpers.submit(sweep)
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     argv = [sys.executable, "-m", "jobs.worker", str(small_disk), "tiny", job.token]
-    answer = subprocess.run(argv, cwd=helpers.ROOT, capture_output=True, text=True, timeout=180)
+    answer = subprocess.run(argv, cwd=helpers.ROOT, capture_output=True, text=True, timeout=600)
     subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
     assert answer.returncode == 3
     assert "read-only" in answer.stderr
@@ -100,7 +100,7 @@ def test_a_disk_that_fills_meanwhile_stops_the_worker(small_disk: Path, tmp_path
     helpers.wait_for(lambda: sweep.run(runs[0].run_id).checkpoints())
     subprocess.run(["dd", "if=/dev/zero", f"of={small_disk}/filler", "status=none"], check=False)
     hurry()
-    _, words = worker.communicate(timeout=180)
+    _, words = worker.communicate(timeout=600)
     assert worker.returncode == 3, words
     assert "cannot write" in words
 
@@ -132,7 +132,7 @@ def _fill_in_mid_sweep(disk: Path, tmp_path: Path) -> None:
         argv = ["sweep", "--grid", grid.name, "--results", str(results), "--slots", "1"]
         command = [sys.executable, "-m", "orchestrator.ui.cli", *argv]
         env = {**os.environ, "PYTHONPATH": str(helpers.ROOT)}
-        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=180)
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
 
     full = sweep()
     assert full.returncode == 3, full.stdout + full.stderr

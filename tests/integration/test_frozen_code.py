@@ -50,7 +50,7 @@ def python(code: str, *arguments: str, cwd: Path, path: str) -> str:
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -197,7 +197,7 @@ def test_edits_reach_neither_queued_runs_nor_replaced_workers(project: Path, res
         assert log.holder is not None
         kill(log.holder.pid)
         (project / "go").touch()
-        said, _ = command_line.communicate(timeout=180)
+        said, _ = command_line.communicate(timeout=600)
     finally:
         command_line.kill()
     assert command_line.returncode == 0, said

@@ -72,7 +72,7 @@ def only_end(run: RunDir) -> dict[str, object]:
 
 def test_it_is_held_until_home_says_so(quick: tuple[SweepDir, Job], start: Start) -> None:
     instance = start(*quick)
-    ended = wait_for(instance.handover.ended, timeout=120)
+    ended = wait_for(instance.handover.ended, timeout=600)
     assert ended.exit_code == 0
     assert ended.time == pytest.approx(time.time(), abs=20)
     instance.says("held until home has everything, for 120 s at most")
@@ -87,7 +87,7 @@ def test_it_is_held_until_home_says_so(quick: tuple[SweepDir, Job], start: Start
 def test_it_is_held_no_longer_than_it_may_be(results: Path, start: Start) -> None:
     sweep = helpers.make_sweep(results, [helpers.command_run(["-c", "raise SystemExit('no luck')"])])
     instance = start(sweep, helpers.submit(sweep), hold=2)
-    ended = wait_for(instance.handover.ended, timeout=120)
+    ended = wait_for(instance.handover.ended, timeout=600)
     assert instance.finish() == ended.exit_code == 1
     assert 1.9 < time.time() - ended.time < 12
     assert "held for 2 s: what home does not have is lost" in instance.output
@@ -115,8 +115,8 @@ def test_checkpoints_are_delivered_while_it_works(
     sweep, job = slow
     instance = start(sweep, job, store=tmp_path / "store")
     there = in_store(tmp_path / "store", sweep)
-    first = wait_for(lambda: checkpoints(there), timeout=120)
-    wait_for(lambda: set(checkpoints(there)) - set(first), timeout=120, what="a newer checkpoint")
+    first = wait_for(lambda: checkpoints(there), timeout=600)
+    wait_for(lambda: set(checkpoints(there)) - set(first), timeout=600, what="a newer checkpoint")
     assert instance.handover.ended() is None
     hurry(tmp_path)
     assert instance.finish() == 0
@@ -132,7 +132,7 @@ def test_a_signal_while_it_works_saves_the_runs(
     sweep, job = slow
     instance = start(sweep, job, store=tmp_path / "store")
     worker = instance.worker()
-    wait_for(lambda: len(checkpoints(sweep)) >= 2, timeout=120)
+    wait_for(lambda: len(checkpoints(sweep)) >= 2, timeout=600)
     for pid in (instance.process.pid, worker, *helpers.children(worker)):
         helpers.kill(pid, signal.SIGTERM)
     assert instance.finish() == 130
@@ -159,7 +159,7 @@ def test_a_worker_that_is_killed_ends_the_job(
     sweep, job = slow
     instance = start(sweep, job, store=tmp_path / "store")
     worker = instance.worker()
-    wait_for(lambda: len(checkpoints(sweep)) >= 2, timeout=120)
+    wait_for(lambda: len(checkpoints(sweep)) >= 2, timeout=600)
     helpers.kill(worker)
     assert instance.finish() == 137
     there = in_store(tmp_path / "store", sweep)
@@ -177,7 +177,7 @@ def test_one_that_is_killed_at_work_and_begun_again(
     sweep, job = slow
     instance = start(sweep, job)
     worker = instance.worker()
-    wait_for(lambda: len(checkpoints(sweep)) >= 2, timeout=120)
+    wait_for(lambda: len(checkpoints(sweep)) >= 2, timeout=600)
     instance.send(signal.SIGKILL)
     instance.finish()
     again = start(sweep, job, store=tmp_path / "store")
@@ -259,7 +259,7 @@ def test_its_own_disk_is_full(tmp_path: Path, start: Start) -> None:
     with mounted(tmp_path / "disk") as disk:
         sweep = helpers.make_sweep(disk, runs)
         instance = start(sweep, helpers.submit(sweep), store=tmp_path / "store")
-        wait_for(lambda: checkpoints(sweep), timeout=120)
+        wait_for(lambda: checkpoints(sweep), timeout=600)
         fill(disk)
         assert instance.finish() != 0
         assert "the end of the job could not be marked: cannot write" in instance.output
@@ -306,7 +306,7 @@ def test_a_letter_that_came_early_is_read(slow: tuple[SweepDir, Job], start: Sta
     sweep, job = slow
     sweep.mailbox(job.token).write_text("TERM\n")
     instance = start(sweep, job)
-    assert wait_for(instance.handover.ended, timeout=180).exit_code == 130
+    assert wait_for(instance.handover.ended, timeout=600).exit_code == 130
     assert not checkpoints(sweep)
 
 
@@ -360,7 +360,7 @@ def test_a_result_that_was_put_aside_gives_way(
 def test_bad_input(quick: tuple[SweepDir, Job], arguments: list[str], words: str) -> None:
     sweep, job = quick
     argv = [sys.executable, "-m", "jobs.instance", str(sweep.results), sweep.name, job.token, *arguments]
-    done = subprocess.run(argv, cwd=helpers.ROOT, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(argv, cwd=helpers.ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2
     assert words in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
@@ -375,7 +375,7 @@ def test_what_it_handed_over_goes_on_elsewhere(
     instance = start(sweep, job, store=tmp_path / "store")
     worker = instance.worker()
     there = in_store(tmp_path / "store", sweep)
-    wait_for(lambda: len({path.parent for path in checkpoints(there)}) == 2, timeout=120)
+    wait_for(lambda: len({path.parent for path in checkpoints(there)}) == 2, timeout=600)
     for pid in (instance.process.pid, worker):
         helpers.kill(pid)
     instance.finish()

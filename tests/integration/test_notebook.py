@@ -84,7 +84,7 @@ def the_same_in_a_terminal(notebook: Any) -> None:
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert typed.returncode == 0, typed.stdout + typed.stderr
     assert "quick: nothing new to submit" in typed.stdout

@@ -13,7 +13,7 @@ from tests.helpers import command_run, make_sweep
 
 def typed(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd=folder)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=600, cwd=folder)
 
 
 @pytest.mark.parametrize("source", ["results", "results/", "./results"])

@@ -60,7 +60,7 @@ def start(project: Path, *arguments: str, speed: str = "1.0", **more: str) -> su
 
 
 def done(process: subprocess.Popen[str]) -> str:
-    printed = process.communicate(timeout=180)[0]
+    printed = process.communicate(timeout=600)[0]
     assert process.returncode == 0, printed
     return printed
 
@@ -77,7 +77,7 @@ def test_killed_and_resumed_it_is_what_it_would_have_been(project: Path) -> None
     worker = wait_for(lambda: hold.is_symlink() and os.readlink(hold))
     first.kill()
     os.kill(int(worker), signal.SIGKILL)
-    first.communicate(timeout=180)
+    first.communicate(timeout=600)
     run = only(project / "results")
     assert [file.frames for file in run.checkpoints()] == [2000, 1000]
     done(start(project, "sweep", "--grid", "grid.yaml"))
@@ -96,7 +96,7 @@ def test_killed_and_resumed_it_is_what_it_would_have_been(project: Path) -> None
 
 def test_its_check_refuses_a_value(project: Path) -> None:
     process = start(project, "check", "grid.yaml", speed="11.0")
-    assert "grid.yaml:3:" in process.communicate(timeout=180)[0]
+    assert "grid.yaml:3:" in process.communicate(timeout=600)[0]
     assert process.returncode == 2
 
 

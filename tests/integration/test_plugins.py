@@ -43,7 +43,7 @@ def orchestrate(folder: Path, *arguments: str, path: Path | None = None) -> subp
         env={**os.environ, **({"PYTHONPATH": str(path)} if path else {})},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 

@@ -32,7 +32,7 @@ def orchestrate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 

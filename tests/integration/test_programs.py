@@ -73,7 +73,7 @@ class Project:
             env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=600,
         )
         assert done.returncode == code, done.stdout + done.stderr
         assert "Traceback" not in done.stdout + done.stderr

@@ -22,6 +22,6 @@ def test_loading_the_trainer_starts_no_thread_no_wandb_no_cuda() -> None:
         env={**os.environ, **one, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert answer.stdout.split() == ["1", "False", "False"], answer.stderr

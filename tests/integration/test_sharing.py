@@ -117,7 +117,7 @@ def test_interrupted_by_a_person_its_runs_save_and_leave(lab: Lab) -> None:
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH)
     lab.at_work(4)
     following.send_signal(signal.SIGINT)
-    _, errors = following.communicate(timeout=180)
+    _, errors = following.communicate(timeout=600)
     assert following.returncode == 130, errors
     assert "stopped; go on with: orchestrate sweep --grid" in errors
     assert not {"running", "queued"} & set(lab.states())
@@ -136,7 +136,7 @@ def test_a_worker_that_is_asked_to_leave_gets_no_more(lab: Lab) -> None:
     assert log.holder is not None
     log.holder.signal(signal.SIGTERM)
     lab.pace(0.01)
-    output, errors = following.communicate(timeout=180)
+    output, errors = following.communicate(timeout=600)
     assert following.returncode == 0, errors
     assert "left: its worker left" in output
     assert targets(lab) == ["right"] * 4

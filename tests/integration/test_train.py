@@ -47,7 +47,7 @@ class Hand:
 
     def train(self, *arguments: str, code: int = 0) -> str:
         process = self.start(*arguments)
-        _, said = process.communicate(timeout=180)
+        _, said = process.communicate(timeout=600)
         assert process.returncode == code, said
         assert "Traceback" not in said
         return said
@@ -70,7 +70,7 @@ class Hand:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=600,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
@@ -108,7 +108,7 @@ def test_a_signal_saves_and_the_same_call_goes_on(hand: Hand, number: int, chain
     audit = hand.folder / "audit"
     wait_for(lambda: audit.exists() and audit.read_text().count("step") >= 5)
     process.send_signal(number)
-    _, said = process.communicate(timeout=180)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == (0 if chained else 75), said
     assert said.startswith("interrupted: ")
     assert "the same call goes on" in said
@@ -140,7 +140,7 @@ def test_an_element_trains_its_own_run_and_lists_all(hand: Hand) -> None:
     everything = ["--sweep", "bench", "command", hand.counting, "seed=range(3)"]
     processes = [hand.start("--only", str(number), *everything) for number in (0, 2)]
     for process in processes:
-        _, said = process.communicate(timeout=180)
+        _, said = process.communicate(timeout=600)
         assert process.returncode == 0, said
     assert [path.name for path in (hand.results / "bench" / "grids").iterdir()] == ["0001.yaml"]
     assert hand.states("bench") == [RunState.DONE, RunState.DONE, RunState.PENDING]

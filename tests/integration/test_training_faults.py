@@ -56,7 +56,7 @@ def orchestrate(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
     return output
 
@@ -114,7 +114,7 @@ def test_killed_at_random_equals_undisturbed(folders: dict[str, Path]) -> None:
             killed += kill(generator.choice(living), signal.SIGKILL)
         if process.poll() is not None:
             process = orchestrate(folder, "sweep", "--grid", "grid.yaml")
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=600)
     finish(orchestrate(folder, "sweep", "--grid", "grid.yaml"))
     assert killed == KILLS, output
     for each in folders.values():

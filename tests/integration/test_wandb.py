@@ -149,7 +149,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[SweepDir, RunDir]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert SECRET not in done.stdout + done.stderr

@@ -82,7 +82,7 @@ def check(folder: Path, grid: str, prefix: Sequence[str] = (), **environment: st
     (folder / "lab.yaml").write_text(grid)
     command = [*prefix, str(Path(sys.executable).with_name("orchestrate")), "check", "lab.yaml"]
     done = subprocess.run(
-        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300
+        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 2, done.stdout + done.stderr
     return done.stderr
@@ -166,7 +166,7 @@ def test_rendering(undrawn: str, request: pytest.FixtureRequest) -> None:
 
 def test_rendering_by_the_doctor(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     probe = [*without_glu(tmp_path), sys.executable, "-P", "-m", "jobs.probe"]
-    told = subprocess.run(probe, capture_output=True, text=True, timeout=300, check=True).stdout
+    told = subprocess.run(probe, capture_output=True, text=True, timeout=600, check=True).stdout
     facts = {line.pop("probe"): line for line in map(json.loads, told.splitlines())}
     finding = training.drawing(lambda name: facts[name])
     assert_said(words_of(request), finding.found)
@@ -209,7 +209,7 @@ def test_pids_in_text_files(tmp_path: Path, request: pytest.FixtureRequest) -> N
         [told] = json.loads(orchestrate(sweep, "status", sweep.name, "--json"))
         return [run["state"] for run in told["runs"]]
 
-    wait_for(lambda: states() == ["running"], timeout=60, what="the run")
+    wait_for(lambda: states() == ["running"], timeout=600, what="the run")
     assert "1 run cancelled" in orchestrate(sweep, "cancel", sweep.name)
     finish(process)
     assert states() == ["cancelled"]
@@ -229,6 +229,6 @@ def test_gpu_slower_than_cpu(request: pytest.FixtureRequest) -> None:
 
 def orchestrate(sweep: SweepDir, *arguments: str) -> str:
     command = [sys.executable, "-m", "orchestrator.ui.cli", *arguments, "--results", str(sweep.results)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

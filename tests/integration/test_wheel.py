@@ -65,7 +65,7 @@ class Installed:
             env={**inherited, "PATH": path},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
 
 

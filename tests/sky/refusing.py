@@ -37,7 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
         url = f"http://127.0.0.1:{self.server.moto}{self.path}"
         request = urllib.request.Request(url, body or None, dict(self.headers), method=self.command)
         try:
-            answer = urllib.request.urlopen(request, timeout=180)
+            answer = urllib.request.urlopen(request, timeout=600)
         except urllib.error.HTTPError as error:
             answer = error
         with answer:

@@ -90,7 +90,7 @@ def logged_out(server: Server) -> None:
 
 
 def get(url: str) -> int:
-    with urllib.request.urlopen(url, timeout=120) as answer:
+    with urllib.request.urlopen(url, timeout=600) as answer:
         return int(answer.status)
 
 
@@ -114,7 +114,7 @@ def until(monitor: Monitor, what: str, **expected: bool) -> ConnectionState:
         found = {name: getattr(seen, name) is not None for name in expected}
         return seen if found == expected else None
 
-    found = wait_for(look, timeout=180, what=what)
+    found = wait_for(look, timeout=600, what=what)
     assert found is not None
     return found
 
@@ -141,14 +141,14 @@ def address(process: subprocess.Popen[str]) -> str:
 
 def test_one_look(server: Server, sweep: SweepDir) -> None:
     with command(ALIAS, "--once") as process:
-        output = process.communicate(timeout=180)[0]
+        output = process.communicate(timeout=600)[0]
     assert process.returncode == 0
     assert "2/2 done" in output
     assert f"{ALIAS}  looked " in output
     nothing_left(server)
     logged_out(server)
     with command(f"{ALIAS}:orchestrate/results", "--json") as process:
-        looked = json.loads(process.communicate(timeout=180)[0])
+        looked = json.loads(process.communicate(timeout=600)[0])
     assert {run["run_id"] for run in looked["runs"]} == set(sweep.run_ids())
     assert looked["sweeps"][0]["counts"] == {"done": 2}
 

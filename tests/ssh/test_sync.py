@@ -57,7 +57,7 @@ def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 def command_line(*arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=180)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=600)
 
 
 def test_everything_comes_and_then_nothing(there: SweepDir, home: Path) -> None:
@@ -243,7 +243,7 @@ def test_a_copy_shows_how_it_was_and_nothing_is_decided_there(there: SweepDir, h
         assert "is a copy of" in done.stderr
         assert "only the source can change it" in done.stderr
     argv = [sys.executable, "-m", "jobs.worker", str(home), "speed", token]
-    worker = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=180)
+    worker = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert worker.returncode == 2
     assert "is a copy of" in worker.stderr
     with pytest.raises(OrchestrateError, match="is a copy of"):

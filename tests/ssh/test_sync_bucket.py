@@ -191,8 +191,8 @@ def test_a_sync_that_is_killed_leaves_nothing_for_ever_and_loses_nothing(
         process = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         parts = lambda: list(home.glob(".buckets/*/1/parts/*"))  # noqa: E731
         whole = lambda: list(home.glob(".buckets/*/1/tree/speed/runs/*/r*.json"))  # noqa: E731
-        wait_for(lambda: len(parts()) == 4 and len(whole()) == 8, timeout=60, what="half of each checkpoint")
-        wait_for(lambda: all(part.stat().st_size for part in parts()), timeout=60, what="their bytes")
+        wait_for(lambda: len(parts()) == 4 and len(whole()) == 8, timeout=600, what="half of each checkpoint")
+        wait_for(lambda: all(part.stat().st_size for part in parts()), timeout=600, what="their bytes")
         process.kill()
         process.wait()
         before, sent = dict(way.asked), way.sent

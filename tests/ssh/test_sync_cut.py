@@ -102,16 +102,16 @@ def test_twenty_cuts_in_100_mb(server: Server, monkeypatch: pytest.MonkeyPatch) 
         if running_after(process, generator.uniform(0.3, 0.9)):
             cuts += bool(server.cut())
             continue
-        _, said = process.communicate(timeout=180)
+        _, said = process.communicate(timeout=600)
         assert process.returncode == 3, f"after {cuts} cuts: {said}"
         assert len(said.splitlines()) == 2, said
         assert said.startswith("error: cluster: ")
         assert_nothing_half(there, home)
         process = start()
-    process.communicate(timeout=120)
+    process.communicate(timeout=600)
     assert_nothing_half(there, home)
     process = start()
-    said = process.communicate(timeout=120)
+    said = process.communicate(timeout=600)
     assert process.returncode == 0, said
     assert_same(there, home)
 
@@ -125,9 +125,9 @@ def test_killed_at_any_moment(server: Server, monkeypatch: pytest.MonkeyPatch) -
         process = start()
         if running_after(process, generator.uniform(0.1, 1.5)):
             process.kill()
-        process.communicate(timeout=180)
+        process.communicate(timeout=600)
         assert_nothing_half(there, home)
     process = start()
-    said = process.communicate(timeout=120)
+    said = process.communicate(timeout=600)
     assert process.returncode == 0, said
     assert_same(there, home)

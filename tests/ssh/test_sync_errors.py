@@ -27,7 +27,7 @@ def there(server: Server, monkeypatch: pytest.MonkeyPatch) -> SweepDir:
 
 def error_of(code: int, *arguments: str, argv: list[str] | None = None) -> str:
     """The two lines that a sync ends with."""
-    done = subprocess.run(argv or [*SYNC, *arguments], capture_output=True, text=True, timeout=180)
+    done = subprocess.run(argv or [*SYNC, *arguments], capture_output=True, text=True, timeout=600)
     assert done.returncode == code, done
     lines = done.stderr.splitlines()
     assert len(lines) == 2, done.stderr
@@ -108,7 +108,7 @@ def test_a_disk_here_that_takes_nothing(there: SweepDir, server: Server, options
     home.mkdir()
     script = f"mount -t tmpfs -o {options} tmpfs {shlex.quote(str(home))} && exec {shlex.join(SYNC)} {ALIAS}"
     assert said in error_of(3, argv=[*unshared("--mount"), "sh", "-c", script])
-    assert subprocess.run([*SYNC, ALIAS], capture_output=True, timeout=180).returncode == 0
+    assert subprocess.run([*SYNC, ALIAS], capture_output=True, timeout=600).returncode == 0
 
 
 def test_files_there_that_may_not_be_read(there: SweepDir, server: Server) -> None:
@@ -123,7 +123,7 @@ def test_files_there_that_may_not_be_read(there: SweepDir, server: Server) -> No
     program.chmod(0o755)
     server.stop()
     server.start({"PATH": f"{folder}:/usr/local/bin:/usr/bin:/bin"})
-    done = subprocess.run([*SYNC, ALIAS], capture_output=True, text=True, timeout=180)
+    done = subprocess.run([*SYNC, ALIAS], capture_output=True, text=True, timeout=600)
     assert done.returncode == 1, done
     assert "Permission denied" in done.stderr
     home = SweepDir(server.laptop / "results", "speed")

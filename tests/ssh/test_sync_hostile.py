@@ -29,7 +29,7 @@ def home(server: Server) -> SweepDir:
 
 def sync(code: int = 0, *arguments: str) -> str:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS, *arguments]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600)
     assert done.returncode == code, done
     return done.stdout + done.stderr
 
@@ -203,10 +203,10 @@ def test_paths_that_a_shell_would_take_for_commands(server: Server, there: Sweep
     odd = server.home / "a b;touch $(x) `y` 'z' \"q\" *"
     shutil.copytree(there.results, odd)
     argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", f"{ALIAS}:{odd.name}", "out"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done
     assert (server.laptop / "out" / "speed" / "index.tsv").exists()
-    again = subprocess.run([*argv, "--prune-remote", "--yes"], capture_output=True, text=True, timeout=180)
+    again = subprocess.run([*argv, "--prune-remote", "--yes"], capture_output=True, text=True, timeout=600)
     assert again.returncode == 0, again
     assert not list(odd.glob("speed/runs/*/attempts/1/metrics.jsonl"))
     assert sorted(path.name for path in server.home.iterdir()) == sorted([odd.name, "results"])

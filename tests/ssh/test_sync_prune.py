@@ -28,7 +28,7 @@ def orchestrate(*arguments: str, cwd: Path, env: dict[str, str] | None = None, t
         capture_output=True,
         text=True,
         input=typed,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done
     return done.stdout + done.stderr
@@ -88,7 +88,7 @@ def test_a_result_that_changed_there_keeps_its_files(server: Server, grid: Path)
     before = files(run.path)
     run.result_path.write_text(run.result_path.read_text().replace('"done"', '"DONE"'))
     argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS, "--prune-remote", "--yes"]
-    done = subprocess.run(argv, cwd=server.laptop, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(argv, cwd=server.laptop, capture_output=True, text=True, timeout=600)
     assert done.returncode == 1
     assert "its result there is another" in done.stderr
     assert files(run.path) == before
@@ -118,7 +118,7 @@ def test_a_source_that_cannot_be_written(server: Server, grid: Path, mount: str,
     server.stop()
     server.start({"PATH": f"{folder}:/usr/local/bin:/usr/bin:/bin"})
     argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS, "--prune-remote", "--yes"]
-    done = subprocess.run(argv, cwd=server.laptop, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(argv, cwd=server.laptop, capture_output=True, text=True, timeout=600)
     assert done.returncode == 3, done
     assert said in done.stderr
     assert "cluster" in done.stderr
@@ -128,7 +128,7 @@ def test_a_source_that_cannot_be_written(server: Server, grid: Path, mount: str,
 
 def refused(*arguments: str, cwd: Path) -> str:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", *arguments]
-    done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2, done
     return done.stderr
 
@@ -155,7 +155,7 @@ def test_a_deletion_that_was_cut_is_completed(server: Server, grid: Path) -> Non
     whole = ssh.read_text()
     ssh.write_text(whole.replace("exec", 'case "$*" in *xargs*) exit 255 ;; esac\nexec'))
     argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS, "--prune-remote", "--yes"]
-    cut = subprocess.run(argv, cwd=server.laptop, capture_output=True, text=True, timeout=180)
+    cut = subprocess.run(argv, cwd=server.laptop, capture_output=True, text=True, timeout=600)
     assert cut.returncode == 3, cut
     run = there.run(there.run_ids()[0])
     assert run.attempt(1).metrics.exists()

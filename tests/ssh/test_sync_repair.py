@@ -77,7 +77,7 @@ def files(sweep: SweepDir, top: str = "runs") -> dict[str, tuple[bytes, int]]:
 
 def command_line(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=180, cwd=cwd)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=600, cwd=cwd)
 
 
 def truncate(path: Path) -> None:

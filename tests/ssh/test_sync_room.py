@@ -29,7 +29,7 @@ def there(tmp_path: Path) -> SweepDir:
 
 def command_line(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=180)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=600)
 
 
 def test_what_does_not_fit_is_refused_with_figures(there: SweepDir, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_watching_until_nothing_works_there_any_more(server: Server, tmp_path: P
         assert "trying again" in line
         server.start()
         pace.write_text("0.01")
-        said, errors = watching.communicate(timeout=180)
+        said, errors = watching.communicate(timeout=600)
     assert watching.returncode == 0, errors
     assert "the connection is back" in errors
     assert finish(worker) == 0

@@ -16,7 +16,7 @@ from tests.wandb_server import KEY, signed_in
 
 def sync(server: Server, *arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS, *arguments]
-    return subprocess.run(argv, cwd=server.laptop, capture_output=True, text=True, timeout=120)
+    return subprocess.run(argv, cwd=server.laptop, capture_output=True, text=True, timeout=600)
 
 
 def test_what_came_goes_up_once(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

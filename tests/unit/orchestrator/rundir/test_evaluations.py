@@ -115,4 +115,4 @@ def test_they_come_home_beside_those_made_here(tmp_path: Path) -> None:
 
 def sync_results(arguments: list[str]) -> int:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", *arguments]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=180).returncode
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=600).returncode

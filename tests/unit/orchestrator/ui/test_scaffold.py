@@ -105,7 +105,7 @@ def test_a_kind_that_there_is_not(tmp_path: Path) -> None:
 def test_as_it_is_typed(tmp_path: Path) -> None:
     def orchestrate(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [Path(sys.executable).with_name("orchestrate"), "init", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
 
     told = orchestrate("my project; echo", "--on", "local").stdout
     assert told.splitlines()[:3] == [
