@@ -65,6 +65,11 @@ class Shutdown:
         """Whether the job was warned of its end, and not preempted."""
         return self.warned and self._scheduler_job.nears_end()
 
+    @property
+    def for_good(self) -> bool:
+        """Whether the scheduler refuses to requeue the job."""
+        return self._scheduler_job.ends_for_good()
+
     def _cause(self) -> Reason | None:
         """Return why the scheduler ends the job, if it does. The scheduler is queried once."""
         if self._answer is None:

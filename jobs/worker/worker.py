@@ -29,6 +29,7 @@ from jobs.worker.assignment import (
     without_work,
 )
 from jobs.worker.budget_share import BudgetShare
+from jobs.worker.exit import AGAIN, Exit
 from jobs.worker.failures import End, end_of, in_vain, is_storage_error
 from jobs.worker.preload import preload, remember_code
 from jobs.worker.run_handle import RunHandle
@@ -50,16 +51,6 @@ _LEDGER_INTERVAL_S = 1.0
 # The journal's attempt number where this worker made no attempt.
 _NO_ATTEMPT = 0
 
-_TOO_SHORT = (
-    "its end came near before it could begin a run, and would again: give the profile more `time`, "
-    "or a shorter warning (`signal`)"
-)
-
-# Exit codes of the worker, as those of the commands.
-_DONE, _SOME_FAILED, _NO_STORAGE, _INTERRUPTED = 0, 1, 3, 130
-# To the job's script: requeue the job, there is more to do.
-_AGAIN = 75
-
 
 class Worker:
     """One job at work."""
@@ -76,45 +67,41 @@ class Worker:
         self._commit = provenance.commit()
         self._unwritten: list[Event] = []
         self._next_ledger = 0.0
-        self._shutdown = Shutdown(scheduler_job)
+        self.exit = Exit(Shutdown(scheduler_job), self._assignment)
         self._unpaid_signalled = False
-        self._interrupted = 0
-        self._began = False  # an attempt of any run
         self._checkpoint_interval_s = 0.0
-        self._storage_error: str | None = None
-        self._no_process: str | None = None
-        self._failed = 0
-        self.wants_more = False  # some run failed that another job could finish
 
     def run(self) -> int:
         """Work until nothing is left or the worker has to leave; return the exit code."""
         while True:
             self._read_ledger()
             self._start_runs()
-            if not self._children and (self._is_leaving or self._assignment.over):
+            if self.exit.is_due(len(self._children)):
                 break
             self._wait()
             self._attend()
-        data = {"why": self._why(), "asked": self._is_leaving}
-        if self._comes_back:
+        data: dict[str, object] = {"why": self.exit.why, "asked": not self.exit.takes_runs}
+        if self.exit.comes_back:
             data["again"] = True
         self._write(EXITED, data=data)
-        return self._exit_code()
+        if self.exit.obstacle:
+            _say(f"job {self._job.token}: {self.exit.obstacle}")
+        return self.exit.code
 
     # Starting runs
 
     def _start_runs(self) -> None:
-        while self._free and not self._is_leaving:
+        while self._free and self.exit.takes_runs:
             run_id = self._assignment.pop()
             if run_id is None:
                 return
             if not self._scheduler_job.has_time_for(self._checkpoint_interval_s):
                 self._assignment.again(run_id)
-                self._shutdown.no_time_for_more()
+                self.exit.shutdown.no_time_for_more()
                 return
             if not self._budget.has_time_for(self._checkpoint_interval_s):
                 self._assignment.again(run_id)
-                self._shutdown.unpaid_for_more(self._budget.why)
+                self.exit.shutdown.unpaid_for_more(self._budget.why)
                 return
             try:
                 verdict = self._assignment.look(run_id)
@@ -146,12 +133,12 @@ class Worker:
             if error.errno not in (errno.EAGAIN, errno.ENOMEM):
                 raise
             # No more processes or memory just now: no fault of the run.
-            self._no_process = f"could not start a process ({error.strerror})"
+            self.exit.no_process = f"could not start a process ({error.strerror})"
             self._assignment.hold(run_id)
             return
         finally:
             os.close(writing)
-        self._no_process = None
+        self.exit.no_process = None
         self._free.pop()
         self._children[pid] = RunHandle(pid, run_id, slot, reading)
 
@@ -177,13 +164,13 @@ class Worker:
     def _attend(self) -> None:
         now = time.monotonic()
         for child in list(self._children.values()):
-            if now > min(self._shutdown.kill_at, child.kill_at):
+            if now > min(self.exit.shutdown.kill_at, child.kill_at):
                 child.kill()
             gone = child.reap()
             child.read()
             self._checkpoint_interval_s = max(self._checkpoint_interval_s, child.checkpoint_interval)
             if child.attempt is not None and not child.announced:
-                child.announced = self._began = True
+                child.announced = self.exit.began = True
                 self._assignment.changed()
                 self._write(CLAIMED, child.run_id, child.attempt)
             if progress := child.take_progress(now):
@@ -195,7 +182,7 @@ class Worker:
                 self._reaped(child)
 
     def _on_stop_signal(self, number: int, *, relayed: bool = False) -> None:
-        self._shutdown.on_signal(number, relayed=relayed)
+        self.exit.shutdown.on_signal(number, relayed=relayed)
         self._signal_runs(number)
 
     def _signal_runs(self, number: int) -> None:
@@ -206,11 +193,11 @@ class Worker:
         if time.monotonic() < self._next_ledger:
             return
         self._next_ledger = time.monotonic() + _LEDGER_INTERVAL_S
-        for number in self._shutdown.letters():
+        for number in self.exit.shutdown.letters():
             self._on_stop_signal(number, relayed=True)
         if not self._budget.has_time_for(0.0) and not self._unpaid_signalled:
             self._unpaid_signalled = True
-            self._signal_runs(self._shutdown.unpaid_altogether(self._budget.why))
+            self._signal_runs(self.exit.shutdown.unpaid_altogether(self._budget.why))
         self._decisions.refresh()
         for child in self._children.values():
             if child.run_id in self._decisions.cancelled and not child.cancelled:
@@ -234,17 +221,17 @@ class Worker:
         self._ended(child.run_id, child.attempt or _NO_ATTEMPT, end, cancelled=child.cancelled)
         if child.exit_code == FENCED_EXIT or (end.reason is Reason.KILLED and child.attempt is None):
             self._assignment.hold(child.run_id)
-        elif end.reason is Reason.KILLED and not self._is_leaving:
+        elif end.reason is Reason.KILLED and self.exit.takes_runs:
             self._assignment.again(child.run_id)
         elif end.outcome is RunState.INTERRUPTED and not child.cancelled:
-            self._interrupted += 1
+            self.exit.interrupted += 1
 
     def _look_at_storage(self) -> None:
         """Test the tree after a run found no room: if it takes no writes at all, the worker has to leave."""
         try:
             self._sweep.check_writable()
         except StorageError as error:
-            self._storage_error = f"{error}; {error.hint}"
+            self.exit.storage_error = f"{error}; {error.hint}"
 
     def _end_of(self, child: RunHandle) -> End:
         """Return how the attempt ended; record it if the run's process died without doing so."""
@@ -274,7 +261,7 @@ class Worker:
         reason, cause = Reason.KILLED, child.cause_of_death()
         if child.killed_by_us:
             reason, cause = Reason.TIME_LIMIT, "did not leave within its grace and was killed"
-            if child.cancelled or not self._shutdown.out_of_time:
+            if child.cancelled or not self.exit.shutdown.out_of_time:
                 return End(RunState.INTERRUPTED, Reason.STOPPED, cause)
         elif child.out_of_memory():
             return End(RunState.FAILED, Reason.OUT_OF_MEMORY, "killed for want of memory", child.frames)
@@ -288,13 +275,13 @@ class Worker:
             data |= self._result_data(run_id)
         elif cancelled:
             data |= {"outcome": RunState.CANCELLED.value, "reason": None, "message": "cancelled"}
-        elif end.outcome is RunState.INTERRUPTED and self._shutdown.unpaid:
-            data |= {"reason": Reason.STOPPED.value, "message": self._shutdown.why}
-        elif end.reason is Reason.STOPPED and self._shutdown.preempted:
+        elif end.outcome is RunState.INTERRUPTED and self.exit.shutdown.unpaid:
+            data |= {"reason": Reason.STOPPED.value, "message": self.exit.shutdown.why}
+        elif end.reason is Reason.STOPPED and self.exit.shutdown.preempted:
             data |= {"reason": Reason.PREEMPTED.value, "message": "its job was given back to the queue"}
         elif end.outcome is RunState.FAILED:
-            self._failed += 1
-            self.wants_more |= end.reason is Reason.OUT_OF_MEMORY
+            self.exit.failed += 1
+            self.exit.wants_more |= end.reason is Reason.OUT_OF_MEMORY
         self._assignment.changed()
         self._write(ENDED, run_id, attempt, data)
 
@@ -326,69 +313,8 @@ class Worker:
                 self._journal.append(self._unwritten[0])
                 del self._unwritten[0]
         except StorageError as error:
-            self._storage_error = f"{error}; {error.hint}"
+            self.exit.storage_error = f"{error}; {error.hint}"
             self._unwritten = [event for event in self._unwritten if event.kind != PROGRESS]
-
-    # Shutdown
-
-    @property
-    def found_nothing_more(self) -> bool:
-        """Whether all runs left are held by other workers."""
-        return not self._is_leaving and not self._assignment.waiting
-
-    @property
-    def _is_leaving(self) -> bool:
-        return bool(self._shutdown.why) or self._storage_error is not None
-
-    @property
-    def may_submit_rest(self) -> bool:
-        """Whether the job is to submit the rest.
-
-        Not if a person ended it, if it was too short, or while it comes back itself.
-        """
-        if self._shutdown.stopped or self._too_short:
-            return False
-        return not self._comes_back or self._scheduler_job.ends_for_good()
-
-    @property
-    def _comes_back(self) -> bool:
-        """Whether the job is to be requeued: it was warned, and runs are left."""
-        return self._shutdown.warned and not self._storage_error and self._some_left and not self._too_short
-
-    @property
-    def _too_short(self) -> bool:
-        """Whether the job's end came near before any run began: another try would be no better."""
-        return not self._began and self._some_left and self._shutdown.out_of_time
-
-    @property
-    def _some_left(self) -> bool:
-        return bool(self._interrupted or self._assignment.waiting)
-
-    def _why(self) -> str:
-        if self._storage_error:
-            return self._storage_error
-        if self._too_short:
-            return _TOO_SHORT
-        if self._shutdown.why:
-            return self._shutdown.why
-        if self._no_process:
-            return self._no_process
-        if held := len(self._assignment.held):
-            return f"{held} of its runs are held by other workers, nothing else is left"
-        return "nothing is left to do"
-
-    def _exit_code(self) -> int:
-        if self._storage_error:
-            _say(f"job {self._job.token}: {self._storage_error}")
-            return _NO_STORAGE
-        if self._comes_back:
-            return _AGAIN
-        if self._too_short:
-            _say(f"job {self._job.token}: {_TOO_SHORT}")
-            return _INTERRUPTED
-        if self._shutdown.why and not self._shutdown.warned:
-            return _INTERRUPTED
-        return _SOME_FAILED if self._failed else _DONE
 
 
 def work(results: Path, name: str, token: str) -> int:
@@ -408,16 +334,16 @@ def work(results: Path, name: str, token: str) -> int:
         _say(f"job {token} of sweep {name!r} was taken by another worker: nothing to do here")
         return 0
     worker = Worker(sweep, job, journal, scheduler_job)
-    code = worker.run()
-    if worker.found_nothing_more and scheduler_job.job_id is not None:
+    code, left = worker.run(), worker.exit
+    if left.found_nothing_more and scheduler_job.job_id is not None:
         mates = array_mates(sweep, job)
         unbegun = [one for one in mates if not sweep.has_begun(one)] if job.steals else []
         shared = job.steals or len(mates) == 1  # else there may be thousands that end, each for itself
         useless = without_work(sweep, job, scheduler_job.requeued() if shared else ())
         scheduler_job.dismiss([*scheduler_job.mates(unbegun), *useless])
-    if worker.may_submit_rest:
-        submit_remaining(sweep, token, scheduler_job, wanted=worker.wants_more)
-    if code != _AGAIN:  # else its script may have to report a failed requeue
+    if left.may_submit_rest:
+        submit_remaining(sweep, token, scheduler_job, wanted=left.wants_more)
+    if code != AGAIN:  # else its script may have to report a failed requeue
         _remove_if_empty(sweep.worker_output(token))
     return code
 

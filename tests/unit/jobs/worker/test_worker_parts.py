@@ -63,7 +63,7 @@ def test_a_process_that_cannot_be_started_fails_no_run(
     assert len(os.listdir("/proc/self/fd")) == len(before), "a pipe stayed open"
     assert list(at_work._assignment.held) == [run.run_id]
     assert not [kind for kind, _, _ in events(sweep) if kind == "ended"]
-    assert "could not start a process" in at_work._why()
+    assert "could not start a process" in at_work.exit.why
 
 
 def test_of_what_it_could_not_take_a_worker_names_no_attempt(
@@ -101,8 +101,8 @@ def warned(worker: Worker, monkeypatch: pytest.MonkeyPatch, ends: float) -> None
     """In a job of a scheduler that ends in so many seconds, of which the last 60 are its warning."""
     job = SlurmJob("123_4", ends=time.time() + ends, warning=60)
     monkeypatch.setattr(worker, "_scheduler_job", job)
-    monkeypatch.setattr(worker, "_shutdown", Shutdown(job))
-    worker._shutdown.on_signal(signal.SIGUSR1)
+    monkeypatch.setattr(worker.exit, "shutdown", Shutdown(job))
+    worker.exit.shutdown.on_signal(signal.SIGUSR1)
 
 
 def test_a_job_too_short_for_any_run_does_not_come_back(
@@ -110,9 +110,9 @@ def test_a_job_too_short_for_any_run_does_not_come_back(
 ) -> None:
     warned(at_work, monkeypatch, ends=70)
     assert at_work.run() == 130
-    assert not at_work.may_submit_rest
-    assert "more `time`" in at_work._why()
-    assert at_work._why() in capfd.readouterr().err
+    assert not at_work.exit.may_submit_rest
+    assert "more `time`" in at_work.exit.why
+    assert at_work.exit.why in capfd.readouterr().err
 
 
 def test_a_job_preempted_at_its_beginning_comes_back(
@@ -129,19 +129,19 @@ def test_a_job_that_began_something_comes_back(
     """And submits nothing before, unless its site gives no job back: another one goes on."""
     monkeypatch.setattr(scheduler_job, "_ask", lambda _: scheduler)
     warned(at_work, monkeypatch, ends=70)
-    at_work._began = True
+    at_work.exit.began = True
     assert at_work.run() == 75
-    assert at_work.may_submit_rest is feeds
+    assert at_work.exit.may_submit_rest is feeds
 
 
 def test_a_job_that_somebody_ended_neither_comes_back_nor_submits(
     at_work: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warned(at_work, monkeypatch, ends=70)
-    at_work._began = True
-    at_work._shutdown.on_signal(signal.SIGTERM)
+    at_work.exit.began = True
+    at_work.exit.shutdown.on_signal(signal.SIGTERM)
     assert at_work.run() == 130
-    assert not at_work.may_submit_rest
+    assert not at_work.exit.may_submit_rest
 
 
 @pytest.mark.parametrize(("ends", "reason"), [(70, Reason.TIME_LIMIT), (3600, Reason.STOPPED)])
