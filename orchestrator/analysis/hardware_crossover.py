@@ -197,7 +197,7 @@ def contest_of(
 
 
 def _settings(rows: Sequence[_Row], keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], list[_Row]]]:
-    """Group runs that differ only in machine, devices, threads, environments and what follows from these."""
+    """Group runs that differ only in machine, devices, threads, environments and keys implied by these."""
     own = [key for key in ("sweep", *keys) if key not in ("seed", "task", "algorithm", "threads", "target")]
     apart = [key for key in own if not _follows(rows, key)]
     found: dict[tuple[str, ...], list[_Row]] = {}

@@ -101,7 +101,7 @@ class Experiment:
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """Experiments of a folder. ``name`` stands in place of a sweep's; ``notes`` list what was not counted."""
+    """Experiments of a folder. ``name`` replaces a sweep's; ``notes`` name experiments not counted."""
 
     name: str
     experiments: tuple[Experiment, ...]

@@ -40,7 +40,7 @@ class Settings:
 
 
 def settings(by_sweep: Mapping[str, Sequence[Row]], keys: Sequence[str]) -> Settings:
-    """Compare what each sweep's grid sets, and the trainer, code and hardware of its runs."""
+    """Compare the grid keys of the sweeps, and the trainer, code and hardware of their runs."""
     told: dict[str, list[str]] = {
         "runs": [str(sum(bool(row["in_grid"]) for row in rows)) for rows in by_sweep.values()]
     }

@@ -28,7 +28,7 @@ __all__ = ["Finding", "Verdict", "diagnose"]
 def diagnose(
     results: Path, profile: Profile | None = None, ask: Ask | None = None, probe: Probe | None = None
 ) -> Iterator[Finding]:
-    """Every finding as soon as it is there; ``profile``: what jobs are to ask for.
+    """Yield every finding as soon as it is there; with ``profile``, also those about its jobs.
 
     ``ask`` stands in for starting a scheduler's commands, ``probe`` for the process that loads PyTorch.
     """

@@ -156,7 +156,7 @@ def _described(one: Partition) -> str:
 
 
 def _lacking(groups: Sequence[NodeGroup], profile: Profile) -> tuple[str, str] | None:
-    """Return what no node has by itself, and the fix."""
+    """Return the request that no node can meet by itself, and the fix."""
     features = {feature for group in groups for feature in group.features}
     if absent := [word for word in _features(profile.constraint) if word not in features]:
         fix = f"leave `constraint` out of {place_of(profile)}: these nodes have no features"

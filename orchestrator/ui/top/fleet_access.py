@@ -57,7 +57,7 @@ class Fleet(Protocol):
         ...
 
     def exchange(self, sweep_dir: SweepDir) -> str:
-        """Fetch results from instances and clusters, end instances that are done; what was done."""
+        """Fetch results from instances and clusters, end finished instances; return a message."""
         ...
 
     def log(self, sweep_dir: SweepDir, run_id: str) -> str:

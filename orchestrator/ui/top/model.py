@@ -272,7 +272,7 @@ def _speeds(seen: Survey, logs: Iterable[WorkerLog]) -> dict[str, tuple[float, .
 
 
 def _finite(status: RunStatus) -> RunStatus:
-    """Return the status without values that are not finite numbers, as journals hold what programs report."""
+    """Return the status without values that are not finite numbers, as programs may report such."""
     unsound = [
         name
         for name in ("frames", "total", "end_to_end_fps", "value")
