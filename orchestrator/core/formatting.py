@@ -21,7 +21,7 @@ def number(value: float | None) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """``1 run``, ``2 runs``."""
+    """Format a number with its noun: ``1 run``, ``2 runs``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -121,10 +121,7 @@ def condemn(sweep: SweepDir, token: str) -> None:
 
 def condemned_at(sweep: SweepDir, token: str) -> float | None:
     """Return when :func:`condemn` was first called, in epoch seconds; None if never."""
-    try:
-        return _condemned(sweep, token).stat().st_mtime
-    except FileNotFoundError:
-        return None
+    return _modified(_condemned(sweep, token))
 
 
 def _condemned(sweep: SweepDir, token: str) -> Path:
@@ -133,10 +130,8 @@ def _condemned(sweep: SweepDir, token: str) -> Path:
 
 def since_exchange(sweep: SweepDir, token: str) -> float:
     """Return the seconds since the last exchange with a job's machine."""
-    try:
-        return time.time() - _lock(sweep, token).stat().st_mtime
-    except FileNotFoundError:
-        return math.inf
+    at = _modified(_lock(sweep, token))
+    return math.inf if at is None else time.time() - at
 
 
 @contextmanager
@@ -161,11 +156,8 @@ def mark_fetched(sweep: SweepDir, token: str) -> None:
 
 
 def fetched_at(sweep: SweepDir, token: str) -> float | None:
-    """The time of the last :func:`mark_fetched`, in seconds since 1970; ``None`` before the first."""
-    try:
-        return _fetched(sweep, token).stat().st_mtime
-    except FileNotFoundError:
-        return None
+    """Return the time of the last :func:`mark_fetched`, in epoch seconds; None before the first."""
+    return _modified(_fetched(sweep, token))
 
 
 def _fetched(sweep: SweepDir, token: str) -> Path:
@@ -174,6 +166,13 @@ def _fetched(sweep: SweepDir, token: str) -> Path:
 
 def _lock(sweep: SweepDir, token: str) -> Path:
     return arrivals(sweep, token) / "lock"
+
+
+def _modified(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return None
 
 
 def ledger_names(sweep: SweepDir) -> list[str]:

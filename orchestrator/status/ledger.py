@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from orchestrator.core.formatting import count
 from orchestrator.core.types import PluginSource
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.ledger_entries import DamagedEntry, jobs_of, submissions
@@ -33,8 +34,8 @@ def unreadable_files(ledger: Iterable[LedgerEntry], logs: Iterable[WorkerLog]) -
     found = [f"ledger entry {entry.problem}" for entry in ledger if isinstance(entry, DamagedEntry)]
     for log in logs:
         if log.damaged:
-            lines = "1 line" if log.damaged == 1 else f"{log.damaged} lines"
-            found.append(f"{lines} of journal {'compacted' if log.compacted else log.token}.jsonl")
+            journal = f"{'compacted' if log.compacted else log.token}.jsonl"
+            found.append(f"{count(log.damaged, 'line')} of journal {journal}")
     more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return (f"passed over: {'; '.join(found[:_NAMED])}{more}",) if found else ()
 

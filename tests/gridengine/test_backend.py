@@ -65,6 +65,6 @@ def test_keys_and_options_of_a_plug_in(lab: Lab, cell: Cell) -> None:
     assert "#$ -p -5" in lab.sweep("tiny", "--dry-run", "--", "-p", "-5")
     profile = lab.folder / "profile.yaml"
     profile.write_text(profile.read_text() + "partition: gpu\n")
-    assert "found partition, which backend: gridengine has no use for" in lab.sweep("tiny", code=2)
+    assert "found partition, which is no key of backend: gridengine" in lab.sweep("tiny", code=2)
     profile.write_text(profile.read_text().replace("partition: gpu", "quue: all.q"))
     assert "did you mean queue?" in lab.sweep("tiny", code=2)
