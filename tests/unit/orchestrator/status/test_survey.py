@@ -313,7 +313,7 @@ def test_watching_goes_on_while_a_queue_does_not_answer(
     ]
     monkeypatch.setattr(status, "_look", lambda *_: looks.pop(0))
     monkeypatch.setattr(status, "_REFRESH_S", 0.0)
-    status._watch([SweepDir(tmp_path, "speed")])
+    status._watch([SweepDir(tmp_path, "speed")], exchange=False)
     assert looks == []
     assert "done" in capsys.readouterr().out
 
