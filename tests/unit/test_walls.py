@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 import zipfile
@@ -43,6 +45,27 @@ SHARED = (
     "planning.throughput.measure",
     "rundir",
 )
+# Modules beside a backend's own folder that name it. A backend is one folder, one entry in config/backends and
+# one class in scheduler_job: take modules out of this list, and put none in.
+NAMES_A_BACKEND = {
+    "jobs/instance.py",
+    "jobs/worker/scheduler_job.py",
+    "orchestrator/config/backends.py",
+    "orchestrator/config/grid/parse.py",
+    "orchestrator/config/profiles/model.py",
+    "orchestrator/control/cloud_instances.py",
+    "orchestrator/planning/estimate/target_costs.py",
+    "orchestrator/ui/cli/init.py",
+    "orchestrator/ui/doctor/cloud.py",
+    "orchestrator/ui/doctor/cluster.py",
+    "orchestrator/ui/doctor/cluster_facts.py",
+    "orchestrator/ui/doctor/job_script.py",
+    "orchestrator/ui/doctor/local_machine.py",
+    "orchestrator/ui/doctor/login_node.py",
+    "orchestrator/ui/doctor/request_checks.py",
+    "orchestrator/ui/doctor/slurm.py",
+    "orchestrator/ui/scaffold.py",
+}
 LONGEST_FILE = 450
 
 
@@ -108,6 +131,29 @@ def test_the_worker_side_knows_only_what_both_sides_share() -> None:
     assert {
         one for one in crossings if one[1] != "orchestrator" and not f"{one[1]}.".startswith(shared)
     } == set()
+
+
+def test_no_other_module_names_a_backend() -> None:
+    own = ("orchestrator/backends/slurm/", "orchestrator/backends/skypilot/")
+    files = {path.relative_to(ROOT).as_posix(): path for path in our_files("*.py")}
+    named = {name for name, path in files.items() if not name.startswith(own) and names_a_backend(path)}
+    assert named == NAMES_A_BACKEND
+
+
+def names_a_backend(file: Path) -> bool:
+    """Whether the code says Slurm or SkyPilot, in a name or a text; docstrings and comments may."""
+    tree = ast.parse(file.read_text())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    first = [node.body[0] for node in ast.walk(tree) if isinstance(node, documented) and node.body]
+    docstrings = {id(one.value) for one in first if isinstance(one, ast.Expr)}
+    texts = (
+        value
+        for node in ast.walk(tree)
+        if id(node) not in docstrings
+        for _, value in ast.iter_fields(node)
+        if isinstance(value, str)
+    )
+    return any(re.search("slurm|skypilot", text, re.IGNORECASE) for text in texts)
 
 
 def test_no_file_is_longer_than_one_idea() -> None:

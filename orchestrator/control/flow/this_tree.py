@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.backends.base import Backend
+from orchestrator.config.backends import is_rented
 from orchestrator.config.check import check_plan
 from orchestrator.control import cloud_instances, dry_run, submit
 from orchestrator.control.exchange import exchange_with_instances
@@ -112,6 +113,6 @@ def _arrays(done: SubmissionReport) -> Iterator[str]:
         scheduler, _, job_id = known.partition(":")
         if len(array.jobs) > 1 or "." in array.jobs[0].token:
             yield array_line(known, len(array.jobs), slots)
-        elif scheduler == "skypilot":
+        elif is_rented(scheduler):
             runs = count(len(array.jobs[0].run_ids), "run")
             yield f"instance {job_id.partition('/')[0]}: {runs}, {slots} at once"
