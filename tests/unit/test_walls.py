@@ -45,8 +45,8 @@ SHARED = (
     "planning.throughput.measure",
     "rundir",
 )
-# Modules beside a backend's own folder that name it. A backend is one folder, one entry in config/backends and
-# one class in scheduler_job: take modules out of this list, and put none in.
+# Modules beside a backend's own folder that name it. A backend is one folder, one entry in config/backends
+# and one class in scheduler_job: take modules out of this list, and put none in.
 NAMES_A_BACKEND = {
     "jobs/instance.py",
     "jobs/worker/scheduler_job.py",

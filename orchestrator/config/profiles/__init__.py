@@ -1,12 +1,12 @@
 """Profiles: named clusters as data, in YAML files."""
 
 from orchestrator.config.profiles.find import as_typed, every_profile, find_profile, own_folder, profile_names
-from orchestrator.config.profiles.model import OWNED_OPTIONS, Profile, option_name
+from orchestrator.config.profiles.model import Profile
 from orchestrator.config.profiles.parse import parse_profile
 from orchestrator.config.profiles.remote_setup import preparation, text_for_there
+from orchestrator.config.profiles.sbatch_options import option_name
 
 __all__ = [
-    "OWNED_OPTIONS",
     "Profile",
     "as_typed",
     "every_profile",

@@ -6,68 +6,21 @@ from collections.abc import Mapping
 
 from orchestrator.config.backends import ProfileKey, get_backend, has_key, owner_of
 from orchestrator.config.grid.model import Position, shown
-from orchestrator.config.grid.resources import OTHER_NAMES, read_memory, read_time
 from orchestrator.config.grid.yaml_nodes import (
     Entries,
     KeyNode,
-    Node,
     Scalar,
     YamlFile,
     did_you_mean,
     kind,
     read_nodes,
 )
-from orchestrator.config.profiles.model import KEY_OPTIONS, Profile, option_name
-from orchestrator.config.profiles.readers import (
-    Reader,
-    count_from,
-    one_of,
-    read_accelerators,
-    read_backend,
-    read_environment,
-    read_file_mounts,
-    read_flag,
-    read_forbidden,
-    read_gpus,
-    read_names,
-    read_options,
-    read_price,
-    read_python,
-    read_setup,
-    read_ssh,
-    read_store,
-    read_text,
-    read_texts,
-)
-from orchestrator.config.profiles.sbatch_options import is_several_tasks
+from orchestrator.config.profiles.model import KEY_OPTIONS, READERS, Profile
+from orchestrator.config.profiles.readers import OTHER_KEYS, Reader, read_backend
+from orchestrator.config.profiles.sbatch_options import is_several_tasks, option_name
 from orchestrator.core.errors import ProfileError
 from orchestrator.core.types import Value
 from orchestrator.core.units import megabytes, seconds
-
-# Other names for our keys.
-_OTHER_NAMES = {
-    **OTHER_NAMES,
-    "activate": "setup",
-    "command": "python",
-    "container": "python",
-    "env": "environment",
-    "gres": "options",
-    "host": "ssh",
-    "login_node": "ssh",
-    "accelerator": "accelerators",
-    "cloud": "infra",
-    "disk_size": "disk",
-    "image_id": "image",
-    "region": "infra",
-    "use_spot": "spot",
-    "bucket": "store",
-    "num_nodes": "instances",
-    "max_time": "time",
-    "module": "modules",
-    "queue": "partition",
-    "time_limit": "time",
-    "venv": "setup",
-}
 
 # If forbidden, they only describe a job's resources, which packing needs.
 _STATED = ("cpus_per_task", "gpus", "mem", "mem_per_cpu", "time")
@@ -83,7 +36,7 @@ def parse_profile(text: str, source: str, name: str) -> Profile:
     if not isinstance(root, Entries):
         raise place.error(root.at, f"found {kind(root)}, expected keys such as partition: cpu")
     own_keys = _own_keys(root, place)
-    readers = {**_READERS, **{name: key.read for name, key in own_keys.items()}}
+    readers = {**READERS, **{name: key.read for name, key in own_keys.items()}}
     entries = _entries(root, readers, place)
     values: dict[str, Value] = {}
     for key, entry in entries.items():
@@ -129,7 +82,7 @@ def _entries(root: Entries, readers: Mapping[str, Reader], source: YamlFile) -> 
                 did_you_mean(
                     entry.key,
                     readers,
-                    _OTHER_NAMES,
+                    OTHER_KEYS,
                     "further options of sbatch go into options: {name: value}",
                 ),
             )
@@ -188,70 +141,3 @@ def _check_amounts(profile: Profile, keys: Mapping[str, Position], source: YamlF
         raise source.error(
             keys["max_mem"], f"max_mem: found {profile.max_mem}, expected a job's {profile.job_mem} or more"
         )
-
-
-def _read_required(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
-    """Parse required keys, or alternatives such as ``setup or modules``."""
-    found = read_texts(key, node, source)
-    for name in (name for one in found for name in one.split(" or ")):
-        if name not in _READERS:
-            raise source.error(
-                node.at,
-                f"{key}: found {shown(name)}, expected keys of a profile such as account",
-                did_you_mean(name, _READERS, _OTHER_NAMES),
-            )
-    return found
-
-
-_READERS: Mapping[str, Reader] = {
-    "backend": read_backend,
-    "description": read_text,
-    "account": read_text,
-    "partition": read_text,
-    "qos": read_text,
-    "constraint": read_text,
-    "reservation": read_text,
-    "nodelist": read_text,
-    "exclude": read_text,
-    "cpus_per_task": count_from(1),
-    "gpus": read_gpus,
-    "gpu_option": one_of("gpus", "gres"),
-    "mem": read_memory,
-    "mem_per_cpu": read_memory,
-    "time": read_time,
-    "hint": one_of("compute_bound", "memory_bound", "multithread", "nomultithread"),
-    "mail_type": read_text,
-    "mail_user": read_text,
-    "options": read_options,
-    "forbid": read_forbidden,
-    "require": _read_required,
-    "modules": read_texts,
-    "setup": read_setup,
-    "python": read_python,
-    "environment": read_environment,
-    "pack": count_from(1),
-    "array_limit": count_from(1),
-    "max_jobs": count_from(1),
-    "signal": count_from(1),
-    "requeue": read_flag,
-    "chain": count_from(1),
-    "max_mem": read_memory,
-    "scratch": read_text,
-    "price_per_hour": read_price,
-    "feed": read_flag,
-    "ssh": read_ssh,
-    "folder": read_text,
-    "infra": read_text,
-    "accelerators": read_accelerators,
-    "instance_type": read_text,
-    "disk": count_from(1),
-    "image": read_text,
-    "spot": read_flag,
-    "instances": count_from(1),
-    "store": read_store,
-    "hold": read_time,
-    "idle_minutes": count_from(1),
-    "file_mounts": read_file_mounts,
-    "secrets": read_names,
-}
-KEYS = tuple(_READERS)

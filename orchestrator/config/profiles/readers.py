@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from orchestrator.config.backends import backend_names
 from orchestrator.config.grid.model import shown
@@ -19,18 +19,41 @@ from orchestrator.config.grid.yaml_nodes import (
     did_you_mean,
     kind,
 )
-from orchestrator.config.profiles.model import KEY_OPTIONS, OWNED_OPTIONS, option_name
-from orchestrator.config.profiles.sbatch_options import contradiction, key_for
+from orchestrator.config.profiles.sbatch_options import OWNED_OPTIONS, contradiction, option_name
 from orchestrator.core.errors import HostError, PlacedError
 from orchestrator.core.secret_detection import looks_secret, secret_in_text
 from orchestrator.core.ssh import Host
 from orchestrator.core.types import Value
 
 Reader = Callable[[str, Node, YamlFile], Value]
+Names = Callable[[], Collection[str]]
 
-# Options that a script can omit.
+# Other names for our keys.
+OTHER_KEYS = {
+    **OTHER_NAMES,
+    "activate": "setup",
+    "command": "python",
+    "container": "python",
+    "env": "environment",
+    "gres": "options",
+    "host": "ssh",
+    "login_node": "ssh",
+    "accelerator": "accelerators",
+    "cloud": "infra",
+    "disk_size": "disk",
+    "image_id": "image",
+    "region": "infra",
+    "use_spot": "spot",
+    "bucket": "store",
+    "num_nodes": "instances",
+    "max_time": "time",
+    "module": "modules",
+    "queue": "partition",
+    "time_limit": "time",
+    "venv": "setup",
+}
+# Options beside the keys that a script can omit.
 _FORBIDDABLE = (
-    *map(option_name, KEY_OPTIONS),
     "gres",
     "mem-per-gpu",
     "no-requeue",
@@ -270,8 +293,8 @@ def _secret(key: str, found: str, node: Node | KeyNode, source: YamlFile) -> Pla
     )
 
 
-def read_options(key: str, node: Node, source: YamlFile) -> tuple[tuple[str, str | None], ...]:
-    """Read further options of sbatch."""
+def read_options(own: Names, key: str, node: Node, source: YamlFile) -> tuple[tuple[str, str | None], ...]:
+    """Read further options of sbatch; ``own``: those that are keys themselves."""
     if not isinstance(node, Entries):
         raise source.error(
             node.at, f"{key}: found {kind(node)}, expected a mapping such as {{exclusive: true, nice: 10}}"
@@ -279,7 +302,7 @@ def read_options(key: str, node: Node, source: YamlFile) -> tuple[tuple[str, str
     options: dict[str, str | None] = {}
     for entry in node.entries:
         name = option_name(entry.key)
-        refusal = "for the second time" if name in options else _refusal(name)
+        refusal = "for the second time" if name in options else _refusal(name, own())
         if refusal:
             raise source.error(entry.at, f"{key}: found {shown(entry.key)}, {refusal}")
         value = _option_value(f"{key}.{entry.key}", entry.node, source)
@@ -289,12 +312,12 @@ def read_options(key: str, node: Node, source: YamlFile) -> tuple[tuple[str, str
     return tuple(options.items())
 
 
-def _refusal(name: str) -> str | None:
+def _refusal(name: str, own: Collection[str]) -> str | None:
     if not _OPTION.fullmatch(name):
         return "expected the long name of an option of sbatch, without dashes before it"
     if name in OWNED_OPTIONS:
         return "which the program sets itself"
-    if key_for(name) is not None:
+    if name in own:
         return "which is a key of its own: write it beside options, not in them"
     return None
 
@@ -309,14 +332,28 @@ def _option_value(key: str, node: Node, source: YamlFile) -> str | None:
     return read_text(key, node, source)
 
 
-def read_forbidden(key: str, node: Node, source: YamlFile) -> frozenset[str]:
-    """Read the options that a site refuses."""
+def read_forbidden(own: Names, key: str, node: Node, source: YamlFile) -> frozenset[str]:
+    """Read the options that a site refuses; ``own``: those that are keys themselves."""
+    known = [*own(), *_FORBIDDABLE]
     names = [option_name(text.lstrip("-")) for text in read_texts(key, node, source)]
     for name in names:
-        if name not in _FORBIDDABLE:
+        if name not in known:
             raise source.error(
                 node.at,
                 f"{key}: found {shown(name)}, expected options that scripts can do without, such as mem",
-                did_you_mean(name, _FORBIDDABLE, OTHER_NAMES),
+                did_you_mean(name, known, OTHER_NAMES),
             )
     return frozenset(names)
+
+
+def read_required(keys: Names, key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
+    """Parse required keys, or alternatives such as ``setup or modules``."""
+    found = read_texts(key, node, source)
+    for name in (name for one in found for name in one.split(" or ")):
+        if name not in keys():
+            raise source.error(
+                node.at,
+                f"{key}: found {shown(name)}, expected keys of a profile such as account",
+                did_you_mean(name, keys(), OTHER_KEYS),
+            )
+    return found

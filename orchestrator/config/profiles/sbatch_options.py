@@ -4,8 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orchestrator.config.profiles.model import KEY_OPTIONS, OWNED_OPTIONS, option_name
-
+# Options of sbatch reserved for the program, which finds its jobs by them.
+OWNED_OPTIONS = frozenset(
+    {
+        "array",
+        "chdir",
+        "clusters",
+        "comment",
+        "dependency",
+        "error",
+        "export",
+        "export-file",
+        "help",
+        "job-name",
+        "kill-on-invalid-dep",
+        "no-requeue",
+        "open-mode",
+        "output",
+        "parsable",
+        "requeue",
+        "signal",
+        "test-only",
+        "usage",
+        "version",
+        "wait",
+        "wrap",
+    }
+)
 # A job is one task on one node: its worker starts the runs.
 _ONE_TASK = frozenset(
     {
@@ -93,6 +118,6 @@ def contradiction(name: str, value: str | None) -> tuple[str, str] | None:
     return None
 
 
-def key_for(name: str) -> str | None:
-    """Return the profile key of this sbatch option; None if there is none."""
-    return next((key for key in KEY_OPTIONS if option_name(key) == name), None)
+def option_name(key: str) -> str:
+    """Return sbatch's spelling of a key: ``cpus_per_task`` is ``cpus-per-task``."""
+    return key.replace("_", "-")

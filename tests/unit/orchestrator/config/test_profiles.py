@@ -20,7 +20,7 @@ from orchestrator.config.profiles import (
     parse_profile,
     profile_names,
 )
-from orchestrator.config.profiles.parse import KEYS
+from orchestrator.config.profiles.model import READERS
 from orchestrator.core.errors import ProfileError
 from orchestrator.core.package_files import template
 from orchestrator.core.units import seconds
@@ -306,7 +306,7 @@ values = st.recursive(
 
 
 @settings(max_examples=500, deadline=None)
-@given(st.dictionaries(st.sampled_from(KEYS), values, min_size=1, max_size=2))
+@given(st.dictionaries(st.sampled_from(list(READERS)), values, min_size=1, max_size=2))
 def test_a_hostile_profile_is_read_or_refused(data: dict[str, Any]) -> None:
     with contextlib.suppress(ProfileError):
         profile = read(json.dumps(data))

@@ -14,7 +14,7 @@ import pytest
 from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.profiles import find_profile, parse_profile
-from orchestrator.config.profiles.parse import KEYS
+from orchestrator.config.profiles.model import READERS
 from orchestrator.config.sweep import expand, load_sweep
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.ui.doctor.past_sweep import SWEEP
@@ -59,7 +59,7 @@ def test_what_is_written_is_right_as_it_is_and_with_its_examples(kind: str, tmp_
         assert find_profile(str(begun.written[1])).backend == kind
         full = uncommented(begun.written[1].read_text())
         given = set(re.findall(r"^(\w+):", full, re.MULTILINE))
-        assert given <= set(KEYS)
+        assert given <= set(READERS)
         assert len(given) > 12
         parse_profile(full, "full.yaml", "full")
 
