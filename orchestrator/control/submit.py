@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.backends.base import Backend
 from orchestrator.backends.registry import AllBackends, list_price
-from orchestrator.backends.script import Script, Setting
 from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.sweep import load_sweep
 from orchestrator.control.last_submission import submitted_code
@@ -22,16 +21,15 @@ from orchestrator.control.poll import (
     settle_submissions,
 )
 from orchestrator.control.staleness import with_stale
-from orchestrator.core.errors import DamagedFileError, OrchestrateError, QueueFullError, RefusedError
+from orchestrator.control.submission import Submission, script_of, without
+from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import (
-    Array,
     Capacity,
     Plan,
     Run,
     RunState,
     Sweep,
     TargetAssignment,
-    array_of,
     number_of,
 )
 from orchestrator.planning.auto_retry import second_chances
@@ -222,7 +220,7 @@ def submit_sweep(
             # A worker that is replaced is replaced by its like, whatever became of the checkout meanwhile.
             code = code or (None if define else submitted_code(sweep_dir)) or freeze(sweep_dir, Path.cwd())
             money = reckon(plan, seen, sweep_dir, backend.address, list_price, wish.budget, launch=define)
-            scripts = [_script(array, sweep_dir, backend, code) for array in money.plan.arrays]
+            scripts = [script_of(array, sweep_dir, backend, code) for array in money.plan.arrays]
             entry = _entry(money, backend, wish, grid, code, deal)
             submission = Submission(money.plan, sweep_dir, entry)  # what cannot be rendered is not on record
             full = submission.submit(scripts, backend)
@@ -246,14 +244,10 @@ def _describe_runs(plan: Plan, sweep_dir: SweepDir) -> Plan:
         return plan
     arrays = []
     for array in plan.arrays:
-        jobs = tuple(replace(job, run_ids=_without(job.run_ids, problems)) for job in array.jobs)
+        jobs = tuple(replace(job, run_ids=without(job.run_ids, problems)) for job in array.jobs)
         if kept := tuple(job for job in jobs if job.run_ids):
             arrays.append(replace(array, jobs=kept))
     return replace(plan, arrays=tuple(arrays), problems={**plan.problems, **problems})
-
-
-def _without(run_ids: Iterable[str], left_out: Container[str]) -> tuple[str, ...]:
-    return tuple(run_id for run_id in run_ids if run_id not in left_out)
 
 
 def render_plan(
@@ -261,12 +255,7 @@ def render_plan(
 ) -> dict[str, str]:
     """What would be submitted, by array, to the byte; ``code`` as for :func:`submit_sweep`."""
     code = code or freeze(sweep_dir, Path.cwd(), dry=True)
-    return {array.token: _script(array, sweep_dir, backend, code).text for array in plan.arrays}
-
-
-def _script(array: Array, sweep_dir: SweepDir, backend: Backend, code: FrozenCode) -> Script:
-    setting = Setting(SweepDir(sweep_dir.results.absolute(), sweep_dir.name), code)
-    return Script(array, backend.render(array, setting), setting)
+    return {array.token: script_of(array, sweep_dir, backend, code).text for array in plan.arrays}
 
 
 def _entry(
@@ -295,68 +284,6 @@ def _entry(
         dealt=None if deal is None else deal.run_ids,
         cost=money.cost,
     )
-
-
-class Submission:
-    """Submits a plan, and keeps its ledger entry up to date from before the first array to the last."""
-
-    def __init__(self, plan: Plan, sweep_dir: SweepDir, entry: SubmissionEntry) -> None:
-        self.plan, self._sweep_dir = plan, sweep_dir
-        self._entry = replace(entry, number=sweep_dir.add_to_ledger(entry))
-
-    @property
-    def job_ids(self) -> Mapping[str, str]:
-        return self._entry.job_ids
-
-    def submit(self, scripts: Sequence[Script], backend: Backend) -> tuple[str, ...]:
-        """Submit the arrays in order; return the scheduler's message if its queue is full."""
-        for position, script in enumerate(scripts):
-            after = self.plan.arrays[position].after
-            before = [job_id for token, job_id in self.job_ids.items() if array_of(token) == after]
-            try:
-                array, ids = _submit_array(script, backend, before)
-            except RefusedError as error:
-                full = isinstance(error, QueueFullError)
-                self._record(_cut(self.plan, position), {}, waiting=full or bool(self.plan.waiting))
-                if not self.job_ids or not full:
-                    raise
-                return (f"{len(self.plan.waiting)} runs wait for room in the queue: {error}",)
-            arrays = self.plan.arrays
-            left = _without(arrays[position].run_ids, array.run_ids)
-            arrays = (*arrays[:position], array, *arrays[position + 1 :])
-            plan = replace(self.plan, arrays=arrays, waiting=(*self.plan.waiting, *left))
-            self._record(plan, ids, waiting=bool(plan.waiting))
-        return ()
-
-    def _record(self, plan: Plan, ids: Mapping[str, str], *, waiting: bool) -> None:
-        """Record the jobs accepted so far. Refused jobs leave no trace, so their tokens are free again."""
-        self.plan, tokens = plan, {job.token for job in plan.jobs}
-        jobs = tuple(job for job in self._entry.jobs if job.token in tokens)
-        self._entry = replace(self._entry, jobs=jobs, job_ids={**self.job_ids, **ids}, waiting=waiting)
-        self._sweep_dir.amend_ledger(self._entry)
-
-
-def _submit_array(script: Script, backend: Backend, before: Sequence[str]) -> tuple[Array, Mapping[str, str]]:
-    """Submit an array, or what the queue takes of it; if need be without avoiding any machine."""
-    array, sweep_dir = script.array, script.setting.sweep_dir
-    sweep_dir.keep_script(array.token, script.text)
-    try:
-        return array, backend.submit(script, before)
-    except QueueFullError:
-        if len(array.jobs) == 1:
-            raise
-        smaller = replace(array, jobs=array.jobs[: len(array.jobs) // 2])
-    except RefusedError:
-        if not array.avoid:
-            raise
-        smaller = replace(array, avoid=())
-    return _submit_array(_script(smaller, sweep_dir, backend, script.setting.code), backend, before)
-
-
-def _cut(plan: Plan, position: int) -> Plan:
-    """The plan up to that array; the runs of the others wait."""
-    left = tuple(run_id for array in plan.arrays[position:] for run_id in array.run_ids)
-    return replace(plan, arrays=plan.arrays[:position], waiting=(*plan.waiting, *dict.fromkeys(left)))
 
 
 def stop_workers(sweep_dir: SweepDir) -> list[str]:

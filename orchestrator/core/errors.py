@@ -9,6 +9,7 @@ Tree::
     ├── ChecksFailedError       runs of a sweep cannot work: nothing was submitted
     ├── NotFoundError           no such sweep or run, or the name fits several
     ├── DamagedFileError        a file of the results tree cannot be read or has the wrong content
+    ├── FormatError             a tree, a code snapshot or a message has a format of another version
     ├── StorageError            the results tree cannot be written (full, read-only)         exit 3
     ├── BudgetError             the cost exceeds the budget, or the budget is spent          exit 4
     ├── UploadError             nothing can be uploaded: no key, no server                   exit 3
@@ -84,6 +85,10 @@ class DamagedFileError(OrchestrateError):
     def __init__(self, path: Path | str, problem: str, *, hint: str | None = None) -> None:
         super().__init__(f"{path}: {problem}", hint=hint)
         self.path = str(path)
+
+
+class FormatError(OrchestrateError):
+    """Something that another version of this program wrote, in a format that this version does not know."""
 
 
 class StorageError(OrchestrateError):

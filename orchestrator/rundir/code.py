@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from orchestrator.core.formats import require_known_format
 from orchestrator.rundir.atomic import fsync_folder, read_json, storage_errors, temporary_name
 from orchestrator.rundir.run import listdir
 from orchestrator.rundir.sweep import SweepDir
@@ -81,6 +82,8 @@ class CodeDir:
     def facts(self) -> dict[str, Any]:
         """Read ``code.json``. Raises ``FileNotFoundError`` and ``DamagedFileError``."""
         facts: dict[str, Any] = read_json(self.facts_path)
+        if isinstance(facts, dict):
+            require_known_format(facts, self.facts_path)
         return facts
 
     @contextmanager

@@ -39,6 +39,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.core.errors import DamagedFileError, NotFoundError, OrchestrateError
+from orchestrator.core.formats import require_known_format, stamp
 from orchestrator.core.types import Run
 from orchestrator.rundir.atomic import (
     check_writable,
@@ -186,12 +187,12 @@ class SweepDir:
         while True:
             numbers = _numbered(self._ledger, ".json")
             number = numbers[-1] + 1 if numbers else 1
-            if write_exclusive(self._entry(number), dump_json(entry.to_json(), indent=1)):
+            if write_exclusive(self._entry(number), dump_json({**stamp(), **entry.to_json()}, indent=1)):
                 return number
 
     def amend_ledger(self, entry: LedgerEntry) -> None:
         """Replace this command's own entry, as with the ids of its jobs."""
-        write_atomic(self._entry(entry.number), dump_json(entry.to_json(), indent=1))
+        write_atomic(self._entry(entry.number), dump_json({**stamp(), **entry.to_json()}, indent=1))
 
     def read_ledger(self, after: int = 0) -> list[LedgerEntry]:
         """Return every entry after that number, in order. An unreadable one has the kind "damaged"."""
@@ -201,7 +202,9 @@ class SweepDir:
     def _read_entry(self, number: int) -> LedgerEntry:
         path = self._entry(number)
         try:
-            return parse_entry(read_json(path), number)
+            record = read_json(path)
+            require_known_format(record, path)
+            return parse_entry({name: record[name] for name in record.keys() - stamp().keys()}, number)
         except (DamagedFileError, OSError) as error:
             return DamagedEntry(number=number, problem=str(error))
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -9,21 +9,8 @@ from typing import Any, Self
 
 from orchestrator.core.types import BUDGET_REACHED, JobState, JobStatus, RunState
 from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, WorkerLog
+from orchestrator.rundir import ledger_entries as entries
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
-from orchestrator.rundir.ledger_entries import (
-    CancelEntry,
-    DecisionEntry,
-    EndedEntry,
-    FailedAttempt,
-    FoundEntry,
-    FoundResult,
-    LostEntry,
-    MemoryEntry,
-    RetryEntry,
-    SubmissionEntry,
-    jobs_of,
-    submissions,
-)
 from orchestrator.status.bad_nodes import failing_machines
 from orchestrator.status.ledger import targets_of, unreadable_files
 from orchestrator.status.silence import is_active, is_stalled
@@ -218,7 +205,7 @@ def _live_tokens(
     A job without a recorded id counts: it may start until its token is revoked. So does one that its backend
     reports, even with a dead process: it may be requeued. So does one in a queue that did not answer.
     """
-    submitted = {job.token: entry for entry, job in jobs_of(ledger)}
+    submitted = {job.token: entry for entry, job in entries.jobs_of(ledger)}
     queued = {token for token, entry in submitted.items() if _has_queue(entry)}
     began = {log.token for log in logs if log.holder is not None}
     waiting = {token for token in submitted if token not in living}
@@ -231,14 +218,14 @@ def _live_tokens(
     return frozenset((waiting | working | back) - ended - revoked)
 
 
-def _has_queue(submission: SubmissionEntry) -> bool:
+def _has_queue(submission: entries.SubmissionEntry) -> bool:
     """Return whether its jobs can be requeued; local processes just end."""
     return submission.backend != "local"
 
 
 def _apply_skips(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
     """Mark runs as skipped if the latest submission that mentions them skips them."""
-    for entry in submissions(ledger):
+    for entry in entries.submissions(ledger):
         for run_id, why in entry.skipped.items():
             if run_id in statuses:
                 statuses[run_id] = RunStatus(run_id, RunState.SKIPPED, reason=why)
@@ -260,10 +247,10 @@ def _apply_queue(
     """
     assigned: dict[str, str] = {}
     for entry in ledger:
-        if isinstance(entry, RetryEntry):
+        if isinstance(entry, entries.RetryEntry):
             for run_id in entry.runs:
                 assigned.pop(run_id, None)
-        for job in entry.jobs if isinstance(entry, SubmissionEntry) else ():
+        for job in entry.jobs if isinstance(entry, entries.SubmissionEntry) else ():
             if job.token in live:
                 assigned |= dict.fromkeys(job.run_ids, job.token)
     for run_id, token in assigned.items():
@@ -280,7 +267,7 @@ def _apply_early_ends(
     jobs: Mapping[str, JobStatus],
 ) -> None:
     """Add a message to runs of jobs that ended before their worker started, in the backend's words."""
-    for _, job in jobs_of(ledger):
+    for _, job in entries.jobs_of(ledger):
         token = job.token
         if token in begun or token not in jobs or not jobs[token].state.final:
             continue
@@ -398,21 +385,21 @@ def _after(before: Mapping[str, Any], event: Event, token: str) -> dict[str, Any
 def _apply_decisions(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
     """Apply cancellations, retries, results found and results lost, in their order."""
     decide: Mapping[type[LedgerEntry], Callable[[RunStatus, Any], RunStatus]] = {
-        FoundEntry: _found,
-        LostEntry: _lost,
-        EndedEntry: ended,
-        CancelEntry: _cancelled,
-        RetryEntry: _retried,
-        MemoryEntry: _given_more_memory,
+        entries.FoundEntry: _found,
+        entries.LostEntry: _lost,
+        entries.EndedEntry: ended,
+        entries.CancelEntry: _cancelled,
+        entries.RetryEntry: _retried,
+        entries.MemoryEntry: _given_more_memory,
     }
     for entry in ledger:
-        if isinstance(entry, DecisionEntry):
+        if isinstance(entry, entries.DecisionEntry):
             for run_id, about in entry.runs.items():
                 if run_id in statuses:
                     statuses[run_id] = decide[type(entry)](statuses[run_id], about)
 
 
-def _found(status: RunStatus, about: FoundResult) -> RunStatus:
+def _found(status: RunStatus, about: entries.FoundResult) -> RunStatus:
     if status.attempt > about.attempt:
         return status
     return replace(status, state=RunState.DONE, reason=None, message=None, **vars(about))
@@ -424,7 +411,7 @@ def _lost(status: RunStatus, attempt: int) -> RunStatus:
     return RunStatus(status.run_id, attempt=status.attempt)
 
 
-def ended(status: RunStatus, about: FailedAttempt) -> RunStatus:
+def ended(status: RunStatus, about: entries.FailedAttempt) -> RunStatus:
     """Return the status after a failure that no journal records."""
     if status.attempt > about.attempt or status.forgiven >= about.attempt:
         return status

@@ -14,7 +14,7 @@ import pytest
 
 from orchestrator.config.profiles import Profile, parse_profile
 from orchestrator.control.remote.client import ask, stream
-from orchestrator.core.errors import HostError, OrchestrateError, UnreachableError
+from orchestrator.core.errors import FormatError, HostError, OrchestrateError, UnreachableError
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.ledger_entries import TreePlace
 from orchestrator.ui.cli.logs import _print
@@ -69,6 +69,13 @@ def test_an_answer_and_what_stands_around_it(there: There) -> None:
     with pytest.raises(OrchestrateError, match="far: no") as error:
         there.ask()
     assert error.value.exit_code == 5
+
+
+def test_an_answer_of_a_later_version(there: There) -> None:
+    there.answers(ANSWER + 'echo "{\\"format\\": 99, \\"version\\": \\"9.9\\"}"')
+    with pytest.raises(FormatError, match=f"the program on {ALIAS}: found format 99") as error:
+        there.ask()
+    assert "use version 9.9" in str(error.value.hint)
 
 
 def test_setup_does_not_read_the_question(there: There) -> None:

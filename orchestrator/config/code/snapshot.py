@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import quote, unquote_to_bytes
 
-from orchestrator import __version__
 from orchestrator.config.code.file_kinds import is_source
 from orchestrator.config.worktree import TOO_LARGE_HINT, NoWorkTree, WorkTree, read_worktree
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
+from orchestrator.core.formats import stamp
 from orchestrator.core.package_files import DATA, PACKAGE, data
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir, sweeps
 from orchestrator.rundir.atomic import dump_json, storage_errors
@@ -258,7 +258,7 @@ def _facts(source: _Source, has_changes: bool) -> dict[str, Any]:
     outside = [entry for entry in source.entries if entry.target is not None and os.path.isabs(entry.target)]
     facts: dict[str, Any] = {
         "time": time.time(),
-        "version": __version__,
+        **stamp(),
         "project": None,
         "files": files,
         "links": [quote(os.fsencode(entry.name)) for entry in outside],

@@ -14,6 +14,7 @@ from typing import Any
 from orchestrator.config.profiles import Profile, preparation
 from orchestrator.config.profiles.remote_setup import THEIR_PYTHON
 from orchestrator.core.errors import HostError, OrchestrateError, UnreachableError
+from orchestrator.core.formats import require_known_format, stamp
 from orchestrator.core.installation import install_there
 from orchestrator.core.ssh import SSH_FAILED, Host, complaint, without_command
 from orchestrator.rundir.frozen_code import SentCode
@@ -90,7 +91,7 @@ def stream(
 
 
 def _line(request: Mapping[str, Any], sweep: str, mark: str) -> bytes:
-    return json.dumps({**request, "sweep": sweep, "mark": mark}).encode() + b"\n"
+    return json.dumps({**stamp(), **request, "sweep": sweep, "mark": mark}).encode() + b"\n"
 
 
 def _script(place: TreePlace, sweep: str, code: SentCode, profile: Profile) -> str:
@@ -120,6 +121,7 @@ def _read(place: TreePlace, line: str) -> dict[str, Any]:
             f"{place.name}: found {complaint(line)!r}, expected an answer of the program there",
             hint=f"something that a login on {place.ssh} starts may write in between: let it be silent",
         )
+    require_known_format(answer, f"{place.name}: the answer of the program on {place.ssh}")
     if "error" in answer:
         error = OrchestrateError(f"{place.name}: {answer['error']}", hint=answer.get("hint"))
         error.exit_code = int(answer["exit_code"])

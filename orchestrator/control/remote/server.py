@@ -48,6 +48,7 @@ from orchestrator.control.submit import (
     withdraw,
 )
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
+from orchestrator.core.formats import require_known_format, stamp
 from orchestrator.core.types import RunState, Sweep
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.atomic import write_atomic
@@ -61,6 +62,10 @@ from orchestrator.status.run_logs import log_pieces
 from orchestrator.status.survey import RunStatus, Survey
 
 Request = Mapping[str, Any]
+
+_OLD_CODE_HINT = (
+    "an older version of this program answers there: `orchestrate sweep` with the grid sends this one"
+)
 
 
 def submit(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
@@ -330,13 +335,14 @@ ANSWERS: Mapping[str, Callable[[Request, SweepDir], dict[str, Any]]] = {
 
 
 def _say(request: Request, answer: Mapping[str, Any]) -> None:
-    sys.stdout.write(f"\n{request['mark']}\n{json.dumps(answer)}\n")
+    sys.stdout.write(f"\n{request['mark']}\n{json.dumps({**stamp(), **answer})}\n")
     sys.stdout.flush()
 
 
 def main() -> int:
     request = json.loads(sys.stdin.buffer.readline())
     try:
+        require_known_format(request, "the request", _OLD_CODE_HINT)
         sweep_dir = SweepDir(Path.cwd() / "results", request["sweep"])
         answer = ANSWERS[request["do"]](request, sweep_dir)
     except OrchestrateError as error:

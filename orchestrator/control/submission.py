@@ -1,0 +1,86 @@
+"""Submit the arrays of a plan, and record each answer in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from orchestrator.backends.base import Backend
+from orchestrator.backends.script import Script, Setting
+from orchestrator.core.errors import QueueFullError, RefusedError
+from orchestrator.core.types import Array, Plan, array_of
+from orchestrator.rundir import FrozenCode, SweepDir
+from orchestrator.rundir.ledger_entries import SubmissionEntry
+
+
+class Submission:
+    """Submits a plan, and keeps its ledger entry up to date from before the first array to the last."""
+
+    def __init__(self, plan: Plan, sweep_dir: SweepDir, entry: SubmissionEntry) -> None:
+        self.plan, self._sweep_dir = plan, sweep_dir
+        self._entry = replace(entry, number=sweep_dir.add_to_ledger(entry))
+
+    @property
+    def job_ids(self) -> Mapping[str, str]:
+        return self._entry.job_ids
+
+    def submit(self, scripts: Sequence[Script], backend: Backend) -> tuple[str, ...]:
+        """Submit the arrays in order; return the scheduler's message if its queue is full."""
+        for position, script in enumerate(scripts):
+            after = self.plan.arrays[position].after
+            before = [job_id for token, job_id in self.job_ids.items() if array_of(token) == after]
+            try:
+                array, ids = _submit_array(script, backend, before)
+            except RefusedError as error:
+                full = isinstance(error, QueueFullError)
+                self._record(_cut(self.plan, position), {}, waiting=full or bool(self.plan.waiting))
+                if not self.job_ids or not full:
+                    raise
+                return (f"{len(self.plan.waiting)} runs wait for room in the queue: {error}",)
+            arrays = self.plan.arrays
+            left = without(arrays[position].run_ids, array.run_ids)
+            arrays = (*arrays[:position], array, *arrays[position + 1 :])
+            plan = replace(self.plan, arrays=arrays, waiting=(*self.plan.waiting, *left))
+            self._record(plan, ids, waiting=bool(plan.waiting))
+        return ()
+
+    def _record(self, plan: Plan, ids: Mapping[str, str], *, waiting: bool) -> None:
+        """Record the jobs accepted so far. Refused jobs leave no trace, so their tokens are free again."""
+        self.plan, tokens = plan, {job.token for job in plan.jobs}
+        jobs = tuple(job for job in self._entry.jobs if job.token in tokens)
+        self._entry = replace(self._entry, jobs=jobs, job_ids={**self.job_ids, **ids}, waiting=waiting)
+        self._sweep_dir.amend_ledger(self._entry)
+
+
+def _submit_array(script: Script, backend: Backend, before: Sequence[str]) -> tuple[Array, Mapping[str, str]]:
+    """Submit an array, or the part that the queue accepts; if refused, without avoiding machines."""
+    array, sweep_dir = script.array, script.setting.sweep_dir
+    sweep_dir.keep_script(array.token, script.text)
+    try:
+        return array, backend.submit(script, before)
+    except QueueFullError:
+        if len(array.jobs) == 1:
+            raise
+        smaller = replace(array, jobs=array.jobs[: len(array.jobs) // 2])
+    except RefusedError:
+        if not array.avoid:
+            raise
+        smaller = replace(array, avoid=())
+    return _submit_array(script_of(smaller, sweep_dir, backend, script.setting.code), backend, before)
+
+
+def _cut(plan: Plan, position: int) -> Plan:
+    """Return the plan up to that array; the runs of the others wait."""
+    left = tuple(run_id for array in plan.arrays[position:] for run_id in array.run_ids)
+    return replace(plan, arrays=plan.arrays[:position], waiting=(*plan.waiting, *dict.fromkeys(left)))
+
+
+def script_of(array: Array, sweep_dir: SweepDir, backend: Backend, code: FrozenCode) -> Script:
+    """Render an array's script, with absolute paths."""
+    setting = Setting(SweepDir(sweep_dir.results.absolute(), sweep_dir.name), code)
+    return Script(array, backend.render(array, setting), setting)
+
+
+def without(run_ids: Iterable[str], left_out: Container[str]) -> tuple[str, ...]:
+    """Return the runs that are not left out, in their order."""
+    return tuple(run_id for run_id in run_ids if run_id not in left_out)

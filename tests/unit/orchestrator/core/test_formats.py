@@ -1,0 +1,63 @@
+"""What a later version wrote ends with an error that names the version to use."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator import __version__
+from orchestrator.config.code.snapshot import received
+from orchestrator.core.errors import FormatError
+from orchestrator.core.formats import stamp
+from orchestrator.rundir import CodeDir
+from orchestrator.ui.cli import app
+from tests.helpers import command_run, enter, make_sweep, submit
+
+LATER = {"format": 99, "version": "9.9"}
+FOUND = f": found format 99, version {__version__} of this program knows 1"
+HINT = "use version 9.9 of this program or newer; `orchestrate --version` prints the version in use"
+
+
+@pytest.mark.parametrize("command", [["status", "tiny"], ["collect", "tiny"], ["cancel", "tiny"]])
+def test_a_results_tree_of_a_later_version(results: Path, command: list[str]) -> None:
+    sweep = make_sweep(results, [command_run(["true"])])
+    submit(sweep)
+    written = sweep.path / "ledger" / "0001.json"
+    assert stamp().items() <= json.loads(written.read_text()).items()
+    enter(sweep, "cancel", {**LATER, "runs": {}})
+    answer = CliRunner().invoke(app, [*command, "--results", str(results)])
+    assert isinstance(answer.exception, FormatError), answer.output
+    assert str(answer.exception) == f"{written.with_name('0002.json')}{FOUND}"
+    assert answer.exception.hint == HINT
+
+
+def test_an_entry_without_a_number_is_of_the_first_format(results: Path) -> None:
+    sweep = make_sweep(results, [])
+    (sweep.path / "ledger" / "0001.json").write_text('{"kind": "retry", "time": 1, "runs": {}}')
+    assert [(entry.kind, entry.more) for entry in sweep.read_ledger()] == [("retry", {})]
+
+
+def test_code_that_a_later_version_kept(results: Path) -> None:
+    code = CodeDir.of(make_sweep(results, []), "0" * 16)
+    code.path.mkdir(parents=True)
+    code.facts_path.write_text(json.dumps({**LATER, "project": None, "files": []}))
+    with pytest.raises(FormatError) as error:
+        received(code, [], None, results)
+    assert (str(error.value), error.value.hint) == (f"{code.facts_path}{FOUND}", HINT)
+
+
+def test_a_request_of_a_later_version(tmp_path: Path) -> None:
+    request = {**LATER, "do": "anything", "sweep": "tiny", "mark": "here"}
+    argv = [sys.executable, "-m", "orchestrator.answer"]
+    answer = subprocess.run(
+        argv, input=json.dumps(request) + "\n", cwd=tmp_path, capture_output=True, text=True
+    )
+    said = json.loads(answer.stdout.partition("here\n")[2])
+    assert said["error"] == f"the request{FOUND}", answer.stderr
+    assert "`orchestrate sweep` with the grid sends this one" in said["hint"]
+    assert stamp().items() <= said.items()
