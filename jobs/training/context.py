@@ -192,21 +192,16 @@ class RunContext:
         The end-to-end throughput is that of the attempt so far; after its first iteration, that iteration's.
         """
         so_far = self._window.figures.end_to_end_fps
-        self._send(
+        send(
+            self._relay,
             {
                 "frames": frames,
                 "total": total,
                 "end_to_end_fps": self._iteration_fps if so_far is None else so_far,
                 "iteration_fps": self._iteration_fps,
                 "return": value,
-            }
+            },
         )
-
-    def _send(self, message: Mapping[str, Any]) -> None:
-        try:
-            os.write(self._relay, (json.dumps(message) + "\n").encode())
-        except OSError:
-            pass  # the worker is gone or slow, and can do without
 
     def before_checkpoint(self) -> None:
         """Make the metrics durable, so that no checkpoint is ever ahead of them; refuse if fenced."""
@@ -217,7 +212,7 @@ class RunContext:
     def checkpointed(self, frames: int) -> None:
         """Note that a checkpoint after ``frames`` frames is on disk under its final name."""
         self.checkpointed_frames = frames
-        self._send({"checkpoint": frames})
+        send(self._relay, {"checkpoint": frames})
 
     def iteration_done(self) -> None:
         """End an iteration, after its checkpoint if one was due; leave if a stop signal came."""
@@ -273,6 +268,14 @@ class RunContext:
         thread = threading.Thread(target=renew, name="lease", daemon=True)
         thread.start()
         return thread
+
+
+def send(relay: int, message: Mapping[str, Any]) -> None:
+    """Send a line to the worker. A failure does not matter: what counts stands on disk."""
+    try:
+        os.write(relay, (json.dumps(message) + "\n").encode())
+    except OSError:
+        pass
 
 
 def _last_iteration(rows: Sequence[Row]) -> float | None:

@@ -6,10 +6,10 @@ error, which mostly names another part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from ctypes import CDLL
 from dataclasses import dataclass
 
+from jobs.training.error_chain import error_chain
 from orchestrator.core.installation import install_package
 
 _LONGEST = 200
@@ -42,7 +42,7 @@ def draw_vmas() -> tuple[int, ...]:
 
 def obstacle(error: BaseException) -> Obstacle:
     """Find the cause of a drawing library's error."""
-    for link in _chain(error):
+    for link in error_chain(error):
         if isinstance(link, ModuleNotFoundError):
             package = (link.name or "pyglet").partition(".")[0]
             return Obstacle(f"no Python package {package}", _pip(package))
@@ -86,11 +86,3 @@ def _install(library: str) -> str:
 def _reason(error: BaseException) -> str:
     text = " ".join(f"{type(error).__name__}: {error}".split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__

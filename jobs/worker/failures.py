@@ -6,12 +6,13 @@ import errno
 import os
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jobs.training.context import BadConfigError, InterruptedRun
+from jobs.training.error_chain import error_chain
 from jobs.worker.scheduler_job import SchedulerJob
 from orchestrator.core.errors import DamagedFileError, StorageError
 from orchestrator.core.types import Reason, RunState
@@ -120,7 +121,7 @@ def is_storage_error(error: BaseException) -> bool:
         isinstance(link, StorageError)
         or (isinstance(link, OSError) and link.errno in _DISK_ERRNOS)
         or any(text in str(link) for text in _NO_SPACE)
-        for link in _chain(error)
+        for link in error_chain(error)
     )
 
 
@@ -159,7 +160,7 @@ def _reason(error: BaseException) -> Reason:
         return Reason.BAD_CONFIG
     if is_storage_error(error):
         return Reason.DISK_FULL
-    if any(_is_out_of_memory(link) for link in _chain(error)):
+    if any(_is_out_of_memory(link) for link in error_chain(error)):
         return Reason.OUT_OF_MEMORY
     return Reason.CODE_ERROR
 
@@ -170,14 +171,6 @@ def _is_out_of_memory(error: BaseException) -> bool:
         return True
     speaks = isinstance(error, RuntimeError | OSError | ProgramFailed)
     return speaks and any(text in str(error).lower() for text in _NO_MEMORY)
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _hint(error: DamagedFileError) -> str:

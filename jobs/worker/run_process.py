@@ -27,6 +27,7 @@ from jobs.training.context import (
     InterruptedRun,
     Outcome,
     RunContext,
+    send,
 )
 from jobs.training.plugins import as_submitted, load_plugins
 from jobs.worker.failures import End, ProgramFailed, deaths_in_vain, end_of, in_vain
@@ -115,7 +116,7 @@ def _live_as_child(launch: Launch, parent: int) -> NoReturn:
         code = FENCED_EXIT
     except BaseException as error:
         traceback.print_exc()
-        _send(launch.relay, {"end": end_of(error).to_json()})
+        send(launch.relay, {"end": end_of(error).to_json()})
     finally:
         _flush()
         os._exit(code)
@@ -134,7 +135,7 @@ def _run(launch: Launch) -> int:
     if _was_cancelled(launch):
         attempt.write_end(End(RunState.INTERRUPTED, Reason.STOPPED, "cancelled as it began").to_json())
         return NOT_MINE_EXIT
-    _send(launch.relay, {"attempt": attempt.number})
+    send(launch.relay, {"attempt": attempt.number})
     _redirect_output(attempt)
     if launch.code.unknown is not None:
         sys.stderr.write(f"warning: the run has no code_id: {launch.code.unknown}\n")
@@ -143,7 +144,7 @@ def _run(launch: Launch) -> int:
     context = RunContext(launch.sweep.name, run, run_dir, attempt, lease, launch.relay)
     context.keep_lease()  # before the stop signals are unblocked: its thread never gets one
     end = _unless_in_vain(_train(launch, context, spec), context, launch.since)
-    _send(launch.relay, {"end": end.to_json()})
+    send(launch.relay, {"end": end.to_json()})
     context.guard()
     attempt.write_end(end.to_json())
     if end.outcome is RunState.DONE:
@@ -326,14 +327,6 @@ def _set_threads(threads: int) -> None:
     os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
-
-
-def _send(relay: int, message: Mapping[str, Any]) -> None:
-    """Send a line to the worker. A failure does not matter: the same stands on disk."""
-    try:
-        os.write(relay, (json.dumps(message) + "\n").encode())
-    except OSError:
-        pass
 
 
 def _flush() -> None:
