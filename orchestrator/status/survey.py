@@ -8,14 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from orchestrator.core.types import BUDGET_REACHED, JobState, JobStatus, RunState
-from orchestrator.rundir import Event, Holder, IndexRow, LedgerEntry, WorkerLog
+from orchestrator.rundir import Event, IndexRow, LedgerEntry, WorkerLog
 from orchestrator.rundir import ledger_entries as entries
 from orchestrator.rundir.journal import CLAIMED, ENDED, PROGRESS
 from orchestrator.status.bad_nodes import failing_machines
 from orchestrator.status.ledger import targets_of, unreadable_files
-from orchestrator.status.silence import is_active, is_stalled
-
-Alive = Callable[[Holder], bool | None]
+from orchestrator.status.liveness import Alive, is_active, is_alive, is_stalled, live_tokens
 
 # The reason of a run with an incomplete result on disk.
 DAMAGED_RESULT = "damaged result"
@@ -149,8 +147,8 @@ def survey(
     seconds.
     """
     jobs = jobs or {}
-    living = {log.token: _lives(log, jobs.get(log.token), alive) for log in logs}
-    live = _live_tokens(ledger, logs, living, jobs)
+    living = {log.token: is_alive(log, jobs.get(log.token), alive) for log in logs}
+    live = live_tokens(ledger, logs, living, jobs)
     statuses = {row.run_id: RunStatus(row.run_id) for row in rows}
     _apply_skips(statuses, ledger)
     _apply_journals(statuses, logs, living, jobs, now, lease)
@@ -178,49 +176,6 @@ def mark_stale(seen: Survey, today: str) -> Survey:
             message = f"trained by other code ({status.code_id}, today's is {today})"
             statuses[run_id] = replace(status, state=RunState.STALE, message=message)
     return replace(seen, statuses=statuses)
-
-
-def _lives(log: WorkerLog, job: JobStatus | None, alive: Alive) -> bool | None:
-    """Return whether a worker lives, by its journal, its backend, its process; None if unknown.
-
-    Where the process itself is visible, the backend's word about a running job is no proof of it.
-    """
-    holder = log.holder
-    if holder is None or log.exited:
-        return False
-    if job is not None and job.state in (JobState.QUEUED, JobState.ENDED):
-        return False
-    seen = alive(holder)
-    return True if seen is None and job is not None and job.state is JobState.RUNNING else seen
-
-
-def _live_tokens(
-    ledger: Iterable[LedgerEntry],
-    logs: Iterable[WorkerLog],
-    living: Mapping[str, bool | None],
-    jobs: Mapping[str, JobStatus],
-) -> frozenset[str]:
-    """Return the jobs that provably work, that have not started, or that may return to the queue.
-
-    A job without a recorded id counts: it may start until its token is revoked. So does one that its backend
-    reports, even with a dead process: it may be requeued. So does one in a queue that did not answer.
-    """
-    submitted = {job.token: entry for entry, job in entries.jobs_of(ledger)}
-    queued = {token for token, entry in submitted.items() if _has_queue(entry)}
-    began = {log.token for log in logs if log.holder is not None}
-    waiting = {token for token in submitted if token not in living}
-    working = {token for token, lives in living.items() if lives}
-    back = {log.token for log in logs if log.returning}
-    back |= {token for token, job in jobs.items() if job.state in (JobState.QUEUED, JobState.RUNNING)}
-    back |= {token for token in queued & began if token in jobs and jobs[token].state is JobState.UNKNOWN}
-    ended = {token for token, job in jobs.items() if job.state.final}
-    revoked = {log.token for log in logs if log.revoked}  # its backend may report the job for a while yet
-    return frozenset((waiting | working | back) - ended - revoked)
-
-
-def _has_queue(submission: entries.SubmissionEntry) -> bool:
-    """Return whether its jobs can be requeued; local processes just end."""
-    return submission.backend != "local"
 
 
 def _apply_skips(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
