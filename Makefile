@@ -32,7 +32,7 @@ type: $(VENV)/.dev  ## types
 	$(BIN)/mypy
 
 test: $(VENV)/.dev  ## all tests; ARGS="-k resume -x" goes to pytest
-	$(BIN)/pytest --numprocesses 3 $(ARGS)
+	$(BIN)/pytest --numprocesses 5 $(ARGS)
 
 test-slurm: $(VENV)/.dev  ## the tests that start a real Slurm cluster on this machine; as root
 	$(BIN)/pytest -m slurm $(ARGS)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +14,22 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests import warm
+
 # How long an example takes says how busy the machine is, and nothing of the code.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
 FOREIGN = ("SLURM_", "SKYPILOT_", "SKY_", "AWS_", "WANDB_", "ORCHESTRATE_", "HYDRA_", "CUDA_VISIBLE_DEVICES")
+
+# Files whose tests share a cluster: SkyPilot's, one with results to compare with, and one without.
+LANES = {
+    "sky": ("tests/sky/",),
+    "trained": tuple(
+        f"tests/slurm/test_{name}.py" for name in ("chances", "faults", "launch", "submission", "sweep")
+    ),
+    "slurm": ("tests/slurm/",),
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,18 +41,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With several processes: all tests of the Slurm cluster to one of them, SkyPilot's to one, others any.
+    """With several processes: one takes all tests of a lane, or of a file, which share what they made.
 
-    They mostly wait, so the others have the processor meanwhile; and one cluster, one SkyPilot, is enough.
+    Lanes come first. They mostly wait, so the others have the processor meanwhile.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByCluster(LoadScopeScheduling):
+    class ByLane(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            own = next((name for name in ("slurm", "sky") if nodeid.startswith(f"tests/{name}/")), None)
-            return own or nodeid
+            file = nodeid.partition("::")[0]
+            return next((name for name, files in LANES.items() if file.startswith(files)), file)
 
-    return ByCluster(config, log)
+    config.option.loadscopereorder = False
+    return ByLane(config, log)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Programs that need PyTorch are forks of one process that has it; those of xdist's processes too."""
+    if hasattr(config, "workerinput"):
+        return
+    folder = Path(tempfile.mkdtemp(prefix="warm-"))
+    parent = warm.start(folder)
+    sys.executable = str(folder / "bin" / "python")
+
+    def end() -> None:
+        parent.communicate()
+        shutil.rmtree(folder)
+
+    config.add_cleanup(end)
 
 
 @pytest.fixture(autouse=True)

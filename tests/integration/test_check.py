@@ -15,6 +15,7 @@ import yaml
 from orchestrator.config.check import CheckReport, check_sweep
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand, load_sweep
+from tests import warm
 
 ROOT = Path(__file__).parents[2]
 HEAD = "name: speed\ntrainer: benchmarl\n"
@@ -34,7 +35,7 @@ def assert_golden(report: CheckReport, name: str, update: bool) -> None:
 
 
 def test_the_demo_grid_is_right() -> None:
-    report = check_sweep(load_sweep(ROOT / "sweeps" / "speed.yaml"))
+    report = check_sweep(load_sweep(ROOT / "sweeps" / "speed.yaml"), python=warm.FRESH)
     assert report.problems == ()
     assert (report.points, report.structures) == (16, 2)
 

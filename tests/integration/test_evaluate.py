@@ -19,6 +19,7 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
 from orchestrator.rundir import CheckpointFile, RunDir, SweepDir
+from tests import warm
 from tests.helpers import ROOT
 from tests.resuming import Attempt, Nursery
 from tests.tiny_benchmarl import FRAMES, KAZ_VECTOR, MULTIWALKER_MAPPO, NAVIGATION_MAPPO
@@ -55,11 +56,13 @@ class Theatre:
         [row] = [row for row in self.sweep.read_index() if row.point["task"] == task]
         return self.sweep.run(row.run_id)
 
-    def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, code: int = 0, python: str = sys.executable
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-m", "orchestrator.ui.cli", *arguments],
+            [python, "-m", "orchestrator.ui.cli", *arguments],
             cwd=self.folder,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(self.folder)},
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(self.folder), **warm.WORKERS},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -69,8 +72,8 @@ class Theatre:
         assert "Traceback" not in done.stderr
         return done
 
-    def evaluate(self, *arguments: str) -> list[dict[str, Any]]:
-        told = json.loads(self.run("evaluate", "small", *arguments, "--json").stdout)
+    def evaluate(self, *arguments: str, python: str = sys.executable) -> list[dict[str, Any]]:
+        told = json.loads(self.run("evaluate", "small", *arguments, "--json", python=python).stdout)
         found: list[dict[str, Any]] = told["evaluations"]
         return found
 
@@ -83,7 +86,7 @@ def theatre(tmp_path_factory: pytest.TempPathFactory) -> Theatre:
 @pytest.fixture(scope="module")
 def played(theatre: Theatre) -> dict[str, dict[str, Any]]:
     """What the finished runs' newest policies achieve with the runs' own seed, by run."""
-    return {one["run_id"]: one for one in theatre.evaluate("--seed", str(SEED))}
+    return {one["run_id"]: one for one in theatre.evaluate("--seed", str(SEED), python=warm.FRESH)}
 
 
 @pytest.fixture(scope="module")

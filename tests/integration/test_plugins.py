@@ -21,6 +21,7 @@ from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand, load_sweep
 from orchestrator.control import submit
 from orchestrator.rundir import SweepDir
+from tests import warm
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "my-marl"
@@ -40,7 +41,7 @@ def orchestrate(folder: Path, *arguments: str, path: Path | None = None) -> subp
     return subprocess.run(
         [sys.executable, "-m", "orchestrator.ui.cli", *arguments],
         cwd=folder,
-        env={**os.environ, **({"PYTHONPATH": str(path)} if path else {})},
+        env={**os.environ, **warm.WORKERS, **({"PYTHONPATH": str(path)} if path else {})},
         capture_output=True,
         text=True,
         timeout=600,

@@ -6,10 +6,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import warm
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -35,7 +36,7 @@ def clone(tmp_path: Path) -> Path:
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, folder)
     shutil.copytree(ROOT / "sweeps", folder / "sweeps")
-    (folder / ".venv").symlink_to(sys.prefix)
+    (folder / ".venv").symlink_to(warm.FRESH_PREFIX)
     (grid,) = blocks("yaml")
     (folder / "first.yaml").write_text(grid)
     return folder

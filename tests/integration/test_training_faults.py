@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 from orchestrator.rundir import SweepDir, depends_on_time
+from tests import warm
 from tests.helpers import ROOT, inodes, kill, wait_for
 
 GRID = """
@@ -40,14 +41,14 @@ matrix:
   algorithm: [mappo, iql]
   seed: range(2)
 """
-KILLS = 5
+KILLS = 4
 
 
 def orchestrate(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "orchestrator.ui.cli", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **warm.WORKERS, "PYTHONPATH": str(ROOT)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

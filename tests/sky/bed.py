@@ -29,6 +29,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from tests import warm
 from tests.conftest import FOREIGN
 from tests.helpers import PATIENCE_S, wait_for
 from tests.sky.catalog import write_catalog
@@ -199,7 +200,7 @@ class Bed(Laptop):
             )
         _put(self.bin / "curl", _CURL.format(bin=self.bin, curl=curl))
         exports = shlex.join(f"{name}={text}" for name, text in os.environ.items() if _of_downloads(name))
-        python = Path(sys.executable).resolve()
+        python = Path(warm.FRESH).resolve()
         _put(self.bin / "uv", _UV.format(folder=self.folder, exports=exports, python=python, uv=uv))
         passwd = self.folder / "passwd"
         passwd.write_text(_users(self.home))

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from orchestrator.rundir import SweepDir
+from tests import warm
 from tests.audit import check_finished
 from tests.helpers import PATIENCE_S, ROOT, wait_for
 from tests.sky.bed import Bed
@@ -75,7 +76,7 @@ def test_by_hand_from_launch_to_results(bed: Bed, tmp_path: Path) -> None:
     pace.write_text("1")
     sent = project(tmp_path / "project", pace)
     asked = ["--infra", "slurm/test", "--cpus", "2", "--memory", "4", "--workdir", str(sent)]
-    asked += ["--env", "GRID=sweeps/tiny.yaml", "--env", f"ENVIRONMENT={sys.prefix}"]
+    asked += ["--env", "GRID=sweeps/tiny.yaml", "--env", f"ENVIRONMENT={warm.FRESH_PREFIX}"]
     launch = ["launch", "--yes", "--cluster", "walkers", *asked, str(ROOT / "sky" / "multiwalker.yaml")]
     bed.sky(*launch, "--detach-run", timeout=PATIENCE_S)
     found = "*/*/sky_workdir/results/tiny/runs/*/attempts/*/checkpoints/*.pt"

@@ -14,6 +14,7 @@ import pytest
 
 from jobs.trainers.benchmarl.hydra_text import override_text
 from orchestrator.rundir import RunDir, SweepDir, depends_on_time
+from tests import warm
 from tests.helpers import PATIENCE_S, ROOT, wait_for
 from tests.slurm.cluster import Cluster
 from tests.tiny_benchmarl import MULTIWALKER_MAPPO
@@ -51,7 +52,7 @@ class Project:
         self.folder, self.logs = folder, folder / "results" / "slurm"
         for name in ("launch", "results/slurm"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.out"))
-        (folder / ".venv").symlink_to(sys.prefix)
+        (folder / ".venv").symlink_to(warm.FRESH_PREFIX)
 
     def run(self, *argv: str) -> str:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

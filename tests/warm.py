@@ -1,0 +1,190 @@
+"""A warm parent for tests: a process that has loaded BenchMARL, and forks for programs that need it.
+
+:func:`start` makes an environment whose ``python`` runs the modules in :data:`MODULES` in such forks, and is
+:data:`FRESH` for all else. A fork imports the modules of this project and of the test anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import itertools
+import json
+import os
+import runpy
+import select
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from tests.warm_client import world
+
+# The interpreter itself, for tests of what a process of its own does.
+FRESH = os.environ.setdefault("FRESH_PYTHON", sys.executable)
+FRESH_PREFIX = Path(FRESH).parents[1]
+MODULES = ("jobs.check", "jobs.evaluate", "tests.resuming", "benchmarl.run")
+# In the environment: workers too. The process that is started then only passes signals on.
+WORKERS = {"WARM_WORKERS": "1"}
+_ENVIRONMENT = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+}
+_SHIM = """#!/bin/bash
+words=("$@") modules=" {modules} ${{WARM_WORKERS:+jobs.worker }}"
+while [ "$1" = -P ] || [ "$1" = -W ]; do
+  [ "$1" = -P ] || shift
+  shift
+done
+if [ "$1" = -m ] && [[ $modules == *" $2 "* ]]; then
+  WARM_PYTHON=$0 exec {fresh} -I -S {client} {address} {fresh} "${{words[@]}}"
+fi
+exec -a "$0" {fresh} "${{words[@]}}"
+"""
+
+
+def start(folder: Path) -> subprocess.Popen[bytes]:
+    """Make the environment in ``folder``; the process ends with its standard input."""
+    (folder / "bin").mkdir(parents=True)
+    for path in FRESH_PREFIX.iterdir():
+        if path.name != "bin":
+            (folder / path.name).symlink_to(path)
+    for path in (FRESH_PREFIX / "bin").iterdir():
+        if not path.name.startswith("python"):
+            (folder / "bin" / path.name).symlink_to(path)
+    address = folder / "socket"
+    words = {"fresh": FRESH, "client": Path(__file__).with_name("warm_client.py"), "address": address}
+    quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
+    python = folder / "bin" / "python"
+    python.write_text(_SHIM.format(modules=" ".join(MODULES), **quoted))
+    python.chmod(0o755)
+    return subprocess.Popen(
+        [FRESH, "-P", "-W", "ignore", __file__, address],
+        env={**os.environ, **_ENVIRONMENT, "HOME": str(folder), "PYTHONPATH": str(Path(__file__).parents[1])},
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+class _Fork:
+    """A fork and the connection of the process that asked for it."""
+
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self.connection, self.pid = connection, pid
+
+    def end(self, status: int) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        self.connection.close()
+
+
+def _load() -> None:
+    for name in ("benchmarl.experiment", "benchmarl.hydra_config", "pettingzoo", "torchrl.envs", "vmas"):
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+def _serve(address: str) -> dict[str, Any]:
+    """Fork for each request; returns in the fork, with its request."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen(100)
+    woken, waking = os.pipe2(os.O_NONBLOCK)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waking)
+    forks: dict[int, _Fork] = {}
+    while True:
+        poll = select.poll()
+        for number in (0, woken, listener.fileno()):
+            poll.register(number, select.POLLIN)
+        for fork in forks.values():
+            poll.register(fork.connection, 0)
+        ready = dict(poll.poll())
+        if 0 in ready:
+            os._exit(0)
+        if woken in ready:
+            os.read(woken, 1000)
+            _reap(forks)
+        for fork in forks.values():
+            if fork.connection.fileno() in ready:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(fork.pid, signal.SIGKILL)
+        if listener.fileno() in ready and (request := _fork(listener.accept()[0], forks)):
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for opened in (listener, *(fork.connection for fork in forks.values())):
+                opened.close()
+            os.close(woken)
+            os.close(waking)
+            return request
+
+
+def _reap(forks: dict[int, _Fork]) -> None:
+    while forks:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        forks.pop(pid).end(status)
+
+
+def _fork(connection: socket.socket, forks: dict[int, _Fork]) -> dict[str, Any] | None:
+    """The request, in the fork; in this process ``None``."""
+    _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+    request: dict[str, Any] = json.loads(connection.makefile().readline() or "{}")
+    if request.get("world") == world():
+        if "torch" not in sys.modules:
+            _load()
+        pid = os.fork()
+        if pid == 0:
+            for number, stream in enumerate(streams):
+                os.dup2(stream, number)
+            for stream in streams:
+                os.close(stream)
+            connection.close()
+            return request
+        connection.sendall(f"{pid}\n".encode())
+        forks[pid] = _Fork(connection, pid)
+    else:
+        connection.close()
+    for stream in streams:
+        os.close(stream)
+    return None
+
+
+def _become(request: dict[str, Any]) -> None:
+    """Be the process that was asked for, to its end."""
+    os.setsid()
+    os.umask(request["umask"])
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update({name: value for name, value in request["env"].items() if name != "WARM_PYTHON"})
+    options, (module, *arguments) = _split(request["argv"])
+    sys.executable = request["env"]["WARM_PYTHON"]
+    ours = str(Path(__file__).parents[1])
+    sys.path[:] = [*request["path"], *(folder for folder in sys.path if folder != ours)]
+    for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+        del sys.modules[name]
+    warnings.resetwarnings()
+    warnings.filters[:] = _FILTERS
+    warnings._processoptions(options)  # type: ignore[attr-defined]
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _split(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Filters of warnings, of the environment and of ``-W``; the module and its arguments."""
+    at = argv.index("-m")
+    own = [filter_ for option, filter_ in itertools.pairwise(argv[:at]) if option == "-W"]
+    return [*filter(None, os.environ.get("PYTHONWARNINGS", "").split(",")), *own], argv[at + 1 :]
+
+
+if __name__ == "__main__":
+    _FILTERS = warnings.filters[1:]  # without this process's own -W
+    _become(_serve(sys.argv[1]))

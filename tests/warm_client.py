@@ -1,0 +1,74 @@
+"""Run a module in a fork of the warm parent: ``warm_client.py SOCKET PYTHON [-P] [-W FILTER] -m MODULE …``.
+
+The fork has this process's folder, environment, umask and standard streams. Pass signals on to it, end as it
+ends. Where a fork would differ from a process of its own (namespaces, limits, packages), become ``PYTHON``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+
+PACKAGES = ("torch", "torchrl", "tensordict", "benchmarl", "vmas", "pettingzoo", "sitecustomize")
+_LIMITS = sorted(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
+_FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGCONT")
+
+
+def world() -> str:
+    """What a fork shares with its parent and cannot take over from the process that asked for it."""
+    namespaces = [os.readlink(f"/proc/self/ns/{name}") for name in sorted(os.listdir("/proc/self/ns"))]
+    limits = [resource.getrlimit(limit) for limit in _LIMITS]
+    with open("/proc/self/cgroup") as stream:
+        control_group = stream.read()
+    affinity = sorted(os.sched_getaffinity(0))
+    return json.dumps([namespaces, limits, control_group, affinity, os.getuid(), os.getgid()])
+
+
+def _shadows(folder: str) -> bool:
+    """Whether Python would find another version of a loaded package in the folder."""
+    names = [name for package in PACKAGES for name in (package, f"{package}.py")]
+    return any(os.path.exists(os.path.join(folder, name)) for name in names)
+
+
+def _ask(address: str, argv: list[str]) -> socket.socket | None:
+    """A connection on which the fork's end will be told."""
+    first = [] if "-P" in argv[: argv.index("-m")] else [os.getcwd()]
+    folders = [*first, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    if "LD_PRELOAD" in os.environ or any(map(_shadows, folders)):
+        return None
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(address)
+    except OSError:
+        return None
+    umask = os.umask(0)
+    os.umask(umask)
+    request = {"argv": argv, "cwd": os.getcwd(), "env": dict(os.environ), "umask": umask, "path": folders}
+    socket.send_fds(connection, [b"-"], [0, 1, 2])
+    connection.sendall(json.dumps({**request, "world": world()}).encode() + b"\n")
+    return connection
+
+
+def main() -> None:
+    address, python, *argv = sys.argv[1:]
+    connection = _ask(address, argv)
+    answers = connection.makefile() if connection else None
+    pid = int(answers.readline() or 0) if answers else 0
+    if answers is None or pid == 0:
+        # The name by which this was called is the name by which Python knows itself.
+        os.execv(python, [os.environ.pop("WARM_PYTHON"), *argv])
+    for name in _FORWARDED:
+        signal.signal(getattr(signal, name), lambda number, _: os.kill(pid, number))
+    code = int(answers.readline() or -signal.SIGKILL)
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
