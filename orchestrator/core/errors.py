@@ -88,7 +88,7 @@ class DamagedFileError(OrchestrateError):
 
 
 class FormatError(OrchestrateError):
-    """Something that another version of this program wrote, in a format that this version does not know."""
+    """A record in an unknown format, written by another version of this program."""
 
 
 class StorageError(OrchestrateError):

@@ -1,4 +1,4 @@
-"""The format number of what other versions of this program read: results trees, code snapshots, messages.
+"""Format numbers of results trees, code snapshots and messages, which other versions of this program read.
 
 A record names its format and the version that wrote it. A record without a number has format 1.
 """
@@ -28,6 +28,6 @@ def require_known_format(record: Mapping[str, Any], what: object, hint: str | No
         newer = f"version {version} of this program or newer" if version else "a newer version"
         known = ", ".join(map(str, _KNOWN))
         raise FormatError(
-            f"{what}: found format {found}, version {__version__} of this program knows {known}",
+            f"{what}: found format {found}, version {__version__} of this program reads {known}",
             hint=hint or f"use {newer}; `orchestrate --version` prints the version in use",
         )

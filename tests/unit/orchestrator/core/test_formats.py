@@ -19,7 +19,7 @@ from orchestrator.ui.cli import app
 from tests.helpers import command_run, enter, make_sweep, submit
 
 LATER = {"format": 99, "version": "9.9"}
-FOUND = f": found format 99, version {__version__} of this program knows 1"
+FOUND = f": found format 99, version {__version__} of this program reads 1"
 HINT = "use version 9.9 of this program or newer; `orchestrate --version` prints the version in use"
 
 
