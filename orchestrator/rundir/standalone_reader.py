@@ -29,6 +29,7 @@ _FAILURES = 3
 # Ledger entries about run states: users' decisions, and facts found on disk. Others concern ownership.
 _DECIDED = ("submission", "cancel", "retry", "memory")
 _FACTS = ("found", "ended", "lost")
+_FINAL = ("done", "failed", "cancelled", "skipped")
 _MOST_KEYS = 8
 _FIRST = ("running", "stalled", "failed", "interrupted", "unknown", "done", "cancelled", "skipped")
 
@@ -78,6 +79,7 @@ class GlanceRun:
         self.frames = self.total = self.end_to_end_fps = self.value = self.why = None  # type: Any
         self.since = self.gap = 0.0
         self.cancelled = False
+        self.forgiven = 0
 
     def note_time(self, time: float) -> None:
         """Record a sign of life."""
@@ -97,19 +99,23 @@ class GlanceRun:
             if not self.attempt:
                 self.state, self.why = "skipped", str(said)[:300]
         elif kind == "cancel":
-            self.cancelled = True
+            self.cancelled = self.state != "done"
         else:
-            self.cancelled = False
-            if self.attempt <= said and self.state != "running":
+            self.forgiven = max(said, self.forgiven)
+            if self.attempt <= said and (self.cancelled or self.state in _FINAL):
                 self.state, self.why = "pending", None
+            self.cancelled = False
 
     def apply_fact(self, kind: str, said: Any) -> None:
         """Apply a fact missing from the journals: a result, an end, or the loss of a result."""
         if kind == "lost":
             if self.state == "done" and self.attempt <= said:
-                self.state = "pending"
+                self.state, self.cancelled = "pending", False
         elif self.attempt <= said["attempt"]:
-            self.state, self.why = "done" if kind == "found" else "failed", said.get("message")
+            if kind == "found":
+                self.state, self.why, self.cancelled = "done", None, False
+            elif self.state != "done" and self.forgiven < said["attempt"]:
+                self.state, self.why = "failed", said.get("message")
 
 
 class GlanceSweep:
@@ -214,6 +220,8 @@ class GlanceSweep:
             run.attempt, run.token, run.state, run.since = attempt, token, str(data["outcome"]), time
             words = [str(data[key]) for key in ("reason", "message") if data.get(key)]
             run.why = ": ".join(words)[:300] or None
+            if attempt and attempt <= run.forgiven and run.state in _FINAL:
+                run.state, run.why = "pending", None
             run.update(
                 data.get("frames"),
                 None,
@@ -236,6 +244,10 @@ class GlanceSweep:
 
     def _decide(self, entry: "dict[str, Any]") -> None:
         kind = entry["kind"]
+        if kind == "submission":
+            for run_id in [run_id for job in entry["jobs"] for run_id in job["run_ids"]]:
+                if run_id in self.runs and self.runs[run_id].state == "skipped":
+                    self.runs[run_id].state, self.runs[run_id].why = "pending", None
         if kind in _DECIDED + _FACTS:
             for run_id, said in entry["skipped" if kind == "submission" else "runs"].items():
                 if run_id in self.runs:
@@ -264,7 +276,7 @@ class GlanceSweep:
             (run.total if isinstance(run.total, (int, float)) else usual)
             - (run.frames if isinstance(run.frames, (int, float)) else 0)
             for run in runs
-            if states[run.run_id] not in ("done", "failed", "cancelled", "skipped")
+            if states[run.run_id] not in _FINAL
         ]
         speeds = [
             run.end_to_end_fps

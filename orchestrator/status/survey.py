@@ -347,11 +347,22 @@ def _apply_decisions(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntr
         entries.RetryEntry: _retried,
         entries.MemoryEntry: _given_more_memory,
     }
-    for entry in ledger:
-        if isinstance(entry, entries.DecisionEntry):
-            for run_id, about in entry.runs.items():
-                if run_id in statuses:
-                    statuses[run_id] = decide[type(entry)](statuses[run_id], about)
+    decisions = [entry for entry in ledger if isinstance(entry, entries.DecisionEntry)]
+    retries = [entry for entry in decisions if isinstance(entry, entries.RetryEntry | entries.MemoryEntry)]
+    retried = {run_id: entry for entry in retries for run_id in entry.runs}
+    for entry in decisions:
+        for run_id, about in entry.runs.items():
+            status, again = statuses.get(run_id), retried.get(run_id)
+            if status is None or (isinstance(entry, entries.CancelEntry) and _is_over(entry, again, status)):
+                continue
+            statuses[run_id] = decide[type(entry)](status, about)
+
+
+def _is_over(
+    cancel: entries.CancelEntry, again: entries.RetryEntry | entries.MemoryEntry | None, status: RunStatus
+) -> bool:
+    """Return whether the run was retried after its cancellation, and has begun a new attempt since."""
+    return again is not None and cancel.number < again.number and status.attempt > again.runs[status.run_id]
 
 
 def _found(status: RunStatus, about: entries.FoundResult) -> RunStatus:

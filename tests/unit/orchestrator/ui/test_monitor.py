@@ -155,7 +155,7 @@ def test_what_people_decided_counts(sweep: SweepDir) -> None:
     assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"done": 1, "pending": 5}
     enter(sweep, "lost", {"runs": {two: 1}})
     enter(sweep, "retry", {"runs": {two: 1}})
-    enter(sweep, "ended", {"runs": {one: {"attempt": 1, "message": "node lost"}}})
+    enter(sweep, "ended", {"runs": {one: {"attempt": 2, "message": "node lost"}}})
     assert tree.look(NOW, 50)["sweeps"][0]["counts"] == {"failed": 1, "pending": 5}
     assert tree.look(NOW, 50)["sweeps"][0]["damaged"] == 0
 
