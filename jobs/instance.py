@@ -128,7 +128,7 @@ class FormerWorker:
             return None
         if not log.exited:
             return _KILLED
-        return _INTERRUPTED if log.events[-1].data.get("asked") else 0
+        return _INTERRUPTED if log.events[-1].exit.asked else 0
 
     def ask(self, number: int) -> None:
         log = self._sweep.worker_log(self._token)
@@ -293,9 +293,10 @@ def _wording(event: Event) -> str:
     if event.kind == CLAIMED:
         return f"run {event.run_id}: attempt {event.attempt} begins"
     if event.kind == ENDED:
-        message, frames = event.data.get("message"), event.data.get("frames")
+        end = event.end
+        message, frames = end.message, end.frames
         more = f": {message}" if message else f", {frames:,} frames" if isinstance(frames, int) else ""
-        return f"run {event.run_id}: {event.data.get('outcome')}{more}"
+        return f"run {event.run_id}: {end.outcome.value}{more}"
     return ""
 
 

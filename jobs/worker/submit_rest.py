@@ -69,5 +69,5 @@ def _something_is_left(sweep: SweepDir, job: str) -> bool:
 def _many_failed(sweep: SweepDir, submission: SubmissionEntry) -> bool:
     tokens = {job.token for job in submission.jobs}
     logs = [log for log in sweep.read_journals() if log.token in tokens]
-    ends = [event.data["outcome"] for log in logs for event in log.events if event.kind == ENDED]
-    return ends.count(RunState.FAILED.value) >= _MANY_FAILURES
+    ends = [event.end.outcome for log in logs for event in log.events if event.kind == ENDED]
+    return ends.count(RunState.FAILED) >= _MANY_FAILURES

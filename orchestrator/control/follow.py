@@ -238,6 +238,6 @@ def why_left(sweep_dir: SweepDir, seen: Survey) -> str | None:
         taken_away = token in seen.jobs and seen.jobs[token].reason is Reason.PREEMPTED
         if log is None and said and not taken_away:
             return f"{said}; `orchestrate logs {sweep_dir.name} {run_id[:8]}` shows what it printed"
-        if log is not None and log.exited and log.events and log.events[-1].data.get("asked", True):
-            return str(log.events[-1].data.get("why", "its submission was given up"))
+        if log is not None and log.exited and log.events and log.events[-1].exit.asked is not False:
+            return log.events[-1].exit.why or "its submission was given up"
     return None

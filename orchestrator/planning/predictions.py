@@ -128,7 +128,7 @@ def _count_once(reached: Iterable[Mapping[int, tuple[int, str]]]) -> dict[str, i
 
 
 def _frames(event: Event) -> int:
-    frames = event.data.get("frames")
+    frames = event.progress.frames
     return frames if isinstance(frames, int) else 0
 
 

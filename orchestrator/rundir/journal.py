@@ -49,6 +49,66 @@ _LAST_WORDS = 1 << 14
 
 
 @dataclass(frozen=True)
+class Progress:
+    """The data of a progress event. Frames per second: of the attempt so far, and of its latest iteration."""
+
+    frames: int | None
+    total: int | None
+    end_to_end_fps: float | None
+    iteration_fps: float | None
+    value: float | None
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        fps = data.get("fps")  # of journals in which one speed stands for both
+        speeds = data.get("end_to_end_fps", fps), data.get("iteration_fps", fps)
+        return cls(data.get("frames"), data.get("total"), *speeds, data.get("return"))
+
+
+@dataclass(frozen=True)
+class AttemptEnd:
+    """The data of an ended event. ``end_to_end_fps`` and ``value`` are of the result's summary."""
+
+    outcome: RunState
+    reason: str | None
+    message: str | None
+    frames: int | None
+    end_to_end_fps: float | None
+    value: float | None
+    code_id: str | None
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        summary = data.get("summary") or {}
+        return cls(
+            RunState(data["outcome"]),
+            data.get("reason"),
+            data.get("message"),
+            data.get("frames"),
+            summary.get("end_to_end_fps"),
+            summary.get("final_return"),
+            data.get("code_id"),
+        )
+
+
+@dataclass(frozen=True)
+class WorkerExit:
+    """The data of a worker's last event.
+
+    ``asked``: whether the worker left before its runs were over, ``None`` if unrecorded; ``again``: whether
+    its job was requeued.
+    """
+
+    why: str | None
+    asked: bool | None
+    again: bool
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        return cls(data.get("why"), data.get("asked"), bool(data.get("again")))
+
+
+@dataclass(frozen=True)
 class Event:
     """One line of a journal. ``time``: epoch seconds by the worker's clock.
 
@@ -61,6 +121,23 @@ class Event:
     attempt: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     up: float | None = None
+
+    @property
+    def progress(self) -> Progress:
+        return Progress.from_json(self.data)
+
+    @property
+    def end(self) -> AttemptEnd:
+        return AttemptEnd.from_json(self.data)
+
+    @property
+    def exit(self) -> WorkerExit:
+        return WorkerExit.from_json(self.data)
+
+    @property
+    def node(self) -> str:
+        """The scheduler's name of a started worker's machine; empty if there is none."""
+        return str((self.data.get("host") or {}).get("node") or "")
 
     def to_line(self) -> bytes:
         record: dict[str, Any] = {"kind": self.kind, "time": round(self.time, 3)}
@@ -145,7 +222,7 @@ class WorkerLog:
     @property
     def returning(self) -> bool:
         """Whether the worker left a job that was requeued and is not over."""
-        again = bool(self.events) and bool(self.events[-1].data.get("again"))
+        again = bool(self.events) and self.events[-1].exit.again
         return self.exited and again and not self.compacted
 
     @property
@@ -156,7 +233,7 @@ class WorkerLog:
         """
         if self.compacted or self.revoked:
             return False
-        return not self.exited or bool(self.events and self.events[-1].data.get("asked", True))
+        return not self.exited or (bool(self.events) and self.events[-1].exit.asked is not False)
 
 
 def _elapsed(one: Event, other: Event) -> float:

@@ -65,7 +65,7 @@ def _endings(rows: Sequence[IndexRow], logs: Iterable[WorkerLog]) -> Iterable[_E
         machine = ""
         for event in log.events:
             if event.kind == STARTED:
-                machine = str((event.data.get("host") or {}).get("node") or "")
+                machine = event.node
             elif event.kind == ENDED and machine and event.run_id in configurations:
                 yield _Ending(event.time, machine, configurations[event.run_id], event.run_id, event)
 
@@ -75,11 +75,11 @@ def _configuration(point: Mapping[str, Any]) -> str:
 
 
 def _outcome(event: Event) -> RunState:
-    return RunState(event.data["outcome"])
+    return event.end.outcome
 
 
 def _machine_may_cause(event: Event) -> bool:
     if event.kind != ENDED:
         return False
     ended_badly = _outcome(event) in (RunState.FAILED, RunState.INTERRUPTED)
-    return ended_badly and event.data.get("reason") in _REASONS
+    return ended_badly and event.end.reason in _REASONS

@@ -302,12 +302,12 @@ def _replay(statuses: dict[str, RunStatus], log: WorkerLog) -> dict[str, list[fl
 
 def _progress(event: Event) -> dict[str, Any]:
     """Return the fields in a progress event; missing ones stay unchanged."""
-    data = event.data
+    progress = event.progress
     said = {
-        "frames": data.get("frames"),
-        "total": data.get("total"),
-        "end_to_end_fps": data.get("end_to_end_fps", data.get("fps")),
-        "value": data.get("return"),
+        "frames": progress.frames,
+        "total": progress.total,
+        "end_to_end_fps": progress.end_to_end_fps,
+        "value": progress.value,
         "since": event.time,
     }
     return {name: value for name, value in said.items() if value is not None}
@@ -315,24 +315,24 @@ def _progress(event: Event) -> dict[str, Any]:
 
 def _after(before: Mapping[str, Any], event: Event, token: str) -> dict[str, Any]:
     """Return the changed fields of a status when an attempt starts or ends."""
-    data, summary = event.data, event.data.get("summary") or {}
     if event.kind == CLAIMED:
         running = {"state": RunState.RUNNING, "reason": None, "message": None}
         return {**running, "attempt": event.attempt, "token": token, "since": event.time}
     if event.kind == ENDED and event.attempt == 0 and before["attempt"]:
         return {}  # from a worker that never had the run; another one's event is better
     if event.kind == ENDED:
+        end = event.end
         return {
-            "state": RunState(data["outcome"]),
+            "state": end.outcome,
             "attempt": event.attempt,
             "token": token,
-            "reason": data.get("reason"),
-            "message": data.get("message"),
-            "frames": data["frames"] if data.get("frames") is not None else before["frames"],
-            "end_to_end_fps": summary.get("end_to_end_fps", before["end_to_end_fps"]),
-            "value": summary.get("final_return", before["value"]),
+            "reason": end.reason,
+            "message": end.message,
+            "frames": before["frames"] if end.frames is None else end.frames,
+            "end_to_end_fps": before["end_to_end_fps"] if end.end_to_end_fps is None else end.end_to_end_fps,
+            "value": before["value"] if end.value is None else end.value,
             "since": event.time,
-            "code_id": data.get("code_id"),
+            "code_id": end.code_id,
         }
     return {}
 

@@ -208,8 +208,8 @@ class TargetScheduler:
             target, last = self._targets.get(snapshot.seen.targets.get(token, "")), log.events[-1:]
             if target is None or not target.begins_at_once or not last or last[0].kind != EXITED:
                 continue
-            why = str(last[0].data.get("why", ""))
-            asked = last[0].data.get("asked") and not why.startswith(BUDGET_REACHED)
+            why = last[0].exit.why or ""
+            asked = last[0].exit.asked and not why.startswith(BUDGET_REACHED)
             if last[0].time >= self._began and asked:
                 self._past.health[target.name].left = True
                 self._tell_once(f"{target.name}: its worker left: {why}")

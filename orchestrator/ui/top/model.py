@@ -266,7 +266,7 @@ def _speeds(seen: Survey, logs: Iterable[WorkerLog]) -> dict[str, tuple[float, .
         for event in log.events:
             run_id = event.run_id
             if event.kind == PROGRESS and run_id in running and running[run_id] == event.attempt:
-                fps = event.data.get("iteration_fps", event.data.get("fps"))
+                fps = event.progress.iteration_fps
                 told[run_id].append(fps if _is_number(fps) and fps is not None else 0.0)
     return {run_id: tuple(speeds) for run_id, speeds in told.items()}
 

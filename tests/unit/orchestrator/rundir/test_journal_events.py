@@ -1,0 +1,41 @@
+"""Journal lines come back as they were written, and their data as the dataclass of their kind."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.core.types import RunState
+from orchestrator.rundir import Event
+from orchestrator.rundir.journal import CLAIMED, ENDED, EXITED, PROGRESS, AttemptEnd, Progress, WorkerExit
+
+times = st.integers(0, 1 << 41).map(lambda milliseconds: milliseconds / 1000)
+whole, text = st.integers(0, 1 << 50), st.text(max_size=8)
+measures = st.fixed_dictionaries(
+    {}, optional={"frames": whole, "total": whole, "end_to_end_fps": times, "return": times, "later": text}
+)
+ends = st.fixed_dictionaries(
+    {"outcome": st.sampled_from([state.value for state in RunState])},
+    optional={"reason": text, "summary": st.none() | st.just({"final_return": 1.0}), "later": text},
+)
+kinds = st.sampled_from([(CLAIMED, st.just({})), (PROGRESS, measures), (ENDED, ends), (EXITED, measures)])
+events = kinds.flatmap(
+    lambda kind: st.builds(Event, st.just(kind[0]), times, text, whole, kind[1], st.none() | times)
+)
+
+
+@given(events)
+def test_a_line_is_read_as_it_was_written(event: Event) -> None:
+    assert Event.from_json(json.loads(event.to_line())) == event
+
+
+def test_the_data_of_each_kind() -> None:
+    progress = Event(PROGRESS, 1.0, data={"frames": 3, "return": 0.5, "fps": 9.0})
+    assert progress.progress == Progress(3, None, 9.0, 9.0, 0.5)
+    summary = {"final_return": 2.0, "end_to_end_fps": 8.0}
+    done = Event(ENDED, 1.0, data={"outcome": "done", "frames": 4, "summary": summary, "code_id": "c"})
+    assert done.end == AttemptEnd(RunState.DONE, None, None, 4, 8.0, 2.0, "c")
+    assert Event(EXITED, 1.0).exit == WorkerExit(None, None, again=False)
+    assert Event(EXITED, 1.0, data={"asked": True, "again": True}).exit == WorkerExit(None, True, again=True)
