@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests import warm
+from tests.helpers import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-TIME_LIMIT_S = 300
 
 
 def blocks(language: str) -> list[str]:
@@ -55,7 +55,7 @@ def test_every_command_of_the_readme_works(clone: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=TIME_LIMIT_S,
+        timeout=PATIENCE_S,
     )
     assert typed.returncode == 0, typed.stdout[-3000:] + typed.stderr[-3000:]
     made = clone / "results" / "first"

@@ -61,7 +61,7 @@ def test_what_was_trained_before_a_kill_counts_and_what_was_lost_does_not(
     assert len(run.attempts()) == 2
     plain = [bits(metrics) for metrics in train_plainly(BOUNDED, 0, tmp_path)]
     both = min(len(plain), len(run.history()))
-    assert both > 2, "beyond what the first attempt did"
+    assert both > 1, "beyond what the first attempt did"
     assert [bits(row.metrics) for row in run.history()][:both] == plain[:both]
 
 

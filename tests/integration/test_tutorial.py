@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import ROOT
+from tests.helpers import PATIENCE_S, ROOT
 
 STEP = re.compile(r"^```console\n(?P<typed>.*?)^```\n\n```text\n(?P<said>.*?)^```$", re.DOTALL | re.MULTILINE)
 PAGE = (ROOT / "docs" / "tutorial.md").read_text()
-TIME_LIMIT_S = 400
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Step]]:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=TIME_LIMIT_S,
+            timeout=PATIENCE_S,
         )
         assert ran.returncode == 0, (found["typed"], ran.stdout, ran.stderr)
         done.append(Step(found["typed"], tuple(found["said"].splitlines()), ran.stdout))
