@@ -129,7 +129,7 @@ class _Builder:
         self.made.append(Array(token, (job,), needs))
 
     def machines(self, runs: Sequence[Run], asked: int | None) -> None:
-        """Add one job per machine; all runs share the machines, whatever they need."""
+        """Add one job per machine; all runs share the machines, with any needs."""
         needs = {_needs(run, self._sweep) for run in runs}
         slots = asked or min((_slots(one, self._capacity) for one in needs), default=1)
         count = int(min(math.ceil(len(runs) / slots), self._room))

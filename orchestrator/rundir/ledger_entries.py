@@ -191,7 +191,7 @@ class MemoryEntry(AttemptsEntry):
 
 
 class LostEntry(AttemptsEntry):
-    """Finished runs whose results are gone."""
+    """Finished runs that have lost their results."""
 
     kind = "lost"
 

@@ -263,7 +263,7 @@ def never_sent(job_id: str) -> bool:
     """Return whether the job of an orphan was never sent. Raises :class:`BackendUnavailableError` if the
     instance does not answer.
 
-    An instance without automatic termination may also be one whose timer a user removed.
+    An instance without automatic termination may also have lost its timer to a user.
     """
     job = _Id.of(job_id)
     cluster = _clusters([job_id]).get(job.cluster)
