@@ -1,7 +1,7 @@
-"""Machines of a cloud at work for a sweep: what they have comes home, what was decided goes there, they go.
+"""Exchange with the cloud instances of a sweep: fetch results, send decisions, terminate instances.
 
-An instance's tree continues this one: it was sent the runs of its job, which are nobody else's while that
-job lives, and what it makes of them comes back under the same names.
+An instance's tree continues this one: it was sent the runs of its job, and no other job may take them while
+that job lives. Their results come back under the same names.
 """
 
 from __future__ import annotations
@@ -61,10 +61,7 @@ _ALL = SyncOptions()
 
 @dataclass(frozen=True)
 class ActiveInstance:
-    """A job that was sent to an instance and is not known to be settled.
-
-    ``run_ids`` are those of its runs that no later job was given.
-    """
+    """A job on an instance, not known to be settled. ``run_ids``: its runs without a later job."""
 
     sweep: SweepDir
     token: str
@@ -98,7 +95,7 @@ class ExchangeReport:
 
 
 def sent_jobs(sweep: SweepDir) -> list[ActiveInstance]:
-    """The sweep's jobs whose instance may be up, or may have something that is not here."""
+    """Return the sweep's jobs on instances that may be up, or may have files that are not here."""
     sweep = SweepDir(sweep.results.absolute(), sweep.name)  # programs are told where to put things
     left = set(unpacked(sweep))
     if not left or copy_of(sweep) is not None:
@@ -128,11 +125,11 @@ def _discard_unlaunched(sweep: SweepDir) -> None:
 
 
 def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S, *, orphans: bool = False) -> ExchangeReport:
-    """Bring home what instances have, tell them what was decided, and take down those that are done.
+    """Fetch results from instances, send decisions to them, and take down those that are done.
 
-    Not with those where this was done within so many seconds, or is being done by another command. What does
-    not answer changes nothing, and is told. ``orphans``: take down instances whose launch died, too; those
-    whose runs were cancelled go in any case.
+    Skips instances of an exchange within so many seconds, or of one under way in another command. An instance
+    that does not answer changes nothing, and is reported. ``orphans``: also take down instances of a dead
+    launch; those of cancelled runs go in any case.
     """
     done = ExchangeReport()
     _discard_unlaunched(sweep)
@@ -154,10 +151,7 @@ def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S, *, orphans: bool =
 
 
 def costs(sweep: SweepDir) -> list[str]:
-    """A line for every instance of the sweep that is up, and so costs money; or why that cannot be said.
-
-    Also for one that was launched by a command that died before it had that on record.
-    """
+    """Return a line for every instance of the sweep that is up, unrecorded ones too; or why it is unknown."""
     known = {job.token: job.job_id for job in sent_jobs(sweep)}
     left = () if copy_of(sweep) is not None else unpacked(sweep)
     ids = {token: known.get(token) or skypilot.unrecorded_id(sweep, token) for token in left}
@@ -180,7 +174,7 @@ def is_launched_long(cluster: Cluster) -> bool:
 
 
 def _warning(sweep: SweepDir, token: str, job_id: str, cluster: Cluster) -> str:
-    """What to do about an instance that no one stops; empty where SkyPilot takes it down."""
+    """Return the action for an instance that nothing stops; empty where SkyPilot takes it down."""
     stop = f"`orchestrate cancel {sweep.name}` takes it down"
     if (condemned := condemned_at(sweep, token)) is not None:
         until, at_work = condemned + _SAVING_S, cluster.state is ClusterState.UP and cluster.autodown
@@ -218,7 +212,7 @@ def drain_instances(sweep: SweepDir, patience: float) -> Iterator[ExchangeReport
 
 
 def _settle(job: ActiveInstance, standing: InstanceState, done: ExchangeReport, orphans: bool) -> None:
-    """Take the job as far as it goes now; the order lets nothing be lost, whatever ends it in between."""
+    """Advance the job as far as possible now; the order loses nothing at any interruption."""
     condemned = condemned_at(job.sweep, job.token) is not None
     if standing is InstanceState.ORPHAN:
         standing = InstanceState.ORPHAN if _never_began(job, condemned) else InstanceState.UP
@@ -252,10 +246,7 @@ def _settle(job: ActiveInstance, standing: InstanceState, done: ExchangeReport, 
 
 
 def _never_began(job: ActiveInstance, condemned: bool) -> bool:
-    """Whether an orphan has nothing worth keeping. One that does not answer is kept unless condemned.
-
-    A job that was condemned had not begun then, and is sent to no orphan afterwards.
-    """
+    """Whether an orphan has no job to keep. One that does not answer is kept unless condemned unbegun."""
     if condemned:
         return True
     return not job.sweep.has_begun(job.token) and skypilot.never_sent(job.job_id)
@@ -271,7 +262,7 @@ def _give_back(job: ActiveInstance, done: ExchangeReport) -> None:
 
 
 def _from_instance(job: ActiveInstance, done: ExchangeReport) -> bool:
-    """Exchange with an instance that is up; whether its job ended, and all that it made is here now."""
+    """Exchange with an instance that is up; return whether its job ended and all its files are here."""
     source = Source(skypilot.RESULTS_THERE, skypilot.reach(job.job_id))
     rsync = Rsync(source)
     rsync.push(job.sweep.path, job.sweep.name, ledger_names(job.sweep))
@@ -288,7 +279,7 @@ def _from_instance(job: ActiveInstance, done: ExchangeReport) -> bool:
 
 
 def _over(job: ActiveInstance) -> str | None:
-    """What SkyPilot says of a job that ended without its word, once it had time to save what it has."""
+    """Return SkyPilot's reason for a job that ended without a mark, once it had time to save."""
     said = skypilot.over(job.job_id)
     mark = arrivals(job.sweep, job.token) / "over"
     if said is None or (mark.exists() and time.time() - mark.stat().st_mtime > _LAST_WORDS_S):
@@ -299,7 +290,7 @@ def _over(job: ActiveInstance) -> str | None:
 
 
 def _unsaid(job: ActiveInstance) -> str | None:
-    """How a worker ended that is known to have ended, and did not say so itself."""
+    """Return how a worker ended that left no end on record."""
     if not job.sweep.has_begun(job.token):
         return "its worker could not begin"
     log = job.sweep.worker_log(job.token)  # None once it was folded away, which only ended ones are
@@ -307,7 +298,7 @@ def _unsaid(job: ActiveInstance) -> str | None:
 
 
 def _may_go(job: ActiveInstance, done: ExchangeReport) -> bool:
-    """Whether all that an instance has is here, now that nothing works on it."""
+    """Fetch the files of an idle instance; return whether all are here."""
     whole = _bring(job, Source(skypilot.RESULTS_THERE, skypilot.reach(job.job_id)), done)
     if not whole and _store(job) is None:
         done.add(job, "has what does not come home; it goes by itself when it has been idle")
@@ -315,7 +306,7 @@ def _may_go(job: ActiveInstance, done: ExchangeReport) -> bool:
 
 
 def _from_store(job: ActiveInstance, done: ExchangeReport) -> bool:
-    """Bring what the job's store has; whether that is all. A store may have nothing, or not be."""
+    """Fetch the files of the job's store, if it has one; return whether all are here."""
     store = _store(job)
     if store is None:
         return True
@@ -338,7 +329,7 @@ def _has_sweep(source: Source, name: str) -> bool:
 
 
 def _close(job: ActiveInstance, said: str | None) -> None:
-    """Put on record, of a job whose instance is gone, what it could not say itself."""
+    """Record the end of a job on an instance that is gone."""
     why = said or "its instance is gone"
     if not job.sweep.has_begun(job.token):
         if said is not None:  # another one like it would not begin either
@@ -357,9 +348,9 @@ def _close(job: ActiveInstance, said: str | None) -> None:
 
 
 def _bring(job: ActiveInstance, source: Source, done: ExchangeReport) -> bool:
-    """Bring what is new; whether it is all there is, and as it should be.
+    """Fetch new files; return whether all are here and verified.
 
-    What the worker says comes first, and gets its place last: all that it tells of is here then.
+    The journal is fetched first, and placed last: all files that it names are here then.
     """
     rsync, sweep, folder = Rsync(source), job.sweep, arrivals(job.sweep, job.token)
     words, runs = of_job(job.token, job.run_ids)
@@ -389,7 +380,7 @@ def _fetch(rsync: Rsync, job: ActiveInstance, names: list[str], into: Path) -> l
 
 
 def _publish(rsync: Rsync, job: ActiveInstance, listing: Listing, done: ExchangeReport) -> list[str]:
-    """Give the runs that have a result there theirs, once all that it lists is here; what is amiss."""
+    """Publish new results once all files that they list are here; return the problems."""
     folder = arrivals(job.sweep, job.token)
     new = [run_of(one.path) for one in listing.entries if _is_new_result(job, one.path)]
     if not new:
@@ -422,7 +413,7 @@ def _publish(rsync: Rsync, job: ActiveInstance, listing: Listing, done: Exchange
 def _checked(
     rsync: Rsync, job: ActiveInstance, results: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Checked]:
-    """How the files of runs are here. What is not as it should be is brought once more, by its content."""
+    """Check the files of runs; fetch wrong ones once more, by their content."""
     runs = {run_id: (job.sweep.run(run_id), result) for run_id, result in results.items()}
     checked = dict(zip(runs, check_all(list(runs.values())), strict=True))
     again = [run_id for run_id, found in checked.items() if found.void]
@@ -440,7 +431,7 @@ def _is_new_result(job: ActiveInstance, path: str) -> bool:
 
 
 def _keep_words(job: ActiveInstance) -> None:
-    """Keep what a job printed that ended without a word of its own, but for what is secret."""
+    """Keep the output of a job that left no end on record, without secrets."""
     text = skypilot.last_words(job.job_id)
     for name, value in os.environ.items():
         if _SECRET.search(name) and len(value) >= _LEAST_SECRET:
@@ -451,5 +442,5 @@ def _keep_words(job: ActiveInstance) -> None:
 
 
 def _store(job: ActiveInstance) -> str | None:
-    """Where the job was told to have its results kept."""
+    """Return the job's store."""
     return store_of(job.sweep, job.token)

@@ -59,7 +59,7 @@ def poll_sweep(sweep_dir: SweepDir, rows: Sequence[IndexRow] | None = None, *, a
 
 
 def _without_given(seen: Survey, ledger: Sequence[LedgerEntry]) -> Survey:
-    """The survey with runs that another tree was given as queued there: nobody here may take them."""
+    """Show runs of another tree as queued there: no job of this tree may take them."""
     statuses, given = dict(seen.statuses), set()
     for one in assigned(ledger):
         for run_id in one.run_ids & statuses.keys():
@@ -121,7 +121,7 @@ def idle_jobs(sweep_dir: SweepDir) -> dict[str, str]:
 
 
 def _idle(sweep_dir: SweepDir, seen: Survey, *, left: bool = False) -> dict[str, str]:
-    """As :func:`idle_jobs`. ``left``: also jobs whose workers left a while ago, wherever those jobs are."""
+    """Work as :func:`idle_jobs`. ``left``: also return jobs that their workers left a while ago."""
     ledger, logs = sweep_dir.read_ledger(), {log.token: log for log in sweep_dir.read_journals()}
     ids, now, (soonest, latest) = job_ids(ledger), time.time(), _REQUEUED_S
 
@@ -175,7 +175,7 @@ def give_up(sweep_dir: SweepDir, tokens: Sequence[str], why: str) -> list[str]:
 
 
 def only_waiting(sweep_dir: SweepDir, seen: Survey, run_ids: Collection[str]) -> list[str]:
-    """Tokens of jobs with those runs that only wait in a queue, and whose runs no job has that has begun."""
+    """Return tokens of queued jobs with these runs, unless a job that has begun has their runs, too."""
     begun = {log.token for log in sweep_dir.read_journals()}
     having = [
         job
@@ -191,9 +191,9 @@ def only_waiting(sweep_dir: SweepDir, seen: Survey, run_ids: Collection[str]) ->
 
 
 def settle_submissions(sweep_dir: SweepDir) -> None:
-    """Adopt submissions whose answer was lost; use up the tokens of jobs that never begin.
+    """Adopt submissions with a lost answer; use up the tokens of jobs that never begin.
 
-    After it every job of the ledger has an id on record, or never will run. Call under the lock.
+    Afterwards every job of the ledger has an id on record, or never will run. Call under the lock.
     """
     logs = {log.token: log for log in sweep_dir.read_journals()}
     for entry in submissions(sweep_dir.read_ledger()):
@@ -258,10 +258,10 @@ def close_attempts(sweep_dir: SweepDir, seen: Survey) -> None:
 
 
 def _with_endings(sweep_dir: SweepDir, seen: Survey, logs: Iterable[WorkerLog]) -> Survey:
-    """The survey with what the final states of jobs say about runs that died with them.
+    """Add to the survey why runs died with their jobs, by the final states of these jobs.
 
-    One that had its job to itself and wanted more memory than there was has failed. Of several nobody knows
-    which it was; they go on, each in a job of its own, and so do all that died of something else.
+    A run alone in a job that ran out of memory has failed. Of several runs the cause is unknown; they go on,
+    each in a job of its own, and so do all runs that died of another cause.
     """
     holders = {log.token: log.holder for log in logs}
     died: dict[str, list[RunStatus]] = {}

@@ -186,15 +186,15 @@ def submit_sweep(
     code: FrozenCode | None = None,
     deal: TargetAssignment | None = None,
 ) -> SubmissionReport:
-    """Submit just what is missing and not already some live job's.
+    """Submit the missing runs that no live job has.
 
-    With ``define`` the grid becomes the sweep's latest; without, as when a lost worker is replaced, another
-    that somebody submitted meanwhile stays so. ``capacity`` stands in for the backend's own; it is asked for
-    when nobody else can submit. ``code`` stands in for what would be frozen here and now. ``deal``: as for
+    With ``define`` the grid becomes the sweep's latest; without, as for a replacement of a lost worker, a
+    grid that was submitted meanwhile stays the latest. ``capacity`` replaces the backend's own; it is read
+    when no other command can submit. ``code`` replaces a new snapshot of the code. ``deal``: as for
     :func:`make_plan`.
 
-    The order keeps every moment safe to die in: ledger entry, submission, its id in the ledger. A job that
-    was submitted but not recorded is found by its token.
+    The order is safe at every moment: ledger entry, submission, its id in the ledger. A job that was
+    submitted but not recorded is found by its token.
     """
     require_own(sweep_dir)
     sweep_dir.create()
@@ -237,7 +237,7 @@ def _give_second_chances(sweep: Sweep, sweep_dir: SweepDir, seen: Survey, capaci
 
 
 def _describe_runs(plan: Plan, sweep_dir: SweepDir) -> Plan:
-    """Write the run descriptions. A run whose folder takes none is left out, and the others go on."""
+    """Write the run descriptions. A run with an unwritable folder is left out, and the others go on."""
     runs = {run.run_id: run for run in plan.sweep.runs}
     problems = sweep_dir.describe(runs[run_id] for run_id in plan.run_ids)
     if not problems:
@@ -287,9 +287,10 @@ def _entry(
 
 
 def stop_workers(sweep_dir: SweepDir) -> list[str]:
-    """Ask the sweep's live jobs to save and leave; their tokens.
+    """Have the sweep's live jobs save and leave; return their tokens.
 
-    A job whose id was never recorded, its command line having died, is asked by the process in its journal.
+    A job without a recorded id, after the death of its command line, is signalled through the process in its
+    journal.
     """
     require_own(sweep_dir)
     live = poll_sweep(sweep_dir).live
@@ -302,7 +303,7 @@ def stop_workers(sweep_dir: SweepDir) -> list[str]:
 
 
 def cancel_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
-    """Take runs out of the sweep until somebody retries them; those it concerned."""
+    """Take runs out of the sweep until a retry; return those that this changed."""
     require_own(sweep_dir)
     with sweep_dir.lock():
         statuses = poll_sweep(sweep_dir).statuses

@@ -22,7 +22,7 @@ from orchestrator.status.survey import Survey
 
 
 class SeveralTargets(Flow):
-    """A sweep whose runs are given to several targets, in turns while it is followed, or all at once."""
+    """A sweep with runs for several targets, assigned in turns while it is followed, or all at once."""
 
     leaves, stops = False, "runs on this machine"
 

@@ -26,7 +26,7 @@ from orchestrator.status.survey import Survey
 
 
 class OwnTarget(Flow):
-    """A sweep on a target whose jobs write to this tree.
+    """A sweep on a target with jobs that write to this tree.
 
     ``take_back``: first request idle runs back from trees behind ssh.
     """

@@ -108,7 +108,7 @@ def _script(place: TreePlace, sweep: str, code: SentCode, profile: Profile) -> s
 
 
 def _read(place: TreePlace, line: str) -> dict[str, Any]:
-    """The answer on the first line; what comes after it is somebody else's."""
+    """Return the answer on the first line; later lines come from other programs."""
     line, whole, _ = line.partition("\n")
     if not whole:
         raise Host(place.ssh).cut()

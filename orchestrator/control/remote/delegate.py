@@ -59,11 +59,11 @@ def send(
     only: Collection[str] | None = None,
     adopt: bool = False,
 ) -> RemoteSubmission:
-    """Give what is still to do to the tree of ``profile``, of this tree's own runs ``only`` these; submit it.
+    """Give the runs still to do to the tree of ``profile`` and submit them; optionally ``only`` these runs.
 
-    Runs that other trees have are asked back first. The assignment is on record before anything is sent, and
-    its number goes along: one that comes late, after the runs were asked back, is refused there. ``adopt``
-    goes on with a sweep that another tree, or nobody, gave to that place.
+    Runs of other trees are requested back first. The assignment is on record before anything is sent, and its
+    number goes along: an assignment that arrives after the runs were requested back is refused there.
+    ``adopt`` goes on with a sweep that came to that place from another tree, or from none.
     """
     require_own(sweep_dir)
     there = look_there(profile, sweep.name)
@@ -116,11 +116,11 @@ def take_back(
     waiting: bool = False,
     lost: bool = False,
 ) -> dict[str, str]:
-    """Have other trees give back what they do not work on, for this one to do; what they keep, and why.
+    """Request back the runs that other trees do not work on; return those that they keep, and why.
 
-    ``only`` these runs, which a person names: then those too that failed or were cancelled there. Or, with
-    ``waiting``, no person, but who deals: those too that only wait in a queue there. ``lost`` takes a
-    person's word that nothing works on them where they were, and asks nobody.
+    ``only`` these runs, named by a person: then also those that failed or were cancelled there. ``waiting``,
+    without a person: also those that only wait in a queue there. ``lost`` trusts a person that no process
+    works on them at their place, and sends no request.
     """
     require_own(sweep_dir)
     if not assigned_of(sweep_dir):
@@ -138,7 +138,7 @@ def _wanted(sweep: Sweep, sweep_dir: SweepDir, only: Collection[str] | None) -> 
 
 
 def _require_there(there: RemoteCode, sweep_dir: SweepDir) -> None:
-    """Raise if a tree that took runs up has nothing of them now: that is no proof that nobody works there."""
+    """Raise if a tree has lost all runs that it took up: its processes may still be at work."""
     before = _before(sweep_dir, there.place)
     if before is not None and before.accepted and not there.known:
         raise not_there(before.place, sweep_dir.name)
@@ -156,7 +156,7 @@ def _assign(sweep_dir: SweepDir, place: TreePlace, code: SentCode, given: frozen
 
 
 def _give_up(sweep_dir: SweepDir, place: TreePlace, number: int) -> None:
-    """Take back what the decision ``number`` gave and nobody was told of, unless there are later ones."""
+    """Take back the runs of decision ``number``, which was never delivered, unless there are later ones."""
     with sweep_dir.lock():
         ledger = sweep_dir.read_ledger()
         (mine,) = [one for one in ledger if one.number == number]
@@ -265,7 +265,7 @@ def _within_the_project(source: str) -> str:
 def _given(
     sweep: Sweep, sweep_dir: SweepDir, place: TreePlace, only: Collection[str] | None
 ) -> tuple[frozenset[str], dict[str, str]]:
-    """The runs that the place has already and those still to do that are nobody's; and whose others are."""
+    """Return the place's runs, with the unassigned ones still to do, and the places of all other runs."""
     seen = poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))
     statuses = correct(seen, inspect(sweep_dir, seen.statuses), sweep_dir).statuses
     holders = {run_id: one.place for one in assigned_of(sweep_dir) for run_id in one.run_ids}
@@ -291,9 +291,9 @@ def _ask_back(
     waiting: bool = False,
     lost: bool = False,
 ) -> dict[str, str]:
-    """Have trees other than ``place`` release what they do not work on; the runs that they keep, and why.
+    """Have trees other than ``place`` release runs at rest; return the runs that they keep, and why.
 
-    That it was asked is on record first: whatever was decided before is refused there from then on.
+    The request is on record first: decisions from before it are refused there from then on.
     """
     kept: dict[str, str] = {}
     for one in assigned_of(sweep_dir):

@@ -66,9 +66,9 @@ def look_there(profile: Profile, sweep: str) -> RemoteCode:
 
 
 def push(place: TreePlace, sweep_dir: SweepDir, code: FrozenCode, *, replace: bool = False) -> None:
-    """Put the code into the place's tree under its id; whole, or not at all. Twice is as once.
+    """Put the code into the place's tree under its id, whole or not at all. A second time changes nothing.
 
-    What has that name there and is not whole is replaced; with ``replace`` whatever has it.
+    An incomplete folder of that name is replaced; with ``replace`` a complete one is, too.
     """
     folder = posixpath.join(place.folder, "results", sweep_dir.name, "code")
     draft = f".{code.id}.{os.urandom(4).hex()}"

@@ -44,7 +44,7 @@ def question(
 
 
 def standing(sweep_dir: SweepDir, number: int) -> dict[str, Any]:
-    """On whose behalf something is decided, and by which decision; what came before that one is too late."""
+    """Return the deciding tree and the number of its decision; the other side refuses earlier decisions."""
     owner = f"{socket.gethostname()}:{sweep_dir.path.absolute()}"
     return {"home": home_of(sweep_dir.read_ledger()), "owner": owner, "number": number}
 

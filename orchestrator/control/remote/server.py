@@ -160,11 +160,11 @@ def retry(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
 
 
 def release(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
-    """Give runs back that nobody works on here, and nobody will; of the others, why not.
+    """Give back runs that no job here works on or will; return the reasons for the others.
 
-    ``moved``: those too that failed here or that a person took out of the sweep. ``waiting``: those too of
-    jobs that only wait in a queue, which thereby never begin; their other runs are then nobody's here. A tree
-    that has not heard of the sweep yet remembers that it was asked: what was decided before comes too late.
+    ``moved``: also runs that failed here or that a person took out of the sweep. ``waiting``: also runs of
+    jobs that only wait in a queue, which thereby never begin; their other runs are then unassigned here. A
+    tree without the sweep yet records the request: decisions from before it come too late.
     """
     sweep_dir.create()
     with sweep_dir.lock():

@@ -63,7 +63,7 @@ def remote_status(
 
 
 def recall(sweep_dir: SweepDir, place: TreePlace) -> RemoteStatus:
-    """What the place said last; nobody is asked."""
+    """Return the place's last answer, without a query."""
     before = _kept(sweep_dir.heard(_name(place)))
     return _read(before) if before else RemoteStatus(None, {}, {})
 
