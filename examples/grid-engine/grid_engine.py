@@ -60,15 +60,13 @@ BACKEND = BackendSpec(
     scheduler="grid_engine:GridEngineJob",
 )
 
-_PREFIX = "gridengine:"
+_PREFIX, _NAME = "gridengine:", "orchestrate"
 _ARRAY_SIZE = 1000
 _TIMEOUT_S = 60.0
 # Set by the script: when this start of the job began, which tells it from an earlier one.
 _STARTED = "GRID_ENGINE_STARTED"
 # The task's number counts from 1, a job's index can be any.
 _INDEX = "${indices[SGE_TASK_ID-1]}"
-# A job that exits with this code goes back into the queue.
-_REQUEUE = "exit 99"
 
 
 class GridEngineJob(SchedulerJob):
@@ -114,10 +112,16 @@ class GridEngineBackend:
             time=profile.time,
             pack=profile.pack,
             array_size=_ARRAY_SIZE,
+            room=self._room() if ask and profile.max_jobs else None,
             most=profile.max_jobs,
             at_once=profile.array_limit,
             no_feed=None if profile.feed else "its profile says `feed: false`",
         )
+
+    def _room(self) -> int:
+        """How many more jobs the profile's ``max_jobs`` allows in the queue."""
+        there = sum(len(one.tasks) for one in _queue() if one.name.startswith(_NAME))
+        return max(0, (self._profile.max_jobs or 0) - there)
 
     def render(self, array: Array, setting: Setting) -> str:
         profile, own, needs = self._profile, self._profile.own, array.allocation
@@ -142,7 +146,7 @@ class GridEngineBackend:
             f'exec >>{shlex.quote(output)}."{_INDEX}".log 2>&1',
             f"export {_STARTED}=$(date +%s)",
         ]
-        again = _REQUEUE if profile.requeue else "code=0"
+        again = "exit 99" if profile.requeue else "code=0"  # 99 puts the job back into the queue
         # qdel sends SIGUSR2 (-notify), the soft time limit SIGUSR1.
         return job_script(array, setting, profile, lines, index=_INDEX, again=again, stop="TERM USR2")
 
@@ -193,7 +197,7 @@ def examined(profile: Profile, results: Path) -> Iterator[Finding]:
 def _name(array: Array, sweep_dir: SweepDir) -> str:
     """Name of an array job, by which a submission is found again after a lost reply."""
     tree = hashlib.sha256(str(sweep_dir.path.absolute()).encode()).hexdigest()[:12]
-    return f"orchestrate.{tree}.{array.token}"
+    return f"{_NAME}.{tree}.{array.token}"
 
 
 def _ids(array: Array, job: str) -> dict[str, str]:

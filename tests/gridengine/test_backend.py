@@ -41,6 +41,15 @@ def test_a_job_near_its_time_limit_goes_back_and_goes_on(lab: Lab, cell: Cell) -
     assert list(job_ids(lab).values()) == [job]
 
 
+def test_jobs_submit_what_the_queue_had_no_room_for(lab: Lab, cell: Cell) -> None:
+    profile = lab.folder / "profile.yaml"
+    profile.write_text(profile.read_text() + "max_jobs: 2\npack: 1\n")
+    lab.count_grid(runs=4)
+    assert "2 runs" in lab.sweep("tiny")
+    wait_for(lambda: set(lab.states()) == {"done"}, what="finished runs")
+    assert len(job_ids(lab)) == 4
+
+
 def test_cancelled_jobs_save_and_leave(lab: Lab, cell: Cell) -> None:
     lab.count_grid(runs=6, last=4)
     lab.sweep("tiny")
