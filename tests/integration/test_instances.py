@@ -23,6 +23,7 @@ from orchestrator.backends import skypilot
 from orchestrator.backends.skypilot import client
 from orchestrator.backends.skypilot.client import Cluster, ClusterState, Request, RequestState
 from orchestrator.control import cloud_instances, submit
+from orchestrator.control.exchange import age_note
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.types import Job, JobState, RunState
@@ -30,7 +31,7 @@ from orchestrator.rundir import CodeDir, Event, SweepDir
 from orchestrator.rundir.handover import Handover, WorkerEnd
 from orchestrator.rundir.journal import REVOKED
 from orchestrator.rundir.ledger_entries import SubmittedJob, submissions
-from orchestrator.rundir.parcel import keep_store, pack, parcel, turn_to_exchange, unpacked
+from orchestrator.rundir.parcel import arrivals, keep_store, pack, parcel, turn_to_exchange, unpacked
 from orchestrator.sync.rsync import Rsync
 from orchestrator.ui.cli import app
 from orchestrator.ui.top.fleet_access import FleetTree
@@ -159,6 +160,9 @@ def test_an_instance_goes_when_all_is_home_and_not_before(
     assert exchange(sweep).settled == []  # its word is missing: it may have more to say
     assert states(sweep) == {RunState.DONE}
     assert rented.taken_down == []
+    assert age_note(sweep) == ()
+    os.utime(arrivals(sweep, job.token) / "fetched", (0, time.time() - 720))
+    assert "12 min ago; `orchestrate status tiny --exchange`" in age_note(sweep)[0]
     end(rented, sweep, job)
     assert exchange(sweep).settled == [job.token]
     assert safe == [True]

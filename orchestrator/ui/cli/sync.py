@@ -19,7 +19,7 @@ _SHOWN_KINDS = "metrics,checkpoints,tensorboard,wandb,logs"
 _HOW_TO_SELECT = "`orchestrate status SWEEP` there lists ids and keys; as in --run algorithm=mappo,seed=0"
 # Seconds.
 _LONGEST_WATCH = 24 * 3600.0
-_NO_SOURCE = "as in: orchestrate sync user@host:project/results (only --wandb alone does without)"
+_NO_SOURCE = "as in: orchestrate sync user@host:project/results (none if sweeps here have runs elsewhere)"
 
 
 def sync(
