@@ -82,6 +82,20 @@ def test_what_this_machine_has_not_is_skipped_with_the_reason(needs: Resources, 
     assert len(plan.run_ids) == (0 if why else 2)
 
 
+def test_gpus_limit_runs_at_once() -> None:
+    sweep = sweep_of(9, "cuda", resources=Resources(gpus=2))
+    machine = Capacity("local", cores=64, gpus=8)
+    assert make_plan(sweep, survey_of(sweep), machine, submission=1).jobs[0].slots == 4
+
+
+def test_a_job_of_a_target_without_sizes_requests_what_its_runs_need() -> None:
+    sweep = sweep_of(3, resources=Resources(cpus_per_task=4, mem="5G", gpus=2))
+    unsized = Capacity("c", None, None, array_size=9, pack=3)
+    (array,) = make_plan(sweep, survey_of(sweep), unsized, submission=1).arrays
+    assert array.allocation == replace(sweep.resources, cpus_per_task=12, mem="15360M", gpus=6)
+    assert not array.jobs[0].steals, "there is no other job to share with"
+
+
 def test_memory_limits_runs_at_once() -> None:
     sweep = sweep_of(4, resources=Resources(mem="10G"))
     assert make_plan(sweep, survey_of(sweep), replace(CPU, mem="24G"), submission=1).jobs[0].slots == 2
@@ -170,7 +184,11 @@ def test_a_run_that_was_out_of_memory_gets_twice_what_a_job_has_and_the_job_for_
     assert usual.allocation.mem == "8G"
     assert roomy.allocation.mem == "12288M", "no more than the profile allows"
     assert roomy.run_ids == (starved,)
-    assert len(make_plan(sweep, seen, CLUSTER, submission=1).arrays) == 1, "where there is no more"
+    for no_more in (CLUSTER, replace(CLUSTER, max_mem="8G")):
+        assert len(make_plan(sweep, seen, no_more, submission=1).arrays) == 1, "where there is no more"
+    full = make_plan(sweep, seen, replace(CLUSTER, max_mem="12G", pack=1, chain=3, room=8), submission=1)
+    assert len(full.jobs) == 6, "two runs, three jobs one after the other for each"
+    assert full.waiting == (starved,), "two places are left, and a chain takes three"
 
 
 def test_what_no_job_of_the_target_can_hold_is_skipped() -> None:

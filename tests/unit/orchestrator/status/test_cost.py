@@ -92,3 +92,7 @@ def test_the_cost_is_the_same_after_journals_are_folded_together(tmp_path: Path)
 )
 def test_a_sum_says_what_it_lacks(costs: list[Cost], said: str) -> None:
     assert str(sum(costs, Cost())) == said
+
+
+def test_costs_add_up_part_by_part() -> None:
+    assert Cost(1.0, 1, 2) + Cost(0.5, 2, 3) == Cost(1.5, 3, 5)
