@@ -28,7 +28,7 @@ from jobs.cloud.store import open_store
 from jobs.training import provenance
 from jobs.worker.assignment import find_job, pool_of
 from jobs.worker.run_process import die_with_parent
-from jobs.worker.scheduler_job import MAILBOX_VARIABLE
+from jobs.worker.scheduler_job import MAILBOX_VARIABLE, VARIABLES
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.core.secret_detection import looks_secret
@@ -47,7 +47,7 @@ _LOOK_S = 2.0
 _LAST_S = 15.0
 _INTERRUPTED, _KILLED = 130, 128 + signal.SIGKILL
 # SkyPilot may have the machine from Slurm; that Slurm job is not this job.
-_FOREIGN = ("SLURM_", JOB_VARIABLE)
+_FOREIGN = (*VARIABLES, JOB_VARIABLE)
 _TAIL_LINES = 5
 # Where SkyPilot leaves scripts on an instance, with the secrets of the job's environment in them.
 _SCRIPTS = (

@@ -177,6 +177,8 @@ class SlurmJob(SchedulerJob):
 
 # By a variable that the scheduler sets in its jobs. A job of another scheduler names its class itself.
 _SCHEDULERS = {"SLURM_JOB_ID": SlurmJob}
+# How the names of variables begin that schedulers set in their jobs.
+VARIABLES = ("SLURM_",)
 
 
 def _class_here() -> type[SchedulerJob]:

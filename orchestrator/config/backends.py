@@ -74,6 +74,9 @@ _RENTED = (
     "secrets",
 )
 
+# What `infra` names that is no cloud.
+NO_CLOUDS = ("k8s", "kubernetes", "slurm", "ssh")
+
 LOCAL = BackendSpec(
     name="local",
     make="orchestrator.backends.local:LocalBackend",

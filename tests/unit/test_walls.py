@@ -48,13 +48,11 @@ SHARED = (
 # Modules beside a backend's own folder that name it. A backend is one folder, one entry in config/backends
 # and one class in scheduler_job: take modules out of this list, and put none in.
 NAMES_A_BACKEND = {
-    "jobs/instance.py",
     "jobs/worker/scheduler_job.py",
     "orchestrator/config/backends.py",
     "orchestrator/config/grid/parse.py",
     "orchestrator/config/profiles/model.py",
     "orchestrator/control/cloud_instances.py",
-    "orchestrator/planning/estimate/target_costs.py",
     "orchestrator/ui/cli/init.py",
     "orchestrator/ui/doctor/cloud.py",
     "orchestrator/ui/doctor/cluster.py",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from orchestrator.config.backends import get_backend
+from orchestrator.config.backends import NO_CLOUDS, get_backend
 from orchestrator.config.profiles import Profile
 from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
@@ -19,8 +19,6 @@ from orchestrator.planning.throughput import SpeedTable, TrainingPlace
 _BEGIN = Range(1.0, 6.0, 30.0)
 # Seconds from the request of an instance to its worker's start, with `setup`; without a measurement.
 _PROVISION = Range(120.0, 240.0, 600.0)
-# Infrastructure that is not a cloud.
-_CLUSTERS = ("k8s", "kubernetes", "slurm", "ssh")
 # The uncertainty of one measurement of such a time.
 _SHORTER, _LONGER = 0.6, 1.8
 
@@ -73,7 +71,7 @@ def _requested_machine(profile: Profile) -> str:
     converted to one case, as any case counts.
     """
     kind, _, rest = (profile.infra or "any cloud").partition("/")
-    cloud = f"{kind.lower()}/{rest}" if kind.lower() in _CLUSTERS and rest else kind.lower()
+    cloud = f"{kind.lower()}/{rest}" if kind.lower() in NO_CLOUDS and rest else kind.lower()
     if profile.instance_type is not None:
         return f"{cloud} {profile.instance_type}"
     parts = (
