@@ -17,7 +17,14 @@ from typing import Any
 from orchestrator.control import cloud_instances, follow, submit
 from orchestrator.control.exchange import Tell, age_note, command, exchange_with_instances
 from orchestrator.control.remote.client import stream
-from orchestrator.control.remote.queries import assigned_of, profile_of, question, standing
+from orchestrator.control.remote.messages import (
+    CancelRequest,
+    LogsRequest,
+    RetryRequest,
+    StatusRequest,
+    StopRequest,
+)
+from orchestrator.control.remote.queries import assigned_of, decision_of, profile_of, question
 from orchestrator.control.remote.status_cache import note, overlaid, recall, remote_status
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
 from orchestrator.core.formatting import count
@@ -112,7 +119,7 @@ def is_open(sweep_dir: SweepDir) -> bool:
 
 
 def _status(sweep_dir: SweepDir, one: AssignedRuns) -> Mapping[str, Any]:
-    return question(sweep_dir, one, {"do": "status"}, patience=_LOOK_PATIENCE_S)
+    return question(sweep_dir, one, StatusRequest(), patience=_LOOK_PATIENCE_S)
 
 
 @dataclass(frozen=True)
@@ -140,7 +147,7 @@ def cancel(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
     problems = submit.withdraw(sweep_dir, rented=not concerned)
     done = cloud_instances.exchange(sweep_dir, not_within=0, orphans=True)
     problems += [BackendUnavailableError(text, hint=_AGAIN) for text in done.problems]
-    there, unheard = _tell(sweep_dir, "cancel", "cancelled", elsewhere)
+    there, unheard = _tell(sweep_dir, CancelRequest, "cancelled", elsewhere)
     return DecisionReport(tuple(concerned), there, (*problems, *unheard), tuple(done.news))
 
 
@@ -148,19 +155,22 @@ def retry(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
     """Make runs pending again, wherever they are. They are still to be submitted."""
     here, elsewhere = _parted(sweep_dir, run_ids)
     concerned = submit.retry_runs(sweep_dir, here) if here else []
-    there, problems = _tell(sweep_dir, "retry", "again", elsewhere)
+    there, problems = _tell(sweep_dir, RetryRequest, "again", elsewhere)
     for again in there.values():
         submit.retry_runs(sweep_dir, again)  # results of theirs that came home are put aside here too
     return DecisionReport(tuple(concerned), there, problems)
 
 
 def _tell(
-    sweep_dir: SweepDir, do: str, done: str, elsewhere: Sequence[tuple[AssignedRuns, list[str]]]
+    sweep_dir: SweepDir,
+    of: type[CancelRequest | RetryRequest],
+    done: str,
+    elsewhere: Sequence[tuple[AssignedRuns, list[str]]],
 ) -> tuple[dict[TreePlace, tuple[str, ...]], tuple[OrchestrateError, ...]]:
     """Tell each place what is decided about its runs; those that it concerned, and who did not hear it."""
     there, problems = {}, []
     for one, runs in elsewhere:
-        request = {"do": do, "runs": runs, **standing(sweep_dir, one.number)}
+        request = of(runs=tuple(runs), decision=decision_of(sweep_dir, one.number))
         try:
             answer = question(sweep_dir, one, request)
         except OrchestrateError as error:
@@ -176,7 +186,7 @@ def stop(sweep_dir: SweepDir) -> bool:
     """Ask workers everywhere to save and leave, and wait until they have; ``False`` if some do not."""
     stopped = [follow.stop(sweep_dir)]
     for one in _given(sweep_dir):
-        request = {"do": "stop", **standing(sweep_dir, one.number)}
+        request = StopRequest(decision=decision_of(sweep_dir, one.number))
         stopped.append(question(sweep_dir, one, request)["stopped"])
     return all(stopped)
 
@@ -190,7 +200,7 @@ def log_from(
     if one is None or sweep_dir.run(run_id).result_path.exists():
         yield None
         return
-    request = {"do": "logs", "run": run_id, "attempt": attempt, "follow": to_the_end}
+    request = LogsRequest(run=run_id, attempt=attempt, follow=to_the_end)
     with stream(one.place, sweep_dir.name, one.code, profile_of(one), request) as pipe:
         yield pipe
 

@@ -14,6 +14,7 @@ import pytest
 
 from orchestrator.config.profiles import Profile, parse_profile
 from orchestrator.control.remote.client import ask, stream
+from orchestrator.control.remote.messages import LogsRequest, StatusRequest
 from orchestrator.core.errors import FormatError, HostError, OrchestrateError, UnreachableError
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.ledger_entries import TreePlace
@@ -48,10 +49,12 @@ class There:
         return parse_profile(text, "far.yaml", "far")
 
     def ask(self) -> dict[str, Any]:
-        return ask(self.place, "tiny", CODE, self.profile, {"do": "status"}, 60.0)
+        return ask(self.place, "tiny", CODE, self.profile, StatusRequest(), 60.0)
 
     def read(self, then: Callable[[], object] = bool) -> bytes:
-        with stream(self.place, "tiny", CODE, self.profile, {"do": "logs"}) as pipe:
+        with stream(
+            self.place, "tiny", CODE, self.profile, LogsRequest(run="a", attempt=None, follow=False)
+        ) as pipe:
             first = pipe.read1(100)
             then()
             return first + pipe.read()

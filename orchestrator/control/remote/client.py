@@ -6,13 +6,14 @@ import json
 import secrets
 import shlex
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from typing import Any
 
 from orchestrator.config.profiles import Profile, preparation
 from orchestrator.config.profiles.remote_setup import THEIR_PYTHON
+from orchestrator.control.remote.messages import Request
 from orchestrator.core.errors import HostError, OrchestrateError, UnreachableError
 from orchestrator.core.formats import require_known_format, stamp
 from orchestrator.core.installation import install_there
@@ -41,7 +42,7 @@ def ask(
     sweep: str,
     code: SentCode,
     profile: Profile,
-    request: Mapping[str, Any],
+    request: Request,
     patience: float = PATIENCE_S,
 ) -> dict[str, Any]:
     """The answer of :mod:`orchestrator.control.remote.server` in that tree.
@@ -59,7 +60,7 @@ def ask(
 
 @contextmanager
 def stream(
-    place: TreePlace, sweep: str, code: SentCode, profile: Profile, request: Mapping[str, Any]
+    place: TreePlace, sweep: str, code: SentCode, profile: Profile, request: Request
 ) -> Iterator[BufferedReader]:
     """What :mod:`~orchestrator.control.remote.server` goes on saying there; the same errors as :func:`ask`.
 
@@ -90,8 +91,8 @@ def stream(
             )
 
 
-def _line(request: Mapping[str, Any], sweep: str, mark: str) -> bytes:
-    return json.dumps({**stamp(), **request, "sweep": sweep, "mark": mark}).encode() + b"\n"
+def _line(request: Request, sweep: str, mark: str) -> bytes:
+    return json.dumps({**stamp(), **request.to_json(), "sweep": sweep, "mark": mark}).encode() + b"\n"
 
 
 def _script(place: TreePlace, sweep: str, code: SentCode, profile: Profile) -> str:

@@ -18,9 +18,16 @@ from orchestrator.control.dry_run import UNASKED, planned
 from orchestrator.control.poll import poll_sweep
 from orchestrator.control.remote import CODE_DAMAGED
 from orchestrator.control.remote.client import ask
+from orchestrator.control.remote.messages import (
+    PlanRequest,
+    ReleaseRequest,
+    SentGrid,
+    SentProfile,
+    SubmitRequest,
+)
 from orchestrator.control.remote.push_code import RemoteCode, look_there, push
 from orchestrator.control.remote.push_code import sent as as_sent
-from orchestrator.control.remote.queries import assigned_of, not_there, question, standing
+from orchestrator.control.remote.queries import assigned_of, decision_of, not_there, question
 from orchestrator.control.remote.status_cache import note
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import OrchestrateError
@@ -79,8 +86,9 @@ def send(
         code = freeze(sweep_dir, Path.cwd())
         shipped, notes = as_sent(code)
         number = _assign(sweep_dir, there.place, shipped, given)
-    request = _request("submit", sweep, given, profile, wish, options, shipped)
-    request |= {**standing(sweep_dir, number), "adopt": adopt}
+    plan = _request(sweep, given, profile, wish, options, shipped)
+    decision = decision_of(sweep_dir, number)
+    request = SubmitRequest(**vars(plan), decision=decision, adopt=adopt)
     answer = _submit_there(there, sweep_dir, code, profile, request)
     _accepted(sweep_dir, number)
     if "runs" in answer:
@@ -89,15 +97,15 @@ def send(
 
 
 def _submit_there(
-    there: RemoteCode, sweep_dir: SweepDir, code: FrozenCode, profile: Profile, request: Mapping[str, Any]
+    there: RemoteCode, sweep_dir: SweepDir, code: FrozenCode, profile: Profile, request: SubmitRequest
 ) -> dict[str, Any]:
     """Send the code unless it is there, and the request; the answer."""
-    place, name, shipped = there.place, sweep_dir.name, SentCode.from_json(request["code"])
+    place, name, shipped = there.place, sweep_dir.name, request.code
     if code.id not in there.codes:
         try:
             push(place, sweep_dir, code)
         except OrchestrateError:
-            _give_up(sweep_dir, place, request["number"])
+            _give_up(sweep_dir, place, request.decision.number)
             raise
     try:
         return ask(place, name, shipped, profile, request)
@@ -202,7 +210,7 @@ def rehearse(
     given, _ = _given(sweep, sweep_dir, there.place, only)
     before = _before(sweep_dir, there.place)
     if there.known and before is not None and before.code.id in there.codes:
-        request = _request("plan", sweep, given, profile, wish, options, shipped)
+        request = _request(sweep, given, profile, wish, options, shipped)
         return ask(there.place, sweep.name, before.code, profile, request)
     return _first_plan(sweep, there, profile, wish, options, code, given)
 
@@ -237,23 +245,21 @@ def _first_plan(
 
 
 def _request(
-    do: str,
     sweep: Sweep,
     given: Iterable[str],
     profile: Profile,
     wish: SubmitOptions,
     options: Sequence[str],
     code: SentCode,
-) -> dict[str, Any]:
-    return {
-        "do": do,
-        "runs": [run.run_id for run in sweep.runs if run.run_id in set(given)],
-        "grid": {"text": sweep.grid_text, "path": _within_the_project(sweep.source)},
-        "profile": {"name": profile.name, "text": text_for_there(profile)},
-        "wish": {"slots": wish.slots, "canary": wish.canary, "budget": wish.budget},
-        "options": list(options),
-        "code": code.to_json(),
-    }
+) -> PlanRequest:
+    return PlanRequest(
+        runs=tuple(run.run_id for run in sweep.runs if run.run_id in set(given)),
+        grid=SentGrid(sweep.grid_text, _within_the_project(sweep.source)),
+        profile=SentProfile(profile.name, text_for_there(profile)),
+        wish=wish,
+        options=tuple(options),
+        code=code,
+    )
 
 
 def _within_the_project(source: str) -> str:
@@ -303,8 +309,8 @@ def _ask_back(
         number = sweep_dir.add_to_ledger(RecalledEntry(place=one.place, run_ids=frozenset(runs)))
         released, held = runs, {}
         if not lost:
-            request = {"do": "release", "runs": runs, "moved": named, **standing(sweep_dir, number)}
-            request |= {"waiting": True} if waiting else {}
+            decision = decision_of(sweep_dir, number)
+            request = ReleaseRequest(runs=tuple(runs), moved=named, waiting=waiting, decision=decision)
             try:
                 answer = question(sweep_dir, one, request)
                 released, held = answer["released"], answer["held"]

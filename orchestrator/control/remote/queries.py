@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from orchestrator.config.profiles import Profile, find_profile
 from orchestrator.control.remote.client import PATIENCE_S, CodeMissingError, ask
+from orchestrator.control.remote.messages import Decision, Request, StatusRequest
 from orchestrator.control.remote.push_code import look_there, push
 from orchestrator.core.errors import HostError, NotFoundError, ProfileError
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir
@@ -19,7 +19,7 @@ from orchestrator.status.ownership import AssignedRuns, assigned, home_of
 
 
 def question(
-    sweep_dir: SweepDir, one: AssignedRuns, request: Mapping[str, Any], patience: float = PATIENCE_S
+    sweep_dir: SweepDir, one: AssignedRuns, request: Request, patience: float = PATIENCE_S
 ) -> dict[str, Any]:
     """Ask a place; one that has lost the code that answers is sent it again.
 
@@ -34,7 +34,7 @@ def question(
         if not look_there(as_given, sweep_dir.name).known:
             if one.accepted:
                 raise not_there(one.place, sweep_dir.name) from None
-            if request["do"] == "status":  # a look sends nothing
+            if isinstance(request, StatusRequest):  # a look sends nothing
                 return {"time": time.time(), "runs": [], "jobs": {}}
         kept = CodeDir.of(sweep_dir, one.code.id)
         if not kept.exists():
@@ -43,10 +43,10 @@ def question(
         return ask(one.place, sweep_dir.name, one.code, profile, request, patience)
 
 
-def standing(sweep_dir: SweepDir, number: int) -> dict[str, Any]:
+def decision_of(sweep_dir: SweepDir, number: int) -> Decision:
     """Return the deciding tree and the number of its decision; the other side refuses earlier decisions."""
     owner = f"{socket.gethostname()}:{sweep_dir.path.absolute()}"
-    return {"home": home_of(sweep_dir.read_ledger()), "owner": owner, "number": number}
+    return Decision(home_of(sweep_dir.read_ledger()), owner, number)
 
 
 def not_there(place: TreePlace, sweep: str) -> HostError:

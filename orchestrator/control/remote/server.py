@@ -37,6 +37,19 @@ from orchestrator.control.poll import (
     poll_sweep,
 )
 from orchestrator.control.remote import CODE_DAMAGED
+from orchestrator.control.remote.messages import (
+    CancelRequest,
+    DecisionRequest,
+    LogsRequest,
+    PlanRequest,
+    ReleaseRequest,
+    Request,
+    RetryRequest,
+    StatusRequest,
+    StopRequest,
+    SubmitRequest,
+    parse_request,
+)
 from orchestrator.control.submit import (
     SubmitOptions,
     cancel_runs,
@@ -61,14 +74,12 @@ from orchestrator.status.ownership import RELEASED, given_back, share
 from orchestrator.status.run_logs import log_pieces
 from orchestrator.status.survey import RunStatus, Survey
 
-Request = Mapping[str, Any]
-
 _OLD_CODE_HINT = (
     "an older version of this program answers there: `orchestrate sweep` with the grid sends this one"
 )
 
 
-def submit(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+def submit(request: SubmitRequest, sweep_dir: SweepDir) -> dict[str, Any]:
     """Submit what is missing of the runs that this tree was given."""
     sweep, backend, wish, code = _asked(request, sweep_dir)
     _take_share(request, sweep_dir)
@@ -99,7 +110,7 @@ def submit(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
     }
 
 
-def plan(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+def plan(request: PlanRequest, sweep_dir: SweepDir) -> dict[str, Any]:
     """What would be submitted, to the byte, as :func:`dry_run.planned` tells it; writes nothing."""
     sweep, backend, wish, code = _asked(request, sweep_dir, dry=True)
     return dict(rehearse(sweep, sweep_dir, backend, wish, code=code))
@@ -137,29 +148,29 @@ def _jobs(sweep_dir: SweepDir, seen: Survey) -> dict[str, Any]:
     }
 
 
-def cancel(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+def cancel(request: CancelRequest, sweep_dir: SweepDir) -> dict[str, Any]:
     _require_home(request, share(sweep_dir.read_ledger()), sweep_dir)
-    cancelled = cancel_runs(sweep_dir, request["runs"])
+    cancelled = cancel_runs(sweep_dir, request.runs)
     # Also where nothing is cancelled now: an earlier one may not have been able to take an instance down.
     for problem in withdraw(sweep_dir, rented=not cancelled):
         raise problem
     return {"cancelled": cancelled, **status(request, sweep_dir)}
 
 
-def stop(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+def stop(request: StopRequest, sweep_dir: SweepDir) -> dict[str, Any]:
     """Ask the workers to save and leave, and wait for it."""
     _require_home(request, share(sweep_dir.read_ledger()), sweep_dir)
     return {"stopped": follow.stop(sweep_dir), **status(request, sweep_dir)}
 
 
-def retry(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+def retry(request: RetryRequest, sweep_dir: SweepDir) -> dict[str, Any]:
     """Make runs pending again; a submission follows."""
     _require_home(request, share(sweep_dir.read_ledger()), sweep_dir)
-    again = retry_runs(sweep_dir, request["runs"])
+    again = retry_runs(sweep_dir, request.runs)
     return {"again": again, **status(request, sweep_dir)}
 
 
-def release(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+def release(request: ReleaseRequest, sweep_dir: SweepDir) -> dict[str, Any]:
     """Give back runs that no job here works on or will; return the reasons for the others.
 
     ``moved``: also runs that failed here or that a person took out of the sweep. ``waiting``: also runs of
@@ -171,8 +182,8 @@ def release(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
         own = share(sweep_dir.read_ledger())
         _require_home(request, own, sweep_dir)
         seen = poll_sweep(sweep_dir)
-        if request.get("waiting"):
-            tokens = only_waiting(sweep_dir, seen, request["runs"])
+        if request.waiting:
+            tokens = only_waiting(sweep_dir, seen, request.runs)
             AllBackends().cancel(give_up(sweep_dir, tokens, "assigned to another target"))
             seen = poll_sweep(sweep_dir)
         close_attempts(sweep_dir, seen)
@@ -180,11 +191,11 @@ def release(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
         already = given_back(sweep_dir.read_ledger())
         held = {
             run_id: why
-            for run_id in request["runs"]
+            for run_id in request.runs
             if run_id in statuses and run_id not in already
-            if (why := _why_held(statuses[run_id], sweep_dir, moved=bool(request["moved"])))
+            if (why := _why_held(statuses[run_id], sweep_dir, moved=request.moved))
         }
-        free = {run_id for run_id in request["runs"] if run_id not in held}
+        free = {run_id for run_id in request.runs if run_id not in held}
         new = sorted(run_id for run_id in free if run_id in statuses and run_id not in already)
         if new:
             sweep_dir.add_to_ledger(CancelEntry(runs=dict.fromkeys(new, 0), why=RELEASED))
@@ -216,12 +227,12 @@ def _is_free(sweep_dir: SweepDir, run_id: str) -> bool:
     return not run.result_path.exists() and proved_ended(run)
 
 
-def logs(request: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+def logs(request: LogsRequest, sweep_dir: SweepDir) -> dict[str, Any]:
     """What a run has written, after the answer, as it is; with ``follow`` until the run ends."""
     _leave_with_the_asker()
-    pieces = log_pieces(sweep_dir, request["run"], request["attempt"], follow=request["follow"])
+    pieces = log_pieces(sweep_dir, request.run, request.attempt, follow=request.follow)
     first = next(pieces, b"")  # what is wrong with the question shows before the answer begins
-    _say(request, {})
+    _say(request.mark, {})
     for piece in chain([first], pieces):
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
@@ -240,10 +251,10 @@ def _leave_with_the_asker() -> None:
 
 
 def _asked(
-    request: Request, sweep_dir: SweepDir, dry: bool = False
+    request: PlanRequest, sweep_dir: SweepDir, dry: bool = False
 ) -> tuple[Sweep, Backend, SubmitOptions, FrozenCode]:
     """The sweep, only with the runs that this tree is given, and what it is to be submitted with."""
-    sent = SentCode.from_json(request["code"])
+    sent = request.code
     kept, folder = CodeDir.of(sweep_dir, sent.id), sweep_dir.results.parent
     if dry:
         cwd = folder if sent.cwd is None else kept.path / sent.cwd
@@ -251,14 +262,14 @@ def _asked(
         code = FrozenCode(sent.id, kept.path, paths, cwd, folder)
     else:
         code = _received(kept, sent, folder)
-    name, text = request["profile"]["name"], request["profile"]["text"]
+    name, text = request.profile.name, request.profile.text
     # By its content: jobs that submit others find the profile that they were submitted with.
     path = folder / "profiles" / sha256(text.encode()).hexdigest()[:8] / f"{name}.yaml"
     if not dry:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, text.encode())
-    backend = make_backend(parse_profile(text, str(path), name), request["options"])
-    return _sweep(request, code), backend, SubmitOptions(**request["wish"]), code
+    backend = make_backend(parse_profile(text, str(path), name), request.options)
+    return _sweep(request, code), backend, request.wish, code
 
 
 def _received(kept: CodeDir, sent: SentCode, folder: Path) -> FrozenCode:
@@ -269,33 +280,33 @@ def _received(kept: CodeDir, sent: SentCode, folder: Path) -> FrozenCode:
         raise
 
 
-def _sweep(request: Request, code: FrozenCode) -> Sweep:
-    source = request["grid"]["path"]
-    folder = code.cwd if source is not None and code.cwd.is_dir() else Path.cwd()
+def _sweep(request: PlanRequest, code: FrozenCode) -> Sweep:
+    source = request.grid.path
+    folder = code.cwd if code.cwd.is_dir() else Path.cwd()
     with chdir(folder):  # what a grid names by its path is part of the code
-        full = expand(parse_grid(request["grid"]["text"], source or request["grid"]["name"]))
+        full = expand(parse_grid(request.grid.text, source))
     runs = {run.run_id: run for run in full.runs}
-    if unknown := [run_id for run_id in request["runs"] if run_id not in runs]:
+    if unknown := [run_id for run_id in request.runs if run_id not in runs]:
         raise OrchestrateError(
             f"{len(unknown)} runs of {full.name} have another identity here than where it was submitted",
             hint="both machines need the same versions of the trainer's packages (constraints.txt)",
         )
-    return replace(full, runs=tuple(run for run in full.runs if run.run_id in set(request["runs"])))
+    return replace(full, runs=tuple(run for run in full.runs if run.run_id in set(request.runs)))
 
 
-def _take_share(request: Request, sweep_dir: SweepDir) -> None:
+def _take_share(request: SubmitRequest, sweep_dir: SweepDir) -> None:
     """Enter what this tree is given; what it had released before is to be done here again."""
     sweep_dir.create()
     with sweep_dir.lock():
         own = share(sweep_dir.read_ledger())
-        if not request["adopt"]:
+        if not request.adopt:
             _require_home(request, own, sweep_dir)
-        if back := sorted(given_back(sweep_dir.read_ledger()).intersection(request["runs"])):
+        if back := sorted(given_back(sweep_dir.read_ledger()).intersection(request.runs)):
             sweep_dir.add_to_ledger(RetryEntry(runs=dict.fromkeys(back, 0)))
-        _set_share(request, sweep_dir, frozenset(request["runs"]))
+        _set_share(request, sweep_dir, frozenset(request.runs))
 
 
-def _require_home(request: Request, own: AssignedShare | None, sweep_dir: SweepDir) -> None:
+def _require_home(request: DecisionRequest, own: AssignedShare | None, sweep_dir: SweepDir) -> None:
     """Raise unless the question is of the tree that gave these runs, and no later one of it came first."""
     if own is None:
         if sweep_dir.latest_grid() is None:
@@ -304,50 +315,51 @@ def _require_home(request: Request, own: AssignedShare | None, sweep_dir: SweepD
             f"{sweep_dir.path}: a sweep of this name was submitted on that machine itself",
             hint="to go on with it from here, add --adopt; otherwise give yours another name",
         )
-    if own.home != request["home"]:
+    if own.home != request.decision.home:
         raise OrchestrateError(
             f"{sweep_dir.path}: a sweep of this name is {own.owner}'s",
             hint="if that one has given it up, add --adopt; otherwise give yours another name, or folder",
         )
-    if request["number"] < own.number:
+    if request.decision.number < own.number:
         raise OrchestrateError(
             "what this was about has been decided anew meanwhile, by another command",
             hint="orchestrate status shows how it is; the same command again goes on from there",
         )
 
 
-def _set_share(request: Request, sweep_dir: SweepDir, run_ids: frozenset[str]) -> None:
-    new = AssignedShare(run_ids, request["home"], request["owner"], request["number"])
+def _set_share(request: DecisionRequest, sweep_dir: SweepDir, run_ids: frozenset[str]) -> None:
+    new = AssignedShare(run_ids, request.decision.home or "", request.decision.owner, request.decision.number)
     if share(sweep_dir.read_ledger()) != new:
         sweep_dir.add_to_ledger(ShareEntry(share=new))
 
 
-ANSWERS: Mapping[str, Callable[[Request, SweepDir], dict[str, Any]]] = {
-    "submit": submit,
-    "plan": plan,
-    "status": status,
-    "cancel": cancel,
-    "stop": stop,
-    "retry": retry,
-    "release": release,
-    "logs": logs,
+ANSWERS: Mapping[type[Request], Callable[[Any, SweepDir], dict[str, Any]]] = {
+    SubmitRequest: submit,
+    PlanRequest: plan,
+    StatusRequest: status,
+    CancelRequest: cancel,
+    StopRequest: stop,
+    RetryRequest: retry,
+    ReleaseRequest: release,
+    LogsRequest: logs,
 }
 
 
-def _say(request: Request, answer: Mapping[str, Any]) -> None:
-    sys.stdout.write(f"\n{request['mark']}\n{json.dumps({**stamp(), **answer})}\n")
+def _say(mark: str, answer: Mapping[str, Any]) -> None:
+    sys.stdout.write(f"\n{mark}\n{json.dumps({**stamp(), **answer})}\n")
     sys.stdout.flush()
 
 
 def main() -> int:
-    request = json.loads(sys.stdin.buffer.readline())
+    record = json.loads(sys.stdin.buffer.readline())
     try:
-        require_known_format(request, "the request", _OLD_CODE_HINT)
-        sweep_dir = SweepDir(Path.cwd() / "results", request["sweep"])
-        answer = ANSWERS[request["do"]](request, sweep_dir)
+        require_known_format(record, "the request", _OLD_CODE_HINT)
+        sweep_dir = SweepDir(Path.cwd() / "results", record["sweep"])
+        request = parse_request(record)
+        answer = ANSWERS[type(request)](request, sweep_dir)
     except OrchestrateError as error:
         answer = {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
     except OSError as error:
         answer = {"error": f"{error.filename or ''}: {error.strerror or error}", "hint": None, "exit_code": 3}
-    _say(request, answer)
+    _say(record["mark"], answer)
     return 0
