@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from orchestrator.core.types import Job
 from orchestrator.rundir.frozen_code import FrozenCode, SentCode
@@ -44,8 +44,7 @@ class LedgerEntry:
         return {**self.more, "kind": self.kind, "time": self.time, **self._fields()}
 
 
-@dataclass(frozen=True)
-class SubmittedJob:
+class SubmittedJob(NamedTuple):
     """A job of a submission. ``record`` is its whole JSON object, which :attr:`job` parses."""
 
     token: str
