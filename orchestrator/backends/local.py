@@ -49,9 +49,11 @@ class LocalBackend:
         )
 
     def concerns(self, plan: Plan, ask: bool = True) -> tuple[Concern, ...]:
+        """Return no warnings."""
         return ()
 
     def render(self, array: Array, setting: Setting) -> str:
+        """Return the job's command line."""
         (job,) = array.jobs
         return local_command(setting, job)
 
@@ -68,7 +70,8 @@ class LocalBackend:
         return {token: _id_of(Holder.of(pid))}  # not reaped yet, so the pid cannot be reused
 
     def find(self, array: Array, sweep_dir: SweepDir) -> Mapping[str, str]:
-        return {}  # a process claims its token at once or never
+        """Return nothing: a process claims its token at once or never."""
+        return {}
 
     def poll(self, ids: Sequence[str]) -> Mapping[str, JobStatus]:
         """Return whether the processes with these ids still run."""

@@ -20,8 +20,8 @@ from pathlib import Path, PurePosixPath
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
 from orchestrator.rundir.plain_files import read_plain
-from orchestrator.rundir.run import CHECKPOINT, RETIRED, AttemptDir, RunDir, listdir
-from orchestrator.rundir.sweep import SweepDir
+from orchestrator.rundir.run import ATTEMPTS, CHECKPOINT, RETIRED, AttemptDir, RunDir, listdir
+from orchestrator.rundir.sweep import GRIDS, LEDGER, SweepDir
 from orchestrator.rundir.synced import HANDOVER, RUNS
 
 # A file's size in bytes and modification time in nanoseconds: different after every write.
@@ -86,7 +86,7 @@ class JobFiles:
     def records(self) -> list[str]:
         """List the files that define the sweep: its grids, index and ledger."""
         folder = self._sweep.path
-        tops = (folder / "grids", folder / "ledger", self._sweep.index_path)
+        tops = (folder / GRIDS, folder / LEDGER, self._sweep.index_path)
         return [self._name(path) for top in tops for path, _ in _files(top)]
 
     def words(self) -> dict[str, Stamp]:
@@ -179,7 +179,7 @@ def is_checkpoint(name: str) -> bool:
 def attempt_of(name: str) -> str | None:
     """Return the attempt's folder of a file named as in :class:`JobFiles`; None if there is none."""
     parts = PurePosixPath(name).parts
-    of_attempt = len(parts) > 5 and parts[1] == RUNS and parts[3] == "attempts"
+    of_attempt = len(parts) > 5 and parts[1] == RUNS and parts[3] == ATTEMPTS
     return "/".join(parts[:5]) if of_attempt else None
 
 

@@ -35,7 +35,7 @@ from orchestrator.rundir.foreign_marks import foreign_attempts, read_absent
 from orchestrator.rundir.metrics import Executed, ResumePoint, Row, merge, read_metrics, resume_chain
 from orchestrator.rundir.plain_files import open_plain, read_plain
 
-RETIRED = re.compile(r"retired-(\d+)\.json")
+ATTEMPTS, RETIRED = "attempts", re.compile(r"retired-(\d+)\.json")
 _OUTCOMES = [state.value for state in RunState]
 _REASONS = [None, *(reason.value for reason in Reason)]
 CHECKPOINT = re.compile(r"(?P<frames>\d{12})-(?P<digest>[0-9a-f]{16})\.pt")
@@ -172,7 +172,7 @@ class RunDir:
         self._submitted = descriptions or Descriptions(path.parent.parent)
         self.description_path = path / "run.json"
         self.result_path = path / "result.json"
-        self._attempts = path / "attempts"
+        self._attempts = path / ATTEMPTS
 
     def describe(self, run: Run) -> None:
         """Store the description in the run's folder. After the first attempt it never changes."""

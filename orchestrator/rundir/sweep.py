@@ -70,6 +70,7 @@ from orchestrator.rundir.uploads import UploadLog
 
 # Prefix of a comparison's folder.
 COMPARISON = "compare-"
+GRIDS, LEDGER = "grids", "ledger"
 SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _INDEX_HINT = "run `orchestrate sweep` with the grid again: it writes the index anew"
 _COPIED_INDEX_HINT = "sync again once it is repaired at its source"
@@ -101,14 +102,14 @@ class SweepDir:
         self._descriptions = Descriptions(self.path)
         self._reader = JournalReader()
         self._index: tuple[Version, list[IndexRow]] | None = None
-        self._grids, self._ledger = self.path / "grids", self.path / "ledger"
+        self._grids, self._ledger = self.path / GRIDS, self.path / LEDGER
         self._journals, self._runs = self.path / "journals", self.path / "runs"
         self._compacted = self._journals / "compacted.jsonl"
 
     @classmethod
     def existing(cls, results: Path, name: str) -> SweepDir:
         """Return an existing sweep's folder; otherwise :class:`NotFoundError` lists the sweeps."""
-        if SWEEP_NAME.fullmatch(name) and (results / name / "grids").is_dir():
+        if SWEEP_NAME.fullmatch(name) and (results / name / GRIDS).is_dir():
             return cls(results, name)
         known = ", ".join(sweep.name for sweep in sweeps(results)) or "none yet"
         raise NotFoundError(f"no sweep named {name!r} in {results}/ (found: {known})")
@@ -377,7 +378,7 @@ def comparison_dir(home: Path, key: str) -> Path:
 def sweeps(results: Path) -> list[SweepDir]:
     """Return the sweeps in a results folder, by name."""
     names = (name for name in listdir(results) if SWEEP_NAME.fullmatch(name))
-    return [SweepDir(results, name) for name in sorted(names) if (results / name / "grids").is_dir()]
+    return [SweepDir(results, name) for name in sorted(names) if (results / name / GRIDS).is_dir()]
 
 
 def _text(path: Path, hint: str | None = None) -> str:

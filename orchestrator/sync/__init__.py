@@ -1,1 +1,1 @@
-"""Results come home: whole, checked, and only what is new."""
+"""Fetch results from other machines and buckets, delete them there, and upload W&B logs."""

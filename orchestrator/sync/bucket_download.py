@@ -1,7 +1,7 @@
-"""Objects of a bucket as files here: resumed where they were cut, compared with the bucket's checksum.
+"""Download objects of a bucket: resumed after a cut, verified by the bucket's checksum.
 
-A bucket that asks for fewer requests gets fewer; a link that drops gets another chance, as long as something
-comes now and then.
+Requests slow down if the bucket asks for it, and repeat after connection errors as long as data arrives now
+and then.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from orchestrator.sync.etags import Etags, S3Object, matches
 
 _T = TypeVar("_T")
 
-# What is lost at most of an object that is cut.
+# The most bytes lost by a cut.
 _BLOCK = 1 << 17
-# Seconds without a single block, until a bucket that asks for patience, or cannot be reached, is given up.
+# Seconds without data until giving up on a bucket that asks for fewer requests, or is unreachable.
 BUSY_S, CUT_S = 300.0, 60.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
-# An object that comes other than its checksum says is fetched so many times.
+# Downloads of an object with a wrong checksum until it is given up.
 _TRIES = 3
 _CHANGED = ("PreconditionFailed", "412", "InvalidRange", "416")
 _OF_LINKS = (ConnectionError, TimeoutError)
@@ -36,7 +36,7 @@ _ENCRYPTED = re.compile(r"aws:kms(:dsse)?")
 
 
 class Patience:
-    """How long to wait before the next request, for all threads alike, and when to give up."""
+    """Delay and retry limit of requests, shared by all threads."""
 
     def __init__(self, say: Callable[[str], None] = lambda _: None) -> None:
         self._say, self._lock = say, threading.Lock()
@@ -44,23 +44,23 @@ class Patience:
         self._not_before, self._wait = 0.0, _FIRST_WAIT_S
 
     def came(self) -> None:
-        """Something came: what was, is forgotten."""
+        """Reset the delay: data arrived."""
         with self._lock:
             self._since, self._wait = None, _FIRST_WAIT_S
 
     def stumble(self, error: BucketError, since: float | None = None) -> None:
-        """Note that a request failed. Raises the error if waiting does not help any more.
+        """Record a failed request. Raises the error if further retries are useless.
 
-        ``since``: when requests for one object began to fail, where only those do: a monotonic time.
+        ``since``: monotonic time of the first failure for one object, where only its requests fail.
         """
         now = time.monotonic()
         with self._lock:
-            if self._since is None:  # not since something came: files here may have been read for an hour
+            if self._since is None:  # from the first failure, as reading local files may take an hour before
                 self._since = now
             begun = self._since if since is None else since
             if not error.passing or now - begun > (BUSY_S if error.busy else CUT_S):
                 raise error
-            if now < self._not_before:  # other threads noticed, too
+            if now < self._not_before:  # another thread has already set the delay
                 return
             wait = self._wait * random.uniform(0.5, 1.0)
             self._not_before, self._wait = now + wait, min(2 * self._wait, _LONGEST_WAIT_S)
@@ -73,9 +73,9 @@ class Patience:
             time.sleep(left)
 
     def ask(self, request: Callable[[], _T], *, busy: bool) -> _T:
-        """The request's answer, asked for as often as need be. Raises :class:`BucketError`.
+        """Repeat a request until it succeeds; return its answer. Raises :class:`BucketError`.
 
-        ``busy``: only a bucket that asks for patience gets it; one that cannot be reached is told at once.
+        ``busy``: retry only if the bucket asks for fewer requests; raise connection errors at once.
         """
         while True:
             self.pause()
@@ -91,7 +91,7 @@ class Patience:
 
 
 class Downloads:
-    """Fetches objects of a bucket. ``parts`` is a folder for what is not whole yet."""
+    """Downloads objects of a bucket. ``parts``: a folder for incomplete objects."""
 
     def __init__(self, client: Any, address: Address, parts: Path, etags: Etags, patience: Patience) -> None:
         self._client, self._address, self._parts = client, address, parts
@@ -101,16 +101,16 @@ class Downloads:
 
     @property
     def came(self) -> int:
-        """Bytes so far."""
+        """Bytes downloaded so far."""
         return self._came
 
     def begun(self, item: S3Object) -> int:
-        """Bytes of an object that came before a cut."""
+        """Return the bytes of an object that were downloaded before a cut."""
         part = self._part(item)
         return part.stat().st_size if part.is_file() else 0
 
     def fetch(self, item: S3Object, path: Path) -> bool:
-        """Have the object at ``path``; ``False`` if it is not there any more. Raises :class:`BucketError`."""
+        """Download the object to ``path``; ``False`` if it no longer exists. Raises :class:`BucketError`."""
         part, digests = self._part(item), []
         for _ in range(_TRIES):
             answer = self._receive(item, part)
@@ -119,16 +119,16 @@ class Downloads:
             digest = answer.get("ETag", item.digest).strip('"')
             same = None if _is_encrypted(answer) else matches(part, digest)
             digests.append(sha256(part))
-            # Twice the same bytes: that is what it holds, and its checksum is of another kind.
+            # Twice the same bytes: the object is intact, and its checksum is of another kind.
             if same is not False or digests.count(digests[-1]) > 1:
                 self._keep(item, part, path, answer, digest if same is not False else "")
                 return True
             part.unlink()
-        text = f"what comes is not what the bucket says to have: its checksum differs each of {_TRIES} times"
+        text = f"the content does not match the bucket's checksum after {_TRIES} downloads"
         raise BucketError(text, of_object=True)
 
     def _receive(self, item: S3Object, part: Path) -> dict[str, Any] | None:
-        """Read an object to its end, in as many requests as that takes; ``None`` if it is gone."""
+        """Read an object to its end, in as many requests as necessary; ``None`` if it no longer exists."""
         most, vain, asked = 0, 0, 0
         since: float | None = None
         while True:
@@ -140,21 +140,21 @@ class Downloads:
                 return answer
             except Exception as error:
                 if isinstance(error, OSError) and error.errno and not isinstance(error, _OF_LINKS):
-                    raise  # of this machine's disk
+                    raise  # an error of this machine's disk
                 if is_gone(error):
                     part.unlink(missing_ok=True)
                     return None
                 failed, asked = refusal(error), asked + requests_of(error)
             if any(f"({code})" in str(failed) for code in _CHANGED):
-                part.unlink(missing_ok=True)  # it was replaced there: from the beginning
+                part.unlink(missing_ok=True)  # the object was replaced: restart from the beginning
                 failed.passing = True
             have = part.stat().st_size if part.is_file() else 0
             if answer is not None:
                 most, vain, since = max(most, have), vain + 1 if have <= most and have else 0, None
             since = since or time.monotonic()
-            if vain >= _TRIES:  # what comes does not count, as its own checksum says, or has no end
+            if vain >= _TRIES:  # replies without progress
                 failed.of_object, failed.passing = True, False
-            elif failed.answered and not failed.busy:  # others may come meanwhile
+            elif failed.answered and not failed.busy:  # other objects may still be readable
                 failed.of_object = True
             try:
                 self._patience.stumble(failed, since if failed.of_object else None)
@@ -163,7 +163,7 @@ class Downloads:
                 raise
 
     def _ask(self, item: S3Object, part: Path) -> tuple[dict[str, Any], str]:
-        """Ask for what is missing of an object: the answer, and the mode to write its bytes in."""
+        """Request the missing bytes of an object; return the answer, and the mode to write them in."""
         have = part.stat().st_size if part.is_file() else 0
         asked: dict[str, Any] = {"Bucket": self._address.bucket, "Key": self._address.prefix + item.name}
         if 0 < have < item.size:
@@ -196,13 +196,13 @@ class Downloads:
 
 
 def _is_encrypted(answer: dict[str, Any]) -> bool:
-    """Whether an object's checksum is not of its content, as a key of the customer's hides that."""
+    """Return whether an object's checksum is not of its content, as with a customer's key."""
     kind = str(answer.get("ServerSideEncryption", ""))
     return _ENCRYPTED.fullmatch(kind) is not None or "SSECustomerAlgorithm" in answer
 
 
 def _time_of(answer: dict[str, Any], item: S3Object) -> float:
-    """When the file was written where it was made, if the client that put it there said so; epoch seconds."""
+    """Return the file's original modification time if the uploading client stored it; epoch seconds."""
     try:
         said = float(answer["Metadata"]["mtime"])
     except (KeyError, TypeError, ValueError):

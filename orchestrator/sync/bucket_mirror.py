@@ -1,13 +1,13 @@
-"""A bucket's results tree, brought to a folder of this machine, from where a sync goes on as from any.
+"""Mirror a bucket's results tree in a local folder, the source of a sync.
 
 ::
 
     results/.buckets/<source>/
-      etags                  which files here are which objects
-      1/  2/ …               a mirror for each process that is at it
+      etags                  checksums of files here that equal objects
+      1/  2/ …               one mirror per active process
         lock                 held by that process
-        tree/                laid out like a results tree; gone when all of it is in the results folder
-        parts/               objects that are not whole yet
+        tree/                laid out like a results tree; removed once it is in the results folder
+        parts/               incomplete objects
 """
 
 from __future__ import annotations
@@ -34,34 +34,36 @@ from orchestrator.rundir.synced import BUCKETS, RESULT, RUNS, refuse_links
 from orchestrator.sync.bucket_download import Downloads, Patience
 from orchestrator.sync.etags import Etags, S3Object
 from orchestrator.sync.file_names import is_plain
-from orchestrator.sync.free_space import lack_of_room
+from orchestrator.sync.free_space import no_space_error
 from orchestrator.sync.request import NoProgress, SyncOptions, SyncProgress
 from orchestrator.sync.wanted import WantedFiles, find_wanted, is_index
 
-# Bytes of a path that S3 can name, and of a name in it that file systems can.
+# The most bytes of an S3 key, and of a file name.
 _LONGEST_PATH, _LONGEST_NAME = 1024, 255
-# So many objects are refused, one after the other, until the rest is not asked for: from the beginning of a
-# download, or later for a fault that is the bucket's own.
+# Refused objects in sequence until the rest is not requested: at the beginning of a download, or later for
+# a fault of the bucket itself.
 _HOPELESS = 16
-# The time of a file that only stands for an object: none that was fetched has it.
+# The modification time that marks a placeholder.
 _NEVER_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
 class MirrorOptions:
-    """How a bucket is looked at. ``dry``: objects that are not here are not fetched, only stood for."""
+    """What a mirror fetches. ``dry``: create empty placeholders for missing objects instead of downloading
+    them.
+    """
 
-    wish: SyncOptions = field(default_factory=SyncOptions)
+    options: SyncOptions = field(default_factory=SyncOptions)
     dry: bool = False
     screen: SyncProgress = field(default_factory=NoProgress)
 
 
 class Mirror:
-    """A folder that has what a bucket has, as of the latest :meth:`refresh`, until :meth:`clear`.
+    """A local copy of a bucket's tree, as of the latest :meth:`refresh`, until :meth:`clear`.
 
-    ``known`` is a results folder here: what it has already is not brought again. What came before a cut or a
-    kill is there for the next mirror of the same bucket. ``failed``: objects that could not be read, and why.
-    ``lack``: that there is no room here for what is new.
+    ``known``: a results folder here; its files are not downloaded again. Objects downloaded before a cut or a
+    kill are reused by the next mirror of the bucket. ``failed``: objects that could not be read, and why.
+    ``lack``: the error where new objects do not fit on the disk.
     """
 
     def __init__(self, address: Address, known: Path) -> None:
@@ -74,30 +76,30 @@ class Mirror:
 
     @property
     def path(self) -> Path:
-        """The results tree, once there is one."""
+        """The results tree; only after :meth:`refresh`."""
         base = self._dry or self._base
-        assert base is not None, "a bucket is looked at before its tree is"
+        assert base is not None, "refresh() comes first"
         return base / "tree"
 
     def refresh(self, source_name: str, look: MirrorOptions) -> list[str]:
-        """Have the folder as the bucket is now, all of it or some sweeps; names that no results tree has.
+        """Update the tree to the bucket's content, or some of its sweeps; return names that no results tree
+        has.
 
-        ``source_name`` is the folder of ``sources`` that has this bucket's copies. Raises
-        :class:`NotFoundError`, :class:`StorageError` where there is no room, and
-        :class:`UnreachableError` where nobody answers.
+        ``source_name``: the folder in ``sources`` with this bucket's copies. Raises :class:`NotFoundError`,
+        :class:`StorageError` without disk space, and :class:`UnreachableError` without a connection.
         """
         patience = Patience(look.screen.say)
         try:
             client = connect()
-            refused, items = self._list(client, look.wish.sweeps, patience)
+            refused, items = self._list(client, look.options.sweeps, patience)
             self._open(source_name, dry=look.dry)
             record = self._folder(source_name) / "etags"
-            etags = Etags(record, trusting=not look.wish.verify, dry=look.dry)
-            self._clear(items, look.wish.sweeps)
+            etags = Etags(record, trusting=not look.options.verify, dry=look.dry)
+            self._clear(items, look.options.sweeps)
             downloads = Downloads(client, self.address, self.path.parent / "parts", etags, patience)
-            if look.wish.runs:
+            if look.options.runs:
                 self._fetch_indexes(source_name, items, etags, downloads)
-            wanted = find_wanted(look.wish, [item.name for item in items], self.path)
+            wanted = find_wanted(look.options, [item.name for item in items], self.path)
             listed = [item for item in items if wanted.is_listed(item.name)]
             missing = self._missing(source_name, listed, etags, wanted)
             self.lack = self._lack_of_room(missing, downloads)
@@ -115,14 +117,14 @@ class Mirror:
         return refused
 
     def clear(self) -> None:
-        """Remove the tree: all of it is where it was to come to."""
+        """Remove the tree, after all of it was copied to the results folder."""
         if self._base is None or self._lock is None:
             return
         for name in ("tree", "parts"):
             shutil.rmtree(self._base / name, ignore_errors=True)
         for other in self._base.parent.iterdir():
             if other.is_dir() and not other.is_symlink() and other != self._base:
-                _remove_left(other)
+                _remove_abandoned(other)
         (self._base / "lock").unlink(missing_ok=True)
         with suppress(OSError):
             self._base.rmdir()
@@ -133,7 +135,7 @@ class Mirror:
         return self._known / BUCKETS / source_name
 
     def _open(self, source_name: str, *, dry: bool) -> None:
-        """Have a folder that no other process has: the first one that is free. Refuses links."""
+        """Create or reuse the first folder not locked by another process. Refuses links."""
         folder = self._folder(source_name)
         refuse_links([folder.parent, folder, folder / "etags"], self._known)
         if dry:
@@ -155,7 +157,7 @@ class Mirror:
     def _list(
         self, client: Any, sweeps: Sequence[str], patience: Patience
     ) -> tuple[list[str], list[S3Object]]:
-        """Results are seen before all else: of those that are taken, every file is in the list."""
+        """List results first and files second: every file of a listed result is then in the list."""
         prefixes = [f"{self.address.prefix}{name}/" for name in sweeps] or [self.address.prefix]
 
         def listed() -> list[S3Object]:
@@ -164,7 +166,7 @@ class Mirror:
         early = {item.name for item in patience.ask(listed, busy=True) if _is_result(item.name)}
         refused, items = [], []
         for item in patience.ask(listed, busy=True):
-            if item.name.endswith("/"):  # what some tools put for a folder
+            if item.name.endswith("/"):  # an empty object of some tools for a folder
                 continue
             if not _is_of_tree(item.name):
                 refused.append(item.name)
@@ -187,7 +189,7 @@ class Mirror:
             raise refusal(error) from error
 
     def _clear(self, items: Iterable[S3Object], sweeps: Sequence[str]) -> None:
-        """Remove what the bucket has no more, of these sweeps."""
+        """Remove files of these sweeps that no longer exist in the bucket."""
         wanted = {f"{self.path}/{item.name}" for item in items}
         for top in (self.path / name for name in sweeps) if sweeps else (self.path,):
             for folder, _, names in os.walk(top):
@@ -198,7 +200,7 @@ class Mirror:
     def _fetch_indexes(
         self, source_name: str, items: Sequence[S3Object], etags: Etags, downloads: Downloads
     ) -> None:
-        """Fetch what says which runs are selected. Raises :class:`BucketError`."""
+        """Download the sweeps' indexes, needed to select runs. Raises :class:`BucketError`."""
         indexes = [item for item in items if is_index(item.name)]
         missing = self._missing(source_name, indexes, etags, WantedFiles(SyncOptions()))
         self._download(missing, downloads, NoProgress())
@@ -208,11 +210,11 @@ class Mirror:
     def _missing(
         self, source_name: str, items: Sequence[S3Object], etags: Etags, wanted: WantedFiles
     ) -> list[S3Object]:
-        """Objects that are to be fetched: the others are in the tree afterwards, or stood for there."""
+        """Return the objects to download; the others are in the tree afterwards, as files or placeholders."""
 
         def is_missing(item: S3Object) -> bool:
             path = self.path / item.name
-            if not _only_stands(path) and etags.is_same(path, item):
+            if not _is_placeholder(path) and etags.is_same(path, item):
                 return False
             with storage_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -228,9 +230,9 @@ class Mirror:
             return [item for item, missing in zip(items, pool.map(is_missing, items), strict=True) if missing]
 
     def _take_known(self, source_name: str, item: S3Object, path: Path, etags: Etags) -> bool:
-        """Whether the results folder here had it."""
+        """Take the file from the results folder here; return whether it has it."""
         places = [folder / item.name.partition("/")[2] for folder in self._sweeps(source_name, item)]
-        if self._dry:  # beside what came before a cut
+        if self._dry:  # also in the tree of an interrupted sync
             places.append(self._folder(source_name) / "1" / "tree" / item.name)
         for known in places:
             if etags.is_same(known, item):
@@ -239,12 +241,12 @@ class Mirror:
         return False
 
     def _sweeps(self, source_name: str, item: S3Object) -> tuple[Path, Path]:
-        """The folders here that may have the item's sweep."""
+        """Return the folders here that may hold the item's sweep."""
         sweep = self._known / item.name.partition("/")[0]
         return sweep, sweep / SOURCES / source_name
 
     def _is_damaged(self, source_name: str, item: S3Object) -> bool:
-        """Whether an object that the results folder has not is there as another file of a finished run."""
+        """Return whether the results folder has other content for this object, in a finished run."""
         _, *inside = item.name.split("/")
         return any(
             folder.joinpath(*inside[:2], RESULT).is_file() and folder.joinpath(*inside).is_file()
@@ -252,7 +254,7 @@ class Mirror:
         )
 
     def _have(self, known: Path, item: S3Object, path: Path) -> None:
-        """Have a file of the results folder in the tree."""
+        """Link or copy a file of the results folder into the tree."""
         if self._dry and self._stand_for(item, known.stat().st_mtime_ns):
             return
         try:
@@ -261,9 +263,9 @@ class Mirror:
             shutil.copy2(known, path)
 
     def _stand_for(self, item: S3Object, time_ns: int = _NEVER_NS) -> bool:
-        """Have an empty file of its size, which needs no room, for an object that is only to be counted.
+        """Create an empty file of the object's size, which takes no disk space, for objects only counted.
 
-        ``False`` for one that is read also then.
+        ``False`` for an object that must be read even then.
         """
         if is_index(item.name) or (_is_result(item.name) and time_ns != _NEVER_NS):
             return False
@@ -274,14 +276,16 @@ class Mirror:
         return True
 
     def _lack_of_room(self, missing: Sequence[S3Object], downloads: Downloads) -> StorageError | None:
-        """The folders are in the tree already, and come a second time; other files become links."""
+        """Return the error if new objects do not fit. New folders count twice: in the tree and in the results
+        folder.
+        """
         size = sum(max(0, item.size - downloads.begun(item)) for item in missing)
         folders = {parent for item in missing for parent in PurePosixPath(item.name).parents}
         files = len(missing) + sum(not (self._known / folder).is_dir() for folder in folders)
-        return lack_of_room(self._known, size, files, f"what is new in {self.address.text}")
+        return no_space_error(self._known, size, files, f"what is new in {self.address.text}")
 
     def _download(self, missing: Sequence[S3Object], downloads: Downloads, screen: SyncProgress) -> None:
-        """Fetch these; an object that cannot be read is no reason to go without the others."""
+        """Download these objects; one that cannot be read does not stop the others."""
         self.failed = {}
         if not missing:
             return
@@ -302,24 +306,24 @@ class Mirror:
             raise BucketError(f"{why} for {name}")
 
     def _is_empty(self) -> bool:
-        """Whether no object at all is in the tree."""
-        return all(_only_stands(path) for path in self.path.rglob("*") if path.is_file())
+        """Return whether the tree has placeholders only."""
+        return all(_is_placeholder(path) for path in self.path.rglob("*") if path.is_file())
 
     def _withhold(self, wanted: WantedFiles) -> None:
-        """Have no result in the tree of a run of which an object could not be read.
+        """Remove results of runs with an unreadable object.
 
-        And nothing that could be taken for its newest checkpoint where that did not come.
+        Remove placeholders of older checkpoints, too, where the newest was not downloaded.
         """
         for name in self.failed:
             parts = name.split("/")
             if len(parts) > 3 and parts[1] == RUNS:
                 (self.path.joinpath(*parts[:3]) / RESULT).unlink(missing_ok=True)
         for name, newest in wanted.outdated.items():
-            if not (self.path / newest).is_file() and _only_stands(self.path / name):
+            if not (self.path / newest).is_file() and _is_placeholder(self.path / name):
                 (self.path / name).unlink()
 
     def _date_folders(self, items: Iterable[S3Object]) -> None:
-        """A run's folder has the time of its newest object: so it is seen whether anything changed."""
+        """Give each run's folder the time of its newest object, so that a change shows in a listing."""
         newest: dict[str, float] = {}
         for item in items:
             parts = PurePosixPath(item.name).parts
@@ -332,7 +336,7 @@ class Mirror:
 
 
 class _Fetching:
-    """Objects on their way, several at once. ``ends``: what makes it useless to ask for more."""
+    """Parallel downloads. ``ends``: errors that make further requests useless."""
 
     def __init__(self, tree: Path, downloads: Downloads, screen: SyncProgress) -> None:
         self._tree, self._downloads, self._screen = tree, downloads, screen
@@ -343,10 +347,11 @@ class _Fetching:
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether so much was refused, and nothing came, that the rest is not asked for."""
+        """Whether so many objects were refused, without any success, that the rest is not requested."""
         return len(self.failed) >= _HOPELESS and not self.came
 
     def fetch(self, item: S3Object) -> None:
+        """Download one object, and record its failure."""
         if self.ends or self.is_hopeless:
             return
         path = self._tree / item.name
@@ -360,7 +365,7 @@ class _Fetching:
                 self.ends.append(BucketError(text, busy=error.busy, passing=error.passing))
             else:
                 self.failed[item.name] = str(error)
-        except BaseException as error:  # for the thread that waits for all of them
+        except BaseException as error:  # raised again by the waiting thread
             self.ends.append(error)
         else:
             self.came.append(item.name)
@@ -368,8 +373,8 @@ class _Fetching:
             self._screen.came(self._downloads.came)
 
 
-def _only_stands(path: Path) -> bool:
-    """Whether a file is none that was fetched: it only stands for an object."""
+def _is_placeholder(path: Path) -> bool:
+    """Return whether a file is a placeholder."""
     try:
         return path.lstat().st_mtime_ns == _NEVER_NS
     except OSError:
@@ -377,7 +382,9 @@ def _only_stands(path: Path) -> bool:
 
 
 def _locked(base: Path) -> int | None:
-    """The lock of a mirror's folder, which is made: a descriptor; ``None`` if another process has it."""
+    """Create a mirror's folder and lock it; return the descriptor, ``None`` if another process holds the
+    lock.
+    """
     base.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(base / "lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
@@ -393,8 +400,8 @@ def _locked(base: Path) -> int | None:
     return descriptor
 
 
-def _remove_left(base: Path) -> None:
-    """Remove a mirror that a kill left behind."""
+def _remove_abandoned(base: Path) -> None:
+    """Remove a mirror that a killed process left behind."""
     if (lock := _locked(base)) is not None:
         shutil.rmtree(base, ignore_errors=True)
         os.close(lock)
@@ -405,7 +412,7 @@ def _is_result(name: str) -> bool:
 
 
 def _is_of_tree(name: str) -> bool:
-    """Whether an object may become a file of that name in a folder here."""
+    """Return whether an object may become a file of that name in a folder here."""
     try:
         lengths = [len(part.encode()) for part in name.split("/")]
     except UnicodeEncodeError:
@@ -420,10 +427,10 @@ def _unavailable(address: Address, error: BucketError) -> BackendUnavailableErro
     if "NoSuchBucket" in text:
         return NotFoundError(f"{address.text}: there is no such bucket", hint="list yours: aws s3 ls")
     if error.busy:
-        hint = "what came is kept: the same command goes on; wait some minutes, or have fewer use it at once"
+        hint = "wait some minutes, or let fewer processes use it: the same command continues from here"
         return UnreachableError(f"{address.text}: {text}", hint=hint)
     if error.passing:
-        hint = "try again when the connection is back: what came is kept, and the same command goes on"
+        hint = "try again when the connection is back: the same command continues from here"
         return UnreachableError(f"{address.text}: {text}", hint=hint)
-    hint = error.hint or f"see whether this works: aws s3 ls {address.text}/"
+    hint = error.hint or f"check access with: aws s3 ls {address.text}/"
     return BackendUnavailableError(f"{address.text}: {text}", hint=hint)

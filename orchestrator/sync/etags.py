@@ -1,7 +1,7 @@
-"""What files here are which objects of a bucket: by the checksum that it lists, or as it was seen before.
+"""Match local files with objects of a bucket, by listed checksum or by an earlier match on record.
 
-The record is a file of lines, one for each object that was compared or fetched, so that what did not change
-is not read again. Any number of processes append to it.
+The record has one line per matched or downloaded object, so that unchanged files are not read again. Any
+number of processes may append to it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pathlib import Path
 from orchestrator.rundir.atomic import write_atomic
 
 _MD5 = re.compile(r"[0-9a-f]{32}")
-# Of an object that was put in parts: the checksum of its parts' checksums, and how many parts there were.
+# The checksum of a multipart upload: of its parts' checksums, with the number of parts.
 _IN_PARTS = re.compile(r"(?P<digest>[0-9a-f]{32})-(?P<parts>\d{1,5})")
 _MB = 1 << 20
-# Sizes of parts that clients use, the most common first.
+# Common part sizes of clients, the most common first.
 _PART_SIZES = (8 * _MB, 16 * _MB, 5 * _MB, 64 * _MB, 32 * _MB, 100 * _MB, 128 * _MB)
 _GUESSES = 3
-# The record is written anew when so many times more lines than objects are in it.
+# The record is compacted when it has this many times more lines than objects.
 _WORN = 4
 
 
 @dataclass(frozen=True)
 class S3Object:
-    """An object. ``name`` is its path in the results tree; ``time``, in epoch seconds, when it was put."""
+    """An object. ``name``: its path in the results tree. ``time``: upload time, in epoch seconds."""
 
     name: str
     size: int
@@ -39,7 +39,7 @@ class S3Object:
 
 
 class Etags:
-    """The record in the file ``path``; it need not be there.
+    """The record in the file ``path``, which may be missing.
 
     With ``trusting`` off every file is read; with ``dry`` nothing is written.
     """
@@ -53,7 +53,7 @@ class Etags:
             self._lines += 1
 
     def is_same(self, path: Path, item: S3Object) -> bool:
-        """Whether a file here holds what the object does."""
+        """Return whether a file here has the object's content."""
         try:
             if path.is_symlink() or not path.is_file():
                 return False
@@ -70,7 +70,7 @@ class Etags:
         return bool(same)
 
     def add(self, name: str, digest: str, path: Path) -> None:
-        """Remember that the file is the object of that name and checksum."""
+        """Record that the file has the content of the object with that name and checksum."""
         stat = path.stat()
         entry = (digest, stat.st_size, stat.st_mtime_ns)
         if self._known.get(name) == entry:
@@ -81,7 +81,7 @@ class Etags:
             return
         line = json.dumps([name, *entry]) + "\n"
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        # One call for one line: lines of several processes do not mix.
+        # One write per line, so that lines of several processes do not mix.
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
         try:
             os.write(descriptor, line.encode())
@@ -89,7 +89,7 @@ class Etags:
             os.close(descriptor)
 
     def compact(self) -> None:
-        """Write the record anew if it has become much longer than it need be."""
+        """Rewrite the record if it has many outdated lines."""
         if self._lines > _WORN * len(self._known):
             lines = (json.dumps([name, *entry]) + "\n" for name, entry in self._known.items())
             write_atomic(self._path, "".join(lines).encode(), durable=False)
@@ -97,7 +97,9 @@ class Etags:
 
 
 def matches(path: Path, digest: str) -> bool | None:
-    """Whether a file's content has the checksum that a bucket lists; ``None`` if that cannot be said."""
+    """Return whether a file's content has the checksum listed by a bucket; ``None`` if that cannot be
+    decided.
+    """
     if _MD5.fullmatch(digest):
         with open(path, "rb") as file:
             return hashlib.file_digest(file, _md5).hexdigest() == digest
@@ -122,7 +124,7 @@ _md5 = partial(hashlib.md5, usedforsecurity=False)
 
 
 def _entries(path: Path) -> Iterator[tuple[str, tuple[str, int, int]]]:
-    """Of a record that is none, or whose last line a kill cut short, what can be read."""
+    """Yield the readable lines of a record that may be damaged or cut off."""
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""From a list of what is there to the files that come: names that may be used, kinds that are wanted."""
+"""Choose the files to fetch from a listing, by name and kind."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from typing import Any
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.foreign_marks import MARK
+from orchestrator.rundir.run import ATTEMPTS
 from orchestrator.rundir.synced import RESULT, RUNS, is_brought, is_derived, kind_of, plain_size
 from orchestrator.sync.request import SyncOptions
 from orchestrator.sync.rsync import ListedFile, Listing
-from orchestrator.sync.verify import ATTEMPTS, is_as_listed
+from orchestrator.sync.verify import is_as_listed
 from orchestrator.sync.wanted import checkpoints
 
 
 @dataclass
 class ChosenFiles:
-    """What comes of one run, or of the sweep beside its runs (``run_id`` is empty), into the folder ``here``.
+    """Files to fetch of one run, or of the sweep outside its runs (empty ``run_id``), into the folder
+    ``here``.
 
-    ``names`` are relative to the sweep's folder, there and here; ``sizes``: of files. ``there``: all that
-    there is, relative to the run's folder or the sweep's. ``refused``: names that are not used. ``kept``:
-    files that are verified here and have another size or time there; ``same``: of those, once compared, the
-    ones with the same content. ``links``: files that need not come, and what here has their content.
-    ``whole``: nothing there was kept from the list. ``fresh``: nothing of it was here before. ``repaired``:
-    files come that a result here lists. ``misplaced``: folders where a run has a file, or the other way
-    round; they stay there.
+    ``names``, ``sizes``: relative to the sweep's folder, at the source and here. ``there``: all files at the
+    source, relative to the run's folder or the sweep's. ``refused``: unusable names. ``kept``: files verified
+    here with another size or time at the source; ``same``: those of them with equal content. ``links``: files
+    to link instead, and the file here with their content. ``whole``: the listing is complete. ``fresh``:
+    nothing of it was here before. ``repaired``: files listed by a result here are fetched again.
+    ``misplaced``: folders where a run has a file, or the other way round; not fetched.
     """
 
     here: Path
@@ -47,6 +48,7 @@ class ChosenFiles:
     misplaced: list[str] = field(default_factory=list)
 
     def take(self, entry: ListedFile) -> None:
+        """Add a file or folder."""
         self.names.append(entry.path)
         if not entry.folder:
             self.files += 1
@@ -54,7 +56,7 @@ class ChosenFiles:
             self.sizes[entry.path] = entry.size
 
     def leave(self, name: str, size: int) -> None:
-        """Have a file not come after all."""
+        """Remove a file."""
         self.names.remove(name)
         self.sizes.pop(name, None)
         self.files -= 1
@@ -62,38 +64,41 @@ class ChosenFiles:
 
 
 def choose(
-    listing: Listing, here: Path, wish: SyncOptions, adopted: Callable[[str], bool] = lambda _: False
+    listing: Listing, here: Path, options: SyncOptions, adopted: Callable[[str], bool] = lambda _: False
 ) -> list[ChosenFiles]:
-    """Of a list against the folder ``here``, what is to come: first of the sweep, then of each run.
+    """Choose the files to fetch from a listing compared with the folder ``here``: the sweep's, then each
+    run's.
 
-    ``adopted``: whether the run here is another source's, with the very same result: only what that lists and
-    is not here comes.
+    ``adopted``: whether the run here is another source's with the same result; then only missing files that
+    it lists are fetched.
     """
     whole = not listing.problems
     groups: dict[str, list[ListedFile]] = {"": []}
     for entry in listing.entries:
         groups.setdefault(run_of(entry.path), []).append(entry)
     return [
-        _choose(ChosenFiles(here, run_id, whole), group, wish, bool(run_id) and adopted(run_id))
+        _choose(ChosenFiles(here, run_id, whole), group, options, bool(run_id) and adopted(run_id))
         for run_id, group in groups.items()
         if group
     ]
 
 
 def run_of(path: str) -> str:
-    """The run that a file or folder is of, by its path in the sweep's folder; empty if it is of none."""
+    """Return the run of a file or folder, by its path in the sweep's folder; empty if it is of none."""
     top, *rest = path.split("/", 2)
     return rest[0] if top == RUNS and rest else ""
 
 
 def _choose(
-    chosen: ChosenFiles, entries: Sequence[ListedFile], wish: SyncOptions, adopted: bool
+    chosen: ChosenFiles, entries: Sequence[ListedFile], options: SyncOptions, adopted: bool
 ) -> ChosenFiles:
     here, run_id = chosen.here, chosen.run_id
     chosen.fresh = all(entry.new for entry in entries)
     base = here / RUNS / run_id if run_id else here
     verified = _manifest(base) if run_id and any(entry.new for entry in entries) else {}
-    outdated = checkpoints(entry.path for entry in entries)[:-1] if run_id and wish.latest_checkpoint else []
+    outdated = (
+        checkpoints(entry.path for entry in entries)[:-1] if run_id and options.latest_checkpoint else []
+    )
     for entry in entries:
         path = PurePosixPath(entry.path)
         if not entry.plain:
@@ -108,7 +113,7 @@ def _choose(
             continue
         if inside.parts:
             chosen.there.add(inside.as_posix())
-        if not entry.new or entry.path in outdated or not _is_wanted(entry, inside, wish, bool(run_id)):
+        if not entry.new or entry.path in outdated or not _is_wanted(entry, inside, options, bool(run_id)):
             continue
         listed = inside.as_posix() in verified
         if adopted and (not listed or plain_size(base, inside.as_posix()) == entry.size):
@@ -119,26 +124,28 @@ def _choose(
             chosen.take(entry)
             chosen.repaired = chosen.repaired or listed
     parents = {name.rpartition("/")[0] for name in chosen.names}
-    chosen.names = [name for name in chosen.names if name not in parents]  # these come with what is in them
+    chosen.names = [name for name in chosen.names if name not in parents]  # fetched with their files
     return chosen
 
 
 def _is_in_place(inside: PurePosixPath, folder: bool) -> bool:
-    """Whether what must be a file in a run's folder, or must be a folder, is one."""
+    """Return whether names reserved for files are files in a run's folder, and those for folders
+    are folders.
+    """
     top, *more = inside.parts
     if top in (RESULT, MARK) or kind_of(PurePosixPath(top)) == "":
         return not folder and not more
     return top != ATTEMPTS or folder or bool(more)
 
 
-def _is_wanted(entry: ListedFile, inside: PurePosixPath, wish: SyncOptions, of_run: bool) -> bool:
-    if not of_run or wish.only is None:
+def _is_wanted(entry: ListedFile, inside: PurePosixPath, options: SyncOptions, of_run: bool) -> bool:
+    if not of_run or options.only is None:
         return True
-    return not entry.folder and wish.wants(inside)  # folders come with what is in them
+    return not entry.folder and options.wants(inside)  # folders are fetched with their files
 
 
 def _newer_here(entry: ListedFile, here: Path) -> bool:
-    """Whether tables, a report or a comparison were made here after those that are there."""
+    """Return whether tables, a report or a comparison here are newer than those at the source."""
     if entry.folder or not is_derived(PurePosixPath(entry.path)):
         return False
     try:
@@ -148,7 +155,7 @@ def _newer_here(entry: ListedFile, here: Path) -> bool:
 
 
 def _manifest(folder: Path) -> Mapping[str, Mapping[str, Any]]:
-    """The files that a result published here lists: nothing of a source replaces one that is as listed."""
+    """Return the files listed by a published result: an intact one is never replaced."""
     try:
         result = RunDir(folder).result()
     except DamagedFileError:

@@ -1,7 +1,7 @@
-"""How many bytes of files are in holes: a program that is sent, as text, to any Python from 3.6 on.
+"""Count the bytes in holes of sparse files: a script for any Python from 3.6 on, sent as text.
 
-It takes a folder, and on its input the names of files there, each with a zero byte after it. Blocks that are
-allocated do not say so: a file system that compresses has fewer of them for every file.
+Argument: a folder. Input: file names in it, each followed by a zero byte. Allocated blocks do not show holes
+on file systems with compression.
 """
 
 import errno
@@ -10,7 +10,7 @@ import sys
 
 
 def holes(name: bytes) -> int:
-    """Bytes of a file that are in holes; 0 where its file system does not say."""
+    """Return the bytes of a file in holes; 0 where its file system does not report them."""
     try:
         file = os.open(name, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -22,7 +22,7 @@ def holes(name: bytes) -> int:
             end = os.lseek(file, begin, os.SEEK_HOLE)
             data += end - begin
     except OSError as error:
-        if error.errno != errno.ENXIO:  # which means: nothing but a hole up to the end
+        if error.errno != errno.ENXIO:  # ENXIO: a hole up to the end
             return 0
     finally:
         os.close(file)

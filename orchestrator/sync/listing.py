@@ -1,4 +1,4 @@
-"""What there is at a source: its sweeps, their runs, and which of those have a result."""
+"""List the sweeps at a source, their runs, and their results."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from orchestrator.rundir.descriptions import FOLDER as DESCRIPTIONS
 from orchestrator.rundir.foreign_marks import MARK
 from orchestrator.rundir.index import RUN_ID
 from orchestrator.rundir.run import RETIRED
-from orchestrator.rundir.sweep import SWEEP_NAME
+from orchestrator.rundir.sweep import GRIDS, LEDGER, SWEEP_NAME
 from orchestrator.rundir.synced import BUCKETS, CODE, INDEX, JOURNALS, RESULT, RUNS
 from orchestrator.sync.rsync import ListedFile, Rsync
 
-_FOLDERS = (RUNS, CODE, JOURNALS, DESCRIPTIONS, "grids", "ledger")
+_FOLDERS = (RUNS, CODE, JOURNALS, DESCRIPTIONS, GRIDS, LEDGER)
 
 
 @dataclass
-class RunThere:
-    """A run at the source. ``stamp`` is its folder's, ``result`` its result's; ``retired`` were put aside."""
+class ListedRun:
+    """A run at the source. ``stamp``: of its folder. ``result``: stamp of its result. ``retired``: stamps of
+    results put aside.
+    """
 
     stamp: str
     result: str | None = None
@@ -31,48 +33,48 @@ class RunThere:
 
     @property
     def token(self) -> str:
-        """Changes when the run does, once it has a result."""
+        """Version of the run, which changes when the run does, once it has a result."""
         return f"{self.result} {self.stamp}"
 
 
 @dataclass
-class SweepThere:
-    """A sweep at the source. ``entries`` are the files and folders in it but for runs and codes."""
+class ListedSweep:
+    """A sweep at the source. ``entries``: the files and folders in it, except runs and codes."""
 
     name: str
     entries: list[str] = field(default_factory=list)
     codes: list[str] = field(default_factory=list)
-    runs: dict[str, RunThere] = field(default_factory=dict)
+    runs: dict[str, ListedRun] = field(default_factory=dict)
     index: str = ""
 
 
 @dataclass(frozen=True)
-class TreeThere:
-    """``refused`` are names that no sweep or run has, and that are left alone."""
+class ListedTree:
+    """The sweeps at a source. ``refused``: names that no sweep or run has; never fetched."""
 
-    sweeps: Mapping[str, SweepThere]
+    sweeps: Mapping[str, ListedSweep]
     refused: Sequence[str]
 
 
-def look_there(rsync: Rsync, only: Sequence[str] = ()) -> TreeThere:
-    """Every sweep there, or those named; :class:`NotFoundError` if there is none."""
+def list_tree(rsync: Rsync, only: Sequence[str] = ()) -> ListedTree:
+    """List all sweeps at the source, or those named; :class:`NotFoundError` if there is none."""
     with tempfile.TemporaryDirectory() as nothing:
         listing = rsync.list("", Path(nothing), rules=_rules(only))
-    found: dict[str, SweepThere] = {}
+    found: dict[str, ListedSweep] = {}
     refused = list(listing.special)
     for entry in listing.entries:
-        if not entry.plain or not _take(found, entry):
+        if not entry.plain or not _add(found, entry):
             refused.append(entry.path)
-    sweeps = {name: there for name, there in sorted(found.items()) if "grids" in there.entries}
+    sweeps = {name: there for name, there in sorted(found.items()) if GRIDS in there.entries}
     missing = [name for name in only if name not in sweeps]
     if missing or not sweeps:
         what = f"no sweep named {missing[0]!r}" if missing else "no sweep"
         known = f" (found: {', '.join(sweeps)})" if sweeps else ""
         raise NotFoundError(
             f"{what} in {rsync.source.text}{known}",
-            hint="a results tree has a folder for each sweep; say where it is: user@host:path",
+            hint="a results tree has a folder for each sweep; give its path: user@host:path",
         )
-    return TreeThere(sweeps, refused)
+    return ListedTree(sweeps, refused)
 
 
 def _rules(only: Sequence[str]) -> list[str]:
@@ -96,34 +98,32 @@ def _rules(only: Sequence[str]) -> list[str]:
     ]
 
 
-def _take(found: dict[str, SweepThere], entry: ListedFile) -> bool:
-    """Enter what was listed; ``False`` for a name that has no business there."""
+def _add(found: dict[str, ListedSweep], entry: ListedFile) -> bool:
+    """Add a listed file or folder; ``False`` for an unexpected name."""
     name, *rest = entry.path.split("/")
     if not SWEEP_NAME.fullmatch(name):
         return False
-    sweep = found.setdefault(name, SweepThere(name))
+    sweep = found.setdefault(name, ListedSweep(name))
     match rest:
         case [top] if entry.folder != (top in _FOLDERS) and top in (*_FOLDERS, INDEX):
             return False
-        case [] | ["runs"] | ["code"]:
-            pass
-        case ["runs", run_id, *inside]:
-            return _take_run(sweep, run_id, inside, entry)
-        case ["code", code_id] if entry.folder:
+        case [top, run_id, *inside] if top == RUNS:
+            return _add_run(sweep, run_id, inside, entry)
+        case [top, code_id] if top == CODE and entry.folder:
             sweep.codes.append(code_id)
-        case ["index.tsv"]:
+        case [top] if top == INDEX:
             sweep.index = entry.stamp
-        case [top]:
+        case [top] if top not in (RUNS, CODE):
             sweep.entries.append(top)
-        case _:
+        case [_, _, *_]:
             return False
     return True
 
 
-def _take_run(sweep: SweepThere, run_id: str, inside: list[str], entry: ListedFile) -> bool:
-    if not RUN_ID.fullmatch(run_id) or entry.folder == bool(inside):  # in it, only files are looked for
+def _add_run(sweep: ListedSweep, run_id: str, inside: list[str], entry: ListedFile) -> bool:
+    if not RUN_ID.fullmatch(run_id) or entry.folder == bool(inside):  # only files of a run are listed
         return False
-    run = sweep.runs.setdefault(run_id, RunThere(entry.stamp))
+    run = sweep.runs.setdefault(run_id, ListedRun(entry.stamp))
     match inside:
         case []:
             run.stamp = entry.stamp

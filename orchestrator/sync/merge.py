@@ -1,4 +1,4 @@
-"""Runs of several sources in one tree: the first that is verified has a run's place, others their own."""
+"""Merge runs of several sources in one tree: the first verified version is in the main tree."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from orchestrator.rundir import IndexRow, RunDir, SweepDir, depends_on_time
 from orchestrator.rundir.foreign_marks import forget_origin, mark_origin, origin_of
 from orchestrator.rundir.ledger_entries import FoundEntry, FoundResult, LostEntry
 from orchestrator.rundir.plain_files import same_content
-from orchestrator.rundir.run import attempt_ended, listdir
+from orchestrator.rundir.run import ATTEMPTS, attempt_ended, listdir
 from orchestrator.rundir.synced import CopyDir, copy_of, further_copies, further_copy
 
-# Beside the sources' versions: this tree's own that ended without a result and gave way.
+# The folder for this tree's own versions that ended without a result and were moved aside.
 HERE = "here"
 
 
 def publish(staged: RunDir, run: RunDir) -> bool:
-    """Give a verified run its result; ``False`` if it has another one. The file keeps its time."""
+    """Publish the result of a verified run; ``False`` if it has another one. The file keeps its time."""
     try:
         os.link(staged.result_path, run.result_path)
     except FileExistsError:
@@ -29,11 +29,11 @@ def publish(staged: RunDir, run: RunDir) -> bool:
     return True
 
 
-def place(sweep: SweepDir, folder: CopyDir, source: str, run_id: str) -> bool:
-    """Move a further source's version of a run to the main tree; ``False`` if another one has its place.
+def move_to_main(sweep: SweepDir, folder: CopyDir, source: str, run_id: str) -> bool:
+    """Move another source's version of a run to the main tree; ``False`` if it has a version already.
 
-    Call under the sweep's lock. An unfinished version gives way where nobody here can be at it. What is cut
-    in the middle, the next call completes.
+    Call under the sweep's lock. An unfinished version is moved aside unless a worker here may be active in
+    it. The next call completes an interrupted move.
     """
     run, main = folder.run(run_id), sweep.run(run_id)
     if main.path.is_symlink() or run.path.is_symlink() or main.result_path.exists():
@@ -45,7 +45,7 @@ def place(sweep: SweepDir, folder: CopyDir, source: str, run_id: str) -> bool:
         return True
     mark_origin(run.path, source, newest_attempt(run))
     begun = main.path.exists() and (copy_of(sweep) is not None or main.attempts())
-    if begun and not _make_way(sweep, folder, main):
+    if begun and not _move_aside(sweep, folder, main):
         return False
     if main.path.exists():
         return _move_in(run, main, source)
@@ -55,13 +55,14 @@ def place(sweep: SweepDir, folder: CopyDir, source: str, run_id: str) -> bool:
 
 
 def newest_attempt(run: RunDir) -> int:
+    """Return the number of the run's newest attempt; 0 without any."""
     return max((attempt.number for attempt in run.attempts()), default=0)
 
 
-def take_back(sweep: SweepDir, folder: CopyDir, main: RunDir, attempt: int) -> None:
-    """Move a run that its source does again out of the main tree, where workers could take it for theirs.
+def move_from_main(sweep: SweepDir, folder: CopyDir, main: RunDir, attempt: int) -> None:
+    """Move a run out of the main tree that its source trains again, so that no worker here continues it.
 
-    Its last ``attempt`` there was what the ledger knows it by.
+    ``attempt``: its newest attempt, as on record in the ledger.
     """
     if copy_of(sweep) is None:
         sweep.add_to_ledger(LostEntry(runs={main.run_id: attempt}))
@@ -71,9 +72,11 @@ def take_back(sweep: SweepDir, folder: CopyDir, main: RunDir, attempt: int) -> N
     os.rename(main.path, own.path)
 
 
-def _make_way(sweep: SweepDir, folder: CopyDir, main: RunDir) -> bool:
-    """Put an unfinished version aside for that in ``folder``; ``False`` if somebody here may be at it."""
-    aside = _aside(sweep, main)
+def _move_aside(sweep: SweepDir, folder: CopyDir, main: RunDir) -> bool:
+    """Move an unfinished version aside for that in ``folder``; ``False`` if a worker here may be active in
+    it.
+    """
+    aside = _aside_folder(sweep, main)
     if aside is None or aside.path == folder.path:
         return False
     to, attempt = aside.run(main.run_id), newest_attempt(main)
@@ -83,7 +86,7 @@ def _make_way(sweep: SweepDir, folder: CopyDir, main: RunDir) -> bool:
     shutil.rmtree(to.path, ignore_errors=True)
     to.path.parent.mkdir(parents=True, exist_ok=True)
     os.rename(main.path, to.path)
-    if copy_of(sweep) is None and newest_attempt(to) != attempt:  # a worker was as fast
+    if copy_of(sweep) is None and newest_attempt(to) != attempt:  # a worker began an attempt meanwhile
         os.rename(to.path, main.path)
         return False
     state = aside.state()
@@ -93,11 +96,11 @@ def _make_way(sweep: SweepDir, folder: CopyDir, main: RunDir) -> bool:
     return True
 
 
-def _aside(sweep: SweepDir, main: RunDir) -> CopyDir | None:
-    """Where an unfinished version goes that gives way; ``None`` for one of this tree's that does not."""
+def _aside_folder(sweep: SweepDir, main: RunDir) -> CopyDir | None:
+    """Return the folder for an unfinished version to move aside; ``None`` for one that must stay."""
     copy, origin = copy_of(sweep), origin_of(main.path)
     attempts = main.attempts()
-    if copy is None and main.retired:  # to be done again, here
+    if copy is None and main.retired:  # to be trained again here
         return None
     if origin is not None and newest_attempt(main) <= origin.attempts:
         for folder, other in further_copies(sweep):
@@ -107,20 +110,20 @@ def _aside(sweep: SweepDir, main: RunDir) -> CopyDir | None:
         return further_copy(sweep, copy.name)
     try:
         ended = all(map(attempt_ended, attempts[-1:]))
-    except DamagedFileError:  # which proves nothing
+    except DamagedFileError:  # no proof
         ended = False
     return further_copy(sweep, HERE) if ended else None
 
 
 def _move_in(run: RunDir, main: RunDir, source: str) -> bool:
-    """Move a run's files into a folder that only describes it: one step decides, which a worker may stop.
+    """Move a run's files into a folder with its description only; fails if a worker here has begun it.
 
-    What the attempts are is said before they are there: never are they taken for this tree's.
+    The attempts' origin is marked first, so that they never count as this tree's own.
     """
     mark_origin(main.path, source, newest_attempt(run))
     try:
-        os.rename(run.path / "attempts", main.path / "attempts")
-    except OSError:  # it has attempts of its own
+        os.rename(run.path / ATTEMPTS, main.path / ATTEMPTS)
+    except OSError:  # it has its own attempts
         forget_origin(main.path)
         return False
     _move_rest(run, main)
@@ -128,22 +131,22 @@ def _move_in(run: RunDir, main: RunDir, source: str) -> bool:
 
 
 def _move_rest(run: RunDir, main: RunDir) -> None:
-    """Move what is beside a run's attempts, a result last."""
+    """Move the files beside a run's attempts, a result last."""
     for name in sorted(listdir(run.path), key=run.result_path.name.__eq__):
         if not (main.path / name).exists():
             os.rename(run.path / name, main.path / name)
     shutil.rmtree(run.path, ignore_errors=True)
 
 
-def put_on_record(sweep: SweepDir, results: Mapping[str, Mapping[str, Any]]) -> None:
-    """Enter runs that came home in the ledger of a sweep of this tree's own."""
+def record_results(sweep: SweepDir, results: Mapping[str, Mapping[str, Any]]) -> None:
+    """Add fetched results to the ledger of a sweep of this tree's own."""
     if results:
         runs = {run_id: FoundResult.of(result) for run_id, result in results.items()}
         sweep.add_to_ledger(FoundEntry(runs=runs))
 
 
 def compare(ours: RunDir, theirs: RunDir) -> str:
-    """Whether two versions of a finished run have the same metrics, in a few words."""
+    """Describe whether two versions of a finished run have the same metrics."""
     try:
         mine, other = _metrics(ours), _metrics(theirs)
     except (OrchestrateError, OSError):
@@ -165,7 +168,7 @@ def _metrics(run: RunDir) -> list[tuple[int, int, tuple[tuple[str, str], ...]]]:
 
 
 def write_index(sweep: SweepDir, folder: CopyDir) -> None:
-    """The index of a copy: its source's as it is, and after it what only further sources have."""
+    """Write the index of a copy: its source's, followed by the rows of further sources."""
     if not folder.index.exists():
         return
     main = folder.path == sweep.path
@@ -185,7 +188,7 @@ def write_index(sweep: SweepDir, folder: CopyDir) -> None:
 
 
 def read_rows(index: Path) -> Sequence[IndexRow]:
-    """The rows of an index; one that is damaged at its source has none to give."""
+    """Return the rows of an index; none if it is damaged."""
     reader = SweepDir(index.parent, "index")
     reader.index_path = index
     try:
@@ -203,7 +206,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def drop_pruned(run: RunDir, there: Iterable[str]) -> None:
-    """Remove checkpoints that an unfinished run's source has no more, while a more advanced one is here."""
+    """Remove checkpoints that no longer exist at an unfinished run's source, if a newer one is here."""
     names = set(there)
     found = run.checkpoints()
     newest = max((one.frames for one in found if _inside(run, one.path) in names), default=0)

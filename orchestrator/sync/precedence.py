@@ -1,4 +1,4 @@
-"""Whose version has a run's place: seen to before anything comes, and again when all is here."""
+"""Decide which source's version of a run is in the main tree, before and after a sync."""
 
 from __future__ import annotations
 
@@ -8,145 +8,146 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.foreign_marks import Origin, forget_origin, origin_of
 from orchestrator.rundir.plain_files import same_content
-from orchestrator.rundir.run import RETIRED, listdir
+from orchestrator.rundir.run import ATTEMPTS, RETIRED, listdir
 from orchestrator.rundir.synced import RUNS, CopyDir, copy_of, further_copies, further_copy
 from orchestrator.sync import merge
-from orchestrator.sync.job import SweepSync
+from orchestrator.sync.sweep_sync import SweepSync
 
 
-def settle_places(task: SweepSync, visited: Iterable[str]) -> list[str]:
-    """Move versions of these runs to where :meth:`SweepSync.where` says, also after a cut; those now there.
+def restore_precedence(sync: SweepSync, visited: Iterable[str]) -> list[str]:
+    """Move the versions of these runs to where :meth:`SweepSync.where` expects them; return the runs in
+    place.
 
-    A run whose folder here is a link stays as it is, and is named.
+    Completes interrupted moves. A run with a link as its folder here is reported and left unchanged.
     """
     fine = []
     for run_id in visited:
         try:
-            _refuse_link(task, run_id)
-            _settle_place(task, run_id)
+            _refuse_link(sync, run_id)
+            _restore_precedence(sync, run_id)
         except DamagedFileError as error:
-            task.brought.problems.append(f"run {run_id}: {error}; left as it is")
+            sync.report.problems.append(f"run {run_id}: {error}; left as it is")
         else:
             fine.append(run_id)
     return fine
 
 
-def _refuse_link(task: SweepSync, run_id: str) -> None:
-    for run in (task.sweep.run(run_id), task.folder.run(run_id)):
+def _refuse_link(sync: SweepSync, run_id: str) -> None:
+    for run in (sync.sweep.run(run_id), sync.folder.run(run_id)):
         if run.path.is_symlink():
             raise DamagedFileError(
                 run.path, "is a link, expected a folder", hint="put the folder itself there"
             )
 
 
-def _settle_place(task: SweepSync, run_id: str) -> None:
-    main = task.sweep.run(run_id)
-    origin, placed = origin_of(main.path), run_id in task.state.placed
+def _restore_precedence(sync: SweepSync, run_id: str) -> None:
+    main = sync.sweep.run(run_id)
+    origin, placed = origin_of(main.path), run_id in sync.state.placed
     if origin is None and not placed:
         return
-    with task.sweep.lock():
-        if placed or (origin is not None and origin.source == task.source):
-            if not task.main and not main.result_path.exists():
-                _without_result(task, main, origin)
-        elif origin is not None and task.main and run_id not in task.taken:
-            _of_another(task, main, origin)
+    with sync.sweep.lock():
+        if placed or (origin is not None and origin.source == sync.source):
+            if not sync.main and not main.result_path.exists():
+                _without_result(sync, main, origin)
+        elif origin is not None and sync.main and run_id not in sync.taken:
+            _record_other_source(sync, main, origin)
 
 
-def _without_result(task: SweepSync, main: RunDir, origin: Origin | None) -> None:
-    """This source's version has no result in the main tree: cut on its way there, or lost since."""
-    own, attempt = task.folder.run(main.run_id), merge.newest_attempt(main)
-    if listdir(own.path / "attempts"):
-        if _is_other(main, own):  # a cut came before they were moved
+def _without_result(sync: SweepSync, main: RunDir, origin: Origin | None) -> None:
+    """Take this source's version out of the main tree if its result is not there: lost, or cut off before."""
+    own, attempt = sync.folder.run(main.run_id), merge.newest_attempt(main)
+    if listdir(own.path / ATTEMPTS):
+        if _is_other(main, own):  # interrupted before they were moved
             forget_origin(main.path)
-    elif main.path.exists() and not _is_done_here(task, main, attempt, origin):
-        merge.take_back(task.sweep, task.folder, main, attempt)
-    forget(task, main.run_id)
+    elif main.path.exists() and not _is_done_here(sync, main, attempt, origin):
+        merge.move_from_main(sync.sweep, sync.folder, main, attempt)
+    unplace(sync, main.run_id)
 
 
 def _is_other(main: RunDir, own: RunDir) -> bool:
-    """Whether a run's attempts in the main tree are none that are also beside it."""
+    """Return whether a run's attempts in the main tree differ from those beside it."""
     pairs = [(one.claim_path, own.attempt(one.number).claim_path) for one in main.attempts()[:1]]
     return all(theirs.exists() and not same_content(ours, theirs) for ours, theirs in pairs)
 
 
-def _of_another(task: SweepSync, main: RunDir, origin: Origin) -> None:
-    """A version of another source lies where this one's would be, and that source's state does not say so."""
-    for folder, other in further_copies(task.sweep):
+def _record_other_source(sync: SweepSync, main: RunDir, origin: Origin) -> None:
+    """Correct the state of another source if its version is in the main tree without a record."""
+    for folder, other in further_copies(sync.sweep):
         if other.source != origin.source:
             continue
         if main.result_path.exists():
-            _remember(task, folder, main.run_id)
-            task.taken.add(main.run_id)
-        elif not listdir(folder.run(main.run_id).path / "attempts"):
-            merge.take_back(task.sweep, folder, main, origin.attempts)
+            _record_placed(sync, folder, main.run_id)
+            sync.taken.add(main.run_id)
+        elif not listdir(folder.run(main.run_id).path / ATTEMPTS):
+            merge.move_from_main(sync.sweep, folder, main, origin.attempts)
 
 
-def came_from(task: SweepSync, run_id: str) -> bool:
-    """Whether the version in the main tree is marked as this source's."""
+def is_from_source(sync: SweepSync, run_id: str) -> bool:
+    """Return whether the version in the main tree is marked as this source's."""
     try:
-        origin = origin_of(task.sweep.run(run_id).path)
-    except DamagedFileError:  # which is named when places are settled
+        origin = origin_of(sync.sweep.run(run_id).path)
+    except DamagedFileError:  # reported by restore_precedence
         return False
-    return origin is not None and origin.source == task.source
+    return origin is not None and origin.source == sync.source
 
 
-def forget(task: SweepSync, run_id: str) -> None:
-    """Have it known that this source's version is not in the main tree."""
-    task.state.placed.discard(run_id)
-    task.state.adopted.discard(run_id)
-    task.state.unsettle(run_id)
-    task.folder.remember(task.state)
+def unplace(sync: SweepSync, run_id: str) -> None:
+    """Record that this source's version is not in the main tree."""
+    sync.state.placed.discard(run_id)
+    sync.state.adopted.discard(run_id)
+    sync.state.unsettle(run_id)
+    sync.folder.remember(sync.state)
 
 
-def is_done_again_here(task: SweepSync, run: RunDir) -> bool:
-    """Whether a result in the main tree is of an attempt after those that came from this source."""
+def is_done_again_here(sync: SweepSync, run: RunDir) -> bool:
+    """Return whether a result in the main tree is of an attempt after those from this source."""
     result, origin = run.result(), origin_of(run.path)
-    if result is None or run.run_id not in task.state.placed:
+    if result is None or run.run_id not in sync.state.placed:
         return False
-    return _is_done_here(task, run, result["attempt"], origin)
+    return _is_done_here(sync, run, result["attempt"], origin)
 
 
-def _is_done_here(task: SweepSync, main: RunDir, attempt: int, origin: Origin | None) -> bool:
-    """Whether this tree decided to do a run again, or began to; in a copy nobody does."""
-    if copy_of(task.sweep) is not None:
+def _is_done_here(sync: SweepSync, main: RunDir, attempt: int, origin: Origin | None) -> bool:
+    """Return whether this tree retried a run, or began to; copies never do."""
+    if copy_of(sync.sweep) is not None:
         return False
     retired = {name for name in listdir(main.path) if RETIRED.fullmatch(name)}
-    return bool(retired - set(task.there.runs[main.run_id].retired)) or attempt > (
+    return bool(retired - set(sync.listed.runs[main.run_id].retired)) or attempt > (
         origin.attempts if origin else 0
     )
 
 
-def promote(task: SweepSync) -> None:
-    """Give verified versions that are kept beside the main tree the places that no other result has."""
-    copy = copy_of(task.sweep)
-    folders = [(folder, other.source) for folder, other in further_copies(task.sweep)]
+def fill_free_places(sync: SweepSync) -> None:
+    """Move verified versions beside the main tree into it where it has no result."""
+    copy = copy_of(sync.sweep)
+    folders = [(folder, other.source) for folder, other in further_copies(sync.sweep)]
     if copy is not None:
-        folders.append((further_copy(task.sweep, copy.name), copy.source))
+        folders.append((further_copy(sync.sweep, copy.name), copy.source))
     for folder, source in folders:
         for run_id in sorted(listdir(folder.path / RUNS)):
-            kept, main = folder.run(run_id), task.sweep.run(run_id)
+            kept, main = folder.run(run_id), sync.sweep.run(run_id)
             if kept.result_path.exists() and not main.result_path.exists():
-                _promote(task, folder, source, run_id)
+                _fill_place(sync, folder, source, run_id)
 
 
-def _promote(task: SweepSync, folder: CopyDir, source: str, run_id: str) -> None:
+def _fill_place(sync: SweepSync, folder: CopyDir, source: str, run_id: str) -> None:
     try:
         result = folder.run(run_id).result()
-        with task.sweep.lock():
-            if result is None or not merge.place(task.sweep, folder, source, run_id):
+        with sync.sweep.lock():
+            if result is None or not merge.move_to_main(sync.sweep, folder, source, run_id):
                 return
-            if copy_of(task.sweep) is None:
-                merge.put_on_record(task.sweep, {run_id: result})
+            if copy_of(sync.sweep) is None:
+                merge.record_results(sync.sweep, {run_id: result})
     except DamagedFileError as error:
-        task.brought.problems.append(f"run {run_id}: {error}; left as it is")
+        sync.report.problems.append(f"run {run_id}: {error}; left as it is")
         return
-    if folder.copy() is not None:  # else it is the main tree's own source, whose runs lie there anyway
-        _remember(task, folder, run_id)
-    task.brought.tell(run_id, f"{source}'s version has its place now")
+    if folder.copy() is not None:  # else it is the main tree's own source
+        _record_placed(sync, folder, run_id)
+    sync.report.tell(run_id, f"{source}'s version is now in the main tree")
 
 
-def _remember(task: SweepSync, folder: CopyDir, run_id: str) -> None:
-    """Have it known that a source's version is in the main tree."""
-    state = task.state if folder.path == task.folder.path else folder.state()
+def _record_placed(sync: SweepSync, folder: CopyDir, run_id: str) -> None:
+    """Record that a source's version is in the main tree."""
+    state = sync.state if folder.path == sync.folder.path else folder.state()
     state.placed.add(run_id)
     folder.remember(state)

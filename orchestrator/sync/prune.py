@@ -1,6 +1,7 @@
-"""Room at a source: files of finished runs that are verified here are deleted there, and named in a mark.
+"""Free space at a source: delete files of finished runs there that are verified here.
 
-The mark comes first, so that the source never takes a run for damaged and trains it again.
+A mark that lists the files is written first, so that the source never treats a run as damaged and trains it
+again.
 """
 
 from __future__ import annotations
@@ -22,50 +23,51 @@ from orchestrator.rundir.foreign_marks import MARK, mark_absent, read_absent
 from orchestrator.rundir.plain_files import same_content
 from orchestrator.rundir.synced import RESULT, RUNS
 from orchestrator.sync.fetch_sweep import selected
-from orchestrator.sync.job import SweepSync, sweep_sync_of
-from orchestrator.sync.listing import look_there
+from orchestrator.sync.listing import list_tree
 from orchestrator.sync.request import SyncOptions
 from orchestrator.sync.rsync import Rsync
 from orchestrator.sync.source import Source, refuse_own
+from orchestrator.sync.sweep_sync import SweepSync, sweep_sync_of
 from orchestrator.sync.verify import check_all
 
-# Deleting very many files takes a while on a busy file system.
+# Seconds to wait: deleting many files is slow on a busy file system.
 _PATIENCE_S = 600.0
 _DELETE = 'cd -- "$1" && exec xargs -0 rm -f --'
 
 
 @dataclass(frozen=True)
 class Dispensable:
-    """Files of a sweep's finished runs (run → paths in its folder) that are here as their results say."""
+    """Files of a sweep's finished runs (run → paths in its folder) that are intact here."""
 
-    task: SweepSync
+    sync: SweepSync
     files: dict[str, tuple[str, ...]]
     size: int
 
     @property
     def count(self) -> int:
+        """Number of files."""
         return sum(map(len, self.files.values()))
 
 
 def prune(
-    source: Source, results: Path, wish: SyncOptions, agreed: Callable[[Dispensable], bool]
+    source: Source, results: Path, options: SyncOptions, agreed: Callable[[Dispensable], bool]
 ) -> list[Dispensable]:
-    """Delete at the source what is verified here now, sweep by sweep, if ``agreed``; what was deleted.
+    """Delete verified files at the source, sweep by sweep, if ``agreed``; return what was deleted.
 
-    Raises :class:`OrchestrateError`; nothing is deleted then that no mark names.
+    Raises :class:`OrchestrateError`; only marked files are deleted before.
     """
     if source.mirror is not None:
         raise OrchestrateError(
-            f"{source.text}: nothing is deleted in a bucket from here",
-            hint="let the bucket delete what is old by itself (its lifecycle rules), or: aws s3 rm",
+            f"{source.text}: deleting in a bucket is not supported",
+            hint="set lifecycle rules of the bucket, or use: aws s3 rm",
         )
     source.connect()
     rsync, began = Rsync(source), time.time()
     done = []
     refuse_own(source, results)
-    for there in look_there(rsync, wish.sweeps).sweeps.values():
+    for there in list_tree(rsync, options.sweeps).sweeps.values():
         refuse_own(Source(f"{source.root}/{there.name}", source.host), results / there.name)
-        found = _dispensable(sweep_sync_of(rsync, there, began, results.absolute(), wish))
+        found = _dispensable(sweep_sync_of(rsync, there, began, results.absolute(), options))
         if found.files and agreed(found):
             _mark(found)
             _delete(found)
@@ -73,10 +75,10 @@ def prune(
     return done
 
 
-def _dispensable(task: SweepSync) -> Dispensable:
-    """Hashes every file here anew: that it was whole once is no reason to delete the only other one."""
-    alike = [one for one in _same_results(task) if not read_absent(one.path).files]
-    still = _left(task, [run.run_id for run in alike if task.there.runs[run.run_id].pruned])
+def _dispensable(sync: SweepSync) -> Dispensable:
+    """Hash every file here again: an earlier check is no reason to delete the only other copy."""
+    alike = [one for one in _same_results(sync) if not read_absent(one.path).files]
+    still = _left(sync, [run.run_id for run in alike if sync.listed.runs[run.run_id].pruned])
     files: dict[str, tuple[str, ...]] = {}
     size = 0
     checked = check_all([(run, run.result() or {"manifest": []}) for run in alike])
@@ -91,17 +93,17 @@ def _dispensable(task: SweepSync) -> Dispensable:
             ]
             files[run.run_id] = tuple(item["path"] for item in whole)
             size += sum(item["bytes"] for item in whole)
-    os.sync()  # what was just read may not be on the disk yet
-    return Dispensable(task, {run_id: names for run_id, names in files.items() if names}, size)
+    os.sync()  # the files just read may not be on disk yet
+    return Dispensable(sync, {run_id: names for run_id, names in files.items() if names}, size)
 
 
-def _left(task: SweepSync, marked: Sequence[str]) -> dict[str, set[str]]:
-    """Of runs that were marked before, what is there all the same: that deletion did not come to its end."""
+def _left(sync: SweepSync, marked: Sequence[str]) -> dict[str, set[str]]:
+    """Return files of runs marked before that still exist: an earlier deletion was interrupted."""
     left: dict[str, set[str]] = {run_id: set() for run_id in marked}
     if marked:
         with tempfile.TemporaryDirectory() as nothing:
             names = [f"{RUNS}/{run_id}" for run_id in marked]
-            listing = task.rsync.list(task.there.name, Path(nothing), names=names)
+            listing = sync.rsync.list(sync.listed.name, Path(nothing), names=names)
         for entry in listing.entries:
             if entry.plain and not entry.folder:
                 _, run_id, name = entry.path.split("/", 2)
@@ -113,18 +115,18 @@ def _is_there(still: Mapping[str, set[str]], run_id: str, name: str) -> bool:
     return run_id not in still or name in still[run_id]
 
 
-def _same_results(task: SweepSync) -> list[RunDir]:
-    """Runs here whose result is, byte for byte, the one at the source now."""
+def _same_results(sync: SweepSync) -> list[RunDir]:
+    """Return the runs with equal results here and at the source, byte for byte."""
     runs = [
         run
-        for run_id in selected(task, task.folder.index)
-        if task.there.runs[run_id].result
-        if (run := task.run(run_id)).result_path.exists()
+        for run_id in selected(sync, sync.folder.index)
+        if sync.listed.runs[run_id].result
+        if (run := sync.run(run_id)).result_path.exists()
     ]
     with tempfile.TemporaryDirectory() as folder:
         names = [f"{RUNS}/{run.run_id}/{RESULT}" for run in runs]
         if names:
-            task.rsync.fetch(task.there.name, Path(folder), names, Path(folder))
+            sync.rsync.fetch(sync.listed.name, Path(folder), names, Path(folder))
         theirs = [RunDir(Path(folder) / RUNS / run.run_id).result_path for run in runs]
         return [
             run
@@ -134,40 +136,40 @@ def _same_results(task: SweepSync) -> list[RunDir]:
 
 
 def _mark(found: Dispensable) -> None:
-    """Say at the source which files are going, and where they are, beside those that went before."""
-    task = found.task
+    """Mark the files at the source as deleted, with their location, in addition to earlier ones."""
+    sync = found.sync
     with tempfile.TemporaryDirectory() as folder:
-        before = [f"{RUNS}/{run_id}/{MARK}" for run_id in found.files if task.there.runs[run_id].pruned]
+        before = [f"{RUNS}/{run_id}/{MARK}" for run_id in found.files if sync.listed.runs[run_id].pruned]
         if before:
-            task.rsync.fetch(task.there.name, Path(folder), before, Path(folder))
+            sync.rsync.fetch(sync.listed.name, Path(folder), before, Path(folder))
         for run_id, names in found.files.items():
             run = RunDir(Path(folder) / RUNS / run_id)
             run.path.mkdir(parents=True, exist_ok=True)
             gone = read_absent(run.path).files
-            mark_absent(run.path, f"{socket.gethostname()}:{task.run(run_id).path}", {*gone, *names})
+            mark_absent(run.path, f"{socket.gethostname()}:{sync.run(run_id).path}", {*gone, *names})
         marks = [f"{RUNS}/{run_id}/{MARK}" for run_id in found.files]
-        task.rsync.push(Path(folder), task.there.name, marks)
+        sync.rsync.push(Path(folder), sync.listed.name, marks)
 
 
 def _delete(found: Dispensable) -> None:
-    """Delete what is marked, of runs that still have the same result."""
-    task = found.task
-    now = look_there(task.rsync, [task.there.name]).sweeps[task.there.name].runs
+    """Delete the marked files of runs that still have the same result."""
+    sync = found.sync
+    now = list_tree(sync.rsync, [sync.listed.name]).sweeps[sync.listed.name].runs
     same = [
         run_id
         for run_id in found.files
-        if run_id in now and now[run_id].result == task.there.runs[run_id].result and now[run_id].pruned
+        if run_id in now and now[run_id].result == sync.listed.runs[run_id].result and now[run_id].pruned
     ]
     names = [f"{RUNS}/{run_id}/{name}" for run_id in same for name in found.files[run_id]]
-    source = task.rsync.source
-    answer = _remove(source, f"{source.root}/{task.there.name}", names)
+    source = sync.rsync.source
+    answer = _remove(source, f"{source.root}/{sync.listed.name}", names)
     if answer.code:
         line = next(
             (line for line in answer.errors.splitlines() if line.strip()), f"rm ended with {answer.code}"
         )
         raise HostError(
             f"{source.text}: not everything could be deleted ({plain(line)})",
-            hint="what is left there does no harm; look at its rights, then delete it by hand",
+            hint="the remaining files do no harm; check their permissions, then delete them by hand",
         )
 
 

@@ -1,4 +1,4 @@
-"""What a person wants brought, and what came of it."""
+"""Options, progress and report of a sync."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class SyncOptions:
-    """Which sweeps, runs (as `status` selects them) and kinds of files; all of them by default.
+    """Sweeps, runs (selected as in `status`) and kinds of files to fetch; all by default.
 
-    ``verify``: read again every file here of finished runs and frozen code; fetch what is damaged.
+    ``verify``: read all files here of finished runs and frozen code again; fetch damaged ones.
     """
 
     sweeps: tuple[str, ...] = ()
@@ -27,18 +27,20 @@ class SyncOptions:
 
     @property
     def selection(self) -> str:
-        """Empty if nothing of a run is left out."""
+        """Text of the selected kinds; empty if runs are fetched completely."""
         kinds = "" if self.only is None else ",".join(sorted(self.only)) or "records"
         return f"{kinds}{' latest' if self.latest_checkpoint else ''}"
 
     def wants(self, path: PurePosixPath) -> bool:
-        """Whether a file of a run is to come, by its path in the run's folder; all checkpoints alike."""
+        """Return whether a run's file is selected, by its path in the run's folder; any checkpoint counts
+        alike.
+        """
         kind = kind_of(path)
         return self.only is None or kind == "" or kind in self.only
 
 
 def kinds(text: str) -> frozenset[str]:
-    """The kinds in ``metrics,checkpoints``. Raises :class:`OrchestrateError`."""
+    """Parse the kinds in ``metrics,checkpoints``. Raises :class:`OrchestrateError`."""
     found = [word.strip() for word in text.split(",") if word.strip()]
     for word in found or [text]:
         if word not in KINDS:
@@ -50,19 +52,19 @@ def kinds(text: str) -> frozenset[str]:
 
 
 class SyncProgress(Protocol):
-    """What is shown of a sync while it is under way."""
+    """Shows the progress of a sync."""
 
     def expect(self, sweep: str, files: int, size: int) -> None:
-        """A sweep begins, of which so many files and bytes come."""
+        """Begin a sweep with this many files and bytes to fetch."""
 
     def came(self, size: int) -> None:
-        """So many bytes of it are here."""
+        """Show the bytes fetched so far."""
 
     def begin(self, what: str) -> None:
-        """A step begins that may take long and of which no bytes tell, as a list of what is there."""
+        """Show the begin of a slow step without byte counts, such as a listing."""
 
     def say(self, text: str) -> None:
-        """Something is worth knowing now."""
+        """Show a message."""
 
 
 class NoProgress:
@@ -76,13 +78,13 @@ class NoProgress:
 
 @dataclass
 class SyncReport:
-    """What a sync did with a sweep.
+    """The outcome of a sync for one sweep.
 
-    ``complete``: runs verified just now; ``finished``: all runs with a result there; ``files`` and ``size``
-    (bytes) came, or would. ``due``: runs whose results were to come; ``put_aside``: those here that are to be
-    put aside, as they were there. ``fitting``: selectors of the wish that fit a run. ``problems`` are what is
-    not here as it is there; ``notes`` are worth knowing. ``happened``: what is to be said of runs, and which.
-    ``lack``: that what is to come has no room here.
+    ``complete``: runs verified just now. ``finished``: all runs with a result at the source. ``files``,
+    ``size`` (bytes): fetched, or to fetch. ``due``: runs with a result to fetch. ``put_aside``: runs here to
+    put aside as at the source. ``fitting``: selectors that match a run. ``problems``: differences from the
+    source that remain. ``notes``: other messages. ``happened``: messages about runs, with their ids.
+    ``lack``: the error where files do not fit on the disk.
     """
 
     sweep: str
@@ -100,11 +102,11 @@ class SyncReport:
     lack: StorageError | None = None
 
     def tell(self, run_id: str, what: str) -> None:
-        """Have it said of a run what became of it, in one line with all of which the same is to be said."""
+        """Add a message about a run; runs with the same message share a line."""
         self.happened.setdefault(what, []).append(run_id)
 
     def summarise(self) -> None:
-        """Turn what was told of runs into notes."""
+        """Turn messages about runs into notes."""
         for what, run_ids in self.happened.items():
             more = f" and {len(run_ids) - _NAMED} more" if len(run_ids) > _NAMED else ""
             runs = f"run {run_ids[0]}" if len(run_ids) == 1 else f"{len(run_ids)} runs"

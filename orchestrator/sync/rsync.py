@@ -1,7 +1,7 @@
-"""rsync: what there is at a source, and how chosen files of it come here.
+"""List a source and fetch chosen files with rsync.
 
-Two steps: a list that writes nothing, then exactly those files of it that were chosen. No remote shell reads
-a path, no link or device is ever taken, and nothing is deleted anywhere.
+Two steps: a listing that writes nothing, then exactly the chosen files. Paths never pass a remote shell,
+links and devices are never fetched, and nothing is deleted.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _LINE = re.compile(rb">(?P<change>.{11}) (?P<size>\d+) (?P<time>[0-9/:-]{19}) (?
 _PROGRESS = re.compile(rb"\s+(?P<bytes>\d+)\s+\d+%")
 _LEFT_OUT = re.compile(rb'skipping non-regular file "(?P<name>.*)"')
 _TIME = "%Y/%m/%d-%H:%M:%S"
-# How rsync writes what cannot be printed, and its own sign for it.
+# rsync's escape sequence for unprintable characters.
 _ESCAPED = re.compile(r"\\#[0-7]{3}")
-# Files that were there a moment ago and are not any more: a worker removed them, or the owner.
+# rsync's exit codes: files removed during the transfer, and unreadable files.
 _VANISHED = 24
 _SOME_FAILED = 23
-# Bytes of a path that rsync brings and takes for what was asked for, wherever the tree lies.
+# The most bytes of a path that rsync transfers reliably, in any tree.
 _LONGEST_PATH = 2000
-# Characters of a line that repeats what a source wrote.
+# The most characters of quoted text from a source.
 _LONGEST_SHOWN = 240
-# What rsync says of a single file that cannot have its name here: a folder has it, or a file has that of its
-# folder, or it is too long.
+# rsync's messages for a single file with an impossible name here: taken by a folder, below a file, or too
+# long.
 _NO_PLACE = re.compile(
     r"could not make way for |filename overflows max-path|"
     r".*: (File name too long|Not a directory|Is a directory) \("
@@ -49,9 +49,9 @@ _COMMON = ("--times", "--omit-dir-times", "-s", "--8-bit-output", "--no-human-re
 
 @dataclass(frozen=True)
 class ListedFile:
-    """A file or folder at the source. ``stamp`` changes when it does; ``new``: it is not so here.
+    """A file or folder at the source. ``stamp``: its version. ``new``: missing or different here.
 
-    ``path`` is relative to the folder that was listed. ``plain``: a name that may be used as it is.
+    ``path``: relative to the listed folder. ``plain``: whether the name can be used unchanged.
     """
 
     path: str
@@ -62,18 +62,19 @@ class ListedFile:
 
     @property
     def time(self) -> float:
-        """When it was changed, in epoch seconds."""
+        """Modification time, in epoch seconds."""
         return time_of(self.stamp)
 
     @property
     def plain(self) -> bool:
+        """Whether the name can be used unchanged."""
         short = len(os.fsencode(self.path)) <= _LONGEST_PATH
         return short and is_plain(self.path) and not _ESCAPED.search(self.path)
 
 
 @dataclass(frozen=True)
 class Rsync:
-    """rsync between a source and folders here. ``keep`` is a lock's descriptor, held by its processes too."""
+    """rsync between a source and folders here. ``keep``: a lock's descriptor, also held by its processes."""
 
     source: Source
     keep: int | None = None
@@ -86,7 +87,7 @@ class Rsync:
         rules: Sequence[str] = (),
         names: Iterable[str] | None = None,
     ) -> Listing:
-        """What lies in ``folder`` of the source, against what lies ``here``; writes nothing.
+        """List ``folder`` of the source, compared with the folder ``here``; writes nothing.
 
         Either by ``rules`` of rsync, or ``names`` and all below them.
         """
@@ -97,7 +98,7 @@ class Rsync:
         return listing
 
     def alike(self, folder: str, here: Path, names: Iterable[str]) -> set[str]:
-        """Those of these files that have the same content there and here, whatever their times say."""
+        """Return the files with equal content at the source and here; times may differ."""
         listing = Listing()
         argv = ["--checksum", "--no-recursive", "--dry-run", "--itemize-changes", "--itemize-changes"]
         argv += ["--ignore-missing-args", f"--out-format={_FORMAT}"]
@@ -114,10 +115,11 @@ class Rsync:
         *,
         by_content: bool = False,
     ) -> tuple[str, ...]:
-        """Bring exactly these files and folders; what could not be read there, in a line each.
+        """Fetch exactly these files and folders; return one line for each that could not be read.
 
-        A file takes its name when it is whole; a part of one waits in a hidden folder beside it.
-        ``progress`` is told the bytes so far. ``by_content`` looks into files that seem to be the same.
+        A file gets its name when it is complete; until then its part is in a hidden folder beside it.
+        ``progress`` is called with the bytes so far. ``by_content`` also compares files with equal size and
+        time.
         """
         argv = [
             f"--partial-dir={PARTIAL}",
@@ -127,7 +129,7 @@ class Rsync:
         ]
         argv += ["--sparse", "--chmod=Du+rwx,Fu+rw", "--info=progress2", "--outbuf=L"]
         argv += ["--ignore-times"] if by_content else []
-        if self.source.mirror is not None:  # files of a bucket that lie here already are not doubled
+        if self.source.mirror is not None:  # link files that a bucket's mirror already holds
             argv.append(f"--link-dest={self._remote(folder)}")
 
         def take(line: bytes) -> None:
@@ -137,7 +139,7 @@ class Rsync:
         return self._run(argv, folder, here, names, take)
 
     def push(self, here: Path, folder: str, names: Iterable[str]) -> None:
-        """Put these files of the folder ``here`` into ``folder`` of the source."""
+        """Copy these files of the folder ``here`` into ``folder`` of the source."""
         there = self._remote(folder)
         self._complete([*_COMMON, "--no-recursive"], [f"{here}/", there], names, lambda _: None)
 
@@ -162,7 +164,7 @@ class Rsync:
         names: Iterable[str] | None,
         take: Callable[[bytes], None],
     ) -> tuple[str, ...]:
-        """Run rsync to its end; lines about single files that it could not read."""
+        """Run rsync to its end; return lines about single files that it could not read."""
         argv = ["rsync", *options]
         if self.source.host is not None:
             self.source.host.connect()
@@ -213,17 +215,17 @@ class Rsync:
 
 
 def time_of(stamp: str) -> float:
-    """The time in a stamp, in epoch seconds."""
+    """Return the time in a stamp, in epoch seconds."""
     return calendar.timegm(time.strptime(stamp.partition(" ")[2], _TIME))
 
 
 def size_of(stamp: str) -> int:
-    """The bytes in a stamp."""
+    """Return the bytes in a stamp."""
     return int(stamp.partition(" ")[0])
 
 
 def stamp_of(path: Path | str) -> str | None:
-    """The stamp that a list would show of a file here; ``None`` if there is none."""
+    """Return the stamp of a file here, as in a listing; ``None`` if it does not exist."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -232,15 +234,16 @@ def stamp_of(path: Path | str) -> str | None:
 
 
 def brief(text: str) -> str:
-    """A name or a line that a source wrote, as :func:`plain` shows it, and not longer than a few lines."""
+    """Return text from a source with :func:`plain` characters and limited length."""
     text, half = plain(text), _LONGEST_SHOWN // 2
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:half]}…{text[-half:]}"
 
 
 class Listing:
-    """What a list said: ``entries``, and the names of links and special files, which are never taken.
+    """A parsed listing: ``entries``, and ``special``, names of links and special files, which are never
+    fetched.
 
-    ``problems``: what could not be read there.
+    ``problems``: files that could not be read at the source.
     """
 
     def __init__(self) -> None:
@@ -249,6 +252,7 @@ class Listing:
         self.problems: tuple[str, ...] = ()
 
     def take(self, line: bytes) -> None:
+        """Parse a line of rsync's output."""
         if match := _LINE.fullmatch(line):
             name, kind = match["name"].decode(errors="surrogateescape"), match["change"][1:2]
             if kind not in b"fd":
@@ -263,7 +267,7 @@ class Listing:
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Lines as they come; rsync's progress ends in a return."""
+    """Yield lines as they arrive; rsync ends progress lines with a carriage return."""
     rest = b""
     while block := os.read(stream.fileno(), 1 << 16):
         *lines, rest = re.split(rb"[\r\n]", rest + block)
@@ -273,9 +277,9 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _about_files(said: str) -> tuple[str, ...]:
-    """Complaints about single files; nothing if there is another, which ends it all."""
+    """Return complaints about single files; empty if another error ended the transfer."""
     lines = [line for line in said.splitlines() if line.strip() and not line.startswith("rsync error:")]
-    # The last two: of files that were written to again and again while they were read.
+    # The last two: files that changed repeatedly while they were read.
     there = ("rsync: [sender]", "file has vanished", "ERROR: ", "WARNING: ")
     about_files = [line for line in lines if line.startswith(there) or _NO_PLACE.match(line)]
     own = [line for line in lines if line.startswith(("rsync: [receiver]", "rsync: [generator]"))]
@@ -283,13 +287,13 @@ def _about_files(said: str) -> tuple[str, ...]:
 
 
 def error_of(source: Source, code: int, said: str) -> OrchestrateError:
-    """What rsync's end means, and what to do about it."""
+    """Explain rsync's error, with a fix."""
     words, who = said.lower(), source.host.name if source.host else source.text
     line = next((brief(line) for line in said.splitlines() if line.strip()), f"rsync ended with {code}")
     if "no space left" in words or "quota exceeded" in words:
         return StorageError(
             f"cannot write: the disk is full ({line})",
-            hint="free space; what is here stays, and the same command goes on with the rest",
+            hint="free space; the same command continues from here",
         )
     if "read-only file system" in words:
         return StorageError(
@@ -298,12 +302,13 @@ def error_of(source: Source, code: int, said: str) -> OrchestrateError:
         )
     if "permission denied" in words and ("[receiver]" in words or "[generator]" in words):
         return StorageError(
-            f"cannot write: permission denied ({line})", hint="choose another folder, or change its rights"
+            f"cannot write: permission denied ({line})",
+            hint="choose another folder, or change its permissions",
         )
     if "is your shell clean" in words:
         return HostError(
-            f"{who}: its login prints text in between, where rsync expects nothing",
-            hint="let ~/.bashrc there print in terminals only; as its first line: [[ $- == *i* ]] || return",
+            f"{who}: its login prints text that disturbs rsync",
+            hint="make ~/.bashrc there print in terminals only; as its first line: [[ $- == *i* ]] || return",
         )
     if code == 1 and "option" in words:
         return OrchestrateError(
@@ -313,16 +318,14 @@ def error_of(source: Source, code: int, said: str) -> OrchestrateError:
     if code == 127 or "command not found" in words or "rsync: not found" in words:
         return HostError(
             f"{who}: no program 'rsync' there, or not on the PATH of commands that ssh starts",
-            hint="install it there (conda install rsync needs no rights), and set PATH in ~/.bashrc",
+            hint="install it there (conda install rsync needs no root), and set PATH in ~/.bashrc",
         )
     if source.host is not None and ("unexpectedly closed" in words or code in (30, 35)):
-        return UnreachableError(
-            f"{who}: the connection was cut", hint="what came is kept: the same command goes on from there"
-        )
+        return UnreachableError(f"{who}: the connection was cut", hint="the same command continues from here")
     if source.host is not None and code in (12, 255):
         return failure(who, said)
     if "change_dir" in words and "no such file" in words:
         return OrchestrateError(
-            f"{source.text}: is not there any more ({line})", hint="look at it, and try again"
+            f"{source.text}: no longer exists ({line})", hint="check the path, and try again"
         )
-    return OrchestrateError(f"{who}: rsync failed ({line})", hint="the same command goes on from here")
+    return OrchestrateError(f"{who}: rsync failed ({line})", hint="the same command continues from here")

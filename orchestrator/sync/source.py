@@ -1,4 +1,4 @@
-"""Where results come from: a results tree here, on a machine behind ssh, or in a bucket."""
+"""Sources of results: a results tree here, behind ssh, or in a bucket."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class Source:
-    """A results tree. ``path`` is its absolute path on ``host``, or here where that is None.
+    """A results tree. ``path``: its absolute path on ``host``, or here without one.
 
-    A bucket's is in ``mirror``, a folder here, once :meth:`connect` has brought it.
+    A bucket's tree is in its ``mirror``, a folder here, after :meth:`connect`.
     """
 
     path: str
@@ -34,19 +34,19 @@ class Source:
 
     @property
     def root(self) -> str:
-        """The path of the tree, as programs are given it."""
+        """The path of the tree for programs."""
         return self.path if self.mirror is None else str(self.mirror.path)
 
     @property
     def text(self) -> str:
-        """As people write it; the same tree by the same way is always the same text."""
+        """The source as a user writes it; always the same text for the same tree and access."""
         if self.mirror is not None:
             return self.mirror.address.text
         return f"{self.host.name}:{self.root}" if self.host else self.root
 
     @property
     def name(self) -> str:
-        """A folder's name for it, that no other source has."""
+        """A unique folder name for the source."""
         if self.mirror is not None:
             words = self.mirror.address.bucket
         else:
@@ -55,10 +55,7 @@ class Source:
         return f"{_NOT_IN_NAMES.sub('-', words).strip('.-_')[:60] or 'source'}-{digest}"
 
     def connect(self, look: MirrorOptions = _ALL) -> list[str]:
-        """Make sure of the way there; of a bucket, bring what is new of what is looked for.
-
-        Names there that no tree has.
-        """
+        """Connect to the source; fetch new objects of a bucket. Return names that no results tree has."""
         if self.mirror is not None:
             return self.mirror.refresh(self.name, look)
         if self.host is not None:
@@ -66,16 +63,16 @@ class Source:
         return []
 
     def leave(self) -> None:
-        """Keep nothing of a bucket but what came to the results folder."""
+        """Remove a bucket's mirror."""
         if self.mirror is not None:
             self.mirror.clear()
 
 
 def find_source(text: str, known: Path | None = None) -> Source:
-    """The tree that a person means; asks its machine where it is.
+    """Find the tree that a user named; contacts its machine for the path.
 
-    ``known`` is a results folder here; what it has of a bucket is not brought again. Raises
-    :class:`OrchestrateError`, and what :class:`Host` raises.
+    ``known``: a results folder here; its files are not fetched again from a bucket. Raises
+    :class:`OrchestrateError`, and the errors of :class:`Host`.
     """
     if is_bucket(text):
         return Source("", mirror=Mirror(parse_bucket(text), known or Path("results")))
@@ -92,8 +89,8 @@ def find_source(text: str, known: Path | None = None) -> Source:
         if place.profile.store is not None:
             return find_source(place.profile.store, known)
         raise OrchestrateError(
-            f"{text}: what its instances make comes to the sweep that they work for, by itself",
-            hint="any look brings it: orchestrate status SWEEP; of one instance: sync-results INSTANCE",
+            f"{text}: results of its instances are fetched into their sweep automatically",
+            hint="fetch them now with: orchestrate status SWEEP; from one instance: sync-results INSTANCE",
         )
     if place.host is None:
         raise OrchestrateError(
@@ -110,10 +107,10 @@ def find_source(text: str, known: Path | None = None) -> Source:
 
 
 def store_source(store: str, known: Path, sweep: str) -> Source:
-    """The tree that a profile's ``store`` keeps, ready to be read.
+    """Return the tree in a profile's ``store``, ready to read.
 
-    Of a bucket's ``sweep``, what the results folder ``known`` has not is brought. Asks nobody else whether
-    there is one. Raises :class:`OrchestrateError`.
+    Of a bucket, the new objects of ``sweep`` are fetched, compared with the results folder ``known``. Other
+    stores are not contacted. Raises :class:`OrchestrateError`.
     """
     if is_bucket(store):
         source = find_source(store, known)
@@ -124,16 +121,16 @@ def store_source(store: str, known: Path, sweep: str) -> Source:
 
 
 def _is_path(text: str) -> bool:
-    """Whether a text is a path of this machine: a slash before any colon, and not a profile's file."""
+    """Return whether a text is a path of this machine: a slash before any colon, and no profile's file."""
     if text.endswith((".yaml", ".yml")) or text == LOCAL:
         return False
     return text in (".", "..") or text.startswith("~/") or "/" in text.partition(":")[0]
 
 
 def refuse_own(source: Source, results: Path) -> None:
-    """Raise if the source is where results are to come to, or one is in the other, by whatever way.
+    """Raise if the source and the results folder are the same or nested, however they are reached.
 
-    A machine behind ssh may be this one, or have the same disk: a file that is made here is looked for there.
+    A machine behind ssh may be this one, or share its disk: a file created here is looked for there.
     """
     here = results.absolute()
     if source.mirror is not None:
@@ -153,7 +150,7 @@ def refuse_own(source: Source, results: Path) -> None:
 
 def _own(source: Source, here: Path) -> OrchestrateError:
     return OrchestrateError(
-        f"{source.text} and {here} are the same folder, or one is in the other: nothing is to be brought",
-        hint="name another folder to bring results to: sync-results SOURCE DEST; "
-        "to upload what is here already: orchestrate sync --wandb (of one sweep: --sweep NAME)",
+        f"{source.text} and {here} are the same folder, or one is in the other: nothing to fetch",
+        hint="name another folder for results: sync-results SOURCE DEST; "
+        "to upload results that are here: orchestrate sync --wandb (of one sweep: --sweep NAME)",
     )

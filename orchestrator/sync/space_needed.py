@@ -1,4 +1,4 @@
-"""What a sync needs room for, and whether there is that much."""
+"""Compute the disk space that a sync needs, and check for it."""
 
 from __future__ import annotations
 
@@ -12,54 +12,56 @@ from orchestrator.core.errors import StorageError
 from orchestrator.rundir.synced import PARTIAL
 from orchestrator.sync import holes
 from orchestrator.sync.file_selection import ChosenFiles
-from orchestrator.sync.free_space import device_of, lack_of_room
-from orchestrator.sync.job import SweepSync
+from orchestrator.sync.free_space import device_of, no_space_error
 from orchestrator.sync.source import Source
+from orchestrator.sync.sweep_sync import SweepSync
 
-# Files below it are not asked for their holes.
+# Bytes from which a file's holes are looked up.
 _LARGE = 1 << 20
-# Asking a busy file system about many files takes a while.
+# Seconds to wait: looking up many files is slow on a busy file system.
 _PATIENCE_S = 600.0
 
 
-def lack_for(task: SweepSync, chosen: Sequence[ChosenFiles]) -> StorageError | None:
-    """The error where what was chosen does not fit, of all that comes to one file system.
+def space_error(sync: SweepSync, chosen: Sequence[ChosenFiles]) -> StorageError | None:
+    """Return the error if the chosen files do not fit, by file system.
 
-    Files of a bucket lie here already, and are linked where that is the same file system.
+    Files of a bucket's mirror on the same file system are linked and take no space.
     """
     groups: dict[int, list[ChosenFiles]] = {}
     for one in chosen:
         groups.setdefault(device_of(one.here), []).append(one)
-    if task.rsync.source.mirror is not None:
-        groups.pop(device_of(task.sweep.results), None)
-    lacks = (_lack(task, group) for group in groups.values())
+    if sync.rsync.source.mirror is not None:
+        groups.pop(device_of(sync.sweep.results), None)
+    lacks = (_lack(sync, group) for group in groups.values())
     return next((lack for lack in lacks if lack is not None), None)
 
 
-def _lack(task: SweepSync, group: Sequence[ChosenFiles]) -> StorageError | None:
-    """The same of one file system; looks for holes, and at what is replaced, only where it seems full."""
-    here, what = group[0].here, f"what is new of {task.there.name}"
+def _lack(sync: SweepSync, group: Sequence[ChosenFiles]) -> StorageError | None:
+    """Check one file system; holes and replaced files are only looked up if it seems full."""
+    here, what = group[0].here, f"what is new of {sync.listed.name}"
     files, size = sum(one.files for one in group), sum(one.size for one in group)
     folders = {one.here / folder for one in group for folder in _folders(one)}
-    if lack_of_room(here, size, files + len(folders), what) is None:
+    if no_space_error(here, size, files + len(folders), what) is None:
         return None
     sizes = {name: length for one in group for name, length in one.sizes.items()}
     paths = {one.here / name: length for one in group for name, length in one.sizes.items()}
-    if task.rsync.source.mirror is None:
-        size -= _holes(task.rsync.source, f"{task.rsync.source.root}/{task.there.name}", sizes)
+    if sync.rsync.source.mirror is None:
+        size -= _holes(sync.rsync.source, f"{sync.rsync.source.root}/{sync.listed.name}", sizes)
     size -= _replaced(paths)
     count = files + len(folders) - sum(map(os.path.lexists, [*paths, *folders]))
-    return lack_of_room(here, max(0, size), count, what)
+    return no_space_error(here, max(0, size), count, what)
 
 
 def _folders(one: ChosenFiles) -> set[str]:
-    """Folders that come, or that a file comes to."""
+    """Return the folders to fetch, and those of files to fetch."""
     parents = {str(parent) for name in one.names for parent in PurePosixPath(name).parents}
     return parents | (set(one.names) - one.sizes.keys())
 
 
 def _holes(source: Source, folder: str, sizes: Mapping[str, int]) -> int:
-    """Bytes of these files that take no room at the source, and none here; 0 where it does not say."""
+    """Return the bytes in holes of these files, which take no space; 0 where the source does not
+    report them.
+    """
     large = [name for name, size in sizes.items() if size >= _LARGE]
     if not large:
         return 0
@@ -74,9 +76,9 @@ def _holes(source: Source, folder: str, sizes: Mapping[str, int]) -> int:
 
 
 def _replaced(sizes: Mapping[Path, int]) -> int:
-    """Bytes that these files have here already: what came of them before a cut, and what they replace.
+    """Return the bytes that these files occupy here already: from before a cut, or to be replaced.
 
-    Of those that are replaced the largest lies beside its new version for a while.
+    The largest replaced file exists together with its new version for a while.
     """
     begun, old = 0, [0]
     for path, size in sizes.items():

@@ -1,4 +1,4 @@
-"""Whether a run that came here is whole: its result is one, and every file that it lists is as it says."""
+"""Verify fetched runs: a valid result, and every listed file with its size and checksum."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir, sha256
 from orchestrator.rundir.foreign_marks import read_absent
+from orchestrator.rundir.run import ATTEMPTS
 from orchestrator.rundir.synced import RUNS, is_brought, plain_size
 from orchestrator.sync.file_names import is_plain
 from orchestrator.sync.rsync import brief
 
-ATTEMPTS = "attempts"
 _THREADS = 4
-# Bytes. The first is what file systems take; the second leaves room for where a results tree lies.
+# Bytes. The first is the limit of file systems; the second leaves room for the path of a results tree.
 _LONGEST_NAME, _LONGEST_PATH = 255, 1000
-# More tries than a run can have; what is beyond is no number to count on from.
+# More attempts than a run can have; larger numbers are invalid.
 _MOST_ATTEMPTS = 1 << 31
 
 
 @dataclass(frozen=True)
 class Checked:
-    """``wrong``: what each file of the manifest that is not as the result says is instead, by its path.
+    """``wrong``: the fault of each listed file with other content, by its path.
 
-    ``absent``: files of the manifest that are not here; ``void``: whether a file it needs is wrong or absent.
+    ``absent``: listed files that are not here; ``void``: whether a required file is wrong or absent.
     """
 
     wrong: Mapping[str, str]
@@ -36,29 +36,29 @@ class Checked:
 
 
 def staged_result(staged: RunDir) -> dict[str, Any]:
-    """The result that came, before anybody can see it. Raises :class:`DamagedFileError` for what is none.
+    """Return a fetched result before it is published. Raises :class:`DamagedFileError` if it is invalid.
 
-    So it does if the mark beside it, that says which files are elsewhere, is none.
+    Also raises if the mark beside it, which lists deleted files, is invalid.
     """
     result = staged.result()
     if result is None:
-        raise DamagedFileError(staged.result_path, "did not come")
+        raise DamagedFileError(staged.result_path, "was not fetched")
     for item in result["manifest"]:
-        if not is_listable(item["path"]) or item["bytes"] < 0:
+        if not may_be_listed(item["path"]) or item["bytes"] < 0:
             raise DamagedFileError(
                 staged.result_path, f"lists {brief(item['path'])}, which is no file of a run"
             )
     attempt = result.get("attempt")
     if type(attempt) is not int or not 0 < attempt < _MOST_ATTEMPTS:
-        raise DamagedFileError(staged.result_path, "does not say which attempt it is of")
+        raise DamagedFileError(staged.result_path, "names no attempt")
     read_absent(staged.path)
     return result
 
 
-def is_listable(path: str) -> bool:
-    """Whether a result may list this path in the run's folder: a file of an attempt, that comes like others.
+def may_be_listed(path: str) -> bool:
+    """Return whether a result may list this path in the run's folder: a file of an attempt.
 
-    What has a meaning of its own, as the result itself, comes by other ways.
+    Files with their own meaning, such as the result, are fetched separately.
     """
     parts = path.split("/")
     if not is_plain(path) or parts[0] != ATTEMPTS or any(part.startswith(".") for part in parts):
@@ -72,13 +72,13 @@ def is_listable(path: str) -> bool:
 
 
 def is_as_listed(folder: Path, item: Mapping[str, Any]) -> bool:
-    """Whether a run's file is here as its result lists it."""
+    """Return whether a run's file here has the listed size and checksum."""
     same_size = plain_size(folder, item["path"]) == item["bytes"]
     return same_size and sha256(folder / item["path"]) == str(item["sha256"])
 
 
 def check(run: RunDir, result: Mapping[str, Any]) -> Checked:
-    """Compare every file of the manifest by size and content; follows no link."""
+    """Compare every listed file by size and content; follows no link."""
     wrong, absent = {}, set()
     void = False
     for item in result["manifest"]:
@@ -96,6 +96,6 @@ def check(run: RunDir, result: Mapping[str, Any]) -> Checked:
 
 
 def check_all(runs: Sequence[tuple[RunDir, Mapping[str, Any]]]) -> list[Checked]:
-    """As :func:`check`, several at once: hashing leaves Python alone."""
+    """Run :func:`check` on several runs in parallel: hashing releases Python's lock."""
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(lambda one: check(*one), runs))

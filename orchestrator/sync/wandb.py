@@ -1,9 +1,8 @@
-"""Offline W&B runs of a results tree: which are to go up, and sending them.
+"""Upload offline W&B runs of a results tree: choose them, and send them.
 
-Here is decided what is sent; W&B's client works in processes of its own (``jobs.wandb.upload``), which alone
-import it. A run's attempts go up as one W&B run. What is up is never changed, only added to: so of a run
-that is not finished only that goes up which no later attempt does again, and an upload that was cut off is
-simply begun again.
+W&B's client is imported only in child processes (``jobs.wandb.upload``). The attempts of a run become one W&B
+run. Uploaded data is only added to, never changed: of an unfinished run only final steps are sent, and an
+interrupted upload is simply repeated.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from orchestrator.core.json_process import JsonProcess
 from orchestrator.core.types import wandb_id
 from orchestrator.rundir import AttemptDir, RunDir, SweepDir, Uploaded, sha256, standing
 
-# Where runs go, as W&B's client takes it from the environment; what is not set there, it has elsewhere.
+# The destination of runs in the environment of W&B's client; it may be configured elsewhere, too.
 _PLACE = ("WANDB_BASE_URL", "WANDB_ENTITY", "WANDB_PROJECT")
 _TAIL_LINES = 5
-# Within it one of the runs that are being sent is up, or never.
+# Seconds in which at least one of the active uploads must end.
 _PATIENCE_S = 3600.0
 _AGAIN = "run the same command again"
-# For a client to remove its temporary files.
+# Seconds for a client to remove its temporary files.
 _LEAVING_S = 10.0
 
 
 @dataclass(frozen=True)
 class OfflineAttempt:
-    """What one attempt logged offline: an archive or a folder. ``until``: its last step that stands."""
+    """The offline log of one attempt: an archive or a folder. ``until``: its last final step."""
 
     path: Path
     until: int | None
@@ -44,7 +43,7 @@ class OfflineAttempt:
 
 @dataclass(frozen=True)
 class Upload:
-    """A run to be sent. ``pieces``: its attempts, oldest first. ``sha256``: the archive's, if on record."""
+    """A run to send. ``pieces``: its attempts, oldest first. ``sha256``: the archive's, if on record."""
 
     sweep: SweepDir
     run_id: str
@@ -57,7 +56,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class UnsentRun:
-    """A run with W&B data that is not sent, and why. ``waits``: nothing is wrong, it is too early."""
+    """A run with W&B data that is not sent, and why. ``waits``: it is only too early."""
 
     sweep: str
     run_id: str
@@ -67,7 +66,7 @@ class UnsentRun:
 
 @dataclass(frozen=True)
 class UploadPlan:
-    """``already``: how many runs are up as they are here."""
+    """Runs to upload. ``already``: number of runs that are uploaded and unchanged."""
 
     todo: tuple[Upload, ...]
     already: int
@@ -76,7 +75,7 @@ class UploadPlan:
 
 @dataclass(frozen=True)
 class UploadReport:
-    """One run's end: at ``url`` if it went up, else ``error`` and what may help."""
+    """Outcome for one run: its ``url``, or else ``error`` and a hint."""
 
     upload: Upload
     url: str = ""
@@ -85,9 +84,9 @@ class UploadReport:
 
 
 def plan_uploads(sweeps: Iterable[SweepDir], only: Collection[str] | None = None) -> UploadPlan:
-    """What of these sweeps (of the runs ``only``) is to go up to where the environment points.
+    """Choose the runs of these sweeps (optionally only these ids) to upload to the server in the environment.
 
-    That are finished runs and, up to their last checkpoint, runs that nobody works on now.
+    Finished runs are sent completely, inactive ones up to their last checkpoint.
     """
     todo: list[Upload] = []
     left: list[UnsentRun] = []
@@ -97,7 +96,7 @@ def plan_uploads(sweeps: Iterable[SweepDir], only: Collection[str] | None = None
         for run_id in sweep.run_ids():
             if only is not None and run_id not in only:
                 continue
-            found = _look(sweep, run_id)
+            found = _upload_of(sweep, run_id)
             if isinstance(found, UnsentRun):
                 left.append(found)
             elif found is not None and up.get(run_id) == found.digest:
@@ -108,9 +107,9 @@ def plan_uploads(sweeps: Iterable[SweepDir], only: Collection[str] | None = None
 
 
 def send(todo: Sequence[Upload], at_once: int = 4) -> Iterator[UploadReport]:
-    """Send them, several at once, and put each on record when all of it is up.
+    """Send runs, several at once, and record each one when it is complete.
 
-    Yields in the order of their ends. Raises :class:`UploadError` if nothing can be sent at all.
+    Yields in order of completion. Raises :class:`UploadError` if nothing can be sent at all.
     """
     waiting = list(reversed(todo))
     busy: dict[JsonProcess, Upload] = {}
@@ -134,12 +133,12 @@ def send(todo: Sequence[Upload], at_once: int = 4) -> Iterator[UploadReport]:
 
 
 def _ready(busy: Collection[Any]) -> Sequence[JsonProcess]:
-    """Those of the clients that have an answer, once there are some."""
+    """Return the clients with a reply; waits for the first."""
     if not busy:
         return []
     ready: list[Any] = wait(list(busy), _PATIENCE_S)
     if not ready:
-        raise UploadError(f"no run went up within {_PATIENCE_S / 60:.0f} minutes", hint=_AGAIN)
+        raise UploadError(f"no run was uploaded within {_PATIENCE_S / 60:.0f} minutes", hint=_AGAIN)
     return ready
 
 
@@ -158,14 +157,14 @@ def _place() -> str:
 
 
 def without_login(url: str) -> str:
-    """The same without a name and password before the host: records are for others to have."""
+    """Return the URL without a user name and password: records may be shared."""
     scheme, slashes, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"
 
 
-def _look(sweep: SweepDir, run_id: str) -> Upload | UnsentRun | None:
-    """The run as it would go up, why it does not, or ``None`` if W&B logged nothing of it offline."""
+def _upload_of(sweep: SweepDir, run_id: str) -> Upload | UnsentRun | None:
+    """Return the run's upload, or why it is not sent; ``None`` if W&B logged nothing offline."""
     run = sweep.run(run_id)
     try:
         logged = [attempt for attempt in run.current_attempts() if attempt.offline_wandb() is not None]
@@ -173,7 +172,7 @@ def _look(sweep: SweepDir, run_id: str) -> Upload | UnsentRun | None:
             return None
         result = run.result()
         if result is None and run.blocked_by() is not None:
-            return UnsentRun(sweep.name, run_id, "somebody works on it", waits=True)
+            return UnsentRun(sweep.name, run_id, "it is active", waits=True)
         known = _on_record(result, logged)
         stands = _finished(run, logged) if result is not None else _unfinished(run, logged)
         pieces = tuple(_pieces(logged, stands))
@@ -187,7 +186,7 @@ def _look(sweep: SweepDir, run_id: str) -> Upload | UnsentRun | None:
 
 
 def _on_record(result: Mapping[str, Any] | None, logged: Sequence[AttemptDir]) -> str | None:
-    """The archive's checksum in the result's manifest. A finished run has no other W&B data as a rule."""
+    """Return the archive's checksum in the manifest. A finished run normally has no other W&B data."""
     if result is None or len(logged) != 1:
         return None
     ending = logged[0].wandb_packed.relative_to(logged[0].path.parent.parent).as_posix()
@@ -196,16 +195,16 @@ def _on_record(result: Mapping[str, Any] | None, logged: Sequence[AttemptDir]) -
 
 
 def _finished(run: RunDir, logged: Sequence[AttemptDir]) -> Mapping[int, int | None]:
-    """The newest log begins with the history that its attempt was resumed from: it has all."""
+    """Return the last final step per attempt. The newest log contains the history before it."""
     newest = logged[-1].number
     try:
         return standing(run.chain(newest)) if len(logged) > 1 else {newest: None}
-    except DamagedFileError:  # as where no metrics were fetched
+    except DamagedFileError:  # for example without fetched metrics
         return {newest: None}
 
 
 def _unfinished(run: RunDir, logged: Sequence[AttemptDir]) -> Mapping[int, int | None]:
-    """What comes after the last checkpoint is done again by the next attempt, and may come out otherwise."""
+    """Return the last final step per attempt: the next attempt repeats all after the last checkpoint."""
     chain = run.chain(logged[-1].number)
     saved = [checkpoint.frames for checkpoint in run.checkpoints()]
     saved += [piece.resumed_from.frames for piece in chain if piece.resumed_from is not None]
@@ -225,14 +224,14 @@ def _digest(pieces: Sequence[OfflineAttempt], contents: Sequence[str]) -> str:
 
 
 def _fault(upload: Upload) -> UploadReport | None:
-    """Why it cannot be sent: its archive is not the one that the result was published with."""
+    """Return the error if the archive differs from the published one."""
     newest = upload.pieces[-1].path
     try:
         if upload.sha256 is None or upload.sha256 == sha256(newest):
             return None
     except OSError as error:
         return UploadReport(upload, error=str(error))
-    found = f"{newest}: has other content than when the result was published"
+    found = f"{newest}: changed since the result was published"
     return UploadReport(upload, error=found, hint="fetch it again: orchestrate sync SOURCE")
 
 

@@ -1,4 +1,4 @@
-"""What of a source is wanted, by the names of its files alone."""
+"""Select the files of a source to fetch, by their names alone."""
 
 from __future__ import annotations
 
@@ -16,69 +16,71 @@ from orchestrator.sync.request import SyncOptions
 
 @dataclass(frozen=True)
 class WantedFiles:
-    """Which files of a results tree are to come; names are paths in the tree.
+    """The files of a results tree to fetch; names are paths in the tree.
 
-    ``others``: folders of runs that are not selected. ``outdated``: checkpoints that do not come, each with
-    the newest of its run.
+    ``others``: folders of runs not selected. ``outdated``: checkpoints not fetched, each with the newest of
+    its run.
     """
 
-    wish: SyncOptions
+    options: SyncOptions
     others: frozenset[str] = frozenset()
     outdated: Mapping[str, str] = field(default_factory=dict)
 
     def is_listed(self, name: str) -> bool:
-        """Whether the file counts at all: of runs that are not selected only their small records do."""
+        """Return whether the file counts: all of selected runs, the small records of others."""
         return name.count("/") < 4 or _run_of(name) not in self.others
 
     def is_selected(self, name: str) -> bool:
-        """Whether the file is none of a run that is not selected."""
+        """Return whether the file is outside runs that are not selected."""
         return _run_of(name) not in self.others
 
     def comes(self, name: str) -> bool:
-        """Whether the file itself is to come."""
+        """Return whether the file itself is fetched."""
         _, top, *rest = name.split("/")
         if top == CODE:
-            return self.wish.only is None
+            return self.options.only is None
         if top != RUNS or len(rest) < 2:
             return True
         if name in self.outdated or not self.is_selected(name):
             return False
-        return rest[1] in (RESULT, MARK) or self.wish.wants(PurePosixPath(*rest[1:]))
+        return rest[1] in (RESULT, MARK) or self.options.wants(PurePosixPath(*rest[1:]))
 
 
-def find_wanted(wish: SyncOptions, names: Iterable[str], tree: Path) -> WantedFiles:
-    """What is wanted of these files; a sweep whose index is not in ``tree`` has all its runs selected."""
+def find_wanted(options: SyncOptions, names: Iterable[str], tree: Path) -> WantedFiles:
+    """Select from these files; without its index in ``tree``, all runs of a sweep are selected."""
     runs: dict[str, list[str]] = {}
     for name in names:
         if run := _run_of(name):
             runs.setdefault(run, []).append(name)
-    sweeps = {run.partition("/")[0] for run in runs} if wish.runs else set()
+    sweeps = {run.partition("/")[0] for run in runs} if options.runs else set()
     selected: dict[str, set[str]] = {}
     for sweep in sweeps:
         if (index := tree / sweep / INDEX).is_file():
-            selected[sweep] = set().union(*fitting(index, wish.runs).values())
+            selected[sweep] = set().union(*matching_runs(index, options.runs).values())
     others = frozenset(run for run in runs if not _is_selected(run, selected))
     outdated: dict[str, str] = {}
-    for run in runs.keys() - others if wish.latest_checkpoint else ():
+    for run in runs.keys() - others if options.latest_checkpoint else ():
         sweep = run.partition("/")[0]
         found = checkpoints(name.removeprefix(f"{sweep}/") for name in runs[run])
         outdated |= {f"{sweep}/{name}": f"{sweep}/{found[-1]}" for name in found[:-1]}
-    return WantedFiles(wish, others, outdated)
+    return WantedFiles(options, others, outdated)
 
 
-def fitting(index: Path, selectors: Sequence[str]) -> dict[str, set[str]]:
-    """The ids of the runs that each selector means, by an index file."""
+def matching_runs(index: Path, selectors: Sequence[str]) -> dict[str, set[str]]:
+    """Return the ids of the runs that match each selector, from an index file."""
     rows = merge.read_rows(index)
     return {selector: {row.run_id for row in select_runs(rows, selector)} for selector in selectors}
 
 
 def is_index(name: str) -> bool:
-    """Whether a file is a sweep's index, by its path in the tree."""
+    """Return whether a file is a sweep's index, by its path in the tree."""
     return name.partition("/")[2] == INDEX
 
 
 def checkpoints(names: Iterable[str]) -> list[str]:
-    """The checkpoints among a run's files, by their paths in the sweep's folder; the most advanced last."""
+    """Return the checkpoints among a run's files, by their paths in the sweep's folder, in order
+    of progress.
+    """
     found = []
     for name in names:
         parts = name.split("/")
@@ -89,7 +91,7 @@ def checkpoints(names: Iterable[str]) -> list[str]:
 
 
 def _run_of(name: str) -> str:
-    """The folder of the run that a file is of, by its path in the tree; empty if it is of none."""
+    """Return the run's folder of a file, by its path in the tree; empty outside runs."""
     parts = name.split("/")
     return "/".join(parts[:3]) if len(parts) > 3 and parts[1] == RUNS else ""
 

@@ -272,7 +272,7 @@ def test_a_damaged_log_is_named_and_the_others_go_up(
 
     assert not upload(Path("results"))
     told = capsys.readouterr().err
-    assert f"tiny {ids[1][:8]}: {runs[1].attempts()[0].wandb_packed}: has other content" in told
+    assert f"tiny {ids[1][:8]}: {runs[1].attempts()[0].wandb_packed}: changed since" in told
     assert f"tiny {ids[2][:8]}: {runs[2].attempts()[0].wandb.absolute()}: holds a damaged log" in told
     assert f"tiny {ids[3][:8]}: {runs[3].attempts()[0].wandb_packed.absolute()}: holds a damaged log" in told
     assert set(server.runs) == {wandb_id("tiny", ids[0])}

@@ -137,7 +137,7 @@ def test_a_bucket_that_stays_busy_says_so_and_what_came_is_kept(
         with pytest.raises(UnreachableError, match=r"too many requests \(SlowDown\)") as caught:
             bring(home)
         assert "cannot be reached" not in str(caught.value)
-        assert "the same command goes on" in str(caught.value.hint)
+        assert "the same command continues" in str(caught.value.hint)
     del caught  # which holds the mirror, and with it its lock
     gc.collect()
     assert bring(home).problems == []
@@ -175,7 +175,6 @@ def test_bytes_that_change_each_time_are_called_so(
         brought = bring(home)
         assert len(brought.complete) == 3
         (problem,) = brought.problems
-        assert "what c" in problem
         assert "cannot be reached" not in problem
     assert SweepDir(home, "speed").run(there.run_ids()[0]).result() is None
 
@@ -349,7 +348,7 @@ def test_an_object_with_a_fault_is_named_and_the_others_come(
             (problem,) = brought.problems
             (key,) = (name for name in way.asked if name.endswith(bad))
             assert f"{WHERE}/{key.removeprefix('some/folder/')}: internal error of the server" in problem
-            assert f"(InternalError), after {way.asked[key]} requests; its run stays as it is here" in problem
+            assert f"(InternalError), after {way.asked[key]} requests; its run is not updated here" in problem
             assert f"aws s3api head-object --bucket {BUCKET} --key {key}" in problem
     assert bring(home).problems == []
 

@@ -98,7 +98,7 @@ def test_the_first_of_two_versions_has_the_place(tmp_path: Path) -> None:
     assert merged.run(run_id).result_path.read_bytes() == one.run(run_id).result_path.read_bytes()
     assert kept.result_path.read_bytes() == two.run(run_id).result_path.read_bytes()
     (note,) = (line for line in brought.notes if run_id in line)
-    assert "done in two places" in note
+    assert "finished in two places" in note
     assert "with the same metrics" in note
     assert str(kept.path.parent.relative_to(home)) in note
     for source in (one, two):  # and it stays so
@@ -162,7 +162,7 @@ def test_a_run_that_home_has_begun_is_not_replaced(tmp_path: Path) -> None:
     assert begun.result() is None
     assert [attempt.number for attempt in begun.attempts()] == [1]
     assert begun.attempt(1).metrics.read_bytes() == b'{"resumed_from": null}\n'
-    assert any(begun.run_id in line and "this tree has begun it" in line for line in brought.notes)
+    assert any(begun.run_id in line and "it has begun in this tree" in line for line in brought.notes)
 
 
 def test_a_run_that_is_being_claimed_keeps_its_place_and_no_word_about_its_attempts(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_retry_there_takes_the_result_back_here(tmp_path: Path, own: bool) -> 
     old = run.result_path.read_bytes()
     run.retire_result()
     brought = bring(there, home)
-    assert any(run.run_id in line and "done again there" in line for line in brought.notes)
+    assert any(run.run_id in line and "retried at the source" in line for line in brought.notes)
     assert here.run(run.run_id).result() is None
     if own:
         assert here.run(run.run_id).attempts() == []
@@ -228,7 +228,7 @@ def test_what_was_verified_here_is_not_replaced_by_something_else(tmp_path: Path
     (run.path / "notes.txt").write_text("a file more, so that the run is looked at")
     brought = bring(there, home)
     here = SweepDir(home, "speed").run(run.run_id)
-    assert any("other than what was verified" in line for line in brought.problems)
+    assert any("differ from the files verified" in line for line in brought.problems)
     result = here.result()
     assert result is not None
     here.verify(result, checksums=True)
@@ -480,7 +480,7 @@ def test_a_crash_before_attempts_are_moved_leaves_no_word_about_later_ones(tmp_p
     assert foreign_attempts(own.run(run_id).path) == 0
     assert claimed.claim_path.exists()
     assert own.run(run_id).result() is None
-    assert any("because this tree has begun it" in line for line in brought.notes)
+    assert any("because it has begun in this tree" in line for line in brought.notes)
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -517,7 +517,7 @@ def test_a_run_retried_at_home_never_gets_its_old_result_again(tmp_path: Path, b
     assert here.result() is None
     first, again = bring(there, home), bring(there, home)
     assert here.result() is None
-    assert any("begun it" in line for line in first.notes)
+    assert any("has begun in this tree" in line for line in first.notes)
     assert (first.problems, again.files, again.notes, again.problems) == ([], 0, [], [])
     kept = RunDir(own.path / "sources" / name_of(there) / "runs" / here.run_id)
     kept.verify(kept.result() or {}, checksums=True)
@@ -556,7 +556,7 @@ def test_a_version_kept_beside_gets_the_place_that_a_retry_leaves(tmp_path: Path
         again = bring(source, home)
         assert (again.files, again.notes, again.problems) == (0, [], [])
     done_again(one, described)
-    assert any("done in two places" in line for line in bring(one, home).notes)
+    assert any("finished in two places" in line for line in bring(one, home).notes)
 
 
 def test_what_is_finished_again_finds_its_place_though_another_stood_aside(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_result_that_changed_there_keeps_its_files(server: Server, grid: Path)
     argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS, "--prune-remote", "--yes"]
     done = subprocess.run(argv, cwd=server.laptop, capture_output=True, text=True, timeout=600)
     assert done.returncode == 1
-    assert "its result there is another" in done.stderr
+    assert "its result at the source differs" in done.stderr
     assert files(run.path) == before
 
 

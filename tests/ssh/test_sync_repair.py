@@ -195,7 +195,7 @@ def test_what_is_damaged_here_and_there_is_said_each_time(there: SweepDir, home:
         (problem,) = bring(there, home).problems
         assert f"run {run_id}: attempts/1/metrics.jsonl holds" in problem
         assert "damaged at" in problem
-        assert "it stays so here" in problem
+        assert "also here" in problem
 
 
 def test_a_plain_copy_here_is_no_other_version(there: SweepDir, home: Path) -> None:
@@ -228,7 +228,7 @@ def test_other_content_of_the_same_size_there_is_accused(there: SweepDir, home: 
     overwrite(there.run(there.run_ids()[0]).attempt(1).metrics)
     (there.run(there.run_ids()[0]).path / "notes.txt").write_text("so that the run is looked at")
     before = SweepDir(home, "speed").run(there.run_ids()[0]).attempt(1).metrics.read_bytes()
-    assert any("other than what was verified" in line for line in bring(there, home).problems)
+    assert any("differ from the files verified" in line for line in bring(there, home).problems)
     assert SweepDir(home, "speed").run(there.run_ids()[0]).attempt(1).metrics.read_bytes() == before
 
 
@@ -345,7 +345,7 @@ def test_content_that_is_here_is_linked_and_told_in_one_line(tmp_path: Path) -> 
     assert brought.size < 1 << 20
     assert brought.problems == []
     (note,) = brought.notes
-    assert note.startswith("4 runs: done in two places")
+    assert note.startswith("4 runs: finished in two places")
     assert "with the same metrics" in note
     kept = home / "speed" / "sources" / Source(str(two.results)).name / "runs"
     for run_id in one.run_ids():

@@ -40,7 +40,7 @@ def test_what_does_not_fit_is_refused_with_figures(there: SweepDir, tmp_path: Pa
             assert done.returncode == 3, done
             line, hint = done.stderr.splitlines()
             assert "needs 6.3" in line
-            assert "MB free: nothing of it was begun" in line
+            assert "MB free: nothing was fetched" in line
             assert "--only" in hint
         assert not list(disk.rglob("result.json"))
         assert not list(disk.rglob("big"))
@@ -52,7 +52,7 @@ def test_the_folder_s_own_file_system_counts(there: SweepDir, tmp_path: Path) ->
     """Not that of the results folder which it is in."""
     (there.path / "big").write_bytes(os.urandom(6 * MB))
     with mounted(tmp_path / "results" / "speed"):
-        assert "nothing of it was begun" in command_line(f"{there.results}/", tmp_path / "results").stderr
+        assert "nothing was fetched" in command_line(f"{there.results}/", tmp_path / "results").stderr
 
 
 def test_folders_on_one_file_system_share_its_room(there: SweepDir, tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_what_needs_more_inodes_than_there_are_is_refused(there: SweepDir, tmp_p
             done = command_line(f"{there.results}/", disk / "results", *options)
             assert done.returncode == 3, done
             line, hint = done.stderr.splitlines()
-            assert " files and folders, and " in line
-            assert " inodes free, of which 100 are to stay: nothing of it was begun" in line
+            assert " files and folders, but " in line
+            assert " inodes free, of which 100 are kept free: nothing was fetched" in line
             assert "--run" in hint
         assert not list(disk.rglob("run.json"))
         subprocess.run(["mount", "-o", "remount,nr_inodes=500", disk], check=True)

@@ -115,6 +115,7 @@ class SkyPilotBackend:
         return (*idle_gpus(plan, self._profile), *_unsent(plan))
 
     def render(self, array: Array, setting: Setting) -> str:
+        """Return the task file of the job."""
         (job,) = array.jobs
         return task_file(job, setting, self._profile)
 
@@ -260,10 +261,10 @@ def is_orphan(job_id: str, cluster: Cluster) -> bool:
 
 
 def never_sent(job_id: str) -> bool:
-    """Return whether the job of an orphan was never sent. Raises :class:`BackendUnavailableError` if the
-    instance does not answer.
+    """Return whether the job of an orphan was never sent.
 
-    An instance without automatic termination may also have lost its timer to a user.
+    Raises :class:`BackendUnavailableError` if the instance does not answer. An instance without automatic
+    termination may also be a working one with its timer removed by a user.
     """
     job = _Id.of(job_id)
     cluster = _clusters([job_id]).get(job.cluster)

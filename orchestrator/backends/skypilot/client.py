@@ -165,7 +165,7 @@ def _task_of(said: str) -> SkyTask:
 
 
 def down(cluster: str) -> None:
-    """Terminate an instance, also one that is still starting; return when it is gone."""
+    """Terminate an instance, also one that is still starting; return when it no longer exists."""
     _ask(f"terminate {cluster}", "down", patience=_END_S, cluster=cluster)
 
 

@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _exit_with_parent(parent: int) -> None:
-    """Exit when the requesting process is gone: every launch must be recorded by a caller."""
+    """Exit when the requesting process has ended: a launch must be recorded by its caller."""
     while os.getppid() == parent:
         time.sleep(_WATCH_S)
     os._exit(1)

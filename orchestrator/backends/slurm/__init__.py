@@ -103,6 +103,7 @@ class SlurmBackend:
         )
 
     def render(self, array: Array, setting: Setting) -> str:
+        """Return the sbatch script of the array."""
         return sbatch_script(array, setting, self._profile, _comment(array, setting.sweep_dir), self.options)
 
     def concerns(self, plan: Plan, ask: bool = True) -> tuple[Concern, ...]:

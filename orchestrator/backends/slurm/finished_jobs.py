@@ -18,7 +18,7 @@ from orchestrator.core.types import JobState, JobStatus
 
 Ask = Callable[[Sequence[str]], CommandAnswer]
 
-# Accounting follows the queue within seconds, or not at all: seconds until it is asked again, at first ...
+# Accounting follows the queue within seconds, or not at all: seconds until the next query, at first ...
 _FIRST_REST_S = 2.0
 # ... and at most. After a failure: this long, or this multiple of the time that the failure took.
 _LONGEST_REST_S = 30.0
@@ -35,7 +35,7 @@ class _Doubt:
 
 
 class FinishedJobs:
-    """Remembers how jobs ended. Accounting may be slow, broken or absent, and is asked rarely."""
+    """Remembers how jobs ended. Accounting may be slow, broken or absent, and is queried rarely."""
 
     def __init__(self, ask: Ask, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask, self._clock = ask, clock

@@ -19,6 +19,7 @@ class Advice:
     lines: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data."""
         return {"target": self.target, "why": list(self.lines)}
 
 

@@ -75,6 +75,7 @@ class Forecast:
         return counted
 
     def to_json(self) -> dict[str, Any]:
+        """Return it as JSON data."""
         price = self.where.price
         return {
             "target": self.where.name,

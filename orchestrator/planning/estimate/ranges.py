@@ -28,10 +28,12 @@ class Range:
         return Range(self.low * factor, self.mid * factor, self.high * factor)
 
     def to_json(self) -> dict[str, float]:
+        """Return it as JSON data."""
         return {"low": round(self.low, 4), "expected": round(self.mid, 4), "high": round(self.high, 4)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, float]) -> Range:
+        """Return a range from JSON data."""
         return cls(float(data["low"]), float(data["expected"]), float(data["high"]))
 
 

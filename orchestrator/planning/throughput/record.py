@@ -23,7 +23,7 @@ from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.rundir.plain_files import read_plain
 
 _VERSION = 2
-# The GPU of a run whose program did not report the model.
+# The GPU of a run without a reported model.
 _SOME_GPU = "a GPU"
 
 

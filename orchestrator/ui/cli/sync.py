@@ -207,11 +207,11 @@ def _prune(source: Source, dest: Path, wish: SyncOptions, yes: bool) -> None:
 
     def agreed(found: Dispensable) -> bool:
         what = f"{found.count} files ({amount(found.size)}) of {len(found.files)} finished runs"
-        where = plain(f"{source.text}/{found.task.there.name}")
+        where = plain(f"{source.text}/{found.sync.listed.name}")
         return yes or typer.confirm(f"delete {what} in {where}? They are here, checked just now")
 
     done = prune(source, dest, wish, agreed)
     for found in done:
-        typer.echo(f"{found.task.there.name}: deleted {found.count} files, {amount(found.size)}, there")
+        typer.echo(f"{found.sync.listed.name}: deleted {found.count} files, {amount(found.size)}, there")
     if not done:
         typer.echo("nothing was deleted there")

@@ -25,7 +25,7 @@ from orchestrator.sync.file_names import is_plain
 from orchestrator.sync.request import kinds
 from orchestrator.sync.rsync import Listing, error_of
 from orchestrator.sync.source import Source, find_source
-from orchestrator.sync.verify import check, is_listable, staged_result
+from orchestrator.sync.verify import check, may_be_listed, staged_result
 from orchestrator.sync.wandb import without_login
 
 RUN_ID = "0123456789abcdef"
@@ -139,7 +139,7 @@ def test_a_manifest_is_of_files_below_or_none(
     try:
         result = staged_result(run)
     except DamagedFileError:
-        assert size < 0 or not is_listable(path)
+        assert size < 0 or not may_be_listed(path)
     else:
         assert size >= 0
         assert is_plain(path)
@@ -168,7 +168,7 @@ def test_a_manifest_is_of_files_below_or_none(
     ],
 )
 def test_what_a_result_may_list(path: str, listable: bool) -> None:
-    assert is_listable(path) == listable
+    assert may_be_listed(path) == listable
 
 
 def test_a_mark_that_is_none_is_the_fault_of_its_run(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_what_rsync_complains_of(code: int, said: str, kind: type[OrchestrateErr
 def test_a_cloud_is_no_source_but_its_store_is(tmp_path: Path) -> None:
     profile = tmp_path / "l4.yaml"
     profile.write_text("backend: skypilot\n")
-    with pytest.raises(OrchestrateError, match="comes to the sweep") as caught:
+    with pytest.raises(OrchestrateError, match="fetched into their sweep") as caught:
         find_source(str(profile))
     assert "orchestrate status" in str(caught.value.hint)
     store = tmp_path / "store"

@@ -1,4 +1,4 @@
-"""What a sync is at: one sweep of one source, and where it comes to."""
+"""The sync of one sweep from one source: its state, and where its files go."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.rundir.synced import (
     further_copy,
     refuse_links,
 )
-from orchestrator.sync.listing import SweepThere
+from orchestrator.sync.listing import ListedSweep
 from orchestrator.sync.request import SyncOptions, SyncReport
 from orchestrator.sync.rsync import Rsync
 from orchestrator.sync.source import Source
@@ -24,20 +24,20 @@ from orchestrator.sync.source import Source
 
 @dataclass(frozen=True)
 class SweepSync:
-    """A sweep at a source, and where it comes to. ``sweep`` is the main tree's, ``folder`` the source's copy.
+    """The sync of one sweep. ``sweep``: its folder in the main tree. ``folder``: the source's copy.
 
-    ``taken``: runs of which the main tree has another source's version. ``began``: when the list of what is
-    there was made, in epoch seconds. ``suspect``: finished runs whose files here are to be read again.
+    ``taken``: runs with another source's version in the main tree. ``began``: when the source was listed, in
+    epoch seconds. ``suspect``: finished runs to read again here.
     """
 
     rsync: Rsync
-    there: SweepThere
+    listed: ListedSweep
     sweep: SweepDir
     folder: CopyDir
-    wish: SyncOptions
+    options: SyncOptions
     state: State
     taken: set[str]
-    brought: SyncReport
+    report: SyncReport
     began: float
     suspect: set[str] = field(default_factory=set)
 
@@ -48,42 +48,45 @@ class SweepSync:
 
     @property
     def source(self) -> str:
+        """The source, as a user writes it."""
         return self.rsync.source.text
 
     def where(self, run_id: str) -> Path:
-        """The folder, laid out like a sweep, that has this source's version of a run."""
+        """Return the folder, laid out like a sweep, that has this source's version of a run."""
         if self.main and run_id in self.taken:
             return further_copy(self.sweep, self.rsync.source.name).path
         here = self.main or run_id in self.state.placed or run_id in self.state.adopted
         return self.sweep.path if here else self.folder.path
 
     def run(self, run_id: str) -> RunDir:
+        """Return this source's version of a run."""
         return RunDir(self.where(run_id) / RUNS / run_id)
 
     def adopted(self, run_id: str) -> bool:
-        """Whether the main tree has the run from elsewhere, with the very result that this source has."""
+        """Return whether the main tree has the run from elsewhere, with the same result as this source."""
         return not self.main and run_id in self.state.adopted
 
     def token(self, run_id: str) -> str:
-        """What is remembered of a run that need not be looked at again, with what was left out of it."""
-        return self.there.runs[run_id].token + (f"\t{self.wish.selection}" if self.wish.selection else "")
+        """Return the version of a run stored once it is complete, with the selection of files."""
+        selection = self.options.selection
+        return self.listed.runs[run_id].token + (f"\t{selection}" if selection else "")
 
 
 def sweep_sync_of(
-    rsync: Rsync, there: SweepThere, began: float, results: Path, wish: SyncOptions
+    rsync: Rsync, listed: ListedSweep, began: float, results: Path, options: SyncOptions
 ) -> SweepSync:
-    """The task of bringing a sweep, listed when it ``began``, to the results folder (an absolute path)."""
-    sweep = SweepDir(results, there.name)
+    """Prepare the sync of a sweep, listed at ``began``, into the results folder (an absolute path)."""
+    sweep = SweepDir(results, listed.name)
     folder = folder_of(sweep, rsync.source)
     others = [other for other, _ in further_copies(sweep) if other.path != folder.path]
     taken = {run_id for other in others for run_id in other.state().placed}
-    finished = sum(run.result is not None for run in there.runs.values())
-    brought = SyncReport(there.name, runs=len(there.runs), finished=finished)
-    return SweepSync(rsync, there, sweep, folder, wish, folder.state(), taken, brought, began)
+    finished = sum(run.result is not None for run in listed.runs.values())
+    report = SyncReport(listed.name, runs=len(listed.runs), finished=finished)
+    return SweepSync(rsync, listed, sweep, folder, options, folder.state(), taken, report, began)
 
 
 def folder_of(sweep: SweepDir, source: Source) -> CopyDir:
-    """Where this source's copy is, or is to be: the sweep's own folder unless that is somebody else's."""
+    """Return the folder of this source's copy: the sweep's own, unless that has another origin."""
     copy = copy_of(sweep)
     further = sweep.latest_grid() is not None if copy is None else copy.name != source.name
     folder = further_copy(sweep, source.name) if further else CopyDir(sweep.path)
