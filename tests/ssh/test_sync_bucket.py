@@ -175,6 +175,7 @@ def test_bytes_that_change_each_time_are_called_so(
         brought = bring(home)
         assert len(brought.complete) == 3
         (problem,) = brought.problems
+        assert "was damaged on the way" in problem or "does not match the bucket" in problem
         assert "cannot be reached" not in problem
     assert SweepDir(home, "speed").run(there.run_ids()[0]).result() is None
 
