@@ -46,7 +46,7 @@ def worker_argv(setting: Setting, token: str, python: Sequence[str] = (sys.execu
     """Return the argument vector of a job's worker."""
     # -P: a user's own jobs/ in the working directory must not shadow this package.
     where = [str(setting.sweep_dir.results), setting.sweep_dir.name]
-    return [*python, "-P", "-m", "jobs.worker", *where, token]
+    return [*python, "-P", "-m", setting.code.entries["worker"], *where, token]
 
 
 def python_path(setting: Setting) -> str:

@@ -3,10 +3,32 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
+
+# Modules that `python -m` starts in a snapshot of this version. Another version has its own names on
+# record with its snapshots, so that modules can move while jobs wait and trees behind ssh keep earlier code.
+ENTRY_POINTS: Mapping[str, str] = {
+    "worker": "jobs.worker",
+    "instance": "jobs.instance",
+    "answer": "orchestrator.answer",
+}
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+
+
+def _own_entry_points() -> Mapping[str, str]:
+    return dict(ENTRY_POINTS)
+
+
+def _entry_points(data: Mapping[str, Any]) -> Mapping[str, str]:
+    """Read recorded entry points; a record without any has those of this version."""
+    found = {**ENTRY_POINTS, **data.get("entries", {})}
+    if any(type(module) is not str or not _MODULE.fullmatch(module) for module in found.values()):
+        raise TypeError(f"entry points are names of modules, found {found!r}"[:200])
+    return found
 
 
 @dataclass(frozen=True)
@@ -14,7 +36,8 @@ class FrozenCode:
     """A code snapshot, and the settings to start a worker on it. All paths are absolute.
 
     ``python_path``: the beginning of the worker's PYTHONPATH; ``cwd``: its folder; ``submit_dir``: the folder
-    of the call, ORCHESTRATE_SUBMIT_DIR for programs. ``notes`` are for users.
+    of the call, ORCHESTRATE_SUBMIT_DIR for programs. ``notes`` are for users. ``entries``: its modules for
+    `python -m`, by purpose.
     """
 
     id: str
@@ -23,6 +46,7 @@ class FrozenCode:
     cwd: Path
     submit_dir: Path
     notes: tuple[str, ...] = ()
+    entries: Mapping[str, str] = field(default_factory=_own_entry_points, hash=False)
 
     def to_json(self) -> dict[str, Any]:
         paths = {"path": self.path, "cwd": self.cwd, "submit_dir": self.submit_dir}
@@ -42,6 +66,7 @@ class FrozenCode:
             Path(data["cwd"]),
             Path(data["submit_dir"]),
             tuple(data["notes"]),
+            _entry_points(data),
         )
 
 
@@ -49,19 +74,21 @@ class FrozenCode:
 class SentCode:
     """A code snapshot sent to a place: its id, and paths relative to its own folder.
 
-    ``cwd`` is None if the folder of the call has no part in it.
+    ``cwd`` is None if the folder of the call has no part in it. ``entries`` as for :class:`FrozenCode`.
     """
 
     id: str
     python_path: tuple[str, ...]
     cwd: str | None
+    entries: Mapping[str, str] = field(default_factory=_own_entry_points, hash=False)
 
     def to_json(self) -> dict[str, Any]:
-        return {"id": self.id, "python_path": list(self.python_path), "cwd": self.cwd}
+        entries = dict(self.entries)
+        return {"id": self.id, "python_path": list(self.python_path), "cwd": self.cwd, "entries": entries}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        code = cls(data["id"], tuple(data["python_path"]), data["cwd"])
+        code = cls(data["id"], tuple(data["python_path"]), data["cwd"], _entry_points(data))
         if any(type(text) is not str for text in (code.id, code.cwd or "", *code.python_path)):
             raise TypeError(f"a code snapshot has an id and paths, found {data!r}"[:200])
         return code

@@ -7,15 +7,21 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.backends.local import LocalBackend
 from orchestrator.config.code.snapshot import freeze
+from orchestrator.config.sweep import load_sweep
 from orchestrator.config.trainers import BENCHMARL, COMMAND, code_id
+from orchestrator.control.last_submission import submitted_code
+from orchestrator.control.submit import submit_sweep
 from orchestrator.core.types import RunState
 from orchestrator.rundir import FrozenCode, SweepDir
-from tests.helpers import ROOT, finish, kill, make_sweep, submit, wait_for
+from orchestrator.rundir.frozen_code import SentCode
+from tests.helpers import COMMANDS, ROOT, finish, kill, make_sweep, submit, wait_for
 
 OURS = ("orchestrator", "jobs", "templates")
 FREEZE = """
@@ -206,3 +212,28 @@ def test_edits_reach_neither_queued_runs_nor_replaced_workers(project: Path, res
     assert [result["final_return"] for result in results_of] == [1.0, 1.0, 1.0]
     assert {result["commit"] for result in results_of} == {git(project, "rev-parse", "HEAD")}
     assert len(list((sweep.path / "code").iterdir())) == 1
+
+
+def test_kept_code_of_another_version_is_started_by_the_names_of_its_own_modules(tmp_path: Path) -> None:
+    program = [sys.executable, str(COMMANDS / "count.py"), str(tmp_path / "audit"), "3", "0"]
+    (tmp_path / "grid.yaml").write_text(
+        f"name: kept\ntrainer: command\nbase: {{command: {json.dumps(program)}}}\nmatrix: {{seed: [0]}}\n"
+    )
+    loaded, sweep = load_sweep(tmp_path / "grid.yaml"), SweepDir(tmp_path / "results", "kept")
+    sweep.create()
+    code = freeze(sweep, tmp_path)
+    (code.path / "ours" / "jobs" / "worker").rename(code.path / "ours" / "jobs" / "parent")
+    for module in (code.path / "ours").rglob("*.py"):
+        module.write_text(module.read_text().replace("jobs.worker", "jobs.parent"))
+    moved = replace(code, entries={**code.entries, "worker": "jobs.parent"})
+    submit_sweep(loaded, sweep, LocalBackend(), code=moved)
+    (run,) = loaded.runs
+    wait_for(sweep.run(run.run_id).result_path.exists, what="a result")
+    wait_for(lambda: all(log.exited for log in sweep.read_journals()), what="the worker's end")
+    assert submitted_code(sweep) == moved, "a lost worker is replaced by its like"
+
+
+@pytest.mark.parametrize("module", ["jobs.worker; true", "jobs..worker", "", 3])
+def test_a_name_that_is_no_module_s_is_refused(module: object) -> None:
+    with pytest.raises(TypeError, match="names of modules"):
+        SentCode.from_json({"id": "0", "python_path": [], "cwd": None, "entries": {"worker": module}})

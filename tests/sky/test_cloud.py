@@ -62,7 +62,7 @@ def test_the_machine_that_is_chosen_and_its_price(
         ("infra: aws, accelerators: L4, cpus: 800+", "no machine of an enabled cloud", "sky gpus list"),
         ("infra: aws/eu-moon-1, cpus: 2+", "Invalid region 'eu-moon-1'", "in the profile"),
         ("infra: aws, instance_type: g7.huge", "Invalid instance type 'g7.huge'", "in the profile"),
-        ("infra: gcp, accelerators: L4", "no cloud is enabled", "sky check"),
+        ("infra: gcp, accelerators: L4", "no suitable cloud is enabled", "sky check"),
         ("infra: slurm/test, cpus: 2, use_spot: true", "no spot machines", "spot: false"),
         ("infra: slurm/moon, cpus: 2", "Available clusters: ['test']", "in the profile"),
         ("infra: aws, accelerator: L4", "did you mean 'accelerators'", "--dry-run"),

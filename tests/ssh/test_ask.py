@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,6 +73,13 @@ def test_an_answer_and_what_stands_around_it(there: There) -> None:
     with pytest.raises(OrchestrateError, match="far: no") as error:
         there.ask()
     assert error.value.exit_code == 5
+
+
+def test_code_of_another_version_is_asked_by_its_own_name(there: There) -> None:
+    there.answers(ANSWER + 'printf \'{"asked": "%s"}\n\' "$*"')
+    code = replace(CODE, entries={**CODE.entries, "answer": "moved.elsewhere"})
+    answer = ask(there.place, "tiny", code, there.profile, StatusRequest(), 60.0)
+    assert answer["asked"] == "-P -m moved.elsewhere"
 
 
 def test_an_answer_of_a_later_version(there: There) -> None:

@@ -177,7 +177,7 @@ def _run(job: Job, setting: Setting, profile: Profile) -> Iterator[str]:
     yield f'export PYTHONPATH={paths} ORCHESTRATE_SUBMIT_DIR="$here"'
     if code.cwd.is_relative_to(code.path):
         yield f"cd {shlex.quote(f'{kept}/{code.cwd.relative_to(code.path)}')}"
-    argv = ["-P", "-m", "jobs.instance"]
+    argv = ["-P", "-m", code.entries["instance"]]
     rest = [sweep.name, job.token, "--hold", str(seconds(profile.hold))]
     if profile.store is not None:
         rest += ["--store", profile.store]

@@ -21,8 +21,6 @@ from orchestrator.core.ssh import SSH_FAILED, Host, complaint, without_command
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.ledger_entries import TreePlace
 
-# In the code that is kept there, which another version of this program may have sent.
-_SERVER = "orchestrator.answer"
 # A question may wait for another command line's submission there, and for the scheduler.
 PATIENCE_S = 600.0
 _NO_CODE = 98
@@ -103,7 +101,7 @@ def _script(place: TreePlace, sweep: str, code: SentCode, profile: Profile) -> s
         f"cd -- {shlex.quote(place.folder)} && [ -f {shlex.quote(folder)}/code.json ] || exit {_NO_CODE}",
         *preparation(profile),
         f"export PYTHONPATH={shlex.quote(ours)}${{PYTHONPATH:+:$PYTHONPATH}}",
-        f"exec {shlex.join(profile.python or THEIR_PYTHON)} -P -m {_SERVER} <&$question",
+        f"exec {shlex.join(profile.python or THEIR_PYTHON)} -P -m {code.entries['answer']} <&$question",
     )
     return "\n".join(lines)
 

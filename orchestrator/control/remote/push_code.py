@@ -89,9 +89,8 @@ def sent(code: FrozenCode) -> tuple[SentCode, list[str]]:
     inside = code.cwd.is_relative_to(code.path)
     if not inside:
         notes.append(f"{code.cwd} is no git work tree: nothing of it goes along")
-    return SentCode(
-        code.id, tuple(paths), os.fspath(code.cwd.relative_to(code.path)) if inside else None
-    ), notes
+    cwd = os.fspath(code.cwd.relative_to(code.path)) if inside else None
+    return SentCode(code.id, tuple(paths), cwd, code.entries), notes
 
 
 def _packed(code: CodeDir) -> bytes:

@@ -259,7 +259,7 @@ def _asked(
     if dry:
         cwd = folder if sent.cwd is None else kept.path / sent.cwd
         paths = tuple(kept.path / path for path in sent.python_path)
-        code = FrozenCode(sent.id, kept.path, paths, cwd, folder)
+        code = FrozenCode(sent.id, kept.path, paths, cwd, folder, entries=sent.entries)
     else:
         code = _received(kept, sent, folder)
     name, text = request.profile.name, request.profile.text
@@ -274,7 +274,7 @@ def _asked(
 
 def _received(kept: CodeDir, sent: SentCode, folder: Path) -> FrozenCode:
     try:
-        return received(kept, sent.python_path, sent.cwd, folder)
+        return replace(received(kept, sent.python_path, sent.cwd, folder), entries=sent.entries)
     except DamagedFileError as error:
         error.exit_code = CODE_DAMAGED
         raise
