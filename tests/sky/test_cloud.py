@@ -141,7 +141,7 @@ def test_an_instance_from_launch_to_end(bed: Bed, tmp_path: Path) -> None:
         bed.connect()
     client.down("one")
     assert client.clusters(["one"], refresh=True) == {}
-    assert bed.slurm.queue() == []
+    wait_for(lambda: bed.slurm.queue() == [], what="Slurm to see the instance's job off")
     with pytest.raises(RefusedError, match="there is no such instance"):
         client.tasks("one")
     client.down("one")
