@@ -356,7 +356,7 @@ def test_a_damaged_index_is_named_and_the_sweep_writes_it_anew(bench: Bench) -> 
     assert "index.tsv" in bench.errors
     assert "orchestrate sweep" in bench.errors
     steps = bench.steps()
-    assert "2 runs of earlier grids" in bench.sweep()
+    assert "2 runs kept but not counted" in bench.sweep()
     assert bench.steps() == steps
     assert bench.states() == ["done"] * 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import IO
 
 import pytest
 
@@ -106,6 +107,16 @@ def test_a_squeue_that_fails_once_is_not_noticed(lab: Lab, slurm: Cluster) -> No
     judge_runs(lab, slurm)
 
 
+def read_until(text: str, stream: IO[str]) -> str:
+    """What a process prints up to the line with ``text``; it is held until then."""
+    shown = ""
+    while text not in shown:
+        line = stream.readline()
+        assert line, shown
+        shown += line
+    return shown
+
+
 def test_a_controller_that_is_silent_is_waited_for_aloud(lab: Lab, slurm: Cluster) -> None:
     """What is on disk is shown meanwhile."""
     lab.count_grid(runs=2, last=15)
@@ -115,15 +126,11 @@ def test_a_controller_that_is_silent_is_waited_for_aloud(lab: Lab, slurm: Cluste
     env = stand_in(lab, "squeue", f'while [ ! -e {gate} ]; do sleep 0.05; done; exec "$real" "$@"')
     status = lab.start("status", "tiny", env=env)
     assert status.stdout is not None
-    shown = ""
-    while "% of 3,000" not in shown:
-        line = status.stdout.readline()
-        assert line, shown
-        shown += line
-    assert "tiny: on disk, until all have answered:" in shown
+    assert status.stderr is not None
+    assert "tiny: on disk, until all have answered:" in read_until("% of 3,000", status.stdout)
+    read_until("waiting for squeue", status.stderr)
     gate.touch()
-    rest, errors = status.communicate(timeout=helpers.PATIENCE_S)
-    assert "waiting for squeue" in errors
+    rest, _ = status.communicate(timeout=helpers.PATIENCE_S)
     assert "2 running" in rest
     lab.pace(0.01)
     judge_runs(lab, slurm)
