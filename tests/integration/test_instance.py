@@ -90,7 +90,7 @@ def test_it_is_held_no_longer_than_it_may_be(results: Path, start: Start) -> Non
     ended = wait_for(instance.handover.ended, timeout=600)
     assert instance.finish() == ended.exit_code == 1
     assert 1.9 < time.time() - ended.time < 12
-    assert "held for 2 s: what home does not have is lost" in instance.output
+    assert "held for 2 s: files that are not at home are lost" in instance.output
 
 
 def test_the_store_has_results_last_and_ends_the_hold(
