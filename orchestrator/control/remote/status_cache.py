@@ -87,11 +87,14 @@ def overlaid(seen: Survey, one: AssignedRuns, heard: RemoteStatus) -> Survey:
         if here is None:
             continue
         if here.state is RunState.DONE:
+            token = there.token if there is not None else None
+            here = replace(here, token=here.token or f"{name}/{token or ''}")
             if there is not None and there.state is RunState.STALE and there.attempt == here.attempt:
-                statuses[run_id] = replace(here, state=RunState.STALE, message=there.message)
+                here = replace(here, state=RunState.STALE, message=there.message)
             if there is not None and there.state is RunState.DONE:
                 speed = here.end_to_end_fps or there.end_to_end_fps
-                statuses[run_id] = replace(here, end_to_end_fps=speed, total=here.total or there.total)
+                here = replace(here, end_to_end_fps=speed, total=here.total or there.total)
+            statuses[run_id] = here
             continue
         if there is None:
             waits = f"given to {name}, which has not taken it up yet: the same sweep command sends it"
