@@ -20,6 +20,7 @@ from orchestrator.config.check import check_sweep
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand, load_sweep
 from orchestrator.rundir import SweepDir
+from tests import warm
 from tests.helpers import ROOT, command_run, make_sweep, work
 
 HOOK = Path(program_hook.__file__).parent / "sitecustomize.py"
@@ -317,7 +318,7 @@ def test_the_hook_is_silent_where_it_fails(tmp_path: Path) -> None:
     """Here the folder that the program works in is gone, and others put odd things among its modules."""
     (tmp_path / "gone").mkdir()
     program = "import sys; sys.modules['odd'] = 3; sys.modules['odder'] = type('M', (), {'__file__': 1})"
-    argv = ["sh", "-c", 'rmdir "$PWD"; exec "$0" -c "$1"', sys.executable, program]
+    argv = ["sh", "-c", 'rmdir "$PWD"; exec "$0" -c "$1"', warm.FRESH, program]
     env = {**os.environ, "PYTHONPATH": str(HOOK.parent), "ORCHESTRATE_IMPORTS": str(tmp_path / "imports")}
     done = subprocess.run(argv, cwd=tmp_path / "gone", env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
