@@ -70,7 +70,7 @@ def test_pytorch_with_a_gpu(gpu: None) -> None:
     ("error", "fix"),
     [
         ("The NVIDIA driver on your system is too old (found version 11040).", "update NVIDIA's driver"),
-        ("CUDA error: no kernel image is available for execution on the device", "knows this GPU"),
+        ("CUDA error: no kernel image is available for execution on the device", "supports this GPU"),
         ("CUDA error: out of memory", "`nvidia-smi` shows its users"),
         ("CUDA-capable device(s) is/are busy or unavailable", "`nvidia-smi` shows its users"),
         ("CUDA unknown error - this may be due to an incorrectly set up environment", "must answer first"),
