@@ -2,7 +2,7 @@
 
 A group is all runs of a sweep that differ in nothing but the seed. Returns are raw: groups are compared
 within a task and never averaged across tasks. Aggregates are interquartile means over seeds, with 95 %
-intervals by stratified bootstrap, as rliable defines them; one seed has no interval.
+intervals by bootstrap over seeds, as rliable defines them; one seed has no interval.
 """
 
 from __future__ import annotations

@@ -112,6 +112,8 @@ def test_one_file_holds_everything_and_pictures_lie_beside_it(results: Path) -> 
     assert len(dark) == len(light)
     assert not set(dark) & set(light)
     assert page.values("srcset") == []
+    headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page.source)
+    assert {"Groups", "Learning", "Final returns", "Speed", "Runs", "Provenance"} < set(headings)
     ids = page.values("id")
     assert len(ids) == len(set(ids))
     assert {href.removeprefix("#") for href in page.values("href")} <= set(ids)

@@ -171,7 +171,7 @@ def _groups(data: ReportData) -> Section:
 _GROUPS = (
     "A group is all runs that differ only in their seed; n counts the seeds with a finite final return. "
     "Returns are raw. IQM: interquartile mean over seeds (up to three seeds, their mean), with a 95 % "
-    "interval by stratified bootstrap; one seed gives none. frames/s: medians over runs; training: "
+    "interval by bootstrap over seeds; one seed gives none. frames/s: medians over runs; training: "
     "collecting and learning; end-to-end: wall time, with evaluations and checkpoints."
 )
 
@@ -266,10 +266,10 @@ _PAIRS = (
 def _speed(data: ReportData) -> Section:
     found = pictures(data, "speed")
     if not found:
-        return Section("speed", "SpeedSummary", (Text("No finished run has a measured speed."),))
+        return Section("speed", "Speed", (Text("No finished run has a measured speed."),))
     table = tables.speed_table(data.speeds)
     drawn = (Gallery(tuple(found)), *_clipped(table, "results.csv"), Text(_SPEEDS, note=True))
-    return Section("speed", "SpeedSummary", (*drawn, *_provisional(data)))
+    return Section("speed", "Speed", (*drawn, *_provisional(data)))
 
 
 def _provisional(data: ReportData) -> tuple[Block, ...]:

@@ -94,7 +94,7 @@ def speed_pictures(speeds: Sequence[SpeedSummary]) -> Iterator[Picture]:
     labels = [short(label) for label in group_labels([speed.group.point for speed in shown])]
     kinds = {name: number for number, name in enumerate(dict.fromkeys(speed.hardware for speed in shown))}
     numbers = count(1)
-    for part, title in parts(list(zip(shown, labels, strict=True)), BARS, "SpeedSummary"):
+    for part, title in parts(list(zip(shown, labels, strict=True)), BARS, "Speed"):
         caption = (
             "Left: training throughput of each run (dots; line: their median) and end-to-end throughput "
             "(rings; thin line: their median). Right: seconds per iteration and what they went to (other: "
