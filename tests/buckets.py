@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import unquote
 
-from tests.helpers import wait_for
-from tests.ssh.server import free_port
+from tests.helpers import free_port, wait_for
 
 BUCKET = "experiments"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -38,6 +40,18 @@ def wait_for(predicate: Callable[[], T], timeout: float = PATIENCE_S, what: str 
             raise AssertionError(f"{what} did not happen within {timeout} s")
         # As long as it took to ask: what is waited for needs the processor too.
         time.sleep(max(0.005, time.monotonic() - asked))
+
+
+def free_port() -> int:
+    """A free port of loopback, below those that the kernel gives to outgoing connections."""
+    while True:
+        port = secrets.randbelow(22000) + 10000  # not from a seed that tests set alike in several processes
+        with socket.socket() as sock:
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return port
 
 
 def command_run(argv: Sequence[str | Path], seed: int = 0, **overrides: Any) -> Run:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.config.plug_ins import find_plug_in, plug_in_names
 from orchestrator.core.errors import OrchestrateError
 
 if TYPE_CHECKING:
@@ -111,8 +111,7 @@ _BUILT_IN = {spec.name: spec for spec in (LOCAL, SLURM, SKYPILOT)}
 
 def backend_names() -> list[str]:
     """Return all backends: built-in ones first, then those of plug-ins."""
-    found = sorted(point.name for point in entry_points(group=ENTRY_POINT_GROUP))
-    return list(dict.fromkeys([*_BUILT_IN, *found]))
+    return list(dict.fromkeys([*_BUILT_IN, *plug_in_names(ENTRY_POINT_GROUP)]))
 
 
 @cache
@@ -120,12 +119,7 @@ def find_backend(name: str) -> BackendSpec | None:
     """Return the named backend: built in, or a :class:`BackendSpec` behind an entry point."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
-    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
-        spec = point.load()
-        if not isinstance(spec, BackendSpec):
-            raise OrchestrateError(f"the entry point {point.value} is not a BackendSpec")
-        return spec
-    return None
+    return find_plug_in(ENTRY_POINT_GROUP, name, BackendSpec)
 
 
 def get_backend(name: str) -> BackendSpec:

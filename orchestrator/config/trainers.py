@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from pathlib import Path
 
 from orchestrator.config.code.syntax_hash import syntax_hash
+from orchestrator.config.plug_ins import find_plug_in, plug_in_names
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import PluginSource, Run, Value, run_identity
 
@@ -288,7 +289,7 @@ def _sources(module: str) -> Iterator[Path]:
 
 def trainer_names() -> list[str]:
     """Return the names of all trainers, sorted."""
-    return sorted({*_BUILT_IN, *(point.name for point in entry_points(group=ENTRY_POINT_GROUP))})
+    return sorted({*_BUILT_IN, *plug_in_names(ENTRY_POINT_GROUP)})
 
 
 def can_evaluate(name: str | None) -> bool:
@@ -303,10 +304,7 @@ def get_trainer(name: str) -> TrainerSpec:
     """Return the named trainer: built in, or a :class:`TrainerSpec` behind an entry point."""
     if name in _BUILT_IN:
         return _BUILT_IN[name]
-    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
-        spec = point.load()
-        if not isinstance(spec, TrainerSpec):
-            raise OrchestrateError(f"the entry point {point.value} is not a TrainerSpec")
+    if (spec := find_plug_in(ENTRY_POINT_GROUP, name, TrainerSpec)) is not None:
         return spec
     raise OrchestrateError(f"no trainer named {name!r} (there are: {', '.join(trainer_names())})")
 

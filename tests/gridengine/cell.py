@@ -1,12 +1,11 @@
 """A real Grid Engine cell on this machine: a master and one host of four slots, on loopback, in one folder.
 
-It dies with the process that started it, and stands beside whatever Grid Engine the machine has.
+Its daemons end with the process that started them. An installed Grid Engine of the machine stays as it is.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import re
 import shutil
 import socket
@@ -16,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.helpers import free_port
 from tests.slurm.daemons import BOOT, ClusterError, Daemons
 
 PROGRAMS = Path("/usr/lib/gridengine")
@@ -94,7 +94,7 @@ class Cell:
             raise ClusterError("Grid Engine's daemons need root: run this as root, in a container, say")
         folder = Path(tempfile.mkdtemp(prefix="gridengine-", dir="/tmp"))
         folder.chmod(0o755)
-        return cls(folder, (_free_port(), _free_port()))
+        return cls(folder, (free_port(), free_port()))
 
     @property
     def env(self) -> dict[str, str]:
@@ -204,15 +204,3 @@ def _lines(values: Mapping[str, str]) -> str:
 def _pairs(text: str) -> dict[str, str]:
     lines = (line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#"))
     return {name: value.strip() for name, value in lines}
-
-
-def _free_port() -> int:
-    """A port that nobody listens at, below those that the kernel gives to outgoing connections."""
-    while True:
-        port = random.randrange(20000, 32000)
-        with socket.socket() as sock:
-            try:
-                sock.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port

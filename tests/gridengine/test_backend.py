@@ -1,4 +1,4 @@
-"""examples/grid-engine, a backend of somebody else's, against a real Grid Engine."""
+"""Run the example plug-in examples/grid-engine on a real Grid Engine."""
 
 from __future__ import annotations
 

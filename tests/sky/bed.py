@@ -14,7 +14,6 @@ nodes, cpu1 and cpu2.
 from __future__ import annotations
 
 import os
-import random
 import re
 import secrets
 import shlex
@@ -31,7 +30,7 @@ from pathlib import Path
 
 from tests import warm
 from tests.conftest import FOREIGN
-from tests.helpers import PATIENCE_S, wait_for
+from tests.helpers import PATIENCE_S, free_port, wait_for
 from tests.sky.catalog import write_catalog
 from tests.slurm.cluster import Cluster
 from tests.slurm.daemons import BOOT, ClusterError, require_parts, search_path
@@ -67,7 +66,7 @@ class Laptop:
         self.folder = Path(tempfile.mkdtemp(prefix="sky-", dir="/tmp"))
         self.folder.chmod(0o755)
         self.home = self.folder / "home"
-        self.port = _port()
+        self.port = free_port()
         self._user = secrets.token_hex(4)
         for path in (self.home, self.temporary):
             path.mkdir()
@@ -207,7 +206,7 @@ class Bed(Laptop):
         _put(self.server.bin / "ssh", _SSH.format(passwd=passwd, ssh=shutil.which("ssh")))
 
     def _start_moto(self) -> None:
-        self.moto = port = _port()
+        self.moto = port = free_port()
         argv = [Path(sys.executable).with_name("moto_server"), "-H", "127.0.0.1", "-p", str(port)]
         with open(self.folder / "moto.out", "wb") as output:
             env = {**_plain_environment(), **self.env}
@@ -252,18 +251,6 @@ class Bed(Laptop):
             path.write_text(text)
         self.aws_at(self.moto)
         write_catalog(self.home)
-
-
-def _port() -> int:
-    """One that nobody listens at, below those that the kernel gives to outgoing connections meanwhile."""
-    while True:
-        port = random.randrange(10000, 20000)
-        with socket.socket() as sock:
-            try:
-                sock.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        return port
 
 
 def _users(home: Path) -> str:

@@ -14,11 +14,10 @@ from orchestrator.backends.skypilot.client import ClusterState, Request, Request
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.installation import install_here
 from orchestrator.core.types import JobState
-from tests.helpers import PATIENCE_S, wait_for
+from tests.helpers import PATIENCE_S, free_port, wait_for
 from tests.sky.bed import Bed, Laptop
 from tests.sky.catalog import write_catalog
 from tests.sky.refusing import refusing
-from tests.ssh.server import free_port
 
 L4 = "resources: {infra: aws/us-east-1, accelerators: L4}\nrun: nvidia-smi\n"
 SECRET = "key-of-nobody-51a7"

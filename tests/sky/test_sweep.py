@@ -126,4 +126,4 @@ def test_whatever_becomes_of_the_command_instances_go(bed: Bed, tmp_path: Path, 
     said = left.run("status", "tiny")
     if instance in bed.sky("status"):
         assert re.search(rf"instance {instance} is up since [0-9:]+", said)
-    helpers.wait_for(lambda: nothing_is_left(bed), what="the end of the instance that nobody fetched")
+    helpers.wait_for(lambda: nothing_is_left(bed), what="the end of the instance, without an exchange")

@@ -47,7 +47,10 @@ def test_a_requeued_job_whose_runs_others_did_leaves_with_the_last_of_them(
     first = preempted(lab, slurm, tmp_path)
     lab.pace(0.01)
     lab.wait_done()
-    helpers.wait_for(lambda: lab.left_queue("tiny", slurm), what="the end of its jobs, nobody following")
+    helpers.wait_for(
+        lambda: lab.left_queue("tiny", slurm),
+        what="the jobs to leave the queue",
+    )
     assert slurm.job(first)["JobState"] == "CANCELLED"
     assert "nothing new to submit" in lab.sweep()
     judge_runs(lab, slurm)

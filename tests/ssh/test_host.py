@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from orchestrator.core import ssh
 from orchestrator.core.errors import HostError, UnreachableError
 from orchestrator.core.ssh import Host, remote_command
-from tests.helpers import wait_for
-from tests.ssh.server import ALIAS, Server, free_port
+from tests.helpers import free_port, wait_for
+from tests.ssh.server import ALIAS, Server
 
 
 @pytest.fixture

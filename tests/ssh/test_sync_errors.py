@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.synthetic import finished_sweep
 from orchestrator.rundir import SweepDir
-from tests.helpers import unshared
-from tests.ssh.server import ALIAS, Server, free_port
+from tests.helpers import free_port, unshared
+from tests.ssh.server import ALIAS, Server
 
 SYNC = [sys.executable, "-m", "orchestrator.ui.cli", "sync"]
 

@@ -354,10 +354,10 @@ def test_a_deal_leaves_all_other_runs_alone_and_its_jobs_to_themselves() -> None
     sweep = sweep_of(6, resources=Resources(cpus_per_task=2))
     first, second, third = (run.run_id for run in sweep.runs[:3])
     mine = frozenset(run.run_id for run in sweep.runs[3:])
-    deal = TargetAssignment(mine, {first: "nobody has what it needs"})
+    deal = TargetAssignment(mine, {first: "no target has enough memory"})
     plan = make_plan(sweep, survey_of(sweep), CLUSTER, submission=1, deal=deal)
     assert set(plan.run_ids) == mine
-    assert plan.skipped == {first: "nobody has what it needs"}
+    assert plan.skipped == {first: "no target has enough memory"}
     assert not {second, third} & {*plan.run_ids, *plan.waiting}
     assert len(plan.jobs) == 2
     assert not any(job.steals for job in plan.jobs)
