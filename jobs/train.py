@@ -11,15 +11,13 @@ and left before the end: the same call goes on.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.hydra.overrides import runs_of
 from jobs.worker.manual_submission import record_submission
-from jobs.worker.signals import STOP_SIGNALS
-from jobs.worker.worker import work
+from jobs.worker.worker import run_command, work
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run, RunState
@@ -106,14 +104,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Train the runs named by the arguments; return the exit code."""
     asked = _parser().parse_args(arguments)
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # one that was ignored would reap the runs by itself
-    try:
-        return train(asked)
-    except OrchestrateError as error:
-        hint = f"\n  {error.hint}" if error.hint else ""
-        _say(f"error: {error}{hint}")
-        return error.exit_code
+    return run_command(lambda: train(asked))
 
 
 if __name__ == "__main__":

@@ -207,7 +207,7 @@ def _watch(attempt: Attempt, context: Any) -> None:
         if self.finished:
             held = [buffer.storage.get(slice(None)) for buffer in self.replay_buffers.values()]
             content = [tensors.from_tensordict(items) for items in held]
-            torch.save({**complete(self), "held": content}, context.run_dir.path / "state.pt")
+            torch.save({**complete(self, state.ITEMS), "held": content}, context.run_dir.path / "state.pt")
         if attempt.stop_after == self.n_iters_performed:
             context._stop_deadline = math.inf
         original(self, row)
@@ -217,11 +217,10 @@ def _watch(attempt: Attempt, context: Any) -> None:
     if attempt.leave_out is not None:
         names = [item.name for item in state.ITEMS]
         assert attempt.leave_out in names, names
-        kept = tuple(item for item in state.ITEMS if item.name != attempt.leave_out)
+        load = state.load_state
 
-        def load_state(trained: Any, saved: Any) -> None:
-            for item in kept:
-                item.load(trained, saved[item.name])
+        def load_state(trained: Any, saved: Any, items: Any) -> None:
+            load(trained, saved, [item for item in items if item.name != attempt.leave_out])
 
         experiment.load_state = load_state
     if attempt.kill is not None:

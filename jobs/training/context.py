@@ -74,7 +74,7 @@ class RunContext:
     interrupted in between.
 
     ``kept``: the checkpoints of :meth:`load`, :meth:`save` and :meth:`adopt`, oldest first; the last one is
-    part of the result.
+    part of the result. ``stop_signal``: the name of the stop signal, empty before one came.
     """
 
     polls_stopping = False
@@ -91,7 +91,7 @@ class RunContext:
         self._lease, self._relay = lease, relay
         self._metrics: MetricsWriter | None = None
         self._stop_deadline: float | None = None
-        self._stop_signal = ""
+        self.stop_signal = ""
         self._iteration_began = self._logged = time.monotonic()
         self._iteration_seconds: float | None = None
 
@@ -219,7 +219,7 @@ class RunContext:
         now = time.monotonic()
         self._iteration_seconds, self._iteration_began = now - self._iteration_began, now
         if self.stopping:
-            raise InterruptedRun(self._stop_signal)
+            raise InterruptedRun(self.stop_signal)
 
     @property
     def stopping(self) -> bool:
@@ -232,11 +232,6 @@ class RunContext:
         assert self._stop_deadline is not None, "no stop signal came"
         return max(0.0, self._stop_deadline - time.monotonic())
 
-    @property
-    def stop_signal(self) -> str:
-        """The name of the stop signal; empty before one came."""
-        return self._stop_signal
-
     def guard(self) -> None:
         """Raise :class:`FencedRun` once the claim is lost. Call before every write that others could see."""
         if self._lease.lost or self.run_dir.superseded(self.attempt):
@@ -248,14 +243,14 @@ class RunContext:
         """Take a stop signal: finish the iteration if it fits the grace (seconds), else leave."""
         if self._stop_deadline is not None:
             return
-        self._stop_signal = signal.Signals(number).name
+        self.stop_signal = signal.Signals(number).name
         self._stop_deadline = time.monotonic() + _GRACE_SHARE * grace
         if self.polls_stopping:
             return
         expected = self._iteration_seconds
         elapsed = time.monotonic() - self._iteration_began
         if expected is None or expected - elapsed > _GRACE_SHARE * grace:
-            raise InterruptedRun(self._stop_signal)
+            raise InterruptedRun(self.stop_signal)
 
     def keep_lease(self) -> threading.Thread:
         """Renew the lease until the process ends; leave at once when it is lost."""

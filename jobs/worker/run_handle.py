@@ -22,7 +22,7 @@ _PROGRESS_INTERVAL_S, _PROGRESS_INTERVAL_MAX_S = 1.0, 30.0
 
 @dataclass
 class RunHandle:
-    """A run's process: the messages from its pipe, and its exit."""
+    """A run's process: the messages from its pipe, and its exit. ``frames``: of the latest progress."""
 
     pid: int
     run_id: str
@@ -39,8 +39,8 @@ class RunHandle:
     _progress: dict[str, Any] | None = None
     _reported: float = 0.0
     _began: float = field(default_factory=time.monotonic)
-    _frames: int | None = None
     _saved: float = field(default_factory=time.monotonic)
+    frames: int | None = None
     checkpoint_interval: float = 0.0
     _buffer: bytes = b""
     _oom_kills: int = field(default_factory=lambda: oom_kills())
@@ -72,7 +72,7 @@ class RunHandle:
             now = time.monotonic()
             self.checkpoint_interval, self._saved = max(self.checkpoint_interval, now - self._saved), now
         else:
-            self._progress, self._frames = message, message["frames"]
+            self._progress, self.frames = message, message["frames"]
 
     def take_progress(self, now: float) -> dict[str, Any] | None:
         """Return the latest progress, at most once a second (``now``: monotonic seconds)."""
@@ -81,11 +81,6 @@ class RunHandle:
             return None
         progress, self._progress, self._reported = self._progress, None, now
         return progress
-
-    @property
-    def frames(self) -> int | None:
-        """Frames of the latest progress."""
-        return self._frames
 
     def signal(self, number: int) -> None:
         """Send a signal. The process is not reaped yet, so the number is still its own."""

@@ -18,7 +18,10 @@ _ORDERS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Shutdown:
-    """The worker's decision to leave. ``why`` is empty until there is a reason."""
+    """The worker's decision to leave. ``why`` is empty until there is a reason.
+
+    ``unpaid``: the job's share of a budget is used up.
+    """
 
     def __init__(self, scheduler_job: SchedulerJob) -> None:
         self._scheduler_job = scheduler_job
@@ -26,7 +29,7 @@ class Shutdown:
         self.kill_at = float("inf")
         self._warned = False
         self._ordered = False
-        self._unpaid = False
+        self.unpaid = False
         self._urgent_signals = 0
         self._signalled = False
         self._letters_read = 0
@@ -58,7 +61,7 @@ class Shutdown:
     @property
     def stopped(self) -> bool:
         """Whether a person ended the job or its budget is used up: it does not come back, nor submit more."""
-        return self._unpaid or (self._ordered and self._cause() is None)
+        return self.unpaid or (self._ordered and self._cause() is None)
 
     @property
     def out_of_time(self) -> bool:
@@ -76,14 +79,9 @@ class Shutdown:
             self._answer = (self._scheduler_job.ended_by_scheduler(),)
         return self._answer[0]
 
-    @property
-    def unpaid(self) -> bool:
-        """Whether the job's share of a budget is used up."""
-        return self._unpaid
-
     def unpaid_for_more(self, why: str) -> None:
         """Begin no further run, for want of budget; the runs at work go on."""
-        self.why, self._unpaid = self.why or why, True
+        self.why, self.unpaid = self.why or why, True
 
     def unpaid_altogether(self, why: str) -> int:
         """End the runs at work, too, with the grace of a warning; return its signal."""

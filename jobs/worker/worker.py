@@ -12,6 +12,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -365,10 +366,15 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 3:
         _say("usage: python -m jobs.worker RESULTS SWEEP TOKEN")
         return 2
+    return run_command(lambda: work(Path(arguments[0]), arguments[1], arguments[2]))
+
+
+def run_command(command: Callable[[], int]) -> int:
+    """Call a command that works through runs; return its exit code, that of an error after its message."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # one that was ignored would reap the runs by itself
     try:
-        return work(Path(arguments[0]), arguments[1], arguments[2])
+        return command()
     except OrchestrateError as error:
         hint = f"\n  {error.hint}" if error.hint else ""
         _say(f"error: {error}{hint}")

@@ -44,14 +44,7 @@ def try_build(composed: Composed, *, render: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="check-") as folder:
         config = replace(composed.experiment, **_small(folder))
         try:
-            experiment = Experiment(
-                task=composed.task,
-                algorithm_config=composed.algorithm,
-                model_config=composed.model,
-                critic_model_config=composed.critic_model,
-                seed=composed.seed,
-                config=config,
-            )
+            experiment = Experiment(**composed.parts, config=config)
         except Exception as error:  # any error of a library here would end every such run
             raise _refusal(composed, error) from error
         with _closed(experiment):

@@ -76,6 +76,17 @@ class Composed(Outline):
     plain: dict[str, Any]
     config_hash: str
 
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The arguments of ``Experiment`` except ``config``."""
+        return {
+            "task": self.task,
+            "algorithm_config": self.algorithm,
+            "model_config": self.model,
+            "critic_model_config": self.critic_model,
+            "seed": self.seed,
+        }
+
 
 def compose(run: Run) -> Composed:
     """Compose the configuration of a run.

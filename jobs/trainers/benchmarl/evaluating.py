@@ -112,14 +112,7 @@ class Stage(Experiment):
         )
         config.create_json = False
         try:
-            super().__init__(
-                task=composed.task,
-                algorithm_config=composed.algorithm,
-                model_config=composed.model,
-                critic_model_config=composed.critic_model,
-                seed=composed.seed,
-                config=config,
-            )
+            super().__init__(**composed.parts, config=config)
         except Exception as error:  # a library may raise anything for a task that it cannot build here
             raise BadConfigError(f"{composed.task_name} cannot be built: {reason(error)}") from error
         self._name = composed.task_name

@@ -29,7 +29,7 @@ from jobs.trainers.benchmarl.buffers import SavedRing
 from jobs.trainers.benchmarl.config import Composed, compose
 from jobs.trainers.benchmarl.environments import Environments, logged
 from jobs.trainers.benchmarl.iterations import IterationLogger
-from jobs.trainers.benchmarl.state import load_result, load_state, save_result, save_state
+from jobs.trainers.benchmarl.state import ITEMS, RESULT, load_state, save_state
 from jobs.trainers.benchmarl.time_budget import TimeBudget, TimeIsUp, minutes_of, unbounded
 from jobs.training.checkpoints import CheckpointStore, Loaded, Segment, pass_over
 from jobs.training.context import FencedRun, Outcome, RunContext
@@ -100,14 +100,7 @@ class ResumableExperiment(Experiment):
         self._checkpoints = CheckpointClock(composed.experiment.checkpoint_interval)
         self._time = TimeBudget(minutes_of(context.run), context.rows)
         self.best: BestPolicy = BestPolicy()
-        super().__init__(
-            task=composed.task,
-            algorithm_config=composed.algorithm,
-            model_config=composed.model,
-            critic_model_config=composed.critic_model,
-            seed=composed.seed,
-            config=self._own_config(),
-        )
+        super().__init__(**composed.parts, config=self._own_config())
         rings = enumerate(() if self.on_policy else self.replay_buffers.values())
         self.rings = [SavedRing(buffer, number) for number, buffer in rings]
         environment = self.rollout_env if self.config.collect_with_grad else self.collector.env
@@ -146,7 +139,7 @@ class ResumableExperiment(Experiment):
         finally:
             self.logger.close(finished=finished)
         self.context.before_checkpoint()
-        final = self.store.save(self.total_frames, save_result(self))
+        final = self.store.save(self.total_frames, save_state(self, RESULT))
         self.context.checkpointed(self.total_frames)
         return Outcome(
             frames=self.total_frames,
@@ -249,7 +242,7 @@ class ResumableExperiment(Experiment):
         segments: list[Segment] = []
         for ring in self.rings:
             segments += ring.save(self.store)
-        self.store.save(self.total_frames, save_state(self), segments)
+        self.store.save(self.total_frames, save_state(self, ITEMS), segments)
         self.context.checkpointed(self.total_frames)
         self._checkpoints.written(self.total_frames, time.monotonic() - began)
 
@@ -265,12 +258,12 @@ class ResumableExperiment(Experiment):
 
     def _put_back(self, loaded: Loaded) -> None:
         if "optimizers" not in loaded.payload:  # written when the run was finished, but not its result
-            load_result(self, loaded.payload)
+            load_state(self, loaded.payload, RESULT)
             return
         if self.exactness == RESET:
             self.total_frames = loaded.file.frames
             self._restart_environments()
-        load_state(self, loaded.payload)
+        load_state(self, loaded.payload, ITEMS)
         loaded.payload.clear()
 
     @local_seed()

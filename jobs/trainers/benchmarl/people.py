@@ -4,89 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# The last part of a key → keys of BenchMARL, the likeliest first. Those that a run has are named.
-KEYS: Mapping[str, tuple[str, ...]] = {
-    "learning_rate": ("experiment.lr", "lr"),
-    "policy_lr": ("experiment.lr", "lr"),
-    "actor_lr": ("experiment.lr", "lr"),
-    "critic_lr": ("experiment.lr", "lr"),
-    "discount": ("experiment.gamma", "gamma"),
-    "discount_factor": ("experiment.gamma", "gamma"),
-    "tau": ("experiment.polyak_tau", "polyak_tau"),
-    "device": ("experiment.train_device", "train_device"),
-    "total_frames": ("experiment.max_n_frames", "max_n_frames"),
-    "total_steps": ("experiment.max_n_frames", "max_n_frames"),
-    "total_timesteps": ("experiment.max_n_frames", "max_n_frames"),
-    "timesteps": ("experiment.max_n_frames", "max_n_frames"),
-    "max_frames": ("experiment.max_n_frames", "max_n_frames"),
-    "frames": ("experiment.max_n_frames", "max_n_frames"),
-    "n_frames": ("experiment.max_n_frames", "max_n_frames"),
-    "max_iters": ("experiment.max_n_iters", "max_n_iters"),
-    "n_iters": ("experiment.max_n_iters", "max_n_iters"),
-    "iterations": ("experiment.max_n_iters", "max_n_iters"),
-    "n_iterations": ("experiment.max_n_iters", "max_n_iters"),
-    "n_envs": ("experiment.on_policy_n_envs_per_worker", "on_policy_n_envs_per_worker"),
-    "num_envs": ("experiment.on_policy_n_envs_per_worker", "on_policy_n_envs_per_worker"),
-    "num_workers": ("experiment.on_policy_n_envs_per_worker", "on_policy_n_envs_per_worker"),
-    "batch_size": ("experiment.on_policy_minibatch_size", "on_policy_minibatch_size"),
-    "minibatch_size": ("experiment.on_policy_minibatch_size", "on_policy_minibatch_size"),
-    "frames_per_batch": (
-        "experiment.on_policy_collected_frames_per_batch",
-        "on_policy_collected_frames_per_batch",
-    ),
-    "rollout_length": (
-        "experiment.on_policy_collected_frames_per_batch",
-        "on_policy_collected_frames_per_batch",
-    ),
-    "epochs": ("experiment.on_policy_n_minibatch_iters", "on_policy_n_minibatch_iters"),
-    "n_epochs": ("experiment.on_policy_n_minibatch_iters", "on_policy_n_minibatch_iters"),
-    "num_epochs": ("experiment.on_policy_n_minibatch_iters", "on_policy_n_minibatch_iters"),
-    "buffer_size": ("experiment.off_policy_memory_size", "off_policy_memory_size"),
-    "memory_size": ("experiment.off_policy_memory_size", "off_policy_memory_size"),
-    "replay_buffer_size": ("experiment.off_policy_memory_size", "off_policy_memory_size"),
-    "max_grad_norm": ("experiment.clip_grad_val", "clip_grad_val"),
-    "grad_clip": ("experiment.clip_grad_val", "clip_grad_val"),
-    "eval_interval": ("experiment.evaluation_interval", "evaluation_interval"),
-    "eval_freq": ("experiment.evaluation_interval", "evaluation_interval"),
-    "eval_episodes": ("experiment.evaluation_episodes", "evaluation_episodes"),
-    "n_eval_episodes": ("experiment.evaluation_episodes", "evaluation_episodes"),
-    "save_interval": ("experiment.checkpoint_interval", "checkpoint_interval"),
-    "checkpoint_freq": ("experiment.checkpoint_interval", "checkpoint_interval"),
-    "logger": ("experiment.loggers", "loggers"),
-    "use_wandb": ("experiment.loggers", "loggers"),
-    "wandb": ("experiment.loggers", "loggers"),
-    "wandb_project": ("experiment.project_name", "project_name"),
-    "project": ("experiment.project_name", "project_name"),
-    "clip": ("algorithm.clip_epsilon", "clip_epsilon"),
-    "clip_range": ("algorithm.clip_epsilon", "clip_epsilon"),
-    "clip_param": ("algorithm.clip_epsilon", "clip_epsilon"),
-    "clip_coef": ("algorithm.clip_epsilon", "clip_epsilon"),
-    "entropy": ("algorithm.entropy_coef", "entropy_coef"),
-    "ent_coef": ("algorithm.entropy_coef", "entropy_coef"),
-    "vf_coef": ("algorithm.critic_coef", "critic_coef"),
-    "value_coef": ("algorithm.critic_coef", "critic_coef"),
-    "gae_lambda": ("algorithm.lmbda", "lmbda"),
-    "lambda": ("algorithm.lmbda", "lmbda"),
-    "num_agents": ("task.n_agents", "n_agents"),
-    "agents": ("task.n_agents", "n_agents"),
-    "nagents": ("task.n_agents", "n_agents"),
-    "episode_length": ("task.max_steps", "max_steps", "task.max_cycles", "max_cycles"),
-    "horizon": ("task.max_steps", "max_steps", "task.max_cycles", "max_cycles"),
-    "hidden_sizes": ("model.num_cells", "num_cells"),
-    "hidden_size": ("model.num_cells", "num_cells"),
-    "hidden_dim": ("model.num_cells", "num_cells"),
-    "layers": ("model.num_cells", "num_cells"),
-    "activation": ("model.activation_class", "activation_class"),
-    "env": ("task",),
-    "environment": ("task",),
-    "scenario": ("task",),
-    "map": ("task",),
-    "algo": ("algorithm",),
-    "agent": ("algorithm",),
-    "policy": ("model",),
-    "network": ("model",),
-    "random_seed": ("seed",),
+# Key of BenchMARL → the last parts of keys that stand for it elsewhere.
+_CALLED: Mapping[str, str] = {
+    "experiment.lr": "learning_rate policy_lr actor_lr critic_lr",
+    "experiment.gamma": "discount discount_factor",
+    "experiment.polyak_tau": "tau",
+    "experiment.train_device": "device",
+    "experiment.max_n_frames": "total_frames total_steps total_timesteps timesteps "
+    "max_frames frames n_frames",
+    "experiment.max_n_iters": "max_iters n_iters iterations n_iterations",
+    "experiment.on_policy_n_envs_per_worker": "n_envs num_envs num_workers",
+    "experiment.on_policy_minibatch_size": "batch_size minibatch_size",
+    "experiment.on_policy_collected_frames_per_batch": "frames_per_batch rollout_length",
+    "experiment.on_policy_n_minibatch_iters": "epochs n_epochs num_epochs",
+    "experiment.off_policy_memory_size": "buffer_size memory_size replay_buffer_size",
+    "experiment.clip_grad_val": "max_grad_norm grad_clip",
+    "experiment.evaluation_interval": "eval_interval eval_freq",
+    "experiment.evaluation_episodes": "eval_episodes n_eval_episodes",
+    "experiment.checkpoint_interval": "save_interval checkpoint_freq",
+    "experiment.loggers": "logger use_wandb wandb",
+    "experiment.project_name": "wandb_project project",
+    "algorithm.clip_epsilon": "clip clip_range clip_param clip_coef",
+    "algorithm.entropy_coef": "entropy ent_coef",
+    "algorithm.critic_coef": "vf_coef value_coef",
+    "algorithm.lmbda": "gae_lambda lambda",
+    "task.n_agents": "num_agents agents nagents",
+    "task.max_steps": "episode_length horizon",
+    "task.max_cycles": "episode_length horizon",
+    "model.num_cells": "hidden_sizes hidden_size hidden_dim layers",
+    "model.activation_class": "activation",
+    "task": "env environment scenario map",
+    "algorithm": "algo agent",
+    "model": "policy network",
+    "seed": "random_seed",
 }
+
+
+def _by_name() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for key, names in _CALLED.items():
+        for name in names.split():
+            spellings = dict.fromkeys((key, key.rpartition(".")[2]))
+            found[name] = (*found.get(name, ()), *spellings)
+    return found
+
+
+# The last part of a key → keys of BenchMARL, the likeliest first. Those that a run has are named.
+KEYS: Mapping[str, tuple[str, ...]] = _by_name()
 
 # Names of classes that a key ending in _class takes with their module.
 CLASSES: Mapping[str, str] = {

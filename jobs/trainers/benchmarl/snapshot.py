@@ -76,10 +76,6 @@ class ObjectGraph:
         """Return the number of ``value``; ``None`` if it has none."""
         return self._numbers.get(id(value))
 
-    def object(self, number: int) -> Any:
-        """Return the object of that number."""
-        return self._objects[number]
-
     def __len__(self) -> int:
         return len(self._objects)
 

@@ -7,7 +7,7 @@ order; the random states come last because building and replaying environments d
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from torchrl.objectives.utils import HardUpdate
 
 from jobs.trainers.benchmarl import buffers
 from jobs.trainers.benchmarl.best import BestPolicy
-from jobs.trainers.benchmarl.environments import Environments
 from jobs.trainers.benchmarl.snapshot import load_vmas_random, save_vmas_random
 from jobs.trainers.benchmarl.tensors import (
     Plain,
@@ -45,25 +44,14 @@ class StateItem:
     load: Callable[[Experiment, Plain], None]
 
 
-def save_state(experiment: Experiment) -> dict[str, Plain]:
-    """Return all items but the contents of replay buffers, which are segments. Tensors are not copied."""
-    return {"format": FORMAT, **{item.name: item.save(experiment) for item in ITEMS}}
+def save_state(experiment: Experiment, items: Iterable[StateItem]) -> dict[str, Plain]:
+    """Return these items. Tensors are not copied; the contents of replay buffers are segments."""
+    return {"format": FORMAT, **{item.name: item.save(experiment) for item in items}}
 
 
-def load_state(experiment: Experiment, saved: dict[str, Plain]) -> None:
-    """Restore all items."""
-    for item in ITEMS:
-        item.load(experiment, _item(saved, item.name))
-
-
-def save_result(experiment: Experiment) -> dict[str, Plain]:
-    """Return the items of a finished training: the networks, and counters that say it is finished."""
-    return {"format": FORMAT, **{item.name: item.save(experiment) for item in RESULT}}
-
-
-def load_result(experiment: Experiment, saved: dict[str, Plain]) -> None:
-    """Restore the items of a finished training."""
-    for item in RESULT:
+def load_state(experiment: Experiment, saved: dict[str, Plain], items: Iterable[StateItem]) -> None:
+    """Restore these items."""
+    for item in items:
         item.load(experiment, _item(saved, item.name))
 
 
@@ -74,16 +62,49 @@ def _item(saved: dict[str, Plain], name: str) -> Plain:
     return saved[name]
 
 
+def _of_groups(
+    name: str, parts: str, save: Callable[[Any], Plain], load: Callable[[Any, Plain], None]
+) -> StateItem:
+    """Return an item for the attribute ``parts`` of experiments, which has a value for each agent group."""
+
+    def save_all(experiment: Experiment) -> Plain:
+        return {group: save(part) for group, part in getattr(experiment, parts).items()}
+
+    def load_all(experiment: Experiment, saved: Plain) -> None:
+        for group, part in getattr(experiment, parts).items():
+            load(part, saved[group])
+
+    return StateItem(name, save_all, load_all)
+
+
+def _of_collector(name: str, save: Callable[[Any], Plain], load: Callable[[Any, Plain], None]) -> StateItem:
+    """Return an item of the collector, which a training that collects with gradients lacks."""
+
+    def save_any(experiment: Experiment) -> Plain:
+        return None if experiment.config.collect_with_grad else save(experiment.collector)
+
+    def load_any(experiment: Experiment, saved: Plain) -> None:
+        if saved is not None:
+            load(experiment.collector, saved)
+
+    return StateItem(name, save_any, load_any)
+
+
+def _of_part(name: str) -> StateItem:
+    """Return an item for an attribute of experiments that saves and loads itself."""
+
+    def load(experiment: Experiment, saved: Plain) -> None:
+        getattr(experiment, name).load(saved)
+
+    return StateItem(name, lambda experiment: getattr(experiment, name).save(), load)
+
+
 # Counters
 
 
 def _save_counters(experiment: Experiment) -> Plain:
-    return {
-        "total_time": experiment.total_time,
-        "total_frames": experiment.total_frames,
-        "n_iters_performed": experiment.n_iters_performed,
-        "mean_return": experiment.mean_return,
-    }
+    names = ("total_time", "total_frames", "n_iters_performed", "mean_return")
+    return {name: getattr(experiment, name) for name in names}
 
 
 def _load_counters(experiment: Experiment, saved: Plain) -> None:
@@ -94,32 +115,23 @@ def _load_counters(experiment: Experiment, saved: Plain) -> None:
 # Learning
 
 
-def _save_losses(experiment: Experiment) -> Plain:
-    return {group: loss.state_dict() for group, loss in experiment.losses.items()}
+def _load_loss(loss: torch.nn.Module, saved: Plain) -> None:
+    loss.load_state_dict(saved)
 
 
-def _load_losses(experiment: Experiment, saved: Plain) -> None:
-    for group, loss in experiment.losses.items():
-        loss.load_state_dict(saved[group])
+def _states_of(optimizers: Mapping[str, Any]) -> Plain:
+    return {name: optimizer.state_dict() for name, optimizer in optimizers.items()}
+
+
+def _restore_each(optimizers: Mapping[str, Any], saved: Plain) -> None:
+    for name, optimizer in optimizers.items():
+        optimizer.load_state_dict(saved[name])
 
 
 def _load_policy(experiment: Experiment, saved: Plain) -> None:
     experiment.policy.load_state_dict(saved)
     if not experiment.config.collect_with_grad:
         experiment.collector.update_policy_weights_()  # its own copy, where it samples on another device
-
-
-def _save_optimizers(experiment: Experiment) -> Plain:
-    return {
-        group: {name: optimizer.state_dict() for name, optimizer in optimizers.items()}
-        for group, optimizers in experiment.optimizers.items()
-    }
-
-
-def _load_optimizers(experiment: Experiment, saved: Plain) -> None:
-    for group, optimizers in experiment.optimizers.items():
-        for name, optimizer in optimizers.items():
-            optimizer.load_state_dict(saved[group][name])
 
 
 def _save_target_counters(experiment: Experiment) -> Plain:
@@ -132,69 +144,19 @@ def _load_target_counters(experiment: Experiment, saved: Plain) -> None:
         experiment.target_updaters[group].counter = counter
 
 
-def _save_cursors(experiment: Experiment) -> Plain:
-    return {group: buffers.save_cursor(buffer) for group, buffer in experiment.replay_buffers.items()}
-
-
-def _load_cursors(experiment: Experiment, saved: Plain) -> None:
-    for group, buffer in experiment.replay_buffers.items():
-        buffers.load_cursor(buffer, saved[group])
-
-
-def _save_samplers(experiment: Experiment) -> Plain:
-    return {group: buffers.save_sampler(buffer) for group, buffer in experiment.replay_buffers.items()}
-
-
-def _load_samplers(experiment: Experiment, saved: Plain) -> None:
-    for group, buffer in experiment.replay_buffers.items():
-        buffers.load_sampler(buffer, saved[group])
-
-
 # Collecting
 
 
-def _save_collector(experiment: Experiment) -> Plain:
-    if experiment.config.collect_with_grad:
-        return None
-    return {"frames": experiment.collector._frames, "iter": experiment.collector._iter}
+def _save_collector(collector: Any) -> Plain:
+    return {"frames": collector._frames, "iter": collector._iter}
 
 
-def _load_collector(experiment: Experiment, saved: Plain) -> None:
-    if saved is not None:
-        experiment.collector._frames, experiment.collector._iter = saved["frames"], saved["iter"]
+def _load_collector(collector: Any, saved: Plain) -> None:
+    collector._frames, collector._iter = saved["frames"], saved["iter"]
 
 
-def _save_carrier(experiment: Experiment) -> Plain:
-    if experiment.config.collect_with_grad:
-        return None
-    return from_tensordict(experiment.collector._carrier)
-
-
-def _load_carrier(experiment: Experiment, saved: Plain) -> None:
-    if saved is not None:
-        experiment.collector._carrier = to_tensordict(saved)
-
-
-def _save_trajectories(experiment: Experiment) -> Plain:
-    if experiment.config.collect_with_grad:
-        return None
-    return experiment.collector._traj_pool._traj_id
-
-
-def _load_trajectories(experiment: Experiment, saved: Plain) -> None:
-    if saved is not None:
-        experiment.collector._traj_pool._traj_id.copy_(saved)
-
-
-# Environments
-
-
-def _training(experiment: Experiment) -> Environments:
-    return experiment.training_environments
-
-
-def _evaluation(experiment: Experiment) -> Environments:
-    return experiment.evaluation_environments
+def _load_carrier(collector: Any, saved: Plain) -> None:
+    collector._carrier = to_tensordict(saved)
 
 
 def _cuda_states() -> list[Any]:
@@ -204,33 +166,27 @@ def _cuda_states() -> list[Any]:
 
 ITEMS = (
     StateItem("counters", _save_counters, _load_counters),
-    StateItem("losses", _save_losses, _load_losses),
+    _of_groups("losses", "losses", lambda loss: loss.state_dict(), _load_loss),
     StateItem("policy", lambda experiment: experiment.policy.state_dict(), _load_policy),
-    StateItem(
-        "best", lambda experiment: experiment.best.save(), lambda experiment, it: experiment.best.load(it)
-    ),
-    StateItem("optimizers", _save_optimizers, _load_optimizers),
+    _of_part("best"),
+    _of_groups("optimizers", "optimizers", _states_of, _restore_each),
     StateItem("target_counters", _save_target_counters, _load_target_counters),
     StateItem(
         "buffer_contents",
         lambda _: None,  # in the segments, which the checkpoint names
         lambda experiment, _: experiment.load_rings(),
     ),
-    StateItem("buffer_cursors", _save_cursors, _load_cursors),
-    StateItem("samplers", _save_samplers, _load_samplers),
-    StateItem("collector", _save_collector, _load_collector),
-    StateItem("carrier", _save_carrier, _load_carrier),
-    StateItem("trajectories", _save_trajectories, _load_trajectories),
-    StateItem(
-        "training_environments",
-        lambda experiment: _training(experiment).save(),
-        lambda experiment, saved: _training(experiment).load(saved),
+    _of_groups("buffer_cursors", "replay_buffers", buffers.save_cursor, buffers.load_cursor),
+    _of_groups("samplers", "replay_buffers", buffers.save_sampler, buffers.load_sampler),
+    _of_collector("collector", _save_collector, _load_collector),
+    _of_collector("carrier", lambda collector: from_tensordict(collector._carrier), _load_carrier),
+    _of_collector(
+        "trajectories",
+        lambda collector: collector._traj_pool._traj_id,
+        lambda collector, saved: collector._traj_pool._traj_id.copy_(saved),
     ),
-    StateItem(
-        "evaluation_environments",
-        lambda experiment: _evaluation(experiment).save(),
-        lambda experiment, saved: _evaluation(experiment).load(saved),
-    ),
+    _of_part("training_environments"),
+    _of_part("evaluation_environments"),
     StateItem("vmas_random", lambda _: save_vmas_random(), lambda _, saved: load_vmas_random(saved)),
     StateItem(
         "python_random",
