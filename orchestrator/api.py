@@ -140,7 +140,7 @@ class Launched:
     def exchange(self) -> list[str]:
         """Fetch results from cloud instances and clusters, end instances that are done; what was done.
 
-        Of the other methods only :meth:`follow` does so.
+        :func:`launch`, :meth:`follow` and :meth:`stop` do so too; no other method does.
         """
         lines: list[str] = []
         fleet.exchange(self.folder, lines.append)

@@ -148,11 +148,15 @@ class RunContext:
     # Training
 
     def log(self, frames: int, metrics: Mapping[str, float], total: int | None = None) -> None:
-        """Record an iteration that ends now, and show it. ``total``: the frames at the end of the run."""
+        """Record an iteration that ends now, and show it. ``total``: the frames at the end of the run.
+
+        Numbers of NumPy and PyTorch are taken too.
+        """
+        frames, metrics = int(frames), {name: float(value) for name, value in metrics.items()}
         now = time.monotonic()
         seconds, self._logged = now - self._logged, now
         last = self.rows[-1] if self.rows else Row(0, 0, 0.0, {})
-        self.record(Row(last.iteration + 1, frames, last.wall_time + seconds, dict(metrics)))
+        self.record(Row(last.iteration + 1, frames, last.wall_time + seconds, metrics))
         self.progress(frames, total, metrics.get("return"))
 
     def save(self, state: object) -> None:
@@ -162,9 +166,12 @@ class RunContext:
         """
         assert self.rows, "log() comes first"
         temporary = temporary_name(self.attempt.path / "checkpoint")
-        with storage_errors(temporary):
-            write_plain_data(temporary, state)
-        self.adopt(temporary, self.rows[-1].frames)
+        try:
+            with storage_errors(temporary):
+                write_plain_data(temporary, state)
+            self.adopt(temporary, self.rows[-1].frames)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def adopt(self, source: Path, frames: int) -> None:
         """Make a finished file a checkpoint; keep it and the one before, remove all others of the run."""

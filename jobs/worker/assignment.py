@@ -59,7 +59,7 @@ class Decisions:
 
     def refresh(self) -> None:
         """Read the entries added since the last time. A damaged entry decides nothing."""
-        for entry in self._sweep.read_ledger(after=self.last):
+        for entry in self._sweep.read_ledger(after=self.last, strict=False):
             self.last = max(self.last, entry.number)
             self._apply(entry)
 

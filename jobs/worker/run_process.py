@@ -160,7 +160,7 @@ def _was_cancelled(launch: Launch) -> bool:
     A run is given to another tree by an entry first and a look for claims then. So one of the two sees the
     other.
     """
-    new = launch.sweep.read_ledger(after=launch.ledger_read)
+    new = launch.sweep.read_ledger(after=launch.ledger_read, strict=False)
     return any(isinstance(entry, CancelEntry) and launch.run_id in entry.runs for entry in new)
 
 

@@ -60,7 +60,7 @@ def _open_to_signals() -> None:
 
 def _something_is_left(sweep: SweepDir, job: str) -> bool:
     """Whether the latest submission to the job's target has waiting runs, or many failed attempts."""
-    made = submissions(sweep.read_ledger())
+    made = submissions(sweep.read_ledger(strict=False))
     own = next(entry for entry in made if job in {one.token for one in entry.jobs})
     latest = next(entry for entry in reversed(made) if entry.on == own.on)
     return latest.waiting or _many_failed(sweep, latest)

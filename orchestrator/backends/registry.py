@@ -106,4 +106,5 @@ def _by_kind(ids: Sequence[str]) -> dict[str, list[str]]:
 @cache
 def _backend_of_kind(kind: str) -> Backend:
     """Return the backend of that kind, one per process: it caches replies."""
-    return make_backend(Profile(kind, "built in", backend=kind))
+    own = {name: key.default for name, key in get_backend(kind).own.items()}
+    return make_backend(Profile(kind, "built in", backend=kind, own=own))

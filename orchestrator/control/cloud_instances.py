@@ -164,7 +164,7 @@ def costs(sweep: SweepDir) -> list[str]:
         }
     except OrchestrateError as error:
         names = ", ".join(map(skypilot.instance_of, ids.values()))
-        return [f"whether an instance is up nobody can say ({error}): {names}"]
+        return [f"unknown whether an instance is up ({error}): {names}"]
     return [said[name] for name in sorted(said)]
 
 

@@ -14,6 +14,7 @@ from orchestrator.core.formatting import moment
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.parcel import fetched_at
 
+# Takes a line for the person at the terminal.
 Tell = Callable[[str], None]
 
 # Time given to finished instances to hand over their results and terminate.
@@ -22,19 +23,26 @@ _DRAIN_S = 1800.0
 _RECENT_S = 60.0
 
 
+def quietly(_: str) -> None:
+    """Print nothing."""
+
+
 def exchange_with_instances(
     sweep_dir: SweepDir,
     tell: Tell,
     not_within: float = cloud_instances.EXCHANGE_S,
     *,
     orphans: bool = False,
-) -> None:
+) -> bool:
     """Fetch results from cloud instances, send decisions, terminate finished instances.
 
+    ``False`` if there were problems; ``tell`` gets them and what was done.
     ``not_within`` and ``orphans`` as for :func:`cloud_instances.exchange`.
     """
-    for line in cloud_instances.exchange(sweep_dir, not_within, orphans=orphans).lines:
+    done = cloud_instances.exchange(sweep_dir, not_within, orphans=orphans)
+    for line in done.lines:
         tell(line)
+    return not done.problems
 
 
 def drain_instances(sweep_dir: SweepDir, tell: Tell) -> Iterator[None]:

@@ -64,7 +64,8 @@ def present(sweep_dir: SweepDir, here: Survey | None = None) -> Survey:
 
 def _done(seen: Survey, one: AssignedRuns) -> int:
     statuses = (seen.statuses.get(run_id) for run_id in one.run_ids)
-    return sum(status is not None and status.state is RunState.DONE for status in statuses)
+    done = (RunState.DONE, RunState.STALE)
+    return sum(status is not None and status.state in done for status in statuses)
 
 
 def _is_home(seen: Survey, one: AssignedRuns) -> bool:
@@ -86,14 +87,21 @@ def watch(sweep_dir: SweepDir, tell: Tell) -> Iterator[Survey]:
     yield present(sweep_dir)
 
 
-def exchange(sweep_dir: SweepDir, tell: Tell) -> None:
-    """Fetch what instances and other trees have of the sweep; ``tell`` gets what was done, and problems."""
-    exchange_with_instances(sweep_dir, tell, not_within=0)
-    fetch_from_trees(sweep_dir, tell)
+def exchange(sweep_dir: SweepDir, tell: Tell) -> bool:
+    """Fetch results of the sweep from instances and other trees; ``False`` if some could not be fetched.
+
+    ``tell`` gets what was done, and problems.
+    """
+    whole = exchange_with_instances(sweep_dir, tell, not_within=0)
+    return fetch_from_trees(sweep_dir, tell) and whole
 
 
-def fetch_from_trees(sweep_dir: SweepDir, tell: Tell) -> None:
-    """Fetch finished results, without checkpoints, from the trees behind ssh that have runs of the sweep."""
+def fetch_from_trees(sweep_dir: SweepDir, tell: Tell) -> bool:
+    """Fetch finished results, without checkpoints, from the trees behind ssh that have runs of the sweep.
+
+    ``False`` if some could not be fetched; ``tell`` gets the reason.
+    """
+    whole = True
     wish = SyncOptions(sweeps=(sweep_dir.name,), only=frozenset({"metrics"}))
     for one in _given(sweep_dir):
         name = one.place.name
@@ -104,8 +112,11 @@ def fetch_from_trees(sweep_dir: SweepDir, tell: Tell) -> None:
                     tell(f"fetched {count(len(fetched.complete), 'result')} from {name}")
                 for problem in fetched.problems:
                     tell(f"{name}: {problem}")
+                whole = whole and not fetched.problems
         except OrchestrateError as error:
             tell(f"without what is new on {name}: {error}")
+            whole = False
+    return whole
 
 
 def _given(sweep_dir: SweepDir) -> list[AssignedRuns]:

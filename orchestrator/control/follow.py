@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from orchestrator.backends.base import Backend
 from orchestrator.control import cloud_instances, submit
-from orchestrator.control.exchange import drain_instances, exchange_with_instances
+from orchestrator.control.exchange import Tell, drain_instances, exchange_with_instances, quietly
 from orchestrator.control.poll import leave_queue, poll_sweep
 from orchestrator.control.submit import AS_USUAL, SubmitOptions
 from orchestrator.core.errors import BackendUnavailableError, BudgetError, RefusedError, StorageError
@@ -34,16 +34,12 @@ _REST, _LONGEST_REST_S = 40, 30.0
 _WATCHED = 16
 
 
-def _quietly(_: str) -> None:
-    """Print nothing."""
-
-
 def follow(
     sweep: Sweep,
     sweep_dir: SweepDir,
     backend: Backend,
     wish: SubmitOptions = AS_USUAL,
-    tell: Callable[[str], None] = _quietly,
+    tell: Tell = quietly,
 ) -> Iterator[Survey]:
     """Yield the sweep's state again and again, until no run is active and no instance is left.
 
@@ -58,7 +54,7 @@ def follow(
 
 
 def _work_off(
-    sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions, tell: Callable[[str], None]
+    sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions, tell: Tell
 ) -> Iterator[Survey]:
     tries, before, wait = 0, (-1, -1), _PATIENCE_S
     while True:
@@ -162,7 +158,7 @@ def _watched(sweep_dir: SweepDir, seen: Survey) -> tuple[list[str], list[str]]:
 
 
 def follow_canaries(
-    sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions
+    sweep: Sweep, sweep_dir: SweepDir, backend: Backend, wish: SubmitOptions, tell: Tell
 ) -> Iterator[Survey]:
     """Yield the sweep's state again and again; submit further runs once their configuration trains.
 
@@ -170,7 +166,7 @@ def follow_canaries(
     """
     known = -1
     while True:
-        exchange_with_instances(sweep_dir, _quietly, orphans=True)
+        exchange_with_instances(sweep_dir, tell, orphans=True)
         began = time.monotonic()
         seen = poll_sweep(sweep_dir, submit.rows_of(sweep, sweep_dir))
         yield seen
@@ -184,12 +180,12 @@ def follow_canaries(
         rest(sweep_dir, time.monotonic() - began, seen)
 
 
-def stop(sweep_dir: SweepDir) -> bool:
+def stop(sweep_dir: SweepDir, tell: Tell = quietly) -> bool:
     """Stop the sweep's workers after a checkpoint and wait; ``False`` if some do not end in time."""
     submit.stop_workers(sweep_dir)
     deadline = time.monotonic() + _STOP_PATIENCE_S
     while poll_sweep(sweep_dir).active:
-        exchange_with_instances(sweep_dir, _quietly)
+        exchange_with_instances(sweep_dir, tell)
         if time.monotonic() > deadline:
             return False
         time.sleep(_REFRESH_S / 5)

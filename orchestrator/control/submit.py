@@ -309,7 +309,7 @@ def cancel_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
         statuses = poll_sweep(sweep_dir).statuses
         concerned = [run_id for run_id in run_ids if not statuses[run_id].state.final]
         if concerned:
-            runs = {run_id: _last_attempt(sweep_dir, run_id) for run_id in concerned}
+            runs = {run_id: last_attempt(sweep_dir, run_id) for run_id in concerned}
             sweep_dir.add_to_ledger(CancelEntry(runs=runs))
     return concerned
 
@@ -351,7 +351,7 @@ def retry_runs(sweep_dir: SweepDir, run_ids: Sequence[str]) -> list[str]:
         statuses = correct(seen, inspect(sweep_dir, run_ids), sweep_dir).statuses
         concerned = [run_id for run_id in run_ids if statuses[run_id].state.final]
         if concerned:
-            runs = {run_id: _last_attempt(sweep_dir, run_id) for run_id in concerned}
+            runs = {run_id: last_attempt(sweep_dir, run_id) for run_id in concerned}
             # In this order: a run without its result is to be done, whatever the ledger says.
             for run_id in concerned:
                 run = sweep_dir.run(run_id)
@@ -385,6 +385,7 @@ def _new_skips(plan: Plan, seen: Survey) -> bool:
     )
 
 
-def _last_attempt(sweep_dir: SweepDir, run_id: str) -> int:
+def last_attempt(sweep_dir: SweepDir, run_id: str) -> int:
+    """The number of a run's newest attempt, 0 without any."""
     attempts = sweep_dir.run(run_id).attempts()
     return attempts[-1].number if attempts else 0

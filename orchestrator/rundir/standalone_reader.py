@@ -26,6 +26,8 @@ _LONGEST_VALUE = 60
 # Limit in bytes for one read, against files that are not ours.
 _MOST = 1 << 30
 _FAILURES = 3
+# As in core.formats, which this file cannot import.
+_FORMAT = 1
 # Ledger entries about run states: users' decisions, and facts found on disk. Others concern ownership.
 _DECIDED = ("submission", "cancel", "retry", "memory")
 _FACTS = ("found", "ended", "lost")
@@ -243,6 +245,8 @@ class GlanceSweep:
                     self._damaged.add((str(number), b""))
 
     def _decide(self, entry: "dict[str, Any]") -> None:
+        if entry.get("format", _FORMAT) != _FORMAT:
+            raise ValueError(entry["format"])
         kind = entry["kind"]
         if kind == "submission":
             for run_id in [run_id for job in entry["jobs"] for run_id in job["run_ids"]]:

@@ -38,7 +38,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.core.errors import DamagedFileError, NotFoundError, OrchestrateError
+from orchestrator.core.errors import DamagedFileError, FormatError, NotFoundError, OrchestrateError
 from orchestrator.core.formats import require_known_format, stamp
 from orchestrator.core.types import Run
 from orchestrator.rundir.atomic import (
@@ -76,6 +76,7 @@ _INDEX_HINT = "run `orchestrate sweep` with the grid again: it writes the index 
 _COPIED_INDEX_HINT = "sync again once it is repaired at its source"
 # Seconds after a worker's exit for which its output stays: the job may still submit waiting runs.
 _LAST_WORDS_S = 900.0
+_STAMP = frozenset(stamp())
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
 
 
@@ -195,17 +196,24 @@ class SweepDir:
         """Replace this command's own entry, as with the ids of its jobs."""
         write_atomic(self._entry(entry.number), dump_json({**stamp(), **entry.to_json()}, indent=1))
 
-    def read_ledger(self, after: int = 0) -> list[LedgerEntry]:
-        """Return every entry after that number, in order. An unreadable one has the kind "damaged"."""
-        numbers = _numbered(self._ledger, ".json")
-        return [self._read_entry(number) for number in numbers if number > after]
+    def read_ledger(self, after: int = 0, *, strict: bool = True) -> list[LedgerEntry]:
+        """Return every entry after that number, in order. An unreadable one has the kind "damaged".
 
-    def _read_entry(self, number: int) -> LedgerEntry:
+        Raises :class:`FormatError` for an entry of another format; unless ``strict``, that is unreadable too.
+        """
+        numbers = _numbered(self._ledger, ".json")
+        return [self._read_entry(number, strict) for number in numbers if number > after]
+
+    def _read_entry(self, number: int, strict: bool) -> LedgerEntry:
         path = self._entry(number)
         try:
             record = read_json(path)
             require_known_format(record, path)
-            return parse_entry({name: record[name] for name in record.keys() - stamp().keys()}, number)
+            return parse_entry({name: record[name] for name in record if name not in _STAMP}, number)
+        except FormatError as error:
+            if strict:
+                raise
+            return DamagedEntry(number=number, problem=str(error))
         except (DamagedFileError, OSError) as error:
             return DamagedEntry(number=number, problem=str(error))
         except (AttributeError, KeyError, TypeError, ValueError) as error:

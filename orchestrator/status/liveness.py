@@ -57,7 +57,7 @@ def live_tokens(
     reports, even with a dead process: it may be requeued. So does one in a queue that did not answer.
     """
     submitted = {job.token: entry for entry, job in jobs_of(ledger)}
-    queued = {token for token, entry in submitted.items() if _has_queue(entry)}
+    queued = {token for token, entry in submitted.items() if _outlives_command(entry)}
     began = {log.token for log in logs if log.holder is not None}
     waiting = {token for token in submitted if token not in living}
     working = {token for token, lives in living.items() if lives}
@@ -69,6 +69,6 @@ def live_tokens(
     return frozenset((waiting | working | back) - ended - revoked)
 
 
-def _has_queue(submission: SubmissionEntry) -> bool:
-    """Return whether its jobs can be requeued; local processes just end."""
+def _outlives_command(submission: SubmissionEntry) -> bool:
+    """Return whether its jobs go on without the submitting machine's command; local processes just end."""
     return submission.backend != "local"

@@ -161,10 +161,10 @@ def survey(
     )
 
 
-def decided(seen: Survey, entries: Iterable[LedgerEntry]) -> Survey:
-    """Return the survey after a ledger entry of that kind."""
+def decided(seen: Survey, decisions: Iterable[LedgerEntry]) -> Survey:
+    """Return the survey after these ledger entries."""
     statuses = dict(seen.statuses)
-    _apply_decisions(statuses, entries)
+    _apply_decisions(statuses, decisions)
     return replace(seen, statuses=statuses)
 
 

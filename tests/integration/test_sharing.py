@@ -115,21 +115,31 @@ def test_killed_and_begun_again_it_adopts_what_lives(lab: Lab) -> None:
 def test_interrupted_by_a_person_its_runs_save_and_leave(lab: Lab) -> None:
     lab.count_grid(runs=4, pace=0.05, last=4)
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH)
-    lab.at_work(4)
+    lab.at_work(15)  # three runs, held at their fifth step
     following.send_signal(signal.SIGINT)
     _, errors = following.communicate(timeout=600)
     assert following.returncode == 130, errors
-    assert "stopped; go on with: orchestrate sweep --grid" in errors
+    assert "runs on this machine save a checkpoint and leave, jobs elsewhere go on" in errors
+    both = f"{lab.folder}/left.yaml,{lab.folder}/right.yaml"
+    assert f"stopped; go on with: orchestrate sweep --grid tiny.yaml --on {both}" in errors
     assert not {"running", "queued"} & set(lab.states())
     lab.pace(0.01)
     sweep(lab)
     assert sorted(judge(lab)) == [1, 2, 2, 2]
 
 
+def test_a_submission_that_every_target_refuses_fails_the_command(lab: Lab) -> None:
+    (lab.folder / "right.yaml").write_text("backend: local\n")
+    lab.count_grid(runs=2)
+    said = sweep(lab, "--detach", "--budget", "5", code=2)
+    assert "left: " in said
+    assert set(lab.states()) == {"pending"}
+
+
 def test_a_worker_that_is_asked_to_leave_gets_no_more(lab: Lab) -> None:
     lab.count_grid(runs=4, pace=0.05, last=4)
     following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH)
-    lab.at_work(4)
+    lab.at_work(15)
     ledger = lab.dir().read_ledger()
     left = {job.token for _, job in jobs_of(ledger) if job.target == "left"}
     (log,) = [log for log in lab.dir().read_journals() if log.token in left]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from orchestrator.backends.registry import behind_ssh, target_of
-from orchestrator.control.flow.base import Flow, Started, Tell
+from orchestrator.control.exchange import Tell
+from orchestrator.control.flow.base import Flow, Started
 from orchestrator.control.flow.over_ssh import TargetOverSsh
 from orchestrator.control.flow.several_targets import SeveralTargets
 from orchestrator.control.flow.this_tree import OwnTarget

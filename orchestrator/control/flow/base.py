@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.control.exchange import Tell, quietly
 from orchestrator.control.follow import exit_code_of, why_left
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.formatting import count
 from orchestrator.core.types import RunState, Sweep
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import Survey
-
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -47,19 +46,21 @@ class Flow(ABC):
     """Work through a sweep: rehearse it, or start it, follow it and judge the outcome.
 
     ``target``: its targets' names. ``leaves``: whether a command leaves after the submission by default;
-    ``detach``: whether this one does. ``stops``: which runs an interrupted command stops; empty for none.
+    ``detach``: whether this one does. ``stops``: which runs an interrupted command stops, empty for none;
+    ``stays``: what goes on nevertheless. ``on``: the argument of `--on` that names the targets.
     """
 
     target: str
+    on: str
     leaves: bool
-    stops = ""
+    stops = stays = ""
 
     def __init__(self, sweep: Sweep, sweep_dir: SweepDir, wish: SubmitOptions) -> None:
         self.sweep, self.sweep_dir, self.wish = sweep, sweep_dir, wish
         self.detach = False
         self._started: Started | None = None
-        self._tell: Tell = _silent
-        self._warn: Tell = _silent
+        self._tell: Tell = quietly
+        self._warn: Tell = quietly
 
     def rehearse(self, *, detach: bool) -> Mapping[str, Any]:
         """What would be submitted, to the byte, as :func:`dry_run.planned` describes it; writes nothing."""
@@ -135,10 +136,6 @@ class Flow(ABC):
     def _obstacle(self, seen: Survey) -> int | None:
         """The exit code of the error that keeps runs from going on, such as an exhausted budget."""
         return exit_code_of(self.sweep_dir, seen)
-
-
-def _silent(_: str) -> None:
-    """Print nothing."""
 
 
 def waiting(number: int, *, submitted: bool, no_feed: str | None, follow: bool) -> str | None:

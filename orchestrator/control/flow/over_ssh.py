@@ -38,7 +38,7 @@ class TargetOverSsh(Flow):
     ) -> None:
         super().__init__(sweep, sweep_dir, wish)
         self._profile, self._options, self._only, self._adopt = profile, options, only, adopt
-        self.target = profile.name
+        self.target, self.on = profile.name, profile.address
         self._seen: Survey | None = None
 
     def _rehearse(self) -> Mapping[str, Any]:
@@ -59,7 +59,8 @@ class TargetOverSsh(Flow):
             raise ChecksFailedError(answer["problems"])
         path = f"{place.ssh}:{place.folder}/results/{self.sweep_dir.name}/"
         if answer["settled"]:
-            return Started(path, where=place.name, notes=done.notes, kept=done.kept)
+            notes = (*done.notes, *answer.get("notes", ()))
+            return Started(path, where=place.name, notes=notes, kept=done.kept)
         arrays = answer["arrays"]
         return Started(
             path,

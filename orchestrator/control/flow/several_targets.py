@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.control import cloud_instances
+from orchestrator.control.exchange import quietly
 from orchestrator.control.flow.base import Flow, Started
 from orchestrator.control.multi_target import (
     SharedSweep,
@@ -24,13 +25,15 @@ from orchestrator.status.survey import Survey
 class SeveralTargets(Flow):
     """A sweep with runs for several targets, assigned in turns while it is followed, or all at once."""
 
-    leaves, stops = False, "runs on this machine"
+    leaves, stops, stays = False, "runs on this machine", ", jobs elsewhere go on"
 
     def __init__(self, shared: SharedSweep, targets: Sequence[TargetHandle]) -> None:
         super().__init__(shared.sweep, shared.sweep_dir, shared.wish)
         self._shared, self._targets = shared, targets
         self.target = ", ".join(one.name for one in targets)
-        self._scheduler = TargetScheduler(shared, targets, lambda _: None)
+        self.on = ",".join(one.address for one in targets)
+        self._refused = 0
+        self._scheduler = TargetScheduler(shared, targets, quietly)
 
     def _rehearse(self) -> Mapping[str, Any]:
         return rehearse(self._shared, self._targets, detach=self.detach)
@@ -57,7 +60,7 @@ class SeveralTargets(Flow):
             kept=kept,
         )
         if self.detach:
-            submit_all(self._shared, self._targets, self._tell)
+            self._refused = submit_all(self._shared, self._targets, self._tell)
         return started
 
     def _follow(self) -> Iterator[Survey]:
@@ -81,4 +84,8 @@ class SeveralTargets(Flow):
         return cloud_instances.costs(self.sweep_dir)
 
     def _obstacle(self, seen: Survey) -> int | None:
-        return BudgetError.exit_code if self._scheduler.refused else super()._obstacle(seen)
+        unpaid = any(isinstance(error, BudgetError) for error in self._scheduler.refusals)
+        return BudgetError.exit_code if unpaid else super()._obstacle(seen)
+
+    def exit_code(self, seen: Survey) -> int:
+        return self._refused or super().exit_code(seen)

@@ -36,7 +36,7 @@ class OwnTarget(Flow):
     ) -> None:
         super().__init__(sweep, sweep_dir, wish)
         self._backend, self._take_back = backend, take_back
-        self.target = backend.capacity(ask=False).target
+        self.target, self.on = backend.capacity(ask=False).target, backend.address
         self.leaves, self.stops = backend.leaves, "" if backend.queues else "runs"
         self._jobs: Sequence[Job] = ()
         self._waiting: Collection[str] = ()
@@ -76,7 +76,7 @@ class OwnTarget(Flow):
 
     def _follow(self) -> Iterator[Survey]:
         if self.wish.canary and self._settled is None:
-            yield from follow_canaries(self.sweep, self.sweep_dir, self._backend, self.wish)
+            yield from follow_canaries(self.sweep, self.sweep_dir, self._backend, self.wish, self._tell)
         if not self.detach:
             yield from follow(self.sweep, self.sweep_dir, self._backend, self.wish, self._tell)
 
@@ -87,7 +87,7 @@ class OwnTarget(Flow):
         return present(self.sweep_dir, with_stale(seen, self.sweep_dir))
 
     def stop(self) -> bool:
-        return stop(self.sweep_dir)
+        return stop(self.sweep_dir, self._tell)
 
     def why_left(self, seen: Survey) -> str | None:
         if self.wish.canary:

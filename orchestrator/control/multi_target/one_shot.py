@@ -9,8 +9,9 @@ from typing import Any
 
 from orchestrator.config.check import CheckReport, check_sweep
 from orchestrator.control import submit
+from orchestrator.control.exchange import Tell, quietly
 from orchestrator.control.forecast import forecasts
-from orchestrator.control.multi_target.scheduler import TargetScheduler, Tell
+from orchestrator.control.multi_target.scheduler import TargetScheduler
 from orchestrator.control.multi_target.targets import SharedSweep, TargetHandle, abilities
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import OrchestrateError
@@ -34,8 +35,11 @@ def check(shared: SharedSweep, targets: Sequence[TargetHandle]) -> CheckReport |
     return check_sweep(replace(sweep, runs=todo))
 
 
-def submit_all(shared: SharedSweep, targets: Sequence[TargetHandle], tell: Tell) -> None:
-    """Assign and submit all runs at once. Others get the part of a target that takes none."""
+def submit_all(shared: SharedSweep, targets: Sequence[TargetHandle], tell: Tell) -> int:
+    """Assign and submit all runs at once. Others get the part of a target that takes none.
+
+    Return the exit code of what keeps runs from being submitted, 0 if nothing does.
+    """
     scheduler = TargetScheduler(shared, targets, tell)
     scheduler.open()
     speeds = _speeds(shared, targets)
@@ -44,7 +48,8 @@ def submit_all(shared: SharedSweep, targets: Sequence[TargetHandle], tell: Tell)
         loads = scheduler.loads(snapshot)
         assigned = split(scheduler.todo(snapshot), loads, speeds)
         if not assigned:
-            return
+            left = scheduler.todo(snapshot)
+            return max((error.exit_code for error in scheduler.refusals if left), default=0)
         for load in loads:
             if run_ids := assigned.get(load.name):
                 scheduler.submit(load, run_ids, snapshot)
@@ -55,7 +60,7 @@ def rehearse(shared: SharedSweep, targets: Sequence[TargetHandle], *, detach: bo
 
     Each array has its target. Runs that would be assigned later count as waiting. Writes nothing.
     """
-    scheduler = TargetScheduler(shared, targets, lambda _: None)
+    scheduler = TargetScheduler(shared, targets, quietly)
     snapshot = scheduler.take_snapshot()
     todo, loads = scheduler.todo(snapshot), scheduler.loads(snapshot)
     assigned = split(todo, loads, _speeds(shared, targets)) if detach else assign_runs(todo, loads)

@@ -10,7 +10,7 @@ from functools import partial
 from orchestrator.backends.local import LocalBackend
 from orchestrator.backends.registry import AllBackends
 from orchestrator.control import fleet
-from orchestrator.control.exchange import drain_instances, exchange_with_instances
+from orchestrator.control.exchange import Tell, drain_instances, exchange_with_instances
 from orchestrator.control.follow import out_of_budget, rest
 from orchestrator.control.multi_target.history import TargetHealth, TargetHistory
 from orchestrator.control.multi_target.targets import (
@@ -22,7 +22,7 @@ from orchestrator.control.multi_target.targets import (
 )
 from orchestrator.control.poll import leave_queue, poll_sweep, settle_submissions
 from orchestrator.control.submit import rows_of, submit_sweep
-from orchestrator.core.errors import BudgetError, OrchestrateError
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import BUDGET_REACHED, JobState, Run, TargetAssignment
 from orchestrator.planning.budget import worth_going_on
 from orchestrator.planning.distribute import Assignments, TargetLoad, assign_runs, reassign
@@ -33,14 +33,12 @@ from orchestrator.status.disk_check import proved_ended
 from orchestrator.status.ledger import job_ids
 from orchestrator.status.survey import RunStatus, Survey
 
-Tell = Callable[[str], None]
-
 
 class TargetScheduler:
     """Follow a sweep that several targets share.
 
-    ``skipped``: why no target can train a run, by run id. ``refused``: a submission would have exceeded the
-    budget. ``tell`` gets lines for the person at the terminal.
+    ``skipped``: why no target can train a run, by run id. ``refusals``: why targets took no runs.
+    ``tell`` gets lines for the person at the terminal.
     """
 
     def __init__(self, shared: SharedSweep, targets: Sequence[TargetHandle], tell: Tell) -> None:
@@ -51,7 +49,7 @@ class TargetScheduler:
         self._began = time.time()
         self._told: set[str] = set()
         self._submitted = False
-        self.refused = False
+        self.refusals: list[OrchestrateError] = []
 
     def follow(self) -> Iterator[Survey]:
         """Yield the sweep's state again and again and assign its runs, until none is left to wait for."""
@@ -168,7 +166,7 @@ class TargetScheduler:
             done = target.submit(TargetAssignment(frozenset(run_ids)), load.free, define=not self._submitted)
         except OrchestrateError as error:
             health.failed()
-            self.refused = self.refused or isinstance(error, BudgetError)
+            self.refusals.append(error)
             self._tell_once(f"{load.name}: {error}{f'; {error.hint}' if error.hint else ''}")
             return
         health.went_well(submitted=done.submitted)

@@ -54,6 +54,7 @@ from orchestrator.control.submit import (
     SubmitOptions,
     cancel_runs,
     is_settled,
+    last_attempt,
     plan_sweep,
     present,
     retry_runs,
@@ -302,7 +303,8 @@ def _take_share(request: SubmitRequest, sweep_dir: SweepDir) -> None:
         if not request.adopt:
             _require_home(request, own, sweep_dir)
         if back := sorted(given_back(sweep_dir.read_ledger()).intersection(request.runs)):
-            sweep_dir.add_to_ledger(RetryEntry(runs=dict.fromkeys(back, 0)))
+            runs = {run_id: last_attempt(sweep_dir, run_id) for run_id in back}
+            sweep_dir.add_to_ledger(RetryEntry(runs=runs))
         _set_share(request, sweep_dir, frozenset(request.runs))
 
 
@@ -345,6 +347,15 @@ ANSWERS: Mapping[type[Request], Callable[[Any, SweepDir], dict[str, Any]]] = {
 }
 
 
+def _parsed(record: Mapping[str, Any]) -> Request:
+    try:
+        return parse_request(record)
+    except (KeyError, TypeError, ValueError) as error:
+        raise OrchestrateError(
+            f"found a request that this version does not know ({error!r})", hint=_OLD_CODE_HINT
+        ) from error
+
+
 def _say(mark: str, answer: Mapping[str, Any]) -> None:
     sys.stdout.write(f"\n{mark}\n{json.dumps({**stamp(), **answer})}\n")
     sys.stdout.flush()
@@ -354,8 +365,8 @@ def main() -> int:
     record = json.loads(sys.stdin.buffer.readline())
     try:
         require_known_format(record, "the request", _OLD_CODE_HINT)
+        request = _parsed(record)
         sweep_dir = SweepDir(Path.cwd() / "results", record["sweep"])
-        request = parse_request(record)
         answer = ANSWERS[type(request)](request, sweep_dir)
     except OrchestrateError as error:
         answer = {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}

@@ -86,7 +86,7 @@ def overlaid(seen: Survey, one: AssignedRuns, heard: RemoteStatus) -> Survey:
         here, there = statuses.get(run_id), heard.runs.get(run_id)
         if here is None:
             continue
-        if here.state is RunState.DONE:
+        if here.state in (RunState.DONE, RunState.STALE):
             token = there.token if there is not None else None
             here = replace(here, token=here.token or f"{name}/{token or ''}")
             if there is not None and there.state is RunState.STALE and there.attempt == here.attempt:

@@ -113,16 +113,17 @@ def retry(
     anew = [run_id for run_id in run_ids if run_id not in kept] if on is not None else decided.run_ids
     if not as_json:
         _tell_again(sweep, anew, sweep_dir)
+    codes = [1 if kept else 0]
     if anew:
         places = [place.address for place in decided.there]
         latest, wish = latest_sweep(sweep_dir), SubmitOptions(slots)
         for target in [on] if on is not None else [*([None] if decided.here else []), *places]:
-            work_through(again_flow(latest, sweep_dir, wish, target, anew), detach=detach, as_json=as_json)
+            flow = again_flow(latest, sweep_dir, wish, target, anew)
+            codes.append(work_through(flow, detach=detach, as_json=as_json))
     elif as_json:
         print_json({"sweep": sweep, "jobs": [], "runs": []})
     print_problems_there(decided.problems)
-    if kept:
-        raise typer.Exit(1)
+    raise typer.Exit(max(codes))
 
 
 def _tell_again(sweep: str, anew: list[str], sweep_dir: SweepDir) -> None:

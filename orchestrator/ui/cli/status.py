@@ -50,7 +50,7 @@ def status(
     from orchestrator.core.bulk_read import no_garbage_collection
 
     found = chosen(results, [sweep] if sweep else [])
-    if exchange and not watch:
+    if exchange and (as_json or not watch):
         for one in found:
             exchange_all(one, partial(typer.echo, err=as_json))
     if as_json:

@@ -93,7 +93,7 @@ def sweep(
     if dry_run:
         _print_plan(flow.rehearse(detach=bool(detach)), loaded, as_json)
     else:
-        work_through(flow, detach=detach, as_json=as_json)
+        raise typer.Exit(work_through(flow, detach=detach, as_json=as_json))
 
 
 def _print_plan(planned: Mapping[str, Any], sweep: Sweep, as_json: bool) -> None:

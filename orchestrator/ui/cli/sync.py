@@ -19,7 +19,10 @@ _SHOWN_KINDS = "metrics,checkpoints,tensorboard,wandb,logs"
 _HOW_TO_SELECT = "`orchestrate status SWEEP` there lists ids and keys; as in --run algorithm=mappo,seed=0"
 # Seconds.
 _LONGEST_WATCH = 24 * 3600.0
-_NO_SOURCE = "as in: orchestrate sync user@host:project/results (none if sweeps here have runs elsewhere)"
+_NO_SOURCE = (
+    "as in: orchestrate sync user@host:project/results; without SOURCE it fetches for the sweeps here that "
+    "have runs on instances or clusters, and there are none"
+)
 
 
 def sync(
@@ -27,7 +30,8 @@ def sync(
         str | None,
         typer.Argument(
             metavar="SOURCE",
-            help="user@host:path, an ssh alias, a profile, ./folder, s3://bucket/folder; none: all sweeps.",
+            help="user@host:path, an ssh alias, a profile, ./folder, s3://bucket/folder; none: from the "
+            "instances and clusters of the sweeps here, of clusters without checkpoints.",
             show_default=False,
         ),
     ] = None,
@@ -103,8 +107,8 @@ def sync(
     )
     if source is None:
         here_only = wandb or dry_run or prune_remote or watch is not None or wish != SyncOptions(wish.sweeps)
-        if not here_only and _exchange(dest, wish.sweeps):
-            return
+        if not here_only and (whole := _exchange(dest, wish.sweeps)) is not None:
+            raise typer.Exit(0 if whole else 1)
         if not wandb or prune_remote or watch is not None:
             raise NotFoundError("no SOURCE is given to bring results from", hint=_NO_SOURCE)
         raise typer.Exit(0 if upload(dest, wish.sweeps, wish.runs, dry_run=dry_run) else 1)
@@ -127,14 +131,13 @@ def sync(
     raise typer.Exit(0 if whole else 1)
 
 
-def _exchange(results: Path, names: Iterable[str]) -> bool:
-    """Fetch from the instances and clusters of the sweeps here; ``False`` if they have none."""
+def _exchange(results: Path, names: Iterable[str]) -> bool | None:
+    """Fetch from the instances and clusters of the sweeps here; whether all came, or ``None`` without any."""
     from orchestrator.control.fleet import exchange, is_open
 
     found = [one for one in chosen(results, names) if is_open(one)]
-    for one in found:
-        exchange(one, typer.echo)
-    return bool(found)
+    whole = [exchange(one, typer.echo) for one in found]
+    return all(whole) if found else None
 
 
 def _is_folder_here(source: str, dest: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
     from orchestrator.status.survey import Survey
 
 
-def work_through(flow: Flow, *, detach: bool | None, as_json: bool) -> None:
-    """Submit what is missing and follow it; with ``detach`` only submit it, as by default to a queue."""
+def work_through(flow: Flow, *, detach: bool | None, as_json: bool) -> int:
+    """Submit what is missing and follow it; return the exit code.
+
+    With ``detach`` only submit, as by default to a queue.
+    """
     from orchestrator.core.types import RunState
     from orchestrator.ui.cli import sweep_table
     from orchestrator.ui.cli.money import settle_up
@@ -47,9 +51,10 @@ def work_through(flow: Flow, *, detach: bool | None, as_json: bool) -> None:
     else:
         _conclude(flow, started, seen)
     if code := flow.exit_code(seen):
-        raise typer.Exit(code)
+        return code
     counts = seen.counts()
     refuse_untrainable(counts.get(RunState.SKIPPED, 0), sum(counts.values()), flow.target)
+    return 0
 
 
 def _announce(name: str, started: Started) -> None:
@@ -66,13 +71,14 @@ def _leave(flow: Flow) -> None:
         typer.echo(f"its jobs go on; follow with: orchestrate status {name} --watch", err=True)
         raise typer.Exit(130)
     again = "Ctrl-C again: quit now, the runs continue"
-    typer.echo(f"stopping: {flow.stops} save a checkpoint and leave ({again})", err=True)
+    typer.echo(f"stopping: {flow.stops} save a checkpoint and leave{flow.stays} ({again})", err=True)
     try:
         left = flow.stop()
     except KeyboardInterrupt:
         left = False
     said = "stopped" if left else f"not all have left yet (orchestrate status {name} shows them)"
-    typer.echo(f"{said}; go on with: orchestrate sweep --grid {flow.sweep.source}", err=True)
+    command = shlex.join(["orchestrate", "sweep", "--grid", str(flow.sweep.source), "--on", flow.on])
+    typer.echo(f"{said}; go on with: {command}", err=True)
     raise typer.Exit(130)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.control import fleet
+from orchestrator.control.exchange import exchange_with_instances
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.bulk_read import no_garbage_collection
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, ProfileError
@@ -122,7 +123,8 @@ class FleetTree:
     def exchange(self, sweep_dir: SweepDir) -> str:
         lines: list[str] = []
         with self._asking:
-            fleet.exchange(sweep_dir, lines.append)
+            exchange_with_instances(sweep_dir, lines.append, not_within=0)
+        fleet.fetch_from_trees(sweep_dir, lines.append)
         return f"{sweep_dir.name}: {'; '.join(lines) or 'nothing new'}"
 
     def log(self, sweep_dir: SweepDir, run_id: str) -> str:

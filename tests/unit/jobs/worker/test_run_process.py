@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from jobs.training.context import NOT_MINE_EXIT, InterruptedRun, Outcome, RunContext
@@ -51,6 +52,24 @@ def test_a_resumed_run_knows_how_long_an_iteration_takes(results: Path) -> None:
     context.on_signal(signal.SIGTERM, grace=20.0)  # an iteration of 10 s fits in: it is finished
     with pytest.raises(InterruptedRun):
         context.iteration_done()
+
+
+def test_a_trainer_logs_numbers_of_numpy_and_leaves_no_torn_checkpoint(results: Path) -> None:
+    run = command_run(["true"])
+    run_dir = make_sweep(results, [run]).run(run.run_id)
+    attempt = run_dir.take(Claim.fresh("0001-0001"))
+    assert attempt is not None
+    context = RunContext("tiny", run, run_dir, attempt, Lease(attempt.claim_path), -1)
+    assert context.load() is None
+    context.log(np.int64(5), {"return": np.float32(1.5)})
+    context.save({"step": 5})
+    kept = set(attempt.path.iterdir())
+    with pytest.raises(TypeError):
+        context.save({"step": 6, "later": np.float32(1)})
+    assert set(attempt.path.iterdir()) == kept
+    assert [(row.frames, row.metrics) for row in run_dir.history()] == [(5, {"return": 1.5})]
+    assert context._metrics is not None
+    context._metrics.close()
 
 
 def test_the_speed_of_a_run_at_work_does_not_flip_with_its_evaluations(results: Path) -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from jobs.worker.assignment import Decisions
 from orchestrator import __version__
 from orchestrator.config.code.snapshot import received
 from orchestrator.core.errors import FormatError
 from orchestrator.core.formats import stamp
 from orchestrator.rundir import CodeDir
+from orchestrator.rundir.standalone_reader import GlanceTree
 from orchestrator.ui.cli import app
 from tests.helpers import command_run, enter, make_sweep, submit
 
@@ -36,6 +40,17 @@ def test_a_results_tree_of_a_later_version(results: Path, command: list[str]) ->
     assert answer.exception.hint == HINT
 
 
+def test_a_worker_and_the_monitor_go_on_without_a_later_entry(results: Path) -> None:
+    sweep = make_sweep(results, [command_run(["true"])])
+    submit(sweep)
+    enter(sweep, "cancel", {**LATER, "runs": {}})
+    decisions = Decisions(sweep, 1)
+    decisions.refresh()
+    assert (decisions.last, decisions.cancelled) == (2, set())
+    (seen,) = GlanceTree(str(results), 300.0).look(time.time(), 9)["sweeps"]
+    assert seen["damaged"] == 1
+
+
 def test_an_entry_without_a_number_is_of_the_first_format(results: Path) -> None:
     sweep = make_sweep(results, [])
     (sweep.path / "ledger" / "0001.json").write_text('{"kind": "retry", "time": 1, "runs": {}}')
@@ -51,13 +66,20 @@ def test_code_that_a_later_version_kept(results: Path) -> None:
     assert (str(error.value), error.value.hint) == (f"{code.facts_path}{FOUND}", HINT)
 
 
-def test_a_request_of_a_later_version(tmp_path: Path) -> None:
-    request = {**LATER, "do": "anything", "sweep": "tiny", "mark": "here"}
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (LATER, f"the request{FOUND}"),
+        ({}, "found a request that this version does not know (KeyError('anything'))"),
+    ],
+)
+def test_a_request_of_a_later_version(tmp_path: Path, request_: dict[str, Any], error: str) -> None:
+    request = {**request_, "do": "anything", "sweep": "tiny", "mark": "here"}
     argv = [sys.executable, "-m", "orchestrator.answer"]
     answer = subprocess.run(
         argv, input=json.dumps(request) + "\n", cwd=tmp_path, capture_output=True, text=True
     )
     said = json.loads(answer.stdout.partition("here\n")[2])
-    assert said["error"] == f"the request{FOUND}", answer.stderr
+    assert said["error"] == error, answer.stderr
     assert "`orchestrate sweep` with the grid sends this one" in said["hint"]
     assert stamp().items() <= said.items()
