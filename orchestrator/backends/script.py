@@ -110,8 +110,8 @@ def _preparation(setting: Setting, profile: Profile) -> Iterable[str]:
     yield '[[ "${PYTHONPATH-}:" == "$ours:"* ]] || export PYTHONPATH="$ours${PYTHONPATH:+:$PYTHONPATH}"'
     yield f"export ORCHESTRATE_FEED={int(profile.feed)}"
     yield f"export ORCHESTRATE_SUBMIT_DIR={shlex.quote(str(setting.code.submit_dir))}"
-    # Empty too: a job submitted by another scheduler's job inherits that one's.
-    yield f"export ORCHESTRATE_SCHEDULER={get_backend(profile.backend).scheduler}"
+    if scheduler := get_backend(profile.backend).scheduler:
+        yield f"export ORCHESTRATE_SCHEDULER={scheduler}"
 
 
 def _ends(allocation: Resources) -> str:
