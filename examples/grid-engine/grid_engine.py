@@ -10,7 +10,6 @@ import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar, Self
 from xml.etree import ElementTree
 
@@ -20,11 +19,10 @@ from orchestrator.config.backends import BackendSpec, ProfileKey
 from orchestrator.config.profiles import Profile
 from orchestrator.config.profiles.readers import read_text
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
+from orchestrator.core.findings import Finding, ok, problem
 from orchestrator.core.types import Array, Capacity, Concern, JobState, JobStatus, Plan, index_of
 from orchestrator.core.units import megabytes, seconds
 from orchestrator.rundir import SweepDir
-from orchestrator.ui.doctor.finding import Finding, ok, problem
-from orchestrator.ui.doctor.past_sweep import validated
 
 BACKEND = BackendSpec(
     name="gridengine",
@@ -185,13 +183,12 @@ class GridEngineBackend:
             raise BackendUnavailableError(f"qdel: {_complaint(answer)}")
 
 
-def examined(profile: Profile, results: Path) -> Iterator[Finding]:
-    """Every finding of the doctor about the cluster, as it comes."""
+def examined(*_: object) -> Iterator[Finding]:
+    """Findings of the doctor about the cluster."""
     try:
         yield ok("Grid Engine", f"qstat answers: {len(_queue())} entries are yours")
     except BackendUnavailableError as error:
         yield problem("Grid Engine", str(error), error.hint or "try again on a submit host")
-    yield validated(results, profile)
 
 
 def _name(array: Array, sweep_dir: SweepDir) -> str:

@@ -38,8 +38,13 @@ class BackendSpec:
     wait before a free target gets its runs. ``parallel``: concurrent jobs, None if only the queue decides.
     ``queue``: jobs wait in a queue and may be requeued. ``rented``: each job has its own paid machine, made
     and terminated for it. ``machine``: the noun for a job's machine. ``prices``: a function from a profile to
-    a :class:`Price` or None. ``doctor``: a function from a profile and a results folder to the doctor's
-    findings. ``scheduler``: the class of :mod:`jobs.worker.scheduler_job` for the backend's jobs.
+    a :class:`Price` or None. ``doctor``: a function from a profile, a results folder and a function that runs
+    a command, or None to run it on this machine, to :class:`~orchestrator.core.findings.Finding` objects.
+    ``here``: the same without a profile, for `orchestrate doctor` alone. ``programs``: the scheduler's
+    programs, needed for a submission. ``scheduler``: the class of :mod:`jobs.worker.scheduler_job` for the
+    backend's jobs. ``example``: the file, absolute or in templates/init, of the profile that `orchestrate
+    init` writes; ``example_words``: a function from one that runs a command, or None, to the words filled in
+    there. ``title``: the backend's name in messages.
     """
 
     name: str
@@ -55,7 +60,12 @@ class BackendSpec:
     machine: str = "job"
     prices: str = ""
     doctor: str = ""
+    here: str = ""
+    programs: tuple[str, ...] = ()
     scheduler: str = ""
+    example: str = ""
+    example_words: str = ""
+    title: str = ""
 
 
 _EVERYWHERE = ("backend", "description", "pack", "price_per_hour")
@@ -90,8 +100,15 @@ SLURM = BackendSpec(
     make="orchestrator.backends.slurm:SlurmBackend",
     options="sbatch",
     parallel=lambda profile: profile.array_limit,
-    doctor="orchestrator.ui.doctor.cluster:examined",
+    doctor="orchestrator.backends.slurm.doctor:examined",
+    here="orchestrator.backends.slurm.doctor:examined_here",
+    programs=("sbatch", "squeue", "scontrol", "scancel"),
+    example="cluster.yaml.j2",
+    example_words="orchestrator.backends.slurm.example:example_words",
+    title="Slurm",
 )
+# The backend of profiles that name none.
+DEFAULT_BACKEND = SLURM.name
 SKYPILOT = BackendSpec(
     name="skypilot",
     make="orchestrator.backends.skypilot:SkyPilotBackend",
@@ -103,15 +120,23 @@ SKYPILOT = BackendSpec(
     rented=True,
     machine="instance",
     prices="orchestrator.backends.skypilot.prices:list_price",
-    doctor="orchestrator.ui.doctor.cloud:examined",
+    doctor="orchestrator.backends.skypilot.doctor:examined",
+    here="orchestrator.backends.skypilot.doctor:examined_here",
+    example="cloud.yaml",
+    title="SkyPilot",
 )
 
-_BUILT_IN = {spec.name: spec for spec in (LOCAL, SLURM, SKYPILOT)}
+_BUILT_IN = {spec.name: spec for spec in (LOCAL, SKYPILOT, SLURM)}
 
 
 def backend_names() -> list[str]:
     """Return all backends: built-in ones first, then those of plug-ins."""
     return list(dict.fromkeys([*_BUILT_IN, *plug_in_names(ENTRY_POINT_GROUP)]))
+
+
+def all_backends() -> list[BackendSpec]:
+    """Return the specifications of all backends, in the order of :func:`backend_names`."""
+    return [get_backend(name) for name in backend_names()]
 
 
 @cache

@@ -54,8 +54,6 @@ _LAST_WORDS_S = 60.0
 _SAVING_S = 60.0
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
 _LEAST_SECRET = 8
-# A launch takes minutes, and as long as its files are on their way.
-_LONG_LAUNCH_S = 3600.0
 _ALL = SyncOptions()
 
 
@@ -168,11 +166,6 @@ def costs(sweep: SweepDir) -> list[str]:
     return [said[name] for name in sorted(said)]
 
 
-def is_launched_long(cluster: Cluster) -> bool:
-    """Whether the launch of an instance, which nothing stops before that is over, takes very long."""
-    return bool(not cluster.autodown and cluster.since and time.time() - cluster.since > _LONG_LAUNCH_S)
-
-
 def _warning(sweep: SweepDir, token: str, job_id: str, cluster: Cluster) -> str:
     """Return the action for an instance that nothing stops; empty where SkyPilot takes it down."""
     stop = f"`orchestrate cancel {sweep.name}` takes it down"
@@ -188,7 +181,7 @@ def _warning(sweep: SweepDir, token: str, job_id: str, cluster: Cluster) -> str:
             f". WARNING: nothing stops it, its launch died before its job began: {stop}, the sweep command "
             f"starts another in its place"
         )
-    if is_launched_long(cluster):
+    if cluster.launched_long:
         return f". WARNING: its launch takes very long, and nothing stops it before that is over: {stop}"
     return ""
 

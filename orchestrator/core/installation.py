@@ -32,6 +32,17 @@ def install_here(extra: str) -> str:
     return _pip(list(_names(extra)))
 
 
+def installed_version(package: str) -> str | None:
+    """Return the version by the package's record, ``None`` for one that is missing or half removed."""
+    from importlib.metadata import version
+
+    try:
+        found: str | None = version(package)
+    except Exception:  # a damaged record may raise anything
+        return None
+    return found or None
+
+
 def install_package(name: str) -> str:
     """Return the command that installs one more package for this Python, at the constrained version."""
     return _pip([name])

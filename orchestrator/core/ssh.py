@@ -19,11 +19,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from orchestrator.core.errors import HostError, UnreachableError
+from orchestrator.core.types import CommandAnswer
 
 # Seconds for which the shared connection stays open without use.
 KEPT_S = 600
@@ -43,15 +43,6 @@ _AGAIN = "nothing is lost; try again when the connection is back"
 # ssh's own exit code; commands on the other side have others.
 SSH_FAILED = 255
 _LONGEST_COMPLAINT = 200
-
-
-@dataclass(frozen=True)
-class RemoteAnswer:
-    """The result of a command on the other side, without the output of the login shell before it."""
-
-    code: int
-    output: str
-    errors: str
 
 
 class Host:
@@ -137,10 +128,10 @@ class Host:
 
     def run(
         self, argv: Sequence[str], input: bytes = b"", *, patience: float = PATIENCE_S, folder: str = ""
-    ) -> RemoteAnswer:
+    ) -> CommandAnswer:
         """Run a program there to its end, in ``folder`` (see :func:`remote_path`).
 
-        A dead shared connection is opened anew, once.
+        Output of the login shell before it is left out. A dead shared connection is opened anew, once.
         """
         was_open = self.connect()
         try:
@@ -151,7 +142,7 @@ class Host:
             self.connect()
             return self._run(argv, input, patience, folder)
 
-    def _run(self, argv: Sequence[str], input: bytes, patience: float, folder: str) -> RemoteAnswer:
+    def _run(self, argv: Sequence[str], input: bytes, patience: float, folder: str) -> CommandAnswer:
         mark = secrets.token_hex(8)
         try:
             done = subprocess.run(
@@ -168,7 +159,7 @@ class Host:
         _, begun, answer = output.partition(f"\n{mark}\n")
         if done.returncode == SSH_FAILED:
             raise self.cut() if begun else failure(self.name, errors or "connection closed")
-        return RemoteAnswer(done.returncode, answer if begun else "", without_command(errors))
+        return CommandAnswer(done.returncode, answer if begun else "", without_command(errors))
 
     @contextmanager
     def open(

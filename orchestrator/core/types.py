@@ -6,7 +6,7 @@ import enum
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -383,3 +383,22 @@ class Concern:
 
     def __str__(self) -> str:
         return f"{self.text}: {self.hint}"
+
+
+@dataclass(frozen=True)
+class CommandAnswer:
+    """Output of a command. ``code`` is ``None`` after a timeout."""
+
+    code: int | None
+    output: str
+    errors: str = ""
+
+    @property
+    def complaint(self) -> str:
+        """The error output as one line, without the command's own prefix."""
+        lines = [line.split("error: ", 1)[-1].strip() for line in self.errors.splitlines()]
+        return "; ".join(dict.fromkeys(line for line in lines if line)) or f"exit code {self.code}"
+
+
+# Starts a command by its arguments, and returns its answer.
+RunCommand = Callable[[Sequence[str]], CommandAnswer]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from orchestrator.core.errors import HostError, OrchestrateError
 from orchestrator.core.formatting import plain
-from orchestrator.core.ssh import RemoteAnswer
+from orchestrator.core.types import CommandAnswer
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.foreign_marks import MARK, mark_absent, read_absent
 from orchestrator.rundir.plain_files import same_content
@@ -173,12 +173,12 @@ def _delete(found: Dispensable) -> None:
         )
 
 
-def _remove(source: Source, folder: str, names: Sequence[str]) -> RemoteAnswer:
+def _remove(source: Source, folder: str, names: Sequence[str]) -> CommandAnswer:
     argv, given = ["sh", "-c", _DELETE, "sh", folder], _ended(names)
     if source.host is not None:
         return source.host.run(argv, given, patience=_PATIENCE_S)
     done = subprocess.run(argv, input=given, capture_output=True, check=False)
-    return RemoteAnswer(done.returncode, "", done.stderr.decode(errors="replace"))
+    return CommandAnswer(done.returncode, "", done.stderr.decode(errors="replace"))
 
 
 def _ended(names: Iterable[str]) -> bytes:

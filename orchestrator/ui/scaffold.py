@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.backends.slurm.commands import CommandAnswer
+from orchestrator.config.backends import DEFAULT_BACKEND, BackendSpec, backend_names, find_backend, load
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.package_files import template
-from orchestrator.ui.doctor.cluster_facts import Ask, Site
+from orchestrator.core.types import RunCommand
 
 GRID = Path("sweeps", "first.yaml")
 # A grid that checks what no login node can see; `orchestrate doctor --on PROFILE` recommends it.
 VALIDATION = Path("sweeps", "validate.yaml")
-# Kinds of backends, and the file of the profile written for each.
-PROFILES = {
-    "slurm": Path("profiles", "cluster.yaml"),
-    "skypilot": Path("profiles", "cloud.yaml"),
-    "local": None,
-}
-_PARTITIONS = "`sinfo -s` lists them"
-_ACCOUNTS = "`sacctmgr show associations user=$USER format=account,qos` lists yours"
-_MOST_NAMES = 8
 
 
 @dataclass(frozen=True)
@@ -37,18 +26,20 @@ class NewProject:
     commands: tuple[str, ...]
 
 
-def begin(folder: Path, kind: str = "slurm", ask: Ask | None = None) -> NewProject:
+def begin(folder: Path, kind: str = DEFAULT_BACKEND, ask: RunCommand | None = None) -> NewProject:
     """Write a grid, and a profile for that kind of backend, into a project's folder; overwrite nothing.
 
-    On a login node the profile names the cluster's partitions and accounts. ``ask`` stands in for Slurm's
-    commands. Raises :class:`OrchestrateError` for an unknown kind, ``OSError`` if nothing can be written.
+    On a login node the profile names the cluster's partitions and accounts. ``ask`` stands in for the
+    scheduler's commands. Raises :class:`OrchestrateError` for an unknown kind, ``OSError`` if nothing can be
+    written.
     """
-    if kind not in PROFILES:
-        raise OrchestrateError(f"--on: found {kind!r}, expected one of: {', '.join(PROFILES)}")
+    spec = find_backend(kind)
+    if spec is None:
+        raise OrchestrateError(f"--on: found {kind!r}, expected one of: {', '.join(backend_names())}")
     texts = {GRID: _text("first.yaml")}
-    profile = PROFILES[kind]
+    profile = Path("profiles", Path(spec.example).name.removesuffix(".j2")) if spec.example else None
     if profile is not None:
-        texts[profile] = _cluster(ask) if kind == "slurm" else _text("cloud.yaml")
+        texts[profile] = _profile(spec, ask)
         texts[VALIDATION] = _text(VALIDATION.name)
     new = {place: _write(folder / place, text) for place, text in texts.items()}
     return NewProject(
@@ -59,7 +50,7 @@ def begin(folder: Path, kind: str = "slurm", ask: Ask | None = None) -> NewProje
 
 
 def _text(name: str) -> str:
-    return template(f"init/{name}").read_text(encoding="utf-8")
+    return (template("init") / name).read_text(encoding="utf-8")
 
 
 def _write(file: Path, text: str) -> bool:
@@ -73,30 +64,13 @@ def _write(file: Path, text: str) -> bool:
     return True
 
 
-def _cluster(ask: Ask | None) -> str:
+def _profile(spec: BackendSpec, ask: RunCommand | None) -> str:
+    """Return the backend's example of a profile."""
     import jinja2
 
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)  # noqa: S701
-    partitions, accounts = _names_here(ask) if ask is not None or shutil.which("sinfo") else ((), ())
-    return environment.from_string(_text("cluster.yaml.j2")).render(
-        partitions=_listed(partitions) or _PARTITIONS, accounts=_listed(accounts) or _ACCOUNTS
-    )
-
-
-def _names_here(ask: Ask | None) -> tuple[Sequence[str], Sequence[str]]:
-    """Return partitions, the default one first, and the user's accounts; none without an answer."""
-    site = Site(None, Path(), ask)
-    partitions = sorted(site.partitions, key=lambda one: not one.is_default)
-    known = () if isinstance(site.associations, CommandAnswer) or not partitions else site.associations
-    named = [f"{one.name} (the default)" if one.is_default else one.name for one in partitions]
-    return named, list(dict.fromkeys(one.account for one in known))
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Format names for a comment of one line; unprintable characters are removed."""
-    printable = ["".join(char for char in name if char.isprintable()) for name in names]
-    more = f", … ({len(names)} in all)" if len(names) > _MOST_NAMES else ""
-    return f"there are: {', '.join(printable[:_MOST_NAMES])}{more}" if names else ""
+    words = load(spec.example_words)(ask) if spec.example_words else {}
+    return environment.from_string(_text(spec.example)).render(words)
 
 
 def _commands(folder: Path, profile: Path | None) -> list[str]:

@@ -174,7 +174,7 @@ def test_rendering_by_the_doctor(tmp_path: Path, request: pytest.FixtureRequest)
 
 
 def test_starcraft_by_the_doctor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "installed", lambda _: "1.0")
+    monkeypatch.setattr(training, "installed_version", lambda _: "1.0")
     monkeypatch.delenv("SC2PATH", raising=False)
     assert_said(words_of(request), training.starcraft(well).found)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config.profiles import parse_profile
-from orchestrator.ui.doctor import Finding, Verdict, cluster_facts, diagnose
+from orchestrator.core import findings as core_findings
+from orchestrator.ui.doctor import Finding, Verdict, diagnose
 from tests.helpers import PATIENCE_S, ROOT
 from tests.libraries import well
 from tests.slurm.cluster import Cluster
@@ -111,7 +112,7 @@ def test_accounting_down_is_a_warning_and_a_controller_down_ends_the_rest(
     assert found["Account"].verdict is Verdict.NOT_HERE
     assert problems(found) == {}
     slurm.slurmctld_stop()
-    monkeypatch.setattr(cluster_facts, "PATIENCE_S", 3.0)
+    monkeypatch.setattr(core_findings, "PATIENCE_S", 3.0)
     found = findings(tmp_path, "partition: cpu")
     assert list(problems(found)) == ["Slurm controller"]
     assert list(found)[-1] == "All other checks"

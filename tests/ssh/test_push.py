@@ -17,10 +17,10 @@ from orchestrator.config.profiles import Profile, parse_profile
 from orchestrator.control.remote import push_code
 from orchestrator.control.remote.push_code import look_there, push, sent
 from orchestrator.core.errors import DamagedFileError, HostError
+from orchestrator.core.findings import Verdict
 from orchestrator.core.ssh import Host
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir
-from orchestrator.ui.doctor import login_node
-from orchestrator.ui.doctor.finding import Verdict
+from orchestrator.ui.doctor.login_node import LoginNode
 from tests.ssh.server import ALIAS, Server
 
 
@@ -151,7 +151,7 @@ def folders(laptop: Laptop, profile: Profile) -> set[str]:
     place = look_there(profile, "tiny").place
     assert profile.address.endswith("there.yaml")
     tree = tree_there(Host(ALIAS), parse_place(profile.address))
-    findings = login_node.examined(profile, laptop.folder / "results")
+    findings = LoginNode(profile).examined()
     told = next(one.found for one in findings if one.name == "Results there")
     assert "can be written" in told
     return {place.folder, tree.removesuffix("/results"), told.partition(": ")[0]}
@@ -187,7 +187,7 @@ def test_a_folder_that_is_nowhere_is_said_in_a_line(laptop: Laptop, folder: str,
     assert "\n" not in str(looking.value)
     with pytest.raises(HostError, match=said):
         tree_there(Host(ALIAS), parse_place(profile.address))
-    findings = login_node.examined(profile, laptop.folder / "results")
+    findings = LoginNode(profile).examined()
     told = next(one for one in findings if one.name == "Results there")
     assert told.verdict is Verdict.PROBLEM
     assert told.found.count("unset or empty") + told.found.count("another user's home") == 1

@@ -53,16 +53,6 @@ NAMES_A_BACKEND = {
     "orchestrator/config/grid/parse.py",
     "orchestrator/config/profiles/model.py",
     "orchestrator/control/cloud_instances.py",
-    "orchestrator/ui/cli/init.py",
-    "orchestrator/ui/doctor/cloud.py",
-    "orchestrator/ui/doctor/cluster.py",
-    "orchestrator/ui/doctor/cluster_facts.py",
-    "orchestrator/ui/doctor/job_script.py",
-    "orchestrator/ui/doctor/local_machine.py",
-    "orchestrator/ui/doctor/login_node.py",
-    "orchestrator/ui/doctor/request_checks.py",
-    "orchestrator/ui/doctor/slurm.py",
-    "orchestrator/ui/scaffold.py",
 }
 LONGEST_FILE = 450
 

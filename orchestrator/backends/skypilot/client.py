@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import logging
 import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ _PATIENCE_S = 120.0
 _END_S = 900.0
 # Seconds until a slow request is logged; loading SkyPilot alone takes a few.
 _SLOW_S = 5.0
+# A launch takes minutes, and as long as its files are on their way.
+_LONG_LAUNCH_S = 3600.0
 
 
 class ClusterState(enum.Enum):
@@ -68,6 +71,11 @@ class Cluster:
     instance_type: str
     spot: bool
     autodown: str
+
+    @property
+    def launched_long(self) -> bool:
+        """Whether the launch, which nothing stops before it is over, takes very long."""
+        return bool(not self.autodown and self.since and time.time() - self.since > _LONG_LAUNCH_S)
 
 
 @dataclass(frozen=True)

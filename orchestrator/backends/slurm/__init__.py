@@ -11,9 +11,7 @@ from typing import ClassVar
 from orchestrator.backends.script import Script, Setting
 from orchestrator.backends.slurm.commands import (
     PAUSES_S,
-    CommandAnswer,
     Commands,
-    Runner,
     is_refusal,
     is_unclear,
     refusal,
@@ -42,7 +40,17 @@ from orchestrator.backends.slurm.parse import (
 from orchestrator.backends.slurm.script import sbatch_script
 from orchestrator.config.profiles import Profile
 from orchestrator.core.errors import BackendUnavailableError
-from orchestrator.core.types import Array, Capacity, Concern, JobState, JobStatus, Plan, index_of
+from orchestrator.core.types import (
+    Array,
+    Capacity,
+    CommandAnswer,
+    Concern,
+    JobState,
+    JobStatus,
+    Plan,
+    RunCommand,
+    index_of,
+)
 from orchestrator.rundir import SweepDir
 
 PREFIX = "slurm:"
@@ -64,7 +72,7 @@ class SlurmBackend:
         self,
         profile: Profile,
         options: Sequence[str] = (),
-        runner: Runner | None = None,
+        runner: RunCommand | None = None,
         pauses: Sequence[float] = PAUSES_S,
     ) -> None:
         self._profile, self._run, self._pauses = profile, runner or Commands(), pauses

@@ -7,12 +7,12 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator.backends.waiting import SlowLog
 from orchestrator.core.errors import BackendUnavailableError, QueueFullError, RefusedError
+from orchestrator.core.types import CommandAnswer, RunCommand
 
 # Slurm's commands themselves retry for a while if the controller is down.
 TIMEOUT_S = 60.0
@@ -24,23 +24,6 @@ PAUSES_S = (1.0, 3.0)
 # Permanent failures, and the exit code of a missing program.
 _CERTAIN = ("unrecognized option", "invalid option", "invalid job id", "invalid user", "configuration source")
 _NOT_THERE = 127
-
-Runner = Callable[[Sequence[str]], "CommandAnswer"]
-
-
-@dataclass(frozen=True)
-class CommandAnswer:
-    """Output of a command. ``code`` is ``None`` after a timeout."""
-
-    code: int | None
-    output: str
-    errors: str = ""
-
-    @property
-    def complaint(self) -> str:
-        """The error output as one line, without the command's own prefix."""
-        lines = [line.split("error: ", 1)[-1].strip() for line in self.errors.splitlines()]
-        return "; ".join(dict.fromkeys(line for line in lines if line)) or f"exit code {self.code}"
 
 
 def run(argv: Sequence[str], patience: float = TIMEOUT_S) -> CommandAnswer:
@@ -81,7 +64,9 @@ class Commands:
             return run(argv)
 
 
-def run_with_retries(ask: Runner, argv: Sequence[str], pauses: Sequence[float] = PAUSES_S) -> CommandAnswer:
+def run_with_retries(
+    ask: RunCommand, argv: Sequence[str], pauses: Sequence[float] = PAUSES_S
+) -> CommandAnswer:
     """Run a repeatable command; after a fast failure, repeat it after each pause.
 
     The final complaint includes the number of tries. Slow failures are not repeated: the command itself
@@ -109,11 +94,11 @@ def _is_certain(answer: CommandAnswer) -> bool:
 # Prefixes of variables that change a command's action or output format.
 _COMMANDS_OWN = ("SLURM_", "SBATCH_", "SCANCEL_", "SCONTROL_", "SQUEUE_", "SACCT_", "SINFO_")
 # Defaults that users export. They override a script, so they are kept only without a line in the script.
-_USUAL = {
-    "SBATCH_ACCOUNT": "account",
-    "SBATCH_PARTITION": "partition",
-    "SBATCH_QOS": "qos",
-    "SBATCH_RESERVATION": "reservation",
+EXPORTED = {
+    "account": "SBATCH_ACCOUNT",
+    "partition": "SBATCH_PARTITION",
+    "qos": "SBATCH_QOS",
+    "reservation": "SBATCH_RESERVATION",
 }
 
 
@@ -124,7 +109,7 @@ def _environment(argv: Sequence[str]) -> dict[str, str]:
     kept = {"SLURM_CONF", "SLURM_CLUSTERS"}
     if argv[0] == "sbatch":
         said = _options_in(Path(argv[-1]))
-        kept |= {name for name, option in _USUAL.items() if option not in said}
+        kept |= {name for option, name in EXPORTED.items() if option not in said}
     foreign = [*_COMMANDS_OWN]
     if "SLURM_JOB_ID" in os.environ:
         foreign += ["ORCHESTRATE_", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"]

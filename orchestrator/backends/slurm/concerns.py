@@ -7,19 +7,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.backends.slurm.parse import partition_fields
+from orchestrator.backends.slurm.commands import EXPORTED
+from orchestrator.backends.slurm.parse import partition_fields, time_limit
 from orchestrator.backends.waste import idle_gpus
 from orchestrator.config.profiles import Profile, option_name
 from orchestrator.core.types import Array, Concern, Plan
 from orchestrator.core.units import seconds
-
-# Exported variables that replace empty keys of the profile.
-_EXPORTED = {
-    "account": "SBATCH_ACCOUNT",
-    "partition": "SBATCH_PARTITION",
-    "qos": "SBATCH_QOS",
-    "reservation": "SBATCH_RESERVATION",
-}
 
 
 @dataclass(frozen=True)
@@ -39,7 +32,7 @@ def missing(profile: Profile, options: Sequence[str]) -> Iterator[Concern]:
         keys = needed.split(" or ")
         if any(getattr(profile, key) or option_name(key) in typed for key in keys):
             continue
-        if any(os.environ.get(_EXPORTED.get(key, "")) for key in keys):
+        if any(os.environ.get(EXPORTED.get(key, "")) for key in keys):
             continue
         yield Concern(
             f"{profile.name}: {needed} is empty, and jobs there need it",
@@ -79,29 +72,19 @@ def _idle_cores(arrays: Iterable[Array], there: Partitions) -> Iterator[Concern]
 
 def _too_long(arrays: Iterable[Array], there: Partitions) -> Iterator[Concern]:
     """Warn of a time limit above that of all partitions: sbatch accepts such jobs, and they never begin."""
-    limits = {name: _limit(text) for name, text in there.limits.items()}
+    limits = {name: time_limit(text) for name, text in there.limits.items()}
     known = [limit for limit in limits.values() if limit is not None]
     if not known or len(known) < len(limits):
         return
+    longest = max(there.limits.values(), key=lambda text: time_limit(text) or 0)
     for array in arrays:
         asked = array.allocation.time
         if asked is not None and seconds(asked) > max(known):
             where = ", ".join(f"{name} ends jobs after {text}" for name, text in there.limits.items())
             yield Concern(
                 f"jobs ask for {asked}, and would wait for ever: {where}",
-                f'set `time:` in the profile to "{max(there.limits.values(), key=_seconds)}" or less',
+                f'set `time:` in the profile to "{longest}" or less',
             )
-
-
-def _limit(text: str) -> int | None:
-    try:
-        return seconds(text)
-    except ValueError:
-        return None  # UNLIMITED
-
-
-def _seconds(text: str) -> int:
-    return _limit(text) or 0
 
 
 def time_limits(output: str, named: Sequence[str]) -> dict[str, str]:

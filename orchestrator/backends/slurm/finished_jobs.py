@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
-from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.backends.slurm.parse import (
     ACCOUNTING_FIELDS,
     LISTED,
@@ -14,9 +13,7 @@ from orchestrator.backends.slurm.parse import (
     queue_entries,
     sacct_jobs,
 )
-from orchestrator.core.types import JobState, JobStatus
-
-Ask = Callable[[Sequence[str]], CommandAnswer]
+from orchestrator.core.types import JobState, JobStatus, RunCommand
 
 # Accounting follows the queue within seconds, or not at all: seconds until the next query, at first ...
 _FIRST_REST_S = 2.0
@@ -37,7 +34,7 @@ class _Doubt:
 class FinishedJobs:
     """Remembers how jobs ended. Accounting may be slow, broken or absent, and is queried rarely."""
 
-    def __init__(self, ask: Ask, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, ask: RunCommand, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask, self._clock = ask, clock
         self._ends: dict[str, JobStatus] = {}
         self._doubts: dict[str, _Doubt] = {}

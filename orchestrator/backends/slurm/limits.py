@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.backends.slurm.parse import default_qos, least, partition_fields, status_of, submit_limits
 from orchestrator.config.profiles import Profile
-
-Ask = Callable[[Sequence[str]], CommandAnswer]
+from orchestrator.core.types import RunCommand
 
 # Seconds for which limits are reused: they rarely change, and waiting commands poll repeatedly.
 _FRESH_S = 60.0
@@ -47,7 +45,7 @@ class Limit:
 class SubmitLimits:
     """The limits for jobs of a profile, as far as the controller and accounting report them."""
 
-    def __init__(self, ask: Ask, profile: Profile, options: Sequence[str]) -> None:
+    def __init__(self, ask: RunCommand, profile: Profile, options: Sequence[str]) -> None:
         self._ask, self._profile, self._options = ask, profile, options
         self._kept: tuple[float, tuple[Limit, ...]] | None = None
 

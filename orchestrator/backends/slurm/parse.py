@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.core.types import JobState, JobStatus, Reason
+from orchestrator.core.units import seconds
 
 # `squeue -o` of :func:`queue_entries`, `sacct --format` of :func:`sacct_jobs`.
 QUEUE_FORMAT = "%i|%T|%N|%k|%r"
@@ -150,13 +151,19 @@ def default_qos(output: str) -> dict[str, str]:
 
 def partition_fields(output: str, named: Sequence[str]) -> dict[str, dict[str, str]]:
     """Parse `scontrol --oneliner show partition` by name: the named partitions, or the default one."""
-    found = {}
-    for line in output.splitlines():
-        fields = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
-        name, wanted = fields.get("PartitionName", ""), fields.get("Default") == "YES"
-        if name in named or (not named and wanted):
-            found[name] = fields
-    return found
+    return {
+        name: fields
+        for name, fields in all_partitions(output).items()
+        if name in named or (not named and fields.get("Default") == "YES")
+    }
+
+
+def all_partitions(output: str) -> dict[str, dict[str, str]]:
+    """Parse `scontrol --oneliner show partition`: the fields of each partition, by its name."""
+    lines = (
+        dict(word.partition("=")[::2] for word in line.split() if "=" in word) for line in output.splitlines()
+    )
+    return {fields["PartitionName"]: fields for fields in lines if fields.get("PartitionName")}
 
 
 def array_size(config: Mapping[str, str]) -> int:
@@ -167,6 +174,14 @@ def array_size(config: Mapping[str, str]) -> int:
     tasks = re.search(r"\bmax_array_tasks=(\d+)", config.get("SchedulerParameters", ""))
     size = least([config.get("MaxArraySize", ""), tasks[1] if tasks else ""])
     return _ARRAY_SIZE if size is None else size
+
+
+def time_limit(text: str) -> int | None:
+    """Return the seconds of a limit as Slurm prints it; ``None`` where there is none."""
+    try:
+        return seconds(text)
+    except ValueError:
+        return None
 
 
 def least(numbers: Iterable[str]) -> int | None:

@@ -71,6 +71,13 @@ def every_profile() -> tuple[list[Profile], list[ProfileError]]:
     return found, problems
 
 
+def place_of(profile: Profile) -> str:
+    """Return the file to edit; for a profile that came with the program, the copy to make of it."""
+    if Path(profile.source).is_relative_to(template("profiles")):
+        return f"a copy of it, {own_folder() / profile.name}.yaml"
+    return profile.source
+
+
 def own_folder() -> Path:
     """Return the folder of the user's own profiles."""
     chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))

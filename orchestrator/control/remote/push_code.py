@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from orchestrator.config.profiles import Profile
 from orchestrator.core.errors import HostError
-from orchestrator.core.ssh import NO_VARIABLE, Host, RemoteAnswer, to_folder
+from orchestrator.core.ssh import NO_VARIABLE, Host, to_folder
+from orchestrator.core.types import CommandAnswer
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.ledger_entries import TreePlace
@@ -104,7 +105,7 @@ def _packed(code: CodeDir) -> bytes:
     return buffer.getvalue()
 
 
-def _cannot(machine: str, do: str, folder: str, answer: RemoteAnswer) -> HostError:
+def _cannot(machine: str, do: str, folder: str, answer: CommandAnswer) -> HostError:
     lines = [line.strip() for line in answer.errors.splitlines()]
     reasons = [line for line in lines if line and not line.endswith(_NO_REASON)]
     said = reasons[-1] if reasons else f"exit code {answer.code}"

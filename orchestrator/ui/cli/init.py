@@ -13,26 +13,26 @@ def init(
         Path, typer.Argument(metavar="[DIR]", help="The project's folder; made if need be.")
     ] = Path(),
     on: Annotated[
-        str,
-        typer.Option(
-            "--on", metavar="KIND", help="Write a profile for slurm, skypilot or, with local, none."
-        ),
-    ] = "slurm",
+        str | None,
+        typer.Option("--on", metavar="BACKEND", help="Write a profile of this backend; with local, none."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Begin a project: write a commented grid and profile.
 
-    The grid trains at once; fill in the profile. On a login node it names
-    partitions and accounts. Existing files stay as they are.
+    The grid trains at once; fill in the profile. It is one of slurm, or of
+    skypilot with --on. On a login node it names partitions and accounts.
+    Existing files stay as they are.
 
     [bold]Examples[/bold]
 
       orchestrate init
       orchestrate init my-benchmark --on skypilot
     """
+    from orchestrator.config.backends import DEFAULT_BACKEND
     from orchestrator.ui.scaffold import begin
 
-    begun = begin(folder, on)
+    begun = begin(folder, on or DEFAULT_BACKEND)
     if as_json:
         print_json({"written": begun.written, "kept": begun.kept, "commands": begun.commands})
         return

@@ -8,19 +8,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator import __version__
 from orchestrator.config.trainers import get_trainer, trainer_names
 from orchestrator.core import hardware
-from orchestrator.core.installation import install_here
-from orchestrator.ui.doctor.finding import Finding, not_here, ok, problem, warning
-from orchestrator.ui.doctor.packages import installed
+from orchestrator.core.findings import PATIENCE_S, Finding, not_here, ok, problem, warning
+from orchestrator.core.installation import install_here, installed_version
 
-_OLDEST_PYTHON = (3, 11)
+OLDEST_PYTHON = (3, 11)
 _OLDEST_RSYNC = (3, 2, 5)
 _INSTALL_RSYNC = "apt-get install rsync openssh-client, brew install rsync, or conda install rsync openssh"
-_PATIENCE_S = 10.0
 
 # Limits of a warning and of a problem: a sweep of a hundred short runs fits; a sweep cannot begin.
 _LITTLE_BYTES, _NO_BYTES = 5 << 30, 100 << 20
@@ -30,7 +29,7 @@ _LITTLE_FILES, _NO_FILES = 50_000, 500
 def python(_: Path) -> Finding:
     """Check that this Python is new enough."""
     found = f"{'.'.join(map(str, sys.version_info[:3]))} with orchestrate {__version__} ({sys.executable})"
-    if sys.version_info < _OLDEST_PYTHON:
+    if sys.version_info < OLDEST_PYTHON:
         return problem("Python", found, "make an environment with Python 3.11 or newer")
     return ok("Python", found)
 
@@ -45,7 +44,7 @@ def trainers(_: Path) -> Finding:
         except Exception as error:  # a package's entry point may raise anything
             wrong.append(f"{name} does not load ({type(error).__name__}: {error})")
             continue
-        versions = {package: installed(package) for package in spec.packages}
+        versions = {package: installed_version(package) for package in spec.packages}
         if absent := [package for package, found in versions.items() if found is None]:
             wrong.append(f"{name} lacks {', '.join(absent)}")
         there += [
@@ -73,34 +72,26 @@ def git(_: Path) -> Finding:
     return warning("git", "not on PATH", fix)
 
 
-def rsync(_: Path) -> Finding:
+def rsync(complain: Callable[[str, str, str], Finding] = warning) -> Finding:
     """Check the programs that fetch results from other machines."""
     name = "rsync"
     if missing := [program for program in ("rsync", "ssh") if shutil.which(program) is None]:
         found = f"{' and '.join(missing)} not on PATH: `orchestrate sync` cannot fetch results"
-        return warning(name, found, _INSTALL_RSYNC)
+        return complain(name, found, _INSTALL_RSYNC)
     try:
         said = subprocess.run(
-            ["rsync", "--version"], capture_output=True, stdin=subprocess.DEVNULL, timeout=_PATIENCE_S
+            ["rsync", "--version"], capture_output=True, stdin=subprocess.DEVNULL, timeout=PATIENCE_S
         ).stdout.decode(errors="replace")
     except (OSError, subprocess.SubprocessError) as error:
-        return warning(name, f"{shutil.which('rsync')} does not run: {error}", _INSTALL_RSYNC)
+        return complain(name, f"{shutil.which('rsync')} does not run: {error}", _INSTALL_RSYNC)
     match = re.search(r"rsync +version v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", said)
     oldest = ".".join(map(str, _OLDEST_RSYNC))
     if match is None:
-        return warning(name, f"{shutil.which('rsync')} is another program of that name", _INSTALL_RSYNC)
+        return complain(name, f"{shutil.which('rsync')} is another program of that name", _INSTALL_RSYNC)
     version = ".".join(match.groups())
     if tuple(map(int, match.groups())) < _OLDEST_RSYNC:
-        return warning(name, f"{version}, and `orchestrate sync` needs {oldest}", _INSTALL_RSYNC)
+        return complain(name, f"{version}, and `orchestrate sync` needs {oldest}", _INSTALL_RSYNC)
     return ok(name, f"{version}, with {shutil.which('ssh')}")
-
-
-def skypilot(_: Path) -> Finding:
-    """Report the version of SkyPilot; nothing of it is started, and no cloud is contacted."""
-    name, version = "SkyPilot", installed("skypilot")
-    if version is None:
-        return not_here(name, "not installed: no machine can be rented", f"to do so: {install_here('sky')}")
-    return ok(name, f"{version}; `sky check` asks your clouds, `orchestrate doctor --on PROFILE` one of them")
 
 
 def results_folder(results: Path) -> Finding:
@@ -143,8 +134,6 @@ def space(results: Path) -> Finding:
 
 
 CHECKS = (python, trainers, cores_and_gpus, git, results_folder, space)
-# Checks that a profile of a cloud has its own versions of.
-REMOTE = (rsync, skypilot)
 
 
 def _existing(folder: Path) -> Path:

@@ -5,74 +5,52 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 
-from orchestrator.backends.slurm.commands import CommandAnswer
-from orchestrator.config.profiles import Profile, preparation
+from orchestrator.config.backends import get_backend
+from orchestrator.config.profiles import Profile, place_of, preparation
 from orchestrator.config.profiles.remote_setup import THEIR_PYTHON
 from orchestrator.core.errors import HostError, OrchestrateError
+from orchestrator.core.findings import PATIENCE_S, Finding, ok, problem, warning
 from orchestrator.core.installation import install_there
 from orchestrator.core.ssh import NO_VARIABLE, Host, to_folder
-from orchestrator.ui.doctor import job_script, request_checks, slurm
-from orchestrator.ui.doctor.cluster_facts import PATIENCE_S, Site, place_of
-from orchestrator.ui.doctor.finding import Finding, Verdict, not_here, ok, problem, warning
+from orchestrator.core.types import CommandAnswer
+from orchestrator.ui.doctor.local_machine import OLDEST_PYTHON
 
 # Packages that the control plane loads first, and those of a BenchMARL run.
 _PACKAGES = ("hydra", "jinja2", "orjson", "polars", "rich", "submitit", "typer", "yaml")
 _TRAINING = ("torch", "torchrl", "benchmarl", "vmas")
 _LITTLE_KB = 5 << 20
-_OLDEST_PYTHON = (3, 11)
 
 
-def examined(profile: Profile, results: Path) -> Iterator[Finding]:
-    """Yield every finding about the profile's machine and the Slurm there, as it comes."""
-    assert profile.ssh is not None
-    node = _LoginNode(profile)
-    for check in (node.connection, node.folder, node.python, node.programs):
-        finding = check()
-        yield finding
-        if check == node.connection and finding.verdict is Verdict.PROBLEM:
-            yield not_here("All other checks", f"wait for: {finding.name}")
-            return
-        if check == node.programs and finding.verdict is Verdict.PROBLEM:
-            yield not_here("Slurm", f"wait for: {finding.name}")
-            return
-    site = Site(profile, results, node.ask, node.user)
-    controller = slurm.controller(site)
-    yield controller
-    if controller.verdict is Verdict.PROBLEM:
-        yield not_here("All other checks", f"wait for: {controller.name}")
-        return
-    for look in (*slurm.CHECKS, *request_checks.CHECKS, job_script.script, job_script.feeding):
-        yield look(site)
+class LoginNode:
+    """The machine that a profile's ``ssh`` names."""
 
-
-class _LoginNode:
     def __init__(self, profile: Profile) -> None:
         self._profile, self._host = profile, Host(profile.ssh or "")
+        self._spec = get_backend(profile.backend)
+
+    def examined(self) -> Iterator[Finding]:
+        """Yield every finding about the machine, as it comes; those about its scheduler are the backend's."""
+        for check in (self.connection, self.folder, self.python, self.programs):
+            yield check()
 
     def ask(self, argv: Sequence[str]) -> CommandAnswer:
-        """Run a Slurm command in a login shell there; a script is sent as its input."""
+        """Run a command in a login shell there; a script, its last argument, is sent as its input."""
         content = b""
-        if argv[0] == "sbatch" and Path(argv[-1]).is_file():
+        if argv[0] == self._spec.options and Path(argv[-1]).is_file():
             content, argv = Path(argv[-1]).read_bytes(), argv[:-1]
         try:
-            said = self._host.run(["bash", "-lc", shlex.join(argv)], content, patience=PATIENCE_S)
+            return self._host.run(["bash", "-lc", shlex.join(argv)], content, patience=PATIENCE_S)
         except HostError as error:
             return CommandAnswer(None, "", str(error))
-        return CommandAnswer(said.code, said.output, said.errors)
-
-    @cached_property
-    def user(self) -> str:
-        return self.ask(["id", "-un"]).output.strip()
 
     def connection(self) -> Finding:
         name, began = "Login node", time.monotonic()
         try:
             self._host.run(["true"])
         except OrchestrateError as error:
-            return problem(name, str(error), error.hint or "")
+            return problem(name, str(error), error.hint or "", blocks=True)
         return ok(name, f"{self._host.name} answers in {time.monotonic() - began:.1f} s")
 
     def folder(self) -> Finding:
@@ -118,7 +96,7 @@ class _LoginNode:
             return problem(name, f"{command} does not start: {said.complaint}", fix)
         version, missing = tuple(map(int, told[-1][:3])), told[-1][3:]
         shown = f"{command} is Python {'.'.join(map(str, version))}"
-        if version < _OLDEST_PYTHON:
+        if version < OLDEST_PYTHON:
             return problem(name, shown, f"name a Python 3.11 or newer in {place_of(profile)}: `python:`")
         fix = f"with that Python, {install_there('train')}"
         if set(missing) & set(_PACKAGES):
@@ -129,13 +107,14 @@ class _LoginNode:
 
     def programs(self) -> Finding:
         name = "Programs there"
-        wanted = (*slurm.NEEDED, "rsync", "tar")
+        wanted = (*self._spec.programs, "rsync", "tar")
         said = self.ask(["bash", "-c", f"for one in {' '.join(wanted)}; do command -v $one; done"])
         there = {line.rpartition("/")[2] for line in said.output.splitlines()}
         missing = [program for program in wanted if program not in there]
         if missing:
+            found = f"{', '.join(missing)} not on PATH of a login shell"
             fix = "ask your site where they are; `orchestrate sync` needs rsync, sweeps need the others"
-            return (warning if missing == ["rsync"] else problem)(
-                name, f"{', '.join(missing)} not on PATH of a login shell", fix
+            return (
+                warning(name, found, fix) if missing == ["rsync"] else problem(name, found, fix, blocks=True)
             )
         return ok(name, ", ".join(wanted))

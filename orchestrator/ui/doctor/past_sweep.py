@@ -9,10 +9,10 @@ from pathlib import Path
 from orchestrator.config.profiles import Profile, as_typed
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.findings import Finding, not_here, ok, problem
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.ledger_entries import submissions
-from orchestrator.ui.doctor.finding import Finding, not_here, ok, problem
 
 # The name in sweeps/validate.yaml.
 SWEEP = "validate"

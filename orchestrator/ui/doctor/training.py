@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping
 
 from orchestrator.core import hardware
-from orchestrator.core.installation import install_here
-from orchestrator.ui.doctor.finding import Finding, not_here, ok, problem, warning
-from orchestrator.ui.doctor.packages import installed
+from orchestrator.core.findings import Finding, not_here, ok, problem, warning
+from orchestrator.core.installation import install_here, installed_version
 from orchestrator.ui.doctor.torch_probe import Probe
 
 # A worker sets these anew for each of its runs.
@@ -28,7 +27,7 @@ _NO_ANSWER = "`nvidia-smi` must answer first; a container needs --gpus all (dock
 
 def pytorch(probe: Probe) -> Finding:
     """Check that PyTorch loads and computes on the GPU, by a trial addition."""
-    name, version = "PyTorch", installed("torch")
+    name, version = "PyTorch", installed_version("torch")
     if version is None:
         return not_here(
             name,
@@ -92,7 +91,7 @@ def drawing(probe: Probe) -> Finding:
 
 def starcraft(_: Probe) -> Finding:
     """Check that smacv2 finds the game."""
-    name, version, game = "StarCraft II", installed("smacv2"), hardware.starcraft()
+    name, version, game = "StarCraft II", installed_version("smacv2"), hardware.starcraft()
     if version is None:
         found = "smacv2 is not installed: no tasks smacv2/… here"
         return not_here(name, found, "to have them, install github.com/oxwhirl/smacv2 and StarCraft II")

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from orchestrator.core.installation import install_package
-from orchestrator.ui.doctor.finding import Finding, not_here, ok, problem, warning
-from orchestrator.ui.doctor.packages import installed
+from orchestrator.core.findings import Finding, not_here, ok, problem, warning
+from orchestrator.core.installation import install_package, installed_version
 
 _SERVER = "https://api.wandb.ai"
 _MODES = ("online", "offline", "shared", "disabled", "dryrun", "run")
@@ -34,7 +33,7 @@ class _Login:
 
 def wandb(_: Path) -> Finding:
     """Check W&B's login and mode."""
-    name, version = "W&B", installed("wandb")
+    name, version = "W&B", installed_version("wandb")
     if version is None:
         return not_here(name, "not installed: runs cannot have the logger wandb", install_package("wandb"))
     host, mode = _host(), os.environ.get("WANDB_MODE", "")

@@ -11,11 +11,10 @@ import pytest
 
 from orchestrator.backends.script import Script, Setting
 from orchestrator.backends.slurm import SlurmBackend
-from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.backends.slurm.finished_jobs import FinishedJobs
 from orchestrator.config.profiles import Profile
 from orchestrator.core.errors import BackendUnavailableError, QueueFullError, RefusedError
-from orchestrator.core.types import Array, Job, JobState, Reason, Resources
+from orchestrator.core.types import Array, CommandAnswer, Job, JobState, Reason, Resources
 from orchestrator.rundir import FrozenCode, SweepDir
 
 TIMED_OUT = CommandAnswer(

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.backends.slurm.commands import CommandAnswer, refusal, run
+from orchestrator.backends.slurm.commands import refusal, run
 from orchestrator.core.errors import BackendUnavailableError, QueueFullError
+from orchestrator.core.types import CommandAnswer
 
 # What Slurm 22.05 says, and a word of what a user is told to do.
 REFUSALS = {

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orchestrator.backends.skypilot.doctor import examined_here
 from orchestrator.core import hardware
 from orchestrator.ui.doctor import Finding, Verdict, training
-from orchestrator.ui.doctor.local_machine import rsync, skypilot, trainers
+from orchestrator.ui.doctor.local_machine import rsync, trainers
 from orchestrator.ui.doctor.torch_probe import Facts
 from orchestrator.ui.doctor.wandb_login import wandb
 from tests.libraries import well
@@ -215,7 +216,7 @@ def test_wandb_by_netrc(own_world: Path, monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_starcraft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_world: Path) -> None:
     assert training.starcraft(well).verdict is Verdict.NOT_HERE
-    monkeypatch.setattr(training, "installed", lambda _: "0.1")
+    monkeypatch.setattr(training, "installed_version", lambda _: "0.1")
     assert "no SC2PATH, and no ~/StarCraftII" in training.starcraft(well).found
     monkeypatch.setenv("SC2PATH", str(tmp_path / "nowhere"))
     assert "nowhere, which is no folder" in training.starcraft(well).found
@@ -251,26 +252,26 @@ def test_rsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, verdi
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     put(tmp_path / "ssh", "#!/bin/sh\n", 0o755)
     put(tmp_path / "rsync", f"#!/bin/sh\n{said}\n", 0o755)
-    finding = rsync(Path())
+    finding = rsync()
     assert finding.verdict.value == verdict
     assert found in finding.found
 
 
 def test_programs_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert rsync(Path()).found == "rsync and ssh not on PATH: `orchestrate sync` cannot fetch results"
+    assert rsync().found == "rsync and ssh not on PATH: `orchestrate sync` cannot fetch results"
     put(tmp_path / "ssh", "", 0o755)
     put(tmp_path / "rsync", "no program", 0o755)
-    assert "does not run" in rsync(Path()).found
+    assert "does not run" in rsync().found
 
 
 def test_packages_that_are_not_there_or_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
     def damaged(package: str) -> str:
         raise KeyError("Version")
 
-    monkeypatch.setattr("orchestrator.ui.doctor.packages.version", damaged)
+    monkeypatch.setattr("importlib.metadata.version", damaged)
     assert trainers(Path()).verdict is Verdict.WARNING
-    for finding in (skypilot(Path()), wandb(Path()), training.pytorch(well), training.starcraft(well)):
+    for finding in (*examined_here(Path()), wandb(Path()), training.pytorch(well), training.starcraft(well)):
         assert finding.verdict is Verdict.NOT_HERE
         assert finding.fix
 
@@ -278,7 +279,7 @@ def test_packages_that_are_not_there_or_damaged(monkeypatch: pytest.MonkeyPatch)
 def test_somebodys_trainer_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
     """As any installed package can bring one along."""
     points = EntryPoints([EntryPoint("theirs", "nowhere.at_all:SPEC", "orchestrate.trainers")])
-    monkeypatch.setattr("orchestrator.config.trainers.entry_points", lambda **asked: points.select(**asked))
+    monkeypatch.setattr("orchestrator.config.plug_ins.entry_points", lambda **asked: points.select(**asked))
     finding = trainers(Path())
     assert finding.verdict is Verdict.WARNING
     assert "theirs does not load (ModuleNotFoundError: No module named 'nowhere')" in finding.found

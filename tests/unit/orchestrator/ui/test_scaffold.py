@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.profiles import find_profile, parse_profile
 from orchestrator.config.profiles.model import READERS
 from orchestrator.config.sweep import expand, load_sweep
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import CommandAnswer
 from orchestrator.ui.doctor.past_sweep import SWEEP
-from orchestrator.ui.scaffold import PROFILES, begin
+from orchestrator.ui.scaffold import begin
 from tests.helpers import ROOT
 
 PARTITIONS = (
@@ -44,7 +44,7 @@ def uncommented(text: str) -> str:
     return re.sub(r"^( *)# (?=[\w.]+: )", r"\1", text, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("kind", PROFILES)
+@pytest.mark.parametrize("kind", ["slurm", "skypilot", "local"])
 def test_what_is_written_is_right_as_it_is_and_with_its_examples(kind: str, tmp_path: Path) -> None:
     begun = begin(tmp_path / "new" / "project", kind)
     assert [path.is_file() for path in begun.written] == [True] * (1 if kind == "local" else 3)
@@ -97,7 +97,7 @@ def test_the_sweep_that_validates_is_the_one_that_the_doctor_names(tmp_path: Pat
 
 
 def test_a_kind_that_there_is_not(tmp_path: Path) -> None:
-    with pytest.raises(OrchestrateError, match="found 'pbs', expected one of: slurm, skypilot, local"):
+    with pytest.raises(OrchestrateError, match="found 'pbs', expected one of: local, skypilot, slurm"):
         begin(tmp_path / "new", "pbs")
     assert not (tmp_path / "new").exists()
 

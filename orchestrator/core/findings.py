@@ -1,10 +1,12 @@
-"""Results of the doctor's checks."""
+"""Findings of the doctor's checks. A check examines one thing and raises nothing."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
 
+# Seconds to wait for a command: a person waits. Slurm's commands give a controller that is down about ten.
+PATIENCE_S = 15.0
 _LONGEST = 500
 
 
@@ -19,12 +21,16 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the doctor's: ``name`` is the thing checked, ``fix`` a remedy, on one line."""
+    """One line of the doctor's: ``name`` is the thing checked, ``fix`` a remedy, on one line.
+
+    ``blocks``: no later check of the same target can work.
+    """
 
     name: str
     verdict: Verdict
     found: str
     fix: str | None = None
+    blocks: bool = False
 
     def to_json(self) -> dict[str, str | None]:
         """Return the finding as JSON values."""
@@ -41,9 +47,9 @@ def warning(name: str, found: str, fix: str) -> Finding:
     return Finding(name, Verdict.WARNING, _line(found), _line(fix))
 
 
-def problem(name: str, found: str, fix: str) -> Finding:
+def problem(name: str, found: str, fix: str, *, blocks: bool = False) -> Finding:
     """Return a finding that prevents work, with a fix."""
-    return Finding(name, Verdict.PROBLEM, _line(found), _line(fix))
+    return Finding(name, Verdict.PROBLEM, _line(found), _line(fix), blocks)
 
 
 def not_here(name: str, found: str, fix: str | None = None) -> Finding:

@@ -14,14 +14,14 @@ from pathlib import Path
 from orchestrator.backends.script import Setting
 from orchestrator.backends.slurm import SlurmBackend
 from orchestrator.backends.slurm.commands import advice
+from orchestrator.backends.slurm.doctor import request_checks
+from orchestrator.backends.slurm.doctor.cluster_facts import Site
+from orchestrator.config.profiles import place_of
+from orchestrator.core.findings import PATIENCE_S, Finding, Verdict, not_here, ok, problem, warning
 from orchestrator.core.types import Array, Job, Resources
 from orchestrator.rundir import FrozenCode, SweepDir
-from orchestrator.ui.doctor import request_checks
-from orchestrator.ui.doctor.cluster_facts import Site, place_of
-from orchestrator.ui.doctor.finding import Finding, Verdict, not_here, ok, problem, warning
 
 _ASK_SUPPORT = "correct the profile, or ask your site's support what this means"
-_SHELL_PATIENCE_S = 15.0
 _START = re.compile(r"to start at (?P<when>\S+)")
 _SOURCED = re.compile(r"^\s*(?:source|\.)\s+(?P<path>\S+)\s*$")
 
@@ -127,7 +127,7 @@ def _bash(*arguments: str, lines: str = "") -> subprocess.CompletedProcess[str] 
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_SHELL_PATIENCE_S,
+            timeout=PATIENCE_S,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 
+from orchestrator.backends.slurm.doctor.cluster_facts import Association, Qos, Site, number
 from orchestrator.backends.slurm.parse import array_size, least
+from orchestrator.config.backends import SLURM
 from orchestrator.config.profiles import Profile
-from orchestrator.ui.doctor.cluster_facts import Association, Qos, Site, number
-from orchestrator.ui.doctor.finding import Finding, not_here, ok, problem, warning
+from orchestrator.core.findings import Finding, not_here, ok, problem, warning
 
-NEEDED = ("sbatch", "squeue", "scontrol", "scancel")
 _HELPFUL = {
     "sacct": "the end of jobs that left the queue stays unknown",
     "sacctmgr": "limits of your account stay unknown",
@@ -23,15 +23,13 @@ _SHORT_KILL_WAIT_S = 5
 def commands(_: Site) -> Finding:
     """Check that Slurm's commands are on PATH."""
     name = "Slurm commands"
-    missing = [program for program in NEEDED if shutil.which(program) is None]
-    if len(missing) == len(NEEDED):
-        return problem(
-            name,
-            "none on PATH: this is no login node of a Slurm cluster",
-            "log in to one, or load what brings sbatch (`module load slurm`)",
-        )
+    missing = [program for program in SLURM.programs if shutil.which(program) is None]
+    if len(missing) == len(SLURM.programs):
+        fix = "log in to one, or load what brings sbatch (`module load slurm`)"
+        return problem(name, "none on PATH: this is no login node of a Slurm cluster", fix, blocks=True)
     if missing:
-        return problem(name, f"{', '.join(missing)} not on PATH", "ask your site where they are; add to PATH")
+        fix = "ask your site where they are; add to PATH"
+        return problem(name, f"{', '.join(missing)} not on PATH", fix, blocks=True)
     lacking = [f"no {program}: {why}" for program, why in _HELPFUL.items() if shutil.which(program) is None]
     if lacking:
         return warning(name, "; ".join(lacking), "ask your site where they are; add them to PATH")
@@ -48,7 +46,7 @@ def controller(site: Site) -> Finding:
         fix = "try again, and if it stays so tell your site's support"
         if "configuration source" in found:
             fix = "log in to a login node, or set SLURM_CONF to your cluster's slurm.conf"
-        return problem(name, found, fix)
+        return problem(name, found, fix, blocks=True)
     version = _first_line(site.ask("sbatch", "--version").output)
     found = f"answers in {_duration(took)}" + (f" ({version})" if version else "")
     if took > _SLOW_S:
@@ -157,6 +155,4 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")[:60]
 
 
-# Without these, no other check can work.
-FIRST = (commands, controller)
-CHECKS = (accounting, limits, requeue, time_to_leave)
+CHECKS = (commands, controller, accounting, limits, requeue, time_to_leave)

@@ -5,21 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from orchestrator.backends.slurm.commands import CommandAnswer
 from orchestrator.backends.slurm.concerns import is_exclusive, missing
-from orchestrator.config.profiles import Profile
-from orchestrator.core.units import megabytes, seconds
-from orchestrator.ui.doctor.cluster_facts import (
+from orchestrator.backends.slurm.doctor.cluster_facts import (
     Association,
     NodeGroup,
     Partition,
     Qos,
     Site,
     named_partitions,
-    place_of,
-    time_limit,
 )
-from orchestrator.ui.doctor.finding import Finding, not_here, ok, problem, warning
+from orchestrator.backends.slurm.parse import time_limit
+from orchestrator.config.profiles import Profile, place_of
+from orchestrator.core.findings import Finding, not_here, ok, problem, warning
+from orchestrator.core.types import CommandAnswer
+from orchestrator.core.units import megabytes, seconds
 
 
 def partition(site: Site) -> Finding:

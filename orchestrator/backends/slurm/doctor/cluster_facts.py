@@ -6,22 +6,16 @@ import os
 import pwd
 import re
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-from orchestrator.backends.slurm.commands import CommandAnswer, run
-from orchestrator.backends.slurm.parse import settings
-from orchestrator.config.profiles import Profile, own_folder
+from orchestrator.backends.slurm.commands import run
+from orchestrator.backends.slurm.parse import all_partitions, settings
+from orchestrator.config.profiles import Profile
+from orchestrator.core import findings
 from orchestrator.core.errors import BackendUnavailableError
-from orchestrator.core.package_files import template
-from orchestrator.core.units import seconds
-
-# Short, as a person waits. Slurm's commands give a controller that is down about ten seconds.
-PATIENCE_S = 15.0
-
-Ask = Callable[[Sequence[str]], CommandAnswer]
+from orchestrator.core.types import CommandAnswer, RunCommand
 
 _NONE = ("", "(null)", "N/A", "NONE")
 _GRES = re.compile(r"(?P<name>[^:(]+)(:(?P<type>[^:(]*[^:(\d][^:(]*))?(:(?P<count>\d+))?")
@@ -96,11 +90,10 @@ class Site:
     A query without an answer gives an empty value here; the first checks report why.
     """
 
-    def __init__(
-        self, profile: Profile | None, results: Path, ask: Ask | None = None, user: str | None = None
-    ) -> None:
+    def __init__(self, profile: Profile | None, results: Path, ask: RunCommand | None = None) -> None:
         self.profile, self.results = profile, results
-        self._ask, self._user = ask or partial(run, patience=PATIENCE_S), user
+        self._ask = ask or partial(run, patience=findings.PATIENCE_S)
+        self.is_remote = profile is not None and profile.ssh is not None
 
     @property
     def asking(self) -> Profile:
@@ -125,8 +118,8 @@ class Site:
     @cached_property
     def user(self) -> str:
         """The user's name for Slurm."""
-        if self._user is not None:
-            return self._user
+        if self.is_remote:
+            return self.ask("id", "-un").output.strip()
         try:
             return pwd.getpwuid(os.getuid()).pw_name
         except KeyError:
@@ -140,7 +133,8 @@ class Site:
     @cached_property
     def partitions(self) -> list[Partition]:
         """All partitions."""
-        return partitions(self._output("scontrol", "--oneliner", "show", "partition"))
+        said = all_partitions(self._output("scontrol", "--oneliner", "show", "partition"))
+        return [Partition(name, fields) for name, fields in said.items()]
 
     @cached_property
     def nodes(self) -> list[NodeGroup]:
@@ -190,26 +184,9 @@ class Site:
         return answer.output if answer.code == 0 else ""
 
 
-def place_of(profile: Profile) -> str:
-    """Return the file to edit; for a profile that came with the program, the copy to make of it."""
-    if Path(profile.source).is_relative_to(template("profiles")):
-        return f"a copy of it, {own_folder() / profile.name}.yaml"
-    return profile.source
-
-
 def named_partitions(profile: Profile | None) -> list[str]:
     """Return the partitions that the profile names."""
     return [one.strip() for one in ((profile and profile.partition) or "").split(",") if one.strip()]
-
-
-def partitions(output: str) -> list[Partition]:
-    """Parse `scontrol --oneliner show partition`."""
-    found = []
-    for line in output.splitlines():
-        fields = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
-        if name := fields.get("PartitionName"):
-            found.append(Partition(name, fields))
-    return found
 
 
 def node_groups(output: str) -> list[NodeGroup]:
@@ -263,11 +240,3 @@ def number(text: str) -> int:
     """Return the number at the beginning, as in ``64`` and ``64+``; 0 where there is none."""
     match = re.match(r"[0-9]{1,18}", text)
     return int(match[0]) if match else 0
-
-
-def time_limit(text: str) -> int | None:
-    """Return the seconds of a limit as Slurm prints it; ``None`` where there is none."""
-    try:
-        return seconds(text)
-    except ValueError:
-        return None

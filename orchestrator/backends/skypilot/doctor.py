@@ -2,57 +2,39 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from orchestrator.backends.skypilot import client
 from orchestrator.backends.skypilot.task import is_ours, machine_text
-from orchestrator.config.profiles import Profile
-from orchestrator.control.cloud_instances import is_launched_long
+from orchestrator.config.profiles import Profile, place_of
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.installation import install_here
+from orchestrator.core.findings import Finding, not_here, ok, problem, warning
+from orchestrator.core.installation import install_here, installed_version
 from orchestrator.core.s3 import connect, is_bucket, parse_bucket, refusal
 from orchestrator.core.ssh import Host
-from orchestrator.ui.doctor.cluster_facts import place_of
-from orchestrator.ui.doctor.finding import Finding, Verdict, not_here, ok, problem, warning
-from orchestrator.ui.doctor.past_sweep import validated
-
-_PROGRAMS = ("ssh", "rsync")
 
 
-def examined(profile: Profile, results: Path) -> Iterator[Finding]:
+def examined(profile: Profile, *_: object) -> Iterator[Finding]:
     """Yield every finding about the profile's cloud, as it comes. Rents nothing."""
-    yield programs(profile)
-    for check in (installed, server, enabled, machine):
-        finding = check(profile)
-        yield finding
-        if finding.verdict is Verdict.PROBLEM:
-            yield not_here("All other checks", f"wait for: {finding.name}")
-            return
-    yield instances(profile)
-    yield store(profile)
-    yield validated(results, profile)
+    for check in (installed, server, enabled, machine, instances, store):
+        yield check(profile)
+
+
+def examined_here(*_: object) -> Iterator[Finding]:
+    """Report the version of SkyPilot; nothing of it is started, and no cloud is contacted."""
+    name, version = "SkyPilot", installed_version("skypilot")
+    if version is None:
+        yield not_here(name, "not installed: no machine can be rented", f"to do so: {install_here('sky')}")
+    else:
+        asks = "`sky check` asks your clouds, `orchestrate doctor --on PROFILE` one of them"
+        yield ok(name, f"{version}; {asks}")
 
 
 def installed(_: Profile) -> Finding:
     """Check that SkyPilot is installed."""
-    name = "SkyPilot"
-    try:
-        return ok(name, version("skypilot"))
-    except PackageNotFoundError:
-        return problem(name, "not installed here", install_here("sky"))
-
-
-def programs(_: Profile) -> Finding:
-    """Check the programs that fetch results from instances."""
-    name = "Programs"
-    missing = [program for program in _PROGRAMS if shutil.which(program) is None]
-    if missing:
-        fix = "install them: on Debian and Ubuntu apt-get install openssh-client rsync"
-        return problem(name, f"{', '.join(missing)} not on PATH", fix)
-    return ok(name, ", ".join(_PROGRAMS))
+    if version := installed_version("skypilot"):
+        return ok("SkyPilot", version)
+    return problem("SkyPilot", "not installed here", install_here("sky"), blocks=True)
 
 
 def server(_: Profile) -> Finding:
@@ -61,7 +43,7 @@ def server(_: Profile) -> Finding:
     try:
         return ok(name, f"answers, SkyPilot {client.server_version()}")
     except OrchestrateError as error:
-        return problem(name, str(error), error.hint or "sky api start")
+        return problem(name, str(error), error.hint or "sky api start", blocks=True)
 
 
 def enabled(profile: Profile) -> Finding:
@@ -70,14 +52,14 @@ def enabled(profile: Profile) -> Finding:
     try:
         found = client.check(asked or None)
     except OrchestrateError as error:
-        return problem(name, str(error), error.hint or "sky check")
+        return problem(name, str(error), error.hint or "sky check", blocks=True)
     names = ", ".join(found.enabled)
     if asked in ("", "*") and found.enabled:
         return ok(name, f"{names}; the cheapest is taken")
     if asked.lower() in found.enabled:
         return ok(name, f"{asked} is enabled")
     fix = f"sky check {asked}" if asked else "sky check"
-    return problem(name, found.why or "no cloud is enabled", f"{fix} explains the fix")
+    return problem(name, found.why or "no cloud is enabled", f"{fix} explains the fix", blocks=True)
 
 
 def machine(profile: Profile) -> Finding:
@@ -88,7 +70,8 @@ def machine(profile: Profile) -> Finding:
         client.validate(text)
         price = client.price(text)
     except OrchestrateError as error:
-        return problem(name, str(error), f"{error.hint or 'correct it'} ({place_of(profile)})")
+        fix = f"{error.hint or 'correct it'} ({place_of(profile)})"
+        return problem(name, str(error), fix, blocks=True)
     kind = "spot" if price.spot else "on demand"
     other = "on demand" if price.spot else "spot"
     found = f"{price.instance_type} of {price.cloud} {price.region}, {price.usd_per_hour:.4g} $/h {kind}"
@@ -112,7 +95,7 @@ def instances(_: Profile) -> Finding:
         return ok(name, "none is up")
     hourly = sum(one.price_per_hour or 0.0 for one in ours)
     names = ", ".join(one.name for one in ours)
-    slow = [one.name for one in unstopped if one.name not in stray and is_launched_long(one)]
+    slow = [one.name for one in unstopped if one.name not in stray and one.launched_long]
     reasons = {"the launch died": stray, "the launch takes very long": slow}
     if stray or slow:
         said = "; ".join(
