@@ -33,7 +33,8 @@ class BackendSpec:
 
     ``make``: the class with the methods of :class:`orchestrator.backends.base.Backend`, called with a profile
     and the options of the command line. ``keys``: keys of :class:`Profile` that the backend reads, None for
-    all except other backends' ``only``; ``own``: further keys, with values in ``Profile.own``. ``options``:
+    all except other backends' ``only``, which are those of a single one, with their descriptions in Markdown;
+    ``own``: further keys, with values in ``Profile.own``. ``options``:
     the program that takes options after `--`, empty if there is none. ``patience``: seconds that a job may
     wait before a free target gets its runs. ``parallel``: concurrent jobs, None if only the queue decides.
     ``queue``: jobs wait in a queue and may be requeued. ``rented``: each job has its own paid machine, made
@@ -50,7 +51,7 @@ class BackendSpec:
     name: str
     make: str
     keys: tuple[str, ...] | None = None
-    only: tuple[str, ...] = ()
+    only: Mapping[str, str] = field(default_factory=dict, hash=False)
     own: Mapping[str, ProfileKey] = field(default_factory=dict, hash=False)
     options: str = ""
     patience: float = 10.0
@@ -69,20 +70,29 @@ class BackendSpec:
 
 
 _EVERYWHERE = ("backend", "description", "pack", "price_per_hour")
-_RENTED = (
-    "infra",
-    "accelerators",
-    "instance_type",
-    "disk",
-    "image",
-    "spot",
-    "instances",
-    "store",
-    "hold",
-    "idle_minutes",
-    "file_mounts",
-    "secrets",
-)
+_RENTED = {
+    "infra": (
+        "cloud: where SkyPilot looks for machines, as in `aws`, `aws/us-east-1`, `slurm/CLUSTER`; "
+        "without it the cheapest that is enabled"
+    ),
+    "accelerators": "cloud: GPUs of an instance in SkyPilot's names, as in `L4:1`",
+    "instance_type": "cloud: exactly this one, as in `g6.2xlarge`",
+    "disk": "cloud: gigabytes of an instance's disk",
+    "image": "cloud: what an instance starts from, as SkyPilot names it",
+    "spot": "cloud: cheaper instances, which may be taken away at any time and are replaced",
+    "instances": "cloud: instances at once, which share a sweep's runs",
+    "store": (
+        "cloud: where an instance puts results as they come: `s3://BUCKET/FOLDER`, `HOST:FOLDER`, or "
+        "a folder that is mounted there"
+    ),
+    "hold": "cloud: without a store, how long an instance that is done waits for its results to be fetched",
+    "idle_minutes": "cloud: how long an instance without anything to do stays before it is taken down",
+    "file_mounts": "cloud: what else an instance has, as in `{~/data: ~/my/data}`",
+    "secrets": (
+        "cloud: variables of the submitting shell, passed to jobs and stored in no file; "
+        "`[WANDB_API_KEY]` by default"
+    ),
+}
 
 # What `infra` names that is no cloud.
 NO_CLOUDS = ("k8s", "kubernetes", "slurm", "ssh")
@@ -107,8 +117,9 @@ SLURM = BackendSpec(
     example_words="orchestrator.backends.slurm.example:example_words",
     title="Slurm",
 )
-# The backend of profiles that name none.
+# The backend of profiles that name none, and the title of the one whose names and syntax resources have.
 DEFAULT_BACKEND = SLURM.name
+RESOURCE_SYNTAX = SLURM.title
 SKYPILOT = BackendSpec(
     name="skypilot",
     make="orchestrator.backends.skypilot:SkyPilotBackend",
@@ -126,12 +137,12 @@ SKYPILOT = BackendSpec(
     title="SkyPilot",
 )
 
-_BUILT_IN = {spec.name: spec for spec in (LOCAL, SKYPILOT, SLURM)}
+BUILT_IN = {spec.name: spec for spec in (LOCAL, SKYPILOT, SLURM)}
 
 
 def backend_names() -> list[str]:
     """Return all backends: built-in ones first, then those of plug-ins."""
-    return list(dict.fromkeys([*_BUILT_IN, *plug_in_names(ENTRY_POINT_GROUP)]))
+    return list(dict.fromkeys([*BUILT_IN, *plug_in_names(ENTRY_POINT_GROUP)]))
 
 
 def all_backends() -> list[BackendSpec]:
@@ -142,8 +153,8 @@ def all_backends() -> list[BackendSpec]:
 @cache
 def find_backend(name: str) -> BackendSpec | None:
     """Return the named backend: built in, or a :class:`BackendSpec` behind an entry point."""
-    if name in _BUILT_IN:
-        return _BUILT_IN[name]
+    if name in BUILT_IN:
+        return BUILT_IN[name]
     return find_plug_in(ENTRY_POINT_GROUP, name, BackendSpec)
 
 
@@ -161,9 +172,14 @@ def has_key(name: str, key: str) -> bool:
     return key in spec.own or (owner in (None, name) if spec.keys is None else key in spec.keys)
 
 
+def description_of(key: str) -> str:
+    """Return the description of a profile key that a single built-in backend reads."""
+    return next(spec.only[key] for spec in BUILT_IN.values() if key in spec.only)
+
+
 def owner_of(key: str) -> str | None:
     """Return the built-in backend with sole use of this profile key; None for a shared key."""
-    return next((spec.name for spec in _BUILT_IN.values() if key in spec.only), None)
+    return next((spec.name for spec in BUILT_IN.values() if key in spec.only), None)
 
 
 def is_rented(name: str | None) -> bool:

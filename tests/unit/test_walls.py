@@ -50,8 +50,6 @@ SHARED = (
 NAMES_A_BACKEND = {
     "jobs/worker/scheduler_job.py",
     "orchestrator/config/backends.py",
-    "orchestrator/config/grid/parse.py",
-    "orchestrator/config/profiles/model.py",
     "orchestrator/control/cloud_instances.py",
 }
 LONGEST_FILE = 450

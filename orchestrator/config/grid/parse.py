@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from orchestrator.config.backends import RESOURCE_SYNTAX
 from orchestrator.config.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
 from orchestrator.config.grid.hydra_sweeps import SweepTextError
 from orchestrator.config.grid.model import Axis, Grid, Position, shown
@@ -64,8 +65,8 @@ SECTIONS: Mapping[str, str] = {
         "identity. The report compares them."
     ),
     "resources": (
-        "What one run needs, in Slurm's names and syntax: `cpus_per_task` (by default the largest "
-        "`threads` of the grid, and never less), `gpus`, `mem`, `time`. A run that needs more than "
+        f"What one run needs, in {RESOURCE_SYNTAX}'s names and syntax: `cpus_per_task` (by default the "
+        "largest `threads` of the grid, and never less), `gpus`, `mem`, `time`. A run that needs more than "
         "the target has is skipped there, with the reason."
     ),
 }

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from orchestrator.config.backends import BUILT_IN, DEFAULT_BACKEND, description_of
 from orchestrator.config.grid.resources import read_memory, read_time
 from orchestrator.config.profiles.readers import (
     Reader,
@@ -36,7 +37,8 @@ from orchestrator.core.units import megabytes
 
 
 def _key(default: Any, told: str, read: Reader, *, option: bool = False) -> Any:
-    """Declare a key of a profile. ``told``: its Markdown for the reference and docs/profiles.md.
+    """Declare a key of a profile. ``told``: its Markdown for the reference and docs/profiles.md, "" for a key
+    that its backend's ``only`` describes.
 
     ``option``: whether it is an option of sbatch.
     """
@@ -64,7 +66,9 @@ class Profile:
 
     name: str
     source: str
-    backend: str = _key("slurm", "`slurm`, `skypilot`, `local`, or one of a plug-in", read_backend)
+    backend: str = _key(
+        DEFAULT_BACKEND, f"{', '.join(f'`{name}`' for name in BUILT_IN)}, or one of a plug-in", read_backend
+    )
     description: str | None = _key(None, "one line for `orchestrate profiles`", read_text)
     account: str | None = _key(None, "the account that jobs are charged to", read_text, option=True)
     partition: str | None = _key(None, "one, or several with commas", read_text, option=True)
@@ -94,7 +98,7 @@ class Profile:
     )
     mail_type: str | None = _key(
         None,
-        "events for which Slurm sends mail, as in `END,FAIL`; for an array, one mail for all of it",
+        "events for which mail is sent, as in `END,FAIL`; for an array, one mail for all of it",
         read_text,
         option=True,
     )
@@ -170,45 +174,19 @@ class Profile:
         "where results and code are kept on it; may hold `~/` and `$VARIABLES` of that machine",
         read_text,
     )
-    infra: str | None = _key(
-        None,
-        "cloud: where SkyPilot looks for machines, as in `aws`, `aws/us-east-1`, `slurm/CLUSTER`; "
-        "without it the cheapest that is enabled",
-        read_text,
-    )
-    accelerators: str | None = _key(
-        None, "cloud: GPUs of an instance in SkyPilot's names, as in `L4:1`", read_accelerators
-    )
-    instance_type: str | None = _key(None, "cloud: exactly this one, as in `g6.2xlarge`", read_text)
-    disk: int | None = _key(None, "cloud: gigabytes of an instance's disk", count_from(1))
-    image: str | None = _key(None, "cloud: what an instance starts from, as SkyPilot names it", read_text)
-    spot: bool = _key(
-        False, "cloud: cheaper instances, which may be taken away at any time and are replaced", read_flag
-    )
-    instances: int = _key(1, "cloud: instances at once, which share a sweep's runs", count_from(1))
-    store: str | None = _key(
-        None,
-        "cloud: where an instance puts results as they come: `s3://BUCKET/FOLDER`, `HOST:FOLDER`, or "
-        "a folder that is mounted there",
-        read_store,
-    )
-    hold: str = _key(
-        "30",
-        "cloud: without a store, how long an instance that is done waits for its results to be fetched",
-        read_time,
-    )
-    idle_minutes: int = _key(
-        5, "cloud: how long an instance without anything to do stays before it is taken down", count_from(1)
-    )
-    file_mounts: Mapping[str, str] = _key(
-        dict, "cloud: what else an instance has, as in `{~/data: ~/my/data}`", read_file_mounts
-    )
-    secrets: tuple[str, ...] = _key(
-        ("WANDB_API_KEY",),
-        "cloud: variables of the submitting shell, passed to jobs and stored in no file; "
-        "`[WANDB_API_KEY]` by default",
-        read_names,
-    )
+    # Keys of one backend, which describes them.
+    infra: str | None = _key(None, "", read_text)
+    accelerators: str | None = _key(None, "", read_accelerators)
+    instance_type: str | None = _key(None, "", read_text)
+    disk: int | None = _key(None, "", count_from(1))
+    image: str | None = _key(None, "", read_text)
+    spot: bool = _key(False, "", read_flag)
+    instances: int = _key(1, "", count_from(1))
+    store: str | None = _key(None, "", read_store)
+    hold: str = _key("30", "", read_time)
+    idle_minutes: int = _key(5, "", count_from(1))
+    file_mounts: Mapping[str, str] = _key(dict, "", read_file_mounts)
+    secrets: tuple[str, ...] = _key(("WANDB_API_KEY",), "", read_names)
 
     # Values of keys that a plug-in's backend alone has.
     own: Mapping[str, Any] = field(default_factory=dict)
@@ -234,6 +212,10 @@ KEY_OPTIONS = tuple(name for name, one in _KEYS.items() if one.metadata["option"
 def told_keys() -> list[tuple[str, Any, str]]:
     """Return every key a user may write, with its default and description."""
     return [
-        (name, None if one.default is MISSING else one.default, one.metadata["told"])
+        (
+            name,
+            None if one.default is MISSING else one.default,
+            one.metadata["told"] or description_of(name),
+        )
         for name, one in _KEYS.items()
     ]

@@ -141,7 +141,7 @@ def test_what_is_forbidden_may_still_be_told() -> None:
         ("forbid: [array]", "found array, expected options that scripts can do without"),
         ("forbid: [gres]\noptions: {gres: tmp}", "options: found gres, which this profile forbids"),
         ("backend: local\nmem: 4G", "x.yaml:2:1: found mem, which is no key of backend: local"),
-        ("backend: slrum", "backend: found slrum, expected one of: local, slurm"),
+        ("backend: slrum", "backend: found slrum, expected one of: local, skypilot, slurm"),
         ("a: &b c", "profiles have neither anchors nor aliases"),
         ("partition: a\npartition: b", "found partition twice"),
         ("", "the file is empty"),
