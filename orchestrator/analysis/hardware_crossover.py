@@ -14,14 +14,16 @@ from statistics import median
 from typing import Any
 
 from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.compare.axis import changes_with
 from orchestrator.analysis.crossover_terms import Winner, about_text, environments_text, threads_text
 from orchestrator.analysis.significance import FEW_SEEDS
-from orchestrator.analysis.stats import counted_rows, finite
-from orchestrator.core.labels import run_labels
+from orchestrator.analysis.stats import Members, by_point, finite, group_labels
 from orchestrator.planning.throughput.measure import END_TO_END, SHORT, TRAINING, comparable
 
 _Row = Mapping[str, Any]
 CPU, GPU = "CPU", "GPU"
+# The machine of a run and its number of environments: a point of a line.
+_POINT = "machine and environments"
 
 
 @dataclass(frozen=True)
@@ -146,21 +148,16 @@ def contests(collected: Collected) -> list[HardwareComparison]:
     their machine is unknown.
     """
     ours = (row for row in collected.runs.iter_rows(named=True) if row["sweep"] not in collected.others)
-    rows = [row for row in ours if row["in_grid"]]
+    rows = [{**row, _POINT: (*_machine(row), _count_of(row))} for row in ours if row["in_grid"]]
     rows = [row for row in rows if _count_of(row) and finite(row[END_TO_END]) and row[END_TO_END] > 0]
-    together: dict[tuple[Any, Any], list[_Row]] = {}
-    for row in rows:
-        together.setdefault((row.get("task"), row.get("algorithm")), []).append(row)
-    points: list[dict[str, Any]] = []
-    members: list[list[_Row]] = []
-    for alike in together.values():
-        for point, own in _settings(counted_rows(alike)[0], collected.keys):
-            points.append(point)
-            members.append(own)
-    labels = _labels(points)
+    apart = [key for key in ("sweep", *collected.keys) if key not in ("seed", "threads", "target")]
+    known = Members(tuple(rows)).counted()[0]
+    together = changes_with(known, collected.keys, _POINT)
+    parted = by_point(known, [key for key in apart if key not in together])
+    labels = _labels([{"algorithm": own[0]["trainer"], **point} for point, own in parted])
     return [
-        contest_of(label, str(point.get("task") or ""), _lines(own, comparable(own)), comparable(own))
-        for label, point, own in zip(labels, points, members, strict=True)
+        contest_of(label, str(point.get("task", "")), _lines(own, comparable(own)), comparable(own))
+        for label, (point, own) in zip(labels, parted, strict=True)
     ]
 
 
@@ -196,26 +193,6 @@ def contest_of(
 # Runs to compare
 
 
-def _settings(rows: Sequence[_Row], keys: Sequence[str]) -> Iterator[tuple[dict[str, Any], list[_Row]]]:
-    """Group runs that differ only in machine, devices, threads, environments and keys implied by these."""
-    own = [key for key in ("sweep", *keys) if key not in ("seed", "task", "algorithm", "threads", "target")]
-    apart = [key for key in own if not _follows(rows, key)]
-    found: dict[tuple[str, ...], list[_Row]] = {}
-    for row in rows:
-        found.setdefault(tuple(str(row[key]) for key in apart), []).append(row)
-    for alike in found.values():
-        first = alike[0]
-        algorithm = first.get("algorithm") or first["trainer"]
-        yield {"algorithm": algorithm, "task": first.get("task"), **{key: first[key] for key in apart}}, alike
-
-
-def _follows(rows: Sequence[_Row], key: str) -> bool:
-    seen: dict[Any, str] = {}
-    return all(
-        seen.setdefault((*_machine(row), _count_of(row)), str(row[key])) == str(row[key]) for row in rows
-    )
-
-
 def _machine(row: _Row) -> tuple[str, str, int, str]:
     """Return kind, model, threads and target."""
     device = row.get("device") or row.get("grid.device") or ("cuda" if row["gpu_model"] else "cpu")
@@ -231,34 +208,23 @@ def _count_of(row: _Row) -> int | None:
 
 
 def _lines(rows: Iterable[_Row], figure: str) -> list[SpeedLine]:
-    found: dict[tuple[str, str, int, str], dict[int, list[_Row]]] = {}
-    for row in rows:
-        count = _count_of(row)
-        assert count is not None
-        found.setdefault(_machine(row), {}).setdefault(count, []).append(row)
+    found: dict[tuple[str, str, int, str], list[SpeedPoint]] = {}
+    for point, own in by_point(rows, [_POINT]):
+        *machine, count = point[_POINT]
+        speeds = (tuple(sorted(row[column] for row in own)) for column in (figure, END_TO_END))
+        found.setdefault(tuple(machine), []).append(SpeedPoint(count, *speeds))
     lines = [
-        SpeedLine(*machine, tuple(_spot(count, own, figure) for count, own in sorted(by_count.items())))
-        for machine, by_count in found.items()
+        SpeedLine(*machine, tuple(sorted(spots, key=lambda spot: spot.environments)))
+        for machine, spots in found.items()
     ]
     return sorted(lines, key=lambda line: line.kind != CPU)
 
 
-def _spot(count: int, rows: Sequence[_Row], figure: str) -> SpeedPoint:
-    compared, end_to_end = (tuple(sorted(row[column] for row in rows)) for column in (figure, END_TO_END))
-    return SpeedPoint(count, compared, end_to_end)
-
-
 def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
     """Label each point by its algorithm and the keys that vary."""
-    labels = run_labels(points) if len(points) > 1 else [""]
-    return (
-        [
-            label if str(point["algorithm"]) in label else f"{point['algorithm']} {label}".strip()
-            for label, point in zip(labels, points, strict=True)
-        ]
-        if points
-        else []
-    )
+    labels = group_labels([{"sweep": "all", **point} for point in points])
+    names = [str(point["algorithm"]) for point in points]
+    return [label if name in label else f"{name} {label}" for name, label in zip(names, labels, strict=True)]
 
 
 def _labelled(lines: Sequence[SpeedLine]) -> Iterator[SpeedLine]:

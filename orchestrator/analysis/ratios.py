@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -45,6 +45,12 @@ class Ratio:
     def even(self) -> bool:
         """Whether it is 1 with the two decimals shown."""
         return f"{self.value:.2f}" == "1.00"
+
+    @property
+    def inverse(self) -> Ratio:
+        """The ratio of the other side to this one."""
+        low, high = (None if end is None else 1 / end for end in (self.high, self.low))
+        return replace(self, better=self.other, other=self.better, value=1 / self.value, low=low, high=high)
 
     def __str__(self) -> str:
         noun = ("pair" if self.paired else "configuration") + ("" if self.n == 1 else "s")

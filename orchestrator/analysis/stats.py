@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.analysis.collect import Collected
@@ -37,8 +38,29 @@ _CURVE_POINTS = 100
 
 
 @dataclass(frozen=True)
-class Group:
-    """Runs of one sweep that differ only in their seed. ``rows`` are their rows of the table of runs.
+class Members:
+    """Runs that differ only in their seed: their rows of the table of runs."""
+
+    rows: tuple[_Point, ...]
+
+    @property
+    def states(self) -> dict[str, int]:
+        """Number of runs in each state."""
+        counted = Counter(row["state"] for row in self.rows)
+        return {state.value: counted[state.value] for state in RunState if counted[state.value]}
+
+    def counted(self) -> tuple[list[_Point], str]:
+        """Return the finished runs, or stale ones if there is nothing else, and a note on those left out."""
+        done = [row for row in self.rows if row["state"] == RunState.DONE.value]
+        stale = [row for row in self.rows if row["state"] == RunState.STALE.value]
+        if done:
+            return done, f"{len(stale)} stale left out" if stale else ""
+        return stale, f"all {len(stale)} stale" if stale else ""
+
+
+@dataclass(frozen=True)
+class Group(Members):
+    """Runs of one sweep that differ only in their seed.
 
     ``variant`` is the part of ``point`` that other tasks and other sweeps may have as well. ``number`` counts
     variants and ``side`` sweeps, from 0: they fix colour and dash in every picture.
@@ -50,36 +72,11 @@ class Group:
     label: str
     point: Mapping[str, Any]
     variant: Mapping[str, Any]
-    rows: tuple[Mapping[str, Any], ...]
 
     @property
     def task(self) -> str:
         """The task, empty if the grid names none."""
         return str(self.point.get("task", ""))
-
-    @property
-    def states(self) -> dict[str, int]:
-        """Number of runs in each state."""
-        return states_of(self.rows)
-
-    def counted(self) -> tuple[list[Mapping[str, Any]], str]:
-        """Return the runs that count, and a note on those left out."""
-        return counted_rows(self.rows)
-
-
-def states_of(rows: Sequence[_Point]) -> dict[str, int]:
-    """Count the runs in each state."""
-    counted = Counter(row["state"] for row in rows)
-    return {state.value: counted[state.value] for state in RunState if counted[state.value]}
-
-
-def counted_rows(rows: Sequence[_Point]) -> tuple[list[_Point], str]:
-    """Return the finished runs, or stale ones if there is nothing else, and a note on those left out."""
-    done = [row for row in rows if row["state"] == RunState.DONE.value]
-    stale = [row for row in rows if row["state"] == RunState.STALE.value]
-    if done:
-        return done, f"{len(stale)} stale left out" if stale else ""
-    return stale, f"all {len(stale)} stale" if stale else ""
 
 
 @dataclass(frozen=True)
@@ -109,48 +106,56 @@ class Final:
 
 
 @dataclass(frozen=True, eq=False)
-class Curve:
-    """A group's return over training frames; arrays have one entry per point, no band for n=1.
+class ReturnCurve:
+    """Returns along ``x``, frames or seconds of wall time, of shape (points,); ``scores``: runs × points.
 
-    It covers the frames that all seeds share. ``unfinished``: no seed of it is done yet.
+    It covers the range that all runs share.
     """
+
+    x: Floats
+    scores: Floats
+
+    @cached_property
+    def band(self) -> Band:
+        """Interquartile mean and both ends of its interval; estimated when first drawn, as it takes time."""
+        [found] = bands_of([self.scores])
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Curve(ReturnCurve):
+    """A group's return over training frames. ``unfinished``: no seed of it is done yet."""
 
     group: Group
     metric: str
-    frames: Floats
-    value: Floats
-    low: Floats | None
-    high: Floats | None
-    n: int
     unfinished: bool
     note: str
 
 
 def groups(collected: Collected) -> tuple[Group, ...]:
     """Return the groups of the present grids, in the order of their first run."""
-    own = [key for key in collected.keys if key != "seed"]
-    members: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for row in collected.runs.iter_rows(named=True):
-        if row["in_grid"]:
-            members.setdefault((row["sweep"], *(row[key] for key in own)), []).append(row)
-    points = [
-        {key: value for key, value in zip(("sweep", *own), values, strict=True) if value is not None}
-        for values in members
-    ]
-    trainers = [rows[0]["trainer"] for rows in members.values()]
-    variants = _variants(points, trainers)
+    rows = [row for row in collected.runs.iter_rows(named=True) if row["in_grid"]]
+    parted = by_point(rows, ["sweep", *(key for key in collected.keys if key != "seed")])
+    points = [point for point, _ in parted]
+    variants = _variants(points, [own[0]["trainer"] for _, own in parted])
     sides = list(dict.fromkeys(point["sweep"] for point in points))
     return tuple(
-        Group(point["sweep"], number, sides.index(point["sweep"]), label, point, variant, tuple(rows))
-        for point, number, label, variant, rows in zip(
-            points,
-            _numbers(points, variants),
-            group_labels(points),
-            variants,
-            members.values(),
-            strict=True,
+        Group(tuple(own), point["sweep"], number, sides.index(point["sweep"]), label, point, variant)
+        for (point, own), number, label, variant in zip(
+            parted, _numbers(points, variants), group_labels(points), variants, strict=True
         )
     )
+
+
+def by_point(rows: Iterable[_Point], keys: Sequence[str]) -> list[tuple[dict[str, Any], list[_Point]]]:
+    """Group rows with the same values of ``keys``: these values, without unknown ones, and the rows."""
+    members: dict[tuple[Any, ...], list[_Point]] = {}
+    for row in rows:
+        members.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return [
+        ({key: value for key, value in zip(keys, values, strict=True) if value is not None}, own)
+        for values, own in members.items()
+    ]
 
 
 def _variants(points: Sequence[_Point], trainers: Sequence[str]) -> list[dict[str, Any]]:
@@ -199,92 +204,76 @@ def group_labels(points: Sequence[Mapping[str, Any]], without: tuple[str, ...] =
 def final_returns(found: Sequence[Group], *, intervals: bool = True) -> list[Final]:
     """Return the final returns of every group, in order; without ``intervals`` in a tenth of the time."""
     counted = [group.counted() for group in found]
-    values = [
-        tuple(row["final_return"] for row in rows if finite(row["final_return"])) for rows, _ in counted
-    ]
+    values = [known(rows, "final_return") for rows, _ in counted]
     estimates = estimates_of(values, intervals=intervals)
     finals = []
     for group, own, estimate, (rows, note) in zip(found, values, estimates, counted, strict=True):
         lost = len(rows) - len(own)
         notes = [note, f"{lost} of {len(rows)} without a finite return" if lost else ""]
-        finals.append(Final(group, own, estimate, _joined(notes), terms_of(rows)))
+        finals.append(Final(group, own, estimate, joined(notes), terms_of(rows)))
     return finals
 
 
 def estimates_of(samples: Sequence[Sequence[float]], *, intervals: bool = True) -> list[Estimate | None]:
     """Estimate each sample of finite numbers, ``None`` for an empty one."""
+    return [_estimate(own, intervals) if len(own) else None for own in samples]
+
+
+def _estimate(sample: Sequence[float], intervals: bool) -> Estimate:
     import numpy as np
 
-    found = iter(bands_of([np.array(own)[:, None] for own in samples if len(own)], intervals))
-    return [_estimate(next(found), len(own)) if len(own) else None for own in samples]
-
-
-def _estimate(band: Band, n: int) -> Estimate:
-    value, low, high = band
-    ends = (None if low is None else float(low[0]), None if high is None else float(high[0]))
-    return Estimate(float(value[0]), *ends, n)
+    [band] = bands_of([np.array(sample)[:, None]], intervals)
+    value, low, high = (None if end is None else float(end[0]) for end in band)
+    assert value is not None, "only ends of the interval may be missing"
+    return Estimate(value, low, high, len(sample))
 
 
 def curves(collected: Collected, found: Sequence[Group]) -> list[Curve]:
     """Return the learning curve of every group that has one, in order."""
-    import numpy as np
-
-    series = _series(collected, found)
-    drafts = [draft for group in found if (draft := _draft(group, series)) is not None]
-    bands = bands_of([draft.scores for draft in drafts])
-    return [
-        Curve(
-            draft.group,
-            draft.metric,
-            np.asarray(draft.frames, dtype=np.float64),
-            value,
-            low,
-            high,
-            len(draft.scores),
-            draft.unfinished,
-            draft.note,
-        )
-        for draft, (value, low, high) in zip(drafts, bands, strict=True)
-    ]
+    series = series_of(collected, [row for group in found for row in group.rows])
+    return [curve for group in found if (curve := _curve(group, series)) is not None]
 
 
-_Series = Mapping[tuple[str, str, str], "tuple[Floats, Floats]"]
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One run's finite returns, by frames and by seconds of wall time, evaluations and checkpoints included.
+
+    Arrays of one length.
+    """
+
+    frames: Floats
+    seconds: Floats
+    values: Floats
 
 
-def _series(collected: Collected, found: Sequence[Group]) -> _Series:
-    """Return (sweep, run_id, metric) → frames and finite values of that run's return metrics."""
+# Returns by sweep, run id and metric.
+SeriesByRun = Mapping[tuple[str, str, str], Series]
+
+
+def series_of(collected: Collected, rows: Sequence[_Point]) -> SeriesByRun:
+    """Return the returns of these runs."""
     import polars as pl
 
-    names = {name for group in found for row in group.rows for name in returns_of(row["trainer"])}
-    wanted = {row["run_id"] for group in found for row in group.rows}
+    names = {name for row in rows for name in returns_of(row["trainer"])}
+    wanted = {row["run_id"] for row in rows}
     table = collected.metrics.filter(
         pl.col("name").is_in(list(names)) & pl.col("value").is_finite() & pl.col("run_id").is_in(list(wanted))
     )
     return {
-        key: (part["frames"].to_numpy().astype(float), part["value"].to_numpy())
-        for key, part in table.partition_by("sweep", "run_id", "name", as_dict=True).items()
+        (str(sweep), str(run_id), str(name)): Series(
+            part["frames"].to_numpy().astype(float), part["wall_time"].to_numpy(), part["value"].to_numpy()
+        )
+        for (sweep, run_id, name), part in table.partition_by("sweep", "run_id", "name", as_dict=True).items()
     }
 
 
-@dataclass(frozen=True, eq=False)
-class _Draft:
-    """A curve before its statistics. ``scores``: seeds × points."""
-
-    group: Group
-    metric: str
-    frames: Floats
-    scores: Floats
-    unfinished: bool
-    note: str
-
-
-def _draft(group: Group, series: _Series) -> _Draft | None:
+def _curve(group: Group, series: SeriesByRun) -> Curve | None:
     rows, note = group.counted()
     unfinished = not rows
     rows = rows or list(group.rows)
     for metric in returns_of(group.rows[0]["trainer"]):
         keys = [(row["sweep"], row["run_id"], metric) for row in rows]
-        found = [series[key] for key in keys if key in series]
+        found = [(series[key].frames, series[key].values) for key in keys if key in series]
         if found:
             break
     else:
@@ -298,7 +287,7 @@ def _draft(group: Group, series: _Series) -> _Draft | None:
         f"seeds differ in length, cut at {min(ends):,.0f} frames" if len(ends) > 1 else "",
         "not finished" if unfinished else "",
     ]
-    return _Draft(group, metric, frames, scores, unfinished, _joined(notes)) if len(frames) else None
+    return Curve(frames, scores, group, metric, unfinished, joined(notes)) if len(frames) else None
 
 
 def on_common_frames(series: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
@@ -365,5 +354,11 @@ def finite(value: float | None) -> bool:
     return value is not None and math.isfinite(value)
 
 
-def _joined(notes: Sequence[str]) -> str:
+def known(rows: Iterable[_Point], column: str) -> tuple[float, ...]:
+    """Return the finite values of a column."""
+    return tuple(row[column] for row in rows if finite(row[column]))
+
+
+def joined(notes: Iterable[str]) -> str:
+    """Join the notes that are not empty."""
     return "; ".join(note for note in notes if note)

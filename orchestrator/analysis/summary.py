@@ -10,8 +10,8 @@ from typing import Any
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.comparability import UNRANKED, ReturnTerms, differences, mixed_code
 from orchestrator.analysis.significance import FEW_SEEDS
-from orchestrator.analysis.stats import Final, Group, final_returns, finite, groups
-from orchestrator.core.formatting import listed
+from orchestrator.analysis.stats import Final, Group, final_returns, groups, known
+from orchestrator.core.formatting import count, listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
 
 _TIMES = ("seconds_per_iteration", "collection_seconds", "learning_seconds")
@@ -60,8 +60,8 @@ def speeds(found: Sequence[Group]) -> list[SpeedSummary]:
         for row in group.counted()[0]:
             by_hardware.setdefault(hardware(row), []).append(row)
         for name, alike in sorted(by_hardware.items()):
-            training, end_to_end = (tuple(_column(alike, column)) for column in (TRAINING, END_TO_END))
-            whole, collection, learning = (_median(_column(alike, column)) for column in _TIMES)
+            training, end_to_end = (known(alike, column) for column in (TRAINING, END_TO_END))
+            whole, collection, learning = (_median(known(alike, column)) for column in _TIMES)
             seconds, marked = (whole, collection, learning), is_provisional(alike)
             rows.append(SpeedSummary(group, name, training, end_to_end, *seconds, marked))
     return rows
@@ -72,16 +72,15 @@ def is_provisional(rows: Sequence[Mapping[str, Any]]) -> bool:
     return any(row["provisional"] for row in rows)
 
 
+def machine(row: Mapping[str, Any]) -> str | None:
+    """Describe the GPU and the processor of a run; ``None`` where unknown."""
+    return " + ".join(filter(None, (row["gpu_model"], row["cpu_model"]))) or None
+
+
 def hardware(row: Mapping[str, Any]) -> str:
     """Describe the hardware that decides a run's speed: GPU, CPU, threads."""
-    threads, cpu = row["threads"], row["cpu_model"] or "unknown CPU"
-    if threads is not None:
-        cpu = f"{cpu}, {threads} thread{'s' * (threads != 1)}"
-    return f"{row['gpu_model']} + {cpu}" if row["gpu_model"] else cpu
-
-
-def _column(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    return [row[name] for row in rows if finite(row[name])]
+    threads, name = row["threads"], machine(row) or "unknown CPU"
+    return name if threads is None else f"{name}, {count(threads, 'thread')}"
 
 
 def warnings(finals: Sequence[Final]) -> list[str]:

@@ -289,7 +289,7 @@ def two_sweeps(results: Path) -> list[SweepDir]:
     return sweeps
 
 
-def test_what_several_sweeps_trained_stands_in_one_row(results: Path) -> None:
+def test_what_several_sweeps_trained_is_compared_by_sweep(results: Path) -> None:
     page = page_of(two_sweeps(results), results / "report")
     assert rows_of(page, "settings") == [
         ["setting", "before", "after"],
@@ -299,25 +299,29 @@ def test_what_several_sweeps_trained_stands_in_one_row(results: Path) -> None:
         ["seed", "0, 1, 2", "0, 1"],
     ]
     assert "The same in all: experiment.lr: 0.5; task: vmas/balance; trainer: benchmarl" in page.words
-    head, *rows = rows_of(page, "returns by sweep")
+    head, *rows = rows_of(page, "comparisons by sweep")
     assert head == [
-        "task",
-        "variant",
-        "before, IQM [95 %]",
-        "after, IQM [95 %]",
-        "P(after > before) [95 %]",
+        "combination",
+        "sweep",
+        "runs",
+        "training frames/s",
+        "end-to-end frames/s",
+        "speed-up",
+        "end-to-end speed-up",
+        "return",
+        "P(> before)",
+        "at frames",
+        "at time",
+        "MiB",
     ]
-    ((task, variant, before, after, chance),) = rows
-    assert (task, variant) == ("vmas/balance", "mappo")
-    assert re.fullmatch(r"2 \[.*\] \(n=3\)", before)
-    assert re.fullmatch(r"3 \[.*\] \(n=2\)", after)
-    assert chance == "too few seeds"
-    assert rows_of(page, "training throughput by sweep")[1:] == [
-        ["vmas/balance", "mappo", "100", "250", "2.5 ×"]
-    ]
-    assert rows_of(page, "end-to-end throughput by sweep")[1:] == [
-        ["vmas/balance", "mappo", "80", "200", "2.5 ×"]
-    ]
+    before, after = rows
+    assert before[:7] == ["mappo", "before", "3", "100", "80", "1", "1"]
+    assert after[:7] == ["mappo", "after", "2", "250", "200", "2.50 [2.50, 2.50]", "2.50"]
+    assert re.fullmatch(r"2 \[.*\] \(n=3\)", before[7])
+    assert re.fullmatch(r"3 \[.*\] \(n=2\)", after[7])
+    assert (before[8], after[8]) == ("–", "too few seeds")
+    assert "after trained 2.50 times as fast as before" in page.words
+    assert "changes with sweep: experiment.gamma" in page.words
     assert "P(before" not in page.source
     (curves,) = {text for text in page.values("alt") if text.startswith("Learning curves")}
     for name in ("before mappo", "before iql", "after mappo", "after vdn"):
@@ -335,12 +339,17 @@ def test_a_sweep_against_another_from_five_seeds_on_and_only_where_returns_came_
             rows = training_rows(run, lengths[run.overrides["algorithm"] == "iql"])
             finish(sweeps[-1].run(run.run_id), run, rows, final_return=level + run.seed)
     page = page_of(sweeps, results / "report")
-    assert [row[1] for row in rows_of(page, "returns by sweep")] == ["variant", "mappo", "iql"]
-    _, mappo, iql = [row[-1] for row in rows_of(page, "returns by sweep")]
+    head, *rows = rows_of(page, "comparisons by sweep")
+    mappo, iql = [
+        row[head.index("P(> before)")]
+        for row in rows
+        if row[1] == "after" and row[0] != "all, geometric mean"
+    ]
+    assert [row[0] for row in rows[:4]] == ["mappo", "mappo", "iql", "iql"]
     assert mappo.startswith("0.82 [")
     assert iql == "not ranked against each other"
     flag = "not ranked against each other, t: trained for different lengths: 12,000 frames (before mappo, "
-    assert page.words.index(flag) < page.words.index("P(after > before)")
+    assert page.words.index(flag) < page.words.index("P(> before)")
 
 
 def test_sweeps_that_share_nothing_say_so(results: Path) -> None:
@@ -423,6 +432,6 @@ def test_others_that_were_evaluated_in_two_episodes_and_trained_for_less_are_fla
     page = page_of(sweeps, results / "report")
     pairs = [tuple(row[1:3]) for row in rows_of(page, "pairs")[1:]]
     assert pairs == [("ours iql", "ours mappo"), ("theirs iql", "theirs mappo")]
-    told = page.words.partition("P(theirs > ours)")[0]
+    told = page.words.partition("P(> ours)")[0]
     assert "60,000 frames (ours mappo, ours iql); 6,000 frames (theirs mappo, theirs iql)" in told
     assert "10 episodes (ours mappo, ours iql); 2 episodes (theirs mappo, theirs iql)" in told

@@ -211,7 +211,7 @@ def test_a_grid_that_compares_names_its_targets_and_so_does_a_retry(lab: Lab) ->
     assert targets(lab) == ["left", "right"] * 2
     assert sorted(len(lab.dir().run(run_id).attempts()) for run_id in lab.dir().run_ids()) == [1, 1, 1, 2]
     (said,) = [json.loads(lab.run("collect", "tiny", "--json"))["targets"]]
-    assert said[0]["targets"] == ["left", "right"]
+    assert (said[0]["key"], said[0]["values"]) == ("target", ["left", "right"])
     assert "2 pairs: too few to tell from noise" in said[0]["verdict"]
     (lab.folder / "tiny.yaml").write_text(json.dumps({**both, "targets": ["left", "nowhere"]}))
     assert "tiny.yaml: targets: " in lab.run("sweep", "--grid", "tiny.yaml", code=2)

@@ -1,12 +1,14 @@
-"""Compare the values of one key of the grid: speed, efficiency, returns, memory. Pure."""
+"""Compare the values of one key: speed, efficiency, cost, returns, memory. Pure, but for prices."""
 
-from orchestrator.analysis.compare.model import (
-    Combination,
-    ComparedValue,
-    KeyComparison,
-    Overall,
-    ReturnCurve,
-)
-from orchestrator.analysis.compare.pairing import compare_by
+from orchestrator.analysis.compare.model import Combination, ComparedValue, KeyComparison
+from orchestrator.analysis.compare.pairing import compare_by, target_comparisons
+from orchestrator.analysis.compare.prices import prices
 
-__all__ = ["Combination", "ComparedValue", "KeyComparison", "Overall", "ReturnCurve", "compare_by"]
+__all__ = [
+    "Combination",
+    "ComparedValue",
+    "KeyComparison",
+    "compare_by",
+    "prices",
+    "target_comparisons",
+]

@@ -13,9 +13,11 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.labels import short_keys, spellings, varying_keys
 
 Row = Mapping[str, Any]
-HARDWARE = "hardware"
+HARDWARE, TARGET, SWEEP = "hardware", "target", "sweep"
 # Facts of runs that can be compared by, beside the grid's keys.
-_FACTS = ("threads", "target", "sweep", "device", "environments", HARDWARE)
+_FACTS = ("threads", TARGET, SWEEP, "device", "environments", HARDWARE)
+# Other keys may have a value for each of these, as a number of frames for each task.
+_WITHIN = ("task", "algorithm")
 
 
 @dataclass(frozen=True)
@@ -36,17 +38,10 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def hardware(row: Row) -> str | None:
-    """Describe the GPU and the processor of a run; ``None`` where unknown."""
-    if not row["cpu_model"] and not row["gpu_model"]:
-        return None
-    return " + ".join(filter(None, (row["gpu_model"], row["cpu_model"])))
-
-
-def find_axis(rows: Sequence[Row], keys: Sequence[str], asked: str) -> ComparedKey:
+def find_key(rows: Sequence[Row], keys: Sequence[str], asked: str) -> str:
     """Find the key that ``asked`` names, in full or in short.
 
-    Raises :class:`OrchestrateError` for an unknown key, or one with the same value in all runs.
+    Raises :class:`OrchestrateError` for an unknown key.
     """
     varying = _varying(rows, keys)
     if asked.lstrip("+~") == "seed":
@@ -54,7 +49,12 @@ def find_axis(rows: Sequence[Row], keys: Sequence[str], asked: str) -> ComparedK
             "seeds are not compared: their spread is the noise",
             hint=f"compare by one of: {_named(varying)}",
         )
-    key = _resolve_key(asked, varying, keys)
+    return _resolve_key(asked, varying, keys)
+
+
+def find_axis(rows: Sequence[Row], keys: Sequence[str], key: str) -> ComparedKey:
+    """Return the key with its values; raises :class:`OrchestrateError` if all runs have the same one."""
+    varying = _varying(rows, keys)
     known = with_key(rows, keys, key)
     values = tuple(dict.fromkeys(text(row[key]) for row in known))
     if len(values) < 2:
@@ -63,17 +63,30 @@ def find_axis(rows: Sequence[Row], keys: Sequence[str], asked: str) -> ComparedK
             f"{key} {only}, so there is nothing to compare by it",
             hint=f"keys with several values: {_named(varying)}",
         )
-    others = [other for other in (*keys, "sweep") if other not in (key, "seed")]
-    together = [
-        other for other in dict.fromkeys(others) if _varies(known, other) and follows(known, other, key)
-    ]
     short = short_keys(list(dict.fromkeys((*varying, key))))[key]
-    return ComparedKey(key, short, values, tuple(together))
+    return ComparedKey(key, short, values, changes_with(known, keys, key))
 
 
 def with_key(rows: Sequence[Row], keys: Sequence[str], key: str) -> list[Row]:
     """Return the runs with a known value: of all runs for a grid's key, of finished ones for a result's."""
     return [row for row in rows if row[key] is not None or key in keys]
+
+
+def changes_with(rows: Sequence[Row], keys: Sequence[str], key: str) -> tuple[str, ...]:
+    """Return the other keys that have one value for each value of ``key``, in each task and algorithm.
+
+    The task is none of them: tasks are never compared but by task. With a target these are only keys with one
+    value in a sweep, as targets share a sweep's runs by chance.
+    """
+    found = []
+    for other in dict.fromkeys((*keys, SWEEP)):
+        if other in (key, "seed", "task"):
+            continue
+        within = [name for name in _WITHIN if name in keys and name not in (key, other)]
+        changes = follows(rows, other, *within, key) and not follows(rows, other, *within)
+        if changes and (key != TARGET or follows(rows, other, *within, SWEEP)):
+            found.append(other)
+    return tuple(found)
 
 
 def find_baseline(axis: ComparedKey, asked: str | None, seeds: Mapping[str, int]) -> str:
@@ -94,10 +107,11 @@ def find_baseline(axis: ComparedKey, asked: str | None, seeds: Mapping[str, int]
     )
 
 
-def follows(rows: Sequence[Row], other: str, key: str) -> bool:
-    """Return whether ``other`` has one value for each value of ``key``."""
-    seen: dict[str, str] = {}
-    return all(seen.setdefault(text(row[key]), text(row[other])) == text(row[other]) for row in rows)
+def follows(rows: Sequence[Row], other: str, *keys: str) -> bool:
+    """Return whether ``other`` has one value for each combination of values of ``keys``."""
+    seen: dict[tuple[str, ...], str] = {}
+    told = ((tuple(text(row[key]) for key in keys), text(row[other])) for row in rows)
+    return all(seen.setdefault(values, value) == value for values, value in told)
 
 
 def _resolve_key(asked: str, varying: Sequence[str], keys: Sequence[str]) -> str:

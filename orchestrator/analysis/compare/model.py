@@ -5,63 +5,43 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.analysis.comparability import ReturnTerms
 from orchestrator.analysis.ratios import Ratio
-from orchestrator.analysis.stats import Estimate, counted_rows, states_of
-from orchestrator.planning.throughput.measure import TRAINING
+from orchestrator.analysis.stats import Estimate, Members, ReturnCurve
+from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
 
-if TYPE_CHECKING:
-    from orchestrator.analysis.stats import Floats
-
-
-@dataclass(frozen=True, eq=False)
-class ReturnCurve:
-    """Returns along ``x``, frames or seconds of wall time, of shape (points,); ``scores``: runs × points.
-
-    Bands are estimated only when drawn, as that takes time: see :func:`orchestrator.analysis.stats.bands_of`.
-    """
-
-    x: Floats
-    scores: Floats
+# Figures of a run beside the two throughputs. Dollars are for a million frames at the end-to-end throughput.
+MEMORY, DOLLARS = "peak_memory_mb", "dollars_per_million_frames"
 
 
 @dataclass(frozen=True)
-class Members:
-    """Runs that differ only in their seed: their rows of the table of runs."""
+class ValueRatios:
+    """Ratios of one value to the baseline, ``None`` where unknown.
 
-    rows: tuple[Mapping[str, Any], ...]
-
-    @property
-    def states(self) -> dict[str, int]:
-        """Number of runs in each state."""
-        return states_of(self.rows)
-
-    def counted(self) -> tuple[list[Mapping[str, Any]], str]:
-        """Return the runs that count, and a note on those left out."""
-        return counted_rows(self.rows)
-
-
-@dataclass(frozen=True)
-class ComparedValue:
-    """One combination with one value of the key.
-
-    ``training_fps`` and ``end_to_end_fps`` are each run's throughputs, ``memory`` its peak in MiB. ``speed``
-    is the ratio to the baseline by the comparison's ``figure``, ``end_to_end`` that of the end-to-end
-    throughput; ``efficiency`` is a ratio over that of the cost. ``at_frames`` and ``at_time`` are returns
-    where all values of the combination still train. ``returns`` are the final returns of the runs, ``terms``
-    their conditions. ``None``: unknown.
+    ``speed`` is by the comparison's ``figure``, ``end_to_end`` by the end-to-end throughput; ``efficiency``
+    is by throughput over cost.
     """
 
     value: str
-    members: Members
-    training_fps: tuple[float, ...]
-    end_to_end_fps: tuple[float, ...]
-    memory: tuple[float, ...]
     speed: Ratio | None
     end_to_end: Ratio | None
-    efficiency: float | None
+    efficiency: Ratio | None
+    memory: Ratio | None
+
+
+@dataclass(frozen=True)
+class ComparedValue(ValueRatios):
+    """One combination with one value of the key.
+
+    ``figures`` maps the two throughputs, ``MEMORY`` and ``DOLLARS`` to a number per run. ``at_frames`` and
+    ``at_time`` are returns where all values of the combination still train. ``returns`` are the final returns
+    of the runs, ``terms`` their conditions. ``None``: unknown.
+    """
+
+    members: Members
+    figures: Mapping[str, tuple[float, ...]]
     final: Estimate | None
     at_frames: Estimate | None
     at_time: Estimate | None
@@ -77,19 +57,13 @@ class ComparedValue:
         return len(self.members.counted()[0])
 
     @property
-    def middle_training_fps(self) -> float | None:
-        """Median training throughput."""
-        return median(self.training_fps) if self.training_fps else None
+    def trained(self) -> bool:
+        """Whether the speed of a run is known."""
+        return bool(self.figures[END_TO_END])
 
-    @property
-    def middle_end_to_end_fps(self) -> float | None:
-        """Median end-to-end throughput."""
-        return median(self.end_to_end_fps) if self.end_to_end_fps else None
-
-    @property
-    def peak_memory_mb(self) -> float | None:
-        """Median peak memory in MiB."""
-        return median(self.memory) if self.memory else None
+    def middle(self, figure: str) -> float | None:
+        """Median of a figure."""
+        return median(self.figures[figure]) if self.figures[figure] else None
 
 
 @dataclass(frozen=True)
@@ -110,20 +84,19 @@ class Combination:
         """The task, empty if the grid names none."""
         return str(self.point.get("task", ""))
 
+    @property
+    def finished(self) -> bool:
+        """Whether there is a finished run."""
+        return any(cell.n for cell in self.cells)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether several values have finished runs."""
+        return sum(cell.trained for cell in self.cells) > 1
+
     def cell(self, value: str) -> ComparedValue | None:
         """Return the part with this value of the key, if there is one."""
         return next((cell for cell in self.cells if cell.value == value), None)
-
-
-@dataclass(frozen=True)
-class Overall:
-    """One value over all combinations: geometric means of the ratios to the baseline."""
-
-    value: str
-    speed: Ratio | None
-    end_to_end: Ratio | None
-    efficiency: float | None
-    memory: Ratio | None
 
 
 @dataclass(frozen=True)
@@ -131,9 +104,10 @@ class KeyComparison:
     """Values of ``key`` against the ``baseline``, one of them.
 
     ``short`` is the key as people write it; ``together`` are keys that change with it and may explain the
-    differences; ``per`` is the divisor of efficiency: "thread", "dollar", or nothing. ``figure`` is the
-    compared throughput, a column of the table of runs. Efficiency per dollar is by end-to-end throughput in
-    any case, as evaluations are paid for.
+    differences; ``per`` is the divisor of efficiency: "thread", "dollar", or nothing. ``overall`` are
+    geometric means of the ratios over all combinations. ``moved``: number of runs left out of a comparison of
+    targets, as they moved between them. ``figure`` is the compared throughput, a column of the table of runs.
+    Efficiency per dollar is by end-to-end throughput in any case, as evaluations are paid for.
     """
 
     sweeps: tuple[str, ...]
@@ -144,8 +118,14 @@ class KeyComparison:
     together: tuple[str, ...]
     per: str
     combinations: tuple[Combination, ...]
-    overall: tuple[Overall, ...]
+    overall: tuple[ValueRatios, ...]
+    moved: int = 0
     figure: str = TRAINING
+
+    @property
+    def priced(self) -> bool:
+        """Whether the cost of some run is known."""
+        return any(cell.figures[DOLLARS] for one in self.combinations for cell in one.cells)
 
     def named(self, value: str) -> str:
         """Format a value for a sentence: numbers with the key before them."""

@@ -1,31 +1,34 @@
-"""Describe a comparison: one sentence, the rows of its table, CSV and JSON."""
+"""Describe a comparison: one sentence, and notes on its table."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
 
-from orchestrator.analysis import csv_export
 from orchestrator.analysis.comparability import UNRANKED, classes, differences, mixed_code
-from orchestrator.analysis.compare.model import Combination, ComparedValue, KeyComparison, Overall
+from orchestrator.analysis.compare.axis import TARGET
+from orchestrator.analysis.compare.model import (
+    ComparedValue,
+    KeyComparison,
+    ValueRatios,
+)
+from orchestrator.analysis.compare.pairing import PER_DOLLAR, PER_THREAD
 from orchestrator.analysis.ratios import Ratio
 from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, chance_of_wins, holm, least_chance, wins
-from orchestrator.analysis.stats import Estimate
 from orchestrator.analysis.summary import is_provisional
-from orchestrator.core.formatting import duration, listed, number
-from orchestrator.planning.throughput.measure import END_TO_END, NAMES, PROVISIONAL, TRAINING
+from orchestrator.core.formatting import count, duration, listed
+from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
 
-_NOTHING = "–"
 _SPEEDS = {
     TRAINING: "speed-up: by training throughput, that is collecting and learning; end-to-end: by wall time, "
     "with evaluations and checkpoints",
     END_TO_END: "speed-up: by end-to-end throughput, that is wall time with evaluations and checkpoints, as "
     "not every run reports how long collecting and learning took",
 }
+_DOLLARS = (
+    "$ per million frames: the price of a job and hour, by what all its slots train at their end-to-end "
+    "throughput; waiting, starting and empty slots cost extra"
+)
 _MOST_NAMED = 4
 
 
@@ -42,9 +45,11 @@ def verdict(found: KeyComparison) -> str:
     best = max(rated, key=lambda one: one.speed.value if one.speed else 0.0)
     assert best.speed is not None
     said = _speed_text(found, best.speed, len(rated))
-    if best.efficiency is not None and best.speed.value >= 1:
-        said += f", at {best.efficiency:.0%} efficiency per {found.per}"
+    if best.efficiency is not None and found.per == PER_THREAD and best.speed.value >= 1:
+        said += f", at {best.efficiency.value:.0%} efficiency per thread"
     said += _disagreement(found, best.value) + _end_to_end_text(found, best)
+    if best.efficiency is not None and found.per == PER_DOLLAR:
+        said += f"; {_money_text(found, best.efficiency)}"
     few = [found.named(one.value) for one in every if one not in rated]
     left_out = f"; left out for too few seeds: {listed(few, _MOST_NAMED)}" if few else ""
     return f"{said}; {_returns_text(found, best.value)}{left_out}{_confounders_text(found)}."
@@ -54,7 +59,7 @@ def _nothing_to_compare(found: KeyComparison) -> str:
     trained = [
         value
         for value in found.values
-        if any(cell.end_to_end_fps for one in found.combinations if (cell := one.cell(value)))
+        if any(cell.trained for one in found.combinations if (cell := one.cell(value)))
     ]
     if not trained:
         return "No run has finished yet, so nothing can be compared"
@@ -80,7 +85,18 @@ def _speed_text(found: KeyComparison, speed: Ratio, rated: int) -> str:
     return f"{best} trains {speed.value:.2f} times as fast as {base} ({speed})"
 
 
-def _end_to_end_text(found: KeyComparison, best: Overall) -> str:
+def _money_text(found: KeyComparison, gain: Ratio) -> str:
+    """Compare the cost of frames, by the ratio of frames per dollar."""
+    cheap = gain if gain.value >= 1 else gain.inverse
+    where = "on" if found.key == TARGET else "with"
+    dear, times = f"{where} {found.named(cheap.other)}", f"{cheap.value:.2f} times as much"
+    if cheap.beyond_noise is False or cheap.even:
+        both = f"{dear} and {where} {found.named(cheap.better)}"
+        return f"no clear difference in what a million frames cost {both}: {times} ({cheap})"
+    return f"a million frames cost {times} {dear} as {where} {found.named(cheap.better)} ({cheap})"
+
+
+def _end_to_end_text(found: KeyComparison, best: ValueRatios) -> str:
     """Add the end-to-end speed-up, or that the speed-up is end-to-end already."""
     if found.figure == END_TO_END:
         return ", by end-to-end throughput"
@@ -109,10 +125,10 @@ def _returns_text(found: KeyComparison, value: str) -> str:
     fair = [pair for pair in pairs if len(classes((cell, cell.terms) for cell in pair)) == 1]
     if not fair:
         return "final returns are not comparable, so they are not ranked"
-    told = Counter(_higher([pair for pair in fair if _least_seeds(pair) >= FEW_SEEDS]))
+    told = Counter(_higher([pair for pair in fair if least_seeds(pair) >= FEW_SEEDS]))
     few, apart = len(fair) - told.total() + told["few"], told["higher"] + told["lower"]
     if few == len(pairs):
-        seeds = min(map(_least_seeds, fair))
+        seeds = min(map(least_seeds, fair))
         able = f"{seeds} per side, {FEW_SEEDS} needed" if seeds < FEW_SEEDS else f"for {few} combinations"
         return f"too few seeds to tell final returns apart ({able})"
     if not apart and not few and len(fair) == len(pairs):
@@ -131,7 +147,8 @@ def _returns_text(found: KeyComparison, value: str) -> str:
 _Pair = tuple[ComparedValue, ComparedValue]
 
 
-def _least_seeds(pair: _Pair) -> int:
+def least_seeds(pair: _Pair) -> int:
+    """Return the number of final returns on the side that has fewer."""
     return min(len(cell.returns) for cell in pair)
 
 
@@ -156,78 +173,6 @@ def _confounders_text(found: KeyComparison) -> str:
     return f" ({names} change{'s' * (len(found.together) == 1)} with {found.short})"
 
 
-# Tables
-
-
-def columns(found: KeyComparison) -> list[str]:
-    """Return the column names of the rows of :func:`sections`; some have two lines."""
-    speeds = [f"{NAMES[found.figure].partition(' ')[0]}\nframes/s", "speed-up"]
-    if found.figure == TRAINING:
-        speeds.append("end-to-end\nspeed-up")
-    return [found.short, "runs", *speeds, "efficiency", "return", "at\nframes", "at\ntime", "MiB"]
-
-
-def sections(found: KeyComparison) -> list[tuple[str, list[list[str]]]]:
-    """Return a name and a row per value, for every combination with results, then over all of them."""
-    shown = [one for one in found.combinations if _trained(one)] or found.combinations
-    told = [(one.label, [_row(found, cell) for cell in one.cells]) for one in shown]
-    if len(shown) > 1:
-        told.append(("all, geometric mean", [_overall_row(found, whole) for whole in found.overall]))
-    return told
-
-
-def _overall_row(found: KeyComparison, whole: Overall) -> list[str]:
-    memory = f"× {whole.memory.value:.2f}" if whole.memory else _NOTHING
-    return [whole.value, "", "", *_ratios(found, whole), _percent(whole.efficiency), "", "", "", memory]
-
-
-def _ratios(found: KeyComparison, one: ComparedValue | Overall) -> list[str]:
-    """Format the speed-up with its interval and, beside one of training throughput, the end-to-end one."""
-    is_baseline = one.value == found.baseline
-    told = [_ratio(one.speed, is_baseline)]
-    if found.figure == TRAINING:
-        told.append(_ratio(one.end_to_end, is_baseline).partition(" ")[0])
-    return told
-
-
-def _row(found: KeyComparison, cell: ComparedValue) -> list[str]:
-    return [
-        cell.value,
-        _runs(cell),
-        number(cell.middle_training_fps if found.figure == TRAINING else cell.middle_end_to_end_fps)
-        or _NOTHING,
-        *_ratios(found, cell),
-        _percent(cell.efficiency),
-        *(_middle(one) for one in (cell.final, cell.at_frames, cell.at_time)),
-        number(cell.peak_memory_mb) or _NOTHING,
-    ]
-
-
-def _runs(cell: ComparedValue) -> str:
-    states = cell.members.states
-    if list(states) == ["done"]:
-        return str(cell.n)
-    return ", ".join(f"{count} {state}" for state, count in states.items())
-
-
-def _ratio(one: Ratio | None, baseline: bool) -> str:
-    if one is None:
-        return _NOTHING
-    if baseline:
-        return "1"
-    if one.low is None or one.high is None:
-        return f"{one.value:.2f}"
-    return f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]"
-
-
-def _percent(value: float | None) -> str:
-    return _NOTHING if value is None else f"{value:.0%}"
-
-
-def _middle(one: Estimate | None) -> str:
-    return _NOTHING if one is None else f"{one.value:.3g}"
-
-
 def notes(found: KeyComparison) -> list[str]:
     """Return the notes on the table, one line each."""
     cells = [
@@ -249,14 +194,18 @@ def notes(found: KeyComparison) -> list[str]:
     if found.per:
         gain = "end-to-end speed-up" if found.per == "dollar" else "speed-up"
         lines.append(f"efficiency: {gain} per {found.per}, over that of {found.named(found.baseline)}")
+    if found.priced:
+        lines.append(_DOLLARS)
     if found.together:
         lines.append(f"changes with {found.short}: {', '.join(found.together)}")
+    if found.moved:
+        lines.append(f"left out: {count(found.moved, 'run')} that moved from one target to another")
     return [*lines, *(f"{what}: {listed(labels, _MOST_NAMED)}" for what, labels in _row_notes(found).items())]
 
 
 def _row_notes(found: KeyComparison) -> dict[str, list[str]]:
     """Return the notes on single combinations or values, with their names."""
-    trained = [one for one in found.combinations if _trained(one)]
+    trained = [one for one in found.combinations if one.finished]
     told: dict[str, list[str]] = {}
     for one in trained:
         for cell in one.cells:
@@ -269,7 +218,7 @@ def _row_notes(found: KeyComparison) -> dict[str, list[str]]:
             only = f"only {found.named(one.cells[0].value)}, nothing to compare it with"
             told.setdefault(only, []).append(one.label)
     for one in found.combinations if trained else ():
-        if not _trained(one):
+        if not one.finished:
             told.setdefault("no finished run", []).append(one.label)
     return told
 
@@ -284,136 +233,5 @@ def _unranked(found: KeyComparison) -> list[str]:
     return [f"{listed(labels, _MOST_NAMED)}: {text}" for text, labels in told.items()]
 
 
-def _trained(one: Combination) -> bool:
-    return any(cell.n for cell in one.cells)
-
-
 def _span(ends: list[str]) -> str:
     return " to ".join(dict.fromkeys(ends))
-
-
-_CSV = (
-    "combination",
-    "key",
-    "value",
-    "baseline",
-    "n",
-    "training_fps",
-    "end_to_end_fps",
-    "speed_up_by",
-    "speed_up",
-    "speed_up_low",
-    "speed_up_high",
-    "pairs",
-    "end_to_end_speed_up",
-    "efficiency",
-    "efficiency_per",
-    "final_return",
-    "final_return_low",
-    "final_return_high",
-    "equal_frames",
-    "return_at_equal_frames",
-    "equal_seconds",
-    "return_at_equal_time",
-    "peak_memory_mb",
-)
-
-
-def as_csv(found: KeyComparison) -> str:
-    """Format as CSV: a line per combination and value, and one per value over all; unknown is empty."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_CSV)
-    rows = [_csv_row(found, one, cell) for one in found.combinations for cell in one.cells]
-    writer.writerows([csv_export.cell(value) for value in row] for row in [*rows, *_csv_overall(found)])
-    return text.getvalue()
-
-
-def _csv_row(found: KeyComparison, one: Combination, cell: ComparedValue) -> list[object]:
-    speed, final = cell.speed, cell.final
-    return [
-        one.label,
-        found.key,
-        cell.value,
-        found.baseline,
-        cell.n,
-        cell.middle_training_fps,
-        cell.middle_end_to_end_fps,
-        NAMES[found.figure],
-        *_speed_columns(speed),
-        cell.end_to_end.value if cell.end_to_end else "",
-        cell.efficiency,
-        found.per if cell.efficiency is not None else "",
-        *((final.value, final.low, final.high) if final else ("", "", "")),
-        one.frames,
-        cell.at_frames.value if cell.at_frames else "",
-        one.seconds,
-        cell.at_time.value if cell.at_time else "",
-        cell.peak_memory_mb,
-    ]
-
-
-def _csv_overall(found: KeyComparison) -> Iterator[list[object]]:
-    for whole in found.overall:
-        start = ["all (geometric mean)", found.key, whole.value, found.baseline, "", "", ""]
-        per = found.per if whole.efficiency is not None else ""
-        end_to_end = whole.end_to_end.value if whole.end_to_end else ""
-        speed = (NAMES[found.figure], *_speed_columns(whole.speed), end_to_end)
-        yield [*start, *speed, whole.efficiency, per, *[""] * 8]
-
-
-def _speed_columns(speed: Ratio | None) -> tuple[object, ...]:
-    return (speed.value, speed.low, speed.high, speed.n) if speed else ("", "", "", "")
-
-
-def as_json(found: KeyComparison) -> dict[str, Any]:
-    """Return everything as JSON values."""
-    return {
-        "sweeps": list(found.sweeps),
-        "key": found.key,
-        "values": list(found.values),
-        "baseline": found.baseline,
-        "changes_with_it": list(found.together),
-        "efficiency_per": found.per or None,
-        "speed_up_by": NAMES[found.figure],
-        "combinations": [_combination_json(one) for one in found.combinations],
-        "overall": [
-            {
-                "value": one.value,
-                "speed_up": one.speed and asdict(one.speed),
-                "end_to_end_speed_up": one.end_to_end and asdict(one.end_to_end),
-                "efficiency": one.efficiency,
-                "memory": one.memory and asdict(one.memory),
-            }
-            for one in found.overall
-        ],
-        "notes": notes(found),
-        "verdict": verdict(found),
-    }
-
-
-def _combination_json(one: Combination) -> dict[str, Any]:
-    cells = [
-        {
-            "value": cell.value,
-            "n": cell.n,
-            "states": cell.members.states,
-            "training_fps": cell.middle_training_fps,
-            "end_to_end_fps": cell.middle_end_to_end_fps,
-            "speed_up": cell.speed and asdict(cell.speed),
-            "end_to_end_speed_up": cell.end_to_end and asdict(cell.end_to_end),
-            "efficiency": cell.efficiency,
-            "final_return": cell.final and asdict(cell.final),
-            "return_at_equal_frames": cell.at_frames and asdict(cell.at_frames),
-            "return_at_equal_time": cell.at_time and asdict(cell.at_time),
-            "peak_memory_mb": cell.peak_memory_mb,
-            "note": cell.note,
-        }
-        for cell in one.cells
-    ]
-    return {
-        "combination": one.label,
-        "equal_frames": one.frames,
-        "equal_seconds": one.seconds,
-        "cells": cells,
-    }

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.analysis.compare import Combination, ComparedValue, KeyComparison, ReturnCurve
-from orchestrator.analysis.compare.wording import as_csv
+from orchestrator.analysis.compare import Combination, ComparedValue, KeyComparison
+from orchestrator.analysis.compare.model import DOLLARS, MEMORY
+from orchestrator.analysis.compare.table import as_csv
 from orchestrator.analysis.report import make_folder
 from orchestrator.analysis.report.plotting import (
-    MARKED_POINTS,
     MOST_PICTURES,
     WIDE_IN,
     Draw,
     Picture,
     Theme,
+    band,
     compact,
     dash,
     from_zero_or_log,
@@ -29,9 +30,8 @@ from orchestrator.analysis.report.plotting import (
     short,
     wrapped,
 )
-from orchestrator.analysis.stats import Band, bands_of
 from orchestrator.core.formatting import number
-from orchestrator.planning.throughput.measure import NAMES
+from orchestrator.planning.throughput.measure import NAMES, SHORT
 from orchestrator.rundir.atomic import write_atomic
 
 if TYPE_CHECKING:
@@ -40,25 +40,31 @@ if TYPE_CHECKING:
 
 # Most lines of returns that can be distinguished in one panel: combinations times values.
 _LINES = 8
+_FIGURES = {
+    MEMORY: ("peak memory", "MiB"),
+    DOLLARS: ("cost", "US dollars per million frames"),
+}
 _PICTURE = re.compile(r"compare-[0-9]+(-dark)?\.png")
 
-# By the line's id.
-_Bands = Mapping[int, Band]
 
+def comparison_pictures(
+    found: KeyComparison, name: str = "compare", numbers: Iterator[int] | None = None
+) -> Iterator[Picture]:
+    """Draw four panels for a few combinations of one task at a time, those with something to compare.
 
-def comparison_pictures(found: KeyComparison) -> Iterator[Picture]:
-    """Draw four panels for a few combinations of one task at a time, those with something to compare."""
+    Their files are called by ``name`` and the next of ``numbers``, from 1 on by default.
+    """
+    numbers = numbers or count(1)
     tasks: dict[str, list[Combination]] = {}
     for one in found.combinations:
-        if _comparable(one):
+        if one.comparable:
             tasks.setdefault(one.task, []).append(one)
-    numbers = count(1)
     for task, several in tasks.items():
         for part, title in parts(several, max(1, _LINES // len(found.values)), task):
             yield picture(
-                f"compare-{next(numbers)}",
+                f"{name}-{next(numbers)}",
                 title,
-                _panels(found, part, title, _bands(part)),
+                _panels(found, part, title),
                 caption=(
                     f"By {found.short}, against {found.named(found.baseline)}. Dots are runs; bars 95 % "
                     "intervals, bands too; none for one seed. Returns are interquartile means over seeds; "
@@ -68,40 +74,33 @@ def comparison_pictures(found: KeyComparison) -> Iterator[Picture]:
             )
 
 
-def _comparable(one: Combination) -> bool:
-    return sum(bool(cell.end_to_end_fps) for cell in one.cells) > 1
-
-
 def _alt_text(part: Sequence[Combination]) -> str:
-    cells = [(one.label, cell) for one in part for cell in one.cells if cell.end_to_end_fps]
+    cells = [(one.label, cell) for one in part for cell in one.cells if cell.trained]
     return listed([f"{label} {cell.value}: {_speeds(cell)}" for label, cell in cells])
 
 
 def _speeds(cell: ComparedValue) -> str:
-    training = f"{number(cell.middle_training_fps)} frames/s training, " if cell.training_fps else ""
-    return f"{training}{number(cell.middle_end_to_end_fps)} frames/s end-to-end"
+    told = {SHORT[name]: cell.middle(name) for name in NAMES}
+    return ", ".join(f"{number(fps)} frames/s {name}" for name, fps in told.items() if fps is not None)
 
 
-def _bands(part: Sequence[Combination]) -> _Bands:
-    """Estimate all lines at once, as the bootstrap takes the time."""
-    cells = [cell for one in part for cell in one.cells]
-    lines = [line for cell in cells for line in (cell.over_frames, cell.over_time) if line is not None]
-    return dict(zip(map(id, lines), bands_of([line.scores for line in lines]), strict=True))
-
-
-def _panels(found: KeyComparison, part: Sequence[Combination], title: str, bands: _Bands) -> Draw:
+def _panels(found: KeyComparison, part: Sequence[Combination], title: str) -> Draw:
     def draw(theme: Theme) -> Figure:
         from matplotlib.figure import Figure
 
         bars = 0.34 * len(part) * len(found.values) + 1.5
         figure = Figure(figsize=(WIDE_IN, bars + 3.6), dpi=150, layout="constrained")
-        grid = figure.subplots(2, 2, gridspec_kw={"height_ratios": (bars, 3.1)})
+        figures = [DOLLARS, MEMORY] if found.priced else [MEMORY]
+        grid = figure.add_gridspec(2, 2 * (1 + len(figures)), height_ratios=(bars, 3.1))
+        speed, *others = (figure.add_subplot(grid[0, at : at + 2]) for at in range(0, grid.ncols, 2))
+        half = grid.ncols // 2
         heading = f"{title}: by {found.short}".removeprefix(": ")
         figure.suptitle(wrapped(heading, 80), fontsize=12, weight="bold")
-        _speed_ups(grid[0][0], found, part, theme)
-        _memory(grid[0][1], found, part, theme)
-        _returns(grid[1][0], found, part, theme, bands, over_time=False)
-        _returns(grid[1][1], found, part, theme, bands, over_time=True)
+        _speed_ups(speed, found, part, theme)
+        for on, name in zip(others, figures, strict=True):
+            _figure(on, name, found, part, theme)
+        _returns(figure.add_subplot(grid[1, :half]), found, part, theme, over_time=False)
+        _returns(figure.add_subplot(grid[1, half:]), found, part, theme, over_time=True)
         _legend(figure, found, part, theme)
         return figure
 
@@ -125,19 +124,20 @@ def _speed_ups(on: Axes, found: KeyComparison, part: Sequence[Combination], them
     on.set_xlabel(f"times the {NAMES[found.figure]}")
 
 
-def _memory(on: Axes, found: KeyComparison, part: Sequence[Combination], theme: Theme) -> None:
+def _figure(on: Axes, name: str, found: KeyComparison, part: Sequence[Combination], theme: Theme) -> None:
     every: list[float] = []
     for row, cell, colour in _cells(found, part, theme):
-        if cell.peak_memory_mb is None:
-            continue
-        on.barh(row, cell.peak_memory_mb, height=_step(found) * 0.8, color=colour, alpha=0.8)
-        on.plot(cell.memory, [row] * len(cell.memory), "o", color=theme.ink, markersize=3, alpha=0.7)
-        every += cell.memory
+        if (middle := cell.middle(name)) is not None:
+            values = cell.figures[name]
+            on.barh(row, middle, height=_step(found) * 0.8, color=colour, alpha=0.8)
+            on.plot(values, [row] * len(values), "o", color=theme.ink, markersize=3, alpha=0.7)
+            every += values
     rows(on, [""] * len(part))
     if every:
         from_zero_or_log(on, every)
-    on.set_title("peak memory", loc="left")
-    on.set_xlabel("MiB")
+    title, unit = _FIGURES[name]
+    on.set_title(title, loc="left")
+    on.set_xlabel(unit)
 
 
 def _returns(
@@ -145,7 +145,6 @@ def _returns(
     found: KeyComparison,
     part: Sequence[Combination],
     theme: Theme,
-    bands: _Bands,
     *,
     over_time: bool,
 ) -> None:
@@ -155,7 +154,7 @@ def _returns(
             line = cell.over_time if over_time else cell.over_frames
             if line is not None:
                 colour = theme.line(found.values.index(cell.value))
-                _line(on, line, bands[id(line)], colour, side, held=over_time)
+                band(on, line, dash(0, side), marker(side, 0), colour, held=over_time)
                 drawn = True
     ends = {one.seconds if over_time else one.frames for one in part} - {None}
     if len(ends) == 1:
@@ -165,26 +164,10 @@ def _returns(
         on.set_xticks([])
         on.set_yticks([])
     on.set_title("return over time" if over_time else "return over frames", loc="left")
-    on.set_xlabel("wall time (s), evaluations and checkpoints included" if over_time else "training frames")
+    on.set_xlabel("wall time (s), evaluations included" if over_time else "training frames")
     on.set_xlim(left=0)
     if drawn:
         on.xaxis.set_major_formatter(compact)
-
-
-def _line(on: Axes, line: ReturnCurve, band: Band, colour: str, side: int, *, held: bool) -> None:
-    """Draw a line. ``held``: each value until the next, as seeds are not evaluated at the same times."""
-    value, low, high = band
-    on.plot(
-        line.x,
-        value,
-        color=colour,
-        linestyle=dash(0, side),
-        marker=marker(side, 0) if len(line.x) <= MARKED_POINTS else None,
-        drawstyle="steps-post" if held else "default",
-    )
-    if low is not None and high is not None:
-        style: dict[str, Any] = {"step": "post"} if held else {}
-        on.fill_between(line.x, low, high, color=colour, alpha=0.15, linewidth=0, **style)
 
 
 def _cells(
@@ -203,7 +186,7 @@ def _step(found: KeyComparison) -> float:
 
 def _reason_without_bar(cell: ComparedValue) -> str:
     """Return why there is no bar."""
-    if cell.end_to_end_fps:
+    if cell.trained:
         return "nothing to compare it with"
     return ", ".join(f"{number_} {state}" for state, number_ in cell.members.states.items())
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orchestrator.analysis.stats import Group
+from orchestrator.analysis.stats import Group, ReturnCurve
 from orchestrator.analysis.variant_ranking import names
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ BARS = 24
 # Most pictures of a kind; the tables hold everything.
 MOST_PICTURES = 12
 # Most points of a line that get markers.
-MARKED_POINTS = 15
+_MARKED_POINTS = 15
 _LOG_RATIO = 15
 _LABEL = 50
 _COLOURS = 256
@@ -183,6 +183,21 @@ def axes(height: float, columns: int = 1, *, small: bool = False) -> tuple[Figur
 def heading(on: Axes, title: str, *, small: bool = False) -> None:
     """Set the title of an axes."""
     on.set_title(wrapped(title, 44 if small else 70), loc="left")
+
+
+def band(on: Axes, curve: ReturnCurve, line: str, mark: str, colour: str, *, held: bool = False) -> None:
+    """Draw returns with their interval. ``held``: each value until the next, as at times of one's own."""
+    value, low, high = curve.band
+    few = len(curve.x) <= _MARKED_POINTS
+    steps = "steps-post" if held else "default"
+    on.plot(curve.x, value, color=colour, linestyle=line, marker=mark if few else None, drawstyle=steps)
+    if low is None or high is None:
+        return
+    if len(curve.x) == 1:  # a band of one point has no area
+        on.vlines(curve.x, low, high, color=colour, linewidth=1.5)
+    else:
+        style: dict[str, Any] = {"step": "post"} if held else {}
+        on.fill_between(curve.x, low, high, color=colour, alpha=0.17, linewidth=0, **style)
 
 
 def rows(on: Axes, labels: Sequence[str], width: int = 30) -> None:

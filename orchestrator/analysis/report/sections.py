@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 
 from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.compare import KeyComparison, compare_by, prices, target_comparisons
+from orchestrator.analysis.compare.axis import SWEEP
+from orchestrator.analysis.compare.pairing import Prices
+from orchestrator.analysis.compare.wording import notes, verdict
 from orchestrator.analysis.improvement import standing
-from orchestrator.analysis.report import sweeps_side_by_side, tables
+from orchestrator.analysis.report import tables
 from orchestrator.analysis.report.blocks import (
     Block,
     Cell,
@@ -20,23 +24,22 @@ from orchestrator.analysis.report.blocks import (
     Text,
     columns,
 )
+from orchestrator.analysis.report.compare_figures import comparison_pictures
 from orchestrator.analysis.report.crossover_figures import where_to_run
 from orchestrator.analysis.report.money import money_of
 from orchestrator.analysis.report.plotting import MOST_PICTURES, Picture
 from orchestrator.analysis.report.ranking_figures import improvement_pictures, profile_pictures
-from orchestrator.analysis.report.target_comparison import comparisons
 from orchestrator.analysis.report.training_figures import (
     final_pictures,
     learning_pictures,
     speed_pictures,
-    target_pictures,
 )
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.speed_drift import drift_of
 from orchestrator.analysis.stats import Final, Group, curves, final_returns, groups
 from orchestrator.analysis.summary import SpeedSummary, speeds, unranked, warnings
 from orchestrator.analysis.variant_ranking import overall_profiles, task_profiles
-from orchestrator.planning.throughput.measure import NAMES, PROVISIONAL
+from orchestrator.planning.throughput.measure import PROVISIONAL
 from orchestrator.rundir import SweepDir
 
 # Most rows that a browser sorts and filters without a pause; the rest is in results.csv.
@@ -56,6 +59,7 @@ class ReportData:
     groups: tuple[Group, ...]
     finals: tuple[Final, ...]
     speeds: tuple[SpeedSummary, ...]
+    prices: Prices
 
     @property
     def sweeps(self) -> list[str]:
@@ -86,6 +90,7 @@ def report_data(sweep_dirs: Sequence[SweepDir], collected: Collected) -> ReportD
         found,
         tuple(final_returns(found)),
         tuple(speeds(found)),
+        prices(sweep_dirs),
     )
 
 
@@ -133,37 +138,40 @@ def _warnings(data: ReportData) -> Section | None:
 def _sweeps(data: ReportData) -> Section | None:
     if len(data.by_sweep) < 2:  # runs trained without this program are in the tables too, without a folder
         return None
-    told = sweeps_side_by_side.settings(data.by_sweep, data.collected.keys)
-    blocks: list[Block] = [told.differing]
-    if told.alike:
-        blocks.append(Text(f"The same in all: {told.alike}.", note=True))
-    returns = sweeps_side_by_side.returns_table(data.sweeps, data.finals, data.speeds)
-    fps = {
-        name: sweeps_side_by_side.speeds_table(data.sweeps, data.finals, data.speeds, figure)
-        for figure, name in NAMES.items()
-    }
-    if returns is not None:
-        blocks += [Text("Final returns", title=True), returns, Text(_SIDES, note=True)]
-    for name, table in fps.items():
-        if table is not None:
-            blocks += [Text(name.capitalize(), title=True), table]
-    if returns is None and not any(fps.values()):
+    table, alike = tables.settings_table(data.by_sweep, data.collected.keys)
+    blocks: list[Block] = [table]
+    if alike:
+        blocks.append(Text(f"The same in all: {alike}.", note=True))
+    present = {row[SWEEP] for row in data.rows if row["in_grid"]}
+    found = compare_by(data.collected, SWEEP, prices=data.prices) if len(present) > 1 else None
+    if found is None or not any(one.comparable for one in found.combinations):
         blocks.append(Text("No variant of a task is finished in two of these sweeps."))
+    else:
+        blocks += [Text(verdict(found)), *_compared(found)]
     return Section("sweeps", "Sweeps side by side", tuple(blocks))
 
 
-_SIDES = (
-    "A row is a task and a variant: the algorithm, and what a sweep varies within a task beside the seed."
-    " What else sets the sweeps apart is in the table above. P(B > A): the chance that a run of sweep B "
-    "returns more than one of sweep A, a tie counting half; ½ means that neither does better. It is not "
-    f"given below {FEW_SEEDS} seeds of either, nor where returns are not comparable."
+def _compared(found: KeyComparison) -> Iterator[Block]:
+    """Yield the table of a comparison, and its notes."""
+    yield from _clipped(tables.comparison_table(found))
+    yield Text(_COMPARED, note=True)
+    yield Points(tuple(("", note) for note in notes(found)))
+
+
+_COMPARED = (
+    "Compared are runs that differ in nothing but this key and their seed. Of frames/s, dollars and memory "
+    "the medians over runs; of returns the interquartile means over seeds, with 95 % intervals by bootstrap. "
+    "Speed-ups are geometric means over pairs of runs of the same seed, or where there are none over "
+    "combinations, with 95 % intervals by Student's t. P(> A): the chance that a run returns more than one "
+    "of A, a tie counting half; ½ means that neither does better. It is not given below "
+    f"{FEW_SEEDS} seeds of either, nor where returns are not comparable."
 )
 
 
 def _groups(data: ReportData) -> Section:
     blocks: tuple[Block, ...] = (Text("The sweep has no runs."),)
     if data.groups:
-        table = tables.group_table(data.finals, data.speeds)
+        table = tables.group_table(data.finals)
         blocks = (*_clipped(table, "results.csv"), Text(_GROUPS, note=True), *_provisional(data))
     return Section("groups", "Groups", blocks)
 
@@ -330,27 +338,14 @@ def _plain(name: str, rows: Iterable[Sequence[str]], *heads: str) -> Table:
 
 
 def _targets(data: ReportData) -> Section | None:
-    found = comparisons(data.sweep_dirs, data.collected)
-    if not found:
-        return None
-    said = []
-    for one in found:
-        moved = f" {one.left_out} of its runs moved from one target to another and are left out."
-        name = f"{one.sweep}: " if len(found) > 1 else ""
-        said.append(Text(name + one.verdict + (moved if one.left_out else "")))
-    drawn = Gallery(tuple(_first(target_pictures(found))))
-    return Section(
-        "targets", "Targets", (*said, drawn, tables.target_table(found), Text(_TARGETS, note=True))
-    )
-
-
-_TARGETS = (
-    "Interquartile means over the runs that one target finished by itself, with 95 % intervals by "
-    "bootstrap. The ratio of two targets is the geometric mean over pairs of runs that differ in nothing "
-    "but the target, or where there are none over configurations; its interval is by Student's t. $ per "
-    "million frames: the price of a job and hour, by what all its slots train at their end-to-end "
-    "throughput; waiting, starting and empty slots cost extra."
-)
+    blocks: list[Block] = []
+    drawn = count(1)
+    found = target_comparisons(data.collected, data.prices)
+    for sweep, one in found.items():
+        blocks.append(Text((f"{sweep}: " if len(found) > 1 else "") + verdict(one)))
+        pictures = islice(comparison_pictures(one, "targets", drawn), MOST_PICTURES)
+        blocks += [Gallery(tuple(pictures)), *_compared(one)]
+    return Section("targets", "Targets", tuple(blocks)) if blocks else None
 
 
 def _missing(data: ReportData) -> Section | None:

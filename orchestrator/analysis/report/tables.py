@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from orchestrator.analysis.collect import Missing
+from orchestrator.analysis.compare import KeyComparison
+from orchestrator.analysis.compare.table import columns as comparison_columns
+from orchestrator.analysis.compare.table import sections as comparison_rows
 from orchestrator.analysis.improvement import Improvement
 from orchestrator.analysis.report.blocks import (
     MISSING,
@@ -20,16 +24,18 @@ from orchestrator.analysis.report.blocks import (
     number,
     point_text,
     shown,
+    word,
 )
-from orchestrator.analysis.report.target_comparison import Comparison
-from orchestrator.analysis.stats import Final, Group
-from orchestrator.analysis.summary import SpeedSummary
+from orchestrator.analysis.stats import Final, Group, known
+from orchestrator.analysis.summary import SpeedSummary, hardware, is_provisional, machine
 from orchestrator.analysis.variant_ranking import names
+from orchestrator.core.formatting import listed
 from orchestrator.core.labels import shared_keys, short_keys, varying_keys
 from orchestrator.core.types import RunState
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
 
 Row = Mapping[str, Any]
+_MOST_VALUES = 6
 
 
 # Groups
@@ -54,17 +60,12 @@ def places(found: Sequence[Group]) -> tuple[tuple[Column, ...], list[tuple[Cell,
     ]
 
 
-def group_table(finals: Sequence[Final], measured: Sequence[SpeedSummary]) -> Table:
+def group_table(finals: Sequence[Final]) -> Table:
     """Return the table of groups: states, final returns and throughputs."""
     heads, named = places([final.group for final in finals])
-    training: dict[int, list[float]] = {}
-    end_to_end: dict[int, list[float]] = {}
-    provisional = {id(speed.group) for speed in measured if speed.provisional}
-    for speed in measured:
-        training.setdefault(id(speed.group), []).extend(speed.training_fps)
-        end_to_end.setdefault(id(speed.group), []).extend(speed.end_to_end_fps)
     rows = []
     for final, name in zip(finals, named, strict=True):
+        counted = final.group.counted()[0]
         states = ", ".join(f"{count} {state}" for state, count in final.group.states.items())
         rows.append(
             (
@@ -72,8 +73,8 @@ def group_table(finals: Sequence[Final], measured: Sequence[SpeedSummary]) -> Ta
                 number(len(final.values)),
                 Cell(states),
                 _estimate(final),
-                number(middle(training.get(id(final.group), []))),
-                _end_to_end(end_to_end.get(id(final.group), []), id(final.group) in provisional),
+                number(middle(known(counted, TRAINING))),
+                _end_to_end(known(counted, END_TO_END), is_provisional(counted)),
                 Cell(final.note),
             )
         )
@@ -117,7 +118,7 @@ def _verdict(one: Improvement) -> Cell:
     return Cell(f"{'yes' if one.beyond_chance else 'no'}, p = {one.chance:.2g}", one.chance)
 
 
-# Speed and targets
+# Speed
 
 
 def speed_table(measured: Sequence[SpeedSummary]) -> Table:
@@ -152,31 +153,47 @@ def _spread(values: Sequence[float]) -> Cell:
     return Cell(f"{shown(low)} – {shown(high)}", low) if len(values) > 1 else Cell(MISSING)
 
 
-def target_table(compared: Sequence[Comparison]) -> Table:
-    """Return the table of configurations by target: throughputs and cost."""
-    rows = [
-        (
-            Cell(bar.label),
-            Cell(bar.target),
-            number(len(bar.runs)),
-            *(
-                Cell(MISSING) if one is None else Cell(str(one), one.value)
-                for one in (bar.training_fps, bar.end_to_end_fps, bar.seconds, bar.dollars)
-            ),
-        )
-        for comparison in compared
-        for bar in comparison.bars
-    ]
-    heads = columns(
-        "configuration",
-        "target",
-        "#n",
-        "#training frames/s [95 %]",
-        "#end-to-end frames/s [95 %]",
-        "#s/iteration [95 %]",
-        "#$ per million frames [95 %]",
+def comparison_table(found: KeyComparison) -> Table:
+    """Return the table of a comparison: a row per combination and value, and per value over all of them."""
+    value, *others = (name.replace("\n", " ") for name in comparison_columns(found, full=True))
+    rows = tuple(
+        (Cell(label), *(Cell(shown.text, shown.value) for shown in row))
+        for label, own in comparison_rows(found, full=True)
+        for row in own
     )
-    return Table("targets", heads, tuple(rows))
+    heads = (*columns("combination"), Column(value), *(Column(name, numeric=True) for name in others))
+    return Table(f"comparisons by {found.short}", heads, rows)
+
+
+# Sweeps
+
+
+def settings_table(by_sweep: Mapping[str, Sequence[Row]], keys: Sequence[str]) -> tuple[Table, str]:
+    """Compare the grid keys of the sweeps, and the trainer, code and hardware of their runs.
+
+    Returns the table of settings that differ, and the others as text.
+    """
+    facts: dict[str, Callable[[Row], Any]] = {
+        **{key: itemgetter(key) for key in keys},
+        "trainer": itemgetter("trainer"),
+        "code": itemgetter("code_id"),
+        "hardware": lambda row: hardware(row) if machine(row) else None,
+    }
+    told = {
+        name: [_values(map(of_row, rows)) for rows in by_sweep.values()] for name, of_row in facts.items()
+    }
+    alike = {name: texts[0] for name, texts in told.items() if len(set(texts)) == 1}
+    runs = {"runs": [str(sum(bool(row["in_grid"]) for row in rows)) for rows in by_sweep.values()]}
+    rows = [(Cell(name), *map(Cell, texts)) for name, texts in (runs | told).items() if name not in alike]
+    heads = (*columns("setting"), *map(Column, by_sweep))
+    said = "; ".join(f"{name}: {text}" for name, text in alike.items() if text != MISSING)
+    return Table("settings", heads, tuple(rows), headed=True), said
+
+
+def _values(values: Iterable[Any]) -> str:
+    """Join the values, each once, in the order of the runs, and count those beyond the first."""
+    found = list(dict.fromkeys(word(value) for value in values if value is not None))
+    return listed(found, _MOST_VALUES) or MISSING
 
 
 # Runs

@@ -1,4 +1,4 @@
-"""Pictures of training: returns over frames, final returns, speed, targets."""
+"""Pictures of training: returns over frames, final returns, speed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.analysis.report.plotting import (
     BARS,
     LINES,
-    MARKED_POINTS,
     Draw,
     Picture,
     Theme,
     about,
     axes,
+    band,
     bundles,
     compact,
     dash,
@@ -32,10 +32,8 @@ from orchestrator.analysis.report.plotting import (
     short,
     wrapped,
 )
-from orchestrator.analysis.report.target_comparison import Comparison, TargetBar
-from orchestrator.analysis.stats import Curve, Estimate, Final, group_labels
+from orchestrator.analysis.stats import Curve, Final, group_labels
 from orchestrator.analysis.summary import SpeedSummary
-from orchestrator.planning.throughput.measure import NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,35 +110,6 @@ def speed_pictures(speeds: Sequence[SpeedSummary]) -> Iterator[Picture]:
         )
 
 
-def target_pictures(found: Sequence[Comparison]) -> Iterator[Picture]:
-    """Draw each configuration's frames/s on each target, and dollars where there are prices."""
-    numbers = count(1)
-    for comparison in found:
-        by_label: dict[str, list[TargetBar]] = {}
-        name = NAMES[comparison.figure].capitalize()
-        for bar in comparison.bars:
-            by_label.setdefault(bar.label, []).append(bar)
-        for part, title in parts(
-            list(by_label.items()), BARS // len(comparison.targets) or 1, comparison.sweep
-        ):
-            caption = (
-                f"{name} of each run (dots), their interquartile mean (line) and its 95 % interval (bar; "
-                "none for one run)."
-            )
-            if any(bar.dollars for _, bars in part for bar in bars):
-                caption += (
-                    " Right: what a million frames cost at the end-to-end throughput, in a job that is full."
-                )
-            means = [f"{bar.label} on {bar.target}: {bar.fps}" for _, bars in part for bar in bars]
-            yield picture(
-                f"targets-{next(numbers)}",
-                title,
-                _targets(part, title, comparison.targets, comparison.figure),
-                caption=caption,
-                alt=f"{name} by target, frames per second, {title}. {listed(means)}.",
-            )
-
-
 def _kin(of: Curve | Final) -> tuple[int, int]:
     return of.group.number, of.group.side
 
@@ -151,12 +120,14 @@ def _kin(of: Curve | Final) -> tuple[int, int]:
 def _learning(
     part: Sequence[tuple[Curve, str]], title: str, limits: tuple[float, float] | None, *, small: bool
 ) -> Draw:
-    labels = [f"{label} (n={curve.n})" for curve, label in part]
+    labels = [f"{label} (n={len(curve.scores)})" for curve, label in part]
 
     def draw(theme: Theme) -> Figure:
         figure, on = axes((3.4 if small else 4.3) + legend_height(labels, small=small), small=small)
         for curve, _ in part:
-            _curve(on, curve, theme)
+            number, side = curve.group.number, curve.group.side
+            line = ":" if curve.unfinished else dash(number, side)
+            band(on, curve, line, marker(number, side), theme.line(number))
         heading(on, title, small=small)
         on.set_xlabel("training frames")
         on.set_ylabel(_return_name(part[0][0].metric))
@@ -174,28 +145,10 @@ def _limits(panel: Sequence[Curve]) -> tuple[float, float] | None:
     """Return the range of returns that all pictures of a task share, so that they can be compared."""
     if len(panel) <= LINES:
         return None
-    low = min(float(min(curve.value if curve.low is None else curve.low)) for curve in panel)
-    high = max(float(max(curve.value if curve.high is None else curve.high)) for curve in panel)
+    drawn = [[float(value) for end in curve.band if end is not None for value in end] for curve in panel]
+    low, high = min(map(min, drawn)), max(map(max, drawn))
     margin = 0.05 * (high - low) or 1.0
     return low - margin, high + margin
-
-
-def _curve(on: Axes, curve: Curve, theme: Theme) -> None:
-    number, side = curve.group.number, curve.group.side
-    colour = theme.line(number)
-    on.plot(
-        curve.frames,
-        curve.value,
-        color=colour,
-        linestyle=":" if curve.unfinished else dash(number, side),
-        marker=marker(number, side) if len(curve.frames) <= MARKED_POINTS else None,
-    )
-    if curve.low is None or curve.high is None:
-        return
-    if len(curve.frames) == 1:  # a band of one point has no area
-        on.vlines(curve.frames, curve.low, curve.high, color=colour, linewidth=1.5)
-    else:
-        on.fill_between(curve.frames, curve.low, curve.high, color=colour, alpha=0.18, linewidth=0)
 
 
 def _return_name(metric: str) -> str:
@@ -215,7 +168,7 @@ def _learning_caption(part: Sequence[tuple[Curve, str]], metric: str) -> str:
 
 
 def _learning_alt(part: Sequence[tuple[Curve, str]], title: str) -> str:
-    ends = [f"{label} ends at {curve.value[-1]:.4g}" for curve, label in part]
+    ends = [f"{label} ends at {curve.band[0][-1]:.4g}" for curve, label in part]
     return f"Learning curves{about(title)}: return over training frames. {listed(ends)}."
 
 
@@ -241,7 +194,7 @@ def _finals(part: Sequence[tuple[Final, str]], title: str, *, small: bool) -> Dr
     return draw
 
 
-# Speed and targets
+# Speed
 
 
 def _speeds(part: Sequence[tuple[SpeedSummary, str]], title: str, kinds: Mapping[str, int]) -> Draw:
@@ -281,51 +234,6 @@ def _throughputs(on: Axes, row: int, speed: SpeedSummary, colour: str) -> None:
 def _medians(speed: SpeedSummary) -> str:
     training = f"training {median(speed.training_fps):,.0f}, " if speed.training_fps else ""
     return f"{training}end-to-end {median(speed.end_to_end_fps):,.0f}"
-
-
-def _targets(
-    part: Sequence[tuple[str, list[TargetBar]]], title: str, names: Sequence[str], figure_name: str
-) -> Draw:
-    priced = any(bar.dollars for _, bars in part for bar in bars)
-    step = 0.8 / len(names)
-
-    def draw(theme: Theme) -> Figure:
-        from matplotlib.lines import Line2D
-
-        figure, left = axes(1.5 + 0.3 * len(part) * len(names), columns=2 if priced else 1)
-        panels = figure.axes[: 2 if priced else 1]
-        for row, (_, bars) in enumerate(part):
-            for bar in bars:
-                at = row + step * (names.index(bar.target) - (len(names) - 1) / 2)
-                colour = theme.line(names.index(bar.target))
-                _estimate(left, at, [run.fps for run in bar.runs], bar.fps, colour)
-                if priced and bar.dollars is not None:
-                    cost = [run.dollars for run in bar.runs if run.dollars is not None]
-                    _estimate(panels[1], at, cost, bar.dollars, colour)
-        heading(left, title)
-        runs = [run for _, bars in part for bar in bars for run in bar.runs]
-        rows(left, [short(label) for label, _ in part])
-        from_zero_or_log(left, [run.fps for run in runs])
-        left.set_xlabel(f"{NAMES[figure_name]} (frames/s)")
-        if priced:
-            rows(panels[1], [""] * len(part))
-            from_zero_or_log(panels[1], [run.dollars for run in runs if run.dollars is not None])
-            panels[1].set_xlabel("US dollars per million frames")
-        handles = [Line2D([], [], marker="o", linestyle="", color=theme.line(at)) for at in range(len(names))]
-        figure.legend(
-            handles, [wrapped(name, 60) for name in names], loc="outside lower left", ncols=len(names)
-        )
-        return figure
-
-    return draw
-
-
-def _estimate(on: Axes, row: float, values: Sequence[float], estimate: Estimate, colour: str) -> None:
-    """Draw the estimate and its interval, if there is one; the values lie below, to stay visible."""
-    if estimate.low is not None and estimate.high is not None:
-        on.hlines(row, estimate.low, estimate.high, color=colour, linewidth=7, alpha=0.4)
-    on.vlines(estimate.value, row - 0.12, row + 0.12, color=colour, linewidth=2)
-    on.plot(values, [row + 0.17] * len(values), "o", color=colour, markersize=3, alpha=0.6)
 
 
 _PARTS = ("collection", "learning", "other")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orchestrator.analysis.collect import Collected
-    from orchestrator.analysis.report.target_comparison import Comparison
+    from orchestrator.analysis.compare import KeyComparison
     from orchestrator.rundir import SweepDir
 
 Sweeps = Annotated[list[str] | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")]
@@ -29,7 +29,8 @@ Others = Annotated[
 
 # Missing runs named per reason.
 _NAMED = 6
-_MOST_BARS = 24
+# Combinations and notes of a comparison.
+_MOST_SECTIONS, _MOST_NOTES = 30, 12
 
 
 def collect(
@@ -57,7 +58,7 @@ def collect(
     """
     from orchestrator.analysis import marl_eval_export
     from orchestrator.analysis.collect import gather, read_others, write
-    from orchestrator.analysis.report.target_comparison import comparisons
+    from orchestrator.analysis.compare import prices, table, target_comparisons
     from orchestrator.analysis.speed_drift import drift_of
     from orchestrator.analysis.stats import final_returns, groups
     from orchestrator.analysis.summary import provisional, summary_table, unranked
@@ -72,7 +73,7 @@ def collect(
         exported = marl_eval_export.write(collected, sweep_dir)
         take_up(sweep_dir)
         columns, rows = summary_table(collected)
-        compared = comparisons([sweep_dir], collected, intervals=False)
+        compared = target_comparisons(collected, prices([sweep_dir]), intervals=False).values()
         compared_groups = groups(collected)
         limits = [*unranked(final_returns(compared_groups, intervals=False)), *collected.warnings]
         limits += [f"* {line}" for line in provisional(compared_groups)]
@@ -83,7 +84,7 @@ def collect(
                 {
                     "sweep": sweep_dir.name,
                     "groups": [dict(zip(columns, row, strict=True)) for row in rows],
-                    "targets": [one.to_json() for one in compared],
+                    "targets": [table.as_json(one) for one in compared],
                     "missing": [item._asdict() for item in collected.missing],
                     "problems": list(collected.problems),
                     "notes": limits,
@@ -99,7 +100,7 @@ def collect(
             _print(sweep_dir, collected, columns, rows, limits)
             _print_written(sweep_dir, exported.notes, collected.problems)
             for one in compared:
-                _print_targets(one)
+                print_comparison(one)
 
 
 def found_sweeps(results: object, names: list[str] | None) -> list[SweepDir]:
@@ -160,35 +161,48 @@ def _files(sweep_dir: SweepDir) -> list[Path]:
     return [sweep_dir.table_parquet, sweep_dir.table_csv, sweep_dir.metrics_parquet, sweep_dir.marl_eval]
 
 
-def _print_targets(compared: Comparison) -> None:
-    from rich.table import Table
+def print_comparison(compared: KeyComparison) -> None:
+    """Print the table, notes and verdict of a comparison."""
+    from rich.markup import escape
 
-    from orchestrator.core.formatting import dollars, number
+    from orchestrator.analysis.compare.table import columns, sections
+    from orchestrator.analysis.compare.wording import notes, verdict
+    from orchestrator.core.formatting import plain
     from orchestrator.ui.cli import sweep_table
 
     console = sweep_table.console()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in (
-        "",
-        "target",
-        "n",
-        "training frames/s",
-        "end-to-end frames/s",
-        "s/iteration",
-        "$ per million frames",
-    ):
-        table.add_column(_head(column), justify="left" if column in ("", "target") else "right")
-    for bar in compared.bars[:_MOST_BARS]:
-        seconds = f"{bar.seconds.value:.3g}" if bar.seconds else "–"
-        money = dollars(bar.dollars.value) if bar.dollars else "–"
-        n = str(len(bar.runs))
-        training = number(bar.training_fps.value) if bar.training_fps else "–"
-        end_to_end = number(bar.end_to_end_fps.value)
-        table.add_row(_safe(bar.label), _safe(bar.target), n, training, end_to_end, seconds, money)
-    console.print(table)
-    if (left := len(compared.bars) - _MOST_BARS) > 0:
-        console.print(f"… and {left} more: orchestrate report shows them", style="dim")
-    console.print(_safe(compared.verdict), soft_wrap=True)
+    told = [(label, [[cell.text for cell in row] for row in rows]) for label, rows in sections(compared)]
+    head = columns(compared)
+    heads = [list(line) for line in zip(*(name.rpartition("\n")[::2] for name in head), strict=True)]
+    widths = [
+        max(map(len, column))
+        for column in zip(*heads, *(row for _, rows in told for row in rows), strict=True)
+    ]
+    for line in heads:
+        if any(line):
+            console.print(_line(line, widths), style="bold", markup=False, highlight=False, soft_wrap=True)
+    shown = told if len(told) <= _MOST_SECTIONS else [*told[: _MOST_SECTIONS - 1], told[-1]]
+    for label, rows in shown:
+        console.print(plain(label), style="cyan", markup=False, highlight=False, soft_wrap=True)
+        for row in rows:
+            console.print(_line(row, widths), markup=False, highlight=False, soft_wrap=True)
+    if len(shown) < len(told):
+        console.print(f"… {len(told) - len(shown)} more combinations: the CSV file has all", style="dim")
+    for note in notes(compared)[:_MOST_NOTES]:
+        console.print(f"[yellow]note[/yellow] {escape(plain(note))}", soft_wrap=True)
+    console.print(escape(plain(verdict(compared))), soft_wrap=True)
+
+
+def _line(cells: list[str], widths: list[int]) -> str:
+    from orchestrator.core.formatting import plain
+
+    first, *others = map(plain, cells)
+    return "  ".join(
+        [
+            f"  {first:<{widths[0]}}",
+            *(f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True)),
+        ]
+    )
 
 
 def _head(column: str) -> str:

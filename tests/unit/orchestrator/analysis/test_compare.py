@@ -24,8 +24,8 @@ from benchmarks.synthetic import (
 from orchestrator.analysis import stats
 from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.compare import ComparedValue, KeyComparison, compare_by
-from orchestrator.analysis.compare.wording import as_csv, notes, sections, verdict
-from orchestrator.analysis.stats import bands_of
+from orchestrator.analysis.compare.table import as_csv, sections
+from orchestrator.analysis.compare.wording import notes, verdict
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
 from orchestrator.rundir import Row, SweepDir
@@ -75,12 +75,13 @@ def test_threads_are_compared_within_each_combination_of_the_other_keys(results:
     two = cell(found, "iql", "2")
     assert two.speed is not None
     assert (two.speed.value, two.speed.n, two.speed.paired) == (pytest.approx(1.5), 5, True)
-    assert two.efficiency == pytest.approx(0.75)
-    assert cell(found, "iql", "1").efficiency == pytest.approx(1)
+    assert two.efficiency.value == pytest.approx(0.75)  # type: ignore[union-attr]
+    assert cell(found, "iql", "1").efficiency.value == pytest.approx(1)  # type: ignore[union-attr]
     whole = found.overall[1]
     assert whole.speed is not None
     assert (whole.speed.value, whole.speed.n) == (pytest.approx(1.5), 10)
-    assert whole.efficiency == pytest.approx(0.75)
+    assert whole.efficiency is not None
+    assert whole.efficiency.value == pytest.approx(0.75)
     assert verdict(found).startswith(
         "threads=2 trains 1.50 times as fast as threads=1 (95 % interval 1.50 to 1.50"
     )
@@ -162,8 +163,7 @@ def test_returns_at_equal_frames_and_at_equal_time(results: Path) -> None:
     assert (slow.at_time.value, fast.at_time.value) == (1.0, 30.5)  # type: ignore[union-attr]
     assert fast.over_time is not None
     assert fast.over_time.x.tolist() == [2.0, 4.0, 6.0]
-    [(value, _, _)] = bands_of([fast.over_time.scores])
-    assert value.tolist() == [10.0, 20.0, 30.5]
+    assert fast.over_time.band[0].tolist() == [10.0, 20.0, 30.5]
     flag, told, *_ = notes(found)
     assert flag == (
         "not ranked against each other, mappo: trained for different lengths: "
@@ -331,12 +331,12 @@ def test_runs_that_are_missing_or_failed_stand_in_the_table_and_spoil_nothing(re
             end_attempt(attempt, "failed", "out of memory")
     found = compare_by(collect([sweep]), "threads")
     table = dict(sections(found))
-    assert [row[:4] for row in table["mappo"]] == [
+    assert [[cell.text for cell in row[:4]] for row in table["mappo"]] == [
         ["1", "2", "1,000", "1"],
         ["2", "1 done, 1 failed", "2,000", "2.00"],
         ["4", "2 pending", "–", "–"],
     ]
-    assert table["iql"][1][1:4] == ["2 failed", "–", "–"]
+    assert [cell.text for cell in table["iql"][1][1:4]] == ["2 failed", "–", "–"]
     assert "threads=2 trained 2.00 times as fast as threads=1 (1 pair" in verdict(found)
 
 
@@ -395,6 +395,28 @@ def test_sweeps_against_each_other_and_what_else_differs_between_them(results: P
     assert found.overall[1].speed.value == pytest.approx(1.2)
 
 
+def test_sweeps_of_different_tasks_are_not_compared_and_a_length_for_each_task_is_no_obstacle(
+    results: Path,
+) -> None:
+    frames = {"old": {"a": 100, "b": 200}, "new": {"a": 300, "b": 400, "c": 500}}
+    for name, tasks in frames.items():
+        runs = [
+            run
+            for task, most in tasks.items()
+            for run in matrix_runs({"task": [task], "experiment.max_n_frames": [most]})
+        ]
+        sweep = create_sweep(results, name, runs)
+        for run in runs:
+            train(sweep, run, 1000.0)
+    found = compare_by(collect([SweepDir(results, name) for name in frames]), "sweep")
+    assert found.together == ("experiment.max_n_frames",)
+    assert [(one.label, one.comparable) for one in found.combinations] == [
+        ("a", True),
+        ("b", True),
+        ("c", False),
+    ]
+
+
 def test_the_same_grid_in_two_sweeps_is_two_combinations_by_any_other_key(results: Path) -> None:
     for name in ("one", "two"):
         trained(results, {"threads": [1, 2]}, lambda run: 1000.0, name)
@@ -437,7 +459,7 @@ def test_with_prices_efficiency_is_per_dollar(results: Path) -> None:
     prices = {("lab", by_device["cpu"]): 0.1, ("lab", by_device["cuda"]): 0.6}
     found = compare_by(collected, "train_device", prices=prices)
     assert found.per == "dollar"
-    assert cell(found, "mappo", "cuda").efficiency == pytest.approx(0.5)
+    assert cell(found, "mappo", "cuda").efficiency.value == pytest.approx(0.5)  # type: ignore[union-attr]
     del prices["lab", by_device["cuda"]]
     found = compare_by(collected, "train_device", prices=prices)
     assert cell(found, "mappo", "cuda").efficiency is None

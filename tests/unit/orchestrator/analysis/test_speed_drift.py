@@ -28,7 +28,7 @@ def groups(algorithms: int, seeds: int, factor: Callable[[float], float], seed: 
         rows[number].append(
             {"state": "done", "started": 1e9 + 60 * at, "training_fps": fps, "end_to_end_fps": fps, **facts}
         )
-    return [Group("s", at, 0, f"a{at}", {}, {}, tuple(own)) for at, own in rows.items()]
+    return [Group(tuple(own), "s", at, 0, f"a{at}", {}, {}) for at, own in rows.items()]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_runs_started_at_once_are_not_ordered_by_their_speed() -> None:
     for seed in range(20):
         [one] = groups(1, 24, lambda at: 1.0, seed)
         rows = tuple({**row, "started": row["started"] // 720} for row in one.rows)
-        found.append(drift_of([Group("s", 0, 0, "a", {}, {}, rows)]))
+        found.append(drift_of([Group(rows, "s", 0, 0, "a", {}, {})]))
     assert sum(one is not None for one in found) <= 1
 
 
@@ -78,7 +78,7 @@ def test_too_few_runs_or_too_small_a_difference_says_nothing() -> None:
 def test_all_at_once_or_without_a_time_says_nothing() -> None:
     for started in (1e9, None):
         alike = [
-            Group("s", 0, 0, "a", {}, {}, tuple({**row, "started": started} for row in one.rows))
+            Group(tuple({**row, "started": started} for row in one.rows), "s", 0, 0, "a", {}, {})
             for one in groups(2, 10, lambda at: 1.0 - 0.5 * at)
         ]
         assert drift_of(alike) is None

@@ -221,8 +221,9 @@ def test_one_seed_has_no_interval(results: Path) -> None:
     assert final.estimate == Estimate(2.0, None, None, 1)
     assert str(final.estimate) == "2"
     (curve,) = curves(collected, groups(collected))
-    assert (curve.n, curve.low, curve.high) == (1, None, None)
-    assert curve.value.tolist() == [1.0, 2.0]
+    value, low, high = curve.band
+    assert (len(curve.scores), low, high) == (1, None, None)
+    assert value.tolist() == [1.0, 2.0]
 
 
 def test_a_curve_is_of_the_evaluation_where_there_is_one(results: Path) -> None:
@@ -239,7 +240,7 @@ def test_without_evaluation_it_is_of_collection_and_nan_is_no_point(results: Pat
     collected = one_group(results, history)
     (curve,) = curves(collected, groups(collected))
     assert curve.metric == COLLECTION
-    assert (curve.frames.tolist(), curve.value.tolist()) == ([20, 40], [2.0, 4.0])
+    assert (curve.x.tolist(), curve.band[0].tolist()) == ([20, 40], [2.0, 4.0])
 
 
 def test_a_run_without_any_return_has_no_curve(results: Path) -> None:
@@ -251,8 +252,8 @@ def test_a_curve_ends_with_its_shortest_seed_and_says_so(results: Path) -> None:
     long, short = returns({10: 0.0, 20: 2.0, 30: 4.0}), returns({10: 2.0, 25: 6.0})
     collected = one_group(results, long, short)
     (curve,) = curves(collected, groups(collected))
-    assert curve.frames.tolist() == [10, 20, 25]
-    assert curve.value.tolist() == [1.0, 2.0, 4.0]
+    assert curve.x.tolist() == [10, 20, 25]
+    assert curve.band[0].tolist() == [1.0, 2.0, 4.0]
     assert curve.note == "seeds differ in length, cut at 25 frames"
 
 
@@ -263,8 +264,8 @@ def test_unfinished_seeds_are_drawn_only_while_none_is_finished(results: Path) -
         write_attempt(sweep.run(run.run_id).attempt(1), returns({10: 9.0}))
     collected = collect([sweep])
     mappo, iql = curves(collected, groups(collected))
-    assert (mappo.n, mappo.unfinished, mappo.value.tolist()) == (1, False, [1.0, 2.0])
-    assert (iql.n, iql.unfinished, iql.value.tolist()) == (1, True, [9.0])
+    assert (len(mappo.scores), mappo.unfinished, mappo.band[0].tolist()) == (1, False, [1.0, 2.0])
+    assert (len(iql.scores), iql.unfinished, iql.band[0].tolist()) == (1, True, [9.0])
     assert "not finished" in iql.note
     assert "1 of 2 seeds have no values" in iql.note
 
@@ -311,7 +312,7 @@ def test_the_summary_names_groups_states_returns_and_speed(results: Path) -> Non
     assert note.startswith("provisional end-to-end throughput: some run has no whole cycle")
     assert note.endswith(": iql")
     found = groups(collected)
-    tables = group_table(final_returns(found), speeds(found)), speed_table(speeds(found))
+    tables = group_table(final_returns(found)), speed_table(speeds(found))
     cells = [cell.text for table in tables for row in table.rows for cell in row]
     assert (cells.count("800"), cells.count("800*")) == (2, 2)
     (first, _) = speeds(groups(collected))

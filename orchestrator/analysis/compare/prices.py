@@ -1,0 +1,43 @@
+"""Price of an hour of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from orchestrator.config.profiles import find_profile
+from orchestrator.core.errors import ProfileError
+from orchestrator.rundir import SweepDir
+from orchestrator.rundir.journal import CLAIMED
+from orchestrator.rundir.ledger_entries import jobs_of
+from orchestrator.status.ownership import assigned
+
+
+def prices(sweep_dirs: Iterable[SweepDir]) -> dict[tuple[str, str], float]:
+    """Return (sweep, run id) → US dollars for an hour: its job's price, by the runs trained at once."""
+    return {(one.name, run_id): price for one in sweep_dirs for run_id, price in _prices(one)}
+
+
+def _prices(sweep_dir: SweepDir) -> Iterator[tuple[str, float]]:
+    jobs: dict[str, float] = {}
+    ledger = sweep_dir.read_ledger()
+    for entry, job in jobs_of(ledger):
+        if (price := entry.cost.price_per_hour) is not None:
+            jobs[job.token] = price / max(1, min(job.slots, len(job.run_ids)))
+    for log in sweep_dir.read_journals():
+        for event in log.events:
+            if event.kind == CLAIMED and event.run_id and log.token in jobs:
+                yield event.run_id, jobs[log.token]
+    for one in assigned(ledger):
+        if (price := _remote_price(one.place.address)) is not None:
+            yield from ((run_id, price) for run_id in one.run_ids)
+
+
+def _remote_price(address: str) -> float | None:
+    """Return the price per run of a profile behind ssh; ``None`` without ``pack``: its jobs are unknown."""
+    try:
+        profile = find_profile(address)
+    except ProfileError:
+        return None
+    if profile.price_per_hour is None or profile.pack is None:
+        return None
+    return profile.price_per_hour / profile.pack

@@ -1,0 +1,231 @@
+"""The table of a comparison: its rows, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from orchestrator.analysis import csv_export
+from orchestrator.analysis.comparability import UNRANKED, classes
+from orchestrator.analysis.compare.model import (
+    DOLLARS,
+    MEMORY,
+    Combination,
+    ComparedValue,
+    KeyComparison,
+    ValueRatios,
+)
+from orchestrator.analysis.compare.wording import least_seeds, notes, verdict
+from orchestrator.analysis.improvement import probability_of_improvement
+from orchestrator.analysis.ratios import Ratio
+from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.stats import Estimate
+from orchestrator.core.formatting import dollars, number
+from orchestrator.planning.throughput.measure import END_TO_END, NAMES, TRAINING
+
+_RETURNS = ("final_return", "return_at_equal_frames", "return_at_equal_time")
+
+
+class Shown(NamedTuple):
+    """A table cell: its text, and a number to sort by."""
+
+    text: str
+    value: float | None = None
+
+
+_NOTHING = Shown("–")
+_FPS, _COST = "{}\nframes/s", "$ per million\nframes"
+_END_TO_END_GAIN = "end-to-end\nspeed-up"
+
+
+def columns(found: KeyComparison, *, full: bool = False) -> list[str]:
+    """Return the column names of the rows of :func:`sections`; some have two lines."""
+    return [name or found.short for name in _columns(found, full)]
+
+
+def _columns(found: KeyComparison, full: bool) -> list[str]:
+    """Return the column names, with an empty one for the key's value."""
+    training = found.figure == TRAINING
+    every = {
+        "": True,
+        "runs": True,
+        _FPS.format("training"): training,
+        _FPS.format("end-to-end"): full or not training,
+        "speed-up": True,
+        _END_TO_END_GAIN: training,
+        "efficiency": not full or bool(found.per),
+        _COST: found.priced,
+        "return": True,
+        f"P(> {found.baseline})": full,
+        "at\nframes": True,
+        "at\ntime": True,
+        "MiB": True,
+    }
+    return [name for name, told in every.items() if told]
+
+
+def sections(found: KeyComparison, *, full: bool = False) -> list[tuple[str, list[list[Shown]]]]:
+    """Return a name and a row per value, for every combination with results, then over all of them.
+
+    ``full``: only combinations with something to compare, with intervals and with the probability that a run
+    returns more than one of the baseline.
+    """
+    trained = [one for one in found.combinations if one.finished]
+    shown = [one for one in trained if one.comparable] if full else trained or found.combinations
+    told = [(one.label, [_row(found, one, cell, full) for cell in one.cells]) for one in shown]
+    if len(shown) > 1:
+        overall = [{**_ratio_cells(found, one), "MiB": _times(one.memory)} for one in found.overall]
+        told.append(("all, geometric mean", overall))
+    heads = _columns(found, full)
+    return [(label, [[row.get(head, Shown("")) for head in heads] for row in rows]) for label, rows in told]
+
+
+def _row(found: KeyComparison, one: Combination, cell: ComparedValue, full: bool) -> dict[str, Shown]:
+    states = cell.members.states
+    counted = ", ".join(f"{count} {state}" for state, count in states.items())
+    cost = cell.middle(DOLLARS)
+    return {
+        **_ratio_cells(found, cell),
+        "runs": Shown(str(cell.n) if list(states) == ["done"] else counted, cell.n),
+        _FPS.format("training"): _figure(cell.middle(TRAINING)),
+        _FPS.format("end-to-end"): _figure(cell.middle(END_TO_END)),
+        _COST: _NOTHING if cost is None else Shown(dollars(cost), cost),
+        "return": _estimate(cell.final, full),
+        f"P(> {found.baseline})": _chance(cell, one.cell(found.baseline)) if full else _NOTHING,
+        "at\nframes": _estimate(cell.at_frames, full),
+        "at\ntime": _estimate(cell.at_time, full),
+        "MiB": _figure(cell.middle(MEMORY)),
+    }
+
+
+def _ratio_cells(found: KeyComparison, one: ValueRatios) -> dict[str, Shown]:
+    """Format the value and its ratios: the speed-up with its interval, the others without."""
+    gain = one.efficiency
+    return {
+        "": Shown(one.value),
+        "speed-up": _ratio(one.speed, one.value == found.baseline, interval=True),
+        _END_TO_END_GAIN: _ratio(one.end_to_end, one.value == found.baseline),
+        "efficiency": _NOTHING if gain is None else Shown(f"{gain.value:.0%}", gain.value),
+    }
+
+
+def _ratio(one: Ratio | None, is_baseline: bool, *, interval: bool = False) -> Shown:
+    if one is None:
+        return _NOTHING
+    if is_baseline:
+        return Shown("1", 1)
+    known = interval and one.low is not None
+    return Shown(f"{one.value:.2f}" + (f" [{one.low:.2f}, {one.high:.2f}]" if known else ""), one.value)
+
+
+def _times(one: Ratio | None) -> Shown:
+    return _NOTHING if one is None else Shown(f"× {one.value:.2f}", one.value)
+
+
+def _figure(value: float | None) -> Shown:
+    return _NOTHING if value is None else Shown(number(value), value)
+
+
+def _estimate(one: Estimate | None, full: bool) -> Shown:
+    if one is None:
+        return _NOTHING
+    return Shown(f"{one} (n={one.n})" if full else f"{one.value:.3g}", one.value)
+
+
+def _chance(cell: ComparedValue, base: ComparedValue | None) -> Shown:
+    """Return the probability that a run returns more than one of the baseline, and its interval."""
+    import numpy as np
+
+    if base is None or cell is base or not cell.returns or not base.returns:
+        return _NOTHING
+    if least_seeds((cell, base)) < FEW_SEEDS:
+        return Shown("too few seeds")
+    if len(classes((one, one.terms) for one in (base, cell))) > 1:
+        return Shown(UNRANKED)
+    value, low, high = probability_of_improvement([np.array(cell.returns)], [np.array(base.returns)])
+    return Shown(f"{value:.2f} [{low:.2f}, {high:.2f}]", value)
+
+
+# Figures with an interval, of which CSV has three columns.
+_WITH_INTERVAL = ("speed_up", "end_to_end_speed_up", "efficiency", "memory", *_RETURNS)
+
+
+def as_csv(found: KeyComparison) -> str:
+    """Format as CSV: a line per combination and value, and one per value over all; unknown is empty."""
+    told = as_json(found)
+    shared = {name: told[name] for name in ("key", "baseline", "speed_up_by", "efficiency_per")}
+    rows = [
+        {"combination": one["combination"], **shared, **_flat({**one, **cell})}
+        for one in told["combinations"]
+        for cell in one["cells"]
+    ]
+    rows += [{"combination": "all (geometric mean)", **shared, **_flat(one)} for one in told["overall"]]
+    text = io.StringIO()
+    names = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(text, list(names), restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: csv_export.cell(value) for name, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _flat(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers and texts of JSON values as columns."""
+    flat: dict[str, Any] = {}
+    for name, value in told.items():
+        if name in _WITH_INTERVAL:
+            flat |= {f"{name}{end}": value and value[end[1:] or "value"] for end in ("", "_low", "_high")}
+        elif name not in ("states", "cells"):
+            flat[name] = value
+    return flat
+
+
+def as_json(found: KeyComparison) -> dict[str, Any]:
+    """Return everything as JSON values."""
+    return {
+        "sweeps": list(found.sweeps),
+        "key": found.key,
+        "values": list(found.values),
+        "baseline": found.baseline,
+        "changes_with_it": list(found.together),
+        "efficiency_per": found.per or None,
+        "speed_up_by": NAMES[found.figure],
+        "combinations": [
+            {
+                "combination": one.label,
+                "equal_frames": one.frames,
+                "equal_seconds": one.seconds,
+                "cells": [_cell_json(cell) for cell in one.cells],
+            }
+            for one in found.combinations
+        ],
+        "overall": [_ratios_json(one) for one in found.overall],
+        "moved": found.moved,
+        "notes": notes(found),
+        "verdict": verdict(found),
+    }
+
+
+def _ratios_json(one: ValueRatios) -> dict[str, Any]:
+    return {
+        "value": one.value,
+        "pairs": one.speed and one.speed.n,
+        "speed_up": one.speed and asdict(one.speed),
+        "end_to_end_speed_up": one.end_to_end and asdict(one.end_to_end),
+        "efficiency": one.efficiency and asdict(one.efficiency),
+        "memory": one.memory and asdict(one.memory),
+    }
+
+
+def _cell_json(cell: ComparedValue) -> dict[str, Any]:
+    returns = zip(_RETURNS, (cell.final, cell.at_frames, cell.at_time), strict=True)
+    return {
+        **_ratios_json(cell),
+        "n": cell.n,
+        "states": cell.members.states,
+        **{name: cell.middle(name) for name in cell.figures},
+        **{name: one and asdict(one) for name, one in returns},
+        "note": cell.note,
+    }
