@@ -29,43 +29,47 @@ class ProfileKey:
 
 @dataclass(frozen=True)
 class BackendSpec:
-    """A backend's specification. A "module:name" is imported at its first use.
-
-    ``make``: the class with the methods of :class:`orchestrator.backends.base.Backend`, called with a profile
-    and the options of the command line. ``keys``: keys of :class:`Profile` that the backend reads, None for
-    all except other backends' ``only``, which are those of a single one, with their descriptions in Markdown;
-    ``own``: further keys, with values in ``Profile.own``. ``options``:
-    the program that takes options after `--`, empty if there is none. ``patience``: seconds that a job may
-    wait before a free target gets its runs. ``parallel``: concurrent jobs, None if only the queue decides.
-    ``queue``: jobs wait in a queue and may be requeued. ``rented``: each job has its own paid machine, made
-    and terminated for it. ``machine``: the noun for a job's machine. ``prices``: a function from a profile to
-    a :class:`Price` or None. ``doctor``: a function from a profile, a results folder and a function that runs
-    a command, or None to run it on this machine, to :class:`~orchestrator.core.findings.Finding` objects.
-    ``here``: the same without a profile, for `orchestrate doctor` alone. ``programs``: the scheduler's
-    programs, needed for a submission. ``scheduler``: the class of :mod:`jobs.worker.scheduler_job` for the
-    backend's jobs. ``example``: the file, absolute or in templates/init, of the profile that `orchestrate
-    init` writes; ``example_words``: a function from one that runs a command, or None, to the words filled in
-    there. ``title``: the backend's name in messages.
-    """
+    """A backend's specification. What is "module:name" is imported at its first use."""
 
     name: str
+    # The class with the methods of `orchestrator.backends.base.Backend`, called with a profile and the
+    # options of the command line.
     make: str
+    # Keys of `Profile` that the backend reads; None for all except those in another one's `only`, which has
+    # the keys of a single backend with their descriptions in Markdown.
     keys: tuple[str, ...] | None = None
     only: Mapping[str, str] = field(default_factory=dict, hash=False)
+    # Further keys, with values in `Profile.own`.
     own: Mapping[str, ProfileKey] = field(default_factory=dict, hash=False)
+    # The program that takes options after `--`, if there is one.
     options: str = ""
+    # Seconds that a job may wait before a free target gets its runs.
     patience: float = 10.0
+    # Concurrent jobs, None if only the queue decides.
     parallel: Callable[[Profile], int | None] = lambda _: None
+    # Whether jobs wait in a queue and may be requeued.
     queue: bool = True
+    # Whether each job has its own paid machine, made and terminated for it.
     rented: bool = False
+    # For rented machines that return results: an `orchestrator.backends.instances.Instances`.
+    instances: str = ""
+    # The noun for a job's machine.
     machine: str = "job"
+    # A function from a profile to a `Price` or None.
     prices: str = ""
+    # A function from a profile, a results folder, and a function that runs a command (None: on this machine),
+    # to the doctor's findings; and the same without a profile.
     doctor: str = ""
     here: str = ""
+    # Programs of the scheduler that a submission needs.
     programs: tuple[str, ...] = ()
+    # The class of `jobs.worker.scheduler_job` for the backend's jobs.
     scheduler: str = ""
+    # The example that `orchestrate init` writes: its file, absolute or in templates/init, and a function from
+    # one that runs a command (None: on this machine) to the words filled in there.
     example: str = ""
     example_words: str = ""
+    # The name in messages.
     title: str = ""
 
 
@@ -129,6 +133,7 @@ SKYPILOT = BackendSpec(
     parallel=lambda profile: profile.instances,
     queue=False,
     rented=True,
+    instances="orchestrator.backends.skypilot:INSTANCES",
     machine="instance",
     prices="orchestrator.backends.skypilot.prices:list_price",
     doctor="orchestrator.backends.skypilot.doctor:examined",

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orchestrator.backends import skypilot
-from orchestrator.backends.skypilot import Cluster, ClusterState, InstanceState
+from orchestrator.backends.instances import Instances, InstanceState, instances_of
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
-from orchestrator.core.formatting import count, moment
+from orchestrator.core.formatting import count
 from orchestrator.core.ssh import failure
 from orchestrator.core.types import Reason, RunState
 from orchestrator.rundir import Event, RunDir, SweepDir, tidy_finished
@@ -50,8 +49,6 @@ EXCHANGE_S = 20.0
 _SEE_OFF_S = 5.0
 # A worker whose instance's program was killed saves within its grace.
 _LAST_WORDS_S = 60.0
-# Workers kill what does not leave within its grace, half a minute; they hear of it by an exchange.
-_SAVING_S = 60.0
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
 _LEAST_SECRET = 8
 _ALL = SyncOptions()
@@ -63,12 +60,17 @@ class ActiveInstance:
 
     sweep: SweepDir
     token: str
+    backend: str
     job_id: str
     run_ids: tuple[str, ...]
 
     @property
+    def cloud(self) -> Instances:
+        return instances_of(self.backend)
+
+    @property
     def instance(self) -> str:
-        return skypilot.instance_of(self.job_id)
+        return self.cloud.instance_of(self.job_id)
 
 
 @dataclass
@@ -108,7 +110,7 @@ def sent_jobs(sweep: SweepDir) -> list[ActiveInstance]:
         job_id = entry.job_ids.get(token)
         if token in left and job_id is not None:
             own = tuple(run_id for run_id in job.run_ids if owner[run_id] == token)
-            found.append(ActiveInstance(sweep, token, job_id, own))
+            found.append(ActiveInstance(sweep, token, entry.backend, job_id, own))
     return found
 
 
@@ -133,7 +135,10 @@ def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S, *, orphans: bool =
     _discard_unlaunched(sweep)
     jobs = [job for job in sent_jobs(sweep) if since_exchange(sweep, job.token) > not_within]
     try:
-        standing = skypilot.standing_of([job.job_id for job in jobs]) if jobs else {}
+        standing: dict[str, InstanceState] = {}
+        for kind in {job.backend for job in jobs}:
+            own = [job.job_id for job in jobs if job.backend == kind]
+            standing |= instances_of(kind).standing_of(own)
     except OrchestrateError as error:
         done.problems.append(str(error))
         return done
@@ -143,55 +148,9 @@ def exchange(sweep: SweepDir, not_within: float = EXCHANGE_S, *, orphans: bool =
                 try:
                     _settle(job, standing[job.job_id], done, orphans)
                 except OrchestrateError as error:
-                    skypilot.doubt(job.job_id)
+                    job.cloud.doubt(job.job_id)
                     done.add(job, str(error))
     return done
-
-
-def costs(sweep: SweepDir) -> list[str]:
-    """Return a line for every instance of the sweep that is up, unrecorded ones too; or why it is unknown."""
-    known = {job.token: job.job_id for job in sent_jobs(sweep)}
-    left = () if copy_of(sweep) is not None else unpacked(sweep)
-    ids = {token: known.get(token) or skypilot.unrecorded_id(sweep, token) for token in left}
-    try:
-        up = skypilot.up(list(ids.values())) if ids else {}
-        said = {
-            name: f"{_cost(up[name])}{_warning(sweep, token, job_id, up[name])}"
-            for token, job_id in ids.items()
-            if (name := skypilot.instance_of(job_id)) in up
-        }
-    except OrchestrateError as error:
-        names = ", ".join(map(skypilot.instance_of, ids.values()))
-        return [f"unknown whether an instance is up ({error}): {names}"]
-    return [said[name] for name in sorted(said)]
-
-
-def _warning(sweep: SweepDir, token: str, job_id: str, cluster: Cluster) -> str:
-    """Return the action for an instance that nothing stops; empty where SkyPilot takes it down."""
-    stop = f"`orchestrate cancel {sweep.name}` takes it down"
-    if (condemned := condemned_at(sweep, token)) is not None:
-        until, at_work = condemned + _SAVING_S, cluster.state is ClusterState.UP and cluster.autodown
-        if at_work and time.time() < until:
-            clock = time.strftime("%H:%M:%S", time.localtime(until))
-            again = f"`orchestrate status {sweep.name} --exchange` then fetches them and takes it down"
-            return f". Its runs were cancelled, and save checkpoints until {clock} at most; {again}"
-        return f". WARNING: its runs were cancelled; it could not be taken down yet: {stop}"
-    if skypilot.is_orphan(job_id, cluster):
-        return (
-            f". WARNING: nothing stops it, its launch died before its job began: {stop}, the sweep command "
-            f"starts another in its place"
-        )
-    if cluster.launched_long:
-        return f". WARNING: its launch takes very long, and nothing stops it before that is over: {stop}"
-    return ""
-
-
-def _cost(cluster: Cluster) -> str:
-    hours = max(0.0, time.time() - cluster.since) / 3600 if cluster.since else 0.0
-    price = cluster.price_per_hour
-    spent = f": {price:.2f} $/h, {price * hours:.2f} $ so far" if price is not None else ""
-    at = moment(cluster.since, time.time())
-    return f"instance {cluster.name} is {cluster.state.value} since {at}{spent}"
 
 
 def drain_instances(sweep: SweepDir, patience: float) -> Iterator[ExchangeReport]:
@@ -214,11 +173,9 @@ def _settle(job: ActiveInstance, standing: InstanceState, done: ExchangeReport, 
             _give_back(job, done)
         return
     if standing is InstanceState.STOPPED:
-        done.add(
-            job, f"is stopped, with what is not here yet: sky start {job.instance}; sky down gives it up"
-        )
+        done.add(job, f"is stopped, with what is not here yet: {job.cloud.RESTART.format(job.instance)}")
         return
-    if standing is InstanceState.GONE and not skypilot.is_named_here(job.job_id, job.sweep, job.token):
+    if standing is InstanceState.GONE and not _is_named_here(job):
         done.add(job, "nothing is known of it here; was it sent from another machine, or folder?")
         return
     whole, said = False, None
@@ -230,7 +187,7 @@ def _settle(job: ActiveInstance, standing: InstanceState, done: ExchangeReport, 
                 return
             _keep_words(job)
         said = said or _unsaid(job)
-    skypilot.take_down(job.job_id, said)
+    job.cloud.take_down(job.job_id, said)
     if not whole and not _from_store(job, done):
         return
     _close(job, said)
@@ -238,17 +195,22 @@ def _settle(job: ActiveInstance, standing: InstanceState, done: ExchangeReport, 
     done.settle(job)
 
 
+def _is_named_here(job: ActiveInstance) -> bool:
+    """Whether the instance is named as if launched from this machine and folder."""
+    return job.instance == job.cloud.instance_of(job.cloud.unrecorded_id(job.sweep, job.token))
+
+
 def _never_began(job: ActiveInstance, condemned: bool) -> bool:
     """Whether an orphan has no job to keep. One that does not answer is kept unless condemned unbegun."""
     if condemned:
         return True
-    return not job.sweep.has_begun(job.token) and skypilot.never_sent(job.job_id)
+    return not job.sweep.has_begun(job.token) and job.cloud.never_sent(job.job_id)
 
 
 def _give_back(job: ActiveInstance, done: ExchangeReport) -> None:
     """Take down an instance that never got its job."""
-    said = skypilot.launch_failure(job.job_id)
-    skypilot.take_down(job.job_id, said)
+    said = job.cloud.launch_failure(job.job_id)
+    job.cloud.take_down(job.job_id, said)
     _close(job, said)
     discard(job.sweep, job.token)
     done.settle(job)
@@ -256,10 +218,10 @@ def _give_back(job: ActiveInstance, done: ExchangeReport) -> None:
 
 def _from_instance(job: ActiveInstance, done: ExchangeReport) -> bool:
     """Exchange with an instance that is up; return whether its job ended and all its files are here."""
-    source = Source(skypilot.RESULTS_THERE, skypilot.reach(job.job_id))
+    source = Source(job.cloud.RESULTS_THERE, job.cloud.reach(job.job_id))
     rsync = Rsync(source)
     rsync.push(job.sweep.path, job.sweep.name, ledger_names(job.sweep))
-    skypilot.trust(job.job_id)
+    job.cloud.trust(job.job_id)
     handed = Handover(job.sweep, job.token)
     _fetch(rsync, job, [str(handed.ended_name)], job.sweep.path)
     ended = handed.ended() is not None  # and whatever comes after it, comes with all that there is
@@ -272,8 +234,8 @@ def _from_instance(job: ActiveInstance, done: ExchangeReport) -> bool:
 
 
 def _over(job: ActiveInstance) -> str | None:
-    """Return SkyPilot's reason for a job that ended without a mark, once it had time to save."""
-    said = skypilot.over(job.job_id)
+    """Return the reason for a job that ended without a mark, once it had time to save."""
+    said = job.cloud.over(job.job_id)
     mark = arrivals(job.sweep, job.token) / "over"
     if said is None or (mark.exists() and time.time() - mark.stat().st_mtime > _LAST_WORDS_S):
         return said
@@ -292,7 +254,7 @@ def _unsaid(job: ActiveInstance) -> str | None:
 
 def _may_go(job: ActiveInstance, done: ExchangeReport) -> bool:
     """Fetch the files of an idle instance; return whether all are here."""
-    whole = _bring(job, Source(skypilot.RESULTS_THERE, skypilot.reach(job.job_id)), done)
+    whole = _bring(job, Source(job.cloud.RESULTS_THERE, job.cloud.reach(job.job_id)), done)
     if not whole and _store(job) is None:
         done.add(job, "has what does not come home; it goes by itself when it has been idle")
     return whole or _store(job) is not None
@@ -425,7 +387,7 @@ def _is_new_result(job: ActiveInstance, path: str) -> bool:
 
 def _keep_words(job: ActiveInstance) -> None:
     """Keep the output of a job that left no end on record, without secrets."""
-    text = skypilot.last_words(job.job_id)
+    text = job.cloud.last_words(job.job_id)
     for name, value in os.environ.items():
         if _SECRET.search(name) and len(value) >= _LEAST_SECRET:
             text = text.replace(value, "…")

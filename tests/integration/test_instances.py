@@ -19,11 +19,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from orchestrator.backends import skypilot
-from orchestrator.backends.skypilot import client
-from orchestrator.backends.skypilot.client import Cluster, ClusterState, Request, RequestState
+from orchestrator.backends.instances import Instance, RecordedState
+from orchestrator.backends.skypilot import client, instances
+from orchestrator.backends.skypilot.client import Request, RequestState
 from orchestrator.control import cloud_instances, submit
 from orchestrator.control.exchange import age_note
+from orchestrator.control.instance_costs import costs
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.types import Job, JobState, RunState
@@ -53,21 +54,21 @@ class Rented:
     up: bool = True
     launch: RequestState = RequestState.SUCCEEDED
     task: client.SkyTask | None = None
-    state: ClusterState = ClusterState.UP
+    state: RecordedState = RecordedState.UP
     autodown: str = "goes down after 5 idle minutes"
     since: float = 0.0
     refuses: str = ""
     on_the_way_down: Callable[[], None] = lambda: None
     taken_down: list[str] = field(default_factory=list)
 
-    def clusters(self, names: Collection[str] | None, refresh: bool) -> dict[str, Cluster]:
+    def clusters(self, names: Collection[str] | None, refresh: bool) -> dict[str, Instance]:
         if not self.up or (names is not None and self.name not in names):
             return {}
-        return {self.name: Cluster(self.name, self.state, self.since, None, "", "", False, self.autodown)}
+        return {self.name: Instance(self.name, self.state, self.since, None, "", "", False, self.autodown)}
 
     def dies_in_mid_launch(self) -> None:
         """With SkyPilot's server: no request is known any more, and no timer was set."""
-        self.launch, self.state, self.autodown = RequestState.UNKNOWN, ClusterState.STARTING, ""
+        self.launch, self.state, self.autodown = RequestState.UNKNOWN, RecordedState.STARTING, ""
 
     def down(self, name: str) -> None:
         if self.refuses:
@@ -94,10 +95,10 @@ def rented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rented:
     monkeypatch.setattr(client, "launching", lambda _: None)
     monkeypatch.setattr(client, "request_state", lambda _: Request(one.launch, "no capacity", "elsewhere"))
     monkeypatch.setattr(client, "tasks", lambda _: {"0001-0001": one.task} if one.task else {})
-    monkeypatch.setattr(skypilot, "reach", lambda _: None)
-    monkeypatch.setattr(skypilot, "RESULTS_THERE", str(one.tree))
-    monkeypatch.setattr(skypilot, "last_words", lambda _: "no such package; the key is open sesame\n")
-    for remembered in (skypilot._confirmed_at, skypilot._queried_at, skypilot._final_states):
+    monkeypatch.setattr(instances, "reach", lambda _: None)
+    monkeypatch.setattr(instances, "RESULTS_THERE", str(one.tree))
+    monkeypatch.setattr(instances, "last_words", lambda _: "no such package; the key is open sesame\n")
+    for remembered in (instances._confirmed_at, instances._queried_at, instances.final_states):
         remembered.clear()
     return one
 
@@ -113,7 +114,7 @@ def send(sweep: SweepDir, rented: Rented, store: Path | None = None) -> Job:
     """Submit all runs as one job of the instance, which is sent its parcel."""
     job = helpers.submit(sweep)
     (entry,) = submissions(sweep.read_ledger())[-1:]
-    rented.name = skypilot.cluster_name(sweep, job.token)
+    rented.name = instances.cluster_name(sweep, job.token)
     ids = {job.token: f"skypilot:{rented.name}/{sweep.name}/{job.token}/request"}
     sweep.amend_ledger(replace(entry, backend="skypilot", job_ids=ids))
     code = CodeDir.of(sweep, CODE_ID)
@@ -287,7 +288,7 @@ def test_a_job_that_never_began_says_why_and_is_not_repeated(
     monkeypatch.setenv("MY_API_KEY", "open sesame")
     rented.task = client.SkyTask(JobState.ENDED, "failed setup")
     assert exchange(sweep).settled == []  # it is not asked for at once
-    skypilot._queried_at[f"skypilot:{rented.name}/{sweep.name}/{job.token}/request"] -= 1000
+    instances._queried_at[f"skypilot:{rented.name}/{sweep.name}/{job.token}/request"] -= 1000
     assert exchange(sweep).settled == [job.token]
     output = sweep.worker_output(job.token).read_text()
     assert "no such package" in output
@@ -301,7 +302,7 @@ def test_what_somebody_stopped_is_told_and_left(
     rented: Rented, sent: tuple[SweepDir, Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep, _ = sent
-    stopped = Cluster(rented.name, ClusterState.STOPPED, 0.0, None, "", "", False, rented.autodown)
+    stopped = Instance(rented.name, RecordedState.STOPPED, 0.0, None, "", "", False, rented.autodown)
     monkeypatch.setattr(client, "clusters", lambda names, refresh: {rented.name: stopped})
     done = exchange(sweep)
     assert "sky start" in done.problems[0]
@@ -316,10 +317,10 @@ def test_an_instance_that_is_on_no_record_is_named(rented: Rented, sent: tuple[S
     (entry,) = submissions(sweep.read_ledger())
     sweep.amend_ledger(replace(entry, job_ids={}))
     assert cloud_instances.sent_jobs(sweep) == []
-    (line,) = cloud_instances.costs(sweep)
+    (line,) = costs(sweep)
     assert line.startswith(f"instance {rented.name} is up")
     rented.lose()
-    assert cloud_instances.costs(sweep) == []
+    assert costs(sweep) == []
 
 
 def test_two_commands_at_once_do_not_meet(rented: Rented, sent: tuple[SweepDir, Job]) -> None:
@@ -402,9 +403,9 @@ def test_an_orphan_is_told_by_looks_and_replaced_by_a_sweep(
     assert states(sweep) == {RunState.PENDING}
 
 
-@pytest.mark.parametrize("state", [ClusterState.STARTING, ClusterState.UP, ClusterState.STOPPED])
+@pytest.mark.parametrize("state", [RecordedState.STARTING, RecordedState.UP, RecordedState.STOPPED])
 def test_cancel_takes_an_orphan_down_however_far_it_came(
-    rented: Rented, sent: tuple[SweepDir, Job], state: ClusterState
+    rented: Rented, sent: tuple[SweepDir, Job], state: RecordedState
 ) -> None:
     sweep, _ = sent
     rented.dies_in_mid_launch()
@@ -440,13 +441,13 @@ def test_an_instance_that_cannot_be_taken_down_stays_on_record_until_it_is(
     assert f"instance {rented.name} ended" in said.output
     assert rented.taken_down == [rented.name]
     assert unpacked(sweep) == []
-    assert cloud_instances.costs(sweep) == []
+    assert costs(sweep) == []
 
 
-@pytest.mark.parametrize("state", [ClusterState.STARTING, ClusterState.UP])
+@pytest.mark.parametrize("state", [RecordedState.STARTING, RecordedState.UP])
 @pytest.mark.parametrize("minutes", [5, 120])
 def test_cancel_alone_takes_down_what_is_being_launched_however_long(
-    rented: Rented, sent: tuple[SweepDir, Job], state: ClusterState, minutes: int
+    rented: Rented, sent: tuple[SweepDir, Job], state: RecordedState, minutes: int
 ) -> None:
     """SkyPilot is still at it: its files may be on their way."""
     sweep, _ = sent
@@ -454,7 +455,7 @@ def test_cancel_alone_takes_down_what_is_being_launched_however_long(
     rented.since = time.time() - 60 * minutes
     assert cloud_instances.exchange(sweep, not_within=0, orphans=True).settled == []
     assert rented.taken_down == []
-    assert ("WARNING: its launch takes very long" in cloud_instances.costs(sweep)[0]) == (minutes > 60)
+    assert ("WARNING: its launch takes very long" in costs(sweep)[0]) == (minutes > 60)
     assert cli(sweep, "cancel").exit_code == 0
     assert rented.taken_down == [rented.name]
     assert unpacked(sweep) == []

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.backends.instances import RecordedState
 from orchestrator.backends.skypilot import client
-from orchestrator.backends.skypilot.client import ClusterState, Request, RequestState
+from orchestrator.backends.skypilot.client import Request, RequestState
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.installation import install_here
 from orchestrator.core.types import JobState
@@ -112,7 +113,7 @@ def test_an_instance_from_launch_to_end(bed: Bed, tmp_path: Path) -> None:
     assert settled(request).state is RequestState.SUCCEEDED
     assert client.launching("one") is None
     one = client.clusters(["one", "other"], refresh=False)["one"]
-    assert (one.state, one.price_per_hour, one.spot) == (ClusterState.UP, 0.0, False)
+    assert (one.state, one.price_per_hour, one.spot) == (RecordedState.UP, 0.0, False)
     assert (one.region, one.autodown) == ("Slurm test", "goes down after 5 idle minutes")
     assert time.time() - 300 < one.since <= time.time()
 

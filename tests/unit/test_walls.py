@@ -50,7 +50,6 @@ SHARED = (
 NAMES_A_BACKEND = {
     "jobs/worker/scheduler_job.py",
     "orchestrator/config/backends.py",
-    "orchestrator/control/cloud_instances.py",
 }
 LONGEST_FILE = 450
 

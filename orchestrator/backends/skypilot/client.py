@@ -8,11 +8,11 @@ from __future__ import annotations
 import enum
 import logging
 import threading
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.backends.instances import Instance, RecordedState
 from orchestrator.backends.skypilot.errors import Failure, unanswered
 from orchestrator.backends.waiting import SlowLog
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
@@ -24,16 +24,6 @@ _PATIENCE_S = 120.0
 _END_S = 900.0
 # Seconds until a slow request is logged; loading SkyPilot alone takes a few.
 _SLOW_S = 5.0
-# A launch takes minutes, and as long as its files are on their way.
-_LONG_LAUNCH_S = 3600.0
-
-
-class ClusterState(enum.Enum):
-    """State of an instance in SkyPilot's records. STARTING: also one found to be broken."""
-
-    STARTING = "starting"
-    UP = "up"
-    STOPPED = "stopped"
 
 
 class RequestState(enum.Enum):
@@ -53,29 +43,6 @@ class Request:
     state: RequestState
     text: str = ""
     hint: str = ""
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """An instance in SkyPilot's records.
-
-    ``since``: launch time, in seconds since 1970. ``price_per_hour``: US dollars by SkyPilot's price list,
-    ``None`` if not listed. ``autodown``: when it terminates by itself, as text; "" for never.
-    """
-
-    name: str
-    state: ClusterState
-    since: float
-    price_per_hour: float | None
-    region: str
-    instance_type: str
-    spot: bool
-    autodown: str
-
-    @property
-    def launched_long(self) -> bool:
-        """Whether the launch, which nothing stops before it is over, takes very long."""
-        return bool(not self.autodown and self.since and time.time() - self.since > _LONG_LAUNCH_S)
 
 
 @dataclass(frozen=True)
@@ -145,7 +112,7 @@ def request_state(request: str) -> Request:
     return Request(RequestState(state), text, hint)
 
 
-def clusters(names: Collection[str] | None, refresh: bool) -> dict[str, Cluster]:
+def clusters(names: Collection[str] | None, refresh: bool) -> dict[str, Instance]:
     """Return instances by name; missing ones do not exist. ``None``: all of this user.
 
     ``refresh`` queries the clouds, not only SkyPilot's records; raises if one does not answer.
@@ -154,7 +121,7 @@ def clusters(names: Collection[str] | None, refresh: bool) -> dict[str, Cluster]
         return {}
     asked = "list instances" if names is None else f"look up {', '.join(sorted(names))}"
     found = _ask(asked, "clusters", names=None if names is None else sorted(set(names)), refresh=refresh)
-    return {one["name"]: Cluster(**{**one, "state": ClusterState(one["state"])}) for one in found}
+    return {one["name"]: Instance(**{**one, "state": RecordedState(one["state"])}) for one in found}
 
 
 _QUEUED = ("INIT", "PENDING")

@@ -23,8 +23,6 @@ from orchestrator.core.units import megabytes, seconds
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.parcel import RESULTS, parcel
 
-# Where SkyPilot copies a task's `workdir`, which holds the results tree; relative to the home folder.
-RESULTS_THERE = f"sky_workdir/{RESULTS}"
 # The default Python environment on an instance.
 _ENVIRONMENT = "~/.orchestrate/env"
 # Created when a job begins on an instance: from then on SkyPilot terminates the instance.

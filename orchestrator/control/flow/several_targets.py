@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from orchestrator.control import cloud_instances
 from orchestrator.control.exchange import quietly
 from orchestrator.control.flow.base import Flow, Started
+from orchestrator.control.instance_costs import costs
 from orchestrator.control.multi_target import (
     SharedSweep,
     TargetHandle,
@@ -81,7 +81,7 @@ class SeveralTargets(Flow):
         return {**super().fact_of(seen, run_id), "target": seen.target(run_id)}
 
     def costs(self) -> Sequence[str]:
-        return cloud_instances.costs(self.sweep_dir)
+        return costs(self.sweep_dir)
 
     def _obstacle(self, seen: Survey) -> int | None:
         unpaid = any(isinstance(error, BudgetError) for error in self._scheduler.refusals)

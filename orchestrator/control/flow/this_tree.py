@@ -8,11 +8,12 @@ from typing import Any
 from orchestrator.backends.base import Backend
 from orchestrator.config.backends import is_rented
 from orchestrator.config.check import check_plan
-from orchestrator.control import cloud_instances, dry_run, submit
+from orchestrator.control import dry_run, submit
 from orchestrator.control.exchange import exchange_with_instances
 from orchestrator.control.fleet import present
 from orchestrator.control.flow.base import Flow, Started, array_line, waiting
 from orchestrator.control.follow import follow, follow_canaries, stop
+from orchestrator.control.instance_costs import costs
 from orchestrator.control.poll import leave_queue, poll_sweep
 from orchestrator.control.remote import delegate
 from orchestrator.control.staleness import with_stale
@@ -104,7 +105,7 @@ class OwnTarget(Flow):
         return {"jobs": [job.to_json() for job in self._jobs]}
 
     def costs(self) -> Sequence[str]:
-        return cloud_instances.costs(self.sweep_dir)
+        return costs(self.sweep_dir)
 
 
 def _arrays(done: SubmissionReport) -> Iterator[str]:

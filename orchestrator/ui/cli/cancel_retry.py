@@ -39,7 +39,7 @@ def cancel(sweep: _Sweep, runs: _Runs = None, results: Results = RESULTS, as_jso
       orchestrate cancel speed 3fa9c1d2
     """
     from orchestrator.control import fleet
-    from orchestrator.control.cloud_instances import costs
+    from orchestrator.control.instance_costs import costs
     from orchestrator.rundir import SweepDir
 
     sweep_dir = SweepDir.existing(results, sweep)

@@ -117,7 +117,7 @@ def _print(found: list[SweepDir], detailed: bool) -> None:
 
 def _costs(sweep_dir: SweepDir) -> list[str]:
     """What costs money just now."""
-    from orchestrator.control.cloud_instances import costs
+    from orchestrator.control.instance_costs import costs
 
     return costs(sweep_dir)
 

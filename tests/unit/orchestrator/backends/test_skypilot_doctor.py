@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from orchestrator.backends.instances import Instance, RecordedState
 from orchestrator.backends.skypilot import client, doctor
 from orchestrator.config.profiles import Profile
 from orchestrator.core.findings import Verdict
@@ -24,7 +25,7 @@ def test_an_instance_that_nothing_stops_is_a_problem(
     monkeypatch: pytest.MonkeyPatch, hours: float, launching: bool, autodown: str, why: str | None
 ) -> None:
     name, since = "orc-speed-0001-0001-0a1b2c", time.time() - hours * 3600
-    one = client.Cluster(name, client.ClusterState.UP, since, 1.5, "here", "large", False, autodown)
+    one = Instance(name, RecordedState.UP, since, 1.5, "here", "large", False, autodown)
     monkeypatch.setattr(client, "clusters", lambda *_, **__: {name: one})
     monkeypatch.setattr(client, "launching", lambda _: "request" if launching else None)
     found = doctor.instances(Profile("l4", "l4.yaml", backend="skypilot"))
