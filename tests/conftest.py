@@ -57,15 +57,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Programs that need PyTorch are forks of one process that has it; those of xdist's processes too."""
+    """Programs that need PyTorch, and commands, are forks of two warm processes, shared by all workers."""
     if hasattr(config, "workerinput"):
         return
     folder = Path(tempfile.mkdtemp(prefix="warm-"))
-    parent = warm.start(folder)
+    parents = warm.start(folder)
     sys.executable = str(folder / "bin" / "python")
 
     def end() -> None:
-        parent.communicate()
+        for parent in parents:
+            parent.communicate()
         shutil.rmtree(folder)
 
     config.add_cleanup(end)

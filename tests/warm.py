@@ -1,17 +1,20 @@
-"""A warm parent for tests: a process that has loaded BenchMARL, and forks for programs that need it.
+"""Warm parents for tests: a process with BenchMARL loaded, and one with the commands; they fork programs.
 
 :func:`start` makes an environment whose ``python`` runs the modules in :data:`MODULES` in such forks, and is
-:data:`FRESH` for all else. A fork imports the modules of this project and of the test anew.
+:data:`FRESH` for all else. A fork imports modules of the test anew, and those of this project unless it is a
+command of this very checkout.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import itertools
 import json
 import os
+import pkgutil
 import runpy
 import select
 import shlex
@@ -20,6 +23,7 @@ import socket
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,27 +33,32 @@ from tests.warm_client import world
 FRESH = os.environ.setdefault("FRESH_PYTHON", sys.executable)
 FRESH_PREFIX = Path(FRESH).parents[1]
 MODULES = ("jobs.check", "jobs.evaluate", "tests.resuming", "benchmarl.run")
-# In the environment: workers too. The process that is started then only passes signals on.
+COMMANDS_MODULE = "orchestrator.ui.cli"
+# In the environment: workers too, commands too. The process that is started then only passes signals on.
 WORKERS = {"WARM_WORKERS": "1"}
+COMMANDS = {"WARM_COMMANDS": "1"}
+_ROOT = Path(__file__).parents[1]
 _ENVIRONMENT = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
 _SHIM = """#!/bin/bash
-words=("$@") modules=" {modules} ${{WARM_WORKERS:+jobs.worker }}"
+words=("$@") parent=benchmarl modules=" {modules} "
+modules+="${{WARM_WORKERS:+jobs.worker }}${{WARM_COMMANDS:+{commands} }}"
 while [ "$1" = -P ] || [ "$1" = -W ]; do
   [ "$1" = -P ] || shift
   shift
 done
 if [ "$1" = -m ] && [[ $modules == *" $2 "* ]]; then
-  WARM_PYTHON=$0 exec {fresh} -I -S {client} {address} {fresh} "${{words[@]}}"
+  [ "$2" != {commands} ] || parent=commands
+  WARM_PYTHON=$0 exec {fresh} -I -S {client} {folder}/$parent {fresh} "${{words[@]}}"
 fi
 exec -a "$0" {fresh} "${{words[@]}}"
 """
 
 
-def start(folder: Path) -> subprocess.Popen[bytes]:
-    """Make the environment in ``folder``; the process ends with its standard input."""
+def start(folder: Path) -> list[subprocess.Popen[bytes]]:
+    """Make the environment in ``folder``; each process ends with its standard input."""
     (folder / "bin").mkdir(parents=True)
     for path in FRESH_PREFIX.iterdir():
         if path.name != "bin":
@@ -57,19 +66,21 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
     for path in (FRESH_PREFIX / "bin").iterdir():
         if not path.name.startswith("python"):
             (folder / "bin" / path.name).symlink_to(path)
-    address = folder / "socket"
-    words = {"fresh": FRESH, "client": Path(__file__).with_name("warm_client.py"), "address": address}
+    words = {"fresh": FRESH, "client": Path(__file__).with_name("warm_client.py"), "folder": folder}
     quoted = {name: shlex.quote(str(word)) for name, word in words.items()}
     python = folder / "bin" / "python"
-    python.write_text(_SHIM.format(modules=" ".join(MODULES), **quoted))
+    python.write_text(_SHIM.format(modules=" ".join(MODULES), commands=COMMANDS_MODULE, **quoted))
     python.chmod(0o755)
-    return subprocess.Popen(
-        [FRESH, "-P", "-W", "ignore", __file__, address],
-        env={**os.environ, **_ENVIRONMENT, "HOME": str(folder), "PYTHONPATH": str(Path(__file__).parents[1])},
-        cwd=folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-    )
+    return [
+        subprocess.Popen(
+            [FRESH, "-P", "-W", "ignore", __file__, folder / name],
+            env={**os.environ, **_ENVIRONMENT, "HOME": str(folder), "PYTHONPATH": str(_ROOT)},
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+        )
+        for name in _LOADED
+    ]
 
 
 class _Fork:
@@ -84,8 +95,22 @@ class _Fork:
         self.connection.close()
 
 
-def _load() -> None:
-    for name in ("benchmarl.experiment", "benchmarl.hydra_config", "pettingzoo", "torchrl.envs", "vmas"):
+def _benchmarl() -> Iterator[str]:
+    yield from ("benchmarl.experiment", "benchmarl.hydra_config", "pettingzoo", "torchrl.envs", "vmas")
+
+
+def _commands() -> Iterator[str]:
+    for module in pkgutil.walk_packages([str(_ROOT / "orchestrator")], "orchestrator."):
+        if not module.name.endswith("__main__"):
+            yield module.name
+
+
+_LOADED = {"benchmarl": _benchmarl, "commands": _commands}
+
+
+@functools.cache
+def _load(parent: str) -> None:
+    for name in _LOADED[parent]():
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
@@ -139,8 +164,7 @@ def _fork(connection: socket.socket, forks: dict[int, _Fork]) -> dict[str, Any] 
     _, streams, _, _ = socket.recv_fds(connection, 1, 3)
     request: dict[str, Any] = json.loads(connection.makefile().readline() or "{}")
     if request.get("world") == world():
-        if "torch" not in sys.modules:
-            _load()
+        _load(Path(sys.argv[1]).name)
         pid = os.fork()
         if pid == 0:
             for number, stream in enumerate(streams):
@@ -164,12 +188,14 @@ def _become(request: dict[str, Any]) -> None:
     os.umask(request["umask"])
     os.chdir(request["cwd"])
     os.environ.clear()
-    os.environ.update({name: value for name, value in request["env"].items() if name != "WARM_PYTHON"})
+    os.environ.update(request["env"])
     options, (module, *arguments) = _split(request["argv"])
-    sys.executable = request["env"]["WARM_PYTHON"]
-    ours = str(Path(__file__).parents[1])
-    sys.path[:] = [*request["path"], *(folder for folder in sys.path if folder != ours)]
-    for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
+    sys.executable = os.environ.pop("WARM_PYTHON")
+    os.environ.pop("WARM_COMMANDS", None)
+    sys.path[:] = [*request["path"], *(folder for folder in sys.path if folder != str(_ROOT))]
+    code = next((folder for folder in request["path"] if Path(folder, "orchestrator").is_dir()), _ROOT)
+    foreign = {"tests"} if Path(code).samefile(_ROOT) else {"tests", "orchestrator", "jobs"}
+    for name in [name for name in sys.modules if name.split(".")[0] in foreign]:
         del sys.modules[name]
     warnings.resetwarnings()
     warnings.filters[:] = _FILTERS

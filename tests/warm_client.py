@@ -1,4 +1,4 @@
-"""Run a module in a fork of the warm parent: ``warm_client.py SOCKET PYTHON [-P] [-W FILTER] -m MODULE …``.
+"""Run a module in a fork of a warm parent: ``warm_client.py SOCKET PYTHON [-P] [-W FILTER] -m MODULE …``.
 
 The fork has this process's folder, environment, umask and standard streams. Pass signals on to it, end as it
 ends. Where a fork would differ from a process of its own (namespaces, limits, packages), become ``PYTHON``.
@@ -13,7 +13,11 @@ import signal
 import socket
 import sys
 
-PACKAGES = ("torch", "torchrl", "tensordict", "benchmarl", "vmas", "pettingzoo", "sitecustomize")
+PACKAGES = (
+    *("torch", "torchrl", "tensordict", "benchmarl", "vmas", "pettingzoo", "sitecustomize"),
+    *("matplotlib", "numpy", "pyarrow", "rich", "scipy", "textual", "typer", "yaml"),
+)
+_SPOKEN = ("LANG", "LC_ALL", "LC_CTYPE", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONUNBUFFERED")
 _LIMITS = sorted(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
 _FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGCONT")
 
@@ -25,7 +29,8 @@ def world() -> str:
     with open("/proc/self/cgroup") as stream:
         control_group = stream.read()
     affinity = sorted(os.sched_getaffinity(0))
-    return json.dumps([namespaces, limits, control_group, affinity, os.getuid(), os.getgid()])
+    streams = [os.environ.get(name) for name in _SPOKEN]
+    return json.dumps([namespaces, limits, control_group, affinity, os.getuid(), os.getgid(), streams])
 
 
 def _shadows(folder: str) -> bool:

@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import typer
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.ui.cli import app
+from tests import warm
 from tests.helpers import COMMANDS, PATIENCE_S, ROOT, kill, wait_for
 
 ORCHESTRATE = [sys.executable, "-m", "orchestrator.ui.cli"]
@@ -66,8 +67,8 @@ class Bench:
         self.write_grid(seeds=2, steps=60, seconds=pace)
         return pace
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120", **(env or {})}
         process = subprocess.Popen(
             [*ORCHESTRATE, *arguments],
             cwd=self.folder,
@@ -82,7 +83,7 @@ class Bench:
 
     def run(self, *arguments: str, code: int = 0, timeout: float = PATIENCE_S) -> str:
         """Standard output; fails unless the command leaves with ``code``, or if it shows a traceback."""
-        process = self.start(*arguments)
+        process = self.start(*arguments, env=warm.COMMANDS)
         output, errors = process.communicate(timeout=timeout)
         assert process.returncode == code, f"{arguments}: {process.returncode}\n{output}\n{errors}"
         assert "Traceback" not in output + errors

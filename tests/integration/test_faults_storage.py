@@ -17,7 +17,7 @@ import pytest
 
 from orchestrator.core.types import Run
 from orchestrator.rundir import RunDir, SweepDir
-from tests import helpers
+from tests import helpers, warm
 from tests.audit import as_tuples, check_finished, expected_rows
 from tests.disks import fill, mounted
 from tests.helpers import enter
@@ -131,7 +131,7 @@ def _fill_in_mid_sweep(disk: Path, tmp_path: Path) -> None:
     def sweep() -> subprocess.CompletedProcess[str]:
         argv = ["sweep", "--grid", grid.name, "--results", str(results), "--slots", "1"]
         command = [sys.executable, "-m", "orchestrator.ui.cli", *argv]
-        env = {**os.environ, "PYTHONPATH": str(helpers.ROOT)}
+        env = {**os.environ, **warm.COMMANDS, "PYTHONPATH": str(helpers.ROOT)}
         return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
 
     full = sweep()

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.helpers import command_run, make_sweep
 
 
 def typed(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=600, cwd=folder)
+    env = {**os.environ, **warm.COMMANDS}
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=600, cwd=folder)
 
 
 @pytest.mark.parametrize("source", ["results", "results/", "./results"])

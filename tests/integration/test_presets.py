@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.rundir import RunDir
+from tests import warm
 
 GRID = """
 name: presets
@@ -30,6 +32,7 @@ def orchestrate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
     return subprocess.run(
         [sys.executable, "-m", "orchestrator.ui.cli", *arguments, "--json"],
         cwd=folder,
+        env={**os.environ, **warm.COMMANDS},
         capture_output=True,
         text=True,
         timeout=600,

@@ -71,7 +71,7 @@ class Project:
         done = subprocess.run(
             [sys.executable, "-P", "-m", module, *arguments],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+            env={**os.environ, **warm.COMMANDS, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
             capture_output=True,
             text=True,
             timeout=600,

@@ -14,6 +14,7 @@ from orchestrator.config.sweep import load_sweep
 from orchestrator.control.submit import present
 from orchestrator.core.types import RunState
 from orchestrator.rundir import RunDir, SweepDir
+from tests import warm
 from tests.audit import check_finished
 from tests.helpers import COMMANDS, ROOT, wait_for
 
@@ -66,7 +67,7 @@ class Hand:
         done = subprocess.run(
             [sys.executable, "-m", "orchestrator.ui.cli", *arguments],
             cwd=self.folder,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", **warm.COMMANDS},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -17,6 +17,7 @@ from orchestrator.analysis.hardware_crossover import CPU, GPU, SpeedLine, SpeedP
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.doctor import training
 from orchestrator.ui.doctor.wandb_login import wandb
+from tests import warm
 from tests.helpers import (
     ROOT,
     command_run,
@@ -229,6 +230,7 @@ def test_gpu_slower_than_cpu(request: pytest.FixtureRequest) -> None:
 
 def orchestrate(sweep: SweepDir, *arguments: str) -> str:
     command = [sys.executable, "-m", "orchestrator.ui.cli", *arguments, "--results", str(sweep.results)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    env = {**os.environ, **warm.COMMANDS}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -16,7 +16,7 @@ from orchestrator.core.types import Run
 from orchestrator.rundir import SweepDir, depends_on_time
 from orchestrator.rundir.journal import STARTED
 from orchestrator.rundir.ledger_entries import submissions
-from tests import helpers
+from tests import helpers, warm
 from tests.audit import Audit, check_finished
 from tests.slurm.cluster import Cluster
 from tests.tiny_benchmarl import NAVIGATION_IQL, NAVIGATION_MAPPO
@@ -83,7 +83,7 @@ class Lab:
 
     def run(self, *arguments: str, code: int = 0, env: Mapping[str, str] | None = None) -> str:
         """Both outputs of a command that leaves with ``code`` and without a traceback."""
-        process = self.start(*arguments, env=env)
+        process = self.start(*arguments, env={**warm.COMMANDS, **(env or {})})
         output, errors = process.communicate(timeout=helpers.PATIENCE_S)
         assert process.returncode == code, f"{arguments}: {process.returncode}\n{output}\n{errors}"
         assert "Traceback" not in output + errors
@@ -96,7 +96,7 @@ class Lab:
 
     def states(self, name: str = "tiny", env: Mapping[str, str] | None = None) -> list[str]:
         """The state of every run, as `status` says."""
-        process = self.start("status", name, "--json", env=env)
+        process = self.start("status", name, "--json", env={**warm.COMMANDS, **(env or {})})
         output, errors = process.communicate(timeout=helpers.PATIENCE_S)
         assert process.returncode == 0, errors
         (sweep,) = json.loads(output)

@@ -16,7 +16,7 @@ from orchestrator.core.errors import StorageError
 from orchestrator.core.types import Job
 from orchestrator.rundir import SweepDir
 from orchestrator.sync.source import store_source
-from tests import helpers
+from tests import helpers, warm
 from tests.audit import check_finished
 from tests.buckets import BUCKET, BucketServer
 from tests.disks import fill, mounted
@@ -50,7 +50,8 @@ def start() -> Iterator[Start]:
 
 def command_line(*arguments: str | Path, code: int = 0) -> str:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", *map(str, arguments)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600)
+    env = {**os.environ, **warm.COMMANDS}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == code, done
     assert "Traceback" not in done.stderr
     return done.stdout + done.stderr

@@ -22,6 +22,7 @@ from orchestrator.status.ownership import assigned
 from orchestrator.sync.request import NoProgress, SyncOptions, SyncReport
 from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
+from tests import warm
 from tests.helpers import ROOT, enter, submit
 from tests.ssh.server import ALIAS, Server
 
@@ -57,7 +58,8 @@ def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 def command_line(*arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=600)
+    env = {**os.environ, **warm.COMMANDS}
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=600)
 
 
 def test_everything_comes_and_then_nothing(there: SweepDir, home: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.synthetic import finished_sweep
 from orchestrator.rundir import SweepDir
+from tests import warm
 from tests.helpers import free_port, unshared
 from tests.ssh.server import ALIAS, Server
 
@@ -27,7 +28,8 @@ def there(server: Server, monkeypatch: pytest.MonkeyPatch) -> SweepDir:
 
 def error_of(code: int, *arguments: str, argv: list[str] | None = None) -> str:
     """The two lines that a sync ends with."""
-    done = subprocess.run(argv or [*SYNC, *arguments], capture_output=True, text=True, timeout=600)
+    env = {**os.environ, **warm.COMMANDS}
+    done = subprocess.run(argv or [*SYNC, *arguments], env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == code, done
     lines = done.stderr.splitlines()
     assert len(lines) == 2, done.stderr

@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.synthetic import finished_sweep
 from orchestrator.rundir import SweepDir
+from tests import warm
 from tests.ssh.server import ALIAS, Server
 
 
@@ -29,7 +30,8 @@ def home(server: Server) -> SweepDir:
 
 def sync(code: int = 0, *arguments: str) -> str:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS, *arguments]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600)
+    env = {**os.environ, **warm.COMMANDS}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == code, done
     return done.stdout + done.stderr
 
@@ -203,7 +205,8 @@ def test_paths_that_a_shell_would_take_for_commands(server: Server, there: Sweep
     odd = server.home / "a b;touch $(x) `y` 'z' \"q\" *"
     shutil.copytree(there.results, odd)
     argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", f"{ALIAS}:{odd.name}", "out"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=600)
+    env = {**os.environ, **warm.COMMANDS}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done
     assert (server.laptop / "out" / "speed" / "index.tsv").exists()
     again = subprocess.run([*argv, "--prune-remote", "--yes"], capture_output=True, text=True, timeout=600)

@@ -13,6 +13,7 @@ import pytest
 
 from orchestrator.analysis.collect import collect
 from orchestrator.rundir import SweepDir
+from tests import warm
 from tests.helpers import unshared
 from tests.ssh.server import ALIAS, Server
 
@@ -24,7 +25,7 @@ def orchestrate(*arguments: str, cwd: Path, env: dict[str, str] | None = None, t
     done = subprocess.run(
         argv,
         cwd=cwd,
-        env={**os.environ, **(env or {})},
+        env={**os.environ, **warm.COMMANDS, **(env or {})},
         capture_output=True,
         text=True,
         input=typed,

@@ -21,6 +21,7 @@ from orchestrator.rundir import CodeDir, RunDir, SweepDir
 from orchestrator.sync.request import NoProgress, SyncOptions, SyncReport
 from orchestrator.sync.source import Source, find_source
 from orchestrator.sync.sync import sync
+from tests import warm
 
 MATRIX = {"algorithm": ["mappo", "iql"], "seed": [0, 1]}
 LONG_AGO = 1_700_000_000
@@ -77,7 +78,8 @@ def files(sweep: SweepDir, top: str = "runs") -> dict[str, tuple[bytes, int]]:
 
 def command_line(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=600, cwd=cwd)
+    env = {**os.environ, **warm.COMMANDS}
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=600, cwd=cwd)
 
 
 def truncate(path: Path) -> None:

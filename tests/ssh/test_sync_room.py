@@ -16,6 +16,7 @@ from orchestrator.sync.request import SyncOptions
 from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
 from orchestrator.ui.cli.sync_progress import SyncScreen
+from tests import warm
 from tests.disks import fill, mounted
 from tests.ssh.server import ALIAS
 
@@ -29,7 +30,8 @@ def there(tmp_path: Path) -> SweepDir:
 
 def command_line(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=600)
+    env = {**os.environ, **warm.COMMANDS}
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=600)
 
 
 def test_what_does_not_fit_is_refused_with_figures(there: SweepDir, tmp_path: Path) -> None:

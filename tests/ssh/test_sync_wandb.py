@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.helpers import command_run, make_sweep
 from tests.offline_logs import PARTS, finish, make_logs, take_part
 from tests.ssh.server import ALIAS, Server
@@ -16,7 +18,8 @@ from tests.wandb_server import KEY, signed_in
 
 def sync(server: Server, *arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "orchestrator.ui.cli", "sync", ALIAS, *arguments]
-    return subprocess.run(argv, cwd=server.laptop, capture_output=True, text=True, timeout=600)
+    env = {**os.environ, **warm.COMMANDS}
+    return subprocess.run(argv, env=env, cwd=server.laptop, capture_output=True, text=True, timeout=600)
 
 
 def test_what_came_goes_up_once(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
