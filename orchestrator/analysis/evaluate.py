@@ -404,10 +404,10 @@ class Summary:
 
 def summaries(found: Sequence[Evaluation]) -> list[Summary]:
     """Summarise each evaluation; one with a return that is not finite has no interquartile mean."""
-    from orchestrator.analysis.stats import estimates_of
+    from orchestrator.analysis.stats import estimate_of
 
     usable = [list(one.returns) if all(map(math.isfinite, one.returns)) else [] for one in found]
-    estimates = estimates_of(usable)
+    estimates = map(estimate_of, usable)
     return [
         Summary(
             mean=sum(one.returns) / len(one.returns),

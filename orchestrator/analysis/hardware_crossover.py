@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.compare.axis import changes_with
+from orchestrator.analysis.compare.axis import SWEEP, TARGET, changes_with
 from orchestrator.analysis.crossover_terms import Winner, about_text, environments_text, threads_text
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.stats import Members, by_point, finite, group_labels
@@ -88,7 +88,6 @@ class HardwareComparison:
     """
 
     label: str
-    task: str
     lines: tuple[SpeedLine, ...]
     outcome: Winner
     crossings: tuple[Crossing, ...] = ()
@@ -150,34 +149,32 @@ def contests(collected: Collected) -> list[HardwareComparison]:
     ours = (row for row in collected.runs.iter_rows(named=True) if row["sweep"] not in collected.others)
     rows = [{**row, _POINT: (*_machine(row), _count_of(row))} for row in ours if row["in_grid"]]
     rows = [row for row in rows if _count_of(row) and finite(row[END_TO_END]) and row[END_TO_END] > 0]
-    apart = [key for key in ("sweep", *collected.keys) if key not in ("seed", "threads", "target")]
-    known = Members(tuple(rows)).counted()[0]
-    together = changes_with(known, collected.keys, _POINT)
-    parted = by_point(known, [key for key in apart if key not in together])
+    together = changes_with(rows, collected.keys, _POINT)
+    apart = [key for key in (SWEEP, *collected.keys) if key not in ("seed", "threads", TARGET, *together)]
+    parted = [(point, Members(tuple(own)).counted()[0]) for point, own in by_point(rows, apart)]
+    parted = [(point, own) for point, own in parted if own]
     labels = _labels([{"algorithm": own[0]["trainer"], **point} for point, own in parted])
+    figures = [comparable(own) for _, own in parted]
     return [
-        contest_of(label, str(point.get("task", "")), _lines(own, comparable(own)), comparable(own))
-        for label, (point, own) in zip(labels, parted, strict=True)
+        contest_of(label, _lines(own, figure), figure)
+        for label, figure, (_, own) in zip(labels, figures, parted, strict=True)
     ]
 
 
-def contest_of(
-    label: str, task: str, lines: Sequence[SpeedLine], figure: str = TRAINING
-) -> HardwareComparison:
+def contest_of(label: str, lines: Sequence[SpeedLine], figure: str = TRAINING) -> HardwareComparison:
     """Compare the CPU lines with the GPU lines."""
     sides = {kind: [line for line in lines if line.kind == kind] for kind in (CPU, GPU)}
     named = tuple(_labelled(lines))
     if not sides[CPU] or not sides[GPU]:
-        return HardwareComparison(label, task, named, Winner.ONE_DEVICE, figure=figure)
+        return HardwareComparison(label, named, Winner.ONE_DEVICE, figure=figure)
     grid = _shared(sides[CPU], sides[GPU])
     if not grid:
-        return HardwareComparison(label, task, named, Winner.APART, figure=figure)
+        return HardwareComparison(label, named, Winner.APART, figure=figure)
     leads = [_Lead.at(count, sides) for count in grid]
     outcome, crossings = _outcome(leads)
     ratios = [math.exp(lead.middle) for lead in leads]
     return HardwareComparison(
         label,
-        task,
         named,
         outcome,
         crossings,
@@ -229,13 +226,9 @@ def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _labelled(lines: Sequence[SpeedLine]) -> Iterator[SpeedLine]:
     for line in lines:
-        parts = (
-            line.kind,
-            _model_and_target(line, lines),
-            threads_text(line.threads) if _vary(lines, "threads") else "",
-        )
-        label = ", ".join(filter(None, parts))
-        yield SpeedLine(line.kind, line.model, line.threads, line.target, line.spots, label)
+        threads = threads_text(line.threads) if _vary(lines, "threads") else ""
+        parts = (line.kind, _model_and_target(line, lines), threads)
+        yield replace(line, label=", ".join(filter(None, parts)))
 
 
 def _model_and_target(line: SpeedLine, lines: Sequence[SpeedLine]) -> str:

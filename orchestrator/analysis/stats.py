@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.analysis.collect import Collected
@@ -48,6 +49,11 @@ class Members:
         """Number of runs in each state."""
         counted = Counter(row["state"] for row in self.rows)
         return {state.value: counted[state.value] for state in RunState if counted[state.value]}
+
+    @property
+    def states_text(self) -> str:
+        """Number of runs in each state, as text."""
+        return ", ".join(f"{count} {state}" for state, count in self.states.items())
 
     def counted(self) -> tuple[list[_Point], str]:
         """Return the finished runs, or stale ones if there is nothing else, and a note on those left out."""
@@ -118,8 +124,7 @@ class ReturnCurve:
     @cached_property
     def band(self) -> Band:
         """Interquartile mean and both ends of its interval; estimated when first drawn, as it takes time."""
-        [found] = bands_of([self.scores])
-        return found
+        return band_of(self.scores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,29 +208,31 @@ def group_labels(points: Sequence[Mapping[str, Any]], without: tuple[str, ...] =
 
 def final_returns(found: Sequence[Group], *, intervals: bool = True) -> list[Final]:
     """Return the final returns of every group, in order; without ``intervals`` in a tenth of the time."""
-    counted = [group.counted() for group in found]
-    values = [known(rows, "final_return") for rows, _ in counted]
-    estimates = estimates_of(values, intervals=intervals)
     finals = []
-    for group, own, estimate, (rows, note) in zip(found, values, estimates, counted, strict=True):
-        lost = len(rows) - len(own)
-        notes = [note, f"{lost} of {len(rows)} without a finite return" if lost else ""]
-        finals.append(Final(group, own, estimate, joined(notes), terms_of(rows)))
+    for group in found:
+        rows, note = group.counted()
+        values, lost = final_values(rows)
+        estimate = estimate_of(values, intervals=intervals)
+        finals.append(Final(group, values, estimate, joined([note, lost]), terms_of(rows)))
     return finals
 
 
-def estimates_of(samples: Sequence[Sequence[float]], *, intervals: bool = True) -> list[Estimate | None]:
-    """Estimate each sample of finite numbers, ``None`` for an empty one."""
-    return [_estimate(own, intervals) if len(own) else None for own in samples]
+def final_values(rows: Sequence[_Point]) -> tuple[tuple[float, ...], str]:
+    """Return the finite final returns, and a note on runs without one."""
+    values = known(rows, "final_return")
+    lost = len(rows) - len(values)
+    return values, f"{lost} of {len(rows)} without a finite return" if lost else ""
 
 
-def _estimate(sample: Sequence[float], intervals: bool) -> Estimate:
+def estimate_of(sample: Sequence[float], *, intervals: bool = True) -> Estimate | None:
+    """Estimate a sample of finite numbers, ``None`` for an empty one."""
     import numpy as np
 
-    [band] = bands_of([np.array(sample)[:, None]], intervals)
-    value, low, high = (None if end is None else float(end[0]) for end in band)
-    assert value is not None, "only ends of the interval may be missing"
-    return Estimate(value, low, high, len(sample))
+    if not len(sample):
+        return None
+    value, low, high = band_of(np.array(sample)[:, None], intervals)
+    ends = (None if low is None else float(low[0]), None if high is None else float(high[0]))
+    return Estimate(float(value[0]), *ends, len(sample))
 
 
 def curves(collected: Collected, found: Sequence[Group]) -> list[Curve]:
@@ -313,13 +320,10 @@ def on_common_frames(series: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, F
 Band = tuple["Floats", "Floats | None", "Floats | None"]
 
 
-def bands_of(scores: Sequence[Floats], intervals: bool = True) -> list[Band]:
-    """Return the interquartile mean and interval of each matrix (seeds × points), point by point."""
-    bands: list[Band] = []
-    for matrix in scores:
-        low, high = bootstrap_interval(matrix) if intervals and len(matrix) > 1 else (None, None)
-        bands.append((interquartile_mean(matrix), low, high))
-    return bands
+def band_of(scores: Floats, intervals: bool = True) -> Band:
+    """Return the interquartile mean and interval of a matrix (seeds × points), point by point."""
+    low, high = bootstrap_interval(scores) if intervals and len(scores) > 1 else (None, None)
+    return interquartile_mean(scores), low, high
 
 
 def interquartile_mean(scores: Floats, axis: int = 0) -> Floats:
@@ -357,6 +361,11 @@ def finite(value: float | None) -> bool:
 def known(rows: Iterable[_Point], column: str) -> tuple[float, ...]:
     """Return the finite values of a column."""
     return tuple(row[column] for row in rows if finite(row[column]))
+
+
+def middle(values: Sequence[float]) -> float | None:
+    """Return the median, ``None`` for no values."""
+    return median(values) if values else None
 
 
 def joined(notes: Iterable[str]) -> str:

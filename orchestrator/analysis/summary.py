@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.comparability import UNRANKED, ReturnTerms, differences, mixed_code
 from orchestrator.analysis.significance import FEW_SEEDS
-from orchestrator.analysis.stats import Final, Group, final_returns, groups, known
+from orchestrator.analysis.stats import Final, Group, final_returns, groups, known, middle
 from orchestrator.core.formatting import count, listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
 
@@ -61,7 +60,7 @@ def speeds(found: Sequence[Group]) -> list[SpeedSummary]:
             by_hardware.setdefault(hardware(row), []).append(row)
         for name, alike in sorted(by_hardware.items()):
             training, end_to_end = (known(alike, column) for column in (TRAINING, END_TO_END))
-            whole, collection, learning = (_median(known(alike, column)) for column in _TIMES)
+            whole, collection, learning = (middle(known(alike, column)) for column in _TIMES)
             seconds, marked = (whole, collection, learning), is_provisional(alike)
             rows.append(SpeedSummary(group, name, training, end_to_end, *seconds, marked))
     return rows
@@ -124,21 +123,17 @@ def unranked(finals: Sequence[Final]) -> list[str]:
 
 def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
     """Return the columns and rows that `collect` prints, one row per group. Intervals are in the report."""
-    found = groups(collected)
-    by_group: dict[int, list[SpeedSummary]] = {}
-    for speed in speeds(found):
-        by_group.setdefault(id(speed.group), []).append(speed)
     rows = []
-    for group, final in zip(found, final_returns(found, intervals=False), strict=True):
-        own = by_group.get(id(group), [])
+    for final in final_returns(groups(collected), intervals=False):
+        own = speeds([final.group])
         rows.append(
             [
-                group.label,
+                final.group.label,
                 str(len(final.values)),
-                ", ".join(f"{count} {state}" for state, count in group.states.items()),
+                final.group.states_text,
                 "" if final.estimate is None else f"{final.estimate.value:.4g}",
-                _per_hardware(own, lambda speed: _median(speed.training_fps), "{:,.0f}"),
-                _per_hardware(own, lambda speed: _median(speed.end_to_end_fps), "{:,.0f}", mark=True),
+                _per_hardware(own, lambda speed: middle(speed.training_fps), "{:,.0f}"),
+                _per_hardware(own, lambda speed: middle(speed.end_to_end_fps), "{:,.0f}", mark=True),
                 _per_hardware(own, lambda speed: speed.seconds_per_iteration, "{:.3g}"),
             ]
         )
@@ -155,7 +150,3 @@ def _per_hardware(
     """Format one number per kind of hardware; ``mark`` adds an asterisk to provisional ones."""
     told = ((speed, value) for speed in own if (value := pick(speed)) is not None)
     return " / ".join(layout.format(value) + "*" * (mark and speed.provisional) for speed, value in told)
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return median(values) if values else None

@@ -150,9 +150,7 @@ def task_profiles(finals: Sequence[Final]) -> list[Profiles]:
     for task, every in variants(finals).items():
         for panel in rankable(every, (task,)):
             if len(panel) > 1 and any(variant.n > 1 for variant in panel):
-                axis = _thresholds(value for variant in panel for value in variant.scores[task])
-                profiles = tuple(_profile(variant, (task,), axis, {}) for variant in panel)
-                found.append(Profiles((task,), profiles, {}))
+                found.append(_profiles(panel, (task,), {}))
     return found
 
 
@@ -170,15 +168,7 @@ def overall_profiles(finals: Sequence[Final]) -> list[Profiles]:
     for panel in rankable(whole, tasks):
         spans = _spans(panel)
         if len(spans) > 1 and len(panel) > 1:
-            scores = (
-                score
-                for variant in panel
-                for task, span in spans.items()
-                for score in _scaled(variant.scores[task], span)
-            )
-            axis = _thresholds(scores)
-            profiles = tuple(_profile(variant, tuple(spans), axis, spans) for variant in panel)
-            found.append(Profiles(tuple(spans), profiles, spans, left_out))
+            found.append(_profiles(panel, tuple(spans), spans, left_out))
     return found
 
 
@@ -197,32 +187,37 @@ def values_by_task(every: Iterable[Variant]) -> dict[str, list[float]]:
     return values
 
 
-def _thresholds(values: Iterable[float]) -> Floats:
+def _thresholds(values: Floats) -> Floats:
     """Return the scores at which a profile changes, with a margin at both ends; an even grid if too many."""
     import numpy as np
 
-    found = np.unique(np.fromiter(values, dtype=np.float64))
+    found = np.unique(values)
     if len(found) > _THRESHOLDS:
         found = np.linspace(found[0], found[-1], _THRESHOLDS)
     margin = 0.03 * (found[-1] - found[0]) or 0.03 * abs(found[0]) or 1.0
     return np.concatenate([[found[0] - margin], found, [found[-1] + margin]])
 
 
-def _scaled(values: Sequence[float], span: tuple[float, float]) -> list[float]:
-    low, high = span
-    return [(value - low) / (high - low) for value in values]
-
-
-def _profile(
-    variant: Variant, tasks: Sequence[str], axis: Floats, spans: Mapping[str, tuple[float, float]]
-) -> PerformanceProfile:
+def _profiles(
+    panel: Sequence[Variant],
+    tasks: tuple[str, ...],
+    spans: Mapping[str, tuple[float, float]],
+    left_out: tuple[str, ...] = (),
+) -> Profiles:
+    """Return the profiles of rankable variants over these tasks, scaled by ``spans`` if there are any."""
     import numpy as np
 
-    scores = [
-        np.array(_scaled(variant.scores[task], spans[task]) if spans else variant.scores[task])
-        for task in tasks
-    ]
-    return PerformanceProfile(variant, axis, *performance_profile(scores, axis))
+    def scaled(variant: Variant, task: str) -> Floats:
+        low, high = spans.get(task, (0.0, 1.0))
+        return (np.array(variant.scores[task]) - low) / (high - low)
+
+    scores = [[scaled(variant, task) for task in tasks] for variant in panel]
+    axis = _thresholds(np.concatenate([part for own in scores for part in own]))
+    profiles = (
+        PerformanceProfile(variant, axis, *performance_profile(own, axis))
+        for variant, own in zip(panel, scores, strict=True)
+    )
+    return Profiles(tasks, tuple(profiles), spans, left_out)
 
 
 def performance_profile(

@@ -550,7 +550,9 @@ def test_the_report_shows_them_side_by_side(sweep: SweepDir, unpacked: Path) -> 
     page = sweep.report_page.read_text()
     assert 'id="sweeps"' in page
     assert "Sweeps side by side" in page
-    assert "lab, IQM [95 %]" in page
+    assert 'aria-label="Table of comparisons by sweep"' in page
+    assert "P(&gt; speed)" in page
+    assert "<td>lab</td>" in page
     assert "speed lr=0.001" in page
     assert "lab lr=0.001" in page
 

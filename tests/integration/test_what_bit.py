@@ -225,7 +225,7 @@ def test_gpu_slower_than_cpu(request: pytest.FixtureRequest) -> None:
         SpeedLine(kind, "theirs", 1, "lab", (SpeedPoint(600, (6000 / seconds,) * 5),))
         for kind, seconds in iterations.items()
     ]
-    assert_said(words_of(request), contest_of("mappo", "vmas/navigation", lines).advice)
+    assert_said(words_of(request), contest_of("mappo", lines).advice)
 
 
 def orchestrate(sweep: SweepDir, *arguments: str) -> str:

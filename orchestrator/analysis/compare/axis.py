@@ -139,15 +139,8 @@ def _varying(rows: Sequence[Row], keys: Sequence[str]) -> list[str]:
     """Return keys and facts with several values; of keys that advance together, the first."""
     points = [{key: row[key] for key in keys if row[key] is not None} for row in rows]
     found = varying_keys(points, without=("seed",)) if len(rows) > 1 else []
-    facts = [name for name in _FACTS if name not in keys and _varies(rows, name)]
-    return [*found, *facts]
-
-
-def _varies(rows: Sequence[Row], key: str) -> bool:
-    known = (
-        (row[key] for row in rows if row[key] is not None) if key in _FACTS else (row[key] for row in rows)
-    )
-    return len({text(value) for value in known}) > 1
+    facts = {name: {text(row[name]) for row in rows if row[name] is not None} for name in _FACTS}
+    return [*found, *(name for name, values in facts.items() if name not in keys and len(values) > 1)]
 
 
 def _named(varying: Sequence[str]) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from orchestrator.analysis.comparability import ReturnTerms
 from orchestrator.analysis.ratios import Ratio
-from orchestrator.analysis.stats import Estimate, Members, ReturnCurve
+from orchestrator.analysis.stats import Estimate, Members, ReturnCurve, middle
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
 
 # Figures of a run beside the two throughputs. Dollars are for a million frames at the end-to-end throughput.
@@ -63,7 +62,7 @@ class ComparedValue(ValueRatios):
 
     def middle(self, figure: str) -> float | None:
         """Median of a figure."""
-        return median(self.figures[figure]) if self.figures[figure] else None
+        return middle(self.figures[figure])
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,8 @@ class Combination:
 
     @property
     def comparable(self) -> bool:
-        """Whether several values have finished runs."""
-        return sum(cell.trained for cell in self.cells) > 1
+        """Whether several values have runs with a speed or a return."""
+        return sum(cell.trained or bool(cell.returns) for cell in self.cells) > 1
 
     def cell(self, value: str) -> ComparedValue | None:
         """Return the part with this value of the key, if there is one."""

@@ -35,7 +35,8 @@ from orchestrator.analysis.ratios import Side, ratio
 from orchestrator.analysis.stats import (
     Members,
     by_point,
-    estimates_of,
+    estimate_of,
+    final_values,
     group_labels,
     joined,
     known,
@@ -225,15 +226,11 @@ def _combination(
 
 def _cell(group: Members, returns: Returns, ratios: ValueRatios, intervals: bool) -> ComparedValue:
     rows, note = group.counted()
-    final = known(rows, "final_return")
-    samples = final, returns.at_frames(), returns.at_time()
-    lost, late = len(rows) - len(final), len(returns.series) - len(samples[2])
-    notes = [
-        note,
-        f"{lost} of {len(rows)} without a finite return" if lost else "",
-        f"{late} of {len(rows)} without a return yet at equal time" if late else "",
-    ]
-    at_end, at_frames, at_time = estimates_of(samples, intervals=intervals)
+    final, lost = final_values(rows)
+    samples = final, returns.at_frames, returns.at_time
+    late = returns.n - len(returns.at_time)
+    yet = f"{late} of {len(rows)} without a return yet at equal time" if late else ""
+    at_end, at_frames, at_time = (estimate_of(sample, intervals=intervals) for sample in samples)
     return ComparedValue(
         **vars(ratios),
         members=group,
@@ -241,9 +238,9 @@ def _cell(group: Members, returns: Returns, ratios: ValueRatios, intervals: bool
         final=at_end,
         at_frames=at_frames,
         at_time=at_time,
-        over_frames=returns.over_frames(),
-        over_time=returns.over_time(),
-        note=joined(notes),
+        over_frames=returns.over_frames,
+        over_time=returns.over_time,
+        note=joined([note, lost, yet]),
         returns=final,
         terms=terms_of(rows),
     )

@@ -22,30 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Returns:
-    """Returns of a group, run by run; runs without any are left out.
+    """Returns of a group's ``n`` runs that have any.
 
-    ``frames`` and ``seconds`` are the most that all counted runs of all compared groups with returns reach.
+    ``frames`` and ``seconds`` are the most that all counted runs of all compared groups with returns reach;
+    ``at_frames`` and ``at_time`` hold a value per run there. The curves are on common frames and times.
     """
 
-    series: tuple[Series, ...]
+    n: int
     frames: float | None
     seconds: float | None
-
-    def at_frames(self) -> list[float]:
-        """Return one value per run, at the equal frames."""
-        return _held([(one.frames, one.values) for one in self.series], self.frames)
-
-    def at_time(self) -> list[float]:
-        """Return one value per run, at the equal wall time."""
-        return _held([(one.seconds, one.values) for one in self.series], self.seconds)
-
-    def over_frames(self) -> ReturnCurve | None:
-        """Return the curves on common frames."""
-        return _on_common([(one.frames, one.values) for one in self.series])
-
-    def over_time(self) -> ReturnCurve | None:
-        """Return the curves on common times."""
-        return _on_common([(one.seconds, one.values) for one in self.series])
+    at_frames: list[float]
+    at_time: list[float]
+    over_frames: ReturnCurve | None
+    over_time: ReturnCurve | None
 
 
 def returns_between(groups: Sequence[Members], found: SeriesByRun) -> list[Returns]:
@@ -60,7 +49,14 @@ def returns_between(groups: Sequence[Members], found: SeriesByRun) -> list[Retur
             best = series
     rows = [row for own, some in zip(counted, best, strict=True) if some for row in own]
     frames, seconds = _least(rows, "frames"), _least(rows, "wall_time")
-    return [Returns(series, frames, seconds) for series in best]
+    return [_returns(series, frames, seconds) for series in best]
+
+
+def _returns(series: Sequence[Series], frames: float | None, seconds: float | None) -> Returns:
+    by_frames = [(one.frames, one.values) for one in series]
+    by_time = [(one.seconds, one.values) for one in series]
+    values = _held(by_frames, frames), _held(by_time, seconds)
+    return Returns(len(series), frames, seconds, *values, _on_common(by_frames), _on_common(by_time))
 
 
 def _least(rows: Sequence[Mapping[str, float | None]], column: str) -> float | None:

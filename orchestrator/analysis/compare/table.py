@@ -84,12 +84,11 @@ def sections(found: KeyComparison, *, full: bool = False) -> list[tuple[str, lis
 
 
 def _row(found: KeyComparison, one: Combination, cell: ComparedValue, full: bool) -> dict[str, Shown]:
-    states = cell.members.states
-    counted = ", ".join(f"{count} {state}" for state, count in states.items())
+    counted = str(cell.n) if list(cell.members.states) == ["done"] else cell.members.states_text
     cost = cell.middle(DOLLARS)
     return {
         **_ratio_cells(found, cell),
-        "runs": Shown(str(cell.n) if list(states) == ["done"] else counted, cell.n),
+        "runs": Shown(counted, cell.n),
         _FPS.format("training"): _figure(cell.middle(TRAINING)),
         _FPS.format("end-to-end"): _figure(cell.middle(END_TO_END)),
         _COST: _NOTHING if cost is None else Shown(dollars(cost), cost),

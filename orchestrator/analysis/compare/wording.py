@@ -59,7 +59,7 @@ def _nothing_to_compare(found: KeyComparison) -> str:
     trained = [
         value
         for value in found.values
-        if any(cell.trained for one in found.combinations if (cell := one.cell(value)))
+        if any(cell.n for one in found.combinations if (cell := one.cell(value)))
     ]
     if not trained:
         return "No run has finished yet, so nothing can be compared"
@@ -69,6 +69,11 @@ def _nothing_to_compare(found: KeyComparison) -> str:
     if len(trained) == 1:
         others = ", ".join(found.named(value) for value in found.values if value not in trained)
         return f"Only {found.named(trained[0])} has finished runs, and no run has finished with {others}"
+    returning = [value for value in trained if value != found.baseline and _pairs(found, value)]
+    if returning:
+        several = len(returning) > 1
+        told = (several * f"{found.named(value)}: " + _returns_text(found, value) for value in returning)
+        return f"Too few speeds are known to compare them; {'; '.join(told)}"
     return f"No two finished runs differ in nothing but {found.short}, so nothing can be compared"
 
 
@@ -114,12 +119,7 @@ def _disagreement(found: KeyComparison, value: str) -> str:
 
 def _returns_text(found: KeyComparison, value: str) -> str:
     """Compare final returns, combination by combination, each tested and corrected for their number."""
-    pairs = [
-        (mine, base)
-        for one in found.combinations
-        if (mine := one.cell(value)) is not None and (base := one.cell(found.baseline)) is not None
-        if mine.returns and base.returns
-    ]
+    pairs = _pairs(found, value)
     if not pairs:
         return "no returns to compare"
     fair = [pair for pair in pairs if len(classes((cell, cell.terms) for cell in pair)) == 1]
@@ -145,6 +145,16 @@ def _returns_text(found: KeyComparison, value: str) -> str:
 
 
 _Pair = tuple[ComparedValue, ComparedValue]
+
+
+def _pairs(found: KeyComparison, value: str) -> list[_Pair]:
+    """Return the parts with returns of this value and of the baseline, by combination."""
+    return [
+        (mine, base)
+        for one in found.combinations
+        if (mine := one.cell(value)) is not None and (base := one.cell(found.baseline)) is not None
+        if mine.returns and base.returns
+    ]
 
 
 def least_seeds(pair: _Pair) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
+from orchestrator.analysis.compare.axis import text
 from orchestrator.analysis.report.plotting import Picture
 
 MISSING = "–"
@@ -149,19 +148,9 @@ def cell(value: Any) -> Cell:
         return Cell(MISSING)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return Cell(f"{value:g}" if isinstance(value, float) else str(value), value)
-    return Cell(word(value))
-
-
-def word(value: Any) -> str:
-    """Format a value: text as it is, everything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return Cell(text(value))
 
 
 def point_text(point: Mapping[str, Any]) -> str:
     """Format a point of the grid: ``key=value, …``."""
-    return ", ".join(f"{key}={word(value)}" for key, value in point.items())
-
-
-def middle(values: Sequence[float]) -> float | None:
-    """Return the median, ``None`` for no values."""
-    return median(values) if values else None
+    return ", ".join(f"{key}={text(value)}" for key, value in point.items())

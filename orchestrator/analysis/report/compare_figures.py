@@ -28,6 +28,7 @@ from orchestrator.analysis.report.plotting import (
     picture,
     rows,
     short,
+    style_legend,
     wrapped,
 )
 from orchestrator.core.formatting import number
@@ -188,25 +189,21 @@ def _reason_without_bar(cell: ComparedValue) -> str:
     """Return why there is no bar."""
     if cell.trained:
         return "nothing to compare it with"
-    return ", ".join(f"{number_} {state}" for state, number_ in cell.members.states.items())
+    return cell.members.states_text + (", speed unknown" if cell.n else "")
 
 
 def _legend(figure: Figure, found: KeyComparison, part: Sequence[Combination], theme: Theme) -> None:
     """Explain colours as values, and dashes as combinations if there are several."""
-    from matplotlib.lines import Line2D
-
-    handles: list[Any] = [
-        Line2D([], [], color=theme.line(number_), linewidth=5) for number_ in range(len(found.values))
+    styles: list[tuple[str, dict[str, Any]]] = [
+        (found.named(value), {"color": theme.line(at), "linewidth": 5})
+        for at, value in enumerate(found.values)
     ]
-    labels = [wrapped(found.named(value)) for value in found.values]
     if len(part) > 1:
-        handles += [
-            Line2D([], [], color=theme.ink, linestyle=dash(0, side), marker=marker(side, 0))
-            for side in range(len(part))
+        styles += [
+            (short(one.label), {"color": theme.ink, "linestyle": dash(0, side), "marker": marker(side, 0)})
+            for side, one in enumerate(part)
         ]
-        labels += [wrapped(short(one.label), 50) for one in part]
-    columns = 2 if len(part) > 1 else len(found.values)
-    figure.legend(handles, labels, loc="outside lower left", ncols=min(4, columns), columnspacing=1.4)
+    style_legend(figure, styles, columns=2 if len(part) > 1 else 4)
 
 
 def write_comparison(found: KeyComparison, out: Path) -> list[Path]:

@@ -21,7 +21,7 @@ from orchestrator.analysis.report.plotting import (
     marker,
     parts,
     picture,
-    wrapped,
+    style_legend,
 )
 from orchestrator.core.formatting import number
 from orchestrator.planning.throughput.measure import NAMES
@@ -96,7 +96,7 @@ def _panels(part: Sequence[HardwareComparison]) -> Draw:
         for on, contest in zip(figure.axes, part, strict=True):
             _panel(on, contest, styles, theme)
         figure.axes[0].set_ylabel(f"{_figures(part)} (frames/s)")
-        _legend(figure, styles)
+        style_legend(figure, list(styles.items()), width=40)
         return figure
 
     return draw
@@ -166,11 +166,3 @@ def _line(on: Axes, line: SpeedLine, style: _Style) -> None:
         linewidth=4,
         alpha=0.35,
     )
-
-
-def _legend(figure: Figure, styles: dict[str, _Style]) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [Line2D([], [], **style) for style in styles.values()]
-    labels = [wrapped(label, 40) for label in styles]
-    figure.legend(handles, labels, loc="outside lower left", ncols=min(4, len(labels)), columnspacing=1.4)

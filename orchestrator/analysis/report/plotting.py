@@ -6,11 +6,12 @@ import io
 import math
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orchestrator.analysis.stats import Group, ReturnCurve
+from orchestrator.analysis.improvement import Improvement
+from orchestrator.analysis.stats import Estimate, Group, ReturnCurve
 from orchestrator.analysis.variant_ranking import names
 
 if TYPE_CHECKING:
@@ -200,6 +201,13 @@ def band(on: Axes, curve: ReturnCurve, line: str, mark: str, colour: str, *, hel
         on.fill_between(curve.x, low, high, color=colour, alpha=0.17, linewidth=0, **style)
 
 
+def diamond(on: Axes, row: float, of: Estimate | Improvement, colour: str, theme: Theme) -> None:
+    """Draw a value as a diamond, and its interval as a bar, in a row of a horizontal chart."""
+    if of.low is not None and of.high is not None:
+        on.hlines(row, of.low, of.high, color=colour, linewidth=5, alpha=0.37)
+    on.plot(of.value, row, "D", color=colour, markersize=7, markeredgecolor=theme.paper)
+
+
 def rows(on: Axes, labels: Sequence[str], width: int = 30) -> None:
     """Name the rows of a horizontal chart, the first on top."""
     on.set_yticks(range(len(labels)), [wrapped(label, width) for label in labels])
@@ -240,6 +248,17 @@ def legend(figure: Figure, handles: Sequence[Any], labels: Sequence[str], *, sma
         figure.legend(handles, texts, loc="outside lower left", ncols=columns, columnspacing=1.2)
     else:
         figure.legend(handles, [wrapped(label) for label in labels], loc="outside right upper")
+
+
+def style_legend(
+    figure: Figure, styles: Sequence[tuple[str, Mapping[str, Any]]], *, columns: int = 4, width: int = 60
+) -> None:
+    """Put a legend below a picture of several axes: each label with its line's style."""
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], **style) for _, style in styles]
+    labels, columns = [wrapped(label, width) for label, _ in styles], min(columns, len(styles))
+    figure.legend(handles, labels, loc="outside lower left", ncols=columns, columnspacing=1.4)
 
 
 def _legend_columns(labels: Sequence[str]) -> int:

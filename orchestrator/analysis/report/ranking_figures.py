@@ -16,6 +16,7 @@ from orchestrator.analysis.report.plotting import (
     axes,
     bundles,
     dash,
+    diamond,
     heading,
     legend,
     legend_height,
@@ -159,9 +160,7 @@ def _improvements(pairs: Sequence[Improvement], title: str, *, small: bool) -> D
         on.axvline(_HALF, color=theme.ink, linewidth=1, linestyle=":")
         for row, one in enumerate(pairs):
             colour = theme.line(one.other.number)
-            if one.low is not None and one.high is not None:
-                on.hlines(row, one.low, one.high, color=colour, linewidth=5, alpha=0.4)
-            on.plot(one.value, row, "D", color=colour, markersize=7, markeredgecolor=theme.paper)
+            diamond(on, row, one, colour, theme)
         heading(on, title, small=small)
         rows(on, [short(one.other.label) for one in pairs], 22 if small else 30)
         on.set_xlim(-0.02, 1.02)

@@ -343,8 +343,7 @@ def _targets(data: ReportData) -> Section | None:
     found = target_comparisons(data.collected, data.prices)
     for sweep, one in found.items():
         blocks.append(Text((f"{sweep}: " if len(found) > 1 else "") + verdict(one)))
-        pictures = islice(comparison_pictures(one, "targets", drawn), MOST_PICTURES)
-        blocks += [Gallery(tuple(pictures)), *_compared(one)]
+        blocks += [Gallery(tuple(_first(comparison_pictures(one, "targets", drawn)))), *_compared(one)]
     return Section("targets", "Targets", tuple(blocks)) if blocks else None
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.analysis.collect import Missing
 from orchestrator.analysis.compare import KeyComparison
+from orchestrator.analysis.compare.axis import text
 from orchestrator.analysis.compare.table import columns as comparison_columns
 from orchestrator.analysis.compare.table import sections as comparison_rows
 from orchestrator.analysis.improvement import Improvement
@@ -20,13 +21,11 @@ from orchestrator.analysis.report.blocks import (
     Table,
     cell,
     columns,
-    middle,
     number,
     point_text,
     shown,
-    word,
 )
-from orchestrator.analysis.stats import Final, Group, known
+from orchestrator.analysis.stats import Final, Group, known, middle
 from orchestrator.analysis.summary import SpeedSummary, hardware, is_provisional, machine
 from orchestrator.analysis.variant_ranking import names
 from orchestrator.core.formatting import listed
@@ -66,12 +65,11 @@ def group_table(finals: Sequence[Final]) -> Table:
     rows = []
     for final, name in zip(finals, named, strict=True):
         counted = final.group.counted()[0]
-        states = ", ".join(f"{count} {state}" for state, count in final.group.states.items())
         rows.append(
             (
                 *name,
                 number(len(final.values)),
-                Cell(states),
+                Cell(final.group.states_text),
                 _estimate(final),
                 number(middle(known(counted, TRAINING))),
                 _end_to_end(known(counted, END_TO_END), is_provisional(counted)),
@@ -192,7 +190,7 @@ def settings_table(by_sweep: Mapping[str, Sequence[Row]], keys: Sequence[str]) -
 
 def _values(values: Iterable[Any]) -> str:
     """Join the values, each once, in the order of the runs, and count those beyond the first."""
-    found = list(dict.fromkeys(word(value) for value in values if value is not None))
+    found = list(dict.fromkeys(text(value) for value in values if value is not None))
     return listed(found, _MOST_VALUES) or MISSING
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from orchestrator.analysis.report.plotting import (
     BARS,
@@ -19,6 +19,7 @@ from orchestrator.analysis.report.plotting import (
     bundles,
     compact,
     dash,
+    diamond,
     from_zero_or_log,
     group_names,
     heading,
@@ -30,6 +31,7 @@ from orchestrator.analysis.report.plotting import (
     picture,
     rows,
     short,
+    style_legend,
     wrapped,
 )
 from orchestrator.analysis.stats import Curve, Final, group_labels
@@ -42,48 +44,54 @@ if TYPE_CHECKING:
 
 def learning_pictures(curves: Sequence[Curve]) -> Iterator[Picture]:
     """Draw one picture per task and metric, split where lines are too many; small where there are several."""
-    panels: dict[tuple[str, str], list[Curve]] = {}
-    for curve in curves:
-        panels.setdefault((curve.group.task, curve.metric), []).append(curve)
-    small = len(panels) > 1
-    numbers = count(1)
-    for (task, metric), panel in panels.items():
-        named = list(zip(panel, group_names([curve.group for curve in panel]), strict=True))
-        limits = _limits(panel)
-        for part, title in bundles(named, _kin, LINES, task):
-            yield picture(
-                f"learning-{next(numbers)}",
-                title,
-                _learning(part, title, limits, small=small),
-                caption=_learning_caption(part, metric),
-                alt=_learning_alt(part, title),
-                small=small,
-            )
+    panels = _panels(curves, lambda curve: (curve.group.task, curve.metric), LINES)
+    for number, (part, title, panel, small) in enumerate(panels, 1):
+        yield picture(
+            f"learning-{number}",
+            title,
+            _learning(part, title, _limits(panel), small=small),
+            caption=_learning_caption(part),
+            alt=_learning_alt(part, title),
+            small=small,
+        )
 
 
 def final_pictures(finals: Sequence[Final]) -> Iterator[Picture]:
     """Draw one picture per task of every group that has a final return; small where there are several."""
-    panels: dict[str, list[Final]] = {}
-    for final in finals:
-        if final.estimate is not None:
-            panels.setdefault(final.group.task, []).append(final)
-    small = len(panels) > 1
-    numbers = count(1)
-    for task, panel in panels.items():
-        named = list(zip(panel, group_names([final.group for final in panel]), strict=True))
-        for part, title in bundles(named, _kin, BARS, task):
-            means = [f"{name}: {final.estimate}, {len(final.values)} seeds" for final, name in part]
-            yield picture(
-                f"final-{next(numbers)}",
-                title,
-                _finals(part, title, small=small),
-                caption=(
-                    "Final return of each run (dots), their interquartile mean (diamond) and its 95 % "
-                    "interval (bar; none for one seed). Raw returns, not normalised."
-                ),
-                alt=f"Final returns{about(title)}. {listed(means)}.",
-                small=small,
-            )
+    returning = [final for final in finals if final.estimate is not None]
+    panels = _panels(returning, lambda final: (final.group.task,), BARS)
+    for number, (part, title, _, small) in enumerate(panels, 1):
+        means = [f"{name}: {final.estimate}, {len(final.values)} seeds" for final, name in part]
+        yield picture(
+            f"final-{number}",
+            title,
+            _finals(part, title, small=small),
+            caption=(
+                "Final return of each run (dots), their interquartile mean (diamond) and its 95 % "
+                "interval (bar; none for one seed). Raw returns, not normalised."
+            ),
+            alt=f"Final returns{about(title)}. {listed(means)}.",
+            small=small,
+        )
+
+
+_Drawn = TypeVar("_Drawn", Curve, Final)
+
+
+def _panels(
+    items: Sequence[_Drawn], panel_of: Callable[[_Drawn], tuple[str, ...]], most: int
+) -> Iterator[tuple[list[tuple[_Drawn, str]], str, list[_Drawn], bool]]:
+    """Yield the named items of each picture, its title, its panel, and whether there are several panels.
+
+    ``panel_of``: an item's panel, its task first.
+    """
+    panels: dict[tuple[str, ...], list[_Drawn]] = {}
+    for item in items:
+        panels.setdefault(panel_of(item), []).append(item)
+    for (task, *_), panel in panels.items():
+        named = list(zip(panel, group_names([item.group for item in panel]), strict=True))
+        for part, title in bundles(named, lambda item: (item.group.number, item.group.side), most, task):
+            yield part, title, panel, len(panels) > 1
 
 
 def speed_pictures(speeds: Sequence[SpeedSummary]) -> Iterator[Picture]:
@@ -108,10 +116,6 @@ def speed_pictures(speeds: Sequence[SpeedSummary]) -> Iterator[Picture]:
             caption=caption,
             alt=f"{title}, median throughputs in frames per second. {listed(medians)}.",
         )
-
-
-def _kin(of: Curve | Final) -> tuple[int, int]:
-    return of.group.number, of.group.side
 
 
 # Learning
@@ -159,7 +163,8 @@ def _return_name(metric: str) -> str:
     return wrapped(metric, 60)
 
 
-def _learning_caption(part: Sequence[tuple[Curve, str]], metric: str) -> str:
+def _learning_caption(part: Sequence[tuple[Curve, str]]) -> str:
+    metric = part[0][0].metric
     lines = [
         f"{metric}: interquartile mean over seeds and, from two seeds on, its 95 % interval at each point."
     ]
@@ -181,11 +186,8 @@ def _finals(part: Sequence[tuple[Final, str]], title: str, *, small: bool) -> Dr
         for row, (final, _) in enumerate(part):
             assert final.estimate is not None
             colour = theme.line(final.group.number)
-            if final.estimate.low is not None and final.estimate.high is not None:
-                low, high = final.estimate.low, final.estimate.high
-                on.hlines(row, low, high, color=colour, linewidth=5, alpha=0.35)
             on.plot(final.values, [row] * len(final.values), "o", color=colour, markersize=4, alpha=0.7)
-            on.plot(final.estimate.value, row, "D", color=colour, markersize=7, markeredgecolor=theme.paper)
+            diamond(on, row, final.estimate, colour, theme)
         heading(on, title, small=small)
         rows(on, [f"{label} (n={len(final.values)})" for final, label in part], 22 if small else 30)
         on.set_xlabel("final return")
@@ -215,7 +217,9 @@ def _speeds(part: Sequence[tuple[SpeedSummary, str]], title: str, kinds: Mapping
         rows(right, [""] * len(part))
         _name_parts(right, theme)
         if len(kinds) > 1:
-            figure.legend(*_hardware_legend(part, kinds, theme), loc="outside lower left")
+            names = dict.fromkeys(speed.hardware for speed, _ in part)
+            dots = {name: {"color": _hardware_colour(kinds[name], theme), "linestyle": ""} for name in names}
+            style_legend(figure, [(name, {"marker": "o", **dot}) for name, dot in dots.items()], columns=1)
         return figure
 
     return draw
@@ -253,17 +257,6 @@ def _name_parts(on: Axes, theme: Theme) -> None:
     on.legend(
         handles, _PARTS, loc="lower left", bbox_to_anchor=(-0.02, 1), ncols=3, columnspacing=1, handlelength=1
     )
-
-
-def _hardware_legend(
-    part: Sequence[tuple[SpeedSummary, str]], kinds: Mapping[str, int], theme: Theme
-) -> tuple[list[Any], list[str]]:
-    from matplotlib.lines import Line2D
-
-    names = list(dict.fromkeys(speed.hardware for speed, _ in part))
-    colours = [_hardware_colour(kinds[name], theme) for name in names]
-    handles = [Line2D([], [], marker="o", linestyle="", color=colour) for colour in colours]
-    return handles, [wrapped(name, 60) for name in names]
 
 
 def _hardware_colour(kind: int, theme: Theme) -> str:

@@ -24,7 +24,7 @@ from benchmarks.synthetic import (
 from orchestrator.analysis import stats
 from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.compare import ComparedValue, KeyComparison, compare_by
-from orchestrator.analysis.compare.table import as_csv, sections
+from orchestrator.analysis.compare.table import as_csv, columns, sections
 from orchestrator.analysis.compare.wording import notes, verdict
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
@@ -415,6 +415,23 @@ def test_sweeps_of_different_tasks_are_not_compared_and_a_length_for_each_task_i
         ("b", True),
         ("c", False),
     ]
+
+
+def test_returns_are_compared_where_no_speed_is_known(results: Path) -> None:
+    sweeps = []
+    for name, level in (("ours", 0.0), ("theirs", 10.0)):
+        runs = matrix_runs({"algorithm": ["mappo"], "seed": range(5)})
+        sweeps.append(create_sweep(results, name, runs))
+        for run in runs:
+            train(sweeps[-1], run, 1000.0, final_return=level + run.seed, speed={})
+    found = compare_by(collect(sweeps), "sweep")
+    assert [one.comparable for one in found.combinations] == [True]
+    assert verdict(found) == (
+        "Too few speeds are known to compare them; "
+        "final returns with theirs are higher in 1 of 1 combinations."
+    )
+    table = dict(zip(columns(found, full=True), sections(found, full=True)[0][1][1], strict=True))
+    assert (table["P(> ours)"].text, table["speed-up"].text) == ("1.00 [1.00, 1.00]", "–")
 
 
 def test_the_same_grid_in_two_sweeps_is_two_combinations_by_any_other_key(results: Path) -> None:

@@ -42,7 +42,7 @@ def line(kind: str, fps: Fps, threads: int = 1, *, runs: int = 5) -> SpeedLine:
 
 
 def contest(cpu: Fps, gpu: Fps, *, runs: int = 5) -> HardwareComparison:
-    return contest_of("mappo", "vmas/navigation", [line(CPU, cpu, runs=runs), line(GPU, gpu, runs=runs)])
+    return contest_of("mappo", [line(CPU, cpu, runs=runs), line(GPU, gpu, runs=runs)])
 
 
 def test_the_crossing_lies_on_straight_lines_between_what_was_measured() -> None:
@@ -179,7 +179,7 @@ def test_doubtful_points_between_clear_ones_widen_the_range_of_one_crossing() ->
 
 
 def test_one_device_has_no_crossover_and_says_so() -> None:
-    found = contest_of("iql", "", [line(CPU, {60: 100.0, 600: 300.0}), line(CPU, {60: 120.0, 600: 310.0}, 2)])
+    found = contest_of("iql", [line(CPU, {60: 100.0, 600: 300.0}), line(CPU, {60: 120.0, 600: 310.0}, 2)])
     assert found.outcome is Winner.ONE_DEVICE
     assert found.crossings == ()
     assert found.advice.startswith(
@@ -202,7 +202,7 @@ def test_between_measured_sizes_the_lines_are_straight_in_logarithms() -> None:
 
 def test_threads_as_fast_as_the_best_are_named() -> None:
     lines = [line(CPU, {600: (100.0, 102.0)}), line(CPU, {600: (101.0, 104.0)}, 2)]
-    assert "no clear difference to 1 thread" in contest_of("mappo", "", lines).advice
+    assert "no clear difference to 1 thread" in contest_of("mappo", lines).advice
 
 
 counts = st.lists(st.integers(1, 10**6), min_size=1, max_size=6, unique=True)

@@ -25,7 +25,6 @@ from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.report.tables import group_table, speed_table
 from orchestrator.analysis.stats import (
     Estimate,
-    bands_of,
     bootstrap_interval,
     curves,
     final_returns,
@@ -98,26 +97,12 @@ def test_intervals_hold_the_estimate_and_shrink_with_seeds() -> None:
     assert widths[0] > 2 * widths[1]
 
 
-def test_many_samples_are_shared_out_without_looking_at_each_again_and_again() -> None:
-    class Watched(np.ndarray[Any, Any]):
-        looks = 0
-
-        @property
-        def shape(self) -> Any:
-            Watched.looks += 1
-            return super().shape
-
-    samples = [np.array([[float(number)]]).view(Watched) for number in range(300)]
-    assert [value.tolist() for value, _, _ in bands_of(samples)] == [[float(number)] for number in range(300)]
-    assert Watched.looks < 10 * len(samples)
-
-
-def test_a_batch_that_is_full_begins_another_and_loses_nothing() -> None:
-    widths = [900, 1100, 1, 1999, 2, 2500, 3]
-    matrices = [np.full((1, width), float(number)) for number, width in enumerate(widths)]
-    assert [(len(value), set(value.tolist())) for value, _, _ in bands_of(matrices)] == [
-        (width, {float(number)}) for number, width in enumerate(widths)
-    ]
+def test_many_columns_are_resampled_as_each_by_itself() -> None:
+    scores = np.random.default_rng(4).normal(size=(4, 450))
+    low, high = bootstrap_interval(scores)
+    for column in (0, 199, 200, 449):
+        alone = bootstrap_interval(scores[:, [column]])
+        assert (low[column], high[column]) == (alone[0][0], alone[1][0])
 
 
 def test_seeds_that_agree_leave_no_doubt() -> None:
