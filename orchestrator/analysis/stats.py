@@ -33,8 +33,8 @@ _Point = Mapping[str, Any]
 FEW_VARIANTS = 24
 RESAMPLES = 1000
 _BOOTSTRAP_SEED = 20
-# Columns resampled at once, which bounds the memory.
-_COLUMNS_AT_ONCE = 200
+# Resampled numbers held at once, which bounds the memory: 32 MB, and as much for their order.
+_MOST_RESAMPLED = 4_000_000
 _CURVE_POINTS = 100
 
 
@@ -344,12 +344,13 @@ def bootstrap_interval(scores: Floats) -> tuple[Floats, Floats]:
     """
     import numpy as np
 
-    drawn = np.random.default_rng(_BOOTSTRAP_SEED).integers(len(scores), size=(RESAMPLES, len(scores)))
-    ends = []
-    for start in range(0, scores.shape[1], _COLUMNS_AT_ONCE):
-        means = interquartile_mean(scores[drawn, start : start + _COLUMNS_AT_ONCE], axis=1)
-        ends.append(np.percentile(means, (2.5, 97.5), axis=0))
-    low, high = np.concatenate(ends, axis=1)
+    generator, number = np.random.default_rng(_BOOTSTRAP_SEED), len(scores)
+    at_once = max(1, _MOST_RESAMPLED // max(1, scores.size))
+    means = []
+    for first in range(0, RESAMPLES, at_once):
+        drawn = generator.integers(number, size=(min(at_once, RESAMPLES - first), number))
+        means.append(interquartile_mean(scores[drawn], axis=1))
+    low, high = np.percentile(np.concatenate(means), (2.5, 97.5), axis=0)
     return low, high
 
 

@@ -195,6 +195,7 @@ def test_a_link_that_is_down_is_no_failure(laptop: Laptop) -> None:
     assert re.search(r"profile: unknown since \d\d:\d\d: cluster: cannot be reached", shown), shown
     assert "cannot be reached" in laptop.sweep(code=3)
     assert "cannot be reached" in laptop.run("cancel", "tiny", code=3)
+    assert "without what is new on profile: cluster: cannot be reached" in laptop.run("sync", code=1)
     assert "2 runs stay: on profile: cluster: cannot be reached" in laptop.run(
         "sweep", "--grid", "tiny.yaml", "--on", "local", code=1
     )
