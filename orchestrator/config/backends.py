@@ -69,8 +69,6 @@ class BackendSpec:
     # one that runs a command (None: on this machine) to the words filled in there.
     example: str = ""
     example_words: str = ""
-    # The name in messages.
-    title: str = ""
 
 
 _EVERYWHERE = ("backend", "description", "pack", "price_per_hour")
@@ -119,11 +117,10 @@ SLURM = BackendSpec(
     programs=("sbatch", "squeue", "scontrol", "scancel"),
     example="cluster.yaml.j2",
     example_words="orchestrator.backends.slurm.example:example_words",
-    title="Slurm",
 )
-# The backend of profiles that name none, and the title of the one whose names and syntax resources have.
+# The backend of profiles that name none, and the scheduler whose names and syntax resources have.
 DEFAULT_BACKEND = SLURM.name
-RESOURCE_SYNTAX = SLURM.title
+RESOURCE_SYNTAX = "Slurm"
 SKYPILOT = BackendSpec(
     name="skypilot",
     make="orchestrator.backends.skypilot:SkyPilotBackend",
@@ -139,7 +136,6 @@ SKYPILOT = BackendSpec(
     doctor="orchestrator.backends.skypilot.doctor:examined",
     here="orchestrator.backends.skypilot.doctor:examined_here",
     example="cloud.yaml",
-    title="SkyPilot",
 )
 
 BUILT_IN = {spec.name: spec for spec in (LOCAL, SKYPILOT, SLURM)}

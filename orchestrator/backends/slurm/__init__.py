@@ -209,9 +209,8 @@ class SlurmBackend:
     def _partitions(self) -> Partitions:
         typed = [one.partition("=")[2] for one in self.options if one.startswith("--partition=")]
         chosen = typed[-1] if typed else self._profile.partition or os.environ.get("SBATCH_PARTITION", "")
-        named = [name.strip() for name in chosen.split(",") if name.strip()]
         answer = self._ask(["scontrol", "--oneliner", "show", "partition"])
-        limits = time_limits(answer.output, named) if answer.code == 0 else {}
+        limits = time_limits(answer.output, chosen) if answer.code == 0 else {}
         if not is_exclusive(self._profile, self.options):
             return Partitions(limits)
         nodes = self._ask(["sinfo", "-h", "-o", "%R|%c"])

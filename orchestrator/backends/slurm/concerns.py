@@ -87,7 +87,7 @@ def _too_long(arrays: Iterable[Array], there: Partitions) -> Iterator[Concern]:
             )
 
 
-def time_limits(output: str, named: Sequence[str]) -> dict[str, str]:
+def time_limits(output: str, named: str) -> dict[str, str]:
     """Return MaxTime by partition, selected as by :func:`partition_fields`."""
     return {
         name: fields.get("MaxTime", "UNLIMITED") for name, fields in partition_fields(output, named).items()

@@ -95,9 +95,8 @@ class SubmitLimits:
 
     def _partition(self) -> tuple[str, str]:
         """Return the partition of jobs if there is exactly one, and its QOS if it has one."""
-        named = (self._chosen("partition", self._profile.partition) or "").split(",")
         answer = self._ask(["scontrol", "--oneliner", "show", "partition"])
-        found = partition_fields(answer.output, [name.strip() for name in named if name.strip()])
+        found = partition_fields(answer.output, self._chosen("partition", self._profile.partition) or "")
         if answer.code != 0 or len(found) != 1:
             return "", ""
         ((name, fields),) = found.items()

@@ -149,13 +149,19 @@ def default_qos(output: str) -> dict[str, str]:
     return found
 
 
-def partition_fields(output: str, named: Sequence[str]) -> dict[str, dict[str, str]]:
+def partition_fields(output: str, partition: str) -> dict[str, dict[str, str]]:
     """Parse `scontrol --oneliner show partition` by name: the named partitions, or the default one."""
+    named = partition_names(partition)
     return {
         name: fields
         for name, fields in all_partitions(output).items()
         if name in named or (not named and fields.get("Default") == "YES")
     }
+
+
+def partition_names(text: str) -> list[str]:
+    """Return the names in a profile's or an option's ``partition``."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def all_partitions(output: str) -> dict[str, dict[str, str]]:

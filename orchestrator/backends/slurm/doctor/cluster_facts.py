@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from orchestrator.backends.slurm.commands import run
-from orchestrator.backends.slurm.parse import all_partitions, settings
+from orchestrator.backends.slurm.parse import all_partitions, partition_names, settings
 from orchestrator.config.profiles import Profile
 from orchestrator.core import findings
 from orchestrator.core.errors import BackendUnavailableError
@@ -157,7 +157,7 @@ class Site:
     @property
     def wanted(self) -> list[Partition]:
         """The partitions for the profile's jobs: those it names that exist, or the default one."""
-        named = named_partitions(self.profile)
+        named = partition_names((self.profile and self.profile.partition) or "")
         return [one for one in self.partitions if (one.name in named if named else one.is_default)]
 
     @property
@@ -182,11 +182,6 @@ class Site:
     def _output(self, *argv: str) -> str:
         answer = self.ask(*argv)
         return answer.output if answer.code == 0 else ""
-
-
-def named_partitions(profile: Profile | None) -> list[str]:
-    """Return the partitions that the profile names."""
-    return [one.strip() for one in ((profile and profile.partition) or "").split(",") if one.strip()]
 
 
 def node_groups(output: str) -> list[NodeGroup]:

@@ -6,15 +6,8 @@ import re
 from collections.abc import Sequence
 
 from orchestrator.backends.slurm.concerns import is_exclusive, missing
-from orchestrator.backends.slurm.doctor.cluster_facts import (
-    Association,
-    NodeGroup,
-    Partition,
-    Qos,
-    Site,
-    named_partitions,
-)
-from orchestrator.backends.slurm.parse import time_limit
+from orchestrator.backends.slurm.doctor.cluster_facts import Association, NodeGroup, Partition, Qos, Site
+from orchestrator.backends.slurm.parse import partition_names, time_limit
 from orchestrator.config.profiles import Profile, place_of
 from orchestrator.core.findings import Finding, not_here, ok, problem, warning
 from orchestrator.core.types import CommandAnswer
@@ -28,7 +21,7 @@ def partition(site: Site) -> Finding:
         return not_here(name, "`scontrol show partition` shows none")
     there = ", ".join(one.name for one in site.partitions)
     known = {one.name for one in site.partitions}
-    if absent := [one for one in named_partitions(profile) if one not in known]:
+    if absent := [one for one in partition_names(profile.partition or "") if one not in known]:
         return problem(
             name, f"there is no {', '.join(absent)}", _set(profile, "partition", f"one of {there}")
         )
