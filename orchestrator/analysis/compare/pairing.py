@@ -44,7 +44,6 @@ from orchestrator.analysis.stats import (
 )
 from orchestrator.analysis.summary import machine
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.types import RunState
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING, comparable
 
 # (sweep, run id) → US dollars for an hour of that run.
@@ -104,26 +103,6 @@ def compare_by(
         len(rows) - len(stayed),
         figure,
     )
-
-
-def target_comparisons(
-    collected: Collected, prices: Prices, *, intervals: bool = True
-) -> dict[str, KeyComparison]:
-    """Compare the targets of each sweep with finished runs on several of them, by the sweep's name."""
-    import polars as pl
-
-    done = collected.runs.filter(pl.col("in_grid") & (pl.col("state") == RunState.DONE.value))
-    trained = done.filter(~pl.col(TARGET).str.contains(",")).group_by(SWEEP, maintain_order=True)
-    several = trained.agg(pl.col(TARGET).n_unique()).filter(pl.col(TARGET) > 1)[SWEEP]
-    return {
-        sweep: compare_by(
-            replace(collected, runs=collected.runs.filter(pl.col(SWEEP) == sweep)),
-            TARGET,
-            prices=prices,
-            intervals=intervals,
-        )
-        for sweep in several
-    }
 
 
 def _dollars(row: _Row, prices: Prices) -> float | None:

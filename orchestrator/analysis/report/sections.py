@@ -9,7 +9,6 @@ from itertools import count, islice
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare import KeyComparison, compare_by, prices, target_comparisons
 from orchestrator.analysis.compare.axis import SWEEP
-from orchestrator.analysis.compare.pairing import Prices
 from orchestrator.analysis.compare.wording import notes, verdict
 from orchestrator.analysis.improvement import standing
 from orchestrator.analysis.report import tables
@@ -59,7 +58,6 @@ class ReportData:
     groups: tuple[Group, ...]
     finals: tuple[Final, ...]
     speeds: tuple[SpeedSummary, ...]
-    prices: Prices
 
     @property
     def sweeps(self) -> list[str]:
@@ -90,7 +88,6 @@ def report_data(sweep_dirs: Sequence[SweepDir], collected: Collected) -> ReportD
         found,
         tuple(final_returns(found)),
         tuple(speeds(found)),
-        prices(sweep_dirs),
     )
 
 
@@ -143,7 +140,7 @@ def _sweeps(data: ReportData) -> Section | None:
     if alike:
         blocks.append(Text(f"The same in all: {alike}.", note=True))
     present = {row[SWEEP] for row in data.rows if row["in_grid"]}
-    found = compare_by(data.collected, SWEEP, prices=data.prices) if len(present) > 1 else None
+    found = compare_by(data.collected, SWEEP, prices=prices(data.sweep_dirs)) if len(present) > 1 else None
     if found is None or not any(one.comparable for one in found.combinations):
         blocks.append(Text("No variant of a task is finished in two of these sweeps."))
     else:
@@ -340,7 +337,7 @@ def _plain(name: str, rows: Iterable[Sequence[str]], *heads: str) -> Table:
 def _targets(data: ReportData) -> Section | None:
     blocks: list[Block] = []
     drawn = count(1)
-    found = target_comparisons(data.collected, data.prices)
+    found = target_comparisons(data.sweep_dirs, data.collected)
     for sweep, one in found.items():
         blocks.append(Text((f"{sweep}: " if len(found) > 1 else "") + verdict(one)))
         blocks += [Gallery(tuple(_first(comparison_pictures(one, "targets", drawn)))), *_compared(one)]

@@ -58,7 +58,7 @@ def collect(
     """
     from orchestrator.analysis import marl_eval_export
     from orchestrator.analysis.collect import gather, read_others, write
-    from orchestrator.analysis.compare import prices, table, target_comparisons
+    from orchestrator.analysis.compare import table, target_comparisons
     from orchestrator.analysis.speed_drift import drift_of
     from orchestrator.analysis.stats import final_returns, groups
     from orchestrator.analysis.summary import provisional, summary_table, unranked
@@ -73,7 +73,7 @@ def collect(
         exported = marl_eval_export.write(collected, sweep_dir)
         take_up(sweep_dir)
         columns, rows = summary_table(collected)
-        compared = target_comparisons(collected, prices([sweep_dir]), intervals=False).values()
+        compared = target_comparisons([sweep_dir], collected, intervals=False).values()
         compared_groups = groups(collected)
         limits = [*unranked(final_returns(compared_groups, intervals=False)), *collected.warnings]
         limits += [f"* {line}" for line in provisional(compared_groups)]

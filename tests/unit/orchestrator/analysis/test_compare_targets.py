@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.synthetic import create_sweep, finish, training_rows
 from orchestrator.analysis.collect import collect
-from orchestrator.analysis.compare import KeyComparison, prices, target_comparisons
+from orchestrator.analysis.compare import KeyComparison, target_comparisons
 from orchestrator.analysis.compare.model import DOLLARS
 from orchestrator.analysis.compare.table import columns, sections
 from orchestrator.analysis.compare.wording import notes, verdict
@@ -49,7 +49,7 @@ def compared(
         where = targets(run) if targets else [run.target]
         finish(sweep.run(run.run_id), run, training_rows(run, 4), speed=measured, targets=where)
     submit(sweep, runs)
-    found = target_comparisons(collect([sweep]), prices([sweep]), intervals=intervals)
+    found = target_comparisons([sweep], collect([sweep]), intervals=intervals)
     return found["race"]
 
 
@@ -172,7 +172,7 @@ def test_what_each_target_trained_by_chance_is_not_taken_for_the_same(results: P
     for run in runs:
         where = "laptop" if run.overrides["algorithm"] == "mappo" else "cluster"
         finish(sweep.run(run.run_id), run, training_rows(run, 4), targets=[where])
-    found = target_comparisons(collect([sweep]), {})["race"]
+    found = target_comparisons([sweep], collect([sweep]))["race"]
     assert verdict(found).startswith("No two finished runs differ in nothing but target")
 
 
@@ -180,4 +180,4 @@ def test_one_target_is_no_comparison(results: Path) -> None:
     run = BENCHMARL.identify({"algorithm": "mappo"}, 0, 1)
     sweep = create_sweep(results, "alone", [run])
     finish(sweep.run(run.run_id), run, training_rows(run, 4), targets=["local"])
-    assert target_comparisons(collect([sweep]), {}) == {}
+    assert target_comparisons([sweep], collect([sweep])) == {}

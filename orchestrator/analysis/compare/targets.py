@@ -1,15 +1,37 @@
-"""Price of an hour of each run."""
+"""Compare the targets of sweeps, and the price of an hour of each run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.compare.axis import SWEEP, TARGET
+from orchestrator.analysis.compare.model import KeyComparison
+from orchestrator.analysis.compare.pairing import compare_by
 from orchestrator.config.profiles import find_profile
 from orchestrator.core.errors import ProfileError
+from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.journal import CLAIMED
 from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.status.ownership import assigned
+
+
+def target_comparisons(
+    sweep_dirs: Iterable[SweepDir], collected: Collected, *, intervals: bool = True
+) -> dict[str, KeyComparison]:
+    """Compare the targets of each sweep with finished runs on several of them, by the sweep's name."""
+    import polars as pl
+
+    done = pl.col("in_grid") & (pl.col("state") == RunState.DONE.value) & ~pl.col(TARGET).str.contains(",")
+    found = {}
+    for one in sweep_dirs:
+        runs = collected.runs.filter(pl.col(SWEEP) == one.name)
+        if runs.filter(done)[TARGET].n_unique() > 1:
+            own = replace(collected, runs=runs)
+            found[one.name] = compare_by(own, TARGET, prices=prices([one]), intervals=intervals)
+    return found
 
 
 def prices(sweep_dirs: Iterable[SweepDir]) -> dict[tuple[str, str], float]:
