@@ -11,7 +11,7 @@ from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.types import Sweep
 from orchestrator.planning.budget import forecast
 from orchestrator.planning.estimate import Forecast, where_of
-from orchestrator.planning.throughput import load_table
+from orchestrator.planning.throughput.table import load_table
 from orchestrator.rundir import SweepDir
 
 

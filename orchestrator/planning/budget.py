@@ -18,7 +18,8 @@ from orchestrator.core.formatting import dollars, duration
 from orchestrator.core.types import Job, Plan, Price
 from orchestrator.planning.estimate import Catalog, Forecast, Range, TargetCost, forecast_plan, where_of
 from orchestrator.planning.plan import to_do
-from orchestrator.planning.throughput import SpeedTable, load_table
+from orchestrator.planning.throughput.lookup import SpeedTable
+from orchestrator.planning.throughput.table import load_table
 from orchestrator.rundir import LedgerEntry, SweepDir, WorkerLog
 from orchestrator.rundir.journal import STARTED
 from orchestrator.rundir.ledger_entries import SubmissionCost, SubmissionEntry, jobs_of, submissions

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
-from orchestrator.config.profiles.model import Profile
 from orchestrator.config.worktree import LARGEST_FILE
 
 _RUNS = frozenset(("base", "matrix", "zip", "include"))
 _GRID_KEYS = _RUNS | {"name", "trainer", "plugins", "exclude", "targets", "compare", "resources"}
-_PROFILE_KEYS = frozenset(key.name for key in fields(Profile) if "told" in key.metadata)
 # Profile keys that a program's own settings hardly have.
 _OF_MACHINES = frozenset(
     (
@@ -69,7 +68,14 @@ def _read(path: Path, size: int) -> tuple[str, bool]:
 def _is_grid_or_profile(text: bytes) -> bool:
     keys = _top_keys(text)
     is_grid = {"name", "trainer"} <= keys <= _GRID_KEYS and bool(keys & _RUNS)
-    return is_grid or (keys <= _PROFILE_KEYS and bool(keys & _OF_MACHINES))
+    return is_grid or (bool(keys & _OF_MACHINES) and keys <= _profile_keys())
+
+
+@cache
+def _profile_keys() -> frozenset[str]:
+    from orchestrator.config.profiles.model import Profile  # at a YAML file: a worker starts without it
+
+    return frozenset(key.name for key in fields(Profile) if "told" in key.metadata)
 
 
 def _top_keys(text: bytes) -> set[str]:

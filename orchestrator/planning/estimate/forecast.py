@@ -11,7 +11,8 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import Job, Plan, Resources, Run
 from orchestrator.planning.estimate.ranges import NOTHING, Range, lay_out, total
 from orchestrator.planning.estimate.target_costs import TargetCost
-from orchestrator.planning.throughput import Basis, SpeedTable, TrainingPlace, kind_of, length_of
+from orchestrator.planning.throughput.lookup import Basis, SpeedTable
+from orchestrator.planning.throughput.model import TrainingPlace, kind_of, length_of
 from orchestrator.status.survey import RunStatus, Survey
 
 _MINUTE_S, _HOUR_S = 60.0, 3600.0

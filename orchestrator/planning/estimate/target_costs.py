@@ -13,7 +13,8 @@ from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Price
 from orchestrator.core.units import megabytes, seconds
 from orchestrator.planning.estimate.ranges import NOTHING, Range
-from orchestrator.planning.throughput import SpeedTable, TrainingPlace
+from orchestrator.planning.throughput.lookup import SpeedTable
+from orchestrator.planning.throughput.model import TrainingPlace
 
 # Seconds from a job's start to its first run, without a measurement: the training libraries are loaded.
 _BEGIN = Range(1.0, 6.0, 30.0)

@@ -63,7 +63,7 @@ def collect(
     from orchestrator.analysis.stats import final_returns, groups
     from orchestrator.analysis.summary import provisional, summary_table, unranked
     from orchestrator.control.fleet import present
-    from orchestrator.planning.throughput import take_up
+    from orchestrator.planning.throughput.record import take_up
 
     found = found_sweeps(results, sweeps)
     foreign = read_others(others or [], found)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def settle_up(sweep_dir: SweepDir, since: float, *, quiet: bool) -> None:
     """Record the runs' speeds; print predicted and actual cost of submissions ``since`` (epoch seconds)."""
     from orchestrator.planning.predictions import bills, lines
-    from orchestrator.planning.throughput import take_up
+    from orchestrator.planning.throughput.record import take_up
 
     take_up(sweep_dir)
     if not quiet:

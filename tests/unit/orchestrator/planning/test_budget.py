@@ -24,7 +24,8 @@ from orchestrator.core.types import Capacity, Job, Plan, Price, Resources, Run, 
 from orchestrator.planning import budget
 from orchestrator.planning.budget import BudgetedPlan, budget_on_record, reckon, spending_of, worth_going_on
 from orchestrator.planning.plan import make_plan
-from orchestrator.planning.throughput import Speed, SpeedTable, TrainingPlace, kind_of
+from orchestrator.planning.throughput.lookup import SpeedTable
+from orchestrator.planning.throughput.model import Speed, TrainingPlace, kind_of
 from orchestrator.rundir import Event, Holder, IndexRow, SweepDir
 from orchestrator.rundir.journal import EXITED, STARTED
 from orchestrator.rundir.ledger_entries import SubmissionEntry, submissions

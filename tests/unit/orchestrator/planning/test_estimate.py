@@ -20,7 +20,8 @@ from orchestrator.core.types import Capacity, Price, Resources, Run, RunState, S
 from orchestrator.planning.estimate import Forecast, Range, TargetCost, forecast_plan, recommend, where_of
 from orchestrator.planning.estimate.ranges import NOTHING, lay_out
 from orchestrator.planning.plan import make_plan
-from orchestrator.planning.throughput import RunKind, Speed, SpeedTable, TrainingPlace, kind_of
+from orchestrator.planning.throughput.lookup import SpeedTable
+from orchestrator.planning.throughput.model import RunKind, Speed, TrainingPlace, kind_of
 from orchestrator.planning.throughput.table import reported
 from orchestrator.rundir import IndexRow
 from orchestrator.status.survey import RunStatus, Survey

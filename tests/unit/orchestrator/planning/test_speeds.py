@@ -17,18 +17,17 @@ from hypothesis import strategies as st
 
 from benchmarks.synthetic import finished_sweep, matrix_runs, write_journal
 from orchestrator.config.trainers import get_trainer
-from orchestrator.planning.throughput import (
+from orchestrator.planning.throughput.lookup import SpeedTable
+from orchestrator.planning.throughput.model import (
     RunKind,
     Speed,
-    SpeedTable,
     TrainingPlace,
     kind_of,
     length_of,
-    load_table,
-    take_up,
+    same_model,
 )
-from orchestrator.planning.throughput.model import same_model
-from orchestrator.planning.throughput.table import reported
+from orchestrator.planning.throughput.record import take_up
+from orchestrator.planning.throughput.table import load_table, reported
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.ledger_entries import SubmissionCost, submissions
 from orchestrator.rundir.synced import is_brought
