@@ -118,9 +118,6 @@ SLURM = BackendSpec(
     example="cluster.yaml.j2",
     example_words="orchestrator.backends.slurm.example:example_words",
 )
-# The backend of profiles that name none, and the scheduler whose names and syntax resources have.
-DEFAULT_BACKEND = SLURM.name
-RESOURCE_SYNTAX = "Slurm"
 SKYPILOT = BackendSpec(
     name="skypilot",
     make="orchestrator.backends.skypilot:SkyPilotBackend",
@@ -139,16 +136,14 @@ SKYPILOT = BackendSpec(
 )
 
 BUILT_IN = {spec.name: spec for spec in (LOCAL, SKYPILOT, SLURM)}
+# The backend of profiles that name none, and the scheduler whose names and syntax resources have.
+DEFAULT_BACKEND = SLURM.name
+RESOURCE_SYNTAX = "Slurm"
 
 
 def backend_names() -> list[str]:
     """Return all backends: built-in ones first, then those of plug-ins."""
     return list(dict.fromkeys([*BUILT_IN, *plug_in_names(ENTRY_POINT_GROUP)]))
-
-
-def all_backends() -> list[BackendSpec]:
-    """Return the specifications of all backends, in the order of :func:`backend_names`."""
-    return [get_backend(name) for name in backend_names()]
 
 
 @cache

@@ -45,12 +45,8 @@ SHARED = (
     "planning.throughput.measure",
     "rundir",
 )
-# Modules beside a backend's own folder that name it. A backend is one folder, one entry in config/backends
-# and one class in scheduler_job: take modules out of this list, and put none in.
-NAMES_A_BACKEND = {
-    "jobs/worker/scheduler_job.py",
-    "orchestrator/config/backends.py",
-}
+# A backend is one folder, one entry in config/backends and one class in scheduler_job: nothing else names it.
+NAMES_A_BACKEND = {"jobs/worker/scheduler_job.py", "orchestrator/config/backends.py"}
 LONGEST_FILE = 450
 
 

@@ -13,8 +13,9 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from orchestrator.config.backends import all_backends, get_backend, is_rented, load
+from orchestrator.config.backends import backend_names, get_backend, is_rented, load
 from orchestrator.config.profiles import Profile
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.findings import Finding, Verdict, not_here, problem, warning
 from orchestrator.core.types import RunCommand
 from orchestrator.ui.doctor import local_machine, training, wandb_login
@@ -36,8 +37,8 @@ def diagnose(
     if profile is not None:
         yield from _until_blocked(_target(results, profile, ask))
     else:
-        for here in [spec.here for spec in all_backends() if spec.here]:
-            yield from _until_blocked(load(here)(results, ask))
+        for name in backend_names():
+            yield from _until_blocked(_here(name, results, ask))
 
 
 def _this_machine(results: Path, profile: Profile | None, probe: Probe | None) -> Iterator[Finding]:
@@ -64,6 +65,17 @@ def _target(results: Path, profile: Profile, ask: RunCommand | None) -> Iterator
         yield from load(spec.doctor)(profile, results, ask)
     if profile.ssh is None:
         yield validated(results, profile)
+
+
+def _here(backend: str, results: Path, ask: RunCommand | None) -> Iterator[Finding]:
+    """Yield the findings about what of a backend is on this machine."""
+    try:
+        here = get_backend(backend).here
+    except OrchestrateError as error:
+        yield warning("Backends", str(error), error.hint or "correct the entry point, or remove its package")
+        return
+    if here:
+        yield from load(here)(results, ask)
 
 
 def _until_blocked(findings: Iterator[Finding]) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from orchestrator import __version__
 from orchestrator.config.trainers import get_trainer, trainer_names
 from orchestrator.core import hardware
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.findings import PATIENCE_S, Finding, not_here, ok, problem, warning
 from orchestrator.core.installation import install_here, installed_version
 
@@ -41,8 +42,8 @@ def trainers(_: Path) -> Finding:
     for name in trainer_names():
         try:
             spec = get_trainer(name)
-        except Exception as error:  # a package's entry point may raise anything
-            wrong.append(f"{name} does not load ({type(error).__name__}: {error})")
+        except OrchestrateError as error:
+            wrong.append(str(error))
             continue
         versions = {package: installed_version(package) for package in spec.packages}
         if absent := [package for package, found in versions.items() if found is None]:

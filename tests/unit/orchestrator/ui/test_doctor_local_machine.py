@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from orchestrator.backends.skypilot.doctor import examined_here
 from orchestrator.core import hardware
-from orchestrator.ui.doctor import Finding, Verdict, training
+from orchestrator.ui.doctor import Finding, Verdict, diagnose, training
 from orchestrator.ui.doctor.local_machine import rsync, trainers
 from orchestrator.ui.doctor.torch_probe import Facts
 from orchestrator.ui.doctor.wandb_login import wandb
@@ -282,7 +282,15 @@ def test_somebodys_trainer_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("orchestrator.config.plug_ins.entry_points", lambda **asked: points.select(**asked))
     finding = trainers(Path())
     assert finding.verdict is Verdict.WARNING
-    assert "theirs does not load (ModuleNotFoundError: No module named 'nowhere')" in finding.found
+    assert "theirs of orchestrate.trainers cannot be loaded: ModuleNotFoundError" in finding.found
+
+
+def test_a_backend_that_does_not_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    points = EntryPoints([EntryPoint("theirs", "nowhere.at_all:SPEC", "orchestrate.backends")])
+    monkeypatch.setattr("orchestrator.config.plug_ins.entry_points", lambda **asked: points.select(**asked))
+    finding = list(diagnose(tmp_path, probe=well))[-1]
+    assert finding.verdict is Verdict.WARNING
+    assert "theirs of orchestrate.backends cannot be loaded: ModuleNotFoundError" in finding.found
 
 
 @pytest.mark.parametrize("check", training.CHECKS)
