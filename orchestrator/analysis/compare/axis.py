@@ -93,10 +93,10 @@ def find_baseline(axis: ComparedKey, asked: str | None, seeds: Mapping[str, int]
     """Return the baseline: the value asked for, else the grid's first.
 
     ``seeds``: the number of finished seeds per value. A first value with too few gives way to the next that
-    has enough.
+    has enough, or if none has, one without any to the next that has some.
     """
     if asked is None:
-        return next((value for value in axis.values if seeds[value] >= FEW_SEEDS), axis.values[0])
+        return next(value for least in (FEW_SEEDS, 1, 0) for value in axis.values if seeds[value] >= least)
     for value in axis.values:
         if asked in (value, f"{axis.short}={value}", f"{axis.key}={value}") or _same_number(asked, value):
             return value

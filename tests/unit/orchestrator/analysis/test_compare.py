@@ -358,6 +358,10 @@ def test_a_baseline_without_results_is_told(results: Path) -> None:
     train(sweep, runs[0], 1000.0)
     found = compare_by(collect([sweep]), "train_device")
     assert verdict(found) == "Only cpu has finished runs, and no run has finished with cuda."
+    (alone,) = matrix_runs({DEVICE: ["cuda"]})
+    later = create_sweep(results, "later", [runs[0], alone])
+    train(later, alone, 1000.0)
+    assert compare_by(collect([later]), "train_device").baseline == "cuda"
     found = compare_by(collect([sweep]), "train_device", baseline="cuda")
     assert "No run with cuda, the baseline, has finished" in verdict(found)
 
