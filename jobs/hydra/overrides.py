@@ -80,11 +80,7 @@ def _values(text: str) -> list[Value]:
 
     try:
         found = OverridesParser.create().parse_override(text).value()
-    except (
-        HydraException,
-        ValueError,
-        RecursionError,
-    ) as error:  # more digits than int() takes; deep nesting
+    except (HydraException, ValueError, RecursionError) as error:  # also too many digits, deep nesting
         why = str(error).splitlines()[0]
         raise OrchestrateError(
             f"Hydra cannot read {text[:_LONGEST]!r}: {why[:_LONGEST]}",

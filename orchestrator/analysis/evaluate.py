@@ -6,12 +6,8 @@ Run folders are only read, even during training. Results are kept with the sweep
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -29,6 +25,7 @@ from orchestrator.core.errors import (
     StorageError,
 )
 from orchestrator.core.installation import install_here
+from orchestrator.core.json_process import JsonProcess
 from orchestrator.core.types import PluginSource, Run, Value
 from orchestrator.rundir import CheckpointFile, Evaluation, RunDir, SweepDir
 from orchestrator.rundir.foreign_marks import read_absent
@@ -42,6 +39,8 @@ _TASK_EXAMPLE = (
     "for example: --on-task vmas/balance, or with other values: --on-task vmas/navigation,n_agents=5"
 )
 _TAIL_LINES = 10
+# Seconds for the process to end by itself after its last answer.
+_END_S = 30.0
 # Tries to open the newest checkpoint, as training may replace it meanwhile.
 _TRIES = 5
 
@@ -338,57 +337,32 @@ class _Player:
     """The process in which a trainer plays policies, started with the first request."""
 
     def __init__(self) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: JsonProcess | None = None
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """Return the trainer's answer. Raises :class:`OrchestrateError` if the process ended."""
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "jobs.evaluate"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-            )
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
+        process = self._process = self._process or JsonProcess("jobs.evaluate")
+        process.send(question)
         try:
-            process.stdin.write(json.dumps(question).encode() + b"\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            pass  # reported below
-        line = process.stdout.readline()
-        if not line:
-            raise self._process_error()
-        answer: dict[str, Any] = json.loads(line)
+            answer: dict[str, Any] = process.receive()
+        except EOFError:
+            self._process = None
+            raise _ended(process) from None
         return answer
-
-    def _process_error(self) -> OrchestrateError:
-        code = self._end()
-        self._errors.seek(0)
-        tail = self._errors.read().decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
-        missing = any("No module named" in line for line in tail)
-        told = "\n  ".join([f"the evaluation process ended with exit code {code}", *tail])
-        if missing:
-            hint = f"install what training needs: {install_here('train')}"
-            return BackendUnavailableError(told, hint=hint)
-        return OrchestrateError(told)
 
     def close(self) -> None:
         """Kill the process, even during an episode."""
         if self._process is not None:
-            self._process.kill()
-            self._end()
-        self._errors.close()
+            self._process.close()
 
-    def _end(self) -> int:
-        """Wait for the process to end and return its exit code."""
-        assert self._process is not None
-        process, self._process = self._process, None
-        with contextlib.suppress(BrokenPipeError):
-            process.communicate()
-        return process.returncode
+
+def _ended(process: JsonProcess) -> OrchestrateError:
+    tail = process.error_lines()[-_TAIL_LINES:]
+    code = process.close(_END_S)
+    told = "\n  ".join([f"the evaluation process ended with exit code {code}", *tail])
+    if any("No module named" in line for line in tail):
+        return BackendUnavailableError(told, hint=f"install what training needs: {install_here('train')}")
+    return OrchestrateError(told)
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,12 @@ class TrainerSpec:
 
 _OURS = "the program keeps every run's files in its own folder of the results tree"
 
+# Modules that compose and train. Checks, and the wording of errors, change no result.
+_COMPOSE_AND_TRAIN = (
+    *("best", "buffers", "config", "environments", "experiment", "hydra_search", "hydra_text", "iterations"),
+    *("models", "registry", "replay", "snapshot", "state", "tasks", "tensors", "time_budget"),
+)
+
 BENCHMARL = TrainerSpec(
     name="benchmarl",
     train="jobs.trainers.benchmarl:train",
@@ -145,26 +151,7 @@ BENCHMARL = TrainerSpec(
         "experiment.exclude_buffer_from_checkpoint",
     ),
     packages=("benchmarl", "torchrl", "tensordict", "torch", "vmas", "pettingzoo", "numpy"),
-    # Modules that compose and train. Checks, and the wording of errors, change no result.
-    source=(
-        "jobs.conf",
-        "jobs.trainers.benchmarl.best",
-        "jobs.trainers.benchmarl.buffers",
-        "jobs.trainers.benchmarl.config",
-        "jobs.trainers.benchmarl.environments",
-        "jobs.trainers.benchmarl.experiment",
-        "jobs.trainers.benchmarl.hydra_search",
-        "jobs.trainers.benchmarl.hydra_text",
-        "jobs.trainers.benchmarl.iterations",
-        "jobs.trainers.benchmarl.models",
-        "jobs.trainers.benchmarl.registry",
-        "jobs.trainers.benchmarl.replay",
-        "jobs.trainers.benchmarl.snapshot",
-        "jobs.trainers.benchmarl.state",
-        "jobs.trainers.benchmarl.tasks",
-        "jobs.trainers.benchmarl.tensors",
-        "jobs.trainers.benchmarl.time_budget",
-    ),
+    source=("jobs.conf", *(f"jobs.trainers.benchmarl.{name}" for name in _COMPOSE_AND_TRAIN)),
     returns=("eval/reward/episode_reward_mean", "collection/reward/episode_reward_mean"),
     devices=(
         "experiment",

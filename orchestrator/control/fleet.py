@@ -33,7 +33,7 @@ from orchestrator.rundir import SweepDir
 from orchestrator.rundir.ledger_entries import TreePlace
 from orchestrator.status.ownership import AssignedRuns
 from orchestrator.status.survey import Survey
-from orchestrator.sync.request import NoProgress, SyncOptions
+from orchestrator.sync.request import SyncOptions, SyncProgress
 from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
 
@@ -107,7 +107,7 @@ def fetch_from_trees(sweep_dir: SweepDir, tell: Tell) -> bool:
         name = one.place.name
         try:
             source = find_source(f"{one.place.ssh}:{one.place.folder}/results")
-            for fetched in sync(source, sweep_dir.results, wish, NoProgress()):
+            for fetched in sync(source, sweep_dir.results, wish, SyncProgress()):
                 if fetched.complete:
                     tell(f"fetched {count(len(fetched.complete), 'result')} from {name}")
                 for problem in fetched.problems:

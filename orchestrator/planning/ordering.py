@@ -24,11 +24,8 @@ def in_turns(runs: Sequence[Run], known: Iterable[Run], survey: Survey, lanes: i
     """
     long = _long(runs, known, survey)
     first, others = ([run for run in runs if (run.run_id in long) is sort] for sort in (True, False))
-    return [some[number] for some in (first, others) for number in _turns(some, lanes)]
-
-
-def _turns(runs: Sequence[Run], lanes: int) -> list[int]:
-    return interleaved([run.point for run in runs], lanes)
+    orders = ((some, interleaved([run.point for run in some], lanes)) for some in (first, others))
+    return [some[number] for some, order in orders for number in order]
 
 
 def _long(runs: Sequence[Run], known: Iterable[Run], survey: Survey) -> frozenset[str]:

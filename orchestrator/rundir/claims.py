@@ -12,18 +12,12 @@ import os
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir.atomic import (
-    dump_json,
-    read_json,
-    storage_errors,
-    temporary_name,
-    write_exclusive,
-)
+from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, temporary_name, write_exclusive
 from orchestrator.rundir.holder import Holder
 
 DEFAULT_LEASE_S = 300.0
@@ -66,16 +60,7 @@ class Claim:
         return cls(nonce, holder, time.time(), worker, lease, code_id, target, Lease.clock())
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "nonce": self.nonce,
-            "holder": self.holder.to_json(),
-            "created": self.created,
-            "worker": self.worker,
-            "lease": self.lease,
-            "code_id": self.code_id,
-            "target": self.target,
-            "up": self.up,
-        }
+        return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:

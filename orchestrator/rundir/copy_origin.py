@@ -54,15 +54,5 @@ def fetch_command(run_folder: Path) -> str | None:
     if sweep.parent.name == SOURCES:
         sweep = sweep.parent.parent
     dest = [] if sweep.parent == Path("results").absolute() else [str(sweep.parent)]
-    words = [
-        "orchestrate",
-        "sync",
-        source,
-        *dest,
-        "--sweep",
-        sweep.name,
-        "--run",
-        run_folder.name,
-        "--verify",
-    ]
-    return shlex.join(words)
+    what = ["--sweep", sweep.name, "--run", run_folder.name, "--verify"]
+    return shlex.join(["orchestrate", "sync", source, *dest, *what])

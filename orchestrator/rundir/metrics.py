@@ -44,13 +44,7 @@ class Row:
 
     def to_line(self) -> bytes:
         metrics = {name: _encode(value) for name, value in self.metrics.items()}
-        row = {
-            "iteration": self.iteration,
-            "frames": self.frames,
-            "wall_time": self.wall_time,
-            "metrics": metrics,
-        }
-        return (json.dumps(row, allow_nan=False) + "\n").encode()
+        return (json.dumps({**vars(self), "metrics": metrics}, allow_nan=False) + "\n").encode()
 
 
 class MetricsWriter:

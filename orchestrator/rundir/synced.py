@@ -20,7 +20,7 @@ import re
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -111,8 +111,7 @@ class CopyDir:
         """Record the copy's origin."""
         with storage_errors(self._own):
             self._own.mkdir(parents=True, exist_ok=True)
-        data = {"source": copy.source, "name": copy.name, "time": copy.time}
-        write_atomic(self._own / "copy.json", dump_json(data), durable=False)
+        write_atomic(self._own / "copy.json", dump_json(asdict(copy)), durable=False)
 
     def state(self) -> State:
         """Read the sync's memory; empty if it is lost, so that everything is checked again."""
@@ -131,14 +130,7 @@ class CopyDir:
 
     def remember(self, state: State) -> None:
         """Store the sync's memory."""
-        data: Mapping[str, Any] = {
-            "settled": state.settled,
-            "files": state.files,
-            "placed": sorted(state.placed),
-            "adopted": sorted(state.adopted),
-            "codes": state.codes,
-            "index": state.index,
-        }
+        data = {**vars(state), "placed": sorted(state.placed), "adopted": sorted(state.adopted)}
         write_atomic(self._own / "state.json", dump_json(data), durable=False)
 
     def refused(self) -> dict[str, str]:

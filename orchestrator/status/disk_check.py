@@ -40,11 +40,9 @@ def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, RunEvidenc
                 run.verify(result)
                 return RunEvidence(result)
             attempts = run.attempts()
-            return (
-                RunEvidence(attempt=attempts[-1].number, end=attempts[-1].end())
-                if attempts
-                else RunEvidence()
-            )
+            if not attempts:
+                return RunEvidence()
+            return RunEvidence(attempt=attempts[-1].number, end=attempts[-1].end())
         except (DamagedFileError, OSError) as error:
             return RunEvidence(damage=str(error))
 

@@ -91,18 +91,13 @@ class Patience:
 
 
 class Downloads:
-    """Downloads objects of a bucket. ``parts``: a folder for incomplete objects."""
+    """Downloads objects of a bucket. ``parts``: a folder for incomplete objects. ``came``: bytes so far."""
 
     def __init__(self, client: Any, address: Address, parts: Path, etags: Etags, patience: Patience) -> None:
         self._client, self._address, self._parts = client, address, parts
         self._etags, self._patience = etags, patience
-        self._lock, self._came = threading.Lock(), 0
+        self._lock, self.came = threading.Lock(), 0
         parts.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def came(self) -> int:
-        """Bytes downloaded so far."""
-        return self._came
 
     def begun(self, item: S3Object) -> int:
         """Return the bytes of an object that were downloaded before a cut."""
@@ -180,7 +175,7 @@ class Downloads:
             for block in answer["Body"].iter_chunks(_BLOCK):
                 file.write(block)
                 with self._lock:
-                    self._came += len(block)
+                    self.came += len(block)
                 self._patience.came()
 
     def _keep(self, item: S3Object, part: Path, path: Path, answer: dict[str, Any], digest: str) -> None:

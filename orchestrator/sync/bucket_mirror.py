@@ -33,9 +33,9 @@ from orchestrator.rundir.sweep import SWEEP_NAME
 from orchestrator.rundir.synced import BUCKETS, RESULT, RUNS, refuse_links
 from orchestrator.sync.bucket_download import Downloads, Patience
 from orchestrator.sync.etags import Etags, S3Object
-from orchestrator.sync.file_names import is_plain
+from orchestrator.sync.file_names import is_plain, is_short
 from orchestrator.sync.free_space import no_space_error
-from orchestrator.sync.request import NoProgress, SyncOptions, SyncProgress
+from orchestrator.sync.request import SyncOptions, SyncProgress
 from orchestrator.sync.wanted import WantedFiles, find_wanted, is_index
 
 # The most bytes of an S3 key, and of a file name.
@@ -55,7 +55,7 @@ class MirrorOptions:
 
     options: SyncOptions = field(default_factory=SyncOptions)
     dry: bool = False
-    screen: SyncProgress = field(default_factory=NoProgress)
+    screen: SyncProgress = field(default_factory=SyncProgress)
 
 
 class Mirror:
@@ -107,7 +107,7 @@ class Mirror:
                 raise self.lack
             if look.dry:
                 missing = [item for item in missing if not self._stand_for(item)]
-            self._download(missing, downloads, NoProgress() if look.dry else look.screen)
+            self._download(missing, downloads, SyncProgress() if look.dry else look.screen)
             if not look.dry:
                 etags.compact()
         except BucketError as error:
@@ -203,7 +203,7 @@ class Mirror:
         """Download the sweeps' indexes, needed to select runs. Raises :class:`BucketError`."""
         indexes = [item for item in items if is_index(item.name)]
         missing = self._missing(source_name, indexes, etags, WantedFiles(SyncOptions()))
-        self._download(missing, downloads, NoProgress())
+        self._download(missing, downloads, SyncProgress())
         for name, why in self.failed.items():
             raise BucketError(f"{why} for {name}")
 
@@ -413,11 +413,7 @@ def _is_result(name: str) -> bool:
 
 def _is_of_tree(name: str) -> bool:
     """Return whether an object may become a file of that name in a folder here."""
-    try:
-        lengths = [len(part.encode()) for part in name.split("/")]
-    except UnicodeEncodeError:
-        return False
-    short = max(lengths) <= _LONGEST_NAME and sum(lengths) + len(lengths) <= _LONGEST_PATH
+    short = is_short(name, _LONGEST_NAME, _LONGEST_PATH)
     sweep, slash, _ = name.partition("/")
     return short and is_plain(name) and bool(slash) and SWEEP_NAME.fullmatch(sweep) is not None
 
@@ -426,11 +422,11 @@ def _unavailable(address: Address, error: BucketError) -> BackendUnavailableErro
     text = str(error)
     if "NoSuchBucket" in text:
         return NotFoundError(f"{address.text}: there is no such bucket", hint="list yours: aws s3 ls")
-    if error.busy:
-        hint = "wait some minutes, or let fewer processes use it: the same command continues from here"
-        return UnreachableError(f"{address.text}: {text}", hint=hint)
     if error.passing:
-        hint = "try again when the connection is back: the same command continues from here"
-        return UnreachableError(f"{address.text}: {text}", hint=hint)
+        wait = "wait some minutes, or let fewer processes use it"
+        hint = wait if error.busy else "try again when the connection is back"
+        return UnreachableError(
+            f"{address.text}: {text}", hint=f"{hint}: the same command continues from here"
+        )
     hint = error.hint or f"check access with: aws s3 ls {address.text}/"
     return BackendUnavailableError(f"{address.text}: {text}", hint=hint)

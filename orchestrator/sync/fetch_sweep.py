@@ -15,7 +15,8 @@ from typing import Any
 
 from orchestrator.config.code.snapshot import is_whole
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir import CodeDir, RunDir, SweepDir
+from orchestrator.core.formatting import listed
+from orchestrator.rundir import CodeDir, RunDir
 from orchestrator.rundir.atomic import storage_errors
 from orchestrator.rundir.copy_origin import Copy
 from orchestrator.rundir.plain_files import same_content
@@ -158,10 +159,8 @@ def selected(sync: SweepSync, index: Path) -> list[str]:
 
 def _check_index(sync: SweepSync, index: Path) -> None:
     """Report an unreadable index: without it the runs' keys are unknown."""
-    reader = SweepDir(index.parent, "index")
-    reader.index_path = index
     try:
-        reader.read_index()
+        merge.index_rows(index)
     except DamagedFileError as error:
         found = brief(str(error).removeprefix(f"{index}: "))
         sync.report.problems.append(f"{INDEX} at the source: {found}; sync again once it is repaired")
@@ -293,8 +292,7 @@ def _count(sync: SweepSync, chosen: Iterable[ChosenFiles]) -> None:
 
 def _note(sync: SweepSync, what: str, done: str, names: Sequence[str]) -> None:
     if names:
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        sync.report.notes.append(f"{done} ({what}): {', '.join(map(brief, names[:_NAMED]))}{more}")
+        sync.report.notes.append(f"{done} ({what}): {listed(list(map(brief, names)), _NAMED)}")
 
 
 def _of_wandb(name: str) -> bool:

@@ -189,12 +189,17 @@ def write_index(sweep: SweepDir, folder: CopyDir) -> None:
 
 def read_rows(index: Path) -> Sequence[IndexRow]:
     """Return the rows of an index; none if it is damaged."""
-    reader = SweepDir(index.parent, "index")
-    reader.index_path = index
     try:
-        return reader.read_index()
+        return index_rows(index)
     except DamagedFileError:
         return []
+
+
+def index_rows(index: Path) -> Sequence[IndexRow]:
+    """Return the rows of an index. Raises :class:`DamagedFileError`."""
+    reader = SweepDir(index.parent, "index")
+    reader.index_path = index
+    return reader.read_index()
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.core.errors import HostError, OrchestrateError
 from orchestrator.core.formatting import plain
-from orchestrator.core.types import CommandAnswer
 from orchestrator.rundir import RunDir
 from orchestrator.rundir.foreign_marks import MARK, mark_absent, read_absent
 from orchestrator.rundir.plain_files import same_content
@@ -30,8 +28,6 @@ from orchestrator.sync.source import Source, refuse_own
 from orchestrator.sync.sweep_sync import SweepSync, sweep_sync_of
 from orchestrator.sync.verify import check_all
 
-# Seconds to wait: deleting many files is slow on a busy file system.
-_PATIENCE_S = 600.0
 _DELETE = 'cd -- "$1" && exec xargs -0 rm -f --'
 
 
@@ -162,7 +158,7 @@ def _delete(found: Dispensable) -> None:
     ]
     names = [f"{RUNS}/{run_id}/{name}" for run_id in same for name in found.files[run_id]]
     source = sync.rsync.source
-    answer = _remove(source, f"{source.root}/{sync.listed.name}", names)
+    answer = source.run(["sh", "-c", _DELETE, "sh", f"{source.root}/{sync.listed.name}"], names)
     if answer.code:
         line = next(
             (line for line in answer.errors.splitlines() if line.strip()), f"rm ended with {answer.code}"
@@ -171,15 +167,3 @@ def _delete(found: Dispensable) -> None:
             f"{source.text}: not everything could be deleted ({plain(line)})",
             hint="the remaining files do no harm; check their permissions, then delete them by hand",
         )
-
-
-def _remove(source: Source, folder: str, names: Sequence[str]) -> CommandAnswer:
-    argv, given = ["sh", "-c", _DELETE, "sh", folder], _ended(names)
-    if source.host is not None:
-        return source.host.run(argv, given, patience=_PATIENCE_S)
-    done = subprocess.run(argv, input=given, capture_output=True, check=False)
-    return CommandAnswer(done.returncode, "", done.stderr.decode(errors="replace"))
-
-
-def _ended(names: Iterable[str]) -> bytes:
-    return b"".join(os.fsencode(name) + b"\0" for name in names)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Protocol
 
 from orchestrator.core.errors import OrchestrateError, StorageError
+from orchestrator.core.formatting import listed
 from orchestrator.rundir.synced import KINDS, kind_of
 
 _NAMED = 5
@@ -51,8 +51,8 @@ def kinds(text: str) -> frozenset[str]:
     return frozenset(found)
 
 
-class SyncProgress(Protocol):
-    """Shows the progress of a sync."""
+class SyncProgress:
+    """Shows the progress of a sync; this one shows nothing."""
 
     def expect(self, sweep: str, files: int, size: int) -> None:
         """Begin a sweep with this many files and bytes to fetch."""
@@ -65,15 +65,6 @@ class SyncProgress(Protocol):
 
     def say(self, text: str) -> None:
         """Show a message."""
-
-
-class NoProgress:
-    """Shows nothing."""
-
-    def expect(self, sweep: str, files: int, size: int) -> None: ...
-    def came(self, size: int) -> None: ...
-    def begin(self, what: str) -> None: ...
-    def say(self, text: str) -> None: ...
 
 
 @dataclass
@@ -108,8 +99,7 @@ class SyncReport:
     def summarise(self) -> None:
         """Turn messages about runs into notes."""
         for what, run_ids in self.happened.items():
-            more = f" and {len(run_ids) - _NAMED} more" if len(run_ids) > _NAMED else ""
             runs = f"run {run_ids[0]}" if len(run_ids) == 1 else f"{len(run_ids)} runs"
-            named = f": {', '.join(run_ids[:_NAMED])}{more}" if len(run_ids) > 1 else ""
+            named = f": {listed(run_ids, _NAMED)}" if len(run_ids) > 1 else ""
             self.notes.append(f"{runs}: {what}{named}")
         self.happened.clear()

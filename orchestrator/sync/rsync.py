@@ -21,7 +21,7 @@ from orchestrator.core.errors import HostError, OrchestrateError, StorageError, 
 from orchestrator.core.formatting import plain
 from orchestrator.core.ssh import failure
 from orchestrator.rundir.synced import PARTIAL
-from orchestrator.sync.file_names import is_plain
+from orchestrator.sync.file_names import is_plain, zero_terminated
 from orchestrator.sync.source import Source
 
 _FORMAT = ">%i %l %M %n"
@@ -172,7 +172,7 @@ class Rsync:
         wanted = b""
         if names is not None:
             argv += ["--files-from=-", "--from0"]
-            wanted = b"".join(os.fsencode(name) + b"\0" for name in names)
+            wanted = zero_terminated(names)
         with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as given:
             given.write(wanted)
             given.seek(0)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+import subprocess
 import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +15,15 @@ from orchestrator.config.locations import LOCAL, parse_place, tree_there
 from orchestrator.core.errors import HostError, NotFoundError, OrchestrateError
 from orchestrator.core.s3 import is_bucket, parse_bucket
 from orchestrator.core.ssh import Host
+from orchestrator.core.types import CommandAnswer
 from orchestrator.rundir.atomic import storage_errors
 from orchestrator.sync.bucket_mirror import Mirror, MirrorOptions
+from orchestrator.sync.file_names import zero_terminated
 from orchestrator.sync.request import SyncOptions
 
 _ALL = MirrorOptions()
+# Seconds to wait: programs for many files are slow on a busy file system.
+_PATIENCE_S = 600.0
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -61,6 +67,15 @@ class Source:
         if self.host is not None:
             self.host.connect()
         return []
+
+    def run(self, argv: Sequence[str], names: Iterable[str]) -> CommandAnswer:
+        """Run a program at the source; its input are file names, each followed by a zero byte."""
+        given = zero_terminated(names)
+        if self.host is not None:
+            return self.host.run(argv, given, patience=_PATIENCE_S)
+        done = subprocess.run(argv, input=given, capture_output=True, check=False)
+        output, errors = (part.decode(errors="replace") for part in (done.stdout, done.stderr))
+        return CommandAnswer(done.returncode, output, errors)
 
     def leave(self) -> None:
         """Remove a bucket's mirror."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -18,8 +17,6 @@ from orchestrator.sync.sweep_sync import SweepSync
 
 # Bytes from which a file's holes are looked up.
 _LARGE = 1 << 20
-# Seconds to wait: looking up many files is slow on a busy file system.
-_PATIENCE_S = 600.0
 
 
 def space_error(sync: SweepSync, chosen: Sequence[ChosenFiles]) -> StorageError | None:
@@ -67,11 +64,7 @@ def _holes(source: Source, folder: str, sizes: Mapping[str, int]) -> int:
         return 0
     python = "python3" if source.host is not None else sys.executable
     argv = [python, "-c", Path(holes.__file__).read_text(encoding="utf-8"), folder]
-    given = b"".join(os.fsencode(name) + b"\0" for name in large)
-    if source.host is not None:
-        said = source.host.run(argv, given, patience=_PATIENCE_S).output
-    else:
-        said = subprocess.run(argv, input=given, capture_output=True, check=False).stdout.decode()
+    said = source.run(argv, large).output
     return int(said) if said.strip().isdecimal() else 0
 
 

@@ -13,7 +13,7 @@ from orchestrator.rundir import RunDir, sha256
 from orchestrator.rundir.foreign_marks import read_absent
 from orchestrator.rundir.run import ATTEMPTS
 from orchestrator.rundir.synced import RUNS, is_brought, plain_size
-from orchestrator.sync.file_names import is_plain
+from orchestrator.sync.file_names import is_plain, is_short
 from orchestrator.sync.rsync import brief
 
 _THREADS = 4
@@ -63,11 +63,7 @@ def may_be_listed(path: str) -> bool:
     parts = path.split("/")
     if not is_plain(path) or parts[0] != ATTEMPTS or any(part.startswith(".") for part in parts):
         return False
-    try:
-        lengths = [len(part.encode()) for part in parts]
-    except UnicodeEncodeError:  # half a character, as JSON can spell it
-        return False
-    short = max(lengths) <= _LONGEST_NAME and sum(lengths) + len(parts) <= _LONGEST_PATH
+    short = is_short(path, _LONGEST_NAME, _LONGEST_PATH)
     return short and len(parts) > 1 and is_brought(PurePosixPath(RUNS, "run", path))
 
 

@@ -19,7 +19,7 @@ from orchestrator.rundir import Event, Holder, RunDir, SweepDir
 from orchestrator.rundir.frozen_code import SentCode
 from orchestrator.rundir.journal import STARTED
 from orchestrator.status.ownership import assigned
-from orchestrator.sync.request import NoProgress, SyncOptions, SyncReport
+from orchestrator.sync.request import SyncOptions, SyncProgress, SyncReport
 from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
 from tests import warm
@@ -43,7 +43,7 @@ def home(server: Server, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def bring(home: Path, wish: SyncOptions | None = None, source: str = ALIAS, dry: bool = False) -> SyncReport:
-    (brought,) = sync(find_source(source), home, wish or SyncOptions(), NoProgress(), dry=dry)
+    (brought,) = sync(find_source(source), home, wish or SyncOptions(), SyncProgress(), dry=dry)
     return brought
 
 

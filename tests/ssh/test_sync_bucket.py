@@ -17,7 +17,7 @@ from benchmarks.synthetic import finished_sweep, matrix_runs, publish, result_of
 from orchestrator.core.errors import OrchestrateError, StorageError, UnreachableError
 from orchestrator.rundir import SweepDir
 from orchestrator.sync import bucket_download
-from orchestrator.sync.request import NoProgress, SyncOptions, SyncReport, kinds
+from orchestrator.sync.request import SyncOptions, SyncProgress, SyncReport, kinds
 from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
 from tests.buckets import BUCKET, BucketServer, Faults
@@ -73,7 +73,7 @@ def put(bucket: BucketServer, sweep: SweepDir, part: int | None = None) -> None:
 
 
 def bring(home: Path, wish: SyncOptions | None = None, dry: bool = False) -> SyncReport:
-    (brought,) = sync(find_source(WHERE, home), home, wish or SyncOptions(), NoProgress(), dry=dry)
+    (brought,) = sync(find_source(WHERE, home), home, wish or SyncOptions(), SyncProgress(), dry=dry)
     return brought
 
 

@@ -33,7 +33,7 @@ from orchestrator.rundir import Claim, Holder, RunDir, SweepDir
 from orchestrator.rundir.foreign_marks import foreign_attempts, read_absent
 from orchestrator.rundir.synced import copy_of
 from orchestrator.status.survey import RunState
-from orchestrator.sync.request import NoProgress, SyncOptions, SyncReport, kinds
+from orchestrator.sync.request import SyncOptions, SyncProgress, SyncReport, kinds
 from orchestrator.sync.source import Source, find_source
 from orchestrator.sync.sync import sync
 from tests.helpers import children, kill, running, wait_for
@@ -42,7 +42,7 @@ MATRIX = {"algorithm": ["mappo", "iql"], "seed": [0, 1]}
 
 
 def bring(source: SweepDir, home: Path, wish: SyncOptions | None = None) -> SyncReport:
-    (brought,) = sync(find_source(f"{source.results}/"), home, wish or SyncOptions(), NoProgress())
+    (brought,) = sync(find_source(f"{source.results}/"), home, wish or SyncOptions(), SyncProgress())
     return brought
 
 

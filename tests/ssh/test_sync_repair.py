@@ -18,7 +18,7 @@ from benchmarks.synthetic import finish, finished_sweep, matrix_runs, training_r
 from orchestrator.analysis.collect import collect
 from orchestrator.config.code.snapshot import is_whole
 from orchestrator.rundir import CodeDir, RunDir, SweepDir
-from orchestrator.sync.request import NoProgress, SyncOptions, SyncReport
+from orchestrator.sync.request import SyncOptions, SyncProgress, SyncReport
 from orchestrator.sync.source import Source, find_source
 from orchestrator.sync.sync import sync
 from tests import warm
@@ -28,7 +28,7 @@ LONG_AGO = 1_700_000_000
 
 
 def bring(source: SweepDir, home: Path, wish: SyncOptions | None = None, dry: bool = False) -> SyncReport:
-    (brought,) = sync(find_source(f"{source.results}/"), home, wish or SyncOptions(), NoProgress(), dry=dry)
+    (brought,) = sync(find_source(f"{source.results}/"), home, wish or SyncOptions(), SyncProgress(), dry=dry)
     return brought
 
 

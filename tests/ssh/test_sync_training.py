@@ -15,7 +15,7 @@ from orchestrator.control.poll import compact, poll_sweep
 from orchestrator.control.submit import present
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import RunState
-from orchestrator.sync.request import NoProgress, SyncOptions, SyncReport
+from orchestrator.sync.request import SyncOptions, SyncProgress, SyncReport
 from orchestrator.sync.source import find_source
 from orchestrator.sync.sync import sync
 from tests.helpers import count_runs, finish, make_sweep, start_worker, submit, wait_for
@@ -24,7 +24,7 @@ from tests.tiny_benchmarl import NAVIGATION_IQL
 
 
 def bring(home: Path) -> SyncReport:
-    (brought,) = sync(find_source(ALIAS), home, SyncOptions(), NoProgress())
+    (brought,) = sync(find_source(ALIAS), home, SyncOptions(), SyncProgress())
     return brought
 
 

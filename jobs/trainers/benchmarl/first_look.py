@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from jobs.check import Problem, structure
 from jobs.trainers.benchmarl import time_budget
-from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
+from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text, unexpected
 from jobs.trainers.benchmarl.spelling import (
     file_values,
     group_of,
@@ -112,7 +112,7 @@ def _check_kind(key: str, value: Value, usual: Any) -> None:
     elif isinstance(usual, int | float) and (isinstance(value, list | Mapping) or _is_word(value)):
         expected = "a number"
     if expected:
-        raise RefusedKeyError(key, f"{name}: found {value!r}, expected {expected}")
+        raise unexpected(key, repr(value), expected)
 
 
 def _is_word(value: Value) -> bool:

@@ -30,6 +30,14 @@ class RefusedKeyError(BadConfigError):
         self.key = key
 
 
+def unexpected(
+    key: str, found: object, expected: str, *, meant: str | None = None, hint: str | None = None
+) -> RefusedKeyError:
+    """Return the error for an override with a wrong value; ``meant``: the nearest right one."""
+    hint = f"did you mean {meant}?" if meant else hint
+    return RefusedKeyError(key, f"{bare_key(key)}: found {found}, expected {expected}", hint=hint)
+
+
 def override_text(key: str, value: Value) -> str:
     """Spell ``key=value`` for Hydra's grammar; ``~key`` where the value is null."""
     if not _KEY.fullmatch(key):

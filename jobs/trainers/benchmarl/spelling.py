@@ -14,7 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 import jobs
-from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
+from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text, unexpected
 from jobs.trainers.benchmarl.people import KEYS, NAMES
 from jobs.training.context import BadConfigError
 from orchestrator.config.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
@@ -137,11 +137,7 @@ def _wrong_choice(key: str, value: Value) -> BadConfigError | None:
     shown = ", ".join(known)
     if len(known) > _MOST_NAMED:
         shown = f"{len(known)} names, such as {_REQUIRED.get(group, known[0])}"
-    return RefusedKeyError(
-        key,
-        f"{bare_key(key)}: found {value!r}, expected one of: {shown}",
-        hint=_meant(group, str(value), known),
-    )
+    return unexpected(key, repr(value), f"one of: {shown}", hint=_meant(group, str(value), known))
 
 
 def _meant(group: str, value: str, known: Sequence[str]) -> str | None:
@@ -312,11 +308,8 @@ def wants_list(key: str, value: Value) -> RefusedKeyError:
     name = bare_key(key)
     example = "csv, wandb" if name.endswith("loggers") else "64, 64"
     written = f"[{value}]" if isinstance(value, str) or type(value) in (int, float) else f"[{example}]"
-    return RefusedKeyError(
-        key,
-        f"{name}: found {_brief(value)}, expected a list",
-        hint=f"write {name}: {written} in base; in matrix, where a list holds one value a run, [{written}]",
-    )
+    hint = f"write {name}: {written} in base; in matrix, where a list holds one value a run, [{written}]"
+    return unexpected(key, _brief(value), "a list", hint=hint)
 
 
 def _compose(overrides: Mapping[str, Value]) -> DictConfig:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
-from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key
+from jobs.trainers.benchmarl.hydra_text import bare_key, unexpected
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Run, Value
 from orchestrator.planning.throughput.measure import COLLECTION_TIMER, LEARNING_TIMER
@@ -58,10 +58,8 @@ def minutes_of(run: Run) -> float | None:
 def checked(value: Value) -> float:
     """Return the value of the key as minutes. Raises :class:`RefusedKeyError`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        key = BENCHMARL.minutes
-        raise RefusedKeyError(
-            key, f"{key}: found {value!r}, expected minutes of training above 0, such as 10 or 0.5"
-        )
+        expected = "minutes of training above 0, such as 10 or 0.5"
+        raise unexpected(BENCHMARL.minutes, repr(value), expected)
     return float(value)
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key
+from jobs.trainers.benchmarl.hydra_text import bare_key, unexpected
 from jobs.trainers.benchmarl.people import CLASSES
 from orchestrator.core.types import Value
 
@@ -56,33 +56,23 @@ def check_value(key: str, value: Any) -> None:
     elif name == "experiment.loggers":
         _check_loggers(key, value)
     elif name.startswith("experiment.") and name.endswith(_COUNTS) and value is not None and value < 1:
-        raise RefusedKeyError(key, f"{name}: found {value}, expected a whole number from 1")
+        raise unexpected(key, value, "a whole number from 1")
     elif name.endswith("_class") and isinstance(value, str) and "." not in value:
         meant = CLASSES.get(re.sub(r"[^a-z]", "", value.lower()))
-        raise RefusedKeyError(
-            key,
-            f"{name}: found {value!r}, expected a class with its module, such as torch.nn.Tanh",
-            hint=f"did you mean {meant}?" if meant else None,
-        )
+        raise unexpected(key, repr(value), "a class with its module, such as torch.nn.Tanh", meant=meant)
     elif name in _BETWEEN and isinstance(value, int | float) and not isinstance(value, bool):
         low, high, expected = _BETWEEN[name]
         if not low <= value <= high:
-            raise RefusedKeyError(key, f"{name}: found {value}, expected {expected}")
+            raise unexpected(key, value, expected)
 
 
 def check_device(key: str, value: Value) -> None:
     """Check the spelling of a device, not whether it exists."""
-    name = bare_key(key)
-    if name == "experiment.buffer_device" and value == "disk":
+    if bare_key(key) == "experiment.buffer_device" and value == "disk":
         return
-    if isinstance(value, str) and _DEVICE.fullmatch(value):
-        return
-    meant = _device_meant(str(value).lower())
-    raise RefusedKeyError(
-        key,
-        f"{name}: found {value!r}, expected a device such as cpu, cuda or cuda:0",
-        hint=f"did you mean {meant}?" if meant else None,
-    )
+    if not (isinstance(value, str) and _DEVICE.fullmatch(value)):
+        meant = _device_meant(str(value).lower())
+        raise unexpected(key, repr(value), "a device such as cpu, cuda or cuda:0", meant=meant)
 
 
 def _device_meant(text: str) -> str | None:
@@ -100,9 +90,5 @@ def _device_meant(text: str) -> str | None:
 def _check_loggers(key: str, value: Any) -> None:
     for name in value:
         if name not in LOGGERS:
-            near = difflib.get_close_matches(str(name), LOGGERS, 1)
-            raise RefusedKeyError(
-                key,
-                f"experiment.loggers: found {name!r}, expected some of: {', '.join(LOGGERS)}",
-                hint=f"did you mean {near[0]}?" if near else None,
-            )
+            near = next(iter(difflib.get_close_matches(str(name), LOGGERS, 1)), None)
+            raise unexpected(key, repr(name), f"some of: {', '.join(LOGGERS)}", meant=near)

@@ -87,14 +87,13 @@ def launch(
     *,
     secrets: Mapping[str, str],
     boot: Sequence[str] = (),
-    dry: bool = False,
 ) -> str:
     """Start an instance, or use the one of that name, and run the task there; return the request's id.
 
     Returns when SkyPilot has accepted the request. ``secrets`` go to the task's environment and to no file
     here. ``boot``: commands to run as root when a machine of AWS boots; other clouds do not support them.
     """
-    rest: dict[str, Any] = {"secrets": dict(secrets), "boot": list(boot), "dry": dry}
+    rest: dict[str, Any] = {"secrets": dict(secrets), "boot": list(boot)}
     return str(_ask(f"launch {cluster}", "launch", cluster=cluster, text=task_text, **rest))
 
 

@@ -73,16 +73,14 @@ class Helper:
             common_utils.validate_schema(dict(resources), schemas.get_resources_schema(), "resources: ")
         sky.Task.from_yaml_config({key: value for key, value in config.items() if key != "resources"})
 
-    def launch(
-        self, cluster: str, text: str, secrets: Mapping[str, str], boot: Sequence[str], dry: bool
-    ) -> str:
+    def launch(self, cluster: str, text: str, secrets: Mapping[str, str], boot: Sequence[str]) -> str:
         """Request the launch of a task; return the request's id."""
         from sky import skypilot_config
         from sky.client import sdk
 
         self._secrets |= set(secrets.values())
         with skypilot_config.replace_skypilot_config_in_process(_config_with(boot)):
-            return str(sdk.launch(_task(text, secrets), cluster_name=cluster, dryrun=dry))
+            return str(sdk.launch(_task(text, secrets), cluster_name=cluster))
 
     def launching(self, cluster: str) -> str | None:
         """Return the id of the active launch request of an instance."""

@@ -36,9 +36,10 @@ def _read(node: Node, source: YamlFile) -> Iterator[tuple[PluginSource, Node]]:
     for item in node.items if isinstance(node, Items) else (node,):
         text = item.value if isinstance(item, Scalar) else None
         if not isinstance(text, str) or not text:
-            raise source.error(
-                item.at,
-                f"plugins: found {kind(item)}, expected the folder of a package or an installed one's name",
+            raise source.unexpected(
+                "plugins",
+                item,
+                "the folder of a package or an installed one's name",
                 "such as plugins: ./my_marl",
             )
         yield _plugin(text, item, source), item

@@ -88,7 +88,7 @@ def _list_of_points(node: Node | None, section: str, source: YamlFile) -> list[E
         return []
     example = f"such as {section}: [{{algorithm: iql, seed: 0}}]"
     if not isinstance(node, Items):
-        raise source.error(node.at, f"{section}: found {kind(node)}, expected a list of mappings", example)
+        raise source.unexpected(section, node, "a list of mappings", example)
     points = []
     for item in node.items:
         if not isinstance(item, Entries) or not item.entries:

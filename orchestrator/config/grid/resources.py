@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
-from orchestrator.config.grid.yaml_nodes import Entries, KeyNode, Node, Scalar, YamlFile, did_you_mean, kind
+from orchestrator.config.grid.yaml_nodes import Entries, KeyNode, Node, Scalar, YamlFile, did_you_mean
 from orchestrator.core.types import Resources, Value
 from orchestrator.core.units import MEMORY_SYNTAX, TIME_SYNTAX, megabytes, seconds
 
@@ -19,33 +19,22 @@ RESOURCES: Mapping[str, str] = {
 # More than any machine has; sums and products of it stay in range.
 _MOST = 999_999_999
 _NAMES = tuple(field.name for field in fields(Resources))
+
+
+def by_other_name(called: Mapping[str, str]) -> dict[str, str]:
+    """Map each other name of a key to the key; ``called`` has the other names of each, as words."""
+    return {name: key for key, names in called.items() for name in names.split()}
+
+
 # Other names for Slurm's keys.
-OTHER_NAMES = {
-    "cpu": "cpus_per_task",
-    "cpus": "cpus_per_task",
-    "ncpus": "cpus_per_task",
-    "n_cpus": "cpus_per_task",
-    "num_cpus": "cpus_per_task",
-    "cores": "cpus_per_task",
-    "core": "cpus_per_task",
-    "threads": "cpus_per_task",
-    "workers": "cpus_per_task",
-    "gpu": "gpus",
-    "ngpus": "gpus",
-    "n_gpus": "gpus",
-    "num_gpus": "gpus",
-    "gres": "gpus",
-    "accelerators": "gpus",
-    "memory": "mem",
-    "mem_gb": "mem",
-    "mem_per_cpu": "mem",
-    "ram": "mem",
-    "timeout": "time",
-    "time_limit": "time",
-    "walltime": "time",
-    "hours": "time",
-    "minutes": "time",
-}
+OTHER_NAMES = by_other_name(
+    {
+        "cpus_per_task": "cpu cpus ncpus n_cpus num_cpus cores core threads workers",
+        "gpus": "gpu ngpus n_gpus num_gpus gres accelerators",
+        "mem": "memory mem_gb mem_per_cpu ram",
+        "time": "timeout time_limit walltime hours minutes",
+    }
+)
 
 
 def read_resources(node: Node | None, max_threads: int, source: YamlFile) -> Resources:
@@ -53,7 +42,7 @@ def read_resources(node: Node | None, max_threads: int, source: YamlFile) -> Res
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return Resources(cpus_per_task=max_threads)
     if not isinstance(node, Entries):
-        raise source.error(node.at, f"resources: found {kind(node)}, expected a mapping such as {{mem: 4G}}")
+        raise source.unexpected("resources", node, "a mapping such as {mem: 4G}")
     values: dict[str, Value] = {"cpus_per_task": max_threads}
     for entry in node.entries:
         values[entry.key] = _resource(entry, max_threads, source)
@@ -66,9 +55,7 @@ def read_memory(key: str, node: Node, source: YamlFile) -> str:
     try:
         megabytes(text)
     except ValueError:
-        raise source.error(
-            node.at, f"{key}: found {kind(node)}, expected {MEMORY_SYNTAX}", "4G is 4 gigabytes"
-        ) from None
+        raise source.unexpected(key, node, MEMORY_SYNTAX, "4G is 4 gigabytes") from None
     return text
 
 
@@ -78,9 +65,7 @@ def read_time(key: str, node: Node, source: YamlFile) -> str:
     try:
         seconds(text)
     except ValueError:
-        raise source.error(
-            node.at, f"{key}: found {kind(node)}, expected {TIME_SYNTAX}", '"2:00:00" is two hours'
-        ) from None
+        raise source.unexpected(key, node, TIME_SYNTAX, '"2:00:00" is two hours') from None
     return text
 
 
@@ -115,4 +100,4 @@ def read_count(key: str, node: Node, least: int, source: YamlFile, hint: str | N
     expected = f"a whole number from {least}"
     if isinstance(value, int) and value > _MOST:
         expected += f" to {_MOST:,}"
-    raise source.error(node.at, f"{key}: found {kind(node)}, expected {expected}", hint)
+    raise source.unexpected(key, node, expected, hint)

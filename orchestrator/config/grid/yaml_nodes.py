@@ -73,6 +73,10 @@ class YamlFile:
         line, column = at if at is not None else (None, None)
         return self.failure(message, file=self.name, line=line, column=column, hint=hint)
 
+    def unexpected(self, key: str, node: Node, expected: str, hint: str | None = None) -> PlacedError:
+        """Make an error for a key with another kind of value than ``expected``."""
+        return self.error(node.at, f"{key}: found {kind(node)}, expected {expected}", hint)
+
 
 def nearest(name: str, names: Iterable[str], others: Mapping[str, str] | None = None) -> str | None:
     """Return the name nearest to a misspelt one; ``others`` maps other common words to names."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from orchestrator.config.backends import backend_names
 from orchestrator.config.grid.model import shown
-from orchestrator.config.grid.resources import OTHER_NAMES, read_count
+from orchestrator.config.grid.resources import OTHER_NAMES, by_other_name, read_count
 from orchestrator.config.grid.yaml_nodes import (
     Entries,
     Items,
@@ -29,29 +29,24 @@ Reader = Callable[[str, Node, YamlFile], Value]
 Names = Callable[[], Collection[str]]
 
 # Other names for our keys.
-OTHER_KEYS = {
-    **OTHER_NAMES,
-    "activate": "setup",
-    "command": "python",
-    "container": "python",
-    "env": "environment",
-    "gres": "options",
-    "host": "ssh",
-    "login_node": "ssh",
-    "accelerator": "accelerators",
-    "cloud": "infra",
-    "disk_size": "disk",
-    "image_id": "image",
-    "region": "infra",
-    "use_spot": "spot",
-    "bucket": "store",
-    "num_nodes": "instances",
-    "max_time": "time",
-    "module": "modules",
-    "queue": "partition",
-    "time_limit": "time",
-    "venv": "setup",
+_CALLED = {
+    "options": "gres",
+    "setup": "activate venv",
+    "python": "command container",
+    "environment": "env",
+    "ssh": "host login_node",
+    "accelerators": "accelerator",
+    "infra": "cloud region",
+    "disk": "disk_size",
+    "image": "image_id",
+    "spot": "use_spot",
+    "store": "bucket",
+    "instances": "num_nodes",
+    "time": "max_time",
+    "modules": "module",
+    "partition": "queue",
 }
+OTHER_KEYS = {**OTHER_NAMES, **by_other_name(_CALLED)}
 # Options beside the keys that a script can omit.
 _FORBIDDABLE = (
     "gres",
@@ -76,12 +71,10 @@ _ASSIGNED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)=(?![\"']?\$)(?=[^\s;&|])")
 def read_text(key: str, node: Node, source: YamlFile) -> str:
     """Read text on one line. Numbers stay as written: an account may be called 0123."""
     if not isinstance(node, Scalar) or node.value is None or isinstance(node.value, bool):
-        raise source.error(node.at, f"{key}: found {kind(node)}, expected text")
+        raise source.unexpected(key, node, "text")
     text = node.text.strip()
     if not text or not text.isprintable():
-        raise source.error(
-            node.at, f"{key}: found {kind(node)}, expected text on one line without control characters"
-        )
+        raise source.unexpected(key, node, "text on one line without control characters")
     return text
 
 
@@ -97,7 +90,7 @@ def read_ssh(key: str, node: Node, source: YamlFile) -> str:
 def read_flag(key: str, node: Node, source: YamlFile) -> bool:
     """Read true or false."""
     if not isinstance(node, Scalar) or not isinstance(node.value, bool):
-        raise source.error(node.at, f"{key}: found {kind(node)}, expected true or false")
+        raise source.unexpected(key, node, "true or false")
     return node.value
 
 
@@ -112,11 +105,7 @@ def one_of(*names: str) -> Reader:
     def read(key: str, node: Node, source: YamlFile) -> str:
         text = node.text if isinstance(node, Scalar) else ""
         if text not in names:
-            raise source.error(
-                node.at,
-                f"{key}: found {kind(node)}, expected one of: {', '.join(names)}",
-                did_you_mean(text, names),
-            )
+            raise source.unexpected(key, node, f"one of: {', '.join(names)}", did_you_mean(text, names))
         return text
 
     return read
@@ -130,9 +119,7 @@ def read_gpus(key: str, node: Node, source: YamlFile) -> tuple[str | None, int]:
     """Read a number of GPUs, with or without a type."""
     found = _GPUS.fullmatch(node.text.strip()) if isinstance(node, Scalar) else None
     if found is None:
-        raise source.error(
-            node.at, f"{key}: found {kind(node)}, expected a number, or a type and a number such as l4:2"
-        )
+        raise source.unexpected(key, node, "a number, or a type and a number such as l4:2")
     return found["type"], int(found["count"])
 
 
@@ -142,7 +129,7 @@ def read_accelerators(key: str, node: Node, source: YamlFile) -> str:
     if isinstance(node, Scalar) and _ACCELERATOR.fullmatch(node.text.strip()):
         return f"{node.text.strip()}:1"
     if found is None or found["type"] is None or not int(found["count"]):
-        raise source.error(node.at, f"{key}: found {kind(node)}, expected a GPU and a number such as L4:1")
+        raise source.unexpected(key, node, "a GPU and a number such as L4:1")
     return f"{found['type']}:{int(found['count'])}"
 
 
@@ -153,10 +140,7 @@ def read_store(key: str, node: Node, source: YamlFile) -> str:
     if text.startswith("/") or (text.startswith("s3://") and len(text) > len("s3://")):
         return text.rstrip("/") or "/"
     if not colon or "/" in host or not folder or folder.startswith("//"):
-        raise source.error(
-            node.at,
-            f"{key}: found {kind(node)}, expected s3://BUCKET/FOLDER, HOST:FOLDER or a folder: /mnt/store",
-        )
+        raise source.unexpected(key, node, "s3://BUCKET/FOLDER, HOST:FOLDER or a folder: /mnt/store")
     try:
         return f"{Host(host).name}:{folder}"
     except HostError as error:
@@ -176,9 +160,7 @@ def read_names(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
 def read_file_mounts(key: str, node: Node, source: YamlFile) -> Mapping[str, str]:
     """Read a mapping of remote to local paths."""
     if not isinstance(node, Entries):
-        raise source.error(
-            node.at, f"{key}: found {kind(node)}, expected a mapping such as {{~/data: ~/my/data}}"
-        )
+        raise source.unexpected(key, node, "a mapping such as {~/data: ~/my/data}")
     return {entry.key: read_text(f"{key}.{entry.key}", entry.node, source) for entry in node.entries}
 
 
@@ -186,15 +168,15 @@ def read_price(key: str, node: Node, source: YamlFile) -> float:
     """Read US dollars per hour."""
     value = node.value if isinstance(node, Scalar) else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_PER_HOUR:
-        most = f"expected US dollars for one job and hour, {_MOST_PER_HOUR:,} at most"
-        raise source.error(node.at, f"{key}: found {kind(node)}, {most}")
+        most = f"US dollars for one job and hour, {_MOST_PER_HOUR:,} at most"
+        raise source.unexpected(key, node, most)
     return float(value)
 
 
 def read_texts(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
     """Read a list of texts."""
     if not isinstance(node, Items):
-        raise source.error(node.at, f"{key}: found {kind(node)}, expected a list such as [first, second]")
+        raise source.unexpected(key, node, "a list such as [first, second]")
     return tuple(read_text(key, item, source) for item in node.items)
 
 
@@ -227,7 +209,7 @@ def read_setup(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
     lines: list[str] = []
     for item in items:
         if not isinstance(item, Scalar) or not isinstance(item.value, str):
-            raise source.error(item.at, f"{key}: found {kind(item)}, expected lines of shell")
+            raise source.unexpected(key, item, "lines of shell")
         for line in item.text.rstrip("\n").split("\n"):
             if not line.replace("\t", " ").isprintable():
                 raise source.error(
@@ -247,7 +229,7 @@ def read_setup(key: str, node: Node, source: YamlFile) -> tuple[str, ...]:
 def read_environment(key: str, node: Node, source: YamlFile) -> Mapping[str, str]:
     """Read variables for the job; refuse secrets."""
     if not isinstance(node, Entries):
-        raise source.error(node.at, f"{key}: found {kind(node)}, expected a mapping such as {{NAME: value}}")
+        raise source.unexpected(key, node, "a mapping such as {NAME: value}")
     variables = {}
     for entry in node.entries:
         if not _NAME.fullmatch(entry.key):
@@ -259,7 +241,7 @@ def read_environment(key: str, node: Node, source: YamlFile) -> Mapping[str, str
             raise _secret(key, entry.key, entry, source)
         value = entry.node
         if not isinstance(value, Scalar) or not value.text.isprintable():
-            raise source.error(value.at, f"{key}.{entry.key}: found {kind(value)}, expected text on one line")
+            raise source.unexpected(f"{key}.{entry.key}", value, "text on one line")
         _refuse_variable(f"{key}.{entry.key}", value.text, value, source)
         _refuse_assigned_secrets(f"{key}.{entry.key}", value.text, value, source)
         variables[entry.key] = value.text
@@ -296,9 +278,7 @@ def _secret(key: str, found: str, node: Node | KeyNode, source: YamlFile) -> Pla
 def read_options(own: Names, key: str, node: Node, source: YamlFile) -> tuple[tuple[str, str | None], ...]:
     """Read further options of sbatch; ``own``: those that are keys themselves."""
     if not isinstance(node, Entries):
-        raise source.error(
-            node.at, f"{key}: found {kind(node)}, expected a mapping such as {{exclusive: true, nice: 10}}"
-        )
+        raise source.unexpected(key, node, "a mapping such as {exclusive: true, nice: 10}")
     options: dict[str, str | None] = {}
     for entry in node.entries:
         name = option_name(entry.key)
@@ -326,9 +306,7 @@ def _option_value(key: str, node: Node, source: YamlFile) -> str | None:
     if isinstance(node, Scalar) and node.value is True:
         return None
     if isinstance(node, Scalar) and (node.value is None or node.value is False):
-        raise source.error(
-            node.at, f"{key}: found {kind(node)}, expected a value, or true for an option that has none"
-        )
+        raise source.unexpected(key, node, "a value, or true for an option that has none")
     return read_text(key, node, source)
 
 

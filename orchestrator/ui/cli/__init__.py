@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from typing import Any
 
 import typer
 
@@ -27,17 +28,22 @@ from orchestrator.ui.cli import (
     sync,
     top,
 )
+from orchestrator.ui.cli.common import print_error, print_problems
 from orchestrator.ui.cli.help_page import ProgramGroup
+
+_STYLE: dict[str, Any] = {
+    "add_completion": False,
+    "rich_markup_mode": "rich",
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
 
 app = typer.Typer(
     cls=ProgramGroup,
     help="Turn a benchmark matrix into trained runs that survive being killed, and those into a report.",
     epilog="Begin with:  orchestrate init",
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    **_STYLE,
 )
 app.command("init")(init.init)
 app.command("check")(check.check)
@@ -76,12 +82,7 @@ def main() -> None:
 
 def sync_results() -> None:
     """The console script `sync-results`: the command `orchestrate sync`."""
-    alone = typer.Typer(
-        add_completion=False,
-        rich_markup_mode="rich",
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+    alone = typer.Typer(**_STYLE)
     alone.command()(sync.sync)
     _run(alone)
 
@@ -91,13 +92,10 @@ def _run(program: typer.Typer) -> None:
     try:
         program()
     except ChecksFailedError as error:
-        for problem in error.problems:
-            typer.echo(f"error: {problem}", err=True)
+        print_problems(error.problems)
         sys.exit(error.exit_code)
     except OrchestrateError as error:
-        typer.echo(f"error: {error}", err=True)
-        if error.hint:
-            typer.echo(f"  {error.hint}", err=True)
+        print_error(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.core.errors import NotFoundError
-from orchestrator.core.formatting import count
+from orchestrator.core.formatting import count, listed
 from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, print_json
 
 if TYPE_CHECKING:
@@ -103,10 +103,7 @@ def collect(
                 print_comparison(one)
 
 
-def found_sweeps(results: object, names: list[str] | None) -> list[SweepDir]:
-    from pathlib import Path
-
-    assert isinstance(results, Path)
+def found_sweeps(results: Path, names: list[str] | None) -> list[SweepDir]:
     found = chosen(results, names or [])
     if not found:
         raise NotFoundError(f"no sweep in {results}/ yet", hint="begin with: orchestrate sweep --grid GRID")
@@ -136,8 +133,7 @@ def _print(
     console.print(table)
     for why, who in _by_reason(sweep_dir, collected).items():
         console.print(f"[yellow]missing[/yellow] {len(who)} runs, {_safe(why)}", soft_wrap=True)
-        more = f" and {len(who) - _NAMED} more" if len(who) > _NAMED else ""
-        console.print("  " + _safe(", ".join(who[:_NAMED])) + more, style="dim", soft_wrap=True)
+        console.print(f"  {_safe(listed(who, _NAMED))}", style="dim", soft_wrap=True)
     for warning in limits:
         console.print(f"[yellow]note[/yellow] {_safe(warning)}", soft_wrap=True)
     for problem in collected.problems:

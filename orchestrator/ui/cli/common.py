@@ -62,6 +62,13 @@ def print_problems(problems: Iterable[object]) -> None:
         typer.echo(f"error: {problem}", err=True)
 
 
+def print_error(error: OrchestrateError) -> None:
+    """Print an error and the next command."""
+    print_problems([error])
+    if error.hint:
+        typer.echo(f"  {error.hint}", err=True)
+
+
 def refuse_untrainable(skipped: int, runs: int, target: str) -> None:
     """Raise an error, as for bad input, if the target can train none of the runs."""
     if runs and skipped == runs:
@@ -76,9 +83,7 @@ def print_problems_there(problems: Iterable[OrchestrateError]) -> None:
     worst = 0
     for problem in problems:
         worst = max(worst, problem.exit_code)
-        typer.echo(f"error: {problem}", err=True)
-        if problem.hint:
-            typer.echo(f"  {problem.hint}", err=True)
+        print_error(problem)
     if worst:
         raise typer.Exit(worst)
 

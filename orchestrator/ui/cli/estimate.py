@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -165,10 +166,9 @@ def _about(sweep: Sweep, one: Forecast) -> list[str]:
     return lines + [f"  note     {note}" for note in where.notes if one.runs]
 
 
-def _shown(found: Range, show: object) -> str:
-    assert callable(show)
+def _shown(found: Range, show: Callable[[float], str]) -> str:
     if found.low == found.high:
-        return str(show(found.mid))
+        return show(found.mid)
     return f"{show(found.mid)} (80 %: {show(found.low)} to {show(found.high)})"
 
 

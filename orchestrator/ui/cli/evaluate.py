@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,6 +71,7 @@ def evaluate(
     )
     from orchestrator.analysis.evaluate import evaluate as play
     from orchestrator.rundir import SweepDir
+    from orchestrator.ui.cli.sweep_table import with_bar
 
     sweep_dir = SweepDir.existing(results, sweep)
     if not runs:
@@ -86,25 +86,8 @@ def evaluate(
             raise OrchestrateError(f"--render: one file, but {len(run_ids)} runs are meant", hint="name one")
     task, changes = (None, {}) if on_task is None else parse_task(on_task)
     wish = EvaluationOptions(checkpoint, best, episodes, deterministic, seed, task, changes, render)
-    ended = list(_shown(play(sweep_dir, run_ids, wish, again=bool(runs)), len(run_ids)))
+    ended = list(with_bar(play(sweep_dir, run_ids, wish, again=bool(runs)), len(run_ids), least=2))
     _tell(sweep_dir, ended, render, as_json=as_json)
-
-
-def _shown(
-    ended: Iterable[EvaluatedPolicy | FailedPolicy], total: int
-) -> Iterator[EvaluatedPolicy | FailedPolicy]:
-    """Iterate with a progress bar on a terminal, if there are several."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    from orchestrator.ui.cli.sweep_table import console
-
-    live = sys.stdout.isatty() and total > 1
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(), disable=not live, transient=True) as bar:
-        task = bar.add_task("", total=total)
-        for one in ended:
-            bar.advance(task)
-            yield one
 
 
 def _tell(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import typer
 
-from orchestrator.ui.cli.common import Json, print_json
+from orchestrator.ui.cli.common import Json, print_json, print_problems
 
 
 def profiles(as_json: Json = False) -> None:
@@ -17,27 +17,15 @@ def profiles(as_json: Json = False) -> None:
 
     found, problems = every_profile()
     if as_json:
-        print_json(
-            {
-                "profiles": [
-                    {
-                        "name": profile.name,
-                        "backend": profile.backend,
-                        "source": profile.source,
-                        "description": profile.description,
-                    }
-                    for profile in found
-                ],
-                "problems": [str(problem) for problem in problems],
-            }
-        )
+        keys = ("name", "backend", "source", "description")
+        shown = [{key: getattr(profile, key) for key in keys} for profile in found]
+        print_json({"profiles": shown, "problems": list(map(str, problems))})
     else:
         width = max(len(profile.name) for profile in found)
         for profile in found:
             typer.echo(f"{profile.name:<{width}}  {profile.backend:<5}  {profile.description or ''}")
             typer.echo(f"{'':<{width}}         {profile.source}")
         typer.echo(f"yours belong in {own_folder()}/")
-    for problem in problems:
-        typer.echo(f"error: {problem}", err=True)
+    print_problems(problems)
     if problems:
         raise typer.Exit(2)

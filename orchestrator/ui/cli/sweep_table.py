@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -18,6 +19,8 @@ from orchestrator.core.types import URGENT_FIRST, RunState
 from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import IndexRow
 from orchestrator.status.survey import RunStatus, Survey
+
+_Item = TypeVar("_Item")
 
 STYLE = {
     RunState.PENDING: "dim",
@@ -132,6 +135,20 @@ def frames(status: RunStatus) -> str:
 
 def console() -> Console:
     return Console(highlight=False)
+
+
+def with_bar(items: Iterable[_Item], total: int, *, least: int = 1, title: str = "") -> Iterator[_Item]:
+    """Iterate with a progress bar on a terminal, from ``least`` items on."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    live = sys.stdout.isatty() and total >= least
+    about = [TextColumn("{task.description}")] if title else []
+    columns = (*about, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(), disable=not live, transient=True) as bar:
+        task = bar.add_task(title, total=total)
+        for one in items:
+            bar.advance(task)
+            yield one
 
 
 def _by_urgency(rows: Sequence[IndexRow], statuses: Mapping[str, RunStatus]) -> list[IndexRow]:

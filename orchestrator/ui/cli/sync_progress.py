@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import typer
 
 from orchestrator.core.formatting import amount, plain
+from orchestrator.sync.request import SyncProgress, SyncReport
 from orchestrator.ui.cli.progress_lines import ProgressLines
-
-if TYPE_CHECKING:
-    from orchestrator.sync.request import SyncReport
-
 
 # Seconds between two lines without a terminal.
 _BEAT_S = 20.0
@@ -20,7 +17,7 @@ _BEAT_S = 20.0
 _LINES = 20
 
 
-class SyncScreen:
+class SyncScreen(SyncProgress):
     """Progress of a sync, sweep by sweep: a bar in a terminal, elsewhere a line every ``beat`` seconds."""
 
     def __init__(self, quiet: bool = False, beat: float = _BEAT_S) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from orchestrator.core.errors import NotFoundError
-from orchestrator.core.formatting import plain
+from orchestrator.core.formatting import count, plain
 from orchestrator.ui.cli.common import chosen
 
 if TYPE_CHECKING:
@@ -27,14 +26,15 @@ def upload(
     done; raises :class:`UploadError` if nothing can be sent.
     """
     from orchestrator.sync.wandb import plan_uploads, send
+    from orchestrator.ui.cli.sweep_table import with_bar
 
     found = chosen(results, sweeps)
     plan = plan_uploads(found, _meant(found, runs) if runs else None)
     if dry_run:
-        typer.echo(f"W&B: {_runs(len(plan.todo))} would go up" + _beside(plan))
+        typer.echo(f"W&B: {count(len(plan.todo), 'run')} would go up" + _beside(plan))
         return True
     up, faults = [], 0
-    for sent in _shown(send(plan.todo), len(plan.todo)):
+    for sent in with_bar(send(plan.todo), len(plan.todo), title="W&B"):
         if sent.url:
             up.append(sent.url)
         else:
@@ -45,7 +45,7 @@ def upload(
             typer.echo(f"error: {_name(left.sweep, left.run_id)}: not uploaded: {plain(left.why)}", err=True)
     projects = sorted({plain(url.rpartition("/runs/")[0]) for url in up})
     where = f" to {', '.join(projects)}" if projects else ""
-    typer.echo(f"W&B: {_runs(len(up))} uploaded{where}" + _beside(plan, faults))
+    typer.echo(f"W&B: {count(len(up), 'run')} uploaded{where}" + _beside(plan, faults))
     return not faults and all(left.waits for left in plan.left)
 
 
@@ -62,21 +62,6 @@ def _meant(sweeps: Iterable[SweepDir], selectors: Sequence[str]) -> set[str]:
     return {row.run_id for fitting in found.values() for row in fitting}
 
 
-def _shown(sent: Iterable[UploadReport], total: int) -> Iterator[UploadReport]:
-    """Iterate with a progress bar on a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from orchestrator.ui.cli.sweep_table import console
-
-    live = sys.stdout.isatty() and total > 0
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(), disable=not live, transient=True) as bar:
-        task = bar.add_task("W&B", total=total)
-        for one in sent:
-            bar.advance(task)
-            yield one
-
-
 def _tell(sent: UploadReport) -> None:
     name = _name(sent.upload.sweep.name, sent.upload.run_id)
     typer.echo(f"error: {name}: {plain(sent.error)}", err=True)
@@ -91,11 +76,7 @@ def _beside(plan: UploadPlan, faults: int = 0) -> str:
         (sum(left.waits for left in plan.left), "left for later"),
         (sum(not left.waits for left in plan.left), "cannot be read"),
     )
-    return "".join(f", {count} {what}" for count, what in counts if count)
-
-
-def _runs(count: int) -> str:
-    return f"{count} run{'' if count == 1 else 's'}"
+    return "".join(f", {number} {what}" for number, what in counts if number)
 
 
 def _name(sweep: str, run_id: str) -> str:

@@ -22,7 +22,7 @@ from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.top.columns import RUNS, VIEWS
 from orchestrator.ui.top.dialogs import ConfirmDialog, Help, Log
-from orchestrator.ui.top.fleet_access import Fleet, error_line, next_state
+from orchestrator.ui.top.fleet_access import FleetTree, error_line, next_state
 from orchestrator.ui.top.model import FleetState, JobRow, RunRow
 from orchestrator.ui.top.refresher import Refresher
 from orchestrator.ui.top.table_widget import ListTable
@@ -90,7 +90,7 @@ class Top(App[None]):
         Binding("escape", "all"),
     ]
 
-    def __init__(self, fleet: Fleet, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, fleet: FleetTree, clock: Callable[[], float] = time.time) -> None:
         # The terminal's own colours, light or dark.
         super().__init__(ansi_color=True)
         self.theme = "ansi-dark"

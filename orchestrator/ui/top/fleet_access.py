@@ -1,4 +1,4 @@
-"""Read the fleet and act on it, behind one interface that tests can replace."""
+"""Read the fleet and act on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Protocol
 
 from orchestrator.control import fleet
 from orchestrator.control.exchange import exchange_with_instances
@@ -26,89 +25,54 @@ from orchestrator.ui.top.model import FleetState, History, SweepSnapshot, follow
 _TAIL = 200_000
 
 
-class Fleet(Protocol):
-    """Access to all sweeps. Each method may take long and raises :class:`OrchestrateError`."""
-
-    def sweeps(self) -> Sequence[SweepDir]:
-        """Return the sweeps to show, by name."""
-        ...
-
-    def present(self, sweep_dir: SweepDir) -> Survey:
-        """Return the states of a sweep's runs."""
-        ...
-
-    def recorded(self, sweep_dir: SweepDir) -> Survey:
-        """Return the states of a sweep's runs as recorded on this disk, without asking a machine."""
-        ...
-
-    def history(self, sweep_dir: SweepDir) -> History:
-        """Return a sweep's ledger and its workers' journals."""
-        ...
-
-    def price(self, on: str, kept: float | None = None) -> float | None:
-        """Return US dollars for one hour of a job of that submission; ``None`` if unknown."""
-        ...
-
-    def cancel(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
-        """Cancel runs; return a message for the user."""
-        ...
-
-    def retry(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
-        """Submit runs again; return a message for the user."""
-        ...
-
-    def exchange(self, sweep_dir: SweepDir) -> str:
-        """Fetch results from instances and clusters, end finished instances; return a message."""
-        ...
-
-    def log(self, sweep_dir: SweepDir, run_id: str) -> str:
-        """Return the end of a run's log."""
-        ...
-
-
 class FleetTree:
-    """The sweeps of a results folder: the named ones, or all of them."""
+    """The sweeps of a results folder: the named ones, or all of them.
+
+    Each method may take long and raises :class:`OrchestrateError`.
+    """
 
     def __init__(self, results: Path, names: Sequence[str] = ()) -> None:
         self._results, self._names = results, names
         self._asking = threading.Lock()  # backends cache answers without locks
 
     def sweeps(self) -> Sequence[SweepDir]:
+        """Return the sweeps to show, by name."""
         return [SweepDir.existing(self._results, name) for name in self._names] or sweeps(self._results)
 
     def present(self, sweep_dir: SweepDir) -> Survey:
+        """Return the states of a sweep's runs."""
         with self._asking:
             return fleet.present(sweep_dir)
 
     def recorded(self, sweep_dir: SweepDir) -> Survey:
+        """Return the states of a sweep's runs as recorded on this disk, without asking a machine."""
         return poll_sweep(sweep_dir, ask=False)
 
     def history(self, sweep_dir: SweepDir) -> History:
+        """Return a sweep's ledger and its workers' journals."""
         return History(sweep_dir.read_ledger(), sweep_dir.read_journals())
 
     def price(self, on: str, kept: float | None = None) -> float | None:
-        """Return the price at submission; for a job of another tree, the profile's price."""
+        """Return US dollars for one hour of a job of that submission; ``None`` if unknown.
+
+        The price at submission; for a job of another tree, the profile's.
+        """
         return kept if kept is not None else _price(on)
 
     def cancel(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
+        """Cancel runs; return a message for the user."""
         with self._asking:
             decided = fleet.cancel(sweep_dir, run_ids)
         problems = "".join(f"; {error_line(problem)}" for problem in decided.problems)
         return f"{sweep_dir.name}: {len(decided.run_ids)} of {len(run_ids)} runs cancelled{problems}"
 
     def retry(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
-        """Run `orchestrate retry` in a process of its own, which goes on after the screen is left."""
-        options = ["--detach", "--results", str(sweep_dir.results)]
-        argv = [
-            sys.executable,
-            "-P",
-            "-m",
-            "orchestrator.ui.cli",
-            "retry",
-            sweep_dir.name,
-            *run_ids,
-            *options,
-        ]
+        """Submit runs again; return a message for the user.
+
+        `orchestrate retry` runs in a process of its own, which goes on after the screen is left.
+        """
+        argv = [sys.executable, "-P", "-m", "orchestrator.ui.cli", "retry", sweep_dir.name, *run_ids]
+        argv += ["--detach", "--results", str(sweep_dir.results)]
         # Into a file: a pipe without a reader would end it.
         with tempfile.TemporaryFile() as said:
             done = subprocess.run(
@@ -121,6 +85,7 @@ class FleetTree:
         return "; ".join(line for line in lines if not line.startswith("detached"))
 
     def exchange(self, sweep_dir: SweepDir) -> str:
+        """Fetch results from instances and clusters, end finished instances; return a message."""
         lines: list[str] = []
         with self._asking:
             exchange_with_instances(sweep_dir, lines.append, not_within=0)
@@ -128,6 +93,7 @@ class FleetTree:
         return f"{sweep_dir.name}: {'; '.join(lines) or 'nothing new'}"
 
     def log(self, sweep_dir: SweepDir, run_id: str) -> str:
+        """Return the end of a run's log."""
         with fleet.log_from(sweep_dir, run_id, attempt=None, to_the_end=False) as pipe:
             if pipe is not None:
                 return _whole_lines(pipe.read())
@@ -168,7 +134,7 @@ def _whole_lines(printed: bytes) -> str:
 
 
 def next_state(
-    access: Fleet, before: FleetState, now: float, at_first: Callable[[FleetState], object] | None = None
+    access: FleetTree, before: FleetState, now: float, at_first: Callable[[FleetState], object] | None = None
 ) -> FleetState:
     """Return the fleet's state ``now``; where a read fails, keep the earlier state and name the problem.
 
@@ -188,7 +154,7 @@ def next_state(
 
 
 def _snapshot(
-    access: Fleet,
+    access: FleetTree,
     ask: Callable[[SweepDir], Survey],
     sweep_dir: SweepDir,
     before: SweepSnapshot | None,

@@ -19,7 +19,7 @@ from gymnasium.spaces import Box
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 from torchrl.envs import EnvBase, PettingZooWrapper
 
-from jobs.trainers.benchmarl.hydra_text import RefusedKeyError
+from jobs.trainers.benchmarl.hydra_text import unexpected
 
 _VECTORS = ("vector", "vector-masked")
 # What an agent sees is 512 pixels wide, and the whole screen 720 by 1280: these widths divide all three.
@@ -42,7 +42,7 @@ class _Game:
     def __post_init__(self) -> None:
         for name in ("spawn_delay", "num_archers", "num_knights", "max_zombies", "max_arrows", "max_cycles"):
             if getattr(self, name) < 1:
-                raise _refused(name, getattr(self, name), "a whole number from 1")
+                raise unexpected(f"task.{name}", getattr(self, name), "a whole number from 1")
 
 
 @dataclass
@@ -54,7 +54,7 @@ class VectorConfig(_Game):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.obs_method not in _VECTORS:
-            raise _refused("obs_method", self.obs_method, " or ".join(_VECTORS))
+            raise unexpected("task.obs_method", self.obs_method, " or ".join(_VECTORS))
 
 
 @dataclass
@@ -66,11 +66,8 @@ class ImageConfig(_Game):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.image_size not in _IMAGE_SIZES:
-            raise _refused("image_size", self.image_size, f"one of: {', '.join(map(str, _IMAGE_SIZES))}")
-
-
-def _refused(name: str, found: object, expected: str) -> RefusedKeyError:
-    return RefusedKeyError(f"task.{name}", f"task.{name}: found {found}, expected {expected}")
+            sizes = ", ".join(map(str, _IMAGE_SIZES))
+            raise unexpected("task.image_size", self.image_size, f"one of: {sizes}")
 
 
 class Kaz(PettingZooClass):

@@ -173,7 +173,7 @@ def test_a_player_that_cannot_begin_is_told_once(
     broken = tmp_path / "python"
     broken.write_text("#!/bin/sh\necho \"No module named 'torch'\" >&2; exit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(module.sys, "executable", str(broken))
+    monkeypatch.setattr("sys.executable", str(broken))
     with pytest.raises(OrchestrateError, match="No module named 'torch'") as error:
         list(evaluate(sweep, [run.run_id, run.run_id], EvaluationOptions()))
     assert install_here("train") in (error.value.hint or "")
