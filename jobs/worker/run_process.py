@@ -37,31 +37,15 @@ from orchestrator.config.trainers import TrainerSpec, get_trainer
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.core.types import PluginSource, Reason, RunState
 from orchestrator.planning.throughput.measure import throughput
-from orchestrator.rundir import (
-    AttemptDir,
-    Claim,
-    Lease,
-    SweepDir,
-    check_writable,
-    tidy_finished,
-)
+from orchestrator.rundir import AttemptDir, Claim, Lease, SweepDir, check_writable, tidy_finished
 from orchestrator.rundir.ledger_entries import CancelEntry
 from orchestrator.rundir.plain_files import open_descriptor
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
-_THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
-_EXIT_CODES = {
-    RunState.DONE: DONE_EXIT,
-    RunState.FAILED: FAILED_EXIT,
-    RunState.INTERRUPTED: INTERRUPTED_EXIT,
-}
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_EXIT_CODES = {RunState.DONE: DONE_EXIT, RunState.FAILED: FAILED_EXIT, RunState.INTERRUPTED: INTERRUPTED_EXIT}
 
 
 @dataclass(frozen=True)

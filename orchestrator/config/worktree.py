@@ -214,11 +214,7 @@ def _head(root: Path) -> tuple[str | None, str | None, bool]:
     told = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
     commit, branch = told.get("branch.oid"), told.get("branch.head")
     changed = any(not line.startswith("# ") for line in lines)
-    return (
-        None if commit == "(initial)" else commit,
-        None if branch == "(detached)" else branch,
-        changed,
-    )
+    return (None if commit == "(initial)" else commit, None if branch == "(detached)" else branch, changed)
 
 
 def _without_nested(items: Iterable[WorkTreeFile]) -> tuple[WorkTreeFile, ...]:

@@ -28,11 +28,7 @@ def quietly(_: str) -> None:
 
 
 def exchange_with_instances(
-    sweep_dir: SweepDir,
-    tell: Tell,
-    not_within: float = cloud_instances.EXCHANGE_S,
-    *,
-    orphans: bool = False,
+    sweep_dir: SweepDir, tell: Tell, not_within: float = cloud_instances.EXCHANGE_S, *, orphans: bool = False
 ) -> bool:
     """Fetch results from cloud instances, send decisions, terminate finished instances.
 

@@ -23,15 +23,7 @@ from orchestrator.control.poll import (
 from orchestrator.control.staleness import with_stale
 from orchestrator.control.submission import Submission, script_of, without
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
-from orchestrator.core.types import (
-    Capacity,
-    Plan,
-    Run,
-    RunState,
-    Sweep,
-    TargetAssignment,
-    number_of,
-)
+from orchestrator.core.types import Capacity, Plan, Run, RunState, Sweep, TargetAssignment, number_of
 from orchestrator.planning.auto_retry import second_chances
 from orchestrator.planning.budget import BudgetedPlan, reckon
 from orchestrator.planning.plan import make_plan

@@ -380,8 +380,7 @@ def failure(name: str, errors: str) -> HostError:
         )
     if "host key verification failed" in said:
         return HostError(
-            f"{name}: its host key is unknown",
-            hint=f"look at it, and accept it once: ssh {name}",
+            f"{name}: its host key is unknown", hint=f"look at it, and accept it once: ssh {name}"
         )
     if "could not resolve hostname" in said:
         return HostError(

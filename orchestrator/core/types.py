@@ -106,11 +106,7 @@ class Run:
 
 
 def run_identity(
-    trainer: str,
-    overrides: Mapping[str, Value],
-    seed: int,
-    threads: int,
-    target: str | None = None,
+    trainer: str, overrides: Mapping[str, Value], seed: int, threads: int, target: str | None = None
 ) -> str:
     """Hash the inputs that decide a run's result into 16 hexadecimal digits.
 

@@ -48,11 +48,7 @@ class Claim:
 
     @classmethod
     def fresh(
-        cls,
-        worker: str,
-        job_id: str | None = None,
-        code_id: str | None = None,
-        target: str | None = None,
+        cls, worker: str, job_id: str | None = None, code_id: str | None = None, target: str | None = None
     ) -> Self:
         """Make a new claim of this process."""
         holder = Holder.current(job_id)

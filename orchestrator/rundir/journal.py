@@ -19,13 +19,7 @@ from typing import Any, Self
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import RunState
-from orchestrator.rundir.atomic import (
-    dump_json,
-    parse_json,
-    storage_errors,
-    write_atomic,
-    write_exclusive,
-)
+from orchestrator.rundir.atomic import dump_json, parse_json, storage_errors, write_atomic, write_exclusive
 from orchestrator.rundir.holder import Holder
 from orchestrator.rundir.plain_files import (
     Version,

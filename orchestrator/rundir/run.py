@@ -23,12 +23,7 @@ from orchestrator.rundir.atomic import (
     write_atomic,
     write_exclusive,
 )
-from orchestrator.rundir.claims import (
-    Claim,
-    age_by_file_server,
-    create_claim,
-    read_claim,
-)
+from orchestrator.rundir.claims import Claim, age_by_file_server, create_claim, read_claim
 from orchestrator.rundir.copy_origin import fetch_command
 from orchestrator.rundir.descriptions import Descriptions
 from orchestrator.rundir.foreign_marks import foreign_attempts, read_absent
@@ -266,10 +261,7 @@ class RunDir:
                 if match and (attempt.checkpoints / name).is_file():
                     found.append(
                         CheckpointFile(
-                            attempt.number,
-                            int(match["frames"]),
-                            match["digest"],
-                            attempt.checkpoints / name,
+                            attempt.number, int(match["frames"]), match["digest"], attempt.checkpoints / name
                         )
                     )
         return sorted(found, key=lambda item: (item.frames, item.attempt), reverse=True)

@@ -224,12 +224,7 @@ class GlanceSweep:
             run.why = ": ".join(words)[:300] or None
             if attempt and attempt <= run.forgiven and run.state in _FINAL:
                 run.state, run.why = "pending", None
-            run.update(
-                data.get("frames"),
-                None,
-                summary.get("end_to_end_fps"),
-                summary.get("final_return"),
-            )
+            run.update(data.get("frames"), None, summary.get("end_to_end_fps"), summary.get("final_return"))
 
     def _read_ledger(self) -> None:
         """Read new decisions about runs: cancellations, retries, results found."""

@@ -20,16 +20,7 @@ from orchestrator.rundir import CodeDir, RunDir
 from orchestrator.rundir.atomic import storage_errors
 from orchestrator.rundir.copy_origin import Copy
 from orchestrator.rundir.plain_files import same_content
-from orchestrator.rundir.synced import (
-    CODE,
-    INDEX,
-    RESULT,
-    RUNS,
-    copy_of,
-    kind_of,
-    plain_size,
-    sync_lock,
-)
+from orchestrator.rundir.synced import CODE, INDEX, RESULT, RUNS, copy_of, kind_of, plain_size, sync_lock
 from orchestrator.sync import merge
 from orchestrator.sync.file_selection import ChosenFiles, choose, run_of
 from orchestrator.sync.identical_files import copy_times, find_duplicates, find_unchanged, link_duplicates

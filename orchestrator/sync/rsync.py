@@ -80,12 +80,7 @@ class Rsync:
     keep: int | None = None
 
     def list(
-        self,
-        folder: str,
-        here: Path,
-        *,
-        rules: Sequence[str] = (),
-        names: Iterable[str] | None = None,
+        self, folder: str, here: Path, *, rules: Sequence[str] = (), names: Iterable[str] | None = None
     ) -> Listing:
         """List ``folder`` of the source, compared with the folder ``here``; writes nothing.
 

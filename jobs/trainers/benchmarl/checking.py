@@ -22,13 +22,7 @@ from jobs.trainers.benchmarl import rules, time_budget
 from jobs.trainers.benchmarl.building import require_possible, try_build
 from jobs.trainers.benchmarl.config import Outline, compose, compose_config, outline
 from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
-from jobs.trainers.benchmarl.spelling import (
-    group_of,
-    require_choices,
-    unknown_key,
-    wrong_choices,
-    wrong_type,
-)
+from jobs.trainers.benchmarl.spelling import group_of, require_choices, unknown_key, wrong_choices, wrong_type
 from jobs.training.context import BadConfigError
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Run, Value

@@ -28,12 +28,7 @@ from jobs.training import provenance
 from jobs.training.context import BadConfigError, InterruptedRun, Outcome, RunContext
 from jobs.worker.failures import ProgramFailed, is_storage_error
 from jobs.worker.run_process import die_with_parent
-from orchestrator.config.command import (
-    COMMAND_KEY,
-    command_meant,
-    filled,
-    program_file,
-)
+from orchestrator.config.command import COMMAND_KEY, command_meant, filled, program_file
 from orchestrator.config.program.identity import CODE_KEY, Patterns, project_files
 from orchestrator.config.trainers import COMMAND
 from orchestrator.core.errors import OrchestrateError, StorageError

@@ -81,13 +81,7 @@ def validate(task_text: str) -> None:
     _ask("check the task file", "validate", text=task_text)
 
 
-def launch(
-    cluster: str,
-    task_text: str,
-    *,
-    secrets: Mapping[str, str],
-    boot: Sequence[str] = (),
-) -> str:
+def launch(cluster: str, task_text: str, *, secrets: Mapping[str, str], boot: Sequence[str] = ()) -> str:
     """Start an instance, or use the one of that name, and run the task there; return the request's id.
 
     Returns when SkyPilot has accepted the request. ``secrets`` go to the task's environment and to no file

@@ -18,13 +18,7 @@ from orchestrator.backends.slurm.commands import (
     run_with_retries,
     unanswered,
 )
-from orchestrator.backends.slurm.concerns import (
-    Partitions,
-    concerns,
-    is_exclusive,
-    node_cores,
-    time_limits,
-)
+from orchestrator.backends.slurm.concerns import Partitions, concerns, is_exclusive, node_cores, time_limits
 from orchestrator.backends.slurm.finished_jobs import FinishedJobs
 from orchestrator.backends.slurm.limits import COUNTED, Limit, SubmitLimits
 from orchestrator.backends.slurm.parse import (

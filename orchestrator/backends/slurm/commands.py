@@ -144,10 +144,7 @@ _HINTS = (
         "access/permission denied",
         "the partition is for certain users or submitting nodes: `scontrol show partition`",
     ),
-    (
-        "invalid generic resource",
-        "set `gpus:` in the profile as the site spells them (`sinfo -o '%G'`)",
-    ),
+    ("invalid generic resource", "set `gpus:` in the profile as the site spells them (`sinfo -o '%G'`)"),
 )
 
 

@@ -6,13 +6,7 @@ import time
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 
-from orchestrator.backends.slurm.parse import (
-    ACCOUNTING_FIELDS,
-    LISTED,
-    array_of,
-    queue_entries,
-    sacct_jobs,
-)
+from orchestrator.backends.slurm.parse import ACCOUNTING_FIELDS, LISTED, array_of, queue_entries, sacct_jobs
 from orchestrator.core.types import JobState, JobStatus, RunCommand
 
 # Accounting follows the queue within seconds, or not at all: seconds until the next query, at first ...

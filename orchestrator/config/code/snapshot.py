@@ -311,10 +311,7 @@ def _frozen_code(source: _Source, code: CodeDir, submit_dir: Path) -> FrozenCode
     ours = code.tree / source.base.relative_to(source.root) if source.ours_in_tree else code.ours
     theirs, notes = _module_folders(source, code)
     if tree is None:
-        notes = [
-            f"the code in {cwd} is not copied ({source.why_not}): {_EDITS}",
-            *notes,
-        ]
+        notes = [f"the code in {cwd} is not copied ({source.why_not}): {_EDITS}", *notes]
     elif any(cwd.is_relative_to(folder) for folder in source.without):
         notes = [*_what_is_missing(tree), f"runs start in {cwd} itself: it is part of the results", *notes]
     else:

@@ -80,8 +80,7 @@ def _parsed(text: str) -> Any:
     except (HydraException, ValueError) as error:  # ValueError: too many digits for int()
         why = _cut(str(error).splitlines()[0])
         raise SweepTextError(
-            f"found {_short(text)}, which Hydra cannot read as several values: {why}",
-            _unreadable_hint(text),
+            f"found {_short(text)}, which Hydra cannot read as several values: {why}", _unreadable_hint(text)
         ) from None
 
 

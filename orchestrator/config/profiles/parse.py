@@ -80,10 +80,7 @@ def _entries(root: Entries, readers: Mapping[str, Reader], source: YamlFile) -> 
                 entry.at,
                 f"found {shown(entry.key)}, which is no key of a profile",
                 did_you_mean(
-                    entry.key,
-                    readers,
-                    OTHER_KEYS,
-                    "further options of sbatch go into options: {name: value}",
+                    entry.key, readers, OTHER_KEYS, "further options of sbatch go into options: {name: value}"
                 ),
             )
     return {entry.key: entry for entry in root.entries}

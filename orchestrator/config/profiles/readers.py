@@ -48,15 +48,7 @@ _CALLED = {
 }
 OTHER_KEYS = {**OTHER_NAMES, **by_other_name(_CALLED)}
 # Options beside the keys that a script can omit.
-_FORBIDDABLE = (
-    "gres",
-    "mem-per-gpu",
-    "no-requeue",
-    "nodes",
-    "ntasks",
-    "open-mode",
-    "requeue",
-)
+_FORBIDDABLE = ("gres", "mem-per-gpu", "no-requeue", "nodes", "ntasks", "open-mode", "requeue")
 _GPUS = re.compile(r"(?:(?P<type>[A-Za-z0-9][A-Za-z0-9._-]*):)?(?P<count>[0-9]{1,6})")
 _ACCELERATOR = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _OPTION = re.compile(r"[a-z][a-z0-9-]+")

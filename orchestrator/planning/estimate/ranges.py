@@ -58,11 +58,7 @@ def lay_out(times: Sequence[Range], machines: int, at_once: int) -> list[Range]:
     assert at_once >= 1, at_once
     low, mid, high = (
         _loads(sorted(column, reverse=True), machines, at_once)
-        for column in (
-            [one.low for one in times],
-            [one.mid for one in times],
-            [one.high for one in times],
-        )
+        for column in ([one.low for one in times], [one.mid for one in times], [one.high for one in times])
     )
     # With several slots, different runs can share a machine in the three schedules.
     return [Range(min(one), one[1], max(one)) for one in zip(low, mid, high, strict=True)]

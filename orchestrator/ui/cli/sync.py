@@ -52,8 +52,7 @@ def sync(
         bool, typer.Option("--latest-checkpoint", help="Of checkpoints only each run's most advanced.")
     ] = False,
     verify: Annotated[
-        bool,
-        typer.Option("--verify", help="Read again what finished runs have here; fetch what is damaged."),
+        bool, typer.Option("--verify", help="Read again what finished runs have here; fetch what is damaged.")
     ] = False,
     watch: Annotated[
         float | None,

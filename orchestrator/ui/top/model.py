@@ -188,12 +188,7 @@ def _unanswered(jobs: Mapping[str, JobStatus], now: float, before: SweepSnapshot
 
 
 def _jobs(
-    name: str,
-    seen: Survey,
-    history: History,
-    price: Price,
-    now: float,
-    unanswered: Mapping[str, float],
+    name: str, seen: Survey, history: History, price: Price, now: float, unanswered: Mapping[str, float]
 ) -> tuple[JobRow, ...]:
     logs, times = {log.token: log for log in history.logs}, worked(seen, history.logs, now)
     rows: dict[str, JobRow] = {}
