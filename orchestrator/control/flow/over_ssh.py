@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.config.profiles import Profile, as_typed
 from orchestrator.control import fleet
 from orchestrator.control.flow.base import Flow, Started, array_line, waiting
 from orchestrator.control.remote import delegate
+from orchestrator.control.remote.delegate import Delegation
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import BudgetError, ChecksFailedError, StorageError
 from orchestrator.core.types import Reason, Sweep
@@ -37,23 +39,16 @@ class TargetOverSsh(Flow):
         adopt: bool,
     ) -> None:
         super().__init__(sweep, sweep_dir, wish)
-        self._profile, self._options, self._only, self._adopt = profile, options, only, adopt
+        self._profile = profile
+        self._asked = Delegation(sweep, sweep_dir, profile, wish, options, only, adopt)
         self.target, self.on = profile.name, profile.address
         self._seen: Survey | None = None
 
     def _rehearse(self) -> Mapping[str, Any]:
-        return delegate.rehearse(self.sweep, self.sweep_dir, self._profile, self.wish, self._options)
+        return delegate.rehearse(replace(self._asked, only=None))
 
     def _start(self) -> Started:
-        done = delegate.send(
-            self.sweep,
-            self.sweep_dir,
-            self._profile,
-            self.wish,
-            self._options,
-            only=self._only,
-            adopt=self._adopt,
-        )
+        done = delegate.send(self._asked)
         answer, place = done.answer, done.place
         if answer["problems"]:
             raise ChecksFailedError(answer["problems"])

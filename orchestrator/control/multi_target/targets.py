@@ -14,6 +14,7 @@ from orchestrator.config.profiles import Profile, find_profile
 from orchestrator.control.dry_run import rehearse
 from orchestrator.control.poll import give_up, poll_sweep
 from orchestrator.control.remote import delegate
+from orchestrator.control.remote.delegate import Delegation
 from orchestrator.control.remote.queries import assigned_of
 from orchestrator.control.submit import SubmitOptions, submit_sweep
 from orchestrator.core.errors import GridError, OrchestrateError, ProfileError
@@ -294,19 +295,19 @@ class RemoteTarget:
         return False  # its own jobs arrange them
 
     def submit(self, deal: TargetAssignment, places: int, *, define: bool) -> TargetSubmission:
-        sweep, sweep_dir = self._shared.sweep, self._shared.sweep_dir
-        wish = replace(self._shared.wish, canary=False)
-        only, adopt = deal.run_ids, self._shared.adopt
-        done = delegate.send(sweep, sweep_dir, self._profile, wish, self._options, only=only, adopt=adopt)
+        done = delegate.send(self._delegation(deal))
         if problems := done.answer["problems"]:
             raise OrchestrateError("; ".join(problems))
         submitted = not done.answer["settled"]
         return TargetSubmission(submitted, notes=(*done.notes, *done.answer.get("notes", ())))
 
     def rehearse(self, deal: TargetAssignment, places: int, later: int) -> Mapping[str, Any]:
-        sweep, sweep_dir = self._shared.sweep, self._shared.sweep_dir
-        wish, only = replace(self._shared.wish, canary=False), deal.run_ids
-        return delegate.rehearse(sweep, sweep_dir, self._profile, wish, self._options, only)
+        return delegate.rehearse(self._delegation(deal))
+
+    def _delegation(self, deal: TargetAssignment) -> Delegation:
+        shared, wish = self._shared, replace(self._shared.wish, canary=False)
+        options, only, adopt = self._options, deal.run_ids, shared.adopt
+        return Delegation(shared.sweep, shared.sweep_dir, self._profile, wish, options, only, adopt)
 
     def take(self, one: ActiveJob) -> None:
         delegate.take_back(self._shared.sweep, self._shared.sweep_dir, one.run_ids, waiting=True)

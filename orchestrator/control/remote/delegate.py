@@ -44,6 +44,23 @@ _TO_DO = (RunState.PENDING, RunState.INTERRUPTED, RunState.QUEUED)
 
 
 @dataclass(frozen=True)
+class Delegation:
+    """A sweep for the tree of ``profile``, and the options of its submission; optionally ``only`` these runs.
+
+    ``options``: of a scheduler's own command. ``adopt``: go on with a sweep that came to that place from
+    another tree, or from none.
+    """
+
+    sweep: Sweep
+    sweep_dir: SweepDir
+    profile: Profile
+    wish: SubmitOptions
+    options: Sequence[str] = ()
+    only: Collection[str] | None = None
+    adopt: bool = False
+
+
+@dataclass(frozen=True)
 class RemoteSubmission:
     """What a submission elsewhere came to. ``answer``: :func:`orchestrator.control.remote.server.submit`.
 
@@ -56,24 +73,15 @@ class RemoteSubmission:
     notes: tuple[str, ...]
 
 
-def send(
-    sweep: Sweep,
-    sweep_dir: SweepDir,
-    profile: Profile,
-    wish: SubmitOptions,
-    options: Sequence[str] = (),
-    *,
-    only: Collection[str] | None = None,
-    adopt: bool = False,
-) -> RemoteSubmission:
-    """Give the runs still to do to the tree of ``profile`` and submit them; optionally ``only`` these runs.
+def send(asked: Delegation) -> RemoteSubmission:
+    """Give the runs still to do to the tree of the profile and submit them.
 
     Runs of other trees are requested back first. The assignment is on record before anything is sent, and its
     number goes along: an assignment that arrives after the runs were requested back is refused there.
-    ``adopt`` goes on with a sweep that came to that place from another tree, or from none.
     """
+    sweep, sweep_dir, only = asked.sweep, asked.sweep_dir, asked.only
     require_own(sweep_dir)
-    there = look_there(profile, sweep.name)
+    there = look_there(asked.profile, sweep.name)
     sweep_dir.create()
     with sweep_dir.lock():
         submit.record(sweep, sweep_dir)
@@ -86,10 +94,9 @@ def send(
         code = freeze(sweep_dir, Path.cwd())
         shipped, notes = as_sent(code)
         number = _assign(sweep_dir, there.place, shipped, given)
-    plan = _request(sweep, given, profile, wish, options, shipped)
-    decision = decision_of(sweep_dir, number)
-    request = SubmitRequest(**vars(plan), decision=decision, adopt=adopt)
-    answer = _submit_there(there, sweep_dir, code, profile, request)
+    plan, decision = _request(asked, given, shipped), decision_of(sweep_dir, number)
+    request = SubmitRequest(**vars(plan), decision=decision, adopt=asked.adopt)
+    answer = _submit_there(there, sweep_dir, code, asked.profile, request)
     _accepted(sweep_dir, number)
     if "runs" in answer:
         note(sweep_dir, there.place, answer)
@@ -192,40 +199,27 @@ def _backend_there(profile: Profile, options: Sequence[str]) -> Backend:
     return make_backend(parse_profile(text_for_there(profile), profile.source, profile.name), options)
 
 
-def rehearse(
-    sweep: Sweep,
-    sweep_dir: SweepDir,
-    profile: Profile,
-    wish: SubmitOptions,
-    options: Sequence[str] = (),
-    only: Collection[str] | None = None,
-) -> Mapping[str, Any]:
+def rehearse(asked: Delegation) -> Mapping[str, Any]:
     """What :func:`send` would submit, to the byte, as :func:`dry_run.planned` tells it; writes nothing.
 
     A tree that knows the sweep is asked; of one that does not, all is known here.
     """
-    there = look_there(profile, sweep.name)
+    sweep, sweep_dir = asked.sweep, asked.sweep_dir
+    there = look_there(asked.profile, sweep.name)
     code = freeze(sweep_dir, Path.cwd(), dry=True)
     shipped, _ = as_sent(code)
-    given, _ = _given(sweep, sweep_dir, there.place, only)
+    given, _ = _given(sweep, sweep_dir, there.place, asked.only)
     before = _before(sweep_dir, there.place)
     if there.known and before is not None and before.code.id in there.codes:
-        request = _request(sweep, given, profile, wish, options, shipped)
-        return ask(there.place, sweep.name, before.code, profile, request)
-    return _first_plan(sweep, there, profile, wish, options, code, given)
+        return ask(there.place, sweep.name, before.code, asked.profile, _request(asked, given, shipped))
+    return _first_plan(asked, there, code, given)
 
 
 def _first_plan(
-    sweep: Sweep,
-    there: RemoteCode,
-    profile: Profile,
-    wish: SubmitOptions,
-    options: Sequence[str],
-    code: FrozenCode,
-    given: frozenset[str],
+    asked: Delegation, there: RemoteCode, code: FrozenCode, given: frozenset[str]
 ) -> Mapping[str, Any]:
-    folder = Path(there.place.folder)
-    backend = _backend_there(profile, options)
+    sweep, folder = asked.sweep, Path(there.place.folder)
+    backend = _backend_there(asked.profile, asked.options)
     kept = CodeDir.of(SweepDir(folder / "results", sweep.name), code.id)
     moved = replace(
         code,
@@ -237,27 +231,21 @@ def _first_plan(
     share = replace(sweep, runs=tuple(run for run in sweep.runs if run.run_id in given))
     with TemporaryDirectory() as nothing:
         empty = SweepDir(Path(nothing), sweep.name)
-        plan = submit.plan_sweep(share, empty, backend.capacity(ask=False), wish).plan
+        plan = submit.plan_sweep(share, empty, backend.capacity(ask=False), asked.wish).plan
     scripts = submit.render_plan(plan, SweepDir(folder / "results", sweep.name), backend, moved)
     concerns = backend.concerns(plan, ask=False)
     unasked = f"{UNASKED}: {there.place.ssh} has nothing of this sweep yet"
     return planned(plan, scripts, (unasked, *map(str, concerns)))
 
 
-def _request(
-    sweep: Sweep,
-    given: Iterable[str],
-    profile: Profile,
-    wish: SubmitOptions,
-    options: Sequence[str],
-    code: SentCode,
-) -> PlanRequest:
+def _request(asked: Delegation, given: Iterable[str], code: SentCode) -> PlanRequest:
+    sweep, profile = asked.sweep, asked.profile
     return PlanRequest(
         runs=tuple(run.run_id for run in sweep.runs if run.run_id in set(given)),
         grid=SentGrid(sweep.grid_text, _within_the_project(sweep.source)),
         profile=SentProfile(profile.name, text_for_there(profile)),
-        wish=wish,
-        options=tuple(options),
+        wish=asked.wish,
+        options=tuple(asked.options),
         code=code,
     )
 
