@@ -301,7 +301,7 @@ def cancel_runs(sweep_dir: SweepDir, run_ids: Iterable[str]) -> list[str]:
         statuses = poll_sweep(sweep_dir).statuses
         concerned = [run_id for run_id in run_ids if not statuses[run_id].state.final]
         if concerned:
-            runs = {run_id: last_attempt(sweep_dir, run_id) for run_id in concerned}
+            runs = {run_id: sweep_dir.run(run_id).newest_attempt() for run_id in concerned}
             sweep_dir.add_to_ledger(CancelEntry(runs=runs))
     return concerned
 
@@ -343,7 +343,7 @@ def retry_runs(sweep_dir: SweepDir, run_ids: Sequence[str]) -> list[str]:
         statuses = correct(seen, inspect(sweep_dir, run_ids), sweep_dir).statuses
         concerned = [run_id for run_id in run_ids if statuses[run_id].state.final]
         if concerned:
-            runs = {run_id: last_attempt(sweep_dir, run_id) for run_id in concerned}
+            runs = {run_id: sweep_dir.run(run_id).newest_attempt() for run_id in concerned}
             # In this order: a run without its result is to be done, whatever the ledger says.
             for run_id in concerned:
                 run = sweep_dir.run(run_id)
@@ -375,9 +375,3 @@ def _new_skips(plan: Plan, seen: Survey) -> bool:
         (seen.statuses[run_id].state, seen.statuses[run_id].reason) != (RunState.SKIPPED, why)
         for run_id, why in plan.skipped.items()
     )
-
-
-def last_attempt(sweep_dir: SweepDir, run_id: str) -> int:
-    """The number of a run's newest attempt, 0 without any."""
-    attempts = sweep_dir.run(run_id).attempts()
-    return attempts[-1].number if attempts else 0

@@ -209,6 +209,10 @@ class RunDir:
         attempts = [self.attempt(number) for number in numbers]
         return [attempt for attempt in attempts if attempt.claim_path.exists()]
 
+    def newest_attempt(self) -> int:
+        """Return the number of the newest attempt; 0 without any."""
+        return max((attempt.number for attempt in self.attempts()), default=0)
+
     def attempt(self, number: int) -> AttemptDir:
         """Return the folder of an attempt."""
         return AttemptDir(self._attempts / str(number))
@@ -347,9 +351,8 @@ class RunDir:
 
         The result becomes retired-<n>.json, n being its newest attempt; attempts stay unchanged.
         """
-        newest = max((attempt.number for attempt in self.attempts()), default=0)
         try:
-            os.replace(self.result_path, self.path / f"retired-{newest}.json")
+            os.replace(self.result_path, self.path / f"retired-{self.newest_attempt()}.json")
         except FileNotFoundError:
             pass
 

@@ -39,11 +39,11 @@ def move_to_main(sweep: SweepDir, folder: CopyDir, source: str, run_id: str) -> 
     if main.path.is_symlink() or run.path.is_symlink() or main.result_path.exists():
         return False
     if not run.attempts() and (origin := origin_of(main.path)) is not None and origin.source == source:
-        if newest_attempt(main) > origin.attempts:
+        if main.newest_attempt() > origin.attempts:
             return False
         _move_rest(run, main)
         return True
-    mark_origin(run.path, source, newest_attempt(run))
+    mark_origin(run.path, source, run.newest_attempt())
     begun = main.path.exists() and (copy_of(sweep) is not None or main.attempts())
     if begun and not _move_aside(sweep, folder, main):
         return False
@@ -52,11 +52,6 @@ def move_to_main(sweep: SweepDir, folder: CopyDir, source: str, run_id: str) -> 
     main.path.parent.mkdir(parents=True, exist_ok=True)
     os.rename(run.path, main.path)
     return True
-
-
-def newest_attempt(run: RunDir) -> int:
-    """Return the number of the run's newest attempt; 0 without any."""
-    return max((attempt.number for attempt in run.attempts()), default=0)
 
 
 def move_from_main(sweep: SweepDir, folder: CopyDir, main: RunDir, attempt: int) -> None:
@@ -79,14 +74,14 @@ def _move_aside(sweep: SweepDir, folder: CopyDir, main: RunDir) -> bool:
     aside = _aside_folder(sweep, main)
     if aside is None or aside.path == folder.path:
         return False
-    to, attempt = aside.run(main.run_id), newest_attempt(main)
+    to, attempt = aside.run(main.run_id), main.newest_attempt()
     older = to.path.exists() or to.path.is_symlink()
     if older and (to.path.is_symlink() or to.result_path.exists() or aside.path.name == HERE):
         return False
     shutil.rmtree(to.path, ignore_errors=True)
     to.path.parent.mkdir(parents=True, exist_ok=True)
     os.rename(main.path, to.path)
-    if copy_of(sweep) is None and newest_attempt(to) != attempt:  # a worker began an attempt meanwhile
+    if copy_of(sweep) is None and to.newest_attempt() != attempt:  # a worker began an attempt meanwhile
         os.rename(to.path, main.path)
         return False
     state = aside.state()
@@ -102,7 +97,7 @@ def _aside_folder(sweep: SweepDir, main: RunDir) -> CopyDir | None:
     attempts = main.attempts()
     if copy is None and main.retired:  # to be trained again here
         return None
-    if origin is not None and newest_attempt(main) <= origin.attempts:
+    if origin is not None and main.newest_attempt() <= origin.attempts:
         for folder, other in further_copies(sweep):
             if other.source == origin.source:
                 return folder
@@ -120,7 +115,7 @@ def _move_in(run: RunDir, main: RunDir, source: str) -> bool:
 
     The attempts' origin is marked first, so that they never count as this tree's own.
     """
-    mark_origin(main.path, source, newest_attempt(run))
+    mark_origin(main.path, source, run.newest_attempt())
     try:
         os.rename(run.path / ATTEMPTS, main.path / ATTEMPTS)
     except OSError:  # it has its own attempts

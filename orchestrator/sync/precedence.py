@@ -55,7 +55,7 @@ def _restore_precedence(sync: SweepSync, run_id: str) -> None:
 
 def _without_result(sync: SweepSync, main: RunDir, origin: Origin | None) -> None:
     """Take this source's version out of the main tree if its result is not there: lost, or cut off before."""
-    own, attempt = sync.folder.run(main.run_id), merge.newest_attempt(main)
+    own, attempt = sync.folder.run(main.run_id), main.newest_attempt()
     if listdir(own.path / ATTEMPTS):
         if _is_other(main, own):  # interrupted before they were moved
             forget_origin(main.path)

@@ -117,7 +117,7 @@ def _is_sound(sync: SweepSync, run: RunDir) -> bool:
 
 
 def _retire(sync: SweepSync, run: RunDir, name: str) -> None:
-    attempt = max((attempt.number for attempt in run.attempts()), default=0)
+    attempt = run.newest_attempt()
     os.replace(run.result_path, run.path / name)
     sync.state.unsettle(run.run_id)
     if run.run_id in sync.state.placed:

@@ -54,7 +54,6 @@ from orchestrator.control.submit import (
     SubmitOptions,
     cancel_runs,
     is_settled,
-    last_attempt,
     plan_sweep,
     present,
     retry_runs,
@@ -303,7 +302,7 @@ def _take_share(request: SubmitRequest, sweep_dir: SweepDir) -> None:
         if not request.adopt:
             _require_home(request, own, sweep_dir)
         if back := sorted(given_back(sweep_dir.read_ledger()).intersection(request.runs)):
-            runs = {run_id: last_attempt(sweep_dir, run_id) for run_id in back}
+            runs = {run_id: sweep_dir.run(run_id).newest_attempt() for run_id in back}
             sweep_dir.add_to_ledger(RetryEntry(runs=runs))
         _set_share(request, sweep_dir, frozenset(request.runs))
 

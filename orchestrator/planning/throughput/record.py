@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.bulk_read import no_garbage_collection, read_all
@@ -21,6 +21,8 @@ from orchestrator.rundir.atomic import dump_json, parse_json, write_atomic
 from orchestrator.rundir.journal import CLAIMED, STARTED, WorkerLog
 from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.rundir.plain_files import read_plain
+
+_Value = TypeVar("_Value")
 
 _VERSION = 2
 # The GPU of a run without a reported model.
@@ -214,21 +216,15 @@ def _startup_times(
 
 
 def _dumped(record: Record) -> bytes:
-    kinds = {kind: number for number, kind in enumerate({one.kind: 0 for one in record.runs.values()})}
-    places = {place: number for number, place in enumerate({one.place: 0 for one in record.runs.values()})}
-    lengths = {
-        length: number for number, length in enumerate({one.length: 0 for one in record.runs.values()})
-    }
+    kinds = _numbered(one.kind for one in record.runs.values())
+    places = _numbered(one.place for one in record.runs.values())
+    lengths = _numbered(one.length for one in record.runs.values())
     runs = {
         run_id: {
-            "changed": one.changed,
+            **vars(one),
             "kind": kinds[one.kind],
             "place": places[one.place],
             "length": lengths[one.length],
-            "end_to_end_fps": one.end_to_end_fps,
-            "wall_per_training": one.wall_per_training,
-            "start": one.start,
-            "frames": one.frames,
         }
         for run_id, one in record.runs.items()
     }
@@ -242,6 +238,11 @@ def _dumped(record: Record) -> bytes:
             "jobs": {token: astuple(one) for token, one in record.jobs.items()},
         }
     )
+
+
+def _numbered(values: Iterable[_Value]) -> dict[_Value, int]:
+    """Number different values by their first appearance."""
+    return {value: number for number, value in enumerate(dict.fromkeys(values))}
 
 
 def _read(sweep_dir: SweepDir) -> Record:

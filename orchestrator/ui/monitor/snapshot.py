@@ -208,16 +208,12 @@ def _run(row: Mapping[str, Any], label: str) -> MonitoredRun:
         run_id=_text(row["run"]),
         label=label,
         state=RunState(row["state"]),
-        frames=_maybe(row["frames"]),
-        total=_maybe(row["total"]),
-        end_to_end_fps=_maybe(row["end_to_end_fps"]),
-        value=_maybe(row["value"]),
+        **{key: _maybe(row[key]) for key in ("frames", "total", "end_to_end_fps", "value", "memory_mb")},
         since=_number(row["since"]),
         why=_text(row["why"] or ""),
         host=_text(row["host"] or ""),
         checkpoint_frames=_maybe(checkpoint.get("frames")),
         checkpoint_time=_maybe(checkpoint.get("time")),
-        memory_mb=_maybe(row["memory_mb"]),
     )
 
 
@@ -235,11 +231,7 @@ def _sweep(sweep: Mapping[str, Any]) -> MonitoredSweep:
 
 def _machine(machine: Mapping[str, Any]) -> MachineLoad:
     return MachineLoad(
-        cores=_maybe(machine["cores"]),
-        cpu=_maybe(machine["cpu"]),
-        load=_maybe(machine["load"]),
-        memory_total=_maybe(machine["memory_total"]),
-        memory_free=_maybe(machine["memory_free"]),
+        **{key: _maybe(machine[key]) for key in ("cores", "cpu", "load", "memory_total", "memory_free")},
         gpus=parse_gpus(_of(machine["gpus"], str)),
         disk=_disk(machine["disk"]),
     )
@@ -249,10 +241,7 @@ def _disk(disk: Mapping[str, Any]) -> Disk:
     mount = _of(disk["mount"], dict)
     places = [_of(mount.get(key, ""), str) for key in ("source", "point")]
     return Disk(
-        total=_number(disk["total"]),
-        free=_number(disk["free"]),
-        files=_number(disk["files"]),
-        files_free=_number(disk["files_free"]),
+        **{key: _number(disk[key]) for key in ("total", "free", "files", "files_free")},
         point=_text(places[1]),
         quota=parse_quota(_of(disk["quota"], str), places),
     )
