@@ -75,7 +75,7 @@ class TrainerSpec:
 
     def decides(self, key: str) -> bool:
         """Return whether ``key`` can change a result."""
-        return not any(fnmatch.fnmatchcase(key.lstrip("+~"), pattern) for pattern in self.inert)
+        return not _fits(key.lstrip("+~"), self.inert)
 
     def identify(
         self, overrides: Mapping[str, Value], seed: int, threads: int, target: str | None = None
@@ -117,6 +117,12 @@ class TrainerSpec:
             key.lstrip("+~") in self.devices and str(value).startswith(("cuda", "gpu"))
             for key, value in run.overrides.items()
         )
+
+
+@cache
+def _fits(key: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether the key fits a pattern; every point of a grid has the same keys."""
+    return any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
 
 
 _OURS = "the program keeps every run's files in its own folder of the results tree"
