@@ -12,16 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedReader
-from typing import Any
 
 from orchestrator.control import cloud_instances, follow, submit
 from orchestrator.control.exchange import Tell, age_note, command, exchange_with_instances
 from orchestrator.control.remote.client import stream
 from orchestrator.control.remote.messages import (
+    Answer,
     CancelRequest,
+    DecisionAnswer,
     LogsRequest,
     RetryRequest,
     StatusRequest,
+    StopAnswer,
     StopRequest,
 )
 from orchestrator.control.remote.queries import assigned_of, decision_of, profile_of, question
@@ -129,8 +131,8 @@ def is_open(sweep_dir: SweepDir) -> bool:
     return bool(cloud_instances.sent_jobs(sweep_dir) or _given(sweep_dir))
 
 
-def _status(sweep_dir: SweepDir, one: AssignedRuns) -> Mapping[str, Any]:
-    return question(sweep_dir, one, StatusRequest(), patience=_LOOK_PATIENCE_S)
+def _status(sweep_dir: SweepDir, one: AssignedRuns) -> Answer:
+    return question(sweep_dir, one, StatusRequest(), Answer, patience=_LOOK_PATIENCE_S)
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def cancel(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
     problems = submit.withdraw(sweep_dir, rented=not concerned)
     done = cloud_instances.exchange(sweep_dir, not_within=0, orphans=True)
     problems += [BackendUnavailableError(text, hint=_AGAIN) for text in done.problems]
-    there, unheard = _tell(sweep_dir, CancelRequest, "cancelled", elsewhere)
+    there, unheard = _tell(sweep_dir, CancelRequest, elsewhere)
     return DecisionReport(tuple(concerned), there, (*problems, *unheard), tuple(done.news))
 
 
@@ -166,7 +168,7 @@ def retry(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
     """Make runs pending again, wherever they are. They are still to be submitted."""
     here, elsewhere = _parted(sweep_dir, run_ids)
     concerned = submit.retry_runs(sweep_dir, here) if here else []
-    there, problems = _tell(sweep_dir, RetryRequest, "again", elsewhere)
+    there, problems = _tell(sweep_dir, RetryRequest, elsewhere)
     for again in there.values():
         submit.retry_runs(sweep_dir, again)  # results of theirs that came home are put aside here too
     return DecisionReport(tuple(concerned), there, problems)
@@ -175,7 +177,6 @@ def retry(sweep_dir: SweepDir, run_ids: Sequence[str]) -> DecisionReport:
 def _tell(
     sweep_dir: SweepDir,
     of: type[CancelRequest | RetryRequest],
-    done: str,
     elsewhere: Sequence[tuple[AssignedRuns, list[str]]],
 ) -> tuple[dict[TreePlace, tuple[str, ...]], tuple[OrchestrateError, ...]]:
     """Tell each place what is decided about its runs; those that it concerned, and who did not hear it."""
@@ -183,13 +184,13 @@ def _tell(
     for one, runs in elsewhere:
         request = of(runs=tuple(runs), decision=decision_of(sweep_dir, one.number))
         try:
-            answer = question(sweep_dir, one, request)
+            answer = question(sweep_dir, one, request, DecisionAnswer)
         except OrchestrateError as error:
             problems.append(error)
             continue
         note(sweep_dir, one.place, answer)
-        if answer[done]:
-            there[one.place] = tuple(answer[done])
+        if answer.concerned:
+            there[one.place] = tuple(answer.concerned)
     return there, tuple(problems)
 
 
@@ -198,7 +199,7 @@ def stop(sweep_dir: SweepDir) -> bool:
     stopped = [follow.stop(sweep_dir)]
     for one in _given(sweep_dir):
         request = StopRequest(decision=decision_of(sweep_dir, one.number))
-        stopped.append(question(sweep_dir, one, request)["stopped"])
+        stopped.append(question(sweep_dir, one, request, StopAnswer).stopped)
     return all(stopped)
 
 

@@ -50,24 +50,16 @@ class TargetOverSsh(Flow):
     def _start(self) -> Started:
         done = delegate.send(self._asked)
         answer, place = done.answer, done.place
-        if answer["problems"]:
-            raise ChecksFailedError(answer["problems"])
+        if answer.problems:
+            raise ChecksFailedError(answer.problems)
         path = f"{place.ssh}:{place.folder}/results/{self.sweep_dir.name}/"
-        if answer["settled"]:
-            notes = (*done.notes, *answer.get("notes", ()))
+        notes = (*done.notes, *answer.notes)
+        if answer.settled:
             return Started(path, where=place.name, notes=notes, kept=done.kept)
-        arrays = answer["arrays"]
-        return Started(
-            path,
-            answer["to_do"],
-            answer["adopted"],
-            place.name,
-            tuple(array_line(array["id"] or "", array["jobs"], array["slots"]) for array in arrays),
-            waiting(answer["waiting"], submitted=bool(arrays), no_feed=answer.get("no_feed"), follow=False),
-            (*done.notes, *answer.get("notes", ())),
-            answer.get("cannot", {}),
-            done.kept,
-        )
+        arrays = tuple(array_line(one.id or "", one.jobs, one.slots) for one in answer.arrays)
+        later = waiting(answer.waiting, submitted=bool(arrays), no_feed=answer.no_feed, follow=False)
+        counts = answer.to_do, answer.adopted
+        return Started(path, *counts, place.name, arrays, later, notes, answer.cannot, done.kept)
 
     def _follow(self) -> Iterator[Survey]:
         for seen in () if self.detach else fleet.watch(self.sweep_dir, self._tell):

@@ -296,10 +296,10 @@ class RemoteTarget:
 
     def submit(self, deal: TargetAssignment, places: int, *, define: bool) -> TargetSubmission:
         done = delegate.send(self._delegation(deal))
-        if problems := done.answer["problems"]:
+        if problems := done.answer.problems:
             raise OrchestrateError("; ".join(problems))
-        submitted = not done.answer["settled"]
-        return TargetSubmission(submitted, notes=(*done.notes, *done.answer.get("notes", ())))
+        submitted = not done.answer.settled
+        return TargetSubmission(submitted, notes=(*done.notes, *done.answer.notes))
 
     def rehearse(self, deal: TargetAssignment, places: int, later: int) -> Mapping[str, Any]:
         return delegate.rehearse(self._delegation(deal))

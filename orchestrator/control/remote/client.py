@@ -13,7 +13,7 @@ from typing import Any
 
 from orchestrator.config.profiles import Profile, preparation
 from orchestrator.config.profiles.remote_setup import THEIR_PYTHON
-from orchestrator.control.remote.messages import Request
+from orchestrator.control.remote.messages import A, Request, parse_answer
 from orchestrator.core.errors import HostError, OrchestrateError, UnreachableError
 from orchestrator.core.formats import require_known_format, stamp
 from orchestrator.core.installation import install_there
@@ -54,6 +54,23 @@ def ask(
     if not begun:
         raise _did_not_start(place, profile, said.code, said.errors)
     return _read(place, answer)
+
+
+def ask_for(
+    of: type[A],
+    place: TreePlace,
+    sweep: str,
+    code: SentCode,
+    profile: Profile,
+    request: Request,
+    patience: float = PATIENCE_S,
+) -> A:
+    """The answer as an object of this class; raises what :func:`ask` does."""
+    answer = ask(place, sweep, code, profile, request, patience)
+    try:
+        return parse_answer(of, answer)
+    except TypeError as error:
+        raise HostError(f"{place.name}: found an answer that is no {of.__name__}: {error}") from error
 
 
 @contextmanager

@@ -17,12 +17,14 @@ from orchestrator.control import submit
 from orchestrator.control.dry_run import UNASKED, planned
 from orchestrator.control.poll import poll_sweep
 from orchestrator.control.remote import CODE_DAMAGED
-from orchestrator.control.remote.client import ask
+from orchestrator.control.remote.client import ask, ask_for
 from orchestrator.control.remote.messages import (
     PlanRequest,
+    ReleaseAnswer,
     ReleaseRequest,
     SentGrid,
     SentProfile,
+    SubmitAnswer,
     SubmitRequest,
 )
 from orchestrator.control.remote.push_code import RemoteCode, look_there, push
@@ -62,13 +64,10 @@ class Delegation:
 
 @dataclass(frozen=True)
 class RemoteSubmission:
-    """What a submission elsewhere came to. ``answer``: :func:`orchestrator.control.remote.server.submit`.
-
-    ``kept`` are runs that another tree has and does not give away, with why.
-    """
+    """A submission elsewhere. ``kept``: why other trees keep runs, by run id."""
 
     place: TreePlace
-    answer: Mapping[str, Any]
+    answer: SubmitAnswer
     kept: Mapping[str, str]
     notes: tuple[str, ...]
 
@@ -90,7 +89,7 @@ def send(asked: Delegation) -> RemoteSubmission:
         given, busy = _given(sweep, sweep_dir, there.place, only)
         kept |= busy
         if not given:
-            return RemoteSubmission(there.place, {"settled": True, "problems": []}, kept, ())
+            return RemoteSubmission(there.place, SubmitAnswer(settled=True), kept, ())
         code = freeze(sweep_dir, Path.cwd())
         shipped, notes = as_sent(code)
         number = _assign(sweep_dir, there.place, shipped, given)
@@ -98,14 +97,14 @@ def send(asked: Delegation) -> RemoteSubmission:
     request = SubmitRequest(**vars(plan), decision=decision, adopt=asked.adopt)
     answer = _submit_there(there, sweep_dir, code, asked.profile, request)
     _accepted(sweep_dir, number)
-    if "runs" in answer:
+    if answer.runs is not None:
         note(sweep_dir, there.place, answer)
     return RemoteSubmission(there.place, answer, kept, (*code.notes, *notes))
 
 
 def _submit_there(
     there: RemoteCode, sweep_dir: SweepDir, code: FrozenCode, profile: Profile, request: SubmitRequest
-) -> dict[str, Any]:
+) -> SubmitAnswer:
     """Send the code unless it is there, and the request; the answer."""
     place, name, shipped = there.place, sweep_dir.name, request.code
     if code.id not in there.codes:
@@ -115,12 +114,12 @@ def _submit_there(
             _give_up(sweep_dir, place, request.decision.number)
             raise
     try:
-        return ask(place, name, shipped, profile, request)
+        return ask_for(SubmitAnswer, place, name, shipped, profile, request)
     except OrchestrateError as error:
         if error.exit_code != CODE_DAMAGED:
             raise
         push(place, sweep_dir, code, replace=True)
-        return ask(place, name, shipped, profile, request)
+        return ask_for(SubmitAnswer, place, name, shipped, profile, request)
 
 
 def take_back(
@@ -295,13 +294,14 @@ def _ask_back(
         if (place is not None and one.place.key == place.key) or not runs:
             continue
         number = sweep_dir.add_to_ledger(RecalledEntry(place=one.place, run_ids=frozenset(runs)))
-        released, held = runs, {}
+        released: Sequence[str] = runs
+        held: Mapping[str, str] = {}
         if not lost:
             decision = decision_of(sweep_dir, number)
             request = ReleaseRequest(runs=tuple(runs), moved=named, waiting=waiting, decision=decision)
             try:
-                answer = question(sweep_dir, one, request)
-                released, held = answer["released"], answer["held"]
+                answer = question(sweep_dir, one, request, ReleaseAnswer)
+                released, held = answer.released, answer.held
             except OrchestrateError as error:
                 released, held = [], dict.fromkeys(runs, str(error))
         kept |= {run_id: f"on {one.place.name}: {why}" for run_id, why in held.items()}

@@ -1,13 +1,14 @@
-"""Requests to a results tree behind ssh, one class per request.
+"""Requests to a results tree behind ssh, one class per request, and their answers.
 
-:func:`parse_request` reads what ``to_json`` writes.
+:func:`parse_request` and :func:`parse_answer` read what ``to_json`` writes. A plan is answered as
+:func:`orchestrator.control.dry_run.planned` describes it, a request for logs by the log itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, TypeVar
 
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.rundir.frozen_code import SentCode
@@ -140,6 +141,71 @@ class SubmitRequest(PlanRequest, DecisionRequest):
     adopt: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """An answer to a request. ``runs``: their statuses, None if not listed; ``jobs``: by token."""
+
+    runs: Sequence[Mapping[str, Any]] | None = None
+    jobs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer in JSON form."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopAnswer(Answer):
+    """``stopped``: whether all workers ended in time."""
+
+    stopped: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionAnswer(Answer):
+    """``concerned``: the runs that were cancelled or made pending."""
+
+    concerned: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseAnswer(Answer):
+    """``released``: runs; ``held``: why the others stay, by run id."""
+
+    released: Sequence[str]
+    held: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SubmittedArray:
+    """An array by its scheduler's ``id``, with its number of jobs and each job's slots."""
+
+    id: str | None
+    jobs: int
+    slots: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmitAnswer(Answer):
+    """A submission. ``settled``: nothing was missing; ``problems``: why nothing was submitted.
+
+    ``to_do``: runs that were missing; ``adopted``: live workers; ``waiting``: runs without room in the queue,
+    with ``no_feed`` as for :class:`Plan`; ``cannot``: why runs could not be submitted, by run id.
+    """
+
+    settled: bool = False
+    problems: Sequence[str] = ()
+    to_do: int = 0
+    adopted: int = 0
+    arrays: Sequence[SubmittedArray] = ()
+    waiting: int = 0
+    no_feed: str | None = None
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {**super().to_json(), "arrays": [asdict(array) for array in self.arrays]}
+
+
 _KINDS: Mapping[str, type[Request]] = {
     one.do: one
     for one in (
@@ -154,20 +220,32 @@ _KINDS: Mapping[str, type[Request]] = {
     )
 }
 _PARSED: Mapping[str, Callable[[Any], Any]] = {
-    "runs": tuple,
     "options": tuple,
     "grid": lambda data: SentGrid(**data),
     "profile": lambda data: SentProfile(**data),
     "wish": lambda data: SubmitOptions(**data),
     "code": SentCode.from_json,
+    "arrays": lambda data: [SubmittedArray(**array) for array in data],
 }
+A = TypeVar("A", bound=Answer)
 
 
 def parse_request(data: Mapping[str, Any]) -> Request:
     """Parse a request. Raises ``KeyError`` or ``TypeError`` for anything else."""
     of = _KINDS[data["do"]]
-    names = {field.name for field in fields(of)}
-    found = {name: _PARSED.get(name, lambda value: value)(data[name]) for name in names & data.keys()}
-    if "decision" in names:
+    found = _fields_of(of, data)
+    if "runs" in found:
+        found["runs"] = tuple(found["runs"])
+    if issubclass(of, DecisionRequest):
         found["decision"] = Decision(data["home"], data["owner"], data["number"])
     return of(**found)
+
+
+def parse_answer(of: type[A], data: Mapping[str, Any]) -> A:
+    """Parse an answer of this class. Raises ``TypeError`` for anything else."""
+    return of(**_fields_of(of, data))
+
+
+def _fields_of(of: type[Request] | type[Answer], data: Mapping[str, Any]) -> dict[str, Any]:
+    names = {one.name for one in fields(of)}
+    return {name: _PARSED.get(name, lambda value: value)(data[name]) for name in names & data.keys()}

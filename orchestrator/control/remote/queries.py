@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import socket
-import time
 from dataclasses import replace
-from typing import Any
 
 from orchestrator.config.profiles import Profile, find_profile
-from orchestrator.control.remote.client import PATIENCE_S, CodeMissingError, ask
-from orchestrator.control.remote.messages import Decision, Request, StatusRequest
+from orchestrator.control.remote.client import PATIENCE_S, CodeMissingError, ask_for
+from orchestrator.control.remote.messages import A, Decision, Request, StatusRequest
 from orchestrator.control.remote.push_code import look_there, push
 from orchestrator.core.errors import HostError, NotFoundError, ProfileError
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir
@@ -19,28 +17,28 @@ from orchestrator.status.ownership import AssignedRuns, assigned, home_of
 
 
 def question(
-    sweep_dir: SweepDir, one: AssignedRuns, request: Request, patience: float = PATIENCE_S
-) -> dict[str, Any]:
+    sweep_dir: SweepDir, one: AssignedRuns, request: Request, of: type[A], patience: float = PATIENCE_S
+) -> A:
     """Ask a place; one that has lost the code that answers is sent it again.
 
     A place that took runs up and has nothing of the sweep now is no proof of anything: a file system may be
-    away. Raises what :func:`ask` does.
+    away. Raises what :func:`ask_for` does.
     """
     profile = profile_of(one)
     try:
-        return ask(one.place, sweep_dir.name, one.code, profile, request, patience)
+        return ask_for(of, one.place, sweep_dir.name, one.code, profile, request, patience)
     except CodeMissingError:
         as_given = replace(profile, ssh=one.place.ssh, folder=one.place.folder)
         if not look_there(as_given, sweep_dir.name).known:
             if one.accepted:
                 raise not_there(one.place, sweep_dir.name) from None
             if isinstance(request, StatusRequest):  # a look sends nothing
-                return {"time": time.time(), "runs": [], "jobs": {}}
+                return of(runs=())
         kept = CodeDir.of(sweep_dir, one.code.id)
         if not kept.exists():
             raise
         push(one.place, sweep_dir, FrozenCode(one.code.id, kept.path, (), kept.path, kept.path))
-        return ask(one.place, sweep_dir.name, one.code, profile, request, patience)
+        return ask_for(of, one.place, sweep_dir.name, one.code, profile, request, patience)
 
 
 def decision_of(sweep_dir: SweepDir, number: int) -> Decision:

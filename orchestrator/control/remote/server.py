@@ -38,16 +38,22 @@ from orchestrator.control.poll import (
 )
 from orchestrator.control.remote import CODE_DAMAGED
 from orchestrator.control.remote.messages import (
+    Answer,
     CancelRequest,
+    DecisionAnswer,
     DecisionRequest,
     LogsRequest,
     PlanRequest,
+    ReleaseAnswer,
     ReleaseRequest,
     Request,
     RetryRequest,
     StatusRequest,
+    StopAnswer,
     StopRequest,
+    SubmitAnswer,
     SubmitRequest,
+    SubmittedArray,
     parse_request,
 )
 from orchestrator.control.submit import (
@@ -79,35 +85,33 @@ _OLD_CODE_HINT = (
 )
 
 
-def submit(request: SubmitRequest, sweep_dir: SweepDir) -> dict[str, Any]:
+def submit(request: SubmitRequest, sweep_dir: SweepDir) -> SubmitAnswer:
     """Submit what is missing of the runs that this tree was given."""
     sweep, backend, wish, code = _asked(request, sweep_dir)
     _take_share(request, sweep_dir)
     prospect = plan_sweep(sweep, sweep_dir, backend.capacity(ask=False), wish)
     if is_settled(sweep, sweep_dir, prospect):
         notes = leave_queue(sweep_dir, prospect.seen)
-        return {"settled": True, "problems": [], "notes": list(notes), **status(request, sweep_dir)}
+        return SubmitAnswer(settled=True, notes=notes, **vars(status(request, sweep_dir)))
     report = check_plan(prospect.plan, code.cwd)
     if report.problems:
-        return {"problems": [str(problem) for problem in report.problems]}
+        return SubmitAnswer(problems=[str(problem) for problem in report.problems])
     said = (*map(str, report.warnings), *said_before(backend, prospect.plan))
     done = submit_sweep(sweep, sweep_dir, backend, wish, code=code)
     arrays = [
-        {"id": done.job_ids.get(array.jobs[0].token), "jobs": len(array.jobs), "slots": array.jobs[0].slots}
+        SubmittedArray(done.job_ids.get(array.jobs[0].token), len(array.jobs), array.jobs[0].slots)
         for array in done.plan.arrays
     ]
-    return {
-        "settled": False,
-        "problems": [],
-        "to_do": len(done.plan.run_ids),
-        "adopted": len(done.adopted),
-        "arrays": arrays,
-        "waiting": len(done.plan.waiting),
-        "no_feed": done.plan.no_feed,
-        "cannot": dict(done.plan.problems),
-        "notes": [*said, *done.notes],
-        **status(request, sweep_dir),
-    }
+    return SubmitAnswer(
+        to_do=len(done.plan.run_ids),
+        adopted=len(done.adopted),
+        arrays=arrays,
+        waiting=len(done.plan.waiting),
+        no_feed=done.plan.no_feed,
+        cannot=dict(done.plan.problems),
+        notes=[*said, *done.notes],
+        **vars(status(request, sweep_dir)),
+    )
 
 
 def plan(request: PlanRequest, sweep_dir: SweepDir) -> dict[str, Any]:
@@ -116,16 +120,13 @@ def plan(request: PlanRequest, sweep_dir: SweepDir) -> dict[str, Any]:
     return dict(rehearse(sweep, sweep_dir, backend, wish, code=code))
 
 
-def status(_: Request, sweep_dir: SweepDir) -> dict[str, Any]:
+def status(_: Request, sweep_dir: SweepDir) -> Answer:
     """Where the runs stand that this tree was ever given, and the jobs that it can say anything about."""
     if not sweep_dir.index_path.exists():
-        return {"time": time.time(), "runs": [], "jobs": {}}
+        return Answer(runs=())
     seen = present(sweep_dir)
-    return {
-        "time": time.time(),
-        "runs": [seen.statuses[row.run_id].to_json() for row in seen.rows],
-        "jobs": _jobs(sweep_dir, seen),
-    }
+    runs = [seen.statuses[row.run_id].to_json() for row in seen.rows]
+    return Answer(runs=runs, jobs=_jobs(sweep_dir, seen))
 
 
 def _jobs(sweep_dir: SweepDir, seen: Survey) -> dict[str, Any]:
@@ -148,29 +149,30 @@ def _jobs(sweep_dir: SweepDir, seen: Survey) -> dict[str, Any]:
     }
 
 
-def cancel(request: CancelRequest, sweep_dir: SweepDir) -> dict[str, Any]:
+def cancel(request: CancelRequest, sweep_dir: SweepDir) -> DecisionAnswer:
     _require_home(request, share(sweep_dir.read_ledger()), sweep_dir)
     cancelled = cancel_runs(sweep_dir, request.runs)
     # Also where nothing is cancelled now: an earlier one may not have been able to take an instance down.
     for problem in withdraw(sweep_dir, rented=not cancelled):
         raise problem
-    return {"cancelled": cancelled, **status(request, sweep_dir)}
+    return DecisionAnswer(concerned=cancelled, **vars(status(request, sweep_dir)))
 
 
-def stop(request: StopRequest, sweep_dir: SweepDir) -> dict[str, Any]:
+def stop(request: StopRequest, sweep_dir: SweepDir) -> StopAnswer:
     """Ask the workers to save and leave, and wait for it."""
     _require_home(request, share(sweep_dir.read_ledger()), sweep_dir)
-    return {"stopped": follow.stop(sweep_dir), **status(request, sweep_dir)}
+    stopped = follow.stop(sweep_dir)
+    return StopAnswer(stopped=stopped, **vars(status(request, sweep_dir)))
 
 
-def retry(request: RetryRequest, sweep_dir: SweepDir) -> dict[str, Any]:
+def retry(request: RetryRequest, sweep_dir: SweepDir) -> DecisionAnswer:
     """Make runs pending again; a submission follows."""
     _require_home(request, share(sweep_dir.read_ledger()), sweep_dir)
     again = retry_runs(sweep_dir, request.runs)
-    return {"again": again, **status(request, sweep_dir)}
+    return DecisionAnswer(concerned=again, **vars(status(request, sweep_dir)))
 
 
-def release(request: ReleaseRequest, sweep_dir: SweepDir) -> dict[str, Any]:
+def release(request: ReleaseRequest, sweep_dir: SweepDir) -> ReleaseAnswer:
     """Give back runs that no job here works on or will; return the reasons for the others.
 
     ``moved``: also runs that failed here or that a person took out of the sweep. ``waiting``: also runs of
@@ -208,7 +210,7 @@ def release(request: ReleaseRequest, sweep_dir: SweepDir) -> dict[str, Any]:
         gone = free.difference(late)
         left = (own.run_ids if own is not None else frozenset(statuses)) - gone
         _set_share(request, sweep_dir, left)
-    return {"released": sorted(gone), "held": held}
+    return ReleaseAnswer(released=sorted(gone), held=held)
 
 
 def _why_held(status: RunStatus, sweep_dir: SweepDir, *, moved: bool) -> str | None:
@@ -334,7 +336,7 @@ def _set_share(request: DecisionRequest, sweep_dir: SweepDir, run_ids: frozenset
         sweep_dir.add_to_ledger(ShareEntry(share=new))
 
 
-ANSWERS: Mapping[type[Request], Callable[[Any, SweepDir], dict[str, Any]]] = {
+ANSWERS: Mapping[type[Request], Callable[[Any, SweepDir], Answer | Mapping[str, Any]]] = {
     SubmitRequest: submit,
     PlanRequest: plan,
     StatusRequest: status,
@@ -366,7 +368,8 @@ def main() -> int:
         require_known_format(record, "the request", _OLD_CODE_HINT)
         request = _parsed(record)
         sweep_dir = SweepDir(Path.cwd() / "results", record["sweep"])
-        answer = ANSWERS[type(request)](request, sweep_dir)
+        found = ANSWERS[type(request)](request, sweep_dir)
+        answer = found.to_json() if isinstance(found, Answer) else found
     except OrchestrateError as error:
         answer = {"error": str(error), "hint": error.hint, "exit_code": error.exit_code}
     except OSError as error:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator.control.remote.messages import Answer
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import JobState, JobStatus, RunState
 from orchestrator.rundir import SweepDir
@@ -43,9 +44,7 @@ class RemoteStatus:
         return f"unknown since {time.strftime(day, time.localtime(self.time))}: {self.silence}"
 
 
-def remote_status(
-    sweep_dir: SweepDir, place: TreePlace, answer: Callable[[], Mapping[str, Any]]
-) -> RemoteStatus:
+def remote_status(sweep_dir: SweepDir, place: TreePlace, answer: Callable[[], Answer]) -> RemoteStatus:
     """What the place says, or said a moment ago; where it does not answer, what it said last."""
     path = sweep_dir.heard(_name(place))
     before = _kept(path)
@@ -68,10 +67,10 @@ def recall(sweep_dir: SweepDir, place: TreePlace) -> RemoteStatus:
     return _read(before) if before else RemoteStatus(None, {}, {})
 
 
-def note(sweep_dir: SweepDir, place: TreePlace, answer: Mapping[str, Any]) -> RemoteStatus:
+def note(sweep_dir: SweepDir, place: TreePlace, answer: Answer) -> RemoteStatus:
     """Keep what the place said just now."""
     path = sweep_dir.heard(_name(place))
-    said = {"heard": time.time(), "runs": answer["runs"], "jobs": answer["jobs"]}
+    said = {"heard": time.time(), "runs": answer.runs or (), "jobs": answer.jobs}
     path.parent.mkdir(exist_ok=True)
     write_atomic(path, dump_json(said), durable=False)
     _silent.pop(str(path), None)

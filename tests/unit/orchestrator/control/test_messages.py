@@ -9,18 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.control.remote.messages import (
+    Answer,
     CancelRequest,
     Decision,
+    DecisionAnswer,
     LogsRequest,
     PlanRequest,
+    ReleaseAnswer,
     ReleaseRequest,
     Request,
     RetryRequest,
     SentGrid,
     SentProfile,
     StatusRequest,
+    StopAnswer,
     StopRequest,
+    SubmitAnswer,
     SubmitRequest,
+    SubmittedArray,
+    parse_answer,
     parse_request,
 )
 from orchestrator.control.submit import SubmitOptions
@@ -53,6 +60,39 @@ requests = st.one_of(
 @given(requests)
 def test_a_request_is_read_as_it_was_sent(request: Request) -> None:
     assert parse_request(json.loads(json.dumps(request.to_json()))) == request
+
+
+told = {
+    "runs": st.none() | st.lists(st.dictionaries(text, text), max_size=2),
+    "jobs": st.dictionaries(text, st.dictionaries(text, text), max_size=2),
+}
+lines, reasons = st.lists(text, max_size=3), st.dictionaries(text, text, max_size=2)
+answers = st.one_of(
+    st.builds(Answer, **told),
+    st.builds(StopAnswer, **told, stopped=st.booleans()),
+    st.builds(DecisionAnswer, **told, concerned=lines),
+    st.builds(ReleaseAnswer, released=lines, held=reasons),
+    st.builds(
+        SubmitAnswer,
+        **told,
+        settled=st.booleans(),
+        problems=lines,
+        arrays=st.lists(st.builds(SubmittedArray, st.none() | text, whole, whole), max_size=2),
+        no_feed=st.none() | text,
+        cannot=reasons,
+        notes=lines,
+    ),
+)
+
+
+@given(answers)
+def test_an_answer_is_read_as_it_was_sent(answer: Answer) -> None:
+    assert parse_answer(type(answer), {"format": 1, **json.loads(json.dumps(answer.to_json()))}) == answer
+
+
+def test_an_answer_of_another_kind_is_refused() -> None:
+    with pytest.raises(TypeError, match="stopped"):
+        parse_answer(StopAnswer, {"runs": []})
 
 
 def test_the_words_on_the_wire() -> None:
