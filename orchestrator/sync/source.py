@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from orchestrator.config.backends import is_rented
 from orchestrator.config.locations import LOCAL, parse_place, tree_there
@@ -157,10 +161,20 @@ def refuse_own(source: Source, results: Path) -> None:
         return
     if not here.is_dir():
         return
-    with storage_errors(here), tempfile.NamedTemporaryFile(prefix=".orchestrate-", dir=here) as mark:
+    with storage_errors(here), _mark(here) as mark:
         there = f"{source.root.rstrip('/')}/{Path(mark.name).name}"
         if source.host.run(["test", "-e", there]).code == 0:
             raise _own(source, here)
+
+
+def _mark(here: Path) -> AbstractContextManager[Any]:
+    """Create a file with a new name that goes when it is closed; remove those of killed processes."""
+    prefix = f".orchestrate-{socket.gethostname()}-"
+    for path in here.glob(f"{prefix}*"):
+        pid = path.name.removeprefix(prefix).partition("-")[0]
+        if not Path("/proc", pid).exists():
+            path.unlink(missing_ok=True)
+    return tempfile.NamedTemporaryFile(prefix=f"{prefix}{os.getpid()}-", dir=here)
 
 
 def _own(source: Source, here: Path) -> OrchestrateError:

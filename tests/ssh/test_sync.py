@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -69,6 +70,19 @@ def test_everything_comes_and_then_nothing(there: SweepDir, home: Path) -> None:
     assert tree(home) == tree(there.results)
     again = bring(home)
     assert (again.files, again.complete, again.problems) == (0, [], [])
+
+
+def test_the_mark_of_a_killed_sync_goes_and_that_of_a_live_one_stays(there: SweepDir, home: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    home.mkdir(exist_ok=True)
+    dead, live = (
+        home / f".orchestrate-{socket.gethostname()}-{pid}-ab_c-d" for pid in (gone.pid, os.getpid())
+    )
+    dead.touch()
+    live.touch()
+    assert command_line("sync", ALIAS).returncode == 0
+    assert [path.name for path in home.glob(".orchestrate-*")] == [live.name]
 
 
 def test_what_is_cleared_up_long_after_the_result_goes_here_too(there: SweepDir, home: Path) -> None:

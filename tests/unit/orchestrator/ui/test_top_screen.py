@@ -102,11 +102,15 @@ def text_of(app: Top) -> str:
     return "\n".join("".join(line).rstrip() for line in lines) + "\n"
 
 
-def assert_golden(app: Top, name: str, update: bool) -> None:
-    path, text = GOLDEN / f"top_{name}.txt", text_of(app)
+async def assert_golden(app: Top, name: str, update: bool) -> None:
+    """Wait for the screen that is expected: sweeps are read one after another, and each is drawn."""
+    path = GOLDEN / f"top_{name}.txt"
     if update:
-        path.write_text(text)
-    assert text == path.read_text()
+        path.write_text(text_of(app))
+    deadline = time.monotonic() + PATIENCE_S
+    while text_of(app) != path.read_text() and time.monotonic() < deadline:
+        await asyncio.sleep(0.01)
+    assert text_of(app) == path.read_text()
 
 
 def keys(*pressed: str) -> Script:
@@ -142,7 +146,7 @@ def test_the_whole_screen(
         await pilot.press(*pressed)
         if name == "log":
             await until(lambda: "step 39" in text_of(app))
-        assert_golden(app, name, update_golden)
+        await assert_golden(app, name, update_golden)
 
     play(fleet, script, size)
 
@@ -157,14 +161,14 @@ def test_what_cannot_be_looked_at_keeps_what_was_seen(update_golden: bool) -> No
         await pilot.press("u")
         await until(lambda: app.picture.at == NOON + 180)
         await pilot.pause()
-        assert_golden(app, "trouble", update_golden)
+        await assert_golden(app, "trouble", update_golden)
 
     play(fleet, script)
 
 
 def test_an_empty_tree_says_how_to_begin(update_golden: bool) -> None:
     async def script(app: Top, pilot: Pilot[None]) -> None:
-        assert_golden(app, "empty", update_golden)
+        await assert_golden(app, "empty", update_golden)
 
     play(StagedFleet(), script, (80, 12))
 
