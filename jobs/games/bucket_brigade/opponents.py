@@ -1,0 +1,101 @@
+"""Scripted players for a batch of games: archetypes, also with random traits, and the specialist."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from jobs.games.bucket_brigade.game import BURNING, REST, WORK, GameState, ownership, ring_distance
+from jobs.games.bucket_brigade.scenarios import Parameters, ScenarioError
+
+# A character, each from 0 to 1.
+TRAITS = (
+    *("honesty", "work_tendency", "neighbor_help", "own_house_priority", "risk_aversion"),
+    *("coordination", "exploration", "fatigue_memory", "rest_bias", "altruism"),
+)
+ARCHETYPES = {
+    "firefighter": (1.0, 0.9, 0.5, 0.8, 0.5, 0.7, 0.1, 0.0, 0.0, 0.8),
+    "free_rider": (0.7, 0.2, 0.0, 0.9, 0.0, 0.0, 0.1, 0.0, 0.9, 0.0),
+    "hero": (1.0, 1.0, 1.0, 0.5, 0.1, 0.5, 0.0, 0.9, 0.0, 1.0),
+    "coordinator": (0.9, 0.6, 0.7, 0.6, 0.8, 1.0, 0.05, 0.0, 0.2, 0.6),
+    "liar": (0.1, 0.7, 0.0, 0.9, 0.2, 0.8, 0.3, 0.0, 0.4, 0.2),
+}
+RANDOM = "random"
+# Random numbers of an agent and night: truth of the signal, house, mode, whether it explores, the house and
+# mode of that, whether it does the same again.
+DRAWS = 7
+_LOWEST_SCORE = 0.01
+
+
+def characters(names: Sequence[str], games: int, generator: torch.Generator) -> Tensor:
+    """Return the traits (B, N, 10) of these players, the same in each game but for "random" ones.
+
+    Raises :class:`ScenarioError` for an unknown name.
+    """
+    if unknown := [name for name in names if name not in (*ARCHETYPES, RANDOM)]:
+        known = ", ".join((*ARCHETYPES, RANDOM))
+        raise ScenarioError(f"no archetype named {unknown[0]!r}; there are: {known}")
+    drawn = torch.rand(games, len(names), len(TRAITS), generator=generator, device=generator.device)
+    fixed = torch.tensor([ARCHETYPES.get(name, (0.0,) * len(TRAITS)) for name in names], device=drawn.device)
+    is_random = torch.tensor([name == RANDOM for name in names], device=drawn.device)
+    return torch.where(is_random[None, :, None], drawn, fixed)
+
+
+def archetype_actions(rules: Parameters, state: GameState, traits: Tensor, draws: Tensor) -> Tensor:
+    """Return the actions (B, N, 3) of players with these traits (B, N, 10); ``draws`` (B, N, 7) in [0, 1)."""
+    honesty, _, _, _, _, _, exploration, fatigue, _, altruism = traits.unbind(-1)
+    truth, where, how, explores, other_house, other_mode, tired = draws.unbind(-1)
+    wants = intent(rules, state, traits)
+    signal = (wants > 0.5) ^ (truth >= honesty)
+    works = how < torch.where(signal, honesty, wants * altruism)
+    scores = house_scores(rules, state, traits)
+    upto = scores.cumsum(-1)
+    house = (upto <= (where * upto[..., -1])[..., None]).sum(-1).clamp(max=rules.houses - 1)
+    elsewhere = explores < exploration
+    house = torch.where(elsewhere, (other_house * rules.houses).long(), house)
+    mode = torch.where(elsewhere, other_mode >= 0.5, works).long()
+    again = tired < fatigue
+    house = torch.where(again, state.locations, house)
+    mode = torch.where(again, state.modes, mode)
+    return torch.stack((house, mode, signal.long()), -1)
+
+
+def intent(rules: Parameters, state: GameState, traits: Tensor) -> Tensor:
+    """Return how much each player wants to work (B, N), from 0 to 1."""
+    _, work, _, own, risk, _, _, _, rest_bias, _ = traits.unbind(-1)
+    burning = (state.houses == BURNING).to(traits.dtype)
+    own_burns = burning.gather(1, rules.home)
+    wants = work + risk * burning.mean(1, keepdim=True) + own_burns * own * 0.5
+    return (wants * (1 - rest_bias)).clamp(0, 1)
+
+
+def house_scores(rules: Parameters, state: GameState, traits: Tensor) -> Tensor:
+    """Return each player's weight of each house (B, N, H); it goes to one in proportion to them."""
+    _, _, help_, own, risk, coordination, _, _, _, _ = (one[..., None] for one in traits.unbind(-1))
+    houses = torch.arange(rules.houses, device=traits.device)
+    distance = ring_distance(houses, rules.home[..., None], rules.houses).to(traits.dtype)
+    burning = (state.houses == BURNING).to(traits.dtype)
+    near = burning.roll(1, 1) + burning.roll(-1, 1)
+    there = torch.zeros_like(burning).scatter_add(1, state.locations, torch.ones_like(traits[..., 0]))
+    score = (
+        0.1 / (1 + distance)
+        + own * (distance == 0)
+        + 0.5 * burning[:, None]
+        + 0.3 * help_ * (near > 0)[:, None]
+        + 0.1 * coordination * there[:, None]
+        - 0.2 * risk * near[:, None]
+    )
+    return score.clamp(min=_LOWEST_SCORE)
+
+
+def specialist_actions(rules: Parameters, state: GameState) -> Tensor:
+    """Return the actions (B, N, 3) of players that work only where a house of their own burns."""
+    owned = ownership(rules, torch.int64, state.houses.device).bool().T
+    burns = owned & (state.houses == BURNING)[:, None]
+    at_home = owned.long().argmax(-1).where(owned.any(-1), rules.home)
+    works = burns.any(-1)
+    house = burns.long().argmax(-1).where(works, at_home)
+    mode = torch.where(works, WORK, REST)
+    return torch.stack((house, mode, mode), -1)

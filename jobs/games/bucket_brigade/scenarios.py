@@ -1,0 +1,179 @@
+"""Scenarios of the game, and their parameters as tensors with a row for each game of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+
+AGENTS, HOUSES = 4, 10
+PerAgent = float | tuple[float, ...]
+
+
+class ScenarioError(ValueError):
+    """A scenario that does not exist, or scenarios that do not fit into one batch."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A scenario's parameters, named as in its publication. ``PerAgent``: one number, or one for each agent.
+
+    ``prob_*``: probabilities of a night. ``extinguish_mode``: "bernoulli" (a fire is out or the house is
+    ruined, by chance) or "continuous" (work adds up to 1). ``distance_cost_alpha``: cost of work per step
+    on the ring between an agent's home and its place.
+    """
+
+    name: str
+    prob_fire_spreads_to_neighbor: float
+    prob_solo_agent_extinguishes_fire: float
+    prob_house_catches_fire: float
+    team_reward_house_survives: float
+    team_penalty_house_burns: float
+    cost_to_work_one_night: float
+    reward_rest: float
+    min_nights: int
+    reward_own_house_survives: PerAgent
+    reward_other_house_survives: PerAgent
+    penalty_own_house_burns: PerAgent
+    penalty_other_house_burns: PerAgent
+    num_houses: int = HOUSES
+    extinguish_mode: str = "bernoulli"
+    suppression_per_worker: float = 0.0
+    distance_cost_alpha: float = 0.0
+    distance_metric: str = "ring_arc"
+    agent_home_positions: tuple[int, ...] = field(default=())
+
+    def homes(self, agents: int) -> tuple[int, ...]:
+        """The home of each agent: a house's number."""
+        return self.agent_home_positions or tuple(agent % self.num_houses for agent in range(agents))
+
+
+@cache
+def _all() -> Mapping[str, Scenario]:
+    text = files(__package__).joinpath("scenarios.yaml").read_text(encoding="utf-8")
+    return {name: Scenario(name, **_hashable(given)) for name, given in yaml.safe_load(text).items()}
+
+
+def _hashable(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(one) if isinstance(one, list) else one for key, one in given.items()}
+
+
+def scenario_names() -> list[str]:
+    """Return the names of all scenarios."""
+    return list(_all())
+
+
+def scenario(name: str) -> Scenario:
+    """Return the named scenario. Raises :class:`ScenarioError` with the nearest names."""
+    found = _all().get(name)
+    if found is None:
+        near = get_close_matches(name, _all(), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_all())}"
+        raise ScenarioError(f"no scenario named {name!r}; {hint}")
+    return found
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Parameters of a batch of B games with N agents and H houses.
+
+    Probabilities, costs and team rewards are (B, 1), what differs by agent is (B, N), ``home`` is (B, N)
+    house numbers, ``continuous`` is (B, 1) and boolean; ``info`` is the (B, 12) part of observations.
+    """
+
+    spread: Tensor
+    extinguish: Tensor
+    spark: Tensor
+    team_reward: Tensor
+    team_penalty: Tensor
+    work_cost: Tensor
+    rest: Tensor
+    min_nights: Tensor
+    own_reward: Tensor
+    other_reward: Tensor
+    own_penalty: Tensor
+    other_penalty: Tensor
+    continuous: Tensor
+    suppression: Tensor
+    distance_cost: Tensor
+    home: Tensor
+    info: Tensor
+    agents: int
+    houses: int
+
+    def take(self, games: Tensor) -> Parameters:
+        """Return the parameters of the games with these numbers (B), which may repeat."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return replace(self, **{name: one[games] for name, one in values.items() if isinstance(one, Tensor)})
+
+
+def parameters(scenarios: Sequence[Scenario], agents: int = AGENTS) -> Parameters:
+    """Return the parameters of one game for each scenario given, which all have as many houses.
+
+    Raises :class:`ScenarioError` for scenarios of different sizes or of another number of agents.
+    """
+    sizes = {one.num_houses: one.name for one in scenarios}
+    if len(sizes) > 1:
+        found = ", ".join(f"{name} has {houses}" for houses, name in sorted(sizes.items()))
+        raise ScenarioError(f"scenarios of one batch need the same number of houses: {found}")
+
+    def column(name: str) -> Tensor:
+        return torch.tensor([[float(getattr(one, name))] for one in scenarios])
+
+    def by_agent(name: str) -> Tensor:
+        return torch.tensor([_for_agents(one, name, agents) for one in scenarios])
+
+    own_reward, other_reward = by_agent("reward_own_house_survives"), by_agent("reward_other_house_survives")
+    own_penalty, other_penalty = by_agent("penalty_own_house_burns"), by_agent("penalty_other_house_burns")
+    observed = (
+        *("prob_fire_spreads_to_neighbor", "prob_solo_agent_extinguishes_fire", "team_reward_house_survives"),
+        *("team_penalty_house_burns", "cost_to_work_one_night", "prob_house_catches_fire", "min_nights"),
+    )
+    means = [one.mean(1, keepdim=True) for one in (own_reward, other_reward, own_penalty, other_penalty)]
+    number = torch.full((len(scenarios), 1), float(agents))
+    return Parameters(
+        spread=column("prob_fire_spreads_to_neighbor"),
+        extinguish=column("prob_solo_agent_extinguishes_fire"),
+        spark=column("prob_house_catches_fire"),
+        team_reward=column("team_reward_house_survives"),
+        team_penalty=column("team_penalty_house_burns"),
+        work_cost=column("cost_to_work_one_night"),
+        rest=column("reward_rest"),
+        min_nights=column("min_nights"),
+        own_reward=own_reward,
+        other_reward=other_reward,
+        own_penalty=own_penalty,
+        other_penalty=other_penalty,
+        continuous=torch.tensor([[one.extinguish_mode == "continuous"] for one in scenarios]),
+        suppression=column("suppression_per_worker"),
+        distance_cost=column("distance_cost_alpha"),
+        home=torch.tensor([_homes(one, agents) for one in scenarios]),
+        info=torch.cat([*map(column, observed), number, *means], 1),
+        agents=agents,
+        houses=scenarios[0].num_houses,
+    )
+
+
+def _for_agents(one: Scenario, name: str, agents: int) -> tuple[float, ...]:
+    value = getattr(one, name)
+    if not isinstance(value, tuple):
+        return (float(value),) * agents
+    if len(value) != agents:
+        raise ScenarioError(
+            f"{one.name}: {name} has {len(value)} values, one for each of its agents; found {agents} agents"
+        )
+    return value
+
+
+def _homes(one: Scenario, agents: int) -> tuple[int, ...]:
+    homes = one.homes(agents)
+    if len(homes) != agents:
+        raise ScenarioError(f"{one.name}: {len(homes)} agents have a home; found {agents} agents")
+    return homes
