@@ -30,7 +30,7 @@ def test_a_sweep_is_worked_through(lab: Lab, cell: Cell) -> None:
 
 def test_a_job_near_its_time_limit_goes_back_and_goes_on(lab: Lab, cell: Cell) -> None:
     profile = lab.folder / "profile.yaml"
-    profile.write_text(profile.read_text().replace('"1:00:00"', '"0:01:20"') + "signal: 30\n")
+    profile.write_text(profile.read_text().replace('"1:00:00"', '"0:01:00"') + "signal: 30\n")
     lab.count_grid(runs=1, last=STEPS // 2)  # held there until the warning has come
     lab.sweep("tiny", "--slots", "1")
     (job,) = job_ids(lab).values()
