@@ -36,7 +36,7 @@ def _costs(sweep: SweepDir, ids: Mapping[str, str], cloud: Instances) -> list[st
         orphans = {token for token, one in found.items() if cloud.is_orphan(ids[token], one)}
     except OrchestrateError as error:
         names = ", ".join(map(cloud.instance_of, ids.values()))
-        return [f"whether an instance is up nobody can say ({error}): {names}"]
+        return [f"unknown whether an instance is up ({error}): {names}"]
     return [f"{_cost(one)}{_warning(sweep, token, one, token in orphans)}" for token, one in found.items()]
 
 

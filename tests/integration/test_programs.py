@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from jobs import program_hook
+from jobs.trainers.command import program_hook
 from orchestrator.config.check import check_sweep
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand, load_sweep

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobs import program_hook
+from jobs.trainers.command import program_hook
 from jobs.trainers.command.declared import PROGRAM_KEY, Declared, imported_packages
 from jobs.training import provenance
 from jobs.training.context import BadConfigError, InterruptedRun, Outcome, RunContext

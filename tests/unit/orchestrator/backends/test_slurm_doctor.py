@@ -73,7 +73,7 @@ def put_program(folder: Path, name: str, script: str) -> None:
 
 
 def answering(answers: Mapping[str, str | CommandAnswer]) -> Callable[[Sequence[str]], CommandAnswer]:
-    """Stands in for Slurm's commands; a question that nobody foresaw has no answer."""
+    """Stands in for Slurm's commands; raises at a command without a prepared answer."""
 
     def ask(argv: Sequence[str]) -> CommandAnswer:
         asked = " ".join(argv)

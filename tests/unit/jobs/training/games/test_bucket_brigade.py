@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from jobs.games.bucket_brigade.game import (
+from jobs.training.games.bucket_brigade.game import (
     BURNING,
     RUINED,
     SAFE,
@@ -24,7 +24,7 @@ from jobs.games.bucket_brigade.game import (
     rewards,
     ring_distance,
 )
-from jobs.games.bucket_brigade.scenarios import (
+from jobs.training.games.bucket_brigade.scenarios import (
     Parameters,
     ScenarioError,
     parameters,
@@ -32,7 +32,7 @@ from jobs.games.bucket_brigade.scenarios import (
     scenario_names,
 )
 
-NIGHTS = Path(__file__).parents[3] / "games" / "bucket_brigade_nights.jsonl.xz"
+NIGHTS = Path(__file__).parents[4] / "games" / "bucket_brigade_nights.jsonl.xz"
 # Team reward a night of uniform play, as published; few games were played for it.
 RANDOM_PLAY = {
     "default": 251.2,
@@ -141,7 +141,7 @@ def test_fires_are_put_out_as_often_as_the_rules_say(name: str, workers: int) ->
     given = scenario(name)
     expected = 1 - (1 - given.prob_solo_agent_extinguishes_fire) ** workers
     assert frequency(after.houses[:, 0] == SAFE) == pytest.approx(expected, abs=0.01)
-    assert (after.houses[:, 1:] == RUINED).all(), "nobody worked there"
+    assert (after.houses[:, 1:] == RUINED).all(), "ruined without a worker"
 
 
 def test_fires_spread_and_sparks_fly_as_often_as_the_rules_say() -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from jobs.games.bucket_brigade.game import BURNING, REST, WORK, GameState, ownership, ring_distance
-from jobs.games.bucket_brigade.scenarios import Parameters, ScenarioError
+from jobs.training.games.bucket_brigade.game import BURNING, REST, WORK, GameState, ownership, ring_distance
+from jobs.training.games.bucket_brigade.scenarios import Parameters, ScenarioError
 
 # A character, each from 0 to 1.
 TRAITS = (

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from jobs.games.bucket_brigade.game import BURNING, GameState, first_night, play_night
-from jobs.games.bucket_brigade.opponents import (
+from jobs.training.games.bucket_brigade.game import BURNING, GameState, first_night, play_night
+from jobs.training.games.bucket_brigade.opponents import (
     ARCHETYPES,
     DRAWS,
     TRAITS,
@@ -17,7 +17,7 @@ from jobs.games.bucket_brigade.opponents import (
     intent,
     specialist_actions,
 )
-from jobs.games.bucket_brigade.scenarios import (
+from jobs.training.games.bucket_brigade.scenarios import (
     Parameters,
     ScenarioError,
     parameters,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from jobs.games.bucket_brigade.scenarios import Parameters
+from jobs.training.games.bucket_brigade.scenarios import Parameters
 
 SAFE, BURNING, RUINED = 0, 1, 2
 REST, WORK = 0, 1
