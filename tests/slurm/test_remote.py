@@ -229,7 +229,7 @@ def test_a_run_has_one_tree_at_a_time(laptop: Laptop, slurm: Cluster) -> None:
 def test_the_command_line_killed_at_each_step_of_sending(laptop: Laptop) -> None:
     """The same command again does just what is missing."""
     laptop.count_grid(runs=2)
-    for after in ("record", "look_there", "freeze", "add_to_ledger", "push", "ask_for"):
+    for after in ("record", "look_there", "freeze", "add_to_ledger", "push", "ask"):
         laptop.killed_after(after)
     laptop.sweep()
     helpers.wait_for(lambda: laptop.states() == ["done"] * 2, what="the end of the sweep")

@@ -6,7 +6,7 @@ import json
 import secrets
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import BufferedReader
 from typing import Any
@@ -56,17 +56,8 @@ def ask(
     return _read(place, answer)
 
 
-def ask_for(
-    of: type[A],
-    place: TreePlace,
-    sweep: str,
-    code: SentCode,
-    profile: Profile,
-    request: Request,
-    patience: float = PATIENCE_S,
-) -> A:
-    """The answer as an object of this class; raises what :func:`ask` does."""
-    answer = ask(place, sweep, code, profile, request, patience)
+def parsed(of: type[A], place: TreePlace, answer: Mapping[str, Any]) -> A:
+    """Parse the answer of a place. Raises :class:`HostError` if it is of another class."""
     try:
         return parse_answer(of, answer)
     except TypeError as error:

@@ -17,7 +17,7 @@ from orchestrator.control import submit
 from orchestrator.control.dry_run import UNASKED, planned
 from orchestrator.control.poll import poll_sweep
 from orchestrator.control.remote import CODE_DAMAGED
-from orchestrator.control.remote.client import ask, ask_for
+from orchestrator.control.remote.client import ask, parsed
 from orchestrator.control.remote.messages import (
     PlanRequest,
     ReleaseAnswer,
@@ -114,12 +114,12 @@ def _submit_there(
             _give_up(sweep_dir, place, request.decision.number)
             raise
     try:
-        return ask_for(SubmitAnswer, place, name, shipped, profile, request)
+        return parsed(SubmitAnswer, place, ask(place, name, shipped, profile, request))
     except OrchestrateError as error:
         if error.exit_code != CODE_DAMAGED:
             raise
         push(place, sweep_dir, code, replace=True)
-        return ask_for(SubmitAnswer, place, name, shipped, profile, request)
+        return parsed(SubmitAnswer, place, ask(place, name, shipped, profile, request))
 
 
 def take_back(

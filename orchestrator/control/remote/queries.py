@@ -6,7 +6,7 @@ import socket
 from dataclasses import replace
 
 from orchestrator.config.profiles import Profile, find_profile
-from orchestrator.control.remote.client import PATIENCE_S, CodeMissingError, ask_for
+from orchestrator.control.remote.client import PATIENCE_S, CodeMissingError, ask, parsed
 from orchestrator.control.remote.messages import A, Decision, Request, StatusRequest
 from orchestrator.control.remote.push_code import look_there, push
 from orchestrator.core.errors import HostError, NotFoundError, ProfileError
@@ -22,11 +22,11 @@ def question(
     """Ask a place; one that has lost the code that answers is sent it again.
 
     A place that took runs up and has nothing of the sweep now is no proof of anything: a file system may be
-    away. Raises what :func:`ask_for` does.
+    away. Raises what :func:`ask` does.
     """
     profile = profile_of(one)
     try:
-        return ask_for(of, one.place, sweep_dir.name, one.code, profile, request, patience)
+        return parsed(of, one.place, ask(one.place, sweep_dir.name, one.code, profile, request, patience))
     except CodeMissingError:
         as_given = replace(profile, ssh=one.place.ssh, folder=one.place.folder)
         if not look_there(as_given, sweep_dir.name).known:
@@ -38,7 +38,7 @@ def question(
         if not kept.exists():
             raise
         push(one.place, sweep_dir, FrozenCode(one.code.id, kept.path, (), kept.path, kept.path))
-        return ask_for(of, one.place, sweep_dir.name, one.code, profile, request, patience)
+        return parsed(of, one.place, ask(one.place, sweep_dir.name, one.code, profile, request, patience))
 
 
 def decision_of(sweep_dir: SweepDir, number: int) -> Decision:
