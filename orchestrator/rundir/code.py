@@ -20,7 +20,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote, unquote_to_bytes
 
+from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.formats import require_known_format
 from orchestrator.rundir.atomic import fsync_folder, read_json, storage_errors, temporary_name
 from orchestrator.rundir.run import listdir
@@ -86,6 +88,18 @@ class CodeDir:
             require_known_format(facts, self.facts_path)
         return facts
 
+    def names(self) -> list[str]:
+        """List the names of all parts of the snapshot, ``code.json`` last.
+
+        Files that Python or runs add to the folder are not parts of it. Raises as :meth:`facts`.
+        """
+        try:
+            kept = [unquoted(name) for name in self.facts()["files"]]
+        except (KeyError, TypeError) as error:
+            raise DamagedFileError(self.facts_path, f"lists no files: {error!r}") from None
+        changes = [self.changes.name] * self.changes.is_file()
+        return [*kept, *changes, _FACTS]
+
     @contextmanager
     def draft(self) -> Iterator[CodeDir]:
         """Provide a folder to fill and :meth:`publish`, removed afterwards. Call under the sweep's lock."""
@@ -108,6 +122,16 @@ class CodeDir:
             if not self.exists():
                 raise
         fsync_folder(self.path.parent)
+
+
+def quoted(name: str) -> str:
+    """Return a file name of any bytes as text for JSON."""
+    return quote(os.fsencode(name))
+
+
+def unquoted(text: str) -> str:
+    """Return the file name of a :func:`quoted` text."""
+    return os.fsdecode(unquote_to_bytes(text))
 
 
 def _remove_drafts(folder: Path) -> None:

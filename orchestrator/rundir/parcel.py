@@ -185,7 +185,8 @@ def _of_sweep(sweep: SweepDir, code: CodeDir) -> Iterator[Path]:
     yield sweep.index_path
     yield from (sweep.path / name for name in ledger_names(sweep))
     # By the sweep's own path: a link in another path would be invalid elsewhere.
-    yield sweep.path / code.path.relative_to(sweep.path.absolute())
+    kept = sweep.path / code.path.relative_to(sweep.path.absolute())
+    yield from (kept / name for name in code.names())
 
 
 def _next_attempt_files(run: RunDir) -> Iterator[Path]:

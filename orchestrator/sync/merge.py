@@ -126,10 +126,14 @@ def _move_in(run: RunDir, main: RunDir, source: str) -> bool:
 
 
 def _move_rest(run: RunDir, main: RunDir) -> None:
-    """Move the files beside a run's attempts, a result last."""
+    """Move the files beside a run's attempts, a result last.
+
+    A file with the same content is replaced too: with its time at the source it is not fetched again.
+    """
     for name in sorted(listdir(run.path), key=run.result_path.name.__eq__):
-        if not (main.path / name).exists():
-            os.rename(run.path / name, main.path / name)
+        file, target = run.path / name, main.path / name
+        if not target.exists() or (file.is_file() and target.is_file() and same_content(file, target)):
+            os.replace(file, target)
     shutil.rmtree(run.path, ignore_errors=True)
 
 

@@ -119,6 +119,7 @@ def send(sweep: SweepDir, rented: Rented, store: Path | None = None) -> Job:
     sweep.amend_ledger(replace(entry, backend="skypilot", job_ids=ids))
     code = CodeDir.of(sweep, CODE_ID)
     code.path.mkdir(parents=True, exist_ok=True)
+    code.facts_path.write_text('{"project": null, "files": []}')
     if store is not None:
         keep_store(sweep, job.token, str(store))
     shutil.copytree(pack(sweep, job, code), rented.folder, dirs_exist_ok=True)

@@ -83,6 +83,7 @@ def beginnings(packed: bytes) -> list[bytes]:
 
 def test_an_upload_that_is_cut_leaves_nothing(laptop: Laptop, monkeypatch: pytest.MonkeyPatch) -> None:
     code = laptop.freeze()
+    (code.path / "written_by_a_run").touch()  # a run may be writing there
     whole = push_code._packed(CodeDir(code.path))
     for part in beginnings(whole):
         with monkeypatch.context() as patch:
@@ -96,6 +97,7 @@ def test_an_upload_that_is_cut_leaves_nothing(laptop: Laptop, monkeypatch: pytes
     laptop.push(code)
     assert laptop.codes() == {code.id}
     assert laptop.receive(code).cwd == laptop.there.path / "code" / code.id / "tree"
+    assert not (laptop.there.path / "code" / code.id / "written_by_a_run").exists()
 
 
 def test_what_lies_there_in_part_is_sent_again(laptop: Laptop) -> None:

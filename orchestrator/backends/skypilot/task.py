@@ -174,7 +174,9 @@ def _run(job: Job, setting: Setting, profile: Profile) -> Iterator[str]:
     paths = ":".join(f'"$here"/{shlex.quote(f"{kept}/{path}")}' for path in _copied_python_path(setting))
     yield f'export PYTHONPATH={paths} ORCHESTRATE_SUBMIT_DIR="$here"'
     if code.cwd.is_relative_to(code.path):
-        yield f"cd {shlex.quote(f'{kept}/{code.cwd.relative_to(code.path)}')}"
+        start = shlex.quote(f"{kept}/{code.cwd.relative_to(code.path)}")
+        yield f"mkdir -p {start}"  # a folder without files is not sent
+        yield f"cd {start}"
     argv = ["-P", "-m", code.entries["instance"]]
     rest = [sweep.name, job.token, "--hold", str(seconds(profile.hold))]
     if profile.store is not None:

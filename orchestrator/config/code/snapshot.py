@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import quote, unquote_to_bytes
 
 from orchestrator.config.code.file_kinds import is_source
 from orchestrator.config.worktree import TOO_LARGE_HINT, NoWorkTree, WorkTree, read_worktree
@@ -26,6 +25,7 @@ from orchestrator.core.formats import stamp
 from orchestrator.core.package_files import DATA, PACKAGE, data
 from orchestrator.rundir import CodeDir, FrozenCode, SweepDir, sweeps
 from orchestrator.rundir.atomic import dump_json, storage_errors
+from orchestrator.rundir.code import quoted, unquoted
 
 # A worker imports our code from the packages beside this one only.
 _OUR_PACKAGES = ("orchestrator", "jobs")
@@ -86,8 +86,8 @@ def is_whole(code: CodeDir) -> bool:
     """Return whether a snapshot's content matches its id. Reads every file."""
     try:
         facts = code.facts()
-        project, names = facts["project"], [os.fsdecode(unquote_to_bytes(name)) for name in facts["files"]]
-        return _name(project and project["commit"], _found(names, code)) == code.code_id
+        project, found = facts["project"], _found(map(unquoted, facts["files"]), code)
+        return _name(project and project["commit"], found) == code.code_id
     except (DamagedFileError, OSError, KeyError, TypeError):
         return False
 
@@ -254,14 +254,13 @@ def _store(source: _Source, code: CodeDir) -> bool:
 
 def _facts(source: _Source, has_changes: bool) -> dict[str, Any]:
     tree = source.tree
-    files = [quote(os.fsencode(entry.name)) for entry in source.entries]
     outside = [entry for entry in source.entries if entry.target is not None and os.path.isabs(entry.target)]
     facts: dict[str, Any] = {
         "time": time.time(),
         **stamp(),
         "project": None,
-        "files": files,
-        "links": [quote(os.fsencode(entry.name)) for entry in outside],
+        "files": [quoted(entry.name) for entry in source.entries],
+        "links": [quoted(entry.name) for entry in outside],
     }
     if tree is not None:
         left_out = {**tree.left_out} if has_changes else {**tree.left_out, "changes.diff": "too large"}

@@ -17,7 +17,6 @@ from functools import cached_property
 from glob import iglob
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import quote, unquote_to_bytes
 
 from orchestrator.config.code.file_kinds import (
     counts,
@@ -31,6 +30,7 @@ from orchestrator.config.program.file_hash import digest_of
 from orchestrator.config.worktree import NoWorkTree, UnreadWorkTree, read_worktree
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import CodeDir, results_among
+from orchestrator.rundir.code import quoted, unquoted
 
 # The grid's key that selects the files.
 CODE_KEY = "code"
@@ -67,14 +67,14 @@ class ProgramFiles:
         """Return the hashes by quoted name; None if they are too many for a result."""
         if not 0 < len(self.files) <= _MOST_LISTED:
             return None
-        return {quote(os.fsencode(name)): content for name, content in sorted(self.files.items())}
+        return {quoted(name): content for name, content in sorted(self.files.items())}
 
     @classmethod
     def from_json(cls, data: Any) -> Self | None:
         """Parse the output of :meth:`to_json`; None for anything else."""
         if not isinstance(data, dict) or not all(isinstance(content, str) for content in data.values()):
             return None
-        return cls({os.fsdecode(unquote_to_bytes(name)): content for name, content in data.items()})
+        return cls({unquoted(name): content for name, content in data.items()})
 
     def differing(self, other: ProgramFiles) -> list[str]:
         """Return the sorted names of files that differ between the two."""
@@ -301,8 +301,7 @@ def _frozen_listing(start: Path) -> tuple[Path, list[str]] | None:
         facts = code.facts()
         # Links lead out of the copy, as to ignored files, with their present content.
         links = set(facts.get("links", ()))
-        quoted = [name for name in facts["files"] if name not in links]
-        names = [os.fsdecode(unquote_to_bytes(name)) for name in quoted]
+        names = [unquoted(name) for name in facts["files"] if name not in links]
     except (DamagedFileError, KeyError, TypeError):
         return None
     return code.tree, [name.removeprefix("tree/") for name in names if name.startswith("tree/")]

@@ -95,13 +95,12 @@ def sent(code: FrozenCode) -> tuple[SentCode, list[str]]:
 
 
 def _packed(code: CodeDir) -> bytes:
-    """The folder as an archive, which ends with what makes it one: without that, it came in part."""
+    """The snapshot as an archive, which ends with what makes it one: without that, it came in part."""
     buffer = io.BytesIO()
     # GNU's format: the names' bytes as they are, whatever the language there.
     with tarfile.open(fileobj=buffer, mode="w:gz", compresslevel=1, format=tarfile.GNU_FORMAT) as archive:
-        last = f"./{code.facts_path.name}"
-        archive.add(code.path, arcname=".", filter=lambda member: None if member.name == last else member)
-        archive.add(code.facts_path, arcname=last)
+        for name in code.names():
+            archive.add(code.path / name, arcname=f"./{name}", recursive=False)
     return buffer.getvalue()
 
 

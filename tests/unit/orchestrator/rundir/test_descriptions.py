@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from orchestrator.config.code.snapshot import is_whole
 from orchestrator.config.trainers import COMMAND
 from orchestrator.control import submit
 from orchestrator.core.errors import DamagedFileError
@@ -106,8 +107,11 @@ def test_a_parcel_describes_its_runs_and_no_others(results: Path, tmp_path: Path
     assert sweep_dir.run(RUNS[0].run_id).take(Claim.fresh("0001-0001")) is not None
     job = Job("0009-0001", "tiny", "l4", (RUNS[0].run_id, RUNS[1].run_id), 1, Resources())
     (code,) = (results / "tiny" / "code").iterdir()
+    (code / "written_by_a_run").touch()  # a run may be writing there while the parcel is packed
     sent = SweepDir(pack(sweep_dir, job, CodeDir(code.absolute())) / RESULTS, "tiny")
     assert sent.run_ids() == sorted(job.run_ids)
+    assert is_whole(CodeDir(sent.path / "code" / code.name))
+    assert not (sent.path / "code" / code.name / "written_by_a_run").exists()
     for run in RUNS[:2]:
         assert sent.run(run.run_id).description() == run
 
