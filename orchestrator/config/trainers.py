@@ -129,7 +129,7 @@ _OURS = "the program keeps every run's files in its own folder of the results tr
 
 # Modules that compose and train. Checks, and the wording of errors, change no result.
 _COMPOSE_AND_TRAIN = (
-    *("best", "buffers", "config", "environments", "experiment", "hydra_search", "hydra_text", "iterations"),
+    *("best", "buffers", "config", "environments", "experiment", "hydra_search", "iterations"),
     *("models", "registry", "replay", "snapshot", "state", "tasks", "tensors", "time_budget"),
 )
 
@@ -157,7 +157,11 @@ BENCHMARL = TrainerSpec(
         "experiment.exclude_buffer_from_checkpoint",
     ),
     packages=("benchmarl", "torchrl", "tensordict", "torch", "vmas", "pettingzoo", "numpy"),
-    source=("jobs.conf", *(f"jobs.trainers.benchmarl.{name}" for name in _COMPOSE_AND_TRAIN)),
+    source=(
+        "jobs.conf",
+        "jobs.hydra.override_text",
+        *(f"jobs.trainers.benchmarl.{name}" for name in _COMPOSE_AND_TRAIN),
+    ),
     returns=("eval/reward/episode_reward_mean", "collection/reward/episode_reward_mean"),
     devices=(
         "experiment",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jobs.trainers.benchmarl.hydra_text import override_text
+from jobs.hydra.override_text import override_text
 from orchestrator.rundir import RunDir, SweepDir, depends_on_time
 from tests import warm
 from tests.helpers import PATIENCE_S, ROOT, wait_for

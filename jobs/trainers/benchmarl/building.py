@@ -16,8 +16,8 @@ from benchmarl.experiment import Experiment
 
 from jobs.trainers.benchmarl.config import Composed, Outline
 from jobs.trainers.benchmarl.hydra_search import first_line
-from jobs.trainers.benchmarl.hydra_text import RefusedKeyError
 from jobs.trainers.benchmarl.rules import can_prioritize
+from jobs.training.config_errors import RefusedKeyError
 from jobs.training.headless_rendering import obstacle
 from orchestrator.core import hardware
 

@@ -18,11 +18,12 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from jobs.check import Problem, structure
+from jobs.hydra.override_text import override_text
 from jobs.trainers.benchmarl import rules, time_budget
 from jobs.trainers.benchmarl.building import require_possible, try_build
 from jobs.trainers.benchmarl.config import Outline, compose, compose_config, outline
-from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text
 from jobs.trainers.benchmarl.spelling import group_of, require_choices, unknown_key, wrong_choices, wrong_type
+from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Run, Value

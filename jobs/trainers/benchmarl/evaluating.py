@@ -26,9 +26,9 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.trainers.benchmarl.building import require_possible
 from jobs.trainers.benchmarl.config import Composed, compose
-from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key
 from jobs.trainers.benchmarl.spaces import reason, require_same
 from jobs.training.checkpoints import read_payload
+from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
 from jobs.training.headless_rendering import obstacle
 from jobs.training.video import Film, Frame

@@ -14,8 +14,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from jobs.check import Problem, structure
+from jobs.hydra.override_text import override_text
 from jobs.trainers.benchmarl import time_budget
-from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text, unexpected
 from jobs.trainers.benchmarl.spelling import (
     file_values,
     group_of,
@@ -26,6 +26,7 @@ from jobs.trainers.benchmarl.spelling import (
     wrong_choices,
 )
 from jobs.trainers.benchmarl.values import check_value
+from jobs.training.config_errors import RefusedKeyError, bare_key, unexpected
 from jobs.training.context import BadConfigError
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Run, Value

@@ -10,7 +10,7 @@ import benchmarl
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from jobs.trainers.benchmarl.hydra_text import override_text
+from jobs.hydra.override_text import override_text
 from jobs.trainers.benchmarl.registry import config_folders
 
 BENCHMARL_CONF = Path(benchmarl.__file__).parent / "conf"

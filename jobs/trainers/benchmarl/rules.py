@@ -14,7 +14,7 @@ from torchrl.data.replay_buffers import samplers
 
 from jobs.trainers.benchmarl import values
 from jobs.trainers.benchmarl.devices import Cuda
-from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key
+from jobs.training.config_errors import RefusedKeyError, bare_key
 from orchestrator.core.types import Value
 
 # Fields of ExperimentConfig that are right or wrong together.

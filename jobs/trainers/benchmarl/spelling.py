@@ -14,8 +14,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 import jobs
-from jobs.trainers.benchmarl.hydra_text import RefusedKeyError, bare_key, override_text, unexpected
+from jobs.hydra.override_text import override_text
 from jobs.trainers.benchmarl.people import KEYS, NAMES
+from jobs.training.config_errors import RefusedKeyError, bare_key, unexpected
 from jobs.training.context import BadConfigError
 from orchestrator.config.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
 from orchestrator.config.grid.resources import OTHER_NAMES, RESOURCES

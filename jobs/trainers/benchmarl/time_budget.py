@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
-from jobs.trainers.benchmarl.hydra_text import bare_key, unexpected
+from jobs.training.config_errors import bare_key, unexpected
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Run, Value
 from orchestrator.planning.throughput.measure import COLLECTION_TIMER, LEARNING_TIMER

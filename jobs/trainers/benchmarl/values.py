@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from jobs.trainers.benchmarl.hydra_text import bare_key, unexpected
 from jobs.trainers.benchmarl.people import CLASSES
+from jobs.training.config_errors import bare_key, unexpected
 from orchestrator.core.types import Value
 
 DEVICES = ("experiment.sampling_device", "experiment.train_device", "experiment.buffer_device")

@@ -19,7 +19,7 @@ from gymnasium.spaces import Box
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 from torchrl.envs import EnvBase, PettingZooWrapper
 
-from jobs.trainers.benchmarl.hydra_text import unexpected
+from jobs.training.config_errors import unexpected
 
 _VECTORS = ("vector", "vector-masked")
 # What an agent sees is 512 pixels wide, and the whole screen 720 by 1280: these widths divide all three.

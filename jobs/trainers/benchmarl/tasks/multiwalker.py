@@ -10,7 +10,7 @@ import pettingzoo
 from benchmarl.environments.pettingzoo.common import PettingZooClass
 from torchrl.envs import EnvBase, PettingZooWrapper
 
-from jobs.trainers.benchmarl.hydra_text import RefusedKeyError
+from jobs.training.config_errors import RefusedKeyError
 
 
 @dataclass

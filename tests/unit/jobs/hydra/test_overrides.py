@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.hydra.override_text import override_text
 from jobs.hydra.overrides import runs_of
-from jobs.trainers.benchmarl.hydra_text import override_text
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand, load_sweep
 from orchestrator.config.trainers import get_trainer

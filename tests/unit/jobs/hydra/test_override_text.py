@@ -10,7 +10,7 @@ from hydra.core.override_parser.types import QuotedString
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jobs.trainers.benchmarl.hydra_text import override_text
+from jobs.hydra.override_text import override_text
 from jobs.training.context import BadConfigError
 
 scalars = st.one_of(

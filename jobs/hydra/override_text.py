@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from hydra.core.override_parser.types import Quote, QuotedString
 
-from jobs.training.context import BadConfigError
+from jobs.training.config_errors import RefusedKeyError
 from orchestrator.core.types import Value
 
 _KEY = re.compile(r"(?:\+{1,2}|~)?[A-Za-z_][\w-]*(?:[./@:][A-Za-z0-9_][\w-]*)*", re.ASCII)
@@ -20,22 +20,6 @@ _WORD = re.compile(r"[A-Za-z_][\w-]*(?:[/.][A-Za-z0-9_][\w-]*)*", re.ASCII)
 _RESERVED = frozenset({"null", "true", "false", "nan", "inf"})
 _DICT_KEY = re.compile(r"[A-Za-z_][\w-]*(?:[./:][\w-]+)*", re.ASCII)
 _REFERENCE = re.compile(r"\$\{[A-Za-z_][\w.-]*\}", re.ASCII)
-
-
-class RefusedKeyError(BadConfigError):
-    """A configuration refused because of one override."""
-
-    def __init__(self, key: str | None, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.key = key
-
-
-def unexpected(
-    key: str, found: object, expected: str, *, meant: str | None = None, hint: str | None = None
-) -> RefusedKeyError:
-    """Return the error for an override with a wrong value; ``meant``: the nearest right one."""
-    hint = f"did you mean {meant}?" if meant else hint
-    return RefusedKeyError(key, f"{bare_key(key)}: found {found}, expected {expected}", hint=hint)
 
 
 def override_text(key: str, value: Value) -> str:
@@ -49,11 +33,6 @@ def override_text(key: str, value: Value) -> str:
     if key.startswith("~") and value is None:
         return key
     return f"{key}={_spelled(key, value)}"
-
-
-def bare_key(key: str) -> str:
-    """Return the key without Hydra's ``+``, ``++`` and ``~``."""
-    return key.lstrip("+~")
 
 
 def _spelled(key: str, value: Value) -> str:
