@@ -29,6 +29,10 @@ from orchestrator.rundir import (
 )
 from orchestrator.rundir.atomic import storage_errors, temporary_name
 
+# How an interrupted run relates to one left alone: equal; not equal, but continued from its last checkpoint;
+# equal because environments restart at fixed points. The last one where nothing is declared.
+EXACTNESS = EXACT, NO_PROGRESS_LOST, RESET, UNDECLARED = "exact", "no progress lost", "reset", "undeclared"
+
 # An iteration is finished after a stop signal only if this share of the grace covers what is left of it.
 _GRACE_SHARE = 0.8
 
@@ -49,9 +53,9 @@ class BadConfigError(OrchestrateError):
 class Outcome:
     """A finished training.
 
-    ``exactness``: "exact" (interrupted = never interrupted), "reset" (environments restart at fixed points,
-    interrupted or not) or "undeclared". ``config`` is the composed configuration, JSON values only. ``files``
-    of the attempt go into the manifest, each with whether the result is void without it.
+    ``exactness``: one of ``EXACTNESS``; "exact" only where it can be proved. ``config`` is the composed
+    configuration, JSON values only. ``files`` of the attempt go into the manifest, each with whether the
+    result is void without it. Raises ``ValueError`` for another exactness.
     """
 
     frames: int
@@ -60,6 +64,10 @@ class Outcome:
     config: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[tuple[Path, bool], ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.exactness not in EXACTNESS:
+            raise ValueError(f"exactness is {self.exactness!r}; expected one of {list(EXACTNESS)}")
 
 
 class RunContext:

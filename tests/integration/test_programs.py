@@ -253,7 +253,10 @@ def test_a_program_says_itself_how_exact_it_is_and_what_it_is_made_of(tmp_path: 
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ({"program": {"exactness": "very"}}, "exactness is 'very'; expected one of ['exact', 'reset']"),
+        (
+            {"program": {"exactness": "very"}},
+            "exactness is 'very'; expected one of ['exact', 'no progress lost', 'reset']",
+        ),
         ({"program": {"exact": True}}, "unknown key 'exact' of 'program'"),
         ({"program": {"versions": {"a": 1}}}, "expected texts by name"),
         ({"program": "mine"}, "a mapping as its value"),

@@ -32,7 +32,7 @@ from jobs.trainers.benchmarl.iterations import IterationLogger
 from jobs.trainers.benchmarl.state import ITEMS, RESULT, load_state, save_state
 from jobs.trainers.benchmarl.time_budget import TimeBudget, TimeIsUp, minutes_of, unbounded
 from jobs.training.checkpoints import CheckpointStore, Loaded, Segment, pass_over
-from jobs.training.context import FencedRun, Outcome, RunContext
+from jobs.training.context import EXACT, NO_PROGRESS_LOST, RESET, FencedRun, Outcome, RunContext
 from jobs.worker.failures import end_of
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Reason
@@ -44,7 +44,6 @@ _TIME_PER_COST = 50
 _FIRST_COST = 0.1
 # Where environments cannot be saved, they restart every so many iterations, checkpoint or not.
 RESET_ITERATIONS = 10
-EXACT, RESET = "exact", "reset"
 # What putting a state back can raise where networks, buffers or environments have another shape.
 _MISFITS = (RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError)
 
@@ -112,10 +111,15 @@ class ResumableExperiment(Experiment):
 
     @property
     def exactness(self) -> str:
-        """Exactness of the result: exact, or reset where environments cannot be saved."""
+        """Exactness of the result: reset where environments cannot be saved, exact on a CPU only.
+
+        Kernels of a GPU may not repeat their bits.
+        """
         parts = (self.training_environments, self.evaluation_environments)
-        exact = all(part.exact for part in parts) and not self.config.collect_with_grad
-        return EXACT if exact else RESET
+        if self.config.collect_with_grad or not all(part.exact for part in parts):
+            return RESET
+        devices = (self.config.sampling_device, self.config.train_device)
+        return EXACT if all(torch.device(device).type == "cpu" for device in devices) else NO_PROGRESS_LOST
 
     @property
     def reset_iterations(self) -> int | None:
@@ -169,7 +173,7 @@ class ResumableExperiment(Experiment):
             raise TimeIsUp
         if self.finished:
             return
-        boundary = self.exactness == EXACT or self.n_iters_performed % RESET_ITERATIONS == 0
+        boundary = self.exactness != RESET or self.n_iters_performed % RESET_ITERATIONS == 0
         if self.exactness == RESET and boundary:
             self._restart_environments()
         if boundary and (self.context.stopping or self._checkpoints.due(self.total_frames)):

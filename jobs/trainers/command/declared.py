@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from jobs.training.context import EXACT, NO_PROGRESS_LOST, RESET, UNDECLARED
 from orchestrator.config.program.identity import ProgramFiles
 
 # The key of a line in the metrics that describes the program instead of its training.
 PROGRAM_KEY = "program"
 
-UNDECLARED = "undeclared"
-_EXACTNESS = ("exact", "reset")
+_EXACTNESS = (EXACT, NO_PROGRESS_LOST, RESET)
 _KEYS = {"exactness", "versions"}
 
 # Packages that decide results even where the program's own files do not name them.
@@ -29,8 +29,7 @@ _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([A-Za-z_]\w*)|import[ \t]+([^\n#;]+)
 class Declared:
     """A program's description of itself.
 
-    ``exactness``: "exact" if an interrupted run equals an uninterrupted one, "reset" if it does because
-    environments restart at fixed points, "undeclared" if the program gave none.
+    ``exactness``: as of :class:`~jobs.training.context.Outcome`, "undeclared" if the program gave none.
     """
 
     exactness: str = UNDECLARED
