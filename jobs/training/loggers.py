@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
-
-import torch
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.training import provenance
 from jobs.training.context import BadConfigError, RunContext
@@ -20,10 +19,24 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import Run, wandb_id
 from orchestrator.rundir import AttemptDir, Row
 
+if TYPE_CHECKING:
+    import torch
+
 # Arguments of TorchRL's W&B logger that W&B itself lacks. "offline" is obeyed, the folder is ours.
 _TORCHRL_ONLY = ("offline", "save_dir", "video_fps")
 
 CSV, WANDB, TENSORBOARD = "csv", "wandb", "tensorboard"
+
+
+@dataclass(frozen=True)
+class Axes:
+    """How a trainer's metrics appear in sinks.
+
+    ``step``: an iteration's place on the x axis, which only grows. ``tag``: TensorBoard's name of a metric.
+    """
+
+    step: Callable[[Row], int] = lambda row: row.frames
+    tag: Callable[[str], str] = str
 
 
 class Sink(Protocol):
@@ -46,7 +59,8 @@ def open_sinks(
     context: RunContext,
     project: str,
     config: Mapping[str, Any],
-    extra: Mapping[str, Any],
+    extra: Mapping[str, Any] | None = None,
+    axes: Axes = Axes(),
 ) -> list[Sink]:
     """Open the sinks of a run and log the history so far. ``csv`` is the run's own metrics file.
 
@@ -55,9 +69,9 @@ def open_sinks(
     sinks: list[Sink] = []
     for name in dict.fromkeys(names):
         if name == WANDB:
-            sinks.append(WandbSink(context, project, config, extra))
+            sinks.append(WandbSink(context, project, config, extra or {}, axes))
         elif name == TENSORBOARD:
-            sinks.append(TensorboardSink(context.attempt, config))
+            sinks.append(TensorboardSink(context.attempt, config, axes))
         elif name != CSV:
             raise BadConfigError(
                 f"no logger named {name!r} (there are: {CSV}, {TENSORBOARD}, {WANDB})",
@@ -70,14 +84,20 @@ def open_sinks(
 
 
 class WandbSink:
-    """One W&B run per run, for all its attempts; the W&B group is the sweep, the step the iteration."""
+    """One W&B run per run, for all its attempts; the W&B group is the sweep."""
 
     def __init__(
-        self, context: RunContext, project: str, config: Mapping[str, Any], extra: Mapping[str, Any]
+        self,
+        context: RunContext,
+        project: str,
+        config: Mapping[str, Any],
+        extra: Mapping[str, Any],
+        axes: Axes,
     ) -> None:
         import wandb
 
         run = context.run
+        self._axes = axes
         self._wandb = wandb
         self._run = wandb.init(
             **{
@@ -94,7 +114,7 @@ class WandbSink:
         )
 
     def log(self, row: Row) -> None:
-        self._run.log(dict(row.metrics), step=row.iteration, commit=True)
+        self._run.log(dict(row.metrics), step=self._axes.step(row), commit=True)
 
     def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
         clip = self._wandb.Video(video.squeeze(0).numpy(), fps=20, format="mp4")
@@ -105,17 +125,18 @@ class WandbSink:
 
 
 class TensorboardSink:
-    """An event file in the attempt's folder, with BenchMARL's tag names."""
+    """An event file in the attempt's folder."""
 
-    def __init__(self, attempt: AttemptDir, config: Mapping[str, Any]) -> None:
+    def __init__(self, attempt: AttemptDir, config: Mapping[str, Any], axes: Axes) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
+        self._axes = axes
         self._writer = SummaryWriter(log_dir=str(attempt.path))
         self._writer.add_text("config", "\n".join(f"    {key}: {value}" for key, value in config.items()))
 
     def log(self, row: Row) -> None:
         for name, value in row.metrics.items():
-            self._writer.add_scalar(name.replace("/", "_"), value, global_step=row.iteration)
+            self._writer.add_scalar(self._axes.tag(name), value, global_step=self._axes.step(row))
 
     def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
         self._writer.add_video(name, video, global_step=step, fps=20)

@@ -130,7 +130,7 @@ _OURS = "the program keeps every run's files in its own folder of the results tr
 # Modules that compose and train. Checks, and the wording of errors, change no result.
 _COMPOSE_AND_TRAIN = (
     *("best", "buffers", "config", "environments", "experiment", "hydra_search", "iterations"),
-    *("models", "registry", "replay", "snapshot", "state", "tasks", "tensors", "time_budget"),
+    *("models", "registry", "replay", "snapshot", "state", "tasks", "tensors", "time_bound"),
 )
 
 BENCHMARL = TrainerSpec(
@@ -160,6 +160,7 @@ BENCHMARL = TrainerSpec(
     source=(
         "jobs.conf",
         "jobs.hydra.override_text",
+        "jobs.training.time_budget",
         *(f"jobs.trainers.benchmarl.{name}" for name in _COMPOSE_AND_TRAIN),
     ),
     returns=("eval/reward/episode_reward_mean", "collection/reward/episode_reward_mean"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from jobs.training.context import BadConfigError
+from jobs.training.time_budget import TimeBudget, checked_minutes
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.rundir import Row, RunDir
 from tests.resuming import Attempt, Kill, Nursery, bits, train_plainly
@@ -19,7 +20,7 @@ from tests.tiny_benchmarl import NAVIGATION_IQL
 with warnings.catch_warnings():  # what these say of each other at import is theirs to say
     warnings.simplefilter("ignore")
     from jobs.trainers.benchmarl.config import compose
-    from jobs.trainers.benchmarl.time_budget import TimeBudget, checked, unbounded
+    from jobs.trainers.benchmarl.time_bound import unbounded
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -102,7 +103,7 @@ def test_the_time_is_part_of_what_a_run_is() -> None:
 @pytest.mark.parametrize("found", [0, -1, True, "ten", float("nan"), float("inf"), [1]])
 def test_what_is_no_time_is_refused(found: Any) -> None:
     with pytest.raises(BadConfigError, match=r"minutes: found .*, expected minutes of training above 0"):
-        checked(found)
+        checked_minutes("minutes", found)
 
 
 def test_progress_is_told_in_frames_that_it_will_have() -> None:
@@ -114,3 +115,12 @@ def test_progress_is_told_in_frames_that_it_will_have() -> None:
     budget.spend(Row(1, 1200, 80.0, {"timers/collection_time": 50.0, "timers/training_time": 4.0}))
     assert budget.over
     assert TimeBudget(None).total_frames(600) is None
+
+
+def test_time_in_which_a_trainer_collects_and_learns_at_once_counts_once() -> None:
+    both = {"timers/collection_time": 50.0, "timers/training_time": 40.0}
+    budget = TimeBudget(1.0)
+    budget.spend(Row(0, 600, 70.0, {**both, "timers/training_clock": 55.0}))
+    assert budget.spent == 55.0
+    budget.spend(Row(1, 1200, 78.0, {}))  # without timers: the time between rows
+    assert budget.spent == 63.0

@@ -19,12 +19,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from jobs.check import Problem, structure
 from jobs.hydra.override_text import override_text
-from jobs.trainers.benchmarl import rules, time_budget
+from jobs.trainers.benchmarl import rules
 from jobs.trainers.benchmarl.building import require_possible, try_build
 from jobs.trainers.benchmarl.config import Outline, compose, compose_config, outline
 from jobs.trainers.benchmarl.spelling import group_of, require_choices, unknown_key, wrong_choices, wrong_type
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
+from jobs.training.time_budget import checked_minutes
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Run, Value
 
@@ -149,7 +150,7 @@ def _check_values(
 def _typed(run: Run, cfg: DictConfig, key: str, value: Value) -> Value:
     """Return the value in the type of its field. Raises :class:`BadConfigError`."""
     if key == BENCHMARL.minutes:
-        return time_budget.checked(value)
+        return checked_minutes(key, value)
     override_text(key, value)
     if "${" in json.dumps(value):
         return OmegaConf.select(compose_config(run), bare_key(key))

@@ -34,9 +34,10 @@ from jobs.hydra.override_text import override_text
 from jobs.trainers.benchmarl.hydra_search import first_line, hydra_ready, search_path
 from jobs.trainers.benchmarl.registry import RegisteredTask
 from jobs.trainers.benchmarl.spelling import explain, require_choices
-from jobs.trainers.benchmarl.time_budget import minutes_of, without_minutes
+from jobs.trainers.benchmarl.time_bound import without_minutes
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
+from jobs.training.time_budget import minutes_of
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Run
 

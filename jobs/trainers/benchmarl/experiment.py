@@ -30,18 +30,16 @@ from jobs.trainers.benchmarl.config import Composed, compose
 from jobs.trainers.benchmarl.environments import Environments, logged
 from jobs.trainers.benchmarl.iterations import IterationLogger
 from jobs.trainers.benchmarl.state import ITEMS, RESULT, load_state, save_state
-from jobs.trainers.benchmarl.time_budget import TimeBudget, TimeIsUp, minutes_of, unbounded
+from jobs.trainers.benchmarl.time_bound import TimeIsUp, unbounded
+from jobs.training.checkpoint_clock import CheckpointClock
 from jobs.training.checkpoints import CheckpointStore, Loaded, Segment, pass_over
 from jobs.training.context import EXACT, NO_PROGRESS_LOST, RESET, FencedRun, Outcome, RunContext
+from jobs.training.time_budget import TimeBudget, minutes_of
 from jobs.worker.failures import end_of
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.types import Reason
 from orchestrator.rundir import CheckpointFile, ResumePoint, Row
 
-# A checkpoint is due when training has run this many times as long as the last one took to write: below 2 %.
-_TIME_PER_COST = 50
-# What the first one is expected to take, in seconds.
-_FIRST_COST = 0.1
 # Where environments cannot be saved, they restart every so many iterations, checkpoint or not.
 RESET_ITERATIONS = 10
 # What putting a state back can raise where networks, buffers or environments have another shape.
@@ -300,30 +298,6 @@ class ResumableExperiment(Experiment):
         bound = self.config.get_max_n_frames(self.on_policy)
         total = min(bound, self._time.total_frames(row.frames) or bound)
         self.context.progress(row.frames, total, self.mean_return)
-
-
-class CheckpointClock:
-    """When a checkpoint is due: every ``interval`` frames, or for 0 as often as its cost allows."""
-
-    def __init__(self, interval: int) -> None:
-        self._interval = interval
-        self._cost = _FIRST_COST
-        self._last_time, self._last_frames = time.monotonic(), 0
-
-    def start(self, frames: int) -> None:
-        """Count from now and from these frames."""
-        self._last_time, self._last_frames = time.monotonic(), frames
-
-    def due(self, frames: int) -> bool:
-        """Whether a checkpoint is due at these frames."""
-        if self._interval > 0:
-            return frames // self._interval > self._last_frames // self._interval
-        return time.monotonic() - self._last_time >= _TIME_PER_COST * self._cost
-
-    def written(self, frames: int, cost: float) -> None:
-        """Note a checkpoint and its cost in seconds."""
-        self._cost = cost
-        self.start(frames)
 
 
 class _NoBar:

@@ -15,7 +15,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from jobs.check import Problem, structure
 from jobs.hydra.override_text import override_text
-from jobs.trainers.benchmarl import time_budget
 from jobs.trainers.benchmarl.spelling import (
     file_values,
     group_of,
@@ -28,6 +27,7 @@ from jobs.trainers.benchmarl.spelling import (
 from jobs.trainers.benchmarl.values import check_value
 from jobs.training.config_errors import RefusedKeyError, bare_key, unexpected
 from jobs.training.context import BadConfigError
+from jobs.training.time_budget import checked_minutes
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Run, Value
 
@@ -85,7 +85,7 @@ def _look(cfg: DictConfig | None, choices: Mapping[str, Value], key: str, value:
     override_text(key, value)
     name = bare_key(key)
     if key == BENCHMARL.minutes:
-        time_budget.checked(value)
+        checked_minutes(key, value)
         return
     if key.startswith(("+", "~")) or "${" in json.dumps(value):
         return

@@ -1,7 +1,8 @@
 """Measure the speed of a run: two figures, each a ratio of sums over one steady window. Pure.
 
-*Training throughput* is frames per second of collecting and learning, by the trainer's own timers. It
-compares devices: how often a run is evaluated does not change it. *End-to-end throughput* is frames per
+*Training throughput* is frames per second of the training clock: of collecting and learning, by the trainer's
+own timers, where time in which both go on counts once. It compares devices: how often a run is evaluated does
+not change it. *End-to-end throughput* is frames per
 second of wall time, with evaluations, logs and checkpoints. It predicts time and money.
 
 The steady window of an attempt is its iterations after the first, which warms up. An attempt that evaluated
@@ -23,6 +24,8 @@ from orchestrator.rundir import Row
 
 # Seconds of an iteration, where a trainer measures them. The names are BenchMARL's.
 COLLECTION_TIMER, LEARNING_TIMER = "timers/collection_time", "timers/training_time"
+# Seconds of an iteration in which the trainer collected or learned, for one that does both at a time.
+TRAINING_CLOCK = "timers/training_clock"
 # Metrics of iterations with an evaluation only.
 EVALUATION_TIMER, EVALUATION_PREFIX = "timers/evaluation_time", "eval/"
 
@@ -77,11 +80,13 @@ class Throughput:
 
 @dataclass
 class _Sums:
-    """Sums over iterations; ``timed`` counts those with both timers."""
+    """Sums over iterations; ``clocked`` counts those with a training clock, ``timed`` with both timers."""
 
     iterations: int = 0
     frames: int = 0
     seconds: float = 0.0
+    training: float = 0.0
+    clocked: int = 0
     collection: float = 0.0
     learning: float = 0.0
     timed: int = 0
@@ -90,6 +95,8 @@ class _Sums:
         self.iterations += other.iterations
         self.frames += other.frames
         self.seconds += other.seconds
+        self.training += other.training
+        self.clocked += other.clocked
         self.collection += other.collection
         self.learning += other.learning
         self.timed += other.timed
@@ -97,7 +104,7 @@ class _Sums:
     def figures(self, *, provisional: bool) -> Throughput:
         timed = 0 < self.iterations == self.timed
         return Throughput(
-            _ratio(self.frames, self.collection + self.learning) if timed else None,
+            _ratio(self.frames, self.training) if 0 < self.iterations == self.clocked else None,
             _ratio(self.frames, self.seconds),
             self.iterations,
             _mean(self.seconds, self.iterations),
@@ -195,13 +202,24 @@ def measured(result: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
+def training_seconds(row: Row) -> float | None:
+    """Return the seconds of the training clock in an iteration; ``None`` if the trainer has no timers."""
+    clock = row.metrics.get(TRAINING_CLOCK)
+    if clock is None:
+        clock = row.metrics.get(COLLECTION_TIMER, math.nan) + row.metrics.get(LEARNING_TIMER, math.nan)
+    return clock if math.isfinite(clock) else None
+
+
 def _step(before: Row, row: Row) -> _Sums:
     collection, learning = (row.metrics.get(name, math.nan) for name in (COLLECTION_TIMER, LEARNING_TIMER))
     timed = math.isfinite(collection) and math.isfinite(learning)
+    clock = training_seconds(row)
     return _Sums(
         1,
         row.frames - before.frames,
         row.wall_time - before.wall_time,
+        clock or 0.0,
+        int(clock is not None),
         collection if timed else 0.0,
         learning if timed else 0.0,
         int(timed),

@@ -16,6 +16,7 @@ from orchestrator.planning.throughput.measure import (
     EVALUATION_TIMER,
     LEARNING_TIMER,
     TRAINING,
+    TRAINING_CLOCK,
     Throughput,
     Window,
     comparable,
@@ -217,3 +218,11 @@ def test_the_one_figure_is_never_set_against_the_other() -> None:
     assert comparable([both, both]) == TRAINING
     assert comparable([both, neither]) == TRAINING
     assert comparable([both, one]) == END_TO_END
+
+
+def test_time_in_which_both_go_on_counts_once() -> None:
+    metrics = {COLLECTION_TIMER: 2.0, LEARNING_TIMER: 2.0, TRAINING_CLOCK: 2.5}
+    rows = [Row(number, 100 * number, 3.0 * number, metrics) for number in range(1, 4)]
+    found = throughput([rows])
+    assert found.training_fps == 40.0
+    assert (found.collection_seconds, found.learning_seconds) == (2.0, 2.0)
