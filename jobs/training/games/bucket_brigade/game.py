@@ -115,3 +115,8 @@ def observations(rules: Parameters, state: GameState) -> Tensor:
     last = torch.stack((state.locations, state.modes), -1).flatten(1)
     seen = torch.cat((state.houses, state.signals, state.locations, last), 1)
     return torch.cat((seen.to(rules.info.dtype), rules.info), 1)
+
+
+def observation_width(rules: Parameters) -> int:
+    """Return the width of :func:`observations`."""
+    return rules.houses + 4 * rules.agents + rules.info.shape[1]

@@ -109,9 +109,10 @@ class Parameters:
     houses: int
 
     def take(self, games: Tensor) -> Parameters:
-        """Return the parameters of the games with these numbers (B), which may repeat."""
+        """Return the parameters of the games with these numbers (B), which may repeat, on their device."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
-        return replace(self, **{name: one[games] for name, one in values.items() if isinstance(one, Tensor)})
+        tensors = {name: one for name, one in values.items() if isinstance(one, Tensor)}
+        return replace(self, **{name: one.to(games.device)[games] for name, one in tensors.items()})
 
 
 def parameters(scenarios: Sequence[Scenario], agents: int = AGENTS) -> Parameters:

@@ -1,0 +1,185 @@
+"""Running games for trainers on tensors: a game that is over begins anew by itself.
+
+    batch = GameBatch(["rest_trap"], 1024, opponents=3, seeds=[7])
+    seen = batch.reset()                                    # (B, H + 4 N + 12), the same for every agent
+    rewards, terminated, truncated = batch.step(actions)    # actions (B, L, 3): [house, mode, signal]
+    seen = batch.observations()
+
+B games, N agents, L of them learners (``batch.learners``), H houses; ``rewards`` are
+(B, N), the other two (B). Nothing is copied to the host, and no loop goes over games, houses or agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from jobs.training.games.bucket_brigade import game
+from jobs.training.games.bucket_brigade.game import GameState
+from jobs.training.games.bucket_brigade.scenarios import (
+    AGENTS,
+    Parameters,
+    ScenarioError,
+    parameters,
+    scenario,
+)
+from jobs.training.games.bucket_brigade.seats import Seats, seats
+
+NIGHTS = 50
+_STATE = tuple(one.name for one in fields(GameState))
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes as they stand: each game's state, the ``traits`` (B, N, 10) of its players, and the sum of
+    ``rewards`` (B, N) so far."""
+
+    state: GameState
+    traits: Tensor
+    rewards: Tensor
+
+
+class GameBatch:
+    """A batch of running games, of several scenarios and seeds.
+
+    ``scenarios`` and ``seeds`` divide the games into equal blocks: a block for each seed, and in it one for
+    each scenario. A seed's games are the same alone and among others. ``opponents``: scripted players, a
+    number or names (:func:`seats.seats`). Episodes are truncated after ``nights``. ``compiled``: compile
+    the step, which needs a C++ compiler.
+
+    ``ended`` are the :class:`Episodes` at the end of the last step, before games that are over began anew:
+    ``ended.rewards`` are the episodes' rewards, ``ended.state.night`` (B, 1) is their length, and
+    ``observations(ended.state)`` what agents saw last.
+
+    Raises :class:`ScenarioError` for unknown names, and for numbers that do not fit.
+    """
+
+    def __init__(
+        self,
+        scenarios: Sequence[str],
+        games: int,
+        *,
+        opponents: int | Sequence[str] = 0,
+        agents: int = AGENTS,
+        nights: int = NIGHTS,
+        seeds: Sequence[int] = (0,),
+        device: torch.device | str = "cpu",
+        compiled: bool = False,
+    ) -> None:
+        self.block, rest = divmod(games, len(seeds))
+        if rest or not games or self.block % len(scenarios):
+            raise ScenarioError(
+                f"{games} games cannot be dealt evenly to {len(scenarios)} scenarios and {len(seeds)} seeds"
+            )
+        self.scenarios, self.seeds, self.games, self.nights = tuple(scenarios), tuple(seeds), games, nights
+        self.device = torch.device(device)
+        each = torch.arange(len(scenarios)).repeat_interleave(self.block // len(scenarios))
+        self.scenario_of_game = each.repeat(len(seeds)).to(self.device)
+        rules = parameters([scenario(name) for name in scenarios], agents)
+        self.rules: Parameters = rules.take(self.scenario_of_game)
+        self.seats: Seats = seats(opponents, agents).to(self.device)
+        self._generators = [torch.Generator(self.device).manual_seed(seed) for seed in seeds]
+        self._advance = torch.compile(advance, fullgraph=True, dynamic=False) if compiled else advance
+        self.episodes = self.ended = self._begin()
+
+    @property
+    def agents(self) -> int:
+        """N, learners and opponents."""
+        return self.rules.agents
+
+    @property
+    def learners(self) -> tuple[int, ...]:
+        """The numbers of the agents that :meth:`step` expects actions of."""
+        return tuple(self.seats.learners.tolist())
+
+    @property
+    def actions(self) -> tuple[int, int, int]:
+        """The number of choices in each part of an action."""
+        return self.rules.houses, 2, 2
+
+    @property
+    def width(self) -> int:
+        """The width of an observation."""
+        return game.observation_width(self.rules)
+
+    def reset(self) -> Tensor:
+        """Begin all games anew; return what is seen."""
+        self.episodes = self.ended = self._begin()
+        return self.observations()
+
+    def step(self, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Play a night with the learners' actions (B, L, 3): rewards (B, N), terminated and truncated (B)."""
+        draws = self._draw(sum(_widths(self.rules, self.seats)))
+        self.episodes, self.ended, *night = self._advance(
+            self.rules, self.seats, self.episodes, actions, draws, self.nights
+        )
+        rewards, terminated, truncated = night
+        return rewards, terminated, truncated
+
+    def observations(self, state: GameState | None = None) -> Tensor:
+        """Return what every agent sees (B, H + 4 N + 12) now, or in ``state``."""
+        return game.observations(self.rules, state or self.episodes.state)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return all that a batch built alike needs to continue, bit for bit; tensors are not copied."""
+        state = {f"state.{name}": getattr(self.episodes.state, name) for name in _STATE}
+        generators = {f"generator.{n}": one.get_state() for n, one in enumerate(self._generators)}
+        return {**state, "traits": self.episodes.traits, "rewards": self.episodes.rewards, **generators}
+
+    def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
+        """Continue from ``saved``, of a batch built alike. Raises :class:`ValueError` for another one."""
+        found = {name: tuple(value.shape) for name, value in saved.items()}
+        expected = {name: tuple(value.shape) for name, value in self.state_dict().items()}
+        if found != expected:
+            raise ValueError(f"the saved games are of another batch: found {found}, expected {expected}")
+        there = {name: value.to(self.device, copy=True) for name, value in saved.items()}
+        state = GameState(**{name: there[f"state.{name}"] for name in _STATE})
+        self.episodes = self.ended = Episodes(state, there["traits"], there["rewards"])
+        for number, generator in enumerate(self._generators):
+            generator.set_state(saved[f"generator.{number}"].cpu())
+
+    def _begin(self) -> Episodes:
+        return begin(self.rules, self.seats, self._draw(_widths(self.rules, self.seats)[0]))
+
+    def _draw(self, width: int) -> Tensor:
+        drawn = [torch.rand(self.block, width, generator=one, device=self.device) for one in self._generators]
+        return drawn[0] if len(drawn) == 1 else torch.cat(drawn)
+
+
+def begin(rules: Parameters, seats: Seats, draws: Tensor) -> Episodes:
+    """Return episodes at their beginning; ``draws`` are uniform in [0, 1)."""
+    state = game.first_night(rules, draws[:, : rules.houses])
+    traits = seats.traits(draws[:, rules.houses :])
+    return Episodes(state, traits, torch.zeros_like(rules.own_reward))
+
+
+def advance(
+    rules: Parameters, seats: Seats, episodes: Episodes, actions: Tensor, draws: Tensor, nights: int
+) -> tuple[Episodes, Episodes, Tensor, Tensor, Tensor]:
+    """Play one night: episodes after it and at its end, rewards, terminated and truncated."""
+    beginning, night, scripted = draws.split(_widths(rules, seats), 1)
+    actions = seats.actions(rules, episodes.state, episodes.traits, actions, scripted)
+    state, rewards, over = game.play_night(
+        rules, episodes.state, actions, night.unflatten(1, (-1, rules.houses))
+    )
+    ended = Episodes(state, episodes.traits, episodes.rewards + rewards)
+    late = state.night >= nights
+    after = _choose(over | late, begin(rules, seats, beginning), ended)
+    return after, ended, rewards, over.squeeze(1), (late & ~over).squeeze(1)
+
+
+def _choose(over: Tensor, begun: Episodes, ended: Episodes) -> Episodes:
+    def chosen(name: str) -> Tensor:
+        return torch.where(over, getattr(begun.state, name), getattr(ended.state, name))
+
+    state = GameState(**{name: chosen(name) for name in _STATE})
+    traits = torch.where(over[..., None], begun.traits, ended.traits)
+    return Episodes(state, traits, torch.where(over, begun.rewards, ended.rewards))
+
+
+def _widths(rules: Parameters, seats: Seats) -> tuple[int, int, int]:
+    """Return how many draws a game needs to begin anew, for the rules of a night, and for its players."""
+    return rules.houses + seats.draws_to_begin, game.DRAWS * rules.houses, seats.draws
