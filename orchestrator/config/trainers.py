@@ -129,7 +129,7 @@ _OURS = "the program keeps every run's files in its own folder of the results tr
 
 # Modules that compose and train. Checks, and the wording of errors, change no result.
 _COMPOSE_AND_TRAIN = (
-    *("best", "buffers", "config", "environments", "experiment", "hydra_search", "iterations"),
+    *("best", "buffers", "config", "environments", "experiment", "iterations"),
     *("models", "registry", "replay", "snapshot", "state", "tasks", "tensors", "time_bound"),
 )
 
@@ -159,6 +159,7 @@ BENCHMARL = TrainerSpec(
     packages=("benchmarl", "torchrl", "tensordict", "torch", "vmas", "pettingzoo", "numpy"),
     source=(
         "jobs.conf",
+        "jobs.hydra.composition",
         "jobs.hydra.override_text",
         "jobs.training.time_budget",
         *(f"jobs.trainers.benchmarl.{name}" for name in _COMPOSE_AND_TRAIN),

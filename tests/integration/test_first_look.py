@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from jobs.hydra.spelling import keys_of
 from jobs.trainers.benchmarl import first_look
-from jobs.trainers.benchmarl.spelling import keys_of, options
+from jobs.trainers.benchmarl.spelling import options
 from orchestrator.core.types import Run
 
 with warnings.catch_warnings():  # what these say of each other at import is theirs to say

@@ -15,9 +15,9 @@ from typing import Any
 from benchmarl.experiment import Experiment
 
 from jobs.trainers.benchmarl.config import Composed, Outline
-from jobs.trainers.benchmarl.hydra_search import first_line
 from jobs.trainers.benchmarl.rules import can_prioritize
 from jobs.training.config_errors import RefusedKeyError
+from jobs.training.error_chain import first_line
 from jobs.training.headless_rendering import obstacle
 from orchestrator.core import hardware
 

@@ -22,7 +22,7 @@ from jobs.hydra.override_text import override_text
 from jobs.trainers.benchmarl import rules
 from jobs.trainers.benchmarl.building import require_possible, try_build
 from jobs.trainers.benchmarl.config import Outline, compose, compose_config, outline
-from jobs.trainers.benchmarl.spelling import group_of, require_choices, unknown_key, wrong_choices, wrong_type
+from jobs.trainers.benchmarl.spelling import VOCABULARY
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
 from jobs.training.time_budget import checked_minutes
@@ -95,7 +95,7 @@ def _shape(runs: Sequence[Run], bases: dict[str, DictConfig | None], findings: _
 
     ``bases``: choices → the configuration composed from these alone, in which plain values are tried.
     """
-    choices = {key: value for key, value in runs[0].overrides.items() if group_of(key) is not None}
+    choices = {key: value for key, value in runs[0].overrides.items() if VOCABULARY.group_of(key) is not None}
     known = json.dumps(choices)
     if known not in bases:
         bases[known] = _base(runs[0], choices, findings)
@@ -116,8 +116,8 @@ def _shape(runs: Sequence[Run], bases: dict[str, DictConfig | None], findings: _
 def _base(run: Run, choices: Mapping[str, Value], findings: _Findings) -> DictConfig | None:
     """Compose the choices alone; add a finding and return ``None`` if they cannot be composed."""
     try:
-        require_choices(run.overrides)
-        if wrong := wrong_choices(choices):
+        VOCABULARY.require_choices(run.overrides)
+        if wrong := VOCABULARY.wrong_choices(choices):
             for problem in wrong:
                 findings.add(run, problem)
             return None
@@ -134,7 +134,7 @@ def _check_values(
 ) -> bool:
     good = True
     for key, value in run.overrides.items():
-        if group_of(key) is not None:
+        if VOCABULARY.group_of(key) is not None:
             continue
         known = (key, json.dumps(value))
         if known not in values:
@@ -156,7 +156,7 @@ def _typed(run: Run, cfg: DictConfig, key: str, value: Value) -> Value:
         return OmegaConf.select(compose_config(run), bare_key(key))
     if key.startswith("~"):
         return None
-    problem = unknown_key(cfg, key, run.overrides)
+    problem = VOCABULARY.unknown_key(cfg, key, run.overrides)
     if problem is not None:
         raise problem
     try:
@@ -164,7 +164,7 @@ def _typed(run: Run, cfg: DictConfig, key: str, value: Value) -> Value:
             OmegaConf.update(cfg, bare_key(key), value)
         typed = OmegaConf.select(cfg, bare_key(key))
     except OmegaConfBaseException as error:
-        raise wrong_type(key, value, error) from error
+        raise VOCABULARY.wrong_type(key, value, error) from error
     typed = OmegaConf.to_container(typed) if OmegaConf.is_config(typed) else typed
     rules.check_value(key, typed)
     return typed
@@ -206,7 +206,9 @@ def _built_parts(shape: _Shape, run: Run) -> set[tuple[str, str]]:
     parts = {("choices", json.dumps(dict(shape.outline.choices)))}
     for key, value in run.overrides.items():
         name = bare_key(key)
-        if group_of(key) is None and (not name.startswith("experiment.") or name in rules.DECIDE_BUILD):
+        if VOCABULARY.group_of(key) is None and (
+            not name.startswith("experiment.") or name in rules.DECIDE_BUILD
+        ):
             parts.add((name, json.dumps(value)))
     return parts
 
@@ -226,7 +228,7 @@ def _with_values(run: Run, error: RefusedKeyError) -> RefusedKeyError:
     blamed = {
         key: value
         for key, value in run.overrides.items()
-        if group_of(key) is None and not bare_key(key).startswith("experiment.")
+        if VOCABULARY.group_of(key) is None and not bare_key(key).startswith("experiment.")
     }
     if not blamed:
         return error

@@ -13,8 +13,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
+import benchmarl
 from benchmarl.algorithms.common import AlgorithmConfig
 from benchmarl.environments import TaskClass, task_config_registry
 from benchmarl.experiment import ExperimentConfig
@@ -25,21 +27,23 @@ from benchmarl.hydra_config import (
     load_task_config_from_hydra,
 )
 from benchmarl.models.common import ModelConfig
-from hydra import compose as hydra_compose
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
+from jobs.hydra.composition import compose_files, search_path
 from jobs.hydra.override_text import override_text
-from jobs.trainers.benchmarl.hydra_search import first_line, hydra_ready, search_path
-from jobs.trainers.benchmarl.registry import RegisteredTask
-from jobs.trainers.benchmarl.spelling import explain, require_choices
+from jobs.trainers.benchmarl.registry import RegisteredTask, config_folders
+from jobs.trainers.benchmarl.spelling import VOCABULARY
 from jobs.trainers.benchmarl.time_bound import without_minutes
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
+from jobs.training.error_chain import first_line
 from jobs.training.time_budget import minutes_of
 from orchestrator.config.trainers import BENCHMARL
-from orchestrator.core.types import Run
+from orchestrator.core.types import Run, Value
+
+_ROOT = Path(benchmarl.__file__).parent / "conf"
 
 
 @dataclass(frozen=True)
@@ -195,21 +199,28 @@ def _refuse_additions(parts: dict[str, Any]) -> None:
 def compose_config(run: Run) -> DictConfig:
     """Return the composed Hydra config, its ``hydra`` node included."""
     overrides = without_minutes(run)
-    require_choices(overrides)
-    lines = override_lines(run)
+    VOCABULARY.require_choices(overrides)
     try:
-        with hydra_ready():
-            return hydra_compose("config", overrides=lines, return_hydra_config=True)
+        return compose_files(_ROOT, override_lines(run), with_hydra=True)
     except (HydraException, OmegaConfBaseException) as error:
-        raise explain(overrides, error) from error
+        raise VOCABULARY.explain(overrides, error, _compose_some) from error
+
+
+def _compose_some(overrides: Mapping[str, Value]) -> DictConfig:
+    return compose_files(_ROOT, _lines(overrides))
 
 
 def override_lines(run: Run) -> list[str]:
     """Return the run as arguments of Hydra's command line, with our search path."""
-    lines = [override_text(key, value) for key, value in without_minutes(run).items()]
+    overrides: dict[str, Value] = {"seed": run.seed, **without_minutes(run)}
     if not any(bare_key(key) == "experiment.render" for key in run.overrides):
-        lines.append("experiment.render=false")
-    return [f"seed={run.seed}", *lines, search_path()]
+        overrides["experiment.render"] = False
+    return _lines(overrides)
+
+
+def _lines(overrides: Mapping[str, Value]) -> list[str]:
+    lines = [override_text(key, value) for key, value in overrides.items()]
+    return [*lines, search_path(config_folders())]
 
 
 def chosen(cfg: DictConfig) -> dict[str, str]:

@@ -15,15 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from jobs.check import Problem, structure
 from jobs.hydra.override_text import override_text
-from jobs.trainers.benchmarl.spelling import (
-    file_values,
-    group_of,
-    options,
-    require_choices,
-    unknown_key,
-    wants_list,
-    wrong_choices,
-)
+from jobs.hydra.spelling import wants_list
+from jobs.trainers.benchmarl.spelling import VOCABULARY, file_values, options
 from jobs.trainers.benchmarl.values import check_value
 from jobs.training.config_errors import RefusedKeyError, bare_key, unexpected
 from jobs.training.context import BadConfigError
@@ -58,14 +51,14 @@ def _of_structure(
 ) -> Iterable[tuple[Run, BadConfigError]]:
     first = runs[0]
     try:
-        require_choices(first.overrides)
+        VOCABULARY.require_choices(first.overrides)
     except BadConfigError as error:
         yield first, error
         return
-    if wrong := wrong_choices(first.overrides):
+    if wrong := VOCABULARY.wrong_choices(first.overrides):
         yield from ((first, error) for error in wrong)
         return
-    choices = {key: value for key, value in first.overrides.items() if group_of(key) is not None}
+    choices = VOCABULARY.choices(first.overrides)
     known = json.dumps(choices)
     cfg = _config(known)
     for run in runs:
@@ -91,7 +84,7 @@ def _look(cfg: DictConfig | None, choices: Mapping[str, Value], key: str, value:
         return
     if cfg is None:
         return
-    if (problem := unknown_key(cfg, key, choices)) is not None:
+    if (problem := VOCABULARY.unknown_key(cfg, key, choices)) is not None:
         raise problem
     usual = OmegaConf.select(cfg, name)
     _check_kind(key, value, OmegaConf.to_container(usual) if OmegaConf.is_config(usual) else usual)

@@ -14,8 +14,8 @@ from torchrl.data import Composite
 from torchrl.envs import Compose, TransformedEnv
 
 from jobs.trainers.benchmarl.config import Composed
-from jobs.trainers.benchmarl.hydra_search import first_line
 from jobs.training.context import BadConfigError
+from jobs.training.error_chain import first_line
 
 
 @dataclass(frozen=True)

@@ -86,4 +86,7 @@ def test_benchmarls_code_id_covers_all_that_training_loads() -> None:
     loaded = answer.stdout.split()
     assert "jobs.trainers.benchmarl.tasks.kaz" in loaded
     left = {name for name in loaded if not any(f"{name}.".startswith(f"{own}.") for own in BENCHMARL.source)}
-    assert left == {f"jobs.trainers.benchmarl.{name}" for name in ("people", "spelling")}
+    assert left == {
+        *(f"jobs.hydra.{name}" for name in ("config_files", "spelling")),
+        *(f"jobs.trainers.benchmarl.{name}" for name in ("people", "spelling")),
+    }
