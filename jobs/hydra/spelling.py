@@ -108,7 +108,8 @@ class Vocabulary:
         meant = self.other_options.get(group, {}).get(value.lower().rpartition("/")[2])
         if meant := meant or nearest(value, known):
             return f"did you mean {meant}?"
-        family = [name for name in known if name.partition("/")[0] == _letters(value).strip("/")]
+        wanted = _letters(value).strip("/")
+        family = [name for name in known if _letters(name.partition("/")[0]) == wanted]
         if not family:
             return None
         family.sort(key=lambda name: name != self.required.get(group))
@@ -190,6 +191,9 @@ class Vocabulary:
         if "not Optional" in why:
             fault = f"{bare_key(key)}: found nothing, expected a value"
             return RefusedKeyError(key, fault, hint="leave it out")
+        if options := re.search(r"expected one of \[(.*)\]", why):
+            near = nearest(str(value), options[1].split(", "))
+            return unexpected(key, repr(value), f"one of: {options[1]}", meant=near)
         if "not a ListConfig" in why or "list or tuple" in why:
             return wants_list(key, value)
         return RefusedKeyError(key, f"{bare_key(key)}: found {value!r}{expected}")
@@ -248,6 +252,11 @@ def keys_of(cfg: DictConfig) -> list[str]:
     plain = OmegaConf.to_container(cfg, resolve=False)
     assert isinstance(plain, dict)
     return [key for key in _flatten(plain, "") if key.split(".")[0] != "hydra"]
+
+
+def wants_dots(key: str, value: Mapping[str, Value]) -> RefusedKeyError:
+    """Build the error for a mapping in place of the keys below ``key``."""
+    return unexpected(key, _brief(value), "keys with dots", hint=_dotted(key, value))
 
 
 def _brief(value: Value) -> str:

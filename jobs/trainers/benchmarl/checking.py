@@ -7,26 +7,22 @@ of the values that must fit each other.
 
 from __future__ import annotations
 
-import copy
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig
 
-from jobs.check import Problem, structure
-from jobs.hydra.override_text import override_text
+from jobs.check import Problem
+from jobs.hydra.checking import Findings, Shape, check_values, structures
 from jobs.trainers.benchmarl import rules
 from jobs.trainers.benchmarl.building import require_possible, try_build
 from jobs.trainers.benchmarl.config import Outline, compose, compose_config, outline
 from jobs.trainers.benchmarl.spelling import VOCABULARY
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
-from jobs.training.time_budget import checked_minutes
-from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Run, Value
 
 # Every distinct set of choices is built once, further values of model, task and algorithm within this time.
@@ -35,49 +31,40 @@ _BUILD_SECONDS = 15.0
 
 def check(runs: Sequence[Run]) -> list[Problem]:
     """Return one problem per fault, each with the first run that has it."""
-    findings = _Findings()
-    groups: dict[Any, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(structure(run), []).append(run)
-    bases: dict[str, DictConfig | None] = {}
-    found = (_shape(group, bases, findings) for group in groups.values())
+    findings = Findings()
+    found = (_outlined(shape, findings) for shape in check_values(_Configuration(), runs, findings))
     shapes = [shape for shape in found if shape is not None]
     for shape in shapes:
         _check_combinations(shape, findings)
     _check_builds(shapes, findings)
     _check_twins(shapes, findings)
-    if len(shapes) == len(groups):
+    if len(shapes) == len(structures(runs)):
         _check_idle(shapes, findings)
     return findings.problems
 
 
-class _Findings:
-    """The problems found, each once."""
+class _Configuration:
+    """BenchMARL's configuration, as a check of single values needs it."""
 
-    def __init__(self) -> None:
-        self._found: dict[tuple[str | None, str], Problem] = {}
+    vocabulary = VOCABULARY
 
-    def add(self, run: Run, error: BadConfigError, *, whole: bool = False) -> None:
-        key = error.key if isinstance(error, RefusedKeyError) else None
-        problem = Problem(run.run_id, key, str(error), error.hint, whole)
-        self._found.setdefault((key, str(error)), problem)
+    def base(self, run: Run) -> DictConfig:
+        cfg = compose_config(replace(run, overrides=VOCABULARY.choices(run.overrides)))
+        require_possible(outline(cfg))
+        return cfg
 
-    @property
-    def problems(self) -> list[Problem]:
-        return list(self._found.values())
+    def whole(self, run: Run) -> DictConfig:
+        return compose_config(run)
+
+    def check_value(self, key: str, value: Any) -> None:
+        rules.check_value(key, value)
 
 
 @dataclass(frozen=True)
-class _Shape:
-    """The runs of one structure; in ``good`` ones every single value is right.
-
-    ``values``: (key, value as JSON) → the value in the type of its field, or the error.
-    """
+class _Shape(Shape):
+    """The runs of one structure, and what does not depend on their values."""
 
     outline: Outline
-    runs: tuple[Run, ...]
-    good: tuple[Run, ...]
-    values: Mapping[tuple[str, str], Value]
 
     def experiment_values(self, run: Run, names: Iterable[str]) -> dict[str, Value]:
         """Return the fields of BenchMARL's ExperimentConfig among ``names`` that the run sets."""
@@ -90,87 +77,17 @@ class _Shape:
         return found
 
 
-def _shape(runs: Sequence[Run], bases: dict[str, DictConfig | None], findings: _Findings) -> _Shape | None:
-    """Check every distinct value of the runs of one structure; ``None`` if it cannot be composed.
-
-    ``bases``: choices → the configuration composed from these alone, in which plain values are tried.
-    """
-    choices = {key: value for key, value in runs[0].overrides.items() if VOCABULARY.group_of(key) is not None}
-    known = json.dumps(choices)
-    if known not in bases:
-        bases[known] = _base(runs[0], choices, findings)
-    base = bases[known]
-    if base is None:
-        return None
-    cfg = copy.deepcopy(base)  # values are tried in it
-    values: dict[tuple[str, str], Value] = {}
-    good = [run for run in runs if _check_values(run, cfg, values, findings)]
+def _outlined(shape: Shape, findings: Findings) -> _Shape | None:
+    """Compose the first good run; ``None`` if that fails."""
     try:
-        whole = compose(good[0]) if good else outline(base)
-        return _Shape(whole, tuple(runs), tuple(good), values)
+        whole = compose(shape.good[0]) if shape.good else outline(shape.base)
     except BadConfigError as error:
-        findings.add(good[0], error)
+        findings.add(shape.good[0], error)
         return None
+    return _Shape(**vars(shape), outline=whole)
 
 
-def _base(run: Run, choices: Mapping[str, Value], findings: _Findings) -> DictConfig | None:
-    """Compose the choices alone; add a finding and return ``None`` if they cannot be composed."""
-    try:
-        VOCABULARY.require_choices(run.overrides)
-        if wrong := VOCABULARY.wrong_choices(choices):
-            for problem in wrong:
-                findings.add(run, problem)
-            return None
-        cfg = compose_config(replace(run, overrides=choices))
-        require_possible(outline(cfg))
-    except BadConfigError as error:
-        findings.add(run, error)
-        return None
-    return cfg
-
-
-def _check_values(
-    run: Run, cfg: DictConfig, values: dict[tuple[str, str], Value], findings: _Findings
-) -> bool:
-    good = True
-    for key, value in run.overrides.items():
-        if VOCABULARY.group_of(key) is not None:
-            continue
-        known = (key, json.dumps(value))
-        if known not in values:
-            try:
-                values[known] = _typed(run, cfg, key, value)
-            except BadConfigError as error:
-                findings.add(run, error)
-                values[known] = error
-        good = good and not isinstance(values[known], BadConfigError)
-    return good
-
-
-def _typed(run: Run, cfg: DictConfig, key: str, value: Value) -> Value:
-    """Return the value in the type of its field. Raises :class:`BadConfigError`."""
-    if key == BENCHMARL.minutes:
-        return checked_minutes(key, value)
-    override_text(key, value)
-    if "${" in json.dumps(value):
-        return OmegaConf.select(compose_config(run), bare_key(key))
-    if key.startswith("~"):
-        return None
-    problem = VOCABULARY.unknown_key(cfg, key, run.overrides)
-    if problem is not None:
-        raise problem
-    try:
-        with open_dict(cfg):
-            OmegaConf.update(cfg, bare_key(key), value)
-        typed = OmegaConf.select(cfg, bare_key(key))
-    except OmegaConfBaseException as error:
-        raise VOCABULARY.wrong_type(key, value, error) from error
-    typed = OmegaConf.to_container(typed) if OmegaConf.is_config(typed) else typed
-    rules.check_value(key, typed)
-    return typed
-
-
-def _check_combinations(shape: _Shape, findings: _Findings) -> None:
+def _check_combinations(shape: _Shape, findings: Findings) -> None:
     """Check each distinct combination of the values that BenchMARL's own validation reads."""
     seen = set()
     for run in shape.runs:
@@ -188,7 +105,7 @@ def _check_combinations(shape: _Shape, findings: _Findings) -> None:
             findings.add(run, error)
 
 
-def _check_builds(shapes: Sequence[_Shape], findings: _Findings) -> None:
+def _check_builds(shapes: Sequence[_Shape], findings: Findings) -> None:
     """Build each distinct set of choices, and further values of task, model, algorithm while time allows."""
     deadline = time.monotonic() + _BUILD_SECONDS
     built: set[tuple[str, str]] = set()
@@ -213,7 +130,7 @@ def _built_parts(shape: _Shape, run: Run) -> set[tuple[str, str]]:
     return parts
 
 
-def _try_run(run: Run, findings: _Findings) -> None:
+def _try_run(run: Run, findings: Findings) -> None:
     try:
         composed = compose(run)
         try_build(composed, render=bool(composed.experiment.render))
@@ -237,7 +154,7 @@ def _with_values(run: Run, error: RefusedKeyError) -> RefusedKeyError:
     return RefusedKeyError(key, f"{error} (with {named})", hint=error.hint)
 
 
-def _check_twins(shapes: Sequence[_Shape], findings: _Findings) -> None:
+def _check_twins(shapes: Sequence[_Shape], findings: Findings) -> None:
     """Find runs that train the same thing: they differ only in keys that their algorithm never reads."""
     for shape in shapes:
         keys = _unread(shape)
@@ -254,7 +171,7 @@ def _check_twins(shapes: Sequence[_Shape], findings: _Findings) -> None:
                 findings.add(run, rules.twin_error(key, algorithm))
 
 
-def _check_idle(shapes: Sequence[_Shape], findings: _Findings) -> None:
+def _check_idle(shapes: Sequence[_Shape], findings: Findings) -> None:
     """Find keys that no run reads, such as the frames of an iteration for mappo in a grid of iql."""
     unread = {shape.runs[0].run_id: _unread(shape) for shape in shapes}
     read = {

@@ -13,12 +13,13 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from jobs.check import Problem, structure
+from jobs.check import Problem
+from jobs.hydra.checking import Findings, structures
 from jobs.hydra.override_text import override_text
 from jobs.hydra.spelling import wants_list
 from jobs.trainers.benchmarl.spelling import VOCABULARY, file_values, options
 from jobs.trainers.benchmarl.values import check_value
-from jobs.training.config_errors import RefusedKeyError, bare_key, unexpected
+from jobs.training.config_errors import bare_key, unexpected
 from jobs.training.context import BadConfigError
 from jobs.training.time_budget import checked_minutes
 from orchestrator.config.trainers import BENCHMARL
@@ -33,17 +34,12 @@ _TRUTH = {"true", "false", "yes", "no", "on", "off", "y", "n", "t", "f", "1", "0
 
 def first_look(runs: Sequence[Run]) -> list[Problem]:
     """Return one problem per fault, each with the first run that has it. An empty list promises nothing."""
-    found: dict[tuple[str | None, str], Problem] = {}
+    findings = Findings()
     seen: set[tuple[str, str, str]] = set()
-    groups: dict[Any, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(structure(run), []).append(run)
-    for group in groups.values():
+    for group in structures(runs):
         for run, error in _of_structure(group, seen):
-            key = error.key if isinstance(error, RefusedKeyError) else None
-            problem = Problem(run.run_id, key, str(error), error.hint, early=True)
-            found.setdefault((key, str(error)), problem)
-    return list(found.values())
+            findings.add(run, error, early=True)
+    return findings.problems
 
 
 def _of_structure(
