@@ -54,6 +54,15 @@ def structure(run: Run) -> Structure:
     )
 
 
+def distinct(runs: Sequence[Run]) -> list[Run]:
+    """Return the first run of each configuration; runs that differ in the seed alone have the same one."""
+    found: dict[str, Run] = {}
+    for run in runs:
+        configuration = json.dumps([run.overrides, run.threads, run.target], sort_keys=True)
+        found.setdefault(configuration, run)
+    return list(found.values())
+
+
 def main() -> None:
     """Check the runs on stdin and write the problems to stdout."""
     answer = os.fdopen(os.dup(1), "w")
@@ -75,7 +84,7 @@ def _check_with(trainer: TrainerSpec, runs: Sequence[Run]) -> list[Problem]:
     except BadConfigError as error:
         return [Problem(runs[0].run_id, "plugins", str(error), error.hint)]
     module, _, function = trainer.check.partition(":")
-    problems: list[Problem] = getattr(importlib.import_module(module), function)(runs)
+    problems: list[Problem] = getattr(importlib.import_module(module), function)(distinct(runs))
     return problems
 
 

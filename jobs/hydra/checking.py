@@ -153,7 +153,7 @@ def _typed(configuration: Configuration, run: Run, cfg: DictConfig, key: str, va
     override_text(key, value)
     if "${" in json.dumps(value):
         return OmegaConf.select(configuration.whole(run), bare_key(key))
-    if key.startswith("~") and vocabulary.adds_keys:
+    if key.startswith("~") and vocabulary.hydra:
         return None
     typed = set_value(vocabulary, cfg, key, value, run.overrides)
     configuration.check_value(key, typed)

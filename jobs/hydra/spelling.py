@@ -33,8 +33,8 @@ class Vocabulary:
     ``trainer``: its name in messages. ``groups``: the keys that choose an option; ``options`` returns those
     of a group, ``values`` the keys and values that an option brings. ``required``: groups without a default
     → an example of an option. ``own_keys``: keys beside the configuration → a function that returns the
-    value or raises :class:`BadConfigError`. ``adds_keys``: whether ``+key`` and ``~key`` mean what they mean
-    to Hydra. ``not_set``: last parts of keys that look right and cannot be set → the fault and the hint.
+    value or raises :class:`BadConfigError`. ``hydra``: whether keys have Hydra's ``+``, ``~`` and ``@``.
+    ``not_set``: last parts of keys that look right and cannot be set → the fault and the hint.
 
     ``other_groups``: another name of a group → the key to write. ``other_keys``: the last part of another
     name of a key → the trainer's keys, the likeliest first. ``other_options``: group → the last part of
@@ -48,7 +48,7 @@ class Vocabulary:
     values: Callable[[str, str], Mapping[str, Any]]
     required: Mapping[str, str] = field(default_factory=dict)
     own_keys: Mapping[str, Callable[[str, Value], Value]] = field(default_factory=dict)
-    adds_keys: bool = False
+    hydra: bool = False
     not_set: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     other_groups: Mapping[str, str] = field(default_factory=dict)
     other_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Vocabulary:
 
     def group_of(self, key: str) -> str | None:
         """Return the group of an override's key, if any: ``model@critic_model`` → ``model``."""
-        group = bare_key(key).split("@")[0]
+        group = bare_key(key).split("@")[0] if self.hydra else key
         return group if group in self.groups else None
 
     def choices(self, overrides: Mapping[str, Value]) -> dict[str, Value]:
@@ -67,9 +67,10 @@ class Vocabulary:
     def require_choices(self, overrides: Mapping[str, Value]) -> None:
         """Refuse a run without an option of a group that has no default."""
         for group, example in self.required.items():
-            if group not in {bare_key(key) for key in overrides}:
+            names = [bare_key(key) if self.hydra else key for key in overrides]
+            if group not in names:
                 near = [key for key in overrides if group in self.other_keys.get(bare_key(key).lower(), ())]
-                near = near or difflib.get_close_matches(group, [bare_key(key) for key in overrides], 1, 0.7)
+                near = near or difflib.get_close_matches(group, names, 1, 0.7)
                 add = f"add it to base or matrix, such as {group}: {example}"
                 hint = f"{near[0]} → {group}" if near else add
                 raise RefusedKeyError(near[0] if near else None, f"the run names no {group}", hint=hint)
@@ -119,7 +120,7 @@ class Vocabulary:
     def unknown_key(self, cfg: DictConfig, key: str, choices: Mapping[str, Value]) -> RefusedKeyError | None:
         """Return an error for a key that the composed config of these choices lacks."""
         name = bare_key(key)
-        if not self.adds_keys and name != key:
+        if not self.hydra and name != key:
             return RefusedKeyError(
                 key, f"{self.trainer} takes no key with + or ~: {key}", hint=f"write {name}, or leave it out"
             )
@@ -129,7 +130,7 @@ class Vocabulary:
         if name in known:
             return None
         head, last = name.partition(".")[0], name.rpartition(".")[2]
-        if self.adds_keys and OmegaConf.select(cfg, name.rpartition(".")[0]) == {}:
+        if self.hydra and OmegaConf.select(cfg, name.rpartition(".")[0]) == {}:
             hint = f"Hydra adds keys with +: write +{name}"
             return RefusedKeyError(key, f"{name} is not there yet", hint=hint)
         if last in self.not_set:

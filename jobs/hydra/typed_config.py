@@ -6,6 +6,7 @@ as they are for BenchMARL.
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -76,15 +77,7 @@ class TypedConfig(Generic[T]):
 
         Raises :class:`BadConfigError` with the key, the fault, and the right spelling if one is near.
         """
-        cfg = self._composed(overrides)
-        try:
-            composed: T = OmegaConf.to_object(cfg)  # type: ignore[assignment]
-        except MissingMandatoryValue as error:
-            key = error.full_key
-            raise BadConfigError(f"{key} has no value", hint=f"add {key} to base or matrix") from error
-        except (OmegaConfBaseException, TypeError, ValueError) as error:
-            raise BadConfigError(f"{self.name} refuses the configuration: {first_line(error)}") from error
-        return composed
+        return self._object(self._filled(self._chosen(overrides), overrides))
 
     def problems(self, runs: Sequence[Run], check_one: Callable[[T], None] | None = None) -> list[Problem]:
         """Return one problem per fault, each with the first run that has it.
@@ -99,7 +92,7 @@ class TypedConfig(Generic[T]):
                 distinct.setdefault(json.dumps(run.overrides, sort_keys=True), run)
             for run in distinct.values():
                 try:
-                    config = self.compose(run.overrides)
+                    config = self._object(self._filled(copy.deepcopy(shape.base), run.overrides))
                     if check_one is not None:
                         check_one(config)
                 except BadConfigError as error:
@@ -127,13 +120,23 @@ class TypedConfig(Generic[T]):
 
     def whole(self, run: Run) -> DictConfig:
         """Compose the run."""
-        return self._composed(run.overrides)
+        return self._filled(self._chosen(run.overrides), run.overrides)
 
     def check_value(self, key: str, value: Any) -> None:
         """Take every value of the right type."""
 
-    def _composed(self, overrides: Mapping[str, Value]) -> DictConfig:
-        cfg = self._chosen(overrides)
+    def _object(self, cfg: DictConfig) -> T:
+        try:
+            composed: T = OmegaConf.to_object(cfg)  # type: ignore[assignment]
+        except MissingMandatoryValue as error:
+            key = error.full_key
+            raise BadConfigError(f"{key} has no value", hint=f"add {key} to base or matrix") from error
+        except (OmegaConfBaseException, TypeError, ValueError) as error:
+            raise BadConfigError(f"{self.name} refuses the configuration: {first_line(error)}") from error
+        return composed
+
+    def _filled(self, cfg: DictConfig, overrides: Mapping[str, Value]) -> DictConfig:
+        """Set the overrides in the configuration of their choices. Raises :class:`BadConfigError`."""
         for key, value in overrides.items():
             if key in self.own_keys:
                 self.own_keys[key](key, value)

@@ -163,6 +163,8 @@ MISTAKES: list[tuple[dict[str, Value], str | None, str, str | None]] = [
         "env: found a mapping of max_steps",
         "nested keys take dots",
     ),
+    ({"+preset": "large"}, "+preset", "PPO takes no key with + or ~", "write preset, or leave it out"),
+    ({"env@other": "large"}, "env@other", "PPO has no key 'env@other'", None),
     ({"preset": "larg"}, "preset", "preset: found 'larg', expected one of: large", "did you mean large?"),
 ]
 
@@ -200,6 +202,8 @@ OTHERS = TypedConfig(
     [
         ({}, "add it to base or matrix, such as env: gymnasium/CartPole-v1"),
         ({"scenario": "hard"}, "scenario → env"),
+        ({"+env": "bucket_brigade/hard"}, "+env → env"),
+        ({"~env": None}, "~env → env"),
     ],
 )
 def test_a_choice_without_a_default_is_required(overrides: dict[str, Value], hint: str) -> None:
