@@ -316,7 +316,7 @@ def serve(asked: argparse.Namespace) -> int:
     courier = None
     if asked.store is not None:
         store = open_store(asked.store)
-        delivery = Delivery(store, sweep.results, JobFiles(sweep, job.token), pool_of(sweep, job), say)
+        delivery = Delivery(store, sweep.results, JobFiles(sweep, job.token), list(pool_of(sweep, job)), say)
         courier = Courier(delivery, store, say)
     try:
         return Instance(sweep, job, asked.hold, courier, asked.secrets).run()

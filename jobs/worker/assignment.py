@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -88,11 +88,14 @@ class Assignment:
         self._looked_at_held = 0.0
         self.last_change = time.monotonic()
 
-    def pop(self) -> str | None:
-        """Return the next run to look at; now and then the held ones again."""
+    def pop(self, fits: Callable[[str], bool]) -> str | None:
+        """Return the first run to look at that ``fits``; now and then the held ones again."""
         if not self.waiting and self.held and self._held_due():
             self.waiting, self.held = self.held, deque()
-        return self.waiting.popleft() if self.waiting else None
+        found = next((run_id for run_id in self.waiting if fits(run_id)), None)
+        if found is not None:
+            self.waiting.remove(found)
+        return found
 
     def hold(self, run_id: str) -> None:
         """Put the run aside: another worker holds it."""
@@ -190,18 +193,18 @@ def find_job(sweep: SweepDir, token: str) -> Job:
     )
 
 
-def pool_of(sweep: SweepDir, job: Job) -> list[str]:
-    """Return the runs that a job may take, its own first, then, if it steals, those of the jobs after it.
+def pool_of(sweep: SweepDir, job: Job) -> dict[str, int]:
+    """Return the runs that a job may take, with their cores: its own, then if it steals those of later jobs.
 
-    Jobs of one submission share their runs if these need the same resources.
+    Jobs of one submission share their runs if the largest of these need the same resources.
     """
     if not job.steals:
-        return list(job.run_ids)
+        return {run_id: job.cores_of(run_id) for run_id in job.run_ids}
     jobs = map(_job, submission_of(sweep, job).jobs)
     alike = [one for one in jobs if one.steals and one.resources == job.resources]
     place = [one.token for one in alike].index(job.token)
     in_turn = [*alike[place:], *alike[:place]]
-    return list(dict.fromkeys(run_id for one in in_turn for run_id in one.run_ids))
+    return {run_id: one.cores_of(run_id) for one in in_turn for run_id in one.run_ids}
 
 
 def without_work(sweep: SweepDir, job: Job, waiting: Container[str]) -> list[str]:

@@ -10,6 +10,7 @@ import json
 import os
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 
 from jobs.worker.scheduler_job import SchedulerJob
 from orchestrator.config.trainers import TrainerSpec
@@ -66,12 +67,17 @@ def _grid(name: str, spec: TrainerSpec, rows: Sequence[IndexRow]) -> str:
 
 
 def _job(token: str, sweep: SweepDir, spec: TrainerSpec, runs: Sequence[Run], slots: int | None) -> Job:
-    threads = max(run.threads for run in runs)
+    sizes = {run.run_id: spec.resources(run).cpus_per_task for run in runs}
+    least, most = min(sizes.values()), max(sizes.values())
     gpus = int(any(spec.needs_gpu(run) for run in runs))
+    cores = _cores() if slots is None and least < most else None
     if slots is None:
-        slots = min(len(runs), _cores() // threads, len(hardware.gpus()) if gpus else len(runs))
-    needs = Resources(cpus_per_task=threads, gpus=gpus)
-    return Job(token, sweep.name, "local", tuple(run.run_id for run in runs), max(1, slots), needs)
+        slots = min(len(runs), _cores() // least, len(hardware.gpus()) if gpus else len(runs))
+    needs = Resources(cpus_per_task=most, gpus=gpus)
+    fewer = {run_id: size for run_id, size in sizes.items() if size < most}
+    run_ids = sorted(sizes, key=lambda run_id: -sizes[run_id] if cores else 0)
+    job = Job(token, sweep.name, "local", tuple(run_ids), max(1, slots), needs)
+    return replace(job, run_cores=fewer, cores=cores)
 
 
 def _cores() -> int:

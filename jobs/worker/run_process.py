@@ -247,6 +247,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "versions": provenance.versions(spec),
         "host": provenance.host(),
         "threads": context.run.threads,
+        "cores": len(launch.slot.cores),
         "peak_memory_mb": result_figures.peak_memory_mb(),
         "speed": throughput(piece.rows for piece in chain).to_json(),
         "final_return": final,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.core import hardware
@@ -12,11 +13,15 @@ from orchestrator.core.types import Job
 
 @dataclass(frozen=True)
 class Slot:
-    """Room for one run. ``gpus`` is a ``CUDA_VISIBLE_DEVICES``; ``None`` leaves the present one."""
+    """Room for one run. ``gpus`` is a ``CUDA_VISIBLE_DEVICES``; ``None`` leaves the present one.
+
+    ``size``: the cores that the run asks for; it has fewer if the job has.
+    """
 
     index: int
     cores: tuple[int, ...]
     gpus: str | None = None
+    size: int = 1
 
 
 @dataclass
@@ -47,24 +52,47 @@ class CoreReservations:
         return free + taken[: count - len(free)]
 
 
-def lay_out(job: Job, cores: list[int]) -> tuple[Slot, ...]:
-    """Return the job's slots over these cores: disjoint where there are enough, else shared evenly."""
-    wanted = job.resources.cpus_per_task
-    devices = _devices(job)
-    return tuple(
-        Slot(
-            index,
-            tuple(sorted({cores[(index * wanted + offset) % len(cores)] for offset in range(wanted)})),
-            _gpus_of(index, job.resources.gpus, devices),
-        )
-        for index in range(job.slots)
-    )
+class Slots:
+    """The slots of a job, and the cores of its runs at work: disjoint where there are enough, else shared."""
+
+    def __init__(self, job: Job, cores: Sequence[int]) -> None:
+        self._job, self._devices = job, _devices(job)
+        self._free = list(range(job.slots))
+        self._runs_on = dict.fromkeys(cores, 0)
+        self._taken = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether some run can begin now."""
+        return bool(self._free) and (self._job.cores is None or self._taken < self._job.cores)
+
+    def fits(self, size: int) -> bool:
+        """Return whether a run of that many cores can begin now; one that is too large begins alone."""
+        most = self._job.cores
+        return self.open and (most is None or not self._taken or self._taken + size <= most)
+
+    def take(self, size: int) -> Slot:
+        """Take a free slot, with the cores that have the fewest runs."""
+        index = min(self._free)
+        self._free.remove(index)
+        self._taken += size
+        cores = tuple(sorted(sorted(self._runs_on, key=lambda core: self._runs_on[core])[:size]))
+        for core in cores:
+            self._runs_on[core] += 1
+        return Slot(index, cores, _gpus_of(index, self._job.resources.gpus, self._devices), size)
+
+    def release(self, slot: Slot) -> None:
+        """Make a slot and its cores free again."""
+        self._free.append(slot.index)
+        self._taken -= slot.size
+        for core in slot.cores:
+            self._runs_on[core] -= 1
 
 
 def own_cores(job: Job, reservations: CoreReservations) -> list[int]:
     """Reserve and return the cores for this job."""
     allowed = sorted(os.sched_getaffinity(0))
-    return reservations.take(allowed, min(len(allowed), job.slots * job.resources.cpus_per_task))
+    return reservations.take(allowed, min(len(allowed), job.most_cores))
 
 
 def _devices(job: Job) -> list[str]:

@@ -38,7 +38,7 @@ from jobs.worker.run_process import Launch, fork_run
 from jobs.worker.scheduler_job import SchedulerJob
 from jobs.worker.shutdown import Shutdown
 from jobs.worker.signals import STOP_SIGNALS, grace_seconds
-from jobs.worker.slots import CoreReservations, lay_out, own_cores
+from jobs.worker.slots import CoreReservations, Slots, own_cores
 from jobs.worker.submit_rest import submit_remaining
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.core.types import Job, Reason, RunState
@@ -60,10 +60,11 @@ class Worker:
         self._sweep, self._job, self._journal, self._scheduler_job = sweep, job, journal, scheduler_job
         self._budget = BudgetShare(job.allowance, journal.read().worked() if job.allowance else 0.0)
         self._reservations = CoreReservations()
-        self._free = list(reversed(lay_out(job, own_cores(job, self._reservations))))
+        self._slots = Slots(job, own_cores(job, self._reservations))
         self._children: dict[int, RunHandle] = {}
         self._decisions = Decisions(sweep, submission_of(sweep, job).number)
-        self._assignment = Assignment(sweep, pool_of(sweep, job), self._decisions)
+        self._cores = pool_of(sweep, job)
+        self._assignment = Assignment(sweep, self._cores, self._decisions)
         self._preloaded: set[str] = set()
         self._commit = provenance.commit()
         self._unwritten: list[Event] = []
@@ -92,8 +93,8 @@ class Worker:
     # Starting runs
 
     def _start_runs(self) -> None:
-        while self._free and self.exit.takes_runs:
-            run_id = self._assignment.pop()
+        while self._slots.open and self.exit.takes_runs:
+            run_id = self._assignment.pop(self._fits)
             if run_id is None:
                 return
             if not self._scheduler_job.has_time_for(self._checkpoint_interval_s):
@@ -115,14 +116,17 @@ class Worker:
             except Exception as error:  # a fault of one run stops no other
                 self._cannot_start(run_id, error)
 
+    def _fits(self, run_id: str) -> bool:
+        return self._slots.fits(self._cores[run_id])
+
     def _start(self, run_id: str) -> None:
         run = self._sweep.run(run_id).description()
         if run.trainer not in self._preloaded:
             preload(run.trainer)
             self._preloaded.add(run.trainer)
         remember_code(run, self._sweep.results)
-        slot = self._free[-1]
         reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        slot = self._slots.take(self._cores[run_id])
         try:
             launch = Launch(self._sweep, run_id, self._job.token, slot, writing, self._commit)
             since, plugins, target = self._assignment.since(run_id), self._job.plugins, self._job.target
@@ -130,6 +134,7 @@ class Worker:
             launch = replace(launch, plugins=plugins, since=since, ledger_read=last, target=target)
             pid = fork_run(launch)
         except OSError as error:
+            self._slots.release(slot)
             os.close(reading)
             if error.errno not in (errno.EAGAIN, errno.ENOMEM):
                 raise
@@ -140,7 +145,6 @@ class Worker:
         finally:
             os.close(writing)
         self.exit.no_process = None
-        self._free.pop()
         self._children[pid] = RunHandle(pid, run_id, slot, reading)
 
     def _cannot_start(self, run_id: str, error: Exception) -> None:
@@ -179,7 +183,7 @@ class Worker:
             if gone:
                 child.close()
                 del self._children[child.pid]
-                self._free.append(child.slot)
+                self._slots.release(child.slot)
                 self._reaped(child)
 
     def _on_stop_signal(self, number: int, *, relayed: bool = False) -> None:

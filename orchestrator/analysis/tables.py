@@ -126,6 +126,7 @@ RESULT_COLUMNS = {
     "gpu_model": _Column(str, ("host", "gpu_model")),
     "gpu_capability": _Column(_text, ("host", "gpu_capability")),
     "threads": _Column(_count, ("threads",)),
+    "run_cores": _Column(_count, ("cores",)),
     "peak_memory_mb": _Column(float, ("peak_memory_mb",)),
     "versions": _Column(_text, ("versions",)),
     "code_id": _Column(str, ("code_id",)),

@@ -10,6 +10,7 @@ from orchestrator.config.grid import Axis, Grid, Point, Position, parse_grid
 from orchestrator.config.grid.files import read_text
 from orchestrator.config.grid.model import bare_key, same_value, shown
 from orchestrator.config.grid.points import matching_steps
+from orchestrator.config.grid.resources import largest, resources_of
 from orchestrator.config.grid.yaml_nodes import YamlFile
 from orchestrator.core.errors import GridError
 from orchestrator.core.types import Run, Sweep, Value
@@ -40,6 +41,9 @@ def expand(grid: Grid) -> Sweep:
             column=grid.exclude[-1].at.column,
             hint="remove entries from exclude",
         )
+    source = YamlFile(grid.source)
+    needs = {one.run_id: resources_of(one, grid.resources, grid.trainer, source) for one in runs.values()}
+    most = largest(set(needs.values()))
     return Sweep(
         name=grid.name,
         trainer=grid.trainer.name,
@@ -48,8 +52,9 @@ def expand(grid: Grid) -> Sweep:
         source=grid.source,
         keys=grid.keys,
         targets=grid.targets,
-        resources=grid.resources,
+        resources=most,
         plugins=grid.plugins,
+        needs={run_id: own for run_id, own in needs.items() if own != most},
     )
 
 

@@ -7,7 +7,7 @@ import hashlib
 import importlib.util
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
@@ -16,12 +16,17 @@ from pathlib import Path
 from orchestrator.config.code.syntax_hash import syntax_hash
 from orchestrator.config.plug_ins import find_plug_in, plug_in_names
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.types import PluginSource, Run, Value, run_identity
+from orchestrator.core.types import PluginSource, Resources, Run, Value, run_identity
 
 ENTRY_POINT_GROUP = "orchestrate.trainers"
 PLUGIN_GROUP = "orchestrate.plugins"
 # Minutes beyond any training.
 _FOREVER = 1e9
+
+
+def core_per_thread(run: Run) -> Resources:
+    """Return the resources of a run in one process."""
+    return Resources(cpus_per_task=run.threads)
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,8 @@ class TrainerSpec:
     ``usual_frames``: the default number of frames, by the preset in ``experiment``. ``minutes``: the key for
     a training time instead, if any. ``runs_program``: the trainer starts a user's program;
     :mod:`orchestrator.config.program.identity` finds its files. ``keys``: descriptions of the trainer's own
-    keys, in Markdown, for the reference.
+    keys, in Markdown, for the reference. ``resources``: what a run occupies, from its keys alone; a grid's
+    ``resources`` take precedence.
     """
 
     name: str
@@ -61,6 +67,7 @@ class TrainerSpec:
     evaluate: str = ""
     runs_program: bool = False
     keys: Mapping[str, str] = field(default_factory=dict, hash=False)
+    resources: Callable[[Run], Resources] = core_per_thread
 
     def with_plugins(self, plugins: Iterable[PluginSource]) -> TrainerSpec:
         """Return the same trainer with these plug-ins; their code counts as its own."""

@@ -164,7 +164,10 @@ class PluginSource:
 
 @dataclass(frozen=True)
 class Sweep:
-    """An expanded grid. ``grid_text`` is the file as submitted."""
+    """An expanded grid. ``grid_text`` is the file as submitted.
+
+    ``resources``: of a run, the largest amount of each; ``needs``: those of runs that need less, by id.
+    """
 
     name: str
     trainer: str
@@ -175,11 +178,11 @@ class Sweep:
     targets: tuple[str, ...] = ("local",)
     resources: Resources = field(default_factory=Resources)
     plugins: tuple[PluginSource, ...] = ()
+    needs: Mapping[str, Resources] = field(default_factory=dict)
 
-    @cached_property
-    def most_threads(self) -> int:
-        """The largest number of threads of any run."""
-        return max((run.threads for run in self.runs), default=1)
+    def needs_of(self, run: Run) -> Resources:
+        """Return the resources of one of its runs."""
+        return self.needs.get(run.run_id, self.resources)
 
     @cached_property
     def points(self) -> Mapping[str, dict[str, Value]]:
@@ -193,7 +196,8 @@ class Job:
 
     ``token`` identifies the submission for good; a second process with the same token exits. ``resources``
     are each run's. ``steals``: after its own runs it takes unstarted ones of similar jobs in its submission.
-    ``allowance``: its share of the budget, in seconds of work.
+    ``allowance``: its share of the budget, in seconds of work. ``run_cores``: the cores of runs that need
+    fewer, by id; ``cores``: those of all runs at once, ``None`` if the slots alone limit them.
     """
 
     token: str
@@ -205,12 +209,32 @@ class Job:
     steals: bool = False
     plugins: tuple[PluginSource, ...] = ()
     allowance: float | None = None
+    run_cores: Mapping[str, int] = field(default_factory=dict)
+    cores: int | None = None
+
+    def cores_of(self, run_id: str) -> int:
+        """Return the cores of one of its runs."""
+        return self.run_cores.get(run_id, self.resources.cpus_per_task)
+
+    @property
+    def most_cores(self) -> int:
+        """The most cores that its runs can use at once."""
+        largest = sorted(map(self.cores_of, self.run_ids), reverse=True)[: self.slots]
+        used = sum(largest) + (self.slots - len(largest)) * self.resources.cpus_per_task
+        return used if self.cores is None else min(used, max(self.cores, *largest[:1]))
+
+    def share(self, run_id: str) -> float:
+        """Return the part of the job that a run takes, by cores if these limit the runs at once."""
+        if self.cores is None:
+            return 1 / max(1, min(self.slots, len(self.run_ids)))
+        return min(1.0, self.cores_of(run_id) / self.cores)
 
     def to_json(self) -> dict[str, Value]:
         plugins = [asdict(plugin) for plugin in self.plugins]
         data = {**asdict(self), "run_ids": list(self.run_ids), "plugins": plugins}
-        if self.allowance is None:  # also read by code snapshots from before budgets
-            del data["allowance"]
+        for name in ("allowance", "run_cores", "cores"):  # also read by earlier code snapshots
+            if data[name] in (None, {}):
+                del data[name]
         return data
 
     @classmethod
@@ -325,11 +349,12 @@ class Capacity:
 class TargetAssignment:
     """The runs of a sweep that one of several targets may execute; no other target has them.
 
-    ``skipped``: runs that no target can execute, with the reason.
+    ``skipped``: runs that no target can execute, with the reason. ``places``: how many can begin now.
     """
 
     run_ids: frozenset[str]
     skipped: Mapping[str, str] = field(default_factory=dict)
+    places: int | None = None
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
+from orchestrator.config.grid.resources import largest
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import (
     Array,
@@ -62,18 +63,19 @@ def make_plan(
         todo, held_back = canaries(todo, sweep.runs, survey)
         builder.waiting += [run.run_id for run in held_back]
     if todo and capacity.array_size is None:
-        builder.one_job(todo, min(len(todo), slots or _free_slots(sweep, capacity, survey)))
-    elif capacity.apart:
+        places = deal.places if deal is not None else None
+        builder.one_job(todo, slots, places, _running_here(sweep, capacity, survey))
+    elif todo and capacity.apart:
         builder.machines(todo, slots)
     elif todo:
         roomy = can_have_more_memory(sweep, capacity)
         starved = {run.run_id for run in todo if roomy and survey.statuses[run.run_id].more_memory}
         crowded = {run.run_id for run in todo if _was_crowded_out(survey.statuses[run.run_id])}
-        for (needs, want), runs in _by_needs(todo, sweep, starved, crowded).items():
+        for want, runs in _by_needs(todo, sweep, capacity, starved, crowded):
             if want is _Want.MORE:
-                builder.roomier(runs, needs)
+                builder.roomier(runs)
             else:
-                builder.arrays(runs, needs, slots, alone=want is _Want.ALONE)
+                builder.arrays(runs, slots, alone=want is _Want.ALONE)
     statuses = [survey.statuses[run.run_id] for run in sweep.runs]
     return Plan(
         sweep,
@@ -119,87 +121,113 @@ class _Builder:
         self.made: list[Array] = []
         self.waiting: list[str] = []
 
-    def one_job(self, runs: Sequence[Run], slots: int) -> None:
-        """Add one job for all runs."""
-        self._one_job(self._order(runs, lanes=slots), slots)
+    def one_job(
+        self, runs: Sequence[Run], asked: int | None, places: int | None, running: Sequence[Run]
+    ) -> None:
+        """Add one job for all runs, beside those already ``running``; at most ``places`` at once."""
+        needs_of = self._sweep.needs_of
+        shape = _shape(map(needs_of, runs), self._capacity, asked, list(map(needs_of, running)))
+        slots = min(len(runs), shape.slots, places or len(runs))
+        runs = self._order(runs, lanes=slots)
+        self._one_job(self._by_size(runs) if shape.cores else runs, replace(shape, slots=slots))
 
-    def _one_job(self, runs: Sequence[Run], slots: int) -> None:
-        token, needs = self._next_token(), self._sweep.resources
-        job = self._job(token, runs, slots, needs)
-        self.made.append(Array(token, (job,), needs))
+    def _one_job(self, runs: Sequence[Run], shape: _Shape) -> None:
+        token = self._next_token()
+        job = self._job(token, runs, replace(shape, slots=min(len(runs), shape.slots)))
+        self.made.append(Array(token, (job,), shape.needs))
 
     def machines(self, runs: Sequence[Run], asked: int | None) -> None:
         """Add one job per machine; all runs share the machines, with any needs."""
-        needs = {_needs(run, self._sweep) for run in runs}
-        slots = asked or min((_slots(one, self._capacity) for one in needs), default=1)
-        count = int(min(math.ceil(len(runs) / slots), self._room))
-        runs = self._order(runs, lanes=max(1, count))
-        for start in range(count):
-            share = runs[start::count]
-            self._one_job(share, min(slots, len(share)))
-        if not count:
-            self.waiting += [run.run_id for run in runs]
+        shape = _shape((_needs(run, self._sweep) for run in runs), self._capacity, asked)
+        shape = replace(shape, needs=replace(shape.needs, gpus=self._sweep.resources.gpus))
+        for share in self._shares(runs, shape, self._room):
+            self._one_job(share, shape)
 
-    def arrays(
-        self, runs: Sequence[Run], needs: Resources, asked: int | None, *, alone: bool = False
-    ) -> None:
-        """Add jobs for runs with equal needs, in as many arrays as required; ``alone``: one run per job."""
-        usual = min(len(runs), asked or _slots(needs, self._capacity))
-        allocation = _allocation(needs, self._capacity, usual)
-        alone = alone or (self._capacity.pack == 1 and asked is None)
-        self._arrays(runs, needs, 1 if alone else usual, allocation, alone=alone)
+    def arrays(self, runs: Sequence[Run], asked: int | None, *, alone: bool = False) -> None:
+        """Add jobs for runs that differ only in cores, in as many arrays as required.
 
-    def roomier(self, runs: Sequence[Run], needs: Resources) -> None:
+        ``alone``: one run per job.
+        """
+        shape = _shape((_needs(run, self._sweep) for run in runs), self._capacity, asked)
+        shape = replace(shape, slots=min(len(runs), shape.slots))
+        if alone or (self._capacity.pack == 1 and asked is None):
+            self._single(runs, shape.needs, _allocation(shape.needs, self._capacity, shape.slots))
+            return
+        shares = self._shares(runs, shape, self._room // self._capacity.chain)
+        if shape.cores is not None:  # a job of large runs has fewer at once, and needs less memory
+            shape = replace(shape, slots=min(shape.slots, max(map(len, shares), default=1)))
+        allocation = _allocation(shape.needs, self._capacity, shape.slots)
+        self._submissions(shares, shape, allocation, steals=self._share and len(shares) > 1)
+
+    def roomier(self, runs: Sequence[Run]) -> None:
         """Add jobs for runs that were out of memory: one run each, with twice the usual memory of a job."""
+        needs = _needs(runs[0], self._sweep)
         usual = _allocation(needs, self._capacity, _slots(needs, self._capacity))
         most = self._capacity.max_mem
         assert usual.mem is not None, "can_have_more_memory() said so"
         assert most is not None, "can_have_more_memory() said so"
         mem = f"{min(2 * megabytes(usual.mem), megabytes(most))}M"
-        self._arrays(runs, replace(needs, mem=mem), 1, replace(usual, mem=mem), alone=True)
+        self._single(runs, replace(needs, mem=mem), replace(usual, mem=mem))
 
-    def _arrays(
-        self, runs: Sequence[Run], needs: Resources, slots: int, allocation: Resources, *, alone: bool
-    ) -> None:
-        capacity = self._capacity
-        count = min(math.ceil(len(runs) / slots), self._room // capacity.chain)
-        runs = self._order(runs, lanes=1 if alone else max(1, int(count)))
-        if alone:
-            runs, left = runs[: int(count)], runs[int(count) :]
-            self.waiting += [run.run_id for run in left]
-        if count < 1:
+    def _single(self, runs: Sequence[Run], needs: Resources, allocation: Resources) -> None:
+        """Add a job for each run that there is room for."""
+        runs = self._order(runs, lanes=1)
+        count = int(min(len(runs), self._room // self._capacity.chain))
+        self.waiting += [run.run_id for run in runs[count:]]
+        self._submissions([[run] for run in runs[:count]], _Shape(needs, 1), allocation, steals=False)
+
+    def _shares(self, runs: Sequence[Run], shape: _Shape, room: float) -> list[Sequence[Run]]:
+        """Divide runs among as many jobs as can train all at once, up to ``room``; without any they wait."""
+        if shape.cores is None:
+            count = int(min(math.ceil(len(runs) / shape.slots), room))
+            runs = self._order(runs, lanes=max(1, count))
+            shares: list[Sequence[Run]] = [runs[start::count] for start in range(count)]
+        else:
+            runs = self._order(runs, lanes=1)
+            full = _packed(self._by_size(runs), self._cores_of, shape.cores, shape.slots)
+            count = int(min(len(full), room))
+            shares = [
+                self._by_size([run for some in full[start::count] for run in some]) for start in range(count)
+            ]
+        if not shares:
             self.waiting += [run.run_id for run in runs]
-            return
-        self._room -= count * capacity.chain
-        steals = self._share and not alone and count > 1
-        shares = [runs[start :: int(count)] for start in range(int(count))]
-        size = capacity.array_size or len(shares)
+        return shares
+
+    def _submissions(
+        self, shares: Sequence[Sequence[Run]], shape: _Shape, allocation: Resources, *, steals: bool
+    ) -> None:
+        """Add a job for each share, and the jobs of its chain."""
+        self._room -= len(shares) * self._capacity.chain
+        size = self._capacity.array_size or len(shares)
         for start in range(0, len(shares), size):
-            self._chain(shares[start : start + size], slots, needs, allocation, steals=steals)
+            self._chain(shares[start : start + size], shape, allocation, steals=steals)
 
     def _chain(
-        self,
-        shares: Sequence[Sequence[Run]],
-        slots: int,
-        needs: Resources,
-        allocation: Resources,
-        *,
-        steals: bool,
+        self, shares: Sequence[Sequence[Run]], shape: _Shape, allocation: Resources, *, steals: bool
     ) -> None:
         after = None
         for _ in range(self._capacity.chain):
             token = self._next_token()
             jobs = tuple(
-                replace(self._job(f"{token}.{index}", runs, slots, needs), steals=steals)
+                replace(self._job(f"{token}.{index}", runs, shape), steals=steals)
                 for index, runs in enumerate(shares)
             )
             self.made.append(Array(token, jobs, allocation, after, self._avoid))
             after = token
 
-    def _job(self, token: str, runs: Iterable[Run], slots: int, needs: Resources) -> Job:
+    def _job(self, token: str, runs: Sequence[Run], shape: _Shape) -> Job:
         run_ids = tuple(run.run_id for run in runs)
-        job = Job(token, self._sweep.name, self._capacity.target, run_ids, slots, needs)
-        return replace(job, plugins=self._sweep.plugins)
+        job = Job(token, self._sweep.name, self._capacity.target, run_ids, shape.slots, shape.needs)
+        most = shape.needs.cpus_per_task
+        fewer = {run.run_id: cores for run in runs if (cores := self._cores_of(run)) != most}
+        return replace(job, plugins=self._sweep.plugins, run_cores=fewer, cores=shape.cores)
+
+    def _cores_of(self, run: Run) -> int:
+        return self._sweep.needs_of(run).cpus_per_task
+
+    def _by_size(self, runs: Iterable[Run]) -> list[Run]:
+        """Order runs by their cores, the largest first: smaller ones then fill the cores that are left."""
+        return sorted(runs, key=self._cores_of, reverse=True)
 
     def _next_token(self) -> str:
         return f"{self._submission:04d}-{len(self.made) + 1:04d}"
@@ -212,24 +240,72 @@ def _room(capacity: Capacity, survey: Survey) -> float:
     return room if capacity.most is None else max(0, min(room, capacity.most - there))
 
 
-def _free_slots(sweep: Sweep, capacity: Capacity, survey: Survey) -> int:
-    """Return the runs at once on a machine: as many as fit, less those already running; at least one."""
-    running = (one.run_id for one in survey.statuses.values() if one.state is RunState.RUNNING)
-    busy = sum(survey.target(run_id) in (None, capacity.target) for run_id in running)
-    return max(1, _slots(sweep.resources, capacity) - busy)
+def _running_here(sweep: Sweep, capacity: Capacity, survey: Survey) -> list[Run]:
+    """Return the runs that occupy the target now."""
+    running = (run for run in sweep.runs if survey.statuses[run.run_id].state is RunState.RUNNING)
+    return [run for run in running if survey.target(run.run_id) in (None, capacity.target)]
 
 
-def _slots(needs: Resources, capacity: Capacity) -> int:
-    """Return the runs at once in a job: ``pack``, or what cores, GPUs and memory allow; at least one."""
+@dataclass(frozen=True)
+class _Shape:
+    """A job's largest ``needs``, its runs at once, and the cores that these share.
+
+    ``cores`` is ``None`` if the number of slots alone limits the runs at once: all have the same size, or a
+    person chose the number.
+    """
+
+    needs: Resources
+    slots: int
+    cores: int | None = None
+
+
+def _shape(
+    needs: Iterable[Resources], capacity: Capacity, asked: int | None, running: Sequence[Resources] = ()
+) -> _Shape:
+    """Return the shape of a job for runs with these needs, on a machine that has ``running`` already."""
+    distinct = set(needs)
+    most, smallest = largest(distinct), min(one.cpus_per_task for one in distinct)
+    if asked is not None:
+        return _Shape(most, asked)
+    slots = _slots(replace(most, cpus_per_task=smallest), capacity, running)
+    if capacity.cores is None or capacity.pack is not None or smallest == most.cpus_per_task:
+        return _Shape(most, slots)
+    return _Shape(most, slots, max(1, capacity.cores - sum(one.cpus_per_task for one in running)))
+
+
+def _packed(runs: Iterable[Run], cores_of: Callable[[Run], int], cores: int, slots: int) -> list[list[Run]]:
+    """Divide runs among jobs that can train all of theirs at once: each into the fullest with room."""
+    jobs: list[list[Run]] = []
+    by_free: dict[int, list[list[Run]]] = {}
+    for run in runs:
+        size = cores_of(run)
+        free = next((free for free in range(size, cores + 1) if by_free.get(free)), None)
+        if free is None:
+            jobs.append([])
+            mine, free = jobs[-1], cores
+        else:
+            mine = by_free[free].pop()
+        mine.append(run)
+        if len(mine) < slots:
+            by_free.setdefault(free - size, []).append(mine)
+    return jobs
+
+
+def _slots(needs: Resources, capacity: Capacity, running: Sequence[Resources] = ()) -> int:
+    """Return the runs at once in a job: ``pack``, or what cores, GPUs and memory allow; at least one.
+
+    ``running``: those that are on the machine already.
+    """
     if capacity.pack is not None:
-        return capacity.pack
+        return max(1, capacity.pack - len(running))
     fits = []
     if capacity.cores is not None:
-        fits.append(capacity.cores // needs.cpus_per_task)
+        busy = sum(one.cpus_per_task for one in running)
+        fits.append((capacity.cores - busy) // needs.cpus_per_task)
     if capacity.gpus is not None and needs.gpus:
-        fits.append(capacity.gpus // needs.gpus)
+        fits.append(capacity.gpus // needs.gpus - len(running))
     if capacity.mem is not None and needs.mem is not None:
-        fits.append(megabytes(capacity.mem) // megabytes(needs.mem))
+        fits.append(megabytes(capacity.mem) // megabytes(needs.mem) - len(running))
     return max(1, min(fits, default=1))
 
 
@@ -268,25 +344,32 @@ def _was_crowded_out(status: RunStatus) -> bool:
 
 
 def _by_needs(
-    runs: Iterable[Run], sweep: Sweep, starved: Container[str], crowded: Container[str]
-) -> dict[tuple[Resources, _Want], list[Run]]:
-    """Group runs by resources and by what they lacked before; each group in the given order."""
+    runs: Iterable[Run], sweep: Sweep, capacity: Capacity, starved: Container[str], crowded: Container[str]
+) -> Iterator[tuple[_Want, list[Run]]]:
+    """Group runs by resources and by what they lacked before; each group in the given order.
+
+    Where jobs have a fixed number of cores, runs that need different numbers share them.
+    """
     groups: dict[tuple[Resources, _Want], list[Run]] = {}
     for run in runs:
-        want = _Want.MORE if run.run_id in starved else _Want.NOTHING
+        want, needs = _Want.MORE if run.run_id in starved else _Want.NOTHING, _needs(run, sweep)
         want = _Want.ALONE if run.run_id in crowded else want
-        groups.setdefault((_needs(run, sweep), want), []).append(run)
-    return groups
+        if want is not _Want.MORE and capacity.cores is not None:
+            needs = replace(needs, cpus_per_task=0)
+        groups.setdefault((needs, want), []).append(run)
+    return ((want, alike) for (_, want), alike in groups.items())
 
 
 def _needs(run: Run, sweep: Sweep) -> Resources:
-    needs = sweep.resources
+    needs = sweep.needs_of(run)
     return replace(needs, gpus=needs.gpus or int(get_trainer(run.trainer).needs_gpu(run)))
 
 
 def at_once(sweep: Sweep, capacity: Capacity) -> int:
-    """Return how many runs of the sweep a job of the target can always train at once."""
-    return min((_slots(needs, capacity) for needs in {_needs(run, sweep) for run in sweep.runs}), default=1)
+    """Return how many runs of the sweep a job of the target can train at once, by their mean size."""
+    needs = [_needs(run, sweep) for run in sweep.runs if cannot_place(run, sweep, capacity) is None]
+    cores = math.ceil(sum(one.cpus_per_task for one in needs) / max(1, len(needs)))
+    return min((_slots(replace(one, cpus_per_task=cores), capacity) for one in set(needs)), default=1)
 
 
 def cannot_place(run: Run, sweep: Sweep, capacity: Capacity) -> str | None:
@@ -298,11 +381,8 @@ def cannot_place(run: Run, sweep: Sweep, capacity: Capacity) -> str | None:
         return capacity.no_gpu if not capacity.gpus else f"needs {needs.gpus} GPUs, found {capacity.gpus}"
     here = capacity.array_size is None
     has = "this machine has" if here else f"a job of {capacity.target} has"
-    # A grid without cores requests its largest `threads` for every run: runs with fewer threads need fewer.
-    for_threads = here and needs.cpus_per_task == sweep.most_threads
-    cores = min(needs.cpus_per_task, run.threads) if for_threads else needs.cpus_per_task
-    if capacity.cores is not None and cores > capacity.cores:
-        return f"needs {cores} cores, {has} {capacity.cores}"
+    if capacity.cores is not None and needs.cpus_per_task > capacity.cores:
+        return f"needs {needs.cpus_per_task} cores, {has} {capacity.cores}"
     if capacity.mem and needs.mem and megabytes(needs.mem) > megabytes(capacity.mem):
         return f"needs {needs.mem} of memory, {has} {_memory(capacity.mem) if here else capacity.mem}"
     return None

@@ -103,7 +103,7 @@ class KeyComparison:
     """Values of ``key`` against the ``baseline``, one of them.
 
     ``short`` is the key as people write it; ``together`` are keys that change with it and may explain the
-    differences; ``per`` is the divisor of efficiency: "thread", "dollar", or nothing. ``overall`` are
+    differences; ``per`` is the divisor of efficiency: "thread", "core", "dollar", or nothing. ``overall`` are
     geometric means of the ratios over all combinations. ``moved``: number of runs left out of a comparison of
     targets, as they moved between them. ``figure`` is the compared throughput, a column of the table of runs.
     Efficiency per dollar is by end-to-end throughput in any case, as evaluations are paid for.

@@ -48,7 +48,7 @@ from orchestrator.planning.throughput.measure import END_TO_END, TRAINING, compa
 
 # (sweep, run id) → US dollars for an hour of that run.
 Prices = Mapping[tuple[str, str], float]
-PER_THREAD, PER_DOLLAR = "thread", "dollar"
+PER_THREAD, PER_CORE, PER_DOLLAR = "thread", "core", "dollar"
 _Row = Mapping[str, Any]
 _FRAMES_PER_HOUR = 1e6 / 3600.0
 
@@ -84,7 +84,7 @@ def compare_by(
     sets = list(_sets(stayed, collected.keys, axis))
     base = find_baseline(axis, baseline, {value: _seeds(sets, value) for value in axis.values})
     counted = [row for one in sets for group in one.groups.values() for row in group.counted()[0]]
-    figure, per = comparable(counted), _per(counted, axis)
+    figure, per = comparable(counted), _per(sets, counted, axis)
     measures = _measures(figure, per)
     series = series_of(collected, counted)
     return KeyComparison(
@@ -121,6 +121,12 @@ class _Set:
     label: str
     point: _Row
     groups: Mapping[str, Members]
+
+    def differs_in(self, column: str) -> bool:
+        """Return whether values of the key differ in a column, in which runs of one value are all alike."""
+        counted = filter(None, (group.counted()[0] for group in self.groups.values()))
+        told = [frozenset(row[column] for row in rows) for rows in counted]
+        return len(set(told)) > 1 and all(len(own) == 1 and None not in own for own in told)
 
     def side(self, value: str, measure: _Measure) -> dict[tuple[Any, ...], dict[Any, float]]:
         """Return a figure of each run that counts, by its seed."""
@@ -160,18 +166,21 @@ def _measures(figure: str, per: str) -> dict[str, _Measure]:
     def efficiency(row: _Row) -> float | None:
         if per == PER_DOLLAR:
             return 1 / row[DOLLARS] if row[DOLLARS] else None
-        return row[figure] / (row["threads"] or 1) if per and row[figure] else None
+        spent = row["threads"] or 1 if per == PER_THREAD else row["run_cores"]
+        return row[figure] / spent if per and row[figure] and spent else None
 
     columns = {"speed": figure, "end_to_end": END_TO_END, "memory": MEMORY}
     return {**{name: itemgetter(column) for name, column in columns.items()}, "efficiency": efficiency}
 
 
-def _per(rows: Sequence[_Row], axis: ComparedKey) -> str:
-    """Choose threads if the values differ in them and no GPU is used, else dollars if they are known."""
+def _per(sets: Iterable[_Set], rows: Sequence[_Row], axis: ComparedKey) -> str:
+    """Choose threads, or else cores, if the values differ in them and no GPU is used; else known dollars."""
     cpu_only = not any(row["gpu_model"] or "cuda" in (row["device"] or "") for row in rows)
     several = len({row["threads"] for row in rows}) > 1
     if axis.key == "threads" or (cpu_only and several and follows(rows, "threads", axis.key)):
         return PER_THREAD
+    if cpu_only and any(one.differs_in("run_cores") for one in sets):
+        return PER_CORE
     return PER_DOLLAR if any(row[DOLLARS] for row in rows) else ""
 
 

@@ -35,20 +35,22 @@ def target_comparisons(
 
 
 def prices(sweep_dirs: Iterable[SweepDir]) -> dict[tuple[str, str], float]:
-    """Return (sweep, run id) → US dollars for an hour: its job's price, by the runs trained at once."""
+    """Return (sweep, run id) → US dollars for an hour: its job's price, by the part of it that it takes."""
     return {(one.name, run_id): price for one in sweep_dirs for run_id, price in _prices(one)}
 
 
 def _prices(sweep_dir: SweepDir) -> Iterator[tuple[str, float]]:
-    jobs: dict[str, float] = {}
     ledger = sweep_dir.read_ledger()
-    for entry, job in jobs_of(ledger):
-        if (price := entry.cost.price_per_hour) is not None:
-            jobs[job.token] = price / max(1, min(job.slots, len(job.run_ids)))
+    jobs = {
+        submitted.token: (price, submitted.job)
+        for entry, submitted in jobs_of(ledger)
+        if (price := entry.cost.price_per_hour) is not None
+    }
     for log in sweep_dir.read_journals():
-        for event in log.events:
-            if event.kind == CLAIMED and event.run_id and log.token in jobs:
-                yield event.run_id, jobs[log.token]
+        for event in log.events if log.token in jobs else ():
+            if event.kind == CLAIMED and event.run_id:
+                price, job = jobs[log.token]
+                yield event.run_id, price * job.share(event.run_id)
     for one in assigned(ledger):
         if (price := _remote_price(one.place.address)) is not None:
             yield from ((run_id, price) for run_id in one.run_ids)

@@ -12,7 +12,7 @@ from orchestrator.analysis.compare.model import (
     KeyComparison,
     ValueRatios,
 )
-from orchestrator.analysis.compare.pairing import PER_DOLLAR, PER_THREAD
+from orchestrator.analysis.compare.pairing import PER_CORE, PER_DOLLAR, PER_THREAD
 from orchestrator.analysis.ratios import Ratio
 from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, chance_of_wins, holm, least_chance, wins
 from orchestrator.analysis.summary import is_provisional
@@ -45,8 +45,8 @@ def verdict(found: KeyComparison) -> str:
     best = max(rated, key=lambda one: one.speed.value if one.speed else 0.0)
     assert best.speed is not None
     said = _speed_text(found, best.speed, len(rated))
-    if best.efficiency is not None and found.per == PER_THREAD and best.speed.value >= 1:
-        said += f", at {best.efficiency.value:.0%} efficiency per thread"
+    if best.efficiency is not None and found.per in (PER_THREAD, PER_CORE) and best.speed.value >= 1:
+        said += f", at {best.efficiency.value:.0%} efficiency per {found.per}"
     said += _disagreement(found, best.value) + _end_to_end_text(found, best)
     if best.efficiency is not None and found.per == PER_DOLLAR:
         said += f"; {_money_text(found, best.efficiency)}"

@@ -60,7 +60,7 @@ def _idle_cores(arrays: Iterable[Array], there: Partitions) -> Iterator[Concern]
     """Warn of exclusive nodes of which a job uses half or less."""
     cores = min(there.cores.values(), default=None)
     for array in arrays:
-        used = max(job.slots * job.resources.cpus_per_task for job in array.jobs)
+        used = max(job.most_cores for job in array.jobs)
         few = used == 1 if cores is None else 2 * used <= cores
         if few:
             of = "" if cores is None else f" of {cores} cores"

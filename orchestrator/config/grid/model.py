@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from orchestrator.config.trainers import TrainerSpec
-from orchestrator.core.types import PluginSource, Resources, Value
+from orchestrator.core.types import PluginSource, Value
 
 # More points than this are a mistake.
 MAX_POINTS = 100_000
@@ -41,6 +41,23 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Formula:
+    """A resource (``name``) as a text with keys of the run in braces."""
+
+    name: str
+    text: str
+    at: Position
+
+
+@dataclass(frozen=True)
+class ResourceRequest:
+    """The section ``resources``: what is ``stated`` for all runs, and ``formulas`` of a run's own keys."""
+
+    stated: Mapping[str, Value]
+    formulas: tuple[Formula, ...] = ()
+
+
+@dataclass(frozen=True)
 class Grid:
     """A parsed grid file. Its points are not expanded yet, but Hydra sweeps such as ``range(3)`` are lists.
 
@@ -55,7 +72,7 @@ class Grid:
     include: tuple[Point, ...]
     targets: tuple[str, ...]
     compare: bool
-    resources: Resources
+    resources: ResourceRequest
     plugins: tuple[PluginSource, ...]
     text: str
     source: str

@@ -65,9 +65,10 @@ SECTIONS: Mapping[str, str] = {
         "identity. The report compares them."
     ),
     "resources": (
-        f"What one run needs, in {RESOURCE_SYNTAX}'s names and syntax: `cpus_per_task` (by default the "
-        "largest `threads` of the grid, and never less), `gpus`, `mem`, `time`. A run that needs more than "
-        "the target has is skipped there, with the reason."
+        f"What one run needs, in {RESOURCE_SYNTAX}'s names and syntax: `cpus_per_task` (by default what the "
+        "trainer says: one core for each of the run's `threads`, and never fewer), `gpus`, `mem`, `time`. "
+        'Keys of the run may stand in them: `"{actors} + 1"`. A run that needs more than the target has is '
+        "skipped there, with the reason."
     ),
 }
 # Other programs' names for a section.

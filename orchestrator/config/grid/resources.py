@@ -1,24 +1,35 @@
-"""Parse the section ``resources``, in Slurm's names and syntax."""
+"""Parse the section ``resources``, in Slurm's names and syntax, and find the resources of each run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
 
+from orchestrator.config.grid.model import Formula, ResourceRequest, bare_key, shown
 from orchestrator.config.grid.yaml_nodes import Entries, KeyNode, Node, Scalar, YamlFile, did_you_mean
-from orchestrator.core.types import Resources, Value
+from orchestrator.config.trainers import TrainerSpec
+from orchestrator.core.types import Resources, Run, Value
 from orchestrator.core.units import MEMORY_SYNTAX, TIME_SYNTAX, megabytes, seconds
 
 # Descriptions of its keys, in Markdown, for the reference.
 RESOURCES: Mapping[str, str] = {
-    "cpus_per_task": "cores of one run; the largest `threads` of the grid by default, and never less",
-    "gpus": "GPUs of one run: a number. Of which type they are is the profile's",
-    "mem": f"memory of one run: {MEMORY_SYNTAX}",
-    "time": f"how long one run may take: {TIME_SYNTAX}",
+    "cpus_per_task": (
+        'cores of one run: a number, or sums and products of the run\'s keys, as in `"{actors} + 1"`. By '
+        "default as many as the trainer says, one for each of the run's `threads`, and never fewer"
+    ),
+    "gpus": ("GPUs of one run: a number, or of its keys as above. Of which type they are is the profile's"),
+    "mem": f'memory of one run: {MEMORY_SYNTAX}; a key may stand in it: `"{{actors}}G"`',
+    "time": f"how long one run may take: {TIME_SYNTAX}; a key may stand in it",
 }
 # More than any machine has; sums and products of it stay in range.
 _MOST = 999_999_999
 _NAMES = tuple(field.name for field in fields(Resources))
+_KEY = re.compile(r"\{([^{}\s]+)\}")
+_FACTOR = rf"\s*(?:{_KEY.pattern}|\d{{1,9}})\s*"
+_SUM = re.compile(rf"{_FACTOR}(?:[+*]{_FACTOR})*")
+_IN_QUOTES = 'keys of the run stand in braces and quotes, and + and * between them: "{actors} + 1"'
 
 
 def by_other_name(called: Mapping[str, str]) -> dict[str, str]:
@@ -37,16 +48,45 @@ OTHER_NAMES = by_other_name(
 )
 
 
-def read_resources(node: Node | None, max_threads: int, source: YamlFile) -> Resources:
-    """Parse the resources of one run. By default it gets one core for each of its threads."""
+def read_resources(node: Node | None, max_threads: int, source: YamlFile) -> ResourceRequest:
+    """Parse the resources of one run."""
     if node is None or (isinstance(node, Scalar) and node.value is None):
-        return Resources(cpus_per_task=max_threads)
+        return ResourceRequest({})
     if not isinstance(node, Entries):
         raise source.unexpected("resources", node, "a mapping such as {mem: 4G}")
-    values: dict[str, Value] = {"cpus_per_task": max_threads}
+    stated: dict[str, Value] = {}
+    formulas = []
     for entry in node.entries:
-        values[entry.key] = _resource(entry, max_threads, source)
-    return Resources(**values)
+        if (formula := _formula(entry)) is not None:
+            formulas.append(formula)
+        else:
+            stated[entry.key] = _resource(entry, max_threads, source)
+    return ResourceRequest(stated, tuple(formulas))
+
+
+def resources_of(run: Run, asked: ResourceRequest, trainer: TrainerSpec, source: YamlFile) -> Resources:
+    """Return the resources of a run: those asked for, else the trainer's; one core per thread or more.
+
+    Raises :class:`PlacedError` if a formula does not fit the run.
+    """
+    own = {formula.name: _evaluated(formula, run, source) for formula in asked.formulas}
+    found = replace(trainer.resources(run), **asked.stated, **own)
+    return replace(found, cpus_per_task=max(found.cpus_per_task, run.threads))
+
+
+def largest(many: Iterable[Resources]) -> Resources:
+    """Return the largest amount of each resource; ``None`` counts as the least."""
+    found = list(many)
+
+    def most(amounts: Iterable[str | None], size: Callable[[str], float]) -> str | None:
+        return max((one for one in amounts if one is not None), key=size, default=None)
+
+    return Resources(
+        max((one.cpus_per_task for one in found), default=1),
+        max((one.gpus for one in found), default=0),
+        most((one.mem for one in found), megabytes),
+        most((one.time for one in found), seconds),
+    )
 
 
 def read_memory(key: str, node: Node, source: YamlFile) -> str:
@@ -75,6 +115,52 @@ def _written(node: Node) -> str:
     return str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
 
 
+def _formula(entry: KeyNode) -> Formula | None:
+    """Return a resource with keys of the run in braces; ``None`` for all else."""
+    text = entry.node.value if isinstance(entry.node, Scalar) else None
+    if entry.key not in _NAMES or not isinstance(text, str) or not _KEY.search(text):
+        return None
+    is_amount = entry.key in ("mem", "time") or _SUM.fullmatch(text)
+    return Formula(entry.key, text, entry.node.at) if is_amount else None
+
+
+def _evaluated(formula: Formula, run: Run, source: YamlFile) -> Value:
+    """Return the value of a formula for a run."""
+    key, values = f"resources.{formula.name}", _values(formula, run, source)
+    if formula.name in ("mem", "time"):
+        text = _KEY.sub(lambda match: str(values[match[1]]), formula.text)
+        read = read_memory if formula.name == "mem" else read_time
+        return read(key, Scalar(text, False, formula.at, text), source)
+    for name, value in values.items():
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
+            raise source.error(
+                formula.at, f"{key}: found {name}: {shown(value)}, expected a whole number in every run"
+            )
+    sums = formula.text.split("+")
+    amount = sum(math.prod(_factor(factor, values) for factor in part.split("*")) for part in sums)
+    return min(amount, _MOST)
+
+
+def _factor(text: str, values: Mapping[str, Value]) -> int:
+    key = _KEY.search(text)
+    return int(values[key[1]] if key else text)
+
+
+def _values(formula: Formula, run: Run, source: YamlFile) -> dict[str, Value]:
+    """Return the run's values of the keys in a formula."""
+    known = {bare_key(key): value for key, value in run.overrides.items()}
+    known |= {"seed": run.seed, "threads": run.threads}
+    names = _KEY.findall(formula.text)
+    for name in names:
+        if name not in known:
+            raise source.error(
+                formula.at,
+                f"resources.{formula.name}: found {{{name}}}, and a run without that key",
+                did_you_mean(name, known, otherwise=f"give every run a value, as in base: {{{name}: 1}}"),
+            )
+    return {name: known[name] for name in names}
+
+
 def _resource(entry: KeyNode, max_threads: int, source: YamlFile) -> Value:
     if entry.key not in _NAMES:
         raise source.error(
@@ -87,9 +173,16 @@ def _resource(entry: KeyNode, max_threads: int, source: YamlFile) -> Value:
         return read_memory(key, entry.node, source)
     if entry.key == "time":
         return read_time(key, entry.node, source)
+    hint = None if isinstance(entry.node, Scalar) and not _has_key(entry.node) else _IN_QUOTES
     if entry.key == "gpus":
-        return read_count(key, entry.node, 0, source, "a GPU's type belongs in the target's profile")
-    return read_count(key, entry.node, max_threads, source, "every thread of a run needs a core of its own")
+        return read_count(key, entry.node, 0, source, hint or "a GPU's type belongs in the target's profile")
+    return read_count(
+        key, entry.node, max_threads, source, hint or "every thread of a run needs a core of its own"
+    )
+
+
+def _has_key(node: Scalar) -> bool:
+    return isinstance(node.value, str) and "{" in node.value
 
 
 def read_count(key: str, node: Node, least: int, source: YamlFile, hint: str | None = None) -> int:

@@ -222,18 +222,23 @@ class LocalTarget:
         return bool(second_chances(self._shared.sweep, snapshot.seen, self.capacity))
 
     def submit(self, deal: TargetAssignment, places: int, *, define: bool) -> TargetSubmission:
-        sweep, sweep_dir, wish = self._shared.sweep, self._shared.sweep_dir, self._wish(deal, places)
+        sweep, sweep_dir, wish = self._shared.sweep, self._shared.sweep_dir, self._wish
+        deal = self._with_places(deal, places)
         done = submit_sweep(sweep, sweep_dir, self.backend, wish, define=define, deal=deal)
         return TargetSubmission(bool(done.plan.jobs), done.plan.waiting, done.notes)
 
     def rehearse(self, deal: TargetAssignment, places: int, later: int) -> Mapping[str, Any]:
-        sweep, sweep_dir, wish = self._shared.sweep, self._shared.sweep_dir, self._wish(deal, places)
+        sweep, sweep_dir, wish = self._shared.sweep, self._shared.sweep_dir, self._wish
+        deal = self._with_places(deal, places)
         return rehearse(sweep, sweep_dir, self.backend, wish, deal=deal, later=later)
 
-    def _wish(self, deal: TargetAssignment, places: int) -> SubmitOptions:
-        """The options of this submission; a job on this machine gets no more slots than are free."""
-        wish = replace(self._shared.wish, canary=False)
-        return replace(wish, slots=max(1, min(places, len(deal.run_ids)))) if self.begins_at_once else wish
+    @property
+    def _wish(self) -> SubmitOptions:
+        return replace(self._shared.wish, canary=False)
+
+    def _with_places(self, deal: TargetAssignment, places: int) -> TargetAssignment:
+        """Limit a job on this machine to the slots that are free."""
+        return replace(deal, places=max(1, places)) if self.begins_at_once else deal
 
     def take(self, one: ActiveJob) -> None:
         """Revoke the token of a job that never began; cancel one that was requeued.

@@ -111,9 +111,14 @@ def _show_plan(planned: Mapping[str, Any], sweep: Sweep) -> None:
     points = {run.run_id: run.point for run in sweep.runs}
     for array in planned["arrays"]:
         target = array.get("target", planned["target"])
+        cores = array["jobs"][0].get("cores")
+        slots = array["slots"]
+        at_once = (
+            f"up to {slots} at once on the {cores} cores of each" if cores else f"{slots} at once in each"
+        )
         typer.echo(
             f"{array['token']} on {target}: {count(len(array['jobs']), 'job')}, "
-            f"{count(len(array['run_ids']), 'run')}, {array['slots']} at once in each"
+            f"{count(len(array['run_ids']), 'run')}, {at_once}"
         )
         typer.echo(array["script"])
         _echo_runs({run_id: points[run_id] for run_id in array["run_ids"]})

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.worker.slots import CoreReservations, lay_out, own_cores
+from jobs.worker.slots import CoreReservations, Slot, Slots, own_cores
 from orchestrator.core.types import Job, Resources
 
 
@@ -16,12 +19,17 @@ def job(slots: int, cpus: int = 1, gpus: int = 0) -> Job:
     return Job("0001-0001", "one", "local", (), slots, Resources(cpus_per_task=cpus, gpus=gpus))
 
 
+def taken(of: Job, cores: Sequence[int]) -> list[Slot]:
+    slots = Slots(of, cores)
+    return [slots.take(of.resources.cpus_per_task) for _ in range(of.slots)]
+
+
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 64))
 def test_slots_are_disjoint_where_cores_suffice_and_share_evenly_else(
     slots: int, cpus: int, count: int
 ) -> None:
     cores = list(range(count))
-    used = [slot.cores for slot in lay_out(job(slots, cpus), cores)]
+    used = [slot.cores for slot in taken(job(slots, cpus), cores)]
     assert all(len(own) == min(cpus, count) and set(own) <= set(cores) for own in used)
     loads = [sum(core in own for own in used) for core in cores]
     if slots * cpus <= count:
@@ -30,15 +38,39 @@ def test_slots_are_disjoint_where_cores_suffice_and_share_evenly_else(
         assert max(loads) - min(loads) <= 1
 
 
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=30),
+    st.integers(1, 8),
+    st.integers(1, 8),
+    st.randoms(use_true_random=False),
+)
+def test_runs_of_different_sizes_share_the_cores_and_never_have_more(
+    sizes: list[int], count: int, slots: int, chance: Random
+) -> None:
+    runs = {f"r{number}": size for number, size in enumerate(sorted(sizes, reverse=True))}
+    mixed = replace(job(slots, max(sizes)), run_ids=tuple(runs), run_cores=runs, cores=count)
+    free, waiting, at_work = Slots(mixed, range(count)), dict(runs), list[Slot]()
+    while waiting or at_work:
+        while (first := next((run for run in waiting if free.fits(waiting[run])), None)) is not None:
+            at_work.append(free.take(waiting.pop(first)))
+        assert at_work, "a run that is larger than the machine begins alone"
+        assert len({slot.index for slot in at_work}) == len(at_work) <= slots
+        used = [core for slot in at_work for core in slot.cores]
+        assert len(used) == len(set(used)) == sum(min(slot.size, count) for slot in at_work)
+        left = count - len(used)
+        assert len(at_work) == slots or all(size > left for size in waiting.values()), "no core idles in vain"
+        free.release(at_work.pop(chance.randrange(len(at_work))))
+
+
 def test_gpus_are_dealt_out_without_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,GPU-abc,5,7")
-    assert [slot.gpus for slot in lay_out(job(2, gpus=2), [0])] == ["2,GPU-abc", "5,7"]
-    assert [slot.gpus for slot in lay_out(job(6, gpus=1), [0])] == ["2", "GPU-abc", "5", "7", "2", "GPU-abc"]
+    assert [slot.gpus for slot in taken(job(2, gpus=2), [0])] == ["2,GPU-abc", "5,7"]
+    assert [slot.gpus for slot in taken(job(6, gpus=1), [0])] == ["2", "GPU-abc", "5", "7", "2", "GPU-abc"]
 
 
 def test_without_gpus_the_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    assert [slot.gpus for slot in lay_out(job(2), [0])] == [None, None]
+    assert [slot.gpus for slot in taken(job(2), [0])] == [None, None]
 
 
 def test_two_workers_take_different_cores_while_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:

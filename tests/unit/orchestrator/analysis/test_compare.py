@@ -88,6 +88,23 @@ def test_threads_are_compared_within_each_combination_of_the_other_keys(results:
     assert "75% efficiency per thread" in verdict(found)
 
 
+@pytest.mark.parametrize(("cores", "per"), [((2, 4), "core"), ((4, 4), ""), ((2, None), "")])
+def test_any_key_that_changes_the_cores_of_runs_is_compared_per_core(
+    results: Path, cores: tuple[int | None, int | None], per: str
+) -> None:
+    runs = matrix_runs({"algorithm": ["mappo"], LR: [0.1, 0.2], "actors": [1, 2], "seed": range(2)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        actors = run.overrides["actors"]
+        train(sweep, run, 1000.0 * actors**0.5, cores=cores[actors - 1])
+    found = compare_by(collect([sweep]), "actors")
+    assert found.per == per
+    two = cell(found, "lr=0.2", "2").efficiency
+    assert (two and two.value) == (pytest.approx(2**0.5 / 2) if per else None)
+    assert ("71% efficiency per core" in verdict(found)) is bool(per)
+    assert compare_by(collect([sweep]), LR).per == "", "within each number of actors the cores are the same"
+
+
 def test_a_key_may_be_named_by_its_end_and_another_value_be_the_baseline(results: Path) -> None:
     collected = trained(results, {LR: [0.1, 0.01], "algorithm": ["mappo"], "seed": [0]}, lambda run: 1000.0)
     for name in ("lr", LR, "++experiment.lr"):

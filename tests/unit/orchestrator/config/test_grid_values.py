@@ -179,15 +179,18 @@ def test_truth_is_not_one() -> None:
      ("time: 90", None, "90"), ("time: 1-12", None, "1-12"), ("time: 1-12:30:00", None, "1-12:30:00")],
 )  # fmt: skip
 def test_resources_take_slurms_syntax(text: str, mem: str | None, time: str | None) -> None:
-    resources = parse_grid(f"{HEAD}base: {{threads: 2}}\nresources: {{{text}}}", "grid.yaml").resources
+    resources = expand(
+        parse_grid(f"{HEAD}base: {{threads: 2}}\nresources: {{{text}}}", "grid.yaml")
+    ).resources
     assert (resources.mem, resources.time, resources.cpus_per_task) == (mem, time, 2)
 
 
 @pytest.mark.parametrize(
     "text",
     ["mem: 0", "mem: -4G", "mem: 1.5G", "mem: true", "time: 0", "time: 1:2:3:4", "time: -5", "time: 1h",
-     "gpus: -1", "gpus: true", "cpus_per_task: 0", "cpus_per_task: 1.0"],
+     "gpus: -1", "gpus: true", "cpus_per_task: 0", "cpus_per_task: 1.0", "cpus_per_task: '{seed} - 1'",
+     "cpus_per_task: '{a}'", "cpus_per_task: '{b}'", "cpus_per_task: {seed}", "mem: '{a}G'", "gpus: '{a}'"],
 )  # fmt: skip
 def test_resources_refuse_the_rest(text: str) -> None:
     with pytest.raises(GridError):
-        parse_grid(f"{HEAD}base: {{seed: 0}}\nresources: {{{text}}}", "grid.yaml")
+        expand(parse_grid(f"{HEAD}base: {{seed: 0, a: x}}\nresources: {{{text}}}", "grid.yaml"))

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand, load_sweep
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import GridError
-from orchestrator.core.types import Run, Sweep
+from orchestrator.core.types import Resources, Run, Sweep
 from orchestrator.rundir import SweepDir
 
 HEAD = "name: speed\ntrainer: benchmarl\n"
@@ -244,6 +245,33 @@ def test_compare_runs_every_point_on_every_target() -> None:
 def test_threads_ask_for_their_cores() -> None:
     assert sweep_of("matrix: {threads: [1, 4, 2]}").resources.cpus_per_task == 4
     assert sweep_of("matrix: {threads: [1, 2]}\nresources: {cpus_per_task: 8}").resources.cpus_per_task == 8
+
+
+def test_resources_may_be_of_a_runs_own_keys() -> None:
+    text = 'resources: {cpus_per_task: "{actors} * {threads} + 1", mem: "{actors}G", gpus: "{seed}"}'
+    sweep = sweep_of(f"matrix: {{actors: [2, 1], threads: [1, 3]}}\n{text}")
+    assert [sweep.needs_of(run) for run in sweep.runs] == [
+        Resources(3, 0, "2G"),
+        Resources(7, 0, "2G"),
+        Resources(2, 0, "1G"),
+        Resources(4, 0, "1G"),
+    ]
+    assert sweep.resources == Resources(7, 0, "2G"), "the largest of each"
+    threads = sweep_of('matrix: {threads: [1, 4], a: [2]}\nresources: {cpus_per_task: "{a}"}')
+    assert [threads.needs_of(run).cpus_per_task for run in threads.runs] == [2, 4], "a core for each thread"
+
+
+def test_a_trainer_says_what_its_runs_occupy_and_the_grid_overrules_it() -> None:
+    def occupied(run: Run) -> Resources:
+        return Resources(run.threads * run.overrides["processes"], gpus=1)
+
+    def needs(text: str) -> list[Resources]:
+        grid = parse_grid(f"name: s\ntrainer: command\nmatrix: {{processes: [1, 2]}}\n{text}", "grid.yaml")
+        sweep = expand(replace(grid, trainer=replace(grid.trainer, resources=occupied)))
+        return [sweep.needs_of(run) for run in sweep.runs]
+
+    assert needs("base: {threads: 2}") == [Resources(2, 1), Resources(4, 1)]
+    assert needs("resources: {cpus_per_task: 8, mem: 1G}") == [Resources(8, 1, "1G")] * 2
 
 
 def test_ten_thousand_points_expand_quickly() -> None:

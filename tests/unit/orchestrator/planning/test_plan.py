@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from orchestrator.config.grid import parse_grid
+from orchestrator.config.sweep import expand
 from orchestrator.config.trainers import BENCHMARL
-from orchestrator.core.types import Capacity, Resources, RunState, Sweep, TargetAssignment
+from orchestrator.core.types import Capacity, Job, Resources, RunState, Sweep, TargetAssignment
+from orchestrator.core.units import megabytes
 from orchestrator.planning.plan import make_plan
 from orchestrator.rundir import IndexRow
 from orchestrator.status.survey import RunStatus, Survey
@@ -102,15 +105,77 @@ def test_memory_limits_runs_at_once() -> None:
 
 
 def test_where_cores_are_for_threads_runs_with_fewer_threads_need_fewer() -> None:
-    overrides = {"algorithm": "mappo"}
-    runs = tuple(BENCHMARL.identify(overrides, 0, threads) for threads in (1, 4, 8))
-    sweep = Sweep("s", "benchmarl", runs, "text", resources=Resources(cpus_per_task=8))
-    plan = make_plan(sweep, survey_of(sweep), CPU, submission=1)
-    assert plan.run_ids == (runs[0].run_id, runs[1].run_id)
-    assert plan.skipped == {runs[2].run_id: "needs 8 cores, this machine has 4"}
+    sweep = sized(1, 4, 8)
+    small, large, too_large = (run.run_id for run in sweep.runs)
+    (plan, mixed) = (make_plan(sweep, survey_of(sweep), there, submission=1) for there in (CPU, CLUSTER))
+    assert plan.run_ids == (large, small), "the largest first"
+    assert plan.skipped == {too_large: "needs 8 cores, this machine has 4"}
+    assert mixed.skipped == {too_large: "needs 8 cores, a job of c has 4"}
+    (job,) = plan.jobs
+    assert (job.cores, job.slots, job.run_cores, job.resources.cpus_per_task) == (4, 2, {small: 1}, 4)
 
 
 CLUSTER = Capacity("c", cores=4, gpus=0, mem="8G", time="1:00:00", array_size=1001)
+
+
+def sized(*threads: int, resources: str = "{}") -> Sweep:
+    """A sweep of one run for each of these numbers of threads."""
+    zipped = f"zip: {{n: {list(range(len(threads)))}, threads: {list(threads)}}}"
+    return expand(parse_grid(f"name: s\ntrainer: command\n{zipped}\nresources: {resources}\n", "grid.yaml"))
+
+
+@given(
+    sizes=some.lists(some.integers(1, 8), min_size=1, max_size=40),
+    cores=some.integers(1, 8),
+    room=some.none() | some.integers(0, 8),
+    mem=some.none() | some.just("3G"),
+)
+def test_runs_of_different_sizes_share_the_cores_of_jobs(
+    sizes: list[int], cores: int, room: int | None, mem: str | None
+) -> None:
+    sweep = sized(*sizes, resources="{mem: 1G}")
+    where = replace(CLUSTER, cores=cores, room=room, mem=mem)
+    plan = make_plan(sweep, survey_of(sweep), where, submission=1)
+    asked = {run.run_id: run.threads for run in sweep.runs}
+    fitting = {run_id: size for run_id, size in asked.items() if size <= cores}
+    assert set(plan.skipped) == asked.keys() - fitting.keys()
+    assert sorted([*plan.run_ids, *plan.waiting]) == sorted(fitting)
+    for array in plan.arrays:
+        assert array.allocation.cpus_per_task == cores
+        assert megabytes(array.allocation.mem or "") >= max(job.slots for job in array.jobs) << 10
+    for job in plan.jobs:
+        own = [job.cores_of(run_id) for run_id in job.run_ids]
+        assert own == [asked[run_id] for run_id in job.run_ids]
+        assert job.most_cores <= cores
+        assert Job.from_json(job.to_json()) == job
+        if room is None:
+            assert sum(own) <= cores
+            assert len(own) <= job.slots
+    if room is None and plan.jobs and mem is None:
+        used = sum(fitting.values())
+        assert len(plan.jobs) <= max(1, 2 * used // cores + 1), "at least half of all cores are at work"
+
+
+def test_jobs_without_a_size_of_their_own_ask_for_that_of_their_runs() -> None:
+    sweep = sized(1, 4, 1, 2)
+    plan = make_plan(sweep, survey_of(sweep), replace(CLUSTER, cores=None, mem=None), submission=1)
+    assert sorted((array.allocation.cpus_per_task, len(array.jobs)) for array in plan.arrays) == [
+        (1, 2),
+        (2, 1),
+        (4, 1),
+    ]
+
+
+def test_what_already_runs_keeps_its_cores_and_a_number_asked_for_is_kept() -> None:
+    sweep = sized(3, 2, 1, 1, 1)
+    busy = survey_of(sweep, RunState.RUNNING)
+    (job,) = make_plan(sweep, busy, CPU, submission=1).jobs
+    assert (job.cores, job.slots) == (1, 1)
+    (crowded,) = make_plan(sweep, busy, CPU, submission=1, slots=4).jobs
+    assert (crowded.cores, crowded.slots, crowded.most_cores) == (None, 4, 5)
+    deal = TargetAssignment(frozenset(run.run_id for run in sweep.runs[1:]), places=2)
+    (dealt,) = make_plan(sweep, survey_of(sweep), CPU, submission=1, deal=deal).jobs
+    assert (dealt.cores, dealt.slots) == (4, 2)
 
 
 def test_small_runs_share_a_job_and_help_each_other() -> None:
