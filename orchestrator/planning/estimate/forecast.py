@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.config.trainers import get_trainer
-from orchestrator.core.types import Job, Plan, Resources, Run
+from orchestrator.core.types import Job, Plan, Run, Sweep
 from orchestrator.planning.estimate.ranges import NOTHING, Range, lay_out, total
 from orchestrator.planning.estimate.target_costs import TargetCost
 from orchestrator.planning.throughput.lookup import Basis, SpeedTable
@@ -102,10 +102,12 @@ def forecast_plan(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable
     loads: list[Range] = []
     groups = _groups(plan, where)
     for group in groups:
-        found = [_run(run, seen, where, table, group.at_once, plan.sweep.resources) for run in group.runs]
+        found = [_run(run, seen, where, table, group) for run in group.runs]
         runs += found
-        known = [run.seconds for run in found if run.seconds is not None]
-        loads += [load for load in lay_out(known, group.machines, group.at_once) if load.mid > 0]
+        known = [(one.seconds, group.size(run)) for one, run in zip(found, group.runs, strict=True)]
+        timed = [(seconds, size) for seconds, size in known if seconds is not None]
+        laid_out = lay_out(timed, group.machines, group.cores or group.at_once)
+        loads += [load for load in laid_out if load.mid > 0]
     most, machines = max((group.at_once for group in groups), default=1), len(loads)
     skipped = dict(plan.skipped)
     if any(run.seconds is None for run in runs):
@@ -124,30 +126,44 @@ def forecast_plan(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable
 
 @dataclass(frozen=True)
 class _Group:
-    """Runs for jobs of one shape: this many ``machines``, each with ``at_once`` runs."""
+    """Runs for jobs of one shape: this many ``machines``, each with ``at_once`` runs.
 
+    ``cores``: those that runs of different sizes share in a job.
+    """
+
+    sweep: Sweep
     runs: tuple[Run, ...]
     machines: int
     at_once: int
+    cores: int | None = None
+
+    def size(self, run: Run) -> int:
+        """Return the cores of a run where they limit the runs at once, else 1: it takes a slot."""
+        return 1 if self.cores is None else self.sweep.needs_of(run).cpus_per_task
+
+    def share(self, run: Run) -> float:
+        """Return the part of a job that a run takes."""
+        return min(1.0, self.size(run) / (self.cores or self.at_once))
 
 
 def _groups(plan: Plan, where: TargetCost) -> list[_Group]:
-    jobs: dict[int, list[Job]] = {}
+    sweep = plan.sweep
+    jobs: dict[tuple[int, int | None], list[Job]] = {}
     for array in plan.arrays:
         if array.after is None:
             for job in array.jobs:
-                jobs.setdefault(min(job.slots, len(job.run_ids)), []).append(job)
+                jobs.setdefault((min(job.slots, len(job.run_ids)), job.cores), []).append(job)
     if not jobs:
-        waiting = tuple(run for run in plan.sweep.runs if run.run_id in set(plan.waiting))
-        return [_Group(waiting, where.limit or 1, 1)] if waiting else []
-    most = max(jobs, key=lambda slots: len(jobs[slots]))
+        waiting = tuple(run for run in sweep.runs if run.run_id in set(plan.waiting))
+        return [_Group(sweep, waiting, where.limit or 1, 1)] if waiting else []
+    most = max(jobs, key=lambda shape: len(jobs[shape]))
     groups = []
-    for slots, alike in jobs.items():
+    for shape, alike in jobs.items():
         own = {run_id for job in alike for run_id in job.run_ids}
-        if slots == most:  # waiting runs go to the most common shape
+        if shape == most:  # waiting runs go to the most common shape
             own.update(plan.waiting)
-        runs = tuple(run for run in plan.sweep.runs if run.run_id in own)
-        groups.append(_Group(runs, min(len(alike), where.limit or len(alike)), slots))
+        runs = tuple(run for run in sweep.runs if run.run_id in own)
+        groups.append(_Group(sweep, runs, min(len(alike), where.limit or len(alike)), *shape))
     return groups
 
 
@@ -155,18 +171,23 @@ def _columns(one: Range) -> tuple[float, float, float]:
     return one.low, one.mid, one.high
 
 
-def _run(
-    run: Run, seen: Survey, where: TargetCost, table: SpeedTable, at_once: int, resources: Resources
-) -> RunForecast:
+def _run(run: Run, seen: Survey, where: TargetCost, table: SpeedTable, group: _Group) -> RunForecast:
+    found = _run_time(run, seen, where, table, group)
+    if where.price is None or found.seconds is None:
+        return found
+    return replace(found, dollars=found.seconds.times(where.price.per_hour / _HOUR_S * group.share(run)))
+
+
+def _run_time(run: Run, seen: Survey, where: TargetCost, table: SpeedTable, group: _Group) -> RunForecast:
     spec, status = get_trainer(run.trainer), seen.statuses.get(run.run_id)
-    gpu = bool(resources.gpus) or spec.needs_gpu(run)
-    place = replace(where.place, gpu=where.place.gpu if gpu else "", at_once=at_once)
+    gpu = bool(group.sweep.needs_of(run).gpus) or spec.needs_gpu(run)
+    place = replace(where.place, gpu=where.place.gpu if gpu else "", at_once=group.at_once)
     if (minutes := spec.minutes_of(run)) is None:
         told = status.total if status is not None and status.total else None
         length = told or spec.frames_of(run) or table.frames_of(kind_of(run), length_of(run))
-        return _forecast_frames(run, length, status, where, table, place)
-    timed = _forecast_minutes(run, minutes, status, where, table.find(kind_of(run), place), at_once)
-    counted = _forecast_frames(run, spec.frames_of(run), status, where, table, place)
+        return _forecast_frames(run, length, status, table, place)
+    timed = _forecast_minutes(run, minutes, status, table.find(kind_of(run), place))
+    counted = _forecast_frames(run, spec.frames_of(run), status, table, place)
     return min((timed, counted), key=lambda one: one.seconds.mid if one.seconds else math.inf)
 
 
@@ -174,7 +195,6 @@ def _forecast_frames(
     run: Run,
     length: int | None,
     status: RunStatus | None,
-    where: TargetCost,
     table: SpeedTable,
     place: TrainingPlace,
 ) -> RunForecast:
@@ -191,15 +211,10 @@ def _forecast_frames(
         return RunForecast(run.run_id, left, unknown=f"no measured speed of {about} on {on}")
     start = basis.start or 0.0
     seconds = Range(start + left / basis.high, start + left / basis.end_to_end_fps, start + left / basis.low)
-    dollars = None
-    if where.price is not None:
-        dollars = seconds.times(where.price.per_hour / _HOUR_S / place.at_once)
-    return RunForecast(run.run_id, left, seconds, dollars, basis)
+    return RunForecast(run.run_id, left, seconds, basis=basis)
 
 
-def _forecast_minutes(
-    run: Run, minutes: float, status: RunStatus | None, where: TargetCost, basis: Basis | None, at_once: int
-) -> RunForecast:
+def _forecast_minutes(run: Run, minutes: float, status: RunStatus | None, basis: Basis | None) -> RunForecast:
     """Forecast a run that ends after a number of minutes of collecting and learning.
 
     Its reported frames give the part that is left; finished runs give the extra time of evaluations and
@@ -211,8 +226,7 @@ def _forecast_minutes(
     if basis is not None and basis.wall_per_training is not None:
         beside = max(1.0, basis.wall_per_training)
         seconds = Range(left * max(1.0, beside / _UNEVEN), left * beside, left * beside * _UNEVEN)
-    dollars = seconds.times(where.price.per_hour / _HOUR_S / at_once) if where.price is not None else None
-    return RunForecast(run.run_id, None, seconds, dollars)
+    return RunForecast(run.run_id, None, seconds)
 
 
 def _no_length(run: Run) -> str:

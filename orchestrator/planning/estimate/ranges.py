@@ -5,6 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 
 @dataclass(frozen=True)
@@ -48,30 +50,42 @@ def total(ranges: Iterable[Range]) -> Range:
     return result
 
 
-def lay_out(times: Sequence[Range], machines: int, at_once: int) -> list[Range]:
-    """Return the busy time of each machine, longest first, with the longest runs scheduled first.
+def lay_out(runs: Sequence[tuple[Range, int]], machines: int, cores: int) -> list[Range]:
+    """Return the busy time of each machine, longest first.
 
-    ``machines`` have ``at_once`` slots each; every run goes to the slot that is free first. Low, mid and high
-    are scheduled separately. A machine is busy until its last slot is done.
+    ``runs``: their times, and how many of a machine's ``cores`` they take. The largest are scheduled first,
+    and of these the longest: every run goes where it can begin first. Low, mid and high are scheduled
+    separately. A machine is busy until its last run is done.
     """
     assert machines >= 1, machines
-    assert at_once >= 1, at_once
-    low, mid, high = (
-        _loads(sorted(column, reverse=True), machines, at_once)
-        for column in ([one.low for one in times], [one.mid for one in times], [one.high for one in times])
-    )
+    assert cores >= 1, cores
+    sized = [(min(size, cores), time) for time, size in runs]
+    columns: list[list[tuple[int, float]]] = [
+        [(size, time.low) for size, time in sized],
+        [(size, time.mid) for size, time in sized],
+        [(size, time.high) for size, time in sized],
+    ]
+    low, mid, high = (_loads(sorted(column, reverse=True), machines, cores) for column in columns)
     # With several slots, different runs can share a machine in the three schedules.
     return [Range(min(one), one[1], max(one)) for one in zip(low, mid, high, strict=True)]
 
 
-def _loads(times: Sequence[float], machines: int, at_once: int) -> list[float]:
-    """Return each machine's time, longest first, so that ranges made of several such lists are ordered."""
-    # Fill the first slot of every machine first: filling machine by machine would load them unevenly.
-    free = [(0.0, slot, machine) for slot in range(at_once) for machine in range(machines)]
-    heapq.heapify(free)
-    longest = [0.0] * machines
-    for seconds in times:
-        begins, slot, machine = heapq.heappop(free)
-        heapq.heappush(free, (begins + seconds, slot, machine))
-        longest[machine] = max(longest[machine], begins + seconds)
-    return sorted(longest, reverse=True)
+def _loads(runs: Iterable[tuple[int, float]], machines: int, cores: int) -> list[float]:
+    """Return each machine's time, longest first, so that ranges made of several such lists are ordered.
+
+    ``runs``: cores and seconds, those with the most cores first.
+    """
+    free = [[0.0] * cores for _ in range(machines)]  # when each core of a machine is free, in order
+    begun = [0] * machines
+    for size, alike in groupby(runs, key=itemgetter(0)):
+        # Of machines that are free at the same time, take the one with the fewest runs: load all evenly.
+        soonest = [(own[size - 1], begun[machine], machine) for machine, own in enumerate(free)]
+        heapq.heapify(soonest)
+        for _, seconds in alike:
+            begins, _, machine = heapq.heappop(soonest)
+            own = free[machine]
+            own[:size] = [begins + seconds] * size
+            own.sort()
+            begun[machine] += 1
+            heapq.heappush(soonest, (own[size - 1], begun[machine], machine))
+    return sorted((own[-1] for own in free), reverse=True)

@@ -73,30 +73,51 @@ def ranges(draw: st.DrawFn) -> Range:
     return Range(low, mid, high)
 
 
-@given(st.lists(ranges(), max_size=30), st.integers(1, 5), st.integers(1, 4))
-def test_laid_out_runs_end_between_the_bounds(times: list[Range], machines: int, at_once: int) -> None:
-    loads = lay_out(times, machines, at_once)
+@given(st.lists(st.tuples(ranges(), st.integers(1, 6)), max_size=30), st.integers(1, 5), st.integers(1, 6))
+def test_laid_out_runs_end_between_the_bounds(
+    runs: list[tuple[Range, int]], machines: int, cores: int
+) -> None:
+    loads = lay_out(runs, machines, cores)
     assert len(loads) == machines
+    sizes = [min(size, cores) for _, size in runs]
     for column in ("low", "mid", "high"):
-        values = [getattr(one, column) for one in times]
+        values = [getattr(one, column) for one, _ in runs]
         ends = max(getattr(one, column) for one in loads)
         assert ends >= max(values, default=0.0) - 1e-6
-        assert ends >= sum(values) / machines / at_once - 1e-6
+        work = sum(value * size for value, size in zip(values, sizes, strict=True))
+        assert ends >= work / machines / cores * (1 - 1e-9) - 1e-6
         assert ends <= sum(values) + 1e-6
     assert all(one.low <= one.mid <= one.high for one in loads)
 
 
 @given(st.lists(st.tuples(seconds, seconds), min_size=1, max_size=20), st.integers(1, 4), st.integers(1, 3))
 def test_longer_runs_never_end_sooner(times: list[tuple[float, float]], machines: int, at_once: int) -> None:
-    shorter = [Range.exactly(min(pair)) for pair in times]
-    longer = [Range.exactly(max(pair)) for pair in times]
+    shorter = [(Range.exactly(min(pair)), 1) for pair in times]
+    longer = [(Range.exactly(max(pair)), 1) for pair in times]
     ends = [max(one.mid for one in lay_out(runs, machines, at_once)) for runs in (shorter, longer)]
     assert ends[0] <= ends[1] + 1e-6
 
 
 def test_the_longest_goes_first() -> None:
-    loads = lay_out([Range.exactly(one) for one in (1.0, 1.0, 1.0, 3.0)], 2, 1)
+    loads = lay_out([(Range.exactly(one), 1) for one in (1.0, 1.0, 1.0, 3.0)], 2, 1)
     assert [one.mid for one in loads] == [3.0, 3.0]
+
+
+def test_runs_of_different_sizes_share_the_cores_and_the_price_of_a_machine() -> None:
+    sweep = sweep_of([1000, 1000, 1000])
+    large, *small = sweep.runs
+    needs = {run.run_id: Resources(1) for run in small}
+    sweep = replace(sweep, resources=Resources(2), needs=needs)
+    seen, at = seen_of(sweep), replace(where(price=3600.0), begin=NOTHING, end=NOTHING)
+    room = Capacity(at.name, 2, 0, array_size=1, most=1, apart=True)
+    plan = make_plan(sweep, seen, room, submission=1)
+    found = forecast_plan(plan, seen, at, table_of(10.0, start=None))
+    assert found.wall is not None
+    assert found.wall.mid == pytest.approx(200), "the large one alone, then both small ones at once"
+    dollars = {run.run_id: run.dollars.mid for run in found.runs if run.dollars is not None}
+    assert dollars == {large.run_id: pytest.approx(100), **{run.run_id: pytest.approx(50) for run in small}}
+    assert found.dollars is not None
+    assert found.dollars.mid == pytest.approx(200)
 
 
 frames = st.lists(st.integers(1, 10**9), min_size=1, max_size=12)
