@@ -74,3 +74,12 @@ KAZ_IMAGE = {
     "experiment.evaluation_episodes": 1,
     "experiment.checkpoint_interval": 40,
 }
+# Fires that end games after 15 nights or more, and a player drawn anew in each of them.
+BUCKET_BRIGADE = {
+    "algorithm": "qmix",
+    "task": "bucket_brigade/hard",
+    "task.max_steps": 17,
+    "task.opponents": ["learner", "random"],
+    **{key: value for key, value in _SMALL.items() if "critic" not in key},
+    **_OFF_POLICY,
+}

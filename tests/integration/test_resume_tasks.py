@@ -12,13 +12,14 @@ import torch
 
 from orchestrator.rundir import RunDir
 from tests.resuming import Attempt, Kill, Nursery, bits, differences, train_plainly
-from tests.tiny_benchmarl import KAZ_IMAGE, KAZ_VECTOR, MULTIWALKER_MAPPO
+from tests.tiny_benchmarl import BUCKET_BRIGADE, KAZ_IMAGE, KAZ_VECTOR, MULTIWALKER_MAPPO
 
 # In the middle of an episode, of an optimisation, and of writing a checkpoint.
 KILLS = (Kill("collecting", 40), Kill("training", 8), Kill("before rename", 1))
 CASES = {
     "multiwalker/shared": ({**MULTIWALKER_MAPPO, "task": "multiwalker/shared"}, KILLS),
     "kaz/vector": (KAZ_VECTOR, KILLS),
+    "bucket_brigade/hard": (BUCKET_BRIGADE, KILLS),
     "kaz/image": (KAZ_IMAGE, (Kill("collecting", 30),)),
 }
 

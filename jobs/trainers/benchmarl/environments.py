@@ -1,7 +1,8 @@
 """The environments of an experiment, and how each continues after a resume.
 
-VMAS environments are saved as they stand; PettingZoo's replay their current episode. All others, and those in
-another process, restart at declared boundaries instead: see docs/resume.md.
+VMAS environments are saved as they stand, and so are those that save themselves; PettingZoo's replay their
+current episode. All others, and those in another process, restart at declared boundaries instead: see
+docs/resume.md.
 """
 
 from __future__ import annotations
@@ -36,11 +37,10 @@ class Environments:
 
     def __init__(self, env: EnvBase, *, repeat: bool) -> None:
         self._repeat = repeat
-        inner = _innermost(env)
-        self.exact = all(isinstance(item, VmasEnv) or _LOG in vars(item) for item in inner)
-        self._parts: list[ObjectGraph | EpisodeLog] = []
-        if self.exact:
-            self._parts = [_part(item) for item in inner]
+        found = [_part(item) for item in _innermost(env)]
+        parts = [part for part in found if part is not None]
+        self.exact = len(parts) == len(found)
+        self._parts = parts if self.exact else []
 
     def save(self) -> Plain:
         """Return the states of all environments."""
@@ -55,9 +55,26 @@ class Environments:
                 part.load(state)
 
 
-def _part(env: Any) -> ObjectGraph | EpisodeLog:
-    # By vars(): environments pass on what they lack, some to another process.
-    return vmas_graph(env._env) if isinstance(env, VmasEnv) else vars(env)[_LOG]
+class _OwnState:
+    """The state of an environment with the methods ``save_state`` and ``load_state``."""
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+
+    def save(self) -> Plain:
+        return self._env.save_state()
+
+    def load(self, saved: Plain) -> None:
+        self._env.load_state(saved)
+
+
+def _part(env: Any) -> ObjectGraph | EpisodeLog | _OwnState | None:
+    if isinstance(env, VmasEnv):
+        return vmas_graph(env._env)
+    # By vars() and type(): environments pass on what they lack, some to another process.
+    if hasattr(type(env), "save_state"):
+        return _OwnState(env)
+    return vars(env).get(_LOG)
 
 
 def _innermost(env: EnvBase) -> list[EnvBase]:

@@ -18,9 +18,11 @@ from hydra.core.config_store import ConfigStore
 
 import jobs
 from jobs.trainers.benchmarl.models.extra_mlp import ExtraMlpConfig
+from jobs.trainers.benchmarl.tasks.bucket_brigade import BucketBrigade, BucketBrigadeConfig
 from jobs.trainers.benchmarl.tasks.kaz import ImageConfig, Kaz, VectorConfig
 from jobs.trainers.benchmarl.tasks.multiwalker import MultiwalkerConfig, MultiwalkerShared
 from jobs.training.context import BadConfigError
+from jobs.training.games.bucket_brigade.scenarios import scenario_names
 from jobs.training.plugins import Plugin
 
 OURS = Plugin(
@@ -28,6 +30,7 @@ OURS = Plugin(
         "multiwalker/shared": (MultiwalkerShared, MultiwalkerConfig),
         "kaz/vector": (Kaz, VectorConfig),
         "kaz/image": (Kaz, ImageConfig),
+        **{f"bucket_brigade/{name}": (BucketBrigade, BucketBrigadeConfig) for name in scenario_names()},
     },
     models={"extra_mlp": ExtraMlpConfig},
 )

@@ -105,10 +105,16 @@ class GameBatch:
         """The width of an observation."""
         return game.observation_width(self.rules)
 
-    def reset(self) -> Tensor:
-        """Begin all games anew; return what is seen."""
-        self.episodes = self.ended = self._begin()
+    def reset(self, games: Tensor | None = None) -> Tensor:
+        """Begin games anew, all or those of a mask (B); return what is seen."""
+        begun = self._begin()
+        self.episodes = begun if games is None else _choose(games[:, None], begun, self.episodes)
         return self.observations()
+
+    def seed(self, seed: int) -> None:
+        """Draw from now on as with this seed, and those after it if there are several."""
+        for number, generator in enumerate(self._generators):
+            generator.manual_seed(seed + number)
 
     def step(self, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Play a night with the learners' actions (B, L, 3): rewards (B, N), terminated and truncated (B)."""
@@ -137,7 +143,7 @@ class GameBatch:
             raise ValueError(f"the saved games are of another batch: found {found}, expected {expected}")
         there = {name: value.to(self.device, copy=True) for name, value in saved.items()}
         state = GameState(**{name: there[f"state.{name}"] for name in _STATE})
-        self.episodes = self.ended = Episodes(state, there["traits"], there["rewards"])
+        self.episodes = Episodes(state, there["traits"], there["rewards"])
         for number, generator in enumerate(self._generators):
             generator.set_state(saved[f"generator.{number}"].cpu())
 

@@ -40,6 +40,11 @@ def first_night(rules: Parameters, draws: Tensor) -> GameState:
     return GameState(houses, torch.zeros_like(draws), nothing, nothing, nothing, night)
 
 
+def actions_of(choices: Tensor) -> Tensor:
+    """Return the actions (…, 3) of choices (…) among houses × 4: house × 4 + mode × 2 + signal."""
+    return torch.stack((choices // 4, choices // 2 % 2, choices % 2), -1)
+
+
 def play_night(
     rules: Parameters, state: GameState, actions: Tensor, draws: Tensor
 ) -> tuple[GameState, Tensor, Tensor]:

@@ -58,7 +58,7 @@ MISTAKES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"task.max_steps": -1}, "expected a whole number from 1", None),
     (
         {"task": "VmasTask"},
-        "expected one of: 106 names, such as vmas/navigation",
+        "expected one of: 124 names, such as vmas/navigation",
         "name one of that family: vmas/n",
     ),
     ({"task": "VmasTask.NAVIGATION"}, "expected one of", "did you mean vmas/navigation?"),

@@ -1,0 +1,103 @@
+"""Bucket Brigade, a task for each scenario: every agent learns, or some play against scripted opponents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarl.environments import TaskClass
+from torchrl.data import Composite
+from torchrl.envs import EnvBase
+
+from jobs.training.config_errors import RefusedKeyError, unexpected
+from jobs.training.games.bucket_brigade.batch import GameBatch
+from jobs.training.games.bucket_brigade.environment import GROUP, BucketBrigadeEnv
+from jobs.training.games.bucket_brigade.scenarios import AGENTS, ScenarioError
+from jobs.training.games.bucket_brigade.seats import seats
+
+
+@dataclass
+class BucketBrigadeConfig:
+    """How a scenario is played.
+
+    ``max_steps``: nights after which an episode is truncated. ``opponents``: scripted players, a number or
+    names (:func:`seats`); all other agents learn. ``shared_reward``: each agent earns the mean over agents.
+    """
+
+    max_steps: int
+    opponents: Any
+    shared_reward: bool
+
+    def __post_init__(self) -> None:
+        if self.max_steps < 1:
+            raise unexpected("task.max_steps", self.max_steps, "a whole number from 1")
+        if not isinstance(self.opponents, int | list):
+            raise unexpected("task.opponents", repr(self.opponents), "a number or a list of players' names")
+        try:
+            learners = seats(self.opponents, AGENTS).learners
+        except ScenarioError as error:
+            raise RefusedKeyError("task.opponents", f"task.opponents: {error}") from error
+        if not len(learners):
+            raise unexpected("task.opponents", self.opponents, "fewer opponents than agents: nothing learns")
+
+
+class BucketBrigade(TaskClass):
+    """One group, ``agents``; discrete actions; a state that every agent sees."""
+
+    def get_env_fun(
+        self,
+        num_envs: int,
+        continuous_actions: bool,  # noqa: ARG002 (there are none)
+        seed: int | None,
+        device: Any,
+    ) -> Callable[[], EnvBase]:
+        config = BucketBrigadeConfig(**self.config)
+
+        def build() -> EnvBase:
+            games = GameBatch(
+                [self.name.lower()],
+                num_envs,
+                opponents=config.opponents,
+                nights=config.max_steps,
+                seeds=[seed or 0],
+                device=device,
+            )
+            return BucketBrigadeEnv(games, shared_reward=config.shared_reward)
+
+        return build
+
+    def supports_continuous_actions(self) -> bool:
+        return False
+
+    def supports_discrete_actions(self) -> bool:
+        return True
+
+    def has_render(self, env: EnvBase) -> bool:  # noqa: ARG002 (nothing to draw)
+        return False
+
+    def max_steps(self, env: EnvBase) -> int:  # noqa: ARG002 (the same for all)
+        return int(self.config["max_steps"])
+
+    def group_map(self, env: EnvBase) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = env.group_map
+        return found
+
+    def observation_spec(self, env: EnvBase) -> Composite:
+        return Composite({GROUP: env.full_observation_spec_unbatched[GROUP].clone()})
+
+    def info_spec(self, env: EnvBase) -> Composite:
+        return Composite({"info": env.full_observation_spec_unbatched["info"].clone()})
+
+    def state_spec(self, env: EnvBase) -> Composite:
+        return Composite({"state": env.full_observation_spec_unbatched["state"].clone()})
+
+    def action_spec(self, env: EnvBase) -> Composite:
+        return env.full_action_spec_unbatched
+
+    def action_mask_spec(self, env: EnvBase) -> None:  # noqa: ARG002 (every action is always allowed)
+        return None
+
+    @staticmethod
+    def env_name() -> str:
+        return "bucket_brigade"
