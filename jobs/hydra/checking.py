@@ -5,15 +5,15 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig, OmegaConf
 
 from jobs.check import Problem, structure
 from jobs.hydra.override_text import override_text
-from jobs.hydra.spelling import Vocabulary, wants_dots
+from jobs.hydra.spelling import Vocabulary
+from jobs.hydra.values import set_value
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
 from orchestrator.core.types import Run, Value
@@ -85,28 +85,6 @@ def check_values(configuration: Configuration, runs: Sequence[Run], findings: Fi
         base = bases[choices]
         if base is not None:
             yield _shape(configuration, base, group, findings)
-
-
-def set_value(
-    vocabulary: Vocabulary, cfg: DictConfig, key: str, value: Value, choices: Mapping[str, Value]
-) -> Any:
-    """Set a value in the config of these choices and return it in the type of its field, references as text.
-
-    Raises :class:`RefusedKeyError` for an unknown key or a value of a wrong type.
-    """
-    if (problem := vocabulary.unknown_key(cfg, key, choices)) is not None:
-        raise problem
-    if isinstance(value, Mapping) and is_dataclass(OmegaConf.get_type(cfg, bare_key(key))):
-        raise wants_dots(key, value)
-    try:
-        with open_dict(cfg):
-            OmegaConf.update(cfg, bare_key(key), value)
-        if "${" in json.dumps(value):
-            return value  # other values may have to be set first
-        typed = OmegaConf.select(cfg, bare_key(key))
-    except OmegaConfBaseException as error:
-        raise vocabulary.wrong_type(key, value, error) from error
-    return OmegaConf.to_container(typed) if OmegaConf.is_config(typed) else typed
 
 
 def _base(configuration: Configuration, run: Run, findings: Findings) -> DictConfig | None:

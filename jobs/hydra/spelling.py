@@ -145,10 +145,11 @@ class Vocabulary:
     def _key_hint(self, name: str, known: Sequence[str], inside: Sequence[str]) -> str | None:
         if name in (COMMAND_KEY, *OTHER_COMMAND_KEYS):
             return f"a program of your own is {PROGRAM_OF_ONES_OWN}"
-        if name in RESOURCES or name in OTHER_NAMES:
+        near = self._meant_key(name, known)
+        if near is None and (name in RESOURCES or name in OTHER_NAMES):
             return f"did you mean resources: {{{OTHER_NAMES.get(name, name)}: …}}, at the top of the grid?"
         everywhere = [*self.groups, *self.other_groups.values(), *self.own_keys, *known]
-        near = self._meant_key(name, known) or nearest(name, inside or everywhere)
+        near = near or nearest(name, inside or everywhere)
         return f"did you mean {near}?" if near else None
 
     def _meant_key(self, name: str, known: Sequence[str]) -> str | None:

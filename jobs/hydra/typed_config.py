@@ -23,9 +23,10 @@ from omegaconf.errors import (
 )
 
 from jobs.check import Problem
-from jobs.hydra.checking import Findings, check_values, set_value
+from jobs.hydra.checking import Findings, check_values
 from jobs.hydra.override_text import override_text
 from jobs.hydra.spelling import Vocabulary, keys_of, nearest
+from jobs.hydra.values import set_value
 from jobs.training.config_errors import RefusedKeyError
 from jobs.training.context import BadConfigError
 from jobs.training.error_chain import first_line

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from jobs.training.config_errors import RefusedKeyError, unexpected
 from jobs.training.context import BadConfigError
 from jobs.training.time_budget import checked_minutes
 from orchestrator.core.types import Run, Value
+from tests.helpers import ROOT
 
 
 class Network(Enum):
@@ -60,7 +63,7 @@ PPO = TypedConfig(
     choices={"env": Choice(lambda: ENVS, example="gymnasium/CartPole-v1")},
     presets={"large": {"batch": 16_384, "lr": 1e-3}},
     own_keys={"minutes": checked_minutes},
-    other_keys={"learning_rate": ("lr",), "scenario": ("env",)},
+    other_keys={"learning_rate": ("lr",), "scenario": ("env",), "cpu": ("anneal",)},
     other_options={"env": {"cartpole": "gymnasium/CartPole-v1"}},
 )
 GAME = {"env": "bucket_brigade/hard"}
@@ -104,6 +107,7 @@ MISTAKES: list[tuple[dict[str, Value], str | None, str, str | None]] = [
         "PPO has no key 'env.max_stepz' with this choice of env",
         "did you mean env.max_steps?",
     ),
+    ({"cpu": 1}, "cpu", "PPO has no key 'cpu'", "did you mean anneal?"),
     ({"minute": 1}, "minute", "PPO has no key 'minute'", "did you mean minutes?"),
     ({"minutes": "5m"}, "minutes", "minutes: found '5m', expected minutes of training above 0", None),
     (
@@ -246,3 +250,21 @@ def test_a_value_that_is_missing_is_named() -> None:
     with pytest.raises(BadConfigError, match="steps has no value") as refused:
         TypedConfig("mine", lambda choices: Config()).compose({})
     assert refused.value.hint == "add steps to base or matrix"
+
+
+def test_the_page_shows_a_configuration_that_works(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "trainer.md").read_text()
+    section = page.partition("## Keys with types")[2]
+    file = tmp_path / "shown.py"
+    file.write_text(section.partition("```python\n")[2].partition("```")[0])
+    shown = runpy.run_path(str(file))
+    overrides = {"hill": "high", "preset": "quick", "hill.height": 4, "speed": "${hill.height}"}
+    config = shown["CONFIG"].compose(overrides)
+    assert config == shown["Config"](shown["Hill"](4.0), frames=1_000, speed=4.0)
+    wrong: list[dict[str, Value]] = [{"speed": 11}, {"learning_rate": 1}, {"frames": "${hill.height}"}]
+    problems = shown["check"]([run_of({"hill": "low", **one}) for one in wrong])
+    assert [(problem.message, problem.hint) for problem in problems] == [
+        ("speed: found 11.0, expected a number above 0, at most 10", None),
+        ("my trainer has no key 'learning_rate'", "did you mean speed?"),
+        ("frames: found '${hill.height}', expected a whole number", None),
+    ]
