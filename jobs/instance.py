@@ -26,8 +26,8 @@ from typing import Protocol
 from jobs.cloud.delivery import Courier, Delivery
 from jobs.cloud.store import open_store
 from jobs.training import provenance
+from jobs.training.process_tree import die_with_parent
 from jobs.worker.assignment import find_job, pool_of
-from jobs.worker.run_process import die_with_parent
 from jobs.worker.scheduler_job import MAILBOX_VARIABLE, VARIABLES
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError

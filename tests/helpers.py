@@ -172,6 +172,11 @@ def children(pid: int) -> list[int]:
         return []
 
 
+def run_processes(worker: int) -> list[int]:
+    """The processes of a worker's runs, each below its keeper."""
+    return [run for keeper in children(worker) for run in children(keeper)]
+
+
 def running(pid: int) -> bool:
     """Whether the process is there and not a zombie."""
     try:

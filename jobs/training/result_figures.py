@@ -1,9 +1,8 @@
-"""Figures of a run's result: returns and memory. Speed is measured in planning.throughput.measure."""
+"""Figures of a run's result. Speed is measured in planning.throughput.measure."""
 
 from __future__ import annotations
 
 import math
-import resource
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -18,14 +17,6 @@ def returns(history: Iterable[Row], names: Iterable[str]) -> tuple[float | None,
         if values:
             return values[-1], max(values)
     return None, None
-
-
-def peak_memory_mb() -> float:
-    """Return the peak resident memory of this process plus that of its largest finished child, in MiB."""
-    own, children = (
-        resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-    return round((own + children) / 1024, 1)
 
 
 def summary(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,13 +7,11 @@ import os
 import signal
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from jobs.training.run_memory import RunMemory, oom_kills
 from jobs.worker.failures import End
 from jobs.worker.slots import Slot
-from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir import SweepDir
 
 # Progress goes to the journal every second at first, and more rarely the longer the run lasts (a hundredth of
 # its age, up to the maximum), so that a run of a day leaves thousands of lines and not a hundred thousand.
@@ -28,6 +26,7 @@ class RunHandle:
     run_id: str
     slot: Slot
     relay: int
+    memory: RunMemory = field(default_factory=RunMemory)
     attempt: int | None = None
     announced: bool = False
     silent: bool = False
@@ -43,7 +42,6 @@ class RunHandle:
     frames: int | None = None
     checkpoint_interval: float = 0.0
     _buffer: bytes = b""
-    _oom_kills: int = field(default_factory=lambda: oom_kills())
 
     def fileno(self) -> int:
         """Return the pipe's descriptor, for ``select``."""
@@ -111,52 +109,12 @@ class RunHandle:
 
     def cause_of_death(self) -> str:
         """Describe an exit without an end record."""
+        if self.exit_code == -signal.SIGKILL and oom_kills() is None:
+            return "killed by SIGKILL (no control group tells whether for want of memory)"
         if self.exit_code < 0:
             return f"killed by {signal.Signals(-self.exit_code).name}"
         return f"its process left with exit code {self.exit_code} and no end record"
 
     def out_of_memory(self) -> bool:
         """Whether the kernel killed the process for want of memory."""
-        return self.exit_code == -signal.SIGKILL and oom_kills() > self._oom_kills
-
-    def end_leftovers(self, sweep: SweepDir) -> None:
-        """Kill the processes that the run left behind in its session."""
-        if self.attempt is None:
-            return
-        try:
-            claim = sweep.run(self.run_id).attempt(self.attempt).claim()
-        except DamagedFileError:
-            return
-        if claim is not None:
-            claim.holder.end_survivors()
-
-
-def oom_kills() -> int:
-    """Return how many processes of our control group the kernel killed for want of memory; 0 if unknown."""
-    for file in _memory_files():
-        try:
-            lines = file.read_text(encoding="utf-8").splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            name, _, count = line.partition(" ")
-            if name == "oom_kill":
-                return int(count)
-    return 0
-
-
-def _memory_files() -> list[Path]:
-    """Return the files in which control groups of either version count such kills."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    root = Path("/sys/fs/cgroup")
-    files = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            files.append(root / path.lstrip("/") / "memory.events")
-        elif "memory" in controllers.split(","):
-            files.append(root / "memory" / path.lstrip("/") / "memory.oom_control")
-    return files
+        return self.exit_code == -signal.SIGKILL and self.memory.killed

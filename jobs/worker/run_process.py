@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import importlib
 import json
@@ -12,7 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,7 +29,10 @@ from jobs.training.context import (
     send,
 )
 from jobs.training.plugins import as_submitted, load_plugins
-from jobs.worker.failures import End, ProgramFailed, deaths_in_vain, end_of, in_vain
+from jobs.training.process_tree import descendants, die_with_parent
+from jobs.training.run_memory import RunMemory
+from jobs.worker.failures import End, ProgramFailed, deaths_in_vain, end_of, in_vain, one_line
+from jobs.worker.keeper import keep
 from jobs.worker.signals import STOP_SIGNALS, grace_seconds
 from jobs.worker.slots import Slot
 from orchestrator.config.trainers import TrainerSpec, get_trainer
@@ -40,9 +42,6 @@ from orchestrator.planning.throughput.measure import throughput
 from orchestrator.rundir import AttemptDir, Claim, Lease, SweepDir, check_writable, tidy_finished
 from orchestrator.rundir.ledger_entries import CancelEntry
 from orchestrator.rundir.plain_files import open_descriptor
-
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _EXIT_CODES = {RunState.DONE: DONE_EXIT, RunState.FAILED: FAILED_EXIT, RunState.INTERRUPTED: INTERRUPTED_EXIT}
@@ -66,25 +65,22 @@ class Launch:
     since: int = 0
     ledger_read: int = 0
     target: str | None = None
+    memory: RunMemory = field(default_factory=RunMemory)
     code: provenance.Code = provenance.NO_CODE
 
 
 def fork_run(launch: Launch) -> int:
-    """Fork the run's process; return its pid. The caller is single-threaded and blocks the stop signals."""
+    """Fork the run's keeper, and by it the run's process; return the keeper's pid.
+
+    The caller is single-threaded and blocks the stop signals.
+    """
     parent = os.getpid()
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
-        _live_as_child(launch, parent)
+        keep(parent, launch.memory, lambda keeper: _live_as_child(launch, keeper))
     return pid
-
-
-def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Have the kernel signal this process when ``parent`` dies; exit if it is dead already."""
-    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(FAILED_EXIT)
 
 
 def _live_as_child(launch: Launch, parent: int) -> NoReturn:
@@ -92,6 +88,7 @@ def _live_as_child(launch: Launch, parent: int) -> NoReturn:
     try:
         os.setsid()
         die_with_parent(parent)
+        os.register_at_fork(after_in_child=_reset_signals)
         os.sched_setaffinity(0, launch.slot.cores)
         if launch.slot.gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = launch.slot.gpus
@@ -126,6 +123,7 @@ def _run(launch: Launch) -> int:
     _set_threads(run.threads)
     lease = Lease(attempt.claim_path, claim.lease, since)
     context = RunContext(launch.sweep.name, run, run_dir, attempt, lease, launch.relay)
+    context.memory = launch.memory
     context.keep_lease()  # before the stop signals are unblocked: its thread never gets one
     end = _unless_in_vain(_train(launch, context, spec), context, launch.since)
     send(launch.relay, {"end": end.to_json()})
@@ -167,6 +165,9 @@ def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:
         if context.stopping and end.reason is Reason.CODE_ERROR:
             # The interruption can strike inside a library that turns it into an error of its own.
             end = end_of(InterruptedRun(context.stop_signal))
+        if end.reason is Reason.CODE_ERROR and context.memory.await_verdict():
+            message = one_line(f"one of its processes was killed for want of memory: {end.message}")
+            end = replace(end, reason=Reason.OUT_OF_MEMORY, message=message)
         if end.outcome is RunState.FAILED and not isinstance(error, OrchestrateError | ProgramFailed):
             traceback.print_exc()  # of use only where our code or a library raised it
         sys.stderr.write(f"{end.outcome.value}: {end.message}\n")
@@ -194,6 +195,7 @@ def _unless_disk_full(end: End, attempt: AttemptDir) -> End:
 
 
 def _publish(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Outcome) -> None:
+    context.memory.measure([os.getpid(), *(process.pid for process in descendants(os.getpid()))])
     context.before_checkpoint()
     context.attempt.pack_wandb()
     _flush()
@@ -248,7 +250,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "host": provenance.host(),
         "threads": context.run.threads,
         "cores": len(launch.slot.cores),
-        "peak_memory_mb": result_figures.peak_memory_mb(),
+        "peak_memory_mb": context.memory.peak_mb(),
         "speed": throughput(piece.rows for piece in chain).to_json(),
         "final_return": final,
         "best_return": best,
@@ -288,6 +290,12 @@ def _listen(context: RunContext) -> None:
     for number in STOP_SIGNALS:
         signal.signal(number, lambda got, _frame: context.on_signal(got, grace_seconds(got)))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+
+
+def _reset_signals() -> None:
+    """Let a stop signal end a forked child of the run, as any process: only the run itself handles it."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _stop_listening() -> None:

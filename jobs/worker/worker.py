@@ -18,6 +18,7 @@ from pathlib import Path
 
 from jobs.training import provenance, result_figures
 from jobs.training.context import FENCED_EXIT, NOT_MINE_EXIT
+from jobs.training.process_tree import adopt_orphans, end_descendants
 from jobs.worker.assignment import (
     Assignment,
     Availability,
@@ -145,7 +146,7 @@ class Worker:
         finally:
             os.close(writing)
         self.exit.no_process = None
-        self._children[pid] = RunHandle(pid, run_id, slot, reading)
+        self._children[pid] = RunHandle(pid, run_id, slot, reading, launch.memory)
 
     def _cannot_start(self, run_id: str, error: Exception) -> None:
         """Fail the run; if the tree takes no writes, stop the worker instead."""
@@ -217,7 +218,8 @@ class Worker:
             self._assignment.hold(child.run_id)
             return
         try:
-            child.end_leftovers(self._sweep)
+            if child.exit_code < 0:  # perhaps its keeper was killed, and what it kept is left
+                end_descendants(spare=self._children)
             end = self._end_of(child)
         except Exception as error:  # as in _start_runs()
             end = end_of(error)
@@ -328,6 +330,7 @@ def work(results: Path, name: str, token: str) -> int:
     require_own(sweep)
     job = find_job(sweep, token)
     scheduler_job = SchedulerJob.current()
+    adopt_orphans()
     started = Event(
         STARTED,
         time.time(),

@@ -98,21 +98,26 @@ class Disturbance:
         self.worker.wait()
         return at_work
 
-    def kill_supervisor(self) -> bool:
+    def kill_keeper(self) -> bool:
         assert self.worker is not None
         return self.kill_one(helpers.children(self.worker.pid))
 
+    def kill_supervisor(self) -> bool:
+        assert self.worker is not None
+        return self.kill_one(helpers.run_processes(self.worker.pid))
+
     def kill_program(self) -> bool:
         assert self.worker is not None
-        victims = [program for run in helpers.children(self.worker.pid) for program in helpers.children(run)]
-        return self.kill_one(victims)
+        runs = helpers.run_processes(self.worker.pid)
+        return self.kill_one([program for run in runs for program in helpers.children(run)])
 
     def kill_one(self, pids: list[int]) -> bool:
         alive = [pid for pid in pids if helpers.running(pid)]
         return bool(alive) and helpers.kill(self.chance.choice(alive))
 
     def kill_something(self) -> bool:
-        return self.chance.choice([self.kill_worker, self.kill_supervisor, self.kill_program])()
+        kills = (self.kill_worker, self.kill_keeper, self.kill_supervisor, self.kill_program)
+        return self.chance.choice(kills)()
 
 
 def nothing(_: SweepDir) -> None:
@@ -171,7 +176,7 @@ def test_nothing_outlives_what_started_it(results: Path, tmp_path: Path, victim:
     sweep = helpers.make_sweep(results, helpers.count_runs(audit, 1, steps=100_000))
     worker = helpers.start_worker(sweep, helpers.submit(sweep))
     helpers.wait_for(lambda: audit.exists() and "step" in audit.read_text())
-    (supervisor,) = helpers.children(worker.pid)
+    (supervisor,) = helpers.run_processes(worker.pid)
     (program,) = helpers.children(supervisor)
     os.kill(worker.pid, signal.SIGSTOP)  # it neither reaps nor cleans up
     os.kill(worker.pid if victim == "worker" else supervisor, signal.SIGKILL)
@@ -208,7 +213,7 @@ def test_stopped_past_its_lease_a_run_fences_itself(results: Path, tmp_path: Pat
     lease = {"ORCHESTRATE_LEASE": "6"}
     first = helpers.start_worker(sweep, helpers.submit(sweep), env=lease)
     helpers.wait_for(lambda: run.checkpoints())
-    (supervisor,) = helpers.children(first.pid)
+    (supervisor,) = helpers.run_processes(first.pid)
     (program,) = helpers.children(supervisor)
     for pid in (first.pid, supervisor, program):
         os.kill(pid, signal.SIGSTOP)

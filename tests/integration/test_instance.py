@@ -133,7 +133,7 @@ def test_a_signal_while_it_works_saves_the_runs(
     instance = start(sweep, job, store=tmp_path / "store")
     worker = instance.worker()
     wait_for(lambda: len(checkpoints(sweep)) >= 2, timeout=600)
-    for pid in (instance.process.pid, worker, *helpers.children(worker)):
+    for pid in (instance.process.pid, worker, *helpers.children(worker), *helpers.run_processes(worker)):
         helpers.kill(pid, signal.SIGTERM)
     assert instance.finish() == 130
     there = in_store(tmp_path / "store", sweep)

@@ -245,7 +245,7 @@ def test_a_run_that_hangs_is_killed_after_the_grace(results: Path, tmp_path: Pat
     sweep = helpers.make_sweep(results, [deaf_run(tmp_path / "ready")])
     worker = helpers.start_worker(sweep, helpers.submit(sweep), env={"ORCHESTRATE_GRACE": "1"})
     helpers.wait_for((tmp_path / "ready").exists)
-    (supervisor,) = helpers.children(worker.pid)
+    (supervisor,) = helpers.run_processes(worker.pid)
     os.kill(supervisor, signal.SIGSTOP)
     worker.terminate()
     assert helpers.finish(worker) == 130

@@ -96,7 +96,7 @@ def test_a_worker_here_that_dies_leaves_its_run_to_whoever_is_free(lab: Lab, slu
         for log in lab.dir().read_journals()
         if log.holder is not None and log.holder.job_id is None
     ]
-    for process in [worker, *helpers.children(worker)]:
+    for process in [worker, *helpers.children(worker), *helpers.run_processes(worker)]:
         helpers.kill(process)
     lab.pace(0.01)
     _, errors = following.communicate(timeout=helpers.PATIENCE_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import resource
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +99,7 @@ class IterationLogger(Logger):
         if training > 0:  # BenchMARL measures them by a clock that can be set back
             metrics["speed/training_fps"] = frames / training
         metrics["speed/end_to_end_fps"] = frames / seconds
-        metrics["system/peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        metrics["system/peak_memory_mb"] = self._experiment.context.memory.peak_mb()
         iteration, total = int(metrics["counters/iter"]), int(metrics["counters/total_frames"])
         return Row(iteration, total, self._wall_time, metrics)
 

@@ -26,8 +26,8 @@ from jobs.trainers.command import program_hook
 from jobs.trainers.command.declared import PROGRAM_KEY, Declared, imported_packages
 from jobs.training import provenance
 from jobs.training.context import BadConfigError, InterruptedRun, Outcome, RunContext
+from jobs.training.process_tree import die_with_parent
 from jobs.worker.failures import ProgramFailed, is_storage_error
-from jobs.worker.run_process import die_with_parent
 from orchestrator.config.command import COMMAND_KEY, command_meant, filled, program_file
 from orchestrator.config.program.identity import CODE_KEY, Patterns, project_files
 from orchestrator.config.trainers import COMMAND

@@ -1,0 +1,99 @@
+"""The memory of a run's processes, and whether the kernel killed one of them for want of it."""
+
+from __future__ import annotations
+
+import mmap
+import resource
+import struct
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from jobs.training.process_tree import memory_mb
+
+_PEAK_AT, _KILLED_AT, _BYTES = 0, 8, 16
+# An error so many seconds after a process was killed is no longer taken for the consequence.
+_CONSEQUENCE_S = 300.0
+# Seconds in which the keeper looks at least twice.
+_VERDICT_S = 2.5
+
+
+class RunMemory:
+    """A run's memory: the sum over its processes of their proportional set size (PSS).
+
+    Kept in memory shared with processes forked later: the run's keeper writes, its own process reads.
+    """
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, _BYTES)
+        self._oom_kills = oom_kills()
+
+    def measure(self, pids: Iterable[int]) -> None:
+        """Take the memory of these processes now into the peak."""
+        megabytes = sum(map(memory_mb, pids))
+        if megabytes > self._read(_PEAK_AT):
+            self._write(_PEAK_AT, megabytes)
+
+    def peak_mb(self) -> float:
+        """Return the run's peak so far in MiB; called by the run's own process.
+
+        The kernel's records of this process and of its largest child that ended cover short peaks of one
+        process.
+        """
+        records = (
+            resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
+        return round(max(self._read(_PEAK_AT), *(record / 1024 for record in records)), 1)
+
+    def note_kill(self) -> None:
+        """Note that a process of the run was killed for want of memory."""
+        self._write(_KILLED_AT, time.monotonic())
+
+    @property
+    def killed(self) -> bool:
+        """Whether the keeper saw, a short while ago, a process of the run killed for want of memory."""
+        return 0.0 < self._read(_KILLED_AT) > time.monotonic() - _CONSEQUENCE_S
+
+    def await_verdict(self) -> bool:
+        """Return :attr:`killed`; if the kernel has counted a kill, give the keeper time to look."""
+        deadline = time.monotonic() + _VERDICT_S
+        while not self.killed and oom_kills() != self._oom_kills and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return self.killed
+
+    def _read(self, place: int) -> float:
+        return float(struct.unpack_from("d", self._shared, place)[0])
+
+    def _write(self, place: int, number: float) -> None:
+        struct.pack_into("d", self._shared, place, number)
+
+
+def oom_kills() -> int | None:
+    """Return how many processes of our control group were killed for want of memory; None if unknown."""
+    for file in _memory_files():
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except OSError:
+            continue
+        for line in lines:
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return None
+
+
+def _memory_files() -> list[Path]:
+    """Return the files in which control groups of either version count such kills."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    root = Path("/sys/fs/cgroup")
+    files = []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            files.append(root / path.lstrip("/") / "memory.events")
+        elif "memory" in controllers.split(","):
+            files.append(root / "memory" / path.lstrip("/") / "memory.oom_control")
+    return files
