@@ -67,7 +67,7 @@ def _grid(name: str, spec: TrainerSpec, rows: Sequence[IndexRow]) -> str:
 
 
 def _job(token: str, sweep: SweepDir, spec: TrainerSpec, runs: Sequence[Run], slots: int | None) -> Job:
-    sizes = {run.run_id: spec.resources(run).cpus_per_task for run in runs}
+    sizes = {run.run_id: spec.resources_of(run).cpus_per_task for run in runs}
     least, most = min(sizes.values()), max(sizes.values())
     gpus = int(any(spec.needs_gpu(run) for run in runs))
     cores = _cores() if slots is None and least < most else None

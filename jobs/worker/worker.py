@@ -134,10 +134,10 @@ class Worker:
             last = self._decisions.last
             launch = replace(launch, plugins=plugins, since=since, ledger_read=last, target=target)
             pid = fork_run(launch)
-        except OSError as error:
+        except Exception as error:
             self._slots.release(slot)
             os.close(reading)
-            if error.errno not in (errno.EAGAIN, errno.ENOMEM):
+            if not isinstance(error, OSError) or error.errno not in (errno.EAGAIN, errno.ENOMEM):
                 raise
             # No more processes or memory just now: no fault of the run.
             self.exit.no_process = f"could not start a process ({error.strerror})"

@@ -69,6 +69,18 @@ class TrainerSpec:
     keys: Mapping[str, str] = field(default_factory=dict, hash=False)
     resources: Callable[[Run], Resources] = core_per_thread
 
+    def resources_of(self, run: Run) -> Resources:
+        """Return what a run occupies: at least one core for each of its threads.
+
+        Raises :class:`OrchestrateError` if the trainer cannot say it of this run.
+        """
+        try:
+            found = self.resources(run)
+            return replace(found, cpus_per_task=max(found.cpus_per_task, run.threads))
+        except Exception as error:  # the code of any package
+            what = f"trainer {self.name} cannot say what the run {run.point} occupies"
+            raise OrchestrateError(f"{what}: {type(error).__name__}: {error}") from error
+
     def with_plugins(self, plugins: Iterable[PluginSource]) -> TrainerSpec:
         """Return the same trainer with these plug-ins; their code counts as its own."""
         return replace(self, plugins=tuple(plugins))

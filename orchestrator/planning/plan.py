@@ -382,7 +382,8 @@ def cannot_place(run: Run, sweep: Sweep, capacity: Capacity) -> str | None:
     here = capacity.array_size is None
     has = "this machine has" if here else f"a job of {capacity.target} has"
     if capacity.cores is not None and needs.cpus_per_task > capacity.cores:
-        return f"needs {needs.cpus_per_task} cores, {has} {capacity.cores}"
+        more = "choose a larger target (--on)" if here else f"raise cpus_per_task of {capacity.target}"
+        return f"needs {needs.cpus_per_task} cores, {has} {capacity.cores}: ask for fewer, or {more}"
     if capacity.mem and needs.mem and megabytes(needs.mem) > megabytes(capacity.mem):
         return f"needs {needs.mem} of memory, {has} {_memory(capacity.mem) if here else capacity.mem}"
     return None

@@ -50,9 +50,25 @@ def two_cores() -> Iterator[None]:
     os.sched_setaffinity(0, allowed)
 
 
-def orchestrate(folder: Path, *arguments: str) -> str:
+def judge(log: Path) -> None:
+    """Check what four runs noted: those of two cores had the machine alone, before the others."""
+    at_work: dict[str, list[int]] = {}
+    sizes = []
+    for line in log.read_text().splitlines():
+        what, run, cores = json.loads(line)
+        if what == "end":
+            del at_work[run]
+            continue
+        sizes.append(len(cores))
+        at_work[run] = cores
+        used = [core for own in at_work.values() for core in own]
+        assert len(used) == len(set(used)), "no core has two runs"
+    assert sizes == [2, 2, 1, 1], "the largest first, and those of one core at once"
+
+
+def orchestrate(folder: Path, *arguments: str, module: str = "orchestrator.ui.cli") -> str:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "orchestrator.ui.cli", *arguments],
+        [sys.executable, "-P", "-m", module, *arguments],
         cwd=folder,
         env={**os.environ, **warm.COMMANDS, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
         capture_output=True,
@@ -68,23 +84,13 @@ def test_each_run_has_its_own_number_of_cores(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "grid.yaml").write_text(GRID)
     planned = json.loads(orchestrate(tmp_path, "sweep", "--grid", "grid.yaml", "--dry-run", "--json"))
-    assert list(planned["skipped"].values()) == ["needs 9999 cores, this machine has 2"]
+    why = "needs 9999 cores, this machine has 2: ask for fewer, or choose a larger target (--on)"
+    assert list(planned["skipped"].values()) == [why]
     (job,) = planned["jobs"]
     assert (job["cores"], job["slots"], list(job["run_cores"].values())) == (2, 2, [1, 1])
     orchestrate(tmp_path, "sweep", "--grid", "grid.yaml")
 
-    at_work: dict[str, list[int]] = {}
-    sizes = []
-    for line in (tmp_path / "log").read_text().splitlines():
-        what, run, cores = json.loads(line)
-        if what == "end":
-            del at_work[run]
-            continue
-        sizes.append(len(cores))
-        at_work[run] = cores
-        used = [core for own in at_work.values() for core in own]
-        assert len(used) == len(set(used)), "no core has two runs"
-    assert sizes == [2, 2, 1, 1], "the largest first, and those of one core at once"
+    judge(tmp_path / "log")
 
     said = orchestrate(tmp_path, "compare", "actors", "--by", "actors")
     assert "efficiency: speed-up per core, over that of actors=1" in said
@@ -92,3 +98,11 @@ def test_each_run_has_its_own_number_of_cores(tmp_path: Path) -> None:
     table = pl.read_parquet(tmp_path / "results" / "actors" / "results.parquet")
     done = table.filter(pl.col("state") == "done")
     assert done["actors"].to_list() == done["run_cores"].to_list() == [1, 2, 1, 2]
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_so_it_is_for_runs_that_a_person_starts(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = f"command=[{sys.executable},program.py,'{{threads}}']"
+    orchestrate(tmp_path, "command", command, "threads=1,2", "seed=0,1", module="jobs.train")
+    judge(tmp_path / "log")

@@ -18,6 +18,19 @@ def test_a_sweep_over_two_nodes(lab: Lab, undisturbed: Lab, slurm: Cluster) -> N
     assert len(lab.job_ids()) == 6
 
 
+def test_runs_of_different_sizes_share_the_cores_of_jobs(lab: Lab, slurm: Cluster) -> None:
+    argv = [sys.executable, str(helpers.COMMANDS / "count.py"), "audit", str(STEPS), "pace"]
+    lab.write_grid("tiny", "command", {"command": argv}, {"threads": [1, 2], "seed": [0, 1]})
+    lab.pace(0.01)
+    lab.sweep()
+    assert judge_runs(lab, slurm) == [1] * 4
+    assert len(lab.job_ids()) == 3, "both runs of one core share a job"
+    results = [(run.threads, lab.dir().run(run.run_id).result()) for run in lab.descriptions()]
+    assert [(threads, result and result["cores"]) for threads, result in results] == [
+        (threads, threads) for threads, _ in results
+    ]
+
+
 def test_cancel_retry_and_logs(lab: Lab, slurm: Cluster) -> None:
     """One run in each job: two of the six are at work, the others wait."""
     count = [str(helpers.COMMANDS / "count.py"), "audit", str(STEPS), "pace"]

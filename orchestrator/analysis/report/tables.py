@@ -338,6 +338,7 @@ _FACTS = (
     ("GPU", "gpu_model"),
     ("GPU capability", "gpu_capability"),
     ("threads", "threads"),
+    ("cores of a run", "run_cores"),
     ("exactness", "exactness"),
     ("trainer", "trainer"),
     ("code", "code_id"),

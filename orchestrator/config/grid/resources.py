@@ -70,7 +70,7 @@ def resources_of(run: Run, asked: ResourceRequest, trainer: TrainerSpec, source:
     Raises :class:`PlacedError` if a formula does not fit the run.
     """
     own = {formula.name: _evaluated(formula, run, source) for formula in asked.formulas}
-    found = replace(trainer.resources(run), **asked.stated, **own)
+    found = replace(trainer.resources_of(run), **asked.stated, **own)
     return replace(found, cpus_per_task=max(found.cpus_per_task, run.threads))
 
 

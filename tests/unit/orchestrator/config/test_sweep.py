@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand, load_sweep
 from orchestrator.config.trainers import get_trainer
-from orchestrator.core.errors import GridError
+from orchestrator.core.errors import GridError, OrchestrateError
 from orchestrator.core.types import Resources, Run, Sweep
 from orchestrator.rundir import SweepDir
 
@@ -272,6 +272,10 @@ def test_a_trainer_says_what_its_runs_occupy_and_the_grid_overrules_it() -> None
 
     assert needs("base: {threads: 2}") == [Resources(2, 1), Resources(4, 1)]
     assert needs("resources: {cpus_per_task: 8, mem: 1G}") == [Resources(8, 1, "1G")] * 2
+    with pytest.raises(
+        OrchestrateError, match=r"trainer command cannot say what the run .* occupies: KeyError"
+    ):
+        replace(get_trainer("command"), resources=occupied).resources_of(Run("r", "command", {}))
 
 
 def test_ten_thousand_points_expand_quickly() -> None:

@@ -15,7 +15,7 @@ from orchestrator.config.sweep import expand
 from orchestrator.config.trainers import BENCHMARL
 from orchestrator.core.types import Capacity, Job, Resources, RunState, Sweep, TargetAssignment
 from orchestrator.core.units import megabytes
-from orchestrator.planning.plan import make_plan
+from orchestrator.planning.plan import at_once, make_plan
 from orchestrator.rundir import IndexRow
 from orchestrator.status.survey import RunStatus, Survey
 
@@ -72,7 +72,10 @@ def test_gpu_runs_are_skipped_with_the_reason_where_there_is_none() -> None:
 @pytest.mark.parametrize(
     ("needs", "why"),
     [
-        (Resources(cpus_per_task=64), "needs 64 cores, this machine has 4"),
+        (
+            Resources(cpus_per_task=64),
+            "needs 64 cores, this machine has 4: ask for fewer, or choose a larger target (--on)",
+        ),
         (Resources(mem="900G"), "needs 900G of memory, this machine has 24G"),
         (Resources(gpus=3), "needs a GPU, and this machine has none that can be used"),
         (Resources(cpus_per_task=4, mem="24G"), None),
@@ -109,8 +112,10 @@ def test_where_cores_are_for_threads_runs_with_fewer_threads_need_fewer() -> Non
     small, large, too_large = (run.run_id for run in sweep.runs)
     (plan, mixed) = (make_plan(sweep, survey_of(sweep), there, submission=1) for there in (CPU, CLUSTER))
     assert plan.run_ids == (large, small), "the largest first"
-    assert plan.skipped == {too_large: "needs 8 cores, this machine has 4"}
-    assert mixed.skipped == {too_large: "needs 8 cores, a job of c has 4"}
+    assert plan.skipped.keys() == {too_large}
+    assert mixed.skipped == {
+        too_large: "needs 8 cores, a job of c has 4: ask for fewer, or raise cpus_per_task of c"
+    }
     (job,) = plan.jobs
     assert (job.cores, job.slots, job.run_cores, job.resources.cpus_per_task) == (4, 2, {small: 1}, 4)
 
@@ -173,6 +178,7 @@ def test_what_already_runs_keeps_its_cores_and_a_number_asked_for_is_kept() -> N
     assert (job.cores, job.slots) == (1, 1)
     (crowded,) = make_plan(sweep, busy, CPU, submission=1, slots=4).jobs
     assert (crowded.cores, crowded.slots, crowded.most_cores) == (None, 4, 5)
+    assert at_once(sweep, CPU) == 2, "four cores, and runs of 1.6 cores each"
     deal = TargetAssignment(frozenset(run.run_id for run in sweep.runs[1:]), places=2)
     (dealt,) = make_plan(sweep, survey_of(sweep), CPU, submission=1, deal=deal).jobs
     assert (dealt.cores, dealt.slots) == (4, 2)
