@@ -83,11 +83,7 @@ def memory_mb(pid: int) -> float:
 
 def _below(pid: int, spare: Collection[int] = ()) -> list[tuple[Process, str]]:
     """List the processes below ``pid``, zombies too, each with its state letter."""
-    children: dict[int, list[tuple[Process, str]]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (found := _stat(int(name))):
-            process, state, parent = found
-            children.setdefault(parent, []).append((process, state))
+    children = _children()
     below, parents = [], [pid]
     while parents:
         own = [child for child in children.get(parents.pop(), ()) if child[0].pid not in spare]
@@ -96,12 +92,24 @@ def _below(pid: int, spare: Collection[int] = ()) -> list[tuple[Process, str]]:
     return below
 
 
+def _children() -> dict[int, list[tuple[Process, str]]]:
+    """Return this machine's processes by their parents; none where ``/proc`` has other numbers than we."""
+    children: dict[int, list[tuple[Process, str]]] = {}
+    with suppress(OSError):
+        if os.readlink("/proc/self") == str(os.getpid()):
+            for name in os.listdir("/proc"):
+                if name.isdigit() and (found := _stat(int(name))):
+                    process, state, parent = found
+                    children.setdefault(parent, []).append((process, state))
+    return children
+
+
 def _stat(pid: int) -> tuple[Process, str, int] | None:
     """Return the process, its state letter and its parent."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             text = file.read()
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:  # ended; or hidden from us
         return None
     fields = text[text.rindex(b")") + 2 :].split(maxsplit=20)  # the name before that may hold any character
     return Process(pid, int(fields[19])), fields[0].decode(), int(fields[1])

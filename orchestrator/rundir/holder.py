@@ -126,7 +126,7 @@ class Holder:
             if entry.isdigit() and int(entry) != self.pid:
                 try:
                     state, started, session = _stat(int(entry))
-                except (FileNotFoundError, ProcessLookupError):
+                except (FileNotFoundError, ProcessLookupError, PermissionError):  # ended; or hidden from us
                     continue
                 if session == self.pid and started >= self.started and state not in "ZX":
                     found.append(int(entry))
