@@ -1,8 +1,8 @@
 """Training in real processes that end by SIGKILL where a test says, and plain BenchMARL beside it.
 
-``python -m tests.resuming nursery`` imports BenchMARL once, single-threaded, and forks one process for each
-attempt it is asked for, as a worker does. ``python -m tests.resuming plain`` is BenchMARL by itself: it
-imports nothing of this project.
+``python -m tests.resuming nursery TRAINER`` imports a trainer once, single-threaded, and forks one process
+for each attempt it is asked for, as a worker does. ``python -m tests.resuming plain`` is BenchMARL by itself:
+it imports nothing of this project.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ Overrides = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kill:
-    """SIGKILL at the ``count``-th time that the process is at ``where`` (see :func:`_arm`)."""
+    """SIGKILL at the ``count``-th time that the process is at ``where`` (see :func:`_places`)."""
 
     where: str
     count: int
@@ -51,9 +52,9 @@ class Attempt:
 class Nursery:
     """A warm process that forks attempts."""
 
-    def __init__(self) -> None:
+    def __init__(self, trainer: str = "benchmarl") -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "tests.resuming", NURSERY],
+            [sys.executable, "-W", "ignore", "-m", "tests.resuming", NURSERY, trainer],
             cwd=ROOT,
             env={**os.environ, **ONE_THREAD, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"},
             stdin=subprocess.PIPE,
@@ -95,10 +96,10 @@ def train_plainly(overrides: Overrides, seed: int, folder: Path) -> list[dict[st
 
 def bits(metrics: Mapping[str, float]) -> dict[str, bytes]:
     """Metrics that are a function of the run's identity, bit by bit (so that NaN equals NaN)."""
+    from orchestrator.rundir import depends_on_time  # not in the process with plain BenchMARL
+
     return {
-        name: struct.pack("<d", float(value))
-        for name, value in metrics.items()
-        if not name.startswith(("timers/", "speed/", "system/"))
+        name: struct.pack("<d", float(value)) for name, value in metrics.items() if not depends_on_time(name)
     }
 
 
@@ -129,25 +130,27 @@ def _same_bytes(one: Any, other: Any) -> bool:
 # Inside the processes
 
 
-def _nursery() -> None:
-    import jobs.trainers.benchmarl.experiment  # noqa: F401  (warms this process up)
+def _nursery(trainer: str) -> None:
+    from orchestrator.config.trainers import get_trainer
 
+    for module in get_trainer(trainer).preload:
+        import_module(module)
     for line in sys.stdin:
         request = json.loads(line)
         request["kill"] = request["kill"] and Kill(**request["kill"])
         pid = os.fork()
         if pid == 0:
-            _live(Attempt(**request))
+            _live(Attempt(**request), trainer)
         _, status = os.waitpid(pid, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
         sys.stdout.flush()
 
 
-def _live(attempt: Attempt) -> None:
+def _live(attempt: Attempt, trainer: str) -> None:
     code = 1
     try:
         os.environ.update(attempt.env)
-        code = _train(attempt)
+        code = _train(attempt, trainer)
     except BaseException:
         import traceback
 
@@ -158,13 +161,13 @@ def _live(attempt: Attempt) -> None:
         os._exit(code)
 
 
-def _train(attempt: Attempt) -> int:
-    from jobs.trainers.benchmarl import train
+def _train(attempt: Attempt, trainer: str) -> int:
     from jobs.training.context import InterruptedRun, RunContext
     from orchestrator.config.trainers import get_trainer
     from orchestrator.rundir import Claim, Lease, RunDir
 
-    run = get_trainer("benchmarl").identify(attempt.overrides, attempt.seed, 1)
+    spec = get_trainer(trainer)
+    run = spec.identify(attempt.overrides, attempt.seed, 1)
     run_dir = RunDir(Path(attempt.folder))
     run_dir.describe(run)
     taken = run_dir.take(Claim.fresh("test"))
@@ -174,15 +177,19 @@ def _train(attempt: Attempt) -> int:
     os.dup2(log, 2)
     nobody = os.open(os.devnull, os.O_WRONLY)
     context = RunContext(attempt.sweep, run, run_dir, taken, Lease(taken.claim_path, 1e9), nobody)
-    _watch(attempt, context)
+    if trainer == "benchmarl":
+        _watch(attempt, context)
+    if attempt.kill is not None:
+        _arm(attempt.kill, trainer)
+    module, _, function = spec.train.partition(":")
     try:
-        outcome = train(context)
+        outcome = getattr(import_module(module), function)(context)
     except InterruptedRun:
         taken.write_end({"outcome": "interrupted", "checkpointed": context.checkpointed_frames})
         return 75
     summary = {
         "exactness": outcome.exactness,
-        "reset_iterations": outcome.extra["reset_iterations"],
+        "reset_iterations": outcome.extra.get("reset_iterations"),
         "files": [str(path) for path, _ in outcome.files],
     }
     (run_dir.path / "outcome.json").write_text(json.dumps(summary))
@@ -223,24 +230,37 @@ def _watch(attempt: Attempt, context: Any) -> None:
             load(trained, saved, [item for item in items if item.name != attempt.leave_out])
 
         experiment.load_state = load_state
-    if attempt.kill is not None:
-        _arm(attempt.kill)
 
 
-def _arm(kill: Kill) -> None:
+def _places(trainer: str) -> dict[str, tuple[Any, str]]:
+    """The functions at whose calls an attempt can be killed."""
+    files = {"before rename": (os, "replace"), "after rename": (os, "replace"), "flush": (os, "fsync")}
+    if trainer == "ppo":
+        from jobs.trainers.ppo import training
+        from jobs.trainers.ppo.algorithm import PpoUpdate
+        from jobs.trainers.ppo.environments import BucketBrigade
+
+        return {
+            **files,
+            "collecting": (BucketBrigade, "step"),
+            "training": (PpoUpdate, "_step"),
+            "evaluation": (training, "play"),
+        }
     from benchmarl.experiment import Experiment
     from benchmarl.experiment.logger import Logger
     from torchrl.envs import EnvBase
 
-    places: dict[str, tuple[Any, str]] = {
+    return {
+        **files,
         "collecting": (EnvBase, "step"),
         "training": (Experiment, "_optimizer_loop"),
         "evaluation": (EnvBase, "rollout"),
         "after evaluation": (Logger, "log_evaluation"),
-        "before rename": (os, "replace"),
-        "after rename": (os, "replace"),
     }
-    owner, name = places[kill.where]
+
+
+def _arm(kill: Kill, trainer: str) -> None:
+    owner, name = _places(trainer)[kill.where]
     original: Callable[..., Any] = getattr(owner, name)
     left = kill.count
 
@@ -289,6 +309,6 @@ def _plain(output: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == NURSERY:
-        _nursery()
+        _nursery(sys.argv[2])
     else:
         _plain(sys.argv[2])

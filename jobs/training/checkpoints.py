@@ -170,6 +170,23 @@ class CheckpointStore:
                 attempt.checkpoints.rmdir()
 
 
+def save_file(path: Path, value: Any) -> Path:
+    """Write tensors and plain values to a file, whole or not at all; return its path."""
+    with storage_errors(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = temporary_name(path)
+        try:
+            with open(temporary, "xb") as file:
+                _dump(value, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        fsync_folder(path.parent)
+    return path
+
+
 def read_payload(checkpoint: CheckpointFile) -> dict[str, Any]:
     """Return a checkpoint's payload on the CPU, without its buffers.
 

@@ -51,12 +51,22 @@ class BadConfigError(OrchestrateError):
 
 
 @dataclass(frozen=True)
+class UsualEvaluation:
+    """How a training evaluates its policy: the ``task`` as in a grid, and the episodes of one evaluation."""
+
+    task: str
+    episodes: int
+    deterministic: bool
+
+
+@dataclass(frozen=True)
 class Outcome:
     """A finished training.
 
     ``exactness``: one of ``EXACTNESS``; "exact" only where it can be proved. ``config`` is the composed
     configuration, JSON values only. ``files`` of the attempt go into the manifest, each with whether the
-    result is void without it. Raises ``ValueError`` for another exactness.
+    result is void without it. ``evaluation``: how training evaluates, if it does. Raises ``ValueError`` for
+    another exactness.
     """
 
     frames: int
@@ -65,6 +75,7 @@ class Outcome:
     config: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[tuple[Path, bool], ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+    evaluation: UsualEvaluation | None = None
 
     def __post_init__(self) -> None:
         if self.exactness not in EXACTNESS:

@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -242,6 +242,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "exactness": outcome.exactness,
         "config": dict(outcome.config),
         "config_hash": _config_hash(outcome.config),
+        "evaluation": None if outcome.evaluation is None else asdict(outcome.evaluation),
         **launch.code.to_json(),
         "code_ids": _each_once(claim.code_id for claim in claims),
         "targets": _each_once(claim.target for claim in claims),

@@ -28,8 +28,8 @@ from orchestrator.core.installation import install_here
 from orchestrator.core.json_process import JsonProcess
 from orchestrator.core.types import PluginSource, Run, Value
 from orchestrator.rundir import CheckpointFile, Evaluation, RunDir, SweepDir
+from orchestrator.rundir.attempt import CHECKPOINT
 from orchestrator.rundir.foreign_marks import read_absent
-from orchestrator.rundir.run import CHECKPOINT
 from orchestrator.status.ledger import submitted_plugins
 
 # Episodes for a best policy ("absolute metric"), as a multiple of those of an evaluation in training.
@@ -256,12 +256,11 @@ def usual_of(run_dir: RunDir) -> TrainingEvaluation | None:
     """Read the evaluation settings from a run's result; ``None`` if they are not in it."""
     try:
         result = run_dir.result() or {}
-        config = result["config"]
-        told = config["experiment"]
+        usual = result["evaluation"]
         return TrainingEvaluation(
-            task=str(config["choices"]["task"]),
-            episodes=int(told["evaluation_episodes"]),
-            deterministic=bool(told["evaluation_deterministic_actions"]),
+            task=str(usual["task"]),
+            episodes=int(usual["episodes"]),
+            deterministic=bool(usual["deterministic"]),
             checkpoint=_final_checkpoint(item["path"] for item in result["manifest"]),
         )
     except (DamagedFileError, KeyError, TypeError, ValueError, OverflowError):

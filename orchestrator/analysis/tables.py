@@ -117,7 +117,7 @@ RESULT_COLUMNS = {
     "learning_seconds": _Column(float, ("speed", "learning_seconds")),
     "final_return": _Column(float, ("final_return",)),
     "best_return": _Column(float, ("best_return",)),
-    "evaluation_episodes": _Column(_count_if_any, ("config", "experiment", "evaluation_episodes"), free=True),
+    "evaluation_episodes": _Column(_count_if_any, ("evaluation", "episodes"), free=True),
     "exactness": _Column(str, ("exactness",)),
     "hostname": _Column(str, ("host", "hostname")),
     "cpu_model": _Column(str, ("host", "cpu_model")),

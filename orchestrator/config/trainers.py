@@ -148,7 +148,7 @@ _OURS = "the program keeps every run's files in its own folder of the results tr
 
 # Modules that compose and train. Checks, and the wording of errors, change no result.
 _COMPOSE_AND_TRAIN = (
-    *("best", "buffers", "config", "environments", "experiment", "iterations"),
+    *("buffers", "config", "environments", "experiment", "iterations"),
     *("models", "registry", "replay", "snapshot", "state", "tasks", "tensors", "time_bound"),
 )
 
@@ -180,6 +180,7 @@ BENCHMARL = TrainerSpec(
         "jobs.conf",
         "jobs.hydra.composition",
         "jobs.hydra.override_text",
+        "jobs.training.best_policy",
         "jobs.training.time_budget",
         *(f"jobs.trainers.benchmarl.{name}" for name in _COMPOSE_AND_TRAIN),
     ),
@@ -217,7 +218,28 @@ COMMAND = TrainerSpec(
     frames=("frames", "steps", "total_frames", "total_steps", "total_timesteps"),
 )
 
-_BUILT_IN = {spec.name: spec for spec in (BENCHMARL, COMMAND)}
+PPO = TrainerSpec(
+    name="ppo",
+    train="jobs.trainers.ppo.training:train",
+    check="jobs.trainers.ppo:check",
+    evaluate="jobs.trainers.ppo.evaluating:evaluate",
+    preload=("jobs.trainers.ppo.training",),
+    owned={"task.name": "the key `task` names it, such as task: bucket_brigade/hard"},
+    inert=("checkpoint_interval", "loggers", "project_name"),
+    packages=("torch", "numpy"),
+    source=(
+        *("jobs.hydra.override_text", "jobs.hydra.typed_config"),
+        *("jobs.trainers.ppo", "jobs.training.games"),
+        *("jobs.training.best_policy", "jobs.training.loop", "jobs.training.time_budget"),
+    ),
+    returns=("eval/reward/episode_reward_mean", "episode/reward"),
+    devices=("device",),
+    frames=("steps",),
+    usual_frames={"": 10_000_000},
+    minutes="minutes",
+)
+
+_BUILT_IN = {spec.name: spec for spec in (BENCHMARL, COMMAND, PPO)}
 
 
 def is_installed(spec: TrainerSpec) -> bool:

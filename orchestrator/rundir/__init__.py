@@ -1,6 +1,7 @@
 """The results tree on disk: the only package with file names of it."""
 
 from orchestrator.rundir.atomic import check_writable
+from orchestrator.rundir.attempt import AttemptDir, CheckpointFile, sha256
 from orchestrator.rundir.claims import Claim, Lease, lease_seconds
 from orchestrator.rundir.cleanup import tidy_finished
 from orchestrator.rundir.code import CodeDir
@@ -19,7 +20,7 @@ from orchestrator.rundir.metrics import (
     read_metrics,
     standing,
 )
-from orchestrator.rundir.run import AttemptDir, CheckpointFile, RunDir, attempt_ended, sha256
+from orchestrator.rundir.run import RunDir, attempt_ended
 from orchestrator.rundir.sweep import SweepDir, sweeps
 from orchestrator.rundir.uploads import Uploaded, UploadLog
 

@@ -19,8 +19,9 @@ from pathlib import Path, PurePosixPath
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
+from orchestrator.rundir.attempt import CHECKPOINT, AttemptDir, listdir
 from orchestrator.rundir.plain_files import read_plain
-from orchestrator.rundir.run import ATTEMPTS, CHECKPOINT, RETIRED, AttemptDir, RunDir, listdir
+from orchestrator.rundir.run import ATTEMPTS, RETIRED, RunDir
 from orchestrator.rundir.sweep import GRIDS, LEDGER, SweepDir
 from orchestrator.rundir.synced import HANDOVER, RUNS
 

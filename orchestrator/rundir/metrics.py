@@ -149,7 +149,7 @@ def standing(chain: Sequence[Executed], frames: float = math.inf) -> dict[int, i
 
 def depends_on_time(name: str) -> bool:
     """Return whether a metric may differ between two executions of the same run."""
-    return name.startswith(("timers/", "speed/", "system/"))
+    return name.startswith(("timers/", "speed/", "system/")) or name == "train/steps_per_sec"
 
 
 def _encode(value: float) -> float | str:

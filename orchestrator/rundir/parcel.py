@@ -22,9 +22,10 @@ from pathlib import Path
 
 from orchestrator.core.types import Job
 from orchestrator.rundir.atomic import storage_errors, temporary_name, write_atomic
+from orchestrator.rundir.attempt import AttemptDir, listdir
 from orchestrator.rundir.code import CodeDir
 from orchestrator.rundir.plain_files import read_plain
-from orchestrator.rundir.run import AttemptDir, RunDir, listdir
+from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.sweep import SweepDir
 
 RESULTS = "results"

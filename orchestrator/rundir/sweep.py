@@ -49,6 +49,7 @@ from orchestrator.rundir.atomic import (
     write_atomic,
     write_exclusive,
 )
+from orchestrator.rundir.attempt import listdir
 from orchestrator.rundir.descriptions import Descriptions
 from orchestrator.rundir.evaluations import EvaluationLog
 from orchestrator.rundir.holder import Holder
@@ -65,7 +66,7 @@ from orchestrator.rundir.journal import (
 )
 from orchestrator.rundir.ledger_entries import DamagedEntry, LedgerEntry, parse_entry
 from orchestrator.rundir.plain_files import Version, open_to_write, read_plain, version_of
-from orchestrator.rundir.run import RunDir, listdir
+from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.uploads import UploadLog
 
 # Prefix of a comparison's folder.

@@ -26,12 +26,13 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir.atomic import dump_json, read_json, storage_errors, write_atomic
+from orchestrator.rundir.attempt import AttemptDir, listdir
 from orchestrator.rundir.copy_origin import SOURCES, SYNCED, Copy, read_copy
 from orchestrator.rundir.fingerprint import fingerprint, is_unchanged
 from orchestrator.rundir.foreign_marks import MARK
 from orchestrator.rundir.journal import read_compacted
 from orchestrator.rundir.plain_files import open_to_write
-from orchestrator.rundir.run import RETIRED, AttemptDir, RunDir, listdir
+from orchestrator.rundir.run import RETIRED, RunDir
 from orchestrator.rundir.sweep import COMPARISON, SweepDir
 
 # In a results folder: downloads from buckets in progress.
@@ -262,6 +263,8 @@ def kind_of(path: PurePosixPath) -> str | None:
         attempt.end_path.name: "",
         attempt.metrics.name: "metrics",
         attempt.checkpoints.name: "checkpoints",
+        attempt.policies.name: "checkpoints",
+        attempt.policy.name: "checkpoints",
         attempt.wandb.name: "wandb",
         attempt.wandb_packed.name: "wandb",
         attempt.log.name: "logs",

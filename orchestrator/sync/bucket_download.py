@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from orchestrator.core.s3 import Address, BucketError, is_gone, refusal, requests_of
 from orchestrator.rundir.atomic import storage_errors
-from orchestrator.rundir.run import sha256
+from orchestrator.rundir.attempt import sha256
 from orchestrator.sync.etags import Etags, S3Object, matches
 
 _T = TypeVar("_T")

@@ -10,10 +10,11 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.rundir import IndexRow, RunDir, SweepDir, depends_on_time
+from orchestrator.rundir.attempt import listdir
 from orchestrator.rundir.foreign_marks import forget_origin, mark_origin, origin_of
 from orchestrator.rundir.ledger_entries import FoundEntry, FoundResult, LostEntry
 from orchestrator.rundir.plain_files import same_content
-from orchestrator.rundir.run import ATTEMPTS, attempt_ended, listdir
+from orchestrator.rundir.run import ATTEMPTS, attempt_ended
 from orchestrator.rundir.synced import CopyDir, copy_of, further_copies, further_copy
 
 # The folder for this tree's own versions that ended without a result and were moved aside.

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir import RunDir
+from orchestrator.rundir.attempt import listdir
 from orchestrator.rundir.foreign_marks import Origin, forget_origin, origin_of
 from orchestrator.rundir.plain_files import same_content
-from orchestrator.rundir.run import ATTEMPTS, RETIRED, listdir
+from orchestrator.rundir.run import ATTEMPTS, RETIRED
 from orchestrator.rundir.synced import RUNS, CopyDir, copy_of, further_copies, further_copy
 from orchestrator.sync import merge
 from orchestrator.sync.sweep_sync import SweepSync

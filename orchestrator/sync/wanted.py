@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from orchestrator.rundir.attempt import CHECKPOINT
 from orchestrator.rundir.foreign_marks import MARK
-from orchestrator.rundir.run import CHECKPOINT
 from orchestrator.rundir.synced import CODE, INDEX, RESULT, RUNS
 from orchestrator.status.select_runs import select_runs
 from orchestrator.sync import merge

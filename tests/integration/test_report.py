@@ -425,10 +425,10 @@ def test_others_that_were_evaluated_in_two_episodes_and_trained_for_less_are_fla
         runs = matrix_runs({"algorithm": ["mappo", "iql"], "seed": range(5)})
         sweeps.append(create_sweep(results, name, runs))
         for run in runs:
-            config = {"experiment": {"evaluation_episodes": episodes}}
+            usual = {"episodes": episodes}
             rows = training_rows(run, iterations)
             final = level + run.seed + (20 if run.overrides["algorithm"] == "iql" else 0)
-            finish(sweeps[-1].run(run.run_id), run, rows, final_return=final, config=config)
+            finish(sweeps[-1].run(run.run_id), run, rows, final_return=final, evaluation=usual)
     page = page_of(sweeps, results / "report")
     pairs = [tuple(row[1:3]) for row in rows_of(page, "pairs")[1:]]
     assert pairs == [("ours iql", "ours mappo"), ("theirs iql", "theirs mappo")]

@@ -24,16 +24,24 @@ from benchmarl.experiment import experiment as benchmarl_experiment
 from benchmarl.utils import local_seed
 from torchrl import logger as torchrl_logger
 
-from jobs.trainers.benchmarl.best import BestPolicy
 from jobs.trainers.benchmarl.buffers import SavedRing
 from jobs.trainers.benchmarl.config import Composed, compose
 from jobs.trainers.benchmarl.environments import Environments, logged
 from jobs.trainers.benchmarl.iterations import IterationLogger
 from jobs.trainers.benchmarl.state import ITEMS, RESULT, load_state, save_state
 from jobs.trainers.benchmarl.time_bound import TimeIsUp, unbounded
+from jobs.training.best_policy import BestPolicy
 from jobs.training.checkpoint_clock import CheckpointClock
 from jobs.training.checkpoints import CheckpointStore, Loaded, Segment, pass_over
-from jobs.training.context import EXACT, NO_PROGRESS_LOST, RESET, FencedRun, Outcome, RunContext
+from jobs.training.context import (
+    EXACT,
+    NO_PROGRESS_LOST,
+    RESET,
+    FencedRun,
+    Outcome,
+    RunContext,
+    UsualEvaluation,
+)
 from jobs.training.time_budget import TimeBudget, minutes_of
 from jobs.worker.failures import end_of
 from orchestrator.core.errors import DamagedFileError
@@ -149,6 +157,11 @@ class ResumableExperiment(Experiment):
             exactness=self.exactness,
             config=self.composed.plain,
             files=((final.path, True),),
+            evaluation=UsualEvaluation(
+                self.composed.task_name,
+                self.composed.experiment.evaluation_episodes,
+                self.composed.experiment.evaluation_deterministic_actions,
+            ),
             extra={
                 "config_hash": self.composed.config_hash,
                 "reset_iterations": self.reset_iterations,
@@ -166,7 +179,7 @@ class ResumableExperiment(Experiment):
         """Complete an iteration, after its evaluation and its logs."""
         self._time.spend(row)
         self._tell(row)
-        self.best.consider(row, self.policy)
+        self.best.consider(row, self.policy.state_dict)
         if self._time.over:
             raise TimeIsUp
         if self.finished:

@@ -13,8 +13,8 @@ from benchmarl.experiment import ExperimentConfig
 from torchrl.data.replay_buffers import samplers
 
 from jobs.trainers.benchmarl import values
-from jobs.trainers.benchmarl.devices import Cuda
 from jobs.training.config_errors import RefusedKeyError, bare_key
+from jobs.training.devices import Cuda
 from orchestrator.core.types import Value
 
 # Fields of ExperimentConfig that are right or wrong together.

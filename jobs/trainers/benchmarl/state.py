@@ -16,7 +16,6 @@ import torch
 from torchrl.objectives.utils import HardUpdate
 
 from jobs.trainers.benchmarl import buffers
-from jobs.trainers.benchmarl.best import BestPolicy
 from jobs.trainers.benchmarl.snapshot import load_vmas_random, save_vmas_random
 from jobs.trainers.benchmarl.tensors import (
     Plain,
@@ -27,6 +26,7 @@ from jobs.trainers.benchmarl.tensors import (
     save_python_random,
     to_tensordict,
 )
+from jobs.training.best_policy import BestPolicy
 
 if TYPE_CHECKING:
     from jobs.trainers.benchmarl.experiment import ResumableExperiment as Experiment

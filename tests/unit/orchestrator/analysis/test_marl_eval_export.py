@@ -53,10 +53,7 @@ def evaluable(results: Path, seeds: int = 1, episodes: int = 1) -> tuple[SweepDi
     sweep = finished_sweep(
         results, "speed", {**NAVIGATION, "algorithm": ["mappo"], "seed": range(seeds)}, iterations=4
     )
-    config = {
-        "choices": {"task": "vmas/navigation"},
-        "experiment": {"evaluation_episodes": episodes, "evaluation_deterministic_actions": True},
-    }
+    usual = {"task": "vmas/navigation", "episodes": episodes, "deterministic": True}
     fitting = []
     for row in sweep.read_index():
         run = sweep.run(row.run_id)
@@ -65,7 +62,7 @@ def evaluable(results: Path, seeds: int = 1, episodes: int = 1) -> tuple[SweepDi
             files.append(run.attempt(1).checkpoint_name(frames, digest))
             files[-1].parent.mkdir(exist_ok=True)
             files[-1].write_text("weights")
-        publish(run, {**(run.result() or {}), "config": config}, files)
+        publish(run, {**(run.result() or {}), "evaluation": usual}, files)
         returns = tuple(float(number) for number in range(10 * episodes))
         told = ("vmas/navigation", len(returns), 0, True, returns, (9,) * len(returns))
         # By another machine's clock than the one that trained.
@@ -267,7 +264,7 @@ def test_a_result_that_does_not_tell_how_it_was_evaluated_has_no_absolute_metric
     sweep.evaluations.add(one)
     run = sweep.run(one.run_id)
     result = run.result() or {}
-    result["config"]["experiment"]["evaluation_episodes"] = episodes
+    result["evaluation"]["episodes"] = episodes
     run.result_path.write_text(json.dumps(result))
     assert "1 of 1 runs" in written(sweep)[1][0]
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from jobs.trainers.benchmarl.tensors import Plain
 from orchestrator.rundir import Row
 
-# The mean over episodes of the mean over groups of agents, as BenchMARL logs it when it evaluates.
-_RETURN = "eval/reward/episode_reward_mean"
+# The mean over episodes of the mean over agents, as BenchMARL logs it when it evaluates.
+RETURN = "eval/reward/episode_reward_mean"
 
 
 class BestPolicy:
@@ -28,18 +28,18 @@ class BestPolicy:
         self.value = -math.inf
         self.since = 0
 
-    def consider(self, row: Row, policy: torch.nn.Module) -> None:
-        """Copy the policy if the evaluation in ``row`` is the best. Draws no random numbers."""
-        value = row.metrics.get(_RETURN)
+    def consider(self, row: Row, state: Callable[[], Mapping[str, Any]]) -> None:
+        """Copy the policy's state if the evaluation in ``row`` is the best. Draws no random numbers."""
+        value = row.metrics.get(RETURN)
         if value is not None and value > self.value:
             self.value, self.frames = value, row.frames
-            self.policy = {name: _copied(item) for name, item in policy.state_dict().items()}
+            self.policy = {name: _copied(item) for name, item in state().items()}
 
-    def save(self) -> Plain:
+    def save(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
         return {"policy": self.policy, "frames": self.frames, "value": self.value, "since": self.since}
 
-    def load(self, saved: Plain) -> None:
+    def load(self, saved: Mapping[str, Any]) -> None:
         """Restore the state of a checkpoint."""
         self.policy, self.frames = saved["policy"], saved["frames"]
         self.value, self.since = saved["value"], saved["since"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.trainers.benchmarl.devices import Cuda
+from jobs.training.devices import Cuda
 
 NONE_HERE = Cuda((), 0, None)
 CPU_BUILD = Cuda(("NVIDIA L4",), 0, None)

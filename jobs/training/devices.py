@@ -6,7 +6,21 @@ from dataclasses import dataclass
 
 import torch
 
+from jobs.training.config_errors import RefusedKeyError, unexpected
 from orchestrator.core import hardware
+
+
+def require_device(key: str, device: str) -> None:
+    """Refuse what is no device, or one that is not to be had here. Raises :class:`RefusedKeyError`."""
+    try:
+        asked = torch.device(device)
+    except RuntimeError:
+        asked = None
+    if asked is None or asked.type not in ("cpu", "cuda"):
+        raise unexpected(key, repr(device), "cpu, cuda or cuda:N")
+    if (problem := Cuda.here().why_not(device)) is not None:
+        why, hint = problem
+        raise RefusedKeyError(key, f"{key}: {why}", hint=hint)
 
 
 @dataclass(frozen=True)

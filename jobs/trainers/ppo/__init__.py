@@ -1,0 +1,15 @@
+"""The trainer `ppo`: proximal policy optimization on many environments at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jobs.check import Problem
+from orchestrator.core.types import Run
+
+
+def check(runs: Sequence[Run]) -> list[Problem]:
+    """Return the faults of these runs, each with the first run that has it."""
+    from jobs.trainers.ppo.training import check as check_runs
+
+    return check_runs(runs)

@@ -1,0 +1,164 @@
+"""Environments for the trainer `ppo`: many side by side, stepped at once, with new episodes by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from jobs.training.context import BadConfigError
+from jobs.training.games.bucket_brigade.batch import NIGHTS, GameBatch
+from jobs.training.games.bucket_brigade.scenarios import ScenarioError, scenario_names
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of R rows. ``seen`` (R, W): for the next action; ``last`` (R, W): before a new episode began.
+
+    ``rewards``, ``terminated``, ``truncated``: (R). ``team`` (environments): the rewards of all players.
+    """
+
+    seen: Tensor
+    last: Tensor
+    rewards: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    team: Tensor | None = None
+
+
+class Environments(Protocol):
+    """``envs`` environments with a row for each of their ``learners``.
+
+    ``width``: numbers in an observation. ``parts``: choices in each part of an action.
+    """
+
+    @property
+    def envs(self) -> int: ...
+
+    @property
+    def learners(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def parts(self) -> tuple[int, ...]: ...
+
+    def reset(self) -> Tensor:
+        """Begin new episodes; return what is seen (R, W)."""
+        ...
+
+    def step(self, actions: Tensor) -> Step:
+        """Play a step with actions (R, parts)."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that environments built alike need to continue, bit for bit."""
+        ...
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Continue from ``saved``."""
+        ...
+
+
+@dataclass
+class BucketBrigadeConfig:
+    """The keys of the game.
+
+    ``name``: the environment, as in a grid. ``opponents``: how many, or the names of scripted players; the
+    other agents learn, with one policy. ``nights``: episodes are cut after so many.
+    """
+
+    name: str
+    opponents: Any = 3
+    nights: int = NIGHTS
+
+
+class BucketBrigade:
+    """The game Bucket Brigade. A row sees what every agent sees, and which agent it is if several learn."""
+
+    def __init__(self, config: BucketBrigadeConfig, envs: int, seed: int, device: str) -> None:
+        opponents = config.opponents
+        if not isinstance(opponents, int):
+            opponents = [str(one) for one in opponents]
+        self._batch = GameBatch(
+            [config.name.partition("/")[2]],
+            envs,
+            opponents=opponents,
+            nights=config.nights,
+            seeds=[seed],
+            device=device,
+        )
+        self.envs, self.learners = envs, len(self._batch.learners)
+        if not self.learners:
+            raise ScenarioError(f"{opponents!r} leaves no agent to learn")
+        self.parts = self._batch.actions
+        self.width = self._batch.width + (self._batch.agents if self.learners > 1 else 0)
+        self._agents = torch.tensor(self._batch.learners, device=device)
+        self._identity = torch.eye(self._batch.agents, device=device)[self._agents]
+
+    def reset(self) -> Tensor:
+        return self._rows(self._batch.reset())
+
+    def step(self, actions: Tensor) -> Step:
+        batch = self._batch
+        rewards, terminated, truncated = batch.step(actions.view(self.envs, self.learners, -1))
+        return Step(
+            self._rows(batch.observations()),
+            self._rows(batch.observations(batch.ended.state)),
+            rewards[:, self._agents].flatten(),
+            terminated.repeat_interleave(self.learners),
+            truncated.repeat_interleave(self.learners),
+            rewards.sum(1),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(self._batch.state_dict())
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        self._batch.load_state_dict(saved)
+
+    def _rows(self, seen: Tensor) -> Tensor:
+        if self.learners == 1:
+            return seen
+        shape = (self.envs, self.learners)
+        every = seen[:, None].expand(*shape, -1)
+        return torch.cat((every, self._identity.expand(*shape, -1)), -1).flatten(0, 1)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Environments of one kind. ``names``: those after the slash; ``config``: their keys, by their name.
+
+    ``build``: from keys, the number of environments, a seed and a device.
+    """
+
+    names: Callable[[], Sequence[str]]
+    config: Callable[[str], Any]
+    build: Callable[[Any, int, int, str], Environments]
+
+
+ENVIRONMENTS: Mapping[str, Family] = {
+    "bucket_brigade": Family(scenario_names, BucketBrigadeConfig, BucketBrigade),
+}
+
+
+def environment_names() -> list[str]:
+    """Return the names of all environments, as in a grid."""
+    return [f"{family}/{name}" for family, found in ENVIRONMENTS.items() for name in found.names()]
+
+
+def family_of(name: str) -> Family:
+    """Return the family of an environment, by its name in a grid."""
+    return ENVIRONMENTS[name.partition("/")[0]]
+
+
+def build(config: Any, envs: int, seed: int, device: str) -> Environments:
+    """Build environments side by side. Raises :class:`BadConfigError` for keys that do not fit."""
+    try:
+        return family_of(config.name).build(config, envs, seed, device)
+    except (ScenarioError, TypeError) as error:
+        raise BadConfigError(f"task: {config.name}: {error}") from error

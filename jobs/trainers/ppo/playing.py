@@ -1,0 +1,89 @@
+"""Episodes of a network: their returns, and what is played without learning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from jobs.trainers.ppo.environments import Environments, Step
+from jobs.trainers.ppo.networks import ActorCritic
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes that ended: ``returns`` (E) are means over learners, ``lengths`` (E) are steps.
+
+    ``team`` (E): the rewards of all players, where there are others.
+    """
+
+    returns: Tensor
+    lengths: Tensor
+    team: Tensor | None
+
+    def means(self) -> dict[str, float]:
+        """Return further metrics."""
+        if self.team is None:
+            return {}
+        return {"team/reward_per_night": float(self.team.sum() / self.lengths.sum())}
+
+
+class EpisodeSums:
+    """Sums over the episodes that go on, and those that ended since the last :meth:`take`."""
+
+    def __init__(self, environments: Environments, device: str) -> None:
+        self._learners = environments.learners
+        # A row each for returns, lengths and rewards of the team.
+        self._open = torch.zeros(3, environments.envs, device=device)
+        self._ended: list[tuple[Tensor, Tensor]] = []
+        self._has_team = False
+
+    def add(self, step: Step) -> None:
+        """Add a step. Copies nothing to the host."""
+        self._has_team = step.team is not None
+        rewards = step.rewards.unflatten(0, (-1, self._learners)).mean(1)
+        self._open = self._open + torch.stack(
+            (rewards, torch.ones_like(rewards), _or_zero(step.team, rewards))
+        )
+        over = (step.terminated | step.truncated)[:: self._learners]
+        self._ended.append((over, self._open))
+        self._open = torch.where(over, 0.0, self._open)
+
+    def take(self) -> Episodes:
+        """Return the episodes that ended since the last call."""
+        over, sums = (torch.cat(parts, -1) for parts in zip(*self._ended, strict=True))
+        self._ended.clear()
+        returns, lengths, team = sums[:, over].cpu()
+        return Episodes(returns, lengths, team if self._has_team else None)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the sums over the episodes that go on."""
+        return {"open": self._open}
+
+    def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
+        """Restore :meth:`state_dict`."""
+        self._open = saved["open"].to(self._open.device, copy=True)
+
+
+def play(environments: Environments, network: ActorCritic, generator: torch.Generator | None) -> Episodes:
+    """Play an episode in each environment, with the most likely actions if there is no generator."""
+    seen = environments.reset()
+    sums = torch.zeros(3, environments.envs, device=seen.device)
+    over = torch.zeros(environments.envs, dtype=torch.bool, device=seen.device)
+    has_team = False
+    while not over.all():
+        step = environments.step(network.act(seen, generator)[0])
+        rewards = step.rewards.unflatten(0, (-1, environments.learners)).mean(1)
+        has_team = step.team is not None
+        added = torch.stack((rewards, torch.ones_like(rewards), _or_zero(step.team, rewards)))
+        sums += torch.where(over, 0.0, added)
+        over |= (step.terminated | step.truncated)[:: environments.learners]
+        seen = step.seen
+    returns, lengths, team = sums.cpu()
+    return Episodes(returns, lengths, team if has_team else None)
+
+
+def _or_zero(team: Tensor | None, rewards: Tensor) -> Tensor:
+    return torch.zeros_like(rewards) if team is None else team

@@ -1,0 +1,231 @@
+"""A training loop for trainers that write none: iterations, evaluations, checkpoints, metrics, the end.
+
+A trainer gives a :class:`Learner` and a :class:`Schedule`. An interrupted run goes on from its last
+checkpoint with the whole state. The last two checkpoints stay, and policies are kept at fixed intervals.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from jobs.training.best_policy import RETURN, BestPolicy
+from jobs.training.checkpoint_clock import CheckpointClock
+from jobs.training.checkpoints import CheckpointStore, Loaded, save_file
+from jobs.training.context import FencedRun, Outcome, RunContext, UsualEvaluation
+from jobs.training.loggers import Sink, open_sinks
+from jobs.training.time_budget import TimeBudget
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.planning.throughput.measure import EVALUATION_TIMER, training_seconds
+from orchestrator.rundir import ResumePoint, Row
+
+# What restoring a state can raise where networks or environments have another shape.
+_MISFITS = (RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError)
+
+
+class Learner(Protocol):
+    """What is trained. States are plain values and tensors, for ``torch.load(weights_only=True)``.
+
+    ``frames_per_iteration``: environment steps; ``exactness`` as in :class:`Outcome`.
+    """
+
+    frames_per_iteration: int
+    exactness: str
+
+    def iterate(self, done: float) -> dict[str, float]:
+        """Collect and learn once; return metrics with timers. ``done``: the share of the training before."""
+        ...
+
+    def evaluate(self) -> dict[str, float]:
+        """Evaluate the policy, without a trace in the training; return metrics with ``RETURN``."""
+        ...
+
+    def policy(self) -> dict[str, Any]:
+        """Return the policy's state."""
+        ...
+
+    def learned(self) -> dict[str, Any]:
+        """Return all else that learning changes, such as an optimizer's state."""
+        ...
+
+    def running(self) -> dict[str, Any]:
+        """Return the rest of the state: environments and random generators."""
+        ...
+
+    def load(self, policy: Mapping[str, Any], learned: Mapping[str, Any]) -> None:
+        """Restore :meth:`policy` and :meth:`learned`."""
+        ...
+
+    def resume(self, running: Mapping[str, Any]) -> None:
+        """Restore :meth:`running`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When a training ends, evaluates, keeps policies, and where it logs.
+
+    ``frames``: environment steps to train, at least; ``minutes`` of the training clock instead, or whichever
+    comes first. Intervals are in frames, 0 for none. ``config``: JSON values, for the result and the loggers.
+    """
+
+    frames: int | None
+    minutes: float | None
+    evaluation_interval: int
+    policy_interval: int
+    loggers: Sequence[str]
+    project: str
+    config: Mapping[str, Any]
+    evaluation: UsualEvaluation
+
+
+def train_on_schedule(context: RunContext, build: Callable[[], Learner], schedule: Schedule) -> Outcome:
+    """Train a run to its end, from its newest whole checkpoint.
+
+    Raises :class:`DamagedFileError` for a checkpoint that does not fit, and what :class:`RunContext` raises.
+    """
+    store = CheckpointStore(context.run_dir, context.attempt, context.guard)
+    loaded = store.newest(context.candidates())
+    context.begin(ResumePoint(loaded.file.attempt, loaded.file.frames) if loaded else None)
+    return _Loop(context, build(), schedule, store, loaded).run()
+
+
+class _Loop:
+    """One attempt at a run."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        learner: Learner,
+        schedule: Schedule,
+        store: CheckpointStore,
+        loaded: Loaded | None,
+    ) -> None:
+        self._context, self._learner, self._schedule, self._store = context, learner, schedule, store
+        self._clock = CheckpointClock(0)
+        self._time = TimeBudget(schedule.minutes, context.rows)
+        self._best = BestPolicy()
+        self._policies: list[Path] = context.run_dir.policies(below=context.attempt.number)
+        self._sinks: list[Sink] = []
+        self._logged = time.monotonic()
+        if loaded is not None:
+            self._load(loaded)
+
+    def run(self) -> Outcome:
+        context, schedule = self._context, self._schedule
+        self._sinks = open_sinks(schedule.loggers, context, schedule.project, schedule.config)
+        self._clock.start(self._frames)
+        self._logged = time.monotonic()
+        finished = False
+        try:
+            while not self._over:
+                self._iterate()
+            finished = True
+        except FencedRun:
+            self._sinks = []
+            raise
+        finally:
+            for sink in self._sinks:
+                sink.close(finished=finished)
+        context.before_checkpoint()
+        final = self._store.save(self._frames, self._state(running=False))
+        context.checkpointed(self._frames)
+        policy = save_file(context.attempt.policy, self._learner.policy())
+        return Outcome(
+            frames=self._frames,
+            iterations=context.rows[-1].iteration,
+            exactness=self._learner.exactness,
+            config=schedule.config,
+            evaluation=schedule.evaluation if schedule.evaluation_interval else None,
+            files=((final.path, True), (policy, True), *((path, False) for path in self._policies)),
+        )
+
+    @property
+    def _frames(self) -> int:
+        rows = self._context.rows
+        return rows[-1].frames if rows else 0
+
+    @property
+    def _over(self) -> bool:
+        enough = self._schedule.frames is not None and self._frames >= self._schedule.frames
+        return enough or self._time.over
+
+    @property
+    def _total(self) -> int | None:
+        """The frames of the whole run, as far as they can be known."""
+        known = (self._schedule.frames, self._time.total_frames(self._frames))
+        return min((total for total in known if total is not None), default=None)
+
+    def _iterate(self) -> None:
+        context, before, total = self._context, self._context.rows[-1:], self._total
+        frames = self._frames + self._learner.frames_per_iteration
+        metrics = self._learner.iterate(min(1.0, self._frames / total) if total else 0.0)
+        if self._due(self._schedule.evaluation_interval, frames):
+            evaluated = time.monotonic()
+            metrics |= self._learner.evaluate()
+            metrics[EVALUATION_TIMER] = time.monotonic() - evaluated
+        now = time.monotonic()
+        seconds, self._logged = now - self._logged, now
+        metrics["train/steps_per_sec"] = self._learner.frames_per_iteration / seconds
+        metrics["system/peak_memory_mb"] = context.memory.peak_mb()
+        iteration, wall_time = (before[0].iteration, before[0].wall_time) if before else (0, 0.0)
+        row = Row(iteration + 1, frames, wall_time + seconds, metrics)
+        if training := training_seconds(row):
+            metrics["speed/training_fps"] = self._learner.frames_per_iteration / training
+        keeps = self._due(self._schedule.policy_interval, frames)
+        context.record(row)
+        for sink in self._sinks:
+            sink.log(row)
+        self._time.spend(row)
+        self._best.consider(row, self._learner.policy)
+        context.progress(frames, self._total, metrics.get(RETURN, metrics.get("episode/reward")))
+        if keeps:
+            self._keep_policy(frames)
+        if not self._over and (keeps or context.stopping or self._clock.due(frames)):
+            self._save()
+        context.iteration_done()
+
+    def _due(self, interval: int, frames: int) -> bool:
+        """Whether a multiple of the interval lies in an iteration that ends after ``frames``."""
+        return interval > 0 and frames // interval > self._frames // interval
+
+    def _save(self) -> None:
+        began = time.monotonic()
+        self._context.before_checkpoint()
+        self._store.save(self._frames, self._state(running=True))
+        self._context.checkpointed(self._frames)
+        self._clock.written(self._frames, time.monotonic() - began)
+
+    def _keep_policy(self, frames: int) -> None:
+        path = self._context.attempt.kept_policy(frames)
+        self._context.guard()
+        save_file(path, self._state(running=False))
+        self._policies = [*(one for one in self._policies if one.name != path.name), path]
+
+    def _state(self, *, running: bool) -> dict[str, Any]:
+        learner, last = self._learner, self._context.rows[-1]
+        return {
+            "policy": learner.policy(),
+            "learned": learner.learned(),
+            "running": learner.running() if running else None,
+            "best": self._best.save(),
+            "counters": {"total_frames": last.frames, "iterations": last.iteration},
+        }
+
+    def _load(self, loaded: Loaded) -> None:
+        payload = loaded.payload
+        try:
+            self._learner.load(payload["policy"], payload["learned"])
+            if payload["running"] is not None:  # None: it was finished, but had no result
+                self._learner.resume(payload["running"])
+            self._best.load(payload["best"])
+        except _MISFITS as error:
+            context = self._context
+            raise DamagedFileError(
+                loaded.file.path,
+                f"does not fit the run as it is configured and coded now ({type(error).__name__}: {error})",
+                hint=f"train the run anew: orchestrate retry {context.sweep} {context.run.run_id}",
+            ) from error

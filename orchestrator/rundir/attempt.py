@@ -1,0 +1,188 @@
+"""A folder of one attempt at a run: its claim, metrics, checkpoints, logs and end record."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.types import Reason, RunState
+from orchestrator.rundir.atomic import (
+    dump_json,
+    fsync_folder,
+    read_json,
+    storage_errors,
+    write_exclusive,
+)
+from orchestrator.rundir.claims import Claim, read_claim
+from orchestrator.rundir.plain_files import open_plain
+
+_OUTCOMES = [state.value for state in RunState]
+_REASONS = [None, *(reason.value for reason in Reason)]
+POLICY = re.compile(r"\d{12}\.pt")
+CHECKPOINT = re.compile(r"(?P<frames>\d{12})-(?P<digest>[0-9a-f]{16})\.pt")
+
+
+@dataclass(frozen=True)
+class CheckpointFile:
+    """A checkpoint's file name, parsed: ``digest`` is the first half of the SHA-256 of its bytes."""
+
+    attempt: int
+    frames: int
+    digest: str
+    path: Path
+
+
+class AttemptDir:
+    """The folder of one attempt; only its claim's holder writes here."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.number = int(path.name)
+        self.claim_path = path / "claim"
+        self.log = path / "log.txt"
+        self.metrics = path / "metrics.jsonl"
+        self.checkpoints = path / "checkpoints"
+        self.scratch = path / "scratch"
+        self.wandb = path / "wandb"
+        self.wandb_packed = path / "wandb.tar"
+        self.end_path = path / "end.json"
+        self.policy = path / "policy.pt"
+        self.policies = path / "policies"
+
+    def claim(self) -> Claim | None:
+        """Read the claim."""
+        return read_claim(self.claim_path)
+
+    def end(self) -> dict[str, Any] | None:
+        """Read the end record: ``outcome`` (a run state), ``reason``, ``message``, ``frames``, …"""
+        try:
+            record: dict[str, Any] = read_json(self.end_path)
+        except FileNotFoundError:
+            return None
+        if not _is_end(record):
+            raise DamagedFileError(self.end_path, "is not an end record")
+        return record
+
+    def write_end(self, record: Mapping[str, Any]) -> bool:
+        """Record the end of the attempt. The first record stands: return False if one exists."""
+        return write_exclusive(self.end_path, dump_json(dict(record)))
+
+    @property
+    def inbox_metrics(self) -> Path:
+        """The file in which a training program writes metrics for the trainer to collect."""
+        return self.scratch / "metrics.jsonl"
+
+    @property
+    def inbox_imports(self) -> Path:
+        """The file in which a training program's Python notes its imported packages."""
+        return self.scratch / "imports.txt"
+
+    @property
+    def inbox_checkpoints(self) -> Path:
+        """The folder in which a training program writes checkpoints for the trainer to collect."""
+        return self.scratch / "checkpoints"
+
+    def adopt_checkpoint(self, source: Path, frames: int) -> Path:
+        """Move a finished checkpoint from the inbox to its place, durably."""
+        with storage_errors(self.checkpoints):
+            with open_plain(source) as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+                os.fsync(file.fileno())
+            self.checkpoints.mkdir(exist_ok=True)
+            path = self.checkpoint_name(frames, digest)
+            os.replace(source, path)
+            fsync_folder(self.checkpoints)
+        return path
+
+    def checkpoint_name(self, frames: int, digest: str) -> Path:
+        """Return the path of a checkpoint."""
+        return self.checkpoints / f"{frames:012d}-{digest}.pt"
+
+    def kept_policy(self, frames: int) -> Path:
+        """Return the path of the policy after so many frames, which is kept beside the checkpoints."""
+        return self.policies / f"{frames:012d}.pt"
+
+    def checkpointed(self) -> int | None:
+        """Return the frames of the most advanced checkpoint that this attempt itself wrote."""
+        found = [match for name in listdir(self.checkpoints) if (match := CHECKPOINT.fullmatch(name))]
+        return max((int(match["frames"]) for match in found), default=None)
+
+    def segment_name(self, group: int, start: int, count: int, digest: str) -> Path:
+        """Return the path of a piece of a replay buffer.
+
+        It holds the items ``start`` to ``start + count`` ever added by an agent group.
+        """
+        return self.checkpoints / f"segment-{group}-{start:012d}-{count}-{digest}.pt"
+
+    def event_files(self) -> list[Path]:
+        """List TensorBoard's event files."""
+        return sorted(path for path in self.path.glob("events.out.tfevents.*") if path.is_file())
+
+    def offline_wandb(self) -> Path | None:
+        """Return the archive or folder of W&B's offline logs; None if there is neither."""
+        if self.wandb_packed.is_file() and not self.wandb_packed.is_symlink():
+            return self.wandb_packed
+        return self.wandb if not self.wandb.is_symlink() and self._offline_logs() else None
+
+    def offline_digest(self) -> str:
+        """Hash the content of :meth:`offline_wandb`."""
+        if self.offline_wandb() == self.wandb_packed:
+            return sha256(self.wandb_packed)
+        parts = [f"{path.relative_to(self.wandb)} {sha256(path)}\n" for path in self._offline_logs()]
+        return hashlib.sha256("".join(parts).encode()).hexdigest()
+
+    def _offline_logs(self) -> list[Path]:
+        found = sorted(self.wandb.glob("offline-run-*/run-*.wandb"))
+        links = (path.is_symlink() or path.parent.is_symlink() for path in found)
+        return [path for path, link in zip(found, links, strict=True) if not link and path.is_file()]
+
+    def pack_wandb(self) -> None:
+        """Pack W&B's folder of small files into one archive, then remove the folder.
+
+        Its links are left out: they lead to logs in this machine's home.
+        """
+        if not self.wandb.is_dir():
+            return
+        temporary = self.path / ".wandb.tar.tmp"
+        with storage_errors(temporary), tarfile.open(temporary, "w") as archive:
+            archive.add(self.wandb, arcname="wandb", filter=_unless_link)
+        os.replace(temporary, self.wandb_packed)
+        shutil.rmtree(self.wandb)
+
+
+def _is_end(record: Any) -> bool:
+    if not isinstance(record, dict) or not isinstance(record.get("message", ""), str):
+        return False
+    counts = (record.get("frames"), record.get("checkpointed"))
+    return (
+        record.get("outcome") in _OUTCOMES
+        and record.get("reason") in _REASONS
+        and all(type(count) in (int, NoneType) for count in counts)
+    )
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's content."""
+    with open_plain(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def listdir(folder: Path) -> list[str]:
+    """List a folder's names; empty if it does not exist."""
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _unless_link(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if member.issym() else member

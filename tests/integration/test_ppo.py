@@ -1,0 +1,154 @@
+"""The trainer ppo: killed anywhere = left alone; checked, swept, evaluated, collected by the commands."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from jobs.trainers.ppo.saved_policy import load_policy
+from orchestrator.rundir import RunDir, SweepDir
+from orchestrator.ui.cli import app
+from tests.resuming import Attempt, Kill, Nursery, bits, differences
+
+TINY: dict[str, Any] = {
+    "task": "bucket_brigade/hard",
+    "steps": 256,
+    "envs": 4,
+    "rollout_steps": 8,
+    "batch_size": 16,
+    "epochs": 2,
+    "hidden": [8],
+    "evaluation_interval": 64,
+    "evaluation_episodes": 2,
+    "checkpoint_interval": 64,
+    "loggers": ["csv"],
+}
+# How often a process is at each place in the whole run, roughly.
+PLACES = {
+    "collecting": 60,
+    "training": 30,
+    "evaluation": 3,
+    "before rename": 8,
+    "after rename": 8,
+    "flush": 15,
+}
+KILLS = 20
+
+
+def final_state(folder: Path) -> dict[str, Any]:
+    (newest, *_) = RunDir(folder).checkpoints()
+    return torch.load(newest.path, weights_only=True)["payload"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"task.opponents": 1, "anneal_lr": True}, {"network": "transformer", "features": 8, "heads": 2}],
+    ids=["one learner", "three learners", "transformer"],
+)
+def test_killed_anywhere_equals_left_alone(more: dict[str, Any], tmp_path: Path) -> None:
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    draw = random.Random(json.dumps(more))
+    with Nursery("ppo") as nursery:
+        assert nursery.run(Attempt(str(alone), {**TINY, **more}, 3)) == 0, log(alone)
+        hits = 0
+        while hits < KILLS:
+            where = draw.choice(list(PLACES))
+            code = nursery.run(
+                Attempt(str(killed), {**TINY, **more}, 3, Kill(where, draw.randint(1, PLACES[where])))
+            )
+            hits += code == -9
+            if code == 0:  # it was done before: kill another
+                compare(alone, killed)
+                killed = tmp_path / f"killed-{hits}"
+        assert nursery.run(Attempt(str(killed), {**TINY, **more}, 3)) == 0, log(killed)
+    compare(alone, killed)
+
+
+def compare(alone: Path, killed: Path) -> None:
+    assert [bits(row.metrics) for row in RunDir(killed).history()] == [
+        bits(row.metrics) for row in RunDir(alone).history()
+    ]
+    assert len(RunDir(alone).history()) == 8
+    assert differences(final_state(alone), final_state(killed)) == []
+    kept = [RunDir(folder).policies(below=100) for folder in (alone, killed)]
+    assert [[path.name for path in paths] for paths in kept] == [
+        [f"{n:012d}.pt" for n in (64, 128, 192, 256)]
+    ] * 2
+    for one, other in zip(*kept, strict=True):
+        assert differences(torch.load(one, weights_only=True), torch.load(other, weights_only=True)) == []
+    assert json.loads((killed / "outcome.json").read_text())["exactness"] == "exact"
+
+
+def log(folder: Path) -> str:
+    return RunDir(folder).attempts()[-1].log.read_text()
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    found = CliRunner().invoke(app, list(arguments))
+    assert found.exit_code == code, found.output
+    return found.output
+
+
+def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    base = "\n".join(f"  {key}: {json.dumps(value)}" for key, value in TINY.items())
+    Path("grid.yaml").write_text(f"name: tiny\ntrainer: ppo\nbase:\n{base}\nmatrix:\n  seed: [0, 1]\n")
+    assert "2 runs" in run("check", "grid.yaml")
+    run("sweep", "--grid", "grid.yaml", "--slots", "1")
+    sweep = SweepDir(tmp_path / "results", "tiny")
+    for run_id in sweep.run_ids():
+        result = sweep.run(run_id).result()
+        assert result is not None
+        assert (result["frames"], result["exactness"]) == (256, "exact")
+        assert result["final_return"] is not None
+        (policy,) = (path for path in sweep.run(run_id).path.rglob("policy.pt"))
+        assert torch.load(policy, weights_only=True)
+        loaded = load_policy(sweep.run(run_id).path)
+        assert loaded.act(torch.zeros(2, loaded.seen.mean.numel()), None)[0].shape == (2, 3)
+    said = run("evaluate", "tiny", "--episodes", "3", "--on-task", "bucket_brigade/easy")
+    assert "bucket_brigade/easy" in said
+    run("collect", "tiny")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message", "hint"),
+    [
+        (
+            {"task": "bucket_brigade/hardd"},
+            "task: found 'bucket_brigade/hardd'",
+            "did you mean bucket_brigade/hard?",
+        ),
+        ({"task.opponents": 5}, "5 opponents: expected 0 to 4", ""),
+        ({"task.opponents": ["firefigther"]}, "no player named 'firefigther'; did you mean firefighter?", ""),
+        ({"task.opponents": 4}, "leaves no agent to learn", ""),
+        (
+            {"batch_size": 100},
+            "batch_size: found 100, expected a divisor of the 32 rows",
+            "write batch_size: 32",
+        ),
+        ({"learning_rate": 0.1}, "no key 'learning_rate'", "did you mean lr?"),
+        ({"opponents": 3}, "no key 'opponents'", "did you mean task.opponents?"),
+        ({"lr": "fast"}, "lr: found 'fast', expected a number", ""),
+        ({"hidden": []}, "hidden: found [], expected sizes", ""),
+        ({"device": "gpu"}, "device: found 'gpu', expected cpu, cuda or cuda:N", ""),
+        ({"minutes": -1}, "minutes: found -1, expected minutes of training above 0", ""),
+        ({"task.name": "x"}, "task.name", "the key `task` names it"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_it_starts(
+    changes: dict[str, Any], message: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    base = "\n".join(f"  {key}: {json.dumps(value)}" for key, value in {**TINY, **changes}.items())
+    Path("grid.yaml").write_text(f"name: tiny\ntrainer: ppo\nbase:\n{base}\n")
+    found = CliRunner().invoke(app, ["check", "grid.yaml"])
+    said = " ".join(f"{found.output} {found.exception}".split())
+    assert found.exit_code != 0, said
+    assert message in said
+    assert hint in said
