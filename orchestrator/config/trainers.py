@@ -228,7 +228,7 @@ PPO = TrainerSpec(
     inert=("checkpoint_interval", "loggers", "project_name"),
     packages=("torch", "numpy"),
     source=(
-        *("jobs.hydra.override_text", "jobs.hydra.typed_config"),
+        *("jobs.hydra.override_text", "jobs.hydra.typed_config", "jobs.hydra.values"),
         *("jobs.trainers.ppo", "jobs.training.games"),
         *("jobs.training.best_policy", "jobs.training.loop", "jobs.training.time_budget"),
     ),
