@@ -10,7 +10,7 @@ from enum import Enum
 
 from jobs.worker.failures import End, deaths_in_vain, in_vain
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
-from orchestrator.core.types import Job, Reason, RunState, array_of
+from orchestrator.core.types import Job, Reason, RunState, Size, array_of
 from orchestrator.rundir import LedgerEntry, RunDir, SweepDir, attempt_ended, tidy_finished
 from orchestrator.rundir.ledger_entries import (
     CancelEntry,
@@ -193,18 +193,18 @@ def find_job(sweep: SweepDir, token: str) -> Job:
     )
 
 
-def pool_of(sweep: SweepDir, job: Job) -> dict[str, int]:
-    """Return the runs that a job may take, with their cores: its own, then if it steals those of later jobs.
+def pool_of(sweep: SweepDir, job: Job) -> dict[str, Size]:
+    """Return the runs that a job may take, with their sizes: its own, then if it steals those of later jobs.
 
     Jobs of one submission share their runs if the largest of these need the same resources.
     """
     if not job.steals:
-        return {run_id: job.cores_of(run_id) for run_id in job.run_ids}
+        return {run_id: job.size_of(run_id) for run_id in job.run_ids}
     jobs = map(_job, submission_of(sweep, job).jobs)
     alike = [one for one in jobs if one.steals and one.resources == job.resources]
     place = [one.token for one in alike].index(job.token)
     in_turn = [*alike[place:], *alike[:place]]
-    return {run_id: one.cores_of(run_id) for one in in_turn for run_id in one.run_ids}
+    return {run_id: one.size_of(run_id) for one in in_turn for run_id in one.run_ids}
 
 
 def without_work(sweep: SweepDir, job: Job, waiting: Container[str]) -> list[str]:

@@ -10,13 +10,12 @@ import json
 import os
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
 
 from jobs.worker.scheduler_job import SchedulerJob
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.types import Job, Resources, Run
+from orchestrator.core.types import Job, Resources, Run, Size
 from orchestrator.rundir import IndexRow, SweepDir
 from orchestrator.rundir.ledger_entries import SubmissionEntry, SubmittedJob, submissions
 
@@ -67,17 +66,16 @@ def _grid(name: str, spec: TrainerSpec, rows: Sequence[IndexRow]) -> str:
 
 
 def _job(token: str, sweep: SweepDir, spec: TrainerSpec, runs: Sequence[Run], slots: int | None) -> Job:
-    sizes = {run.run_id: spec.resources_of(run).cpus_per_task for run in runs}
-    least, most = min(sizes.values()), max(sizes.values())
+    cores = {run.run_id: spec.resources_of(run).cpus_per_task for run in runs}
+    least, most = min(cores.values()), max(cores.values())
     gpus = int(any(spec.needs_gpu(run) for run in runs))
-    cores = _cores() if slots is None and least < most else None
+    room = Size(_cores()) if slots is None and least < most else None
     if slots is None:
         slots = min(len(runs), _cores() // least, len(hardware.gpus()) if gpus else len(runs))
+    run_ids = sorted(cores, key=lambda run_id: -cores[run_id] if room else 0)
+    sizes = {run_id: Size(cores[run_id]) for run_id in run_ids} if least < most else {}
     needs = Resources(cpus_per_task=most, gpus=gpus)
-    fewer = {run_id: size for run_id, size in sizes.items() if size < most}
-    run_ids = sorted(sizes, key=lambda run_id: -sizes[run_id] if cores else 0)
-    job = Job(token, sweep.name, "local", tuple(run_ids), max(1, slots), needs)
-    return replace(job, run_cores=fewer, cores=cores)
+    return Job(token, sweep.name, "local", tuple(run_ids), max(1, slots), needs, sizes=sizes, room=room)
 
 
 def _cores() -> int:

@@ -8,20 +8,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.core import hardware
-from orchestrator.core.types import Job
+from orchestrator.core.types import Job, Size
+
+_ONE_CORE = Size(1)
 
 
 @dataclass(frozen=True)
 class Slot:
     """Room for one run. ``gpus`` is a ``CUDA_VISIBLE_DEVICES``; ``None`` leaves the present one.
 
-    ``size``: the cores that the run asks for; it has fewer if the job has.
+    ``size``: what the run asks for; it has fewer cores if the job has.
     """
 
     index: int
     cores: tuple[int, ...]
     gpus: str | None = None
-    size: int = 1
+    size: Size = _ONE_CORE
 
 
 @dataclass
@@ -59,24 +61,25 @@ class Slots:
         self._job, self._devices = job, _devices(job)
         self._free = list(range(job.slots))
         self._runs_on = dict.fromkeys(cores, 0)
-        self._taken = 0
+        self._taken = Size(0)
 
     @property
     def open(self) -> bool:
         """Whether some run can begin now."""
-        return bool(self._free) and (self._job.cores is None or self._taken < self._job.cores)
+        room = self._job.room
+        return bool(self._free) and (room is None or self._taken.cores < room.cores)
 
-    def fits(self, size: int) -> bool:
-        """Return whether a run of that many cores can begin now; one that is too large begins alone."""
-        most = self._job.cores
-        return self.open and (most is None or not self._taken or self._taken + size <= most)
+    def fits(self, size: Size) -> bool:
+        """Return whether a run of that size can begin now; one that is too large begins alone."""
+        room, alone = self._job.room, not self._taken.cores
+        return self.open and (room is None or alone or self._taken.plus(size).fits(room))
 
-    def take(self, size: int) -> Slot:
+    def take(self, size: Size) -> Slot:
         """Take a free slot, with the cores that have the fewest runs."""
         index = min(self._free)
         self._free.remove(index)
-        self._taken += size
-        cores = tuple(sorted(sorted(self._runs_on, key=lambda core: self._runs_on[core])[:size]))
+        self._taken = self._taken.plus(size)
+        cores = tuple(sorted(sorted(self._runs_on, key=lambda core: self._runs_on[core])[: size.cores]))
         for core in cores:
             self._runs_on[core] += 1
         return Slot(index, cores, _gpus_of(index, self._job.resources.gpus, self._devices), size)
@@ -84,7 +87,7 @@ class Slots:
     def release(self, slot: Slot) -> None:
         """Make a slot and its cores free again."""
         self._free.append(slot.index)
-        self._taken -= slot.size
+        self._taken = self._taken.plus(slot.size, -1)
         for core in slot.cores:
             self._runs_on[core] -= 1
 

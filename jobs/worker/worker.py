@@ -64,8 +64,8 @@ class Worker:
         self._slots = Slots(job, own_cores(job, self._reservations))
         self._children: dict[int, RunHandle] = {}
         self._decisions = Decisions(sweep, submission_of(sweep, job).number)
-        self._cores = pool_of(sweep, job)
-        self._assignment = Assignment(sweep, self._cores, self._decisions)
+        self._sizes = pool_of(sweep, job)
+        self._assignment = Assignment(sweep, self._sizes, self._decisions)
         self._preloaded: set[str] = set()
         self._commit = provenance.commit()
         self._unwritten: list[Event] = []
@@ -118,7 +118,7 @@ class Worker:
                 self._cannot_start(run_id, error)
 
     def _fits(self, run_id: str) -> bool:
-        return self._slots.fits(self._cores[run_id])
+        return self._slots.fits(self._sizes[run_id])
 
     def _start(self, run_id: str) -> None:
         run = self._sweep.run(run_id).description()
@@ -127,7 +127,7 @@ class Worker:
             self._preloaded.add(run.trainer)
         remember_code(run, self._sweep.results)
         reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        slot = self._slots.take(self._cores[run_id])
+        slot = self._slots.take(self._sizes[run_id])
         try:
             launch = Launch(self._sweep, run_id, self._job.token, slot, writing, self._commit)
             since, plugins, target = self._assignment.since(run_id), self._job.plugins, self._job.target

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 # The message of a job that spent its share of the budget.
 BUDGET_REACHED = "budget reached"
@@ -154,6 +154,25 @@ class Resources:
     time: str | None = None
 
 
+class Size(NamedTuple):
+    """Cores and megabytes of memory, of a run or of the room that runs share; 0 MB: no amount is known."""
+
+    cores: int
+    mem: int = 0
+
+    def fits(self, room: Size) -> bool:
+        """Return whether there is room for it."""
+        return self.cores <= room.cores and (not room.mem or self.mem <= room.mem)
+
+    def share(self, room: Size) -> float:
+        """Return the part of the room that it takes, at most 1."""
+        return min(1.0, max(self.cores / room.cores, self.mem / room.mem if room.mem else 0.0))
+
+    def plus(self, other: Size, times: int = 1) -> Size:
+        """Return the sum with another size."""
+        return Size(self.cores + times * other.cores, self.mem + times * other.mem)
+
+
 @dataclass(frozen=True)
 class PluginSource:
     """A plug-in of a sweep: the folder of its package, or None for an installed package."""
@@ -196,8 +215,8 @@ class Job:
 
     ``token`` identifies the submission for good; a second process with the same token exits. ``resources``
     are each run's. ``steals``: after its own runs it takes unstarted ones of similar jobs in its submission.
-    ``allowance``: its share of the budget, in seconds of work. ``run_cores``: the cores of runs that need
-    fewer, by id; ``cores``: those of all runs at once, ``None`` if the slots alone limit them.
+    ``allowance``: its share of the budget, in seconds of work. ``sizes``: of runs that differ in size, by
+    id; ``room``: what these share, ``None`` if the slots alone limit the runs at once.
     """
 
     token: str
@@ -209,30 +228,30 @@ class Job:
     steals: bool = False
     plugins: tuple[PluginSource, ...] = ()
     allowance: float | None = None
-    run_cores: Mapping[str, int] = field(default_factory=dict)
-    cores: int | None = None
+    sizes: Mapping[str, Size] = field(default_factory=dict)
+    room: Size | None = None
 
-    def cores_of(self, run_id: str) -> int:
-        """Return the cores of one of its runs."""
-        return self.run_cores.get(run_id, self.resources.cpus_per_task)
+    def size_of(self, run_id: str) -> Size:
+        """Return the size of one of its runs."""
+        return self.sizes.get(run_id, Size(self.resources.cpus_per_task))
 
     @property
     def most_cores(self) -> int:
         """The most cores that its runs can use at once."""
-        largest = sorted(map(self.cores_of, self.run_ids), reverse=True)[: self.slots]
+        largest = sorted((self.size_of(run_id).cores for run_id in self.run_ids), reverse=True)[: self.slots]
         used = sum(largest) + (self.slots - len(largest)) * self.resources.cpus_per_task
-        return used if self.cores is None else min(used, max(self.cores, *largest[:1]))
+        return used if self.room is None else min(used, max(self.room.cores, *largest[:1]))
 
     def share(self, run_id: str) -> float:
-        """Return the part of the job that a run takes, by cores if these limit the runs at once."""
-        if self.cores is None:
+        """Return the part of the job that a run takes."""
+        if self.room is None:
             return 1 / max(1, min(self.slots, len(self.run_ids)))
-        return min(1.0, self.cores_of(run_id) / self.cores)
+        return self.size_of(run_id).share(self.room)
 
     def to_json(self) -> dict[str, Value]:
         plugins = [asdict(plugin) for plugin in self.plugins]
         data = {**asdict(self), "run_ids": list(self.run_ids), "plugins": plugins}
-        for name in ("allowance", "run_cores", "cores"):  # also read by earlier code snapshots
+        for name in ("allowance", "sizes", "room"):  # also read by earlier code snapshots
             if data[name] in (None, {}):
                 del data[name]
         return data
@@ -245,6 +264,8 @@ class Job:
                 "run_ids": tuple(data["run_ids"]),
                 "resources": Resources(**data["resources"]),
                 "plugins": tuple(PluginSource(**plugin) for plugin in data.get("plugins", ())),
+                "sizes": {run_id: Size(*size) for run_id, size in data.get("sizes", {}).items()},
+                "room": Size(*data["room"]) if data.get("room") else None,
             }
         )
 

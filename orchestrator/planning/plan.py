@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Protocol
 
-from orchestrator.config.grid.resources import largest
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import (
     Array,
@@ -20,11 +20,13 @@ from orchestrator.core.types import (
     Resources,
     Run,
     RunState,
+    Size,
     Sweep,
     TargetAssignment,
 )
 from orchestrator.core.units import megabytes
 from orchestrator.planning.ordering import canaries, in_turns
+from orchestrator.planning.packing import Shape, allocation, mean, packed, shape_of, size_of, slots_of
 from orchestrator.status.survey import DAMAGED_RESULT, RunStatus, Survey
 
 # Runs for a new job. All others are finished, wait for a decision, or belong to an active job.
@@ -71,7 +73,7 @@ def make_plan(
         roomy = can_have_more_memory(sweep, capacity)
         starved = {run.run_id for run in todo if roomy and survey.statuses[run.run_id].more_memory}
         crowded = {run.run_id for run in todo if _was_crowded_out(survey.statuses[run.run_id])}
-        for want, runs in _by_needs(todo, sweep, capacity, starved, crowded):
+        for want, runs in _by_needs(todo, sweep, capacity, starved, crowded, packs=slots is None):
             if want is _Want.MORE:
                 builder.roomier(runs)
             else:
@@ -126,84 +128,87 @@ class _Builder:
     ) -> None:
         """Add one job for all runs, beside those already ``running``; at most ``places`` at once."""
         needs_of = self._sweep.needs_of
-        shape = _shape(map(needs_of, runs), self._capacity, asked, list(map(needs_of, running)))
+        shape = shape_of(map(needs_of, runs), self._capacity, asked, list(map(needs_of, running)))
         slots = min(len(runs), shape.slots, places or len(runs))
         runs = self._order(runs, lanes=slots)
-        self._one_job(self._by_size(runs) if shape.cores else runs, replace(shape, slots=slots))
+        self._one_job(self._by_size(runs) if shape.room else runs, replace(shape, slots=slots))
 
-    def _one_job(self, runs: Sequence[Run], shape: _Shape) -> None:
+    def _one_job(self, runs: Sequence[Run], shape: Shape) -> None:
         token = self._next_token()
         job = self._job(token, runs, replace(shape, slots=min(len(runs), shape.slots)))
         self.made.append(Array(token, (job,), shape.needs))
 
     def machines(self, runs: Sequence[Run], asked: int | None) -> None:
         """Add one job per machine; all runs share the machines, with any needs."""
-        shape = _shape((_needs(run, self._sweep) for run in runs), self._capacity, asked)
+        shape = shape_of((_needs(run, self._sweep) for run in runs), self._capacity, asked)
         shape = replace(shape, needs=replace(shape.needs, gpus=self._sweep.resources.gpus))
-        for share in self._shares(runs, shape, self._room):
+        shares, shape = self._shares(runs, shape, self._room)
+        for share in shares:
             self._one_job(share, shape)
 
     def arrays(self, runs: Sequence[Run], asked: int | None, *, alone: bool = False) -> None:
-        """Add jobs for runs that differ only in cores, in as many arrays as required.
-
-        ``alone``: one run per job.
-        """
-        shape = _shape((_needs(run, self._sweep) for run in runs), self._capacity, asked)
+        """Add jobs for runs that may share one, in as many arrays as required; ``alone``: one run each."""
+        shape = shape_of((_needs(run, self._sweep) for run in runs), self._capacity, asked)
         shape = replace(shape, slots=min(len(runs), shape.slots))
         if alone or (self._capacity.pack == 1 and asked is None):
-            self._single(runs, shape.needs, _allocation(shape.needs, self._capacity, shape.slots))
-            return
-        shares = self._shares(runs, shape, self._room // self._capacity.chain)
-        if shape.cores is not None:  # a job of large runs has fewer at once, and needs less memory
-            shape = replace(shape, slots=min(shape.slots, max(map(len, shares), default=1)))
-        allocation = _allocation(shape.needs, self._capacity, shape.slots)
-        self._submissions(shares, shape, allocation, steals=self._share and len(shares) > 1)
+            self._single(runs, shape.needs, allocation(shape, self._capacity))
+        else:
+            shares, shape = self._shares(runs, shape, self._room // self._capacity.chain)
+            steals = self._share and len(shares) > 1
+            self._submissions(shares, shape, allocation(shape, self._capacity), steals=steals)
 
     def roomier(self, runs: Sequence[Run]) -> None:
         """Add jobs for runs that were out of memory: one run each, with twice the usual memory of a job."""
         needs = _needs(runs[0], self._sweep)
-        usual = _allocation(needs, self._capacity, _slots(needs, self._capacity))
+        usual = allocation(shape_of([needs], self._capacity), self._capacity)
         most = self._capacity.max_mem
         assert usual.mem is not None, "can_have_more_memory() said so"
         assert most is not None, "can_have_more_memory() said so"
         mem = f"{min(2 * megabytes(usual.mem), megabytes(most))}M"
         self._single(runs, replace(needs, mem=mem), replace(usual, mem=mem))
 
-    def _single(self, runs: Sequence[Run], needs: Resources, allocation: Resources) -> None:
+    def _single(self, runs: Sequence[Run], needs: Resources, asked: Resources) -> None:
         """Add a job for each run that there is room for."""
         runs = self._order(runs, lanes=1)
         count = int(min(len(runs), self._room // self._capacity.chain))
         self.waiting += [run.run_id for run in runs[count:]]
-        self._submissions([[run] for run in runs[:count]], _Shape(needs, 1), allocation, steals=False)
+        self._submissions([[run] for run in runs[:count]], Shape(needs, 1), asked, steals=False)
 
-    def _shares(self, runs: Sequence[Run], shape: _Shape, room: float) -> list[Sequence[Run]]:
-        """Divide runs among as many jobs as can train all at once, up to ``room``; without any they wait."""
-        if shape.cores is None:
+    def _shares(self, runs: Sequence[Run], shape: Shape, room: float) -> tuple[list[Sequence[Run]], Shape]:
+        """Divide runs among as many jobs as can train all at once, up to ``room``; without any they wait.
+
+        Returns them with the shape of these jobs.
+        """
+        shares: list[Sequence[Run]]
+        if shape.room is None:
             count = int(min(math.ceil(len(runs) / shape.slots), room))
             runs = self._order(runs, lanes=max(1, count))
-            shares: list[Sequence[Run]] = [runs[start::count] for start in range(count)]
+            shares = [runs[start::count] for start in range(count)]
         else:
-            runs = self._order(runs, lanes=1)
-            full = _packed(self._by_size(runs), self._cores_of, shape.cores, shape.slots)
-            count = int(min(len(full), room))
+            runs = self._by_size(self._order(runs, lanes=1))
+            jobs = packed([self._size_of(run) for run in runs], shape)
+            shape = shape.holding(jobs)
+            numbers = [[number for number, _ in job] for job in jobs]
+            count = int(min(len(jobs), room))
             shares = [
-                self._by_size([run for some in full[start::count] for run in some]) for start in range(count)
+                [runs[number] for number in sorted(chain.from_iterable(numbers[start::count]))]
+                for start in range(count)
             ]
         if not shares:
             self.waiting += [run.run_id for run in runs]
-        return shares
+        return shares, shape
 
     def _submissions(
-        self, shares: Sequence[Sequence[Run]], shape: _Shape, allocation: Resources, *, steals: bool
+        self, shares: Sequence[Sequence[Run]], shape: Shape, asked: Resources, *, steals: bool
     ) -> None:
         """Add a job for each share, and the jobs of its chain."""
         self._room -= len(shares) * self._capacity.chain
         size = self._capacity.array_size or len(shares)
         for start in range(0, len(shares), size):
-            self._chain(shares[start : start + size], shape, allocation, steals=steals)
+            self._chain(shares[start : start + size], shape, asked, steals=steals)
 
     def _chain(
-        self, shares: Sequence[Sequence[Run]], shape: _Shape, allocation: Resources, *, steals: bool
+        self, shares: Sequence[Sequence[Run]], shape: Shape, asked: Resources, *, steals: bool
     ) -> None:
         after = None
         for _ in range(self._capacity.chain):
@@ -212,22 +217,22 @@ class _Builder:
                 replace(self._job(f"{token}.{index}", runs, shape), steals=steals)
                 for index, runs in enumerate(shares)
             )
-            self.made.append(Array(token, jobs, allocation, after, self._avoid))
+            self.made.append(Array(token, jobs, asked, after, self._avoid))
             after = token
 
-    def _job(self, token: str, runs: Sequence[Run], shape: _Shape) -> Job:
+    def _job(self, token: str, runs: Sequence[Run], shape: Shape) -> Job:
         run_ids = tuple(run.run_id for run in runs)
         job = Job(token, self._sweep.name, self._capacity.target, run_ids, shape.slots, shape.needs)
-        most = shape.needs.cpus_per_task
-        fewer = {run.run_id: cores for run in runs if (cores := self._cores_of(run)) != most}
-        return replace(job, plugins=self._sweep.plugins, run_cores=fewer, cores=shape.cores)
+        sizes = {run.run_id: self._size_of(run) for run in runs}
+        alike = set(sizes.values()) == {size_of(shape.needs)}
+        return replace(job, plugins=self._sweep.plugins, sizes={} if alike else sizes, room=shape.room)
 
-    def _cores_of(self, run: Run) -> int:
-        return self._sweep.needs_of(run).cpus_per_task
+    def _size_of(self, run: Run) -> Size:
+        return size_of(self._sweep.needs_of(run))
 
     def _by_size(self, runs: Iterable[Run]) -> list[Run]:
-        """Order runs by their cores, the largest first: smaller ones then fill the cores that are left."""
-        return sorted(runs, key=self._cores_of, reverse=True)
+        """Order runs by size, the largest first: smaller ones then fill what is left."""
+        return sorted(runs, key=self._size_of, reverse=True)
 
     def _next_token(self) -> str:
         return f"{self._submission:04d}-{len(self.made) + 1:04d}"
@@ -246,85 +251,9 @@ def _running_here(sweep: Sweep, capacity: Capacity, survey: Survey) -> list[Run]
     return [run for run in running if survey.target(run.run_id) in (None, capacity.target)]
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """A job's largest ``needs``, its runs at once, and the cores that these share.
-
-    ``cores`` is ``None`` if the number of slots alone limits the runs at once: all have the same size, or a
-    person chose the number.
-    """
-
-    needs: Resources
-    slots: int
-    cores: int | None = None
-
-
-def _shape(
-    needs: Iterable[Resources], capacity: Capacity, asked: int | None, running: Sequence[Resources] = ()
-) -> _Shape:
-    """Return the shape of a job for runs with these needs, on a machine that has ``running`` already."""
-    distinct = set(needs)
-    most, smallest = largest(distinct), min(one.cpus_per_task for one in distinct)
-    if asked is not None:
-        return _Shape(most, asked)
-    slots = _slots(replace(most, cpus_per_task=smallest), capacity, running)
-    if capacity.cores is None or capacity.pack is not None or smallest == most.cpus_per_task:
-        return _Shape(most, slots)
-    return _Shape(most, slots, max(1, capacity.cores - sum(one.cpus_per_task for one in running)))
-
-
-def _packed(runs: Iterable[Run], cores_of: Callable[[Run], int], cores: int, slots: int) -> list[list[Run]]:
-    """Divide runs among jobs that can train all of theirs at once: each into the fullest with room."""
-    jobs: list[list[Run]] = []
-    by_free: dict[int, list[list[Run]]] = {}
-    for run in runs:
-        size = cores_of(run)
-        free = next((free for free in range(size, cores + 1) if by_free.get(free)), None)
-        if free is None:
-            jobs.append([])
-            mine, free = jobs[-1], cores
-        else:
-            mine = by_free[free].pop()
-        mine.append(run)
-        if len(mine) < slots:
-            by_free.setdefault(free - size, []).append(mine)
-    return jobs
-
-
-def _slots(needs: Resources, capacity: Capacity, running: Sequence[Resources] = ()) -> int:
-    """Return the runs at once in a job: ``pack``, or what cores, GPUs and memory allow; at least one.
-
-    ``running``: those that are on the machine already.
-    """
-    if capacity.pack is not None:
-        return max(1, capacity.pack - len(running))
-    fits = []
-    if capacity.cores is not None:
-        busy = sum(one.cpus_per_task for one in running)
-        fits.append((capacity.cores - busy) // needs.cpus_per_task)
-    if capacity.gpus is not None and needs.gpus:
-        fits.append(capacity.gpus // needs.gpus - len(running))
-    if capacity.mem is not None and needs.mem is not None:
-        fits.append(megabytes(capacity.mem) // megabytes(needs.mem) - len(running))
-    return max(1, min(fits, default=1))
-
-
-def _allocation(needs: Resources, capacity: Capacity, slots: int) -> Resources:
-    """Return what a job requests: the size of the target's jobs, else the sum of what its runs need."""
-    mem = capacity.mem
-    if mem is None and needs.mem is not None:
-        mem = f"{slots * megabytes(needs.mem)}M"
-    return Resources(
-        cpus_per_task=slots * needs.cpus_per_task if capacity.cores is None else capacity.cores,
-        gpus=slots * needs.gpus if capacity.gpus is None else capacity.gpus,
-        mem=mem,
-        time=capacity.time or needs.time,
-    )
-
-
 def can_have_more_memory(sweep: Sweep, capacity: Capacity) -> bool:
     """Return whether the target has jobs with more memory than usual, for a run that was out of memory."""
-    usual = _allocation(sweep.resources, capacity, _slots(sweep.resources, capacity)).mem
+    usual = allocation(shape_of([sweep.resources], capacity), capacity).mem
     if usual is None or capacity.max_mem is None:
         return False
     return megabytes(capacity.max_mem) > megabytes(usual)
@@ -344,18 +273,27 @@ def _was_crowded_out(status: RunStatus) -> bool:
 
 
 def _by_needs(
-    runs: Iterable[Run], sweep: Sweep, capacity: Capacity, starved: Container[str], crowded: Container[str]
+    runs: Iterable[Run],
+    sweep: Sweep,
+    capacity: Capacity,
+    starved: Container[str],
+    crowded: Container[str],
+    *,
+    packs: bool,
 ) -> Iterator[tuple[_Want, list[Run]]]:
     """Group runs by resources and by what they lacked before; each group in the given order.
 
-    Where jobs have a fixed number of cores, runs that need different numbers share them.
+    Where jobs have a fixed number of cores, runs of different sizes share them. ``packs``: their number in a
+    job is not given.
     """
     groups: dict[tuple[Resources, _Want], list[Run]] = {}
+    packs = packs and capacity.pack is None
     for run in runs:
         want, needs = _Want.MORE if run.run_id in starved else _Want.NOTHING, _needs(run, sweep)
         want = _Want.ALONE if run.run_id in crowded else want
         if want is not _Want.MORE and capacity.cores is not None:
-            needs = replace(needs, cpus_per_task=0)
+            any_mem = capacity.mem is not None or (packs and want is _Want.NOTHING)
+            needs = replace(needs, cpus_per_task=0, mem=None if any_mem else needs.mem)
         groups.setdefault((needs, want), []).append(run)
     return ((want, alike) for (_, want), alike in groups.items())
 
@@ -368,8 +306,7 @@ def _needs(run: Run, sweep: Sweep) -> Resources:
 def at_once(sweep: Sweep, capacity: Capacity) -> int:
     """Return how many runs of the sweep a job of the target can train at once, by their mean size."""
     needs = [_needs(run, sweep) for run in sweep.runs if cannot_place(run, sweep, capacity) is None]
-    cores = math.ceil(sum(one.cpus_per_task for one in needs) / max(1, len(needs)))
-    return min((_slots(replace(one, cpus_per_task=cores), capacity) for one in set(needs)), default=1)
+    return slots_of(mean(needs), capacity) if needs else 1
 
 
 def cannot_place(run: Run, sweep: Sweep, capacity: Capacity) -> str | None:

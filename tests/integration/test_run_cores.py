@@ -87,7 +87,8 @@ def test_each_run_has_its_own_number_of_cores(tmp_path: Path) -> None:
     why = "needs 9999 cores, this machine has 2: ask for fewer, or choose a larger target (--on)"
     assert list(planned["skipped"].values()) == [why]
     (job,) = planned["jobs"]
-    assert (job["cores"], job["slots"], list(job["run_cores"].values())) == (2, 2, [1, 1])
+    assert (job["room"][0], job["slots"]) == (2, 2)
+    assert [size[0] for size in job["sizes"].values()] == [2, 2, 1, 1]
     orchestrate(tmp_path, "sweep", "--grid", "grid.yaml")
 
     judge(tmp_path / "log")

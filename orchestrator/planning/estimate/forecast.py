@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.config.trainers import get_trainer
-from orchestrator.core.types import Job, Plan, Run, Sweep
+from orchestrator.core.types import Job, Plan, Run, Size, Sweep
 from orchestrator.planning.estimate.ranges import NOTHING, Range, lay_out, total
 from orchestrator.planning.estimate.target_costs import TargetCost
+from orchestrator.planning.packing import size_of
 from orchestrator.planning.throughput.lookup import Basis, SpeedTable
 from orchestrator.planning.throughput.model import TrainingPlace, kind_of, length_of
 from orchestrator.status.survey import RunStatus, Survey
@@ -104,9 +105,9 @@ def forecast_plan(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable
     for group in groups:
         found = [_run(run, seen, where, table, group) for run in group.runs]
         runs += found
-        known = [(one.seconds, group.size(run)) for one, run in zip(found, group.runs, strict=True)]
+        known = [(one.seconds, group.cores(run)) for one, run in zip(found, group.runs, strict=True)]
         timed = [(seconds, size) for seconds, size in known if seconds is not None]
-        laid_out = lay_out(timed, group.machines, group.cores or group.at_once)
+        laid_out = lay_out(timed, group.machines, group.room.cores if group.room else group.at_once)
         loads += [load for load in laid_out if load.mid > 0]
     most, machines = max((group.at_once for group in groups), default=1), len(loads)
     skipped = dict(plan.skipped)
@@ -128,31 +129,34 @@ def forecast_plan(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable
 class _Group:
     """Runs for jobs of one shape: this many ``machines``, each with ``at_once`` runs.
 
-    ``cores``: those that runs of different sizes share in a job.
+    ``room``: what runs of different sizes share in a job.
     """
 
     sweep: Sweep
     runs: tuple[Run, ...]
     machines: int
     at_once: int
-    cores: int | None = None
-
-    def size(self, run: Run) -> int:
-        """Return the cores of a run where they limit the runs at once, else 1: it takes a slot."""
-        return 1 if self.cores is None else self.sweep.needs_of(run).cpus_per_task
+    room: Size | None = None
 
     def share(self, run: Run) -> float:
         """Return the part of a job that a run takes."""
-        return min(1.0, self.size(run) / (self.cores or self.at_once))
+        return 1 / self.at_once if self.room is None else self._size(run).share(self.room)
+
+    def cores(self, run: Run) -> int:
+        """Return the cores that a run keeps from others, by cores or memory; without ``room`` 1: a slot."""
+        return 1 if self.room is None else math.ceil(self.share(run) * self.room.cores)
+
+    def _size(self, run: Run) -> Size:
+        return size_of(self.sweep.needs_of(run))
 
 
 def _groups(plan: Plan, where: TargetCost) -> list[_Group]:
     sweep = plan.sweep
-    jobs: dict[tuple[int, int | None], list[Job]] = {}
+    jobs: dict[tuple[int, Size | None], list[Job]] = {}
     for array in plan.arrays:
         if array.after is None:
             for job in array.jobs:
-                jobs.setdefault((min(job.slots, len(job.run_ids)), job.cores), []).append(job)
+                jobs.setdefault((min(job.slots, len(job.run_ids)), job.room), []).append(job)
     if not jobs:
         waiting = tuple(run for run in sweep.runs if run.run_id in set(plan.waiting))
         return [_Group(sweep, waiting, where.limit or 1, 1)] if waiting else []

@@ -111,10 +111,10 @@ def _show_plan(planned: Mapping[str, Any], sweep: Sweep) -> None:
     points = {run.run_id: run.point for run in sweep.runs}
     for array in planned["arrays"]:
         target = array.get("target", planned["target"])
-        cores = array["jobs"][0].get("cores")
+        room = array["jobs"][0].get("room")
         slots = array["slots"]
         at_once = (
-            f"up to {slots} at once on the {cores} cores of each" if cores else f"{slots} at once in each"
+            f"up to {slots} at once on the {room[0]} cores of each" if room else f"{slots} at once in each"
         )
         typer.echo(
             f"{array['token']} on {target}: {count(len(array['jobs']), 'job')}, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from random import Random
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.worker.slots import CoreReservations, Slot, Slots, own_cores
-from orchestrator.core.types import Job, Resources
+from orchestrator.core.types import Job, Resources, Size
 
 
 def job(slots: int, cpus: int = 1, gpus: int = 0) -> Job:
@@ -21,7 +22,7 @@ def job(slots: int, cpus: int = 1, gpus: int = 0) -> Job:
 
 def taken(of: Job, cores: Sequence[int]) -> list[Slot]:
     slots = Slots(of, cores)
-    return [slots.take(of.resources.cpus_per_task) for _ in range(of.slots)]
+    return [slots.take(Size(of.resources.cpus_per_task)) for _ in range(of.slots)]
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 64))
@@ -39,16 +40,18 @@ def test_slots_are_disjoint_where_cores_suffice_and_share_evenly_else(
 
 
 @given(
-    st.lists(st.integers(1, 9), min_size=1, max_size=30),
+    st.lists(st.tuples(st.integers(1, 9), st.integers(0, 5)), min_size=1, max_size=30),
     st.integers(1, 8),
+    st.integers(0, 8),
     st.integers(1, 8),
     st.randoms(use_true_random=False),
 )
-def test_runs_of_different_sizes_share_the_cores_and_never_have_more(
-    sizes: list[int], count: int, slots: int, chance: Random
+def test_runs_of_different_sizes_share_the_room_of_a_job(
+    sizes: list[tuple[int, int]], count: int, mem: int, slots: int, chance: Random
 ) -> None:
-    runs = {f"r{number}": size for number, size in enumerate(sorted(sizes, reverse=True))}
-    mixed = replace(job(slots, max(sizes)), run_ids=tuple(runs), run_cores=runs, cores=count)
+    runs = {f"r{number}": Size(*size) for number, size in enumerate(sorted(sizes, reverse=True))}
+    room = Size(count, mem)
+    mixed = replace(job(slots, max(sizes)[0]), run_ids=tuple(runs), sizes=runs, room=room)
     free, waiting, at_work = Slots(mixed, range(count)), dict(runs), list[Slot]()
     while waiting or at_work:
         while (first := next((run for run in waiting if free.fits(waiting[run])), None)) is not None:
@@ -56,9 +59,11 @@ def test_runs_of_different_sizes_share_the_cores_and_never_have_more(
         assert at_work, "a run that is larger than the machine begins alone"
         assert len({slot.index for slot in at_work}) == len(at_work) <= slots
         used = [core for slot in at_work for core in slot.cores]
-        assert len(used) == len(set(used)) == sum(min(slot.size, count) for slot in at_work)
-        left = count - len(used)
-        assert len(at_work) == slots or all(size > left for size in waiting.values()), "no core idles in vain"
+        assert len(used) == len(set(used)) == sum(min(slot.size.cores, count) for slot in at_work)
+        total = reduce(Size.plus, (slot.size for slot in at_work))
+        assert len(at_work) == 1 or total.fits(room)
+        full = len(at_work) == slots or not any(total.plus(size).fits(room) for size in waiting.values())
+        assert full, "nothing idles in vain"
         free.release(at_work.pop(chance.randrange(len(at_work))))
 
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from statistics import fmean
 
 import pytest
@@ -13,8 +15,9 @@ from hypothesis import strategies as some
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand
 from orchestrator.config.trainers import BENCHMARL
-from orchestrator.core.types import Capacity, Job, Resources, RunState, Sweep, TargetAssignment
+from orchestrator.core.types import Capacity, Job, Resources, RunState, Size, Sweep, TargetAssignment
 from orchestrator.core.units import megabytes
+from orchestrator.planning.packing import size_of
 from orchestrator.planning.plan import at_once, make_plan
 from orchestrator.rundir import IndexRow
 from orchestrator.status.survey import RunStatus, Survey
@@ -117,7 +120,8 @@ def test_where_cores_are_for_threads_runs_with_fewer_threads_need_fewer() -> Non
         too_large: "needs 8 cores, a job of c has 4: ask for fewer, or raise cpus_per_task of c"
     }
     (job,) = plan.jobs
-    assert (job.cores, job.slots, job.run_cores, job.resources.cpus_per_task) == (4, 2, {small: 1}, 4)
+    assert (job.room, job.slots, job.resources.cpus_per_task) == (Size(4), 2, 4)
+    assert job.sizes == {large: Size(4), small: Size(1)}
 
 
 CLUSTER = Capacity("c", cores=4, gpus=0, mem="8G", time="1:00:00", array_size=1001)
@@ -125,7 +129,7 @@ CLUSTER = Capacity("c", cores=4, gpus=0, mem="8G", time="1:00:00", array_size=10
 
 def sized(*threads: int, resources: str = "{}") -> Sweep:
     """A sweep of one run for each of these numbers of threads."""
-    zipped = f"zip: {{n: {list(range(len(threads)))}, threads: {list(threads)}}}"
+    zipped = f"zip: {{n: {list(range(1, len(threads) + 1))}, threads: {list(threads)}}}"
     return expand(parse_grid(f"name: s\ntrainer: command\n{zipped}\nresources: {resources}\n", "grid.yaml"))
 
 
@@ -133,31 +137,38 @@ def sized(*threads: int, resources: str = "{}") -> Sweep:
     sizes=some.lists(some.integers(1, 8), min_size=1, max_size=40),
     cores=some.integers(1, 8),
     room=some.none() | some.integers(0, 8),
-    mem=some.none() | some.just("3G"),
+    mem=some.none() | some.integers(1, 20),
+    needs=some.sampled_from(["mem: 1G", "mem: '{threads}G'", "mem: '{n}M'"]),
 )
-def test_runs_of_different_sizes_share_the_cores_of_jobs(
-    sizes: list[int], cores: int, room: int | None, mem: str | None
+def test_runs_of_different_sizes_share_the_cores_and_the_memory_of_jobs(
+    sizes: list[int], cores: int, room: int | None, mem: int | None, needs: str
 ) -> None:
-    sweep = sized(*sizes, resources="{mem: 1G}")
-    where = replace(CLUSTER, cores=cores, room=room, mem=mem)
+    sweep = sized(*sizes, resources="{" + needs + "}")
+    where = replace(CLUSTER, cores=cores, room=room, mem=None if mem is None else f"{mem}G")
     plan = make_plan(sweep, survey_of(sweep), where, submission=1)
-    asked = {run.run_id: run.threads for run in sweep.runs}
-    fitting = {run_id: size for run_id, size in asked.items() if size <= cores}
+    asked = {run.run_id: size_of(sweep.needs_of(run)) for run in sweep.runs}
+    whole = Size(cores, (mem or 0) << 10)
+    fitting = {run_id: size for run_id, size in asked.items() if size.fits(whole)}
     assert set(plan.skipped) == asked.keys() - fitting.keys()
     assert sorted([*plan.run_ids, *plan.waiting]) == sorted(fitting)
     for array in plan.arrays:
         assert array.allocation.cpus_per_task == cores
-        assert megabytes(array.allocation.mem or "") >= max(job.slots for job in array.jobs) << 10
-    for job in plan.jobs:
-        own = [job.cores_of(run_id) for run_id in job.run_ids]
-        assert own == [asked[run_id] for run_id in job.run_ids]
-        assert job.most_cores <= cores
-        assert Job.from_json(job.to_json()) == job
-        if room is None:
-            assert sum(own) <= cores
-            assert len(own) <= job.slots
+        allocated = Size(cores, megabytes(array.allocation.mem or ""))
+        for job in array.jobs:
+            own = [job.sizes.get(run_id, size_of(job.resources)) for run_id in job.run_ids]
+            assert own == [asked[run_id] for run_id in job.run_ids]
+            assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
+            assert job.most_cores <= cores
+            if room is None:
+                assert reduce(Size.plus, own).fits(allocated), "all of its runs work at once"
+                assert len(own) <= job.slots
+            if job.room is not None:
+                assert job.room.fits(allocated)
+                assert job.room.mem, "memory limits the runs at once, too"
+            else:
+                assert job.slots * own[0].mem <= allocated.mem
     if room is None and plan.jobs and mem is None:
-        used = sum(fitting.values())
+        used = sum(size.cores for size in fitting.values())
         assert len(plan.jobs) <= max(1, 2 * used // cores + 1), "at least half of all cores are at work"
 
 
@@ -175,13 +186,13 @@ def test_what_already_runs_keeps_its_cores_and_a_number_asked_for_is_kept() -> N
     sweep = sized(3, 2, 1, 1, 1)
     busy = survey_of(sweep, RunState.RUNNING)
     (job,) = make_plan(sweep, busy, CPU, submission=1).jobs
-    assert (job.cores, job.slots) == (1, 1)
+    assert (job.room, job.slots) == (Size(1), 1)
     (crowded,) = make_plan(sweep, busy, CPU, submission=1, slots=4).jobs
-    assert (crowded.cores, crowded.slots, crowded.most_cores) == (None, 4, 5)
+    assert (crowded.room, crowded.slots, crowded.most_cores) == (None, 4, 5)
     assert at_once(sweep, CPU) == 2, "four cores, and runs of 1.6 cores each"
     deal = TargetAssignment(frozenset(run.run_id for run in sweep.runs[1:]), places=2)
     (dealt,) = make_plan(sweep, survey_of(sweep), CPU, submission=1, deal=deal).jobs
-    assert (dealt.cores, dealt.slots) == (4, 2)
+    assert (dealt.room, dealt.slots) == (Size(4), 2)
 
 
 def test_small_runs_share_a_job_and_help_each_other() -> None:
