@@ -18,7 +18,7 @@ import pytest
 from jobs.trainers.command import program_hook
 from orchestrator.config.check import check_sweep
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.sweep import expand, load_sweep
+from orchestrator.config.sweep import expand
 from orchestrator.rundir import SweepDir
 from tests import warm
 from tests.helpers import ROOT, command_run, make_sweep, work
@@ -404,11 +404,3 @@ def test_check_for_another_machine_knows_only_what_goes_there(
     here, there = (expand(parse_grid(text + f"targets: [{name}]\n", "g.yaml")) for name in ("local", "hpc"))
     assert bool(check_sweep(there, folder=repository.folder).problems) == bool(code)
     assert check_sweep(here, folder=repository.folder).problems
-
-
-def test_check_of_the_bucket_brigade_names_the_program_that_is_yours(repository: Project) -> None:
-    grid = load_sweep(ROOT / "sweeps" / "bucket_brigade.yaml")
-    assert check_sweep(grid, folder=repository.folder).problems == ()
-    (repository.folder / "train.py").unlink()
-    said = repository.run("check", str(ROOT / "sweeps" / "bucket_brigade.yaml"), code=2)
-    assert "found no file 'train.py'" in said

@@ -13,8 +13,7 @@ import pytest
 
 from tests.helpers import PATIENCE_S, ROOT
 from tests.sky.bed import Bed
-
-GRID = ROOT / "sweeps" / "bucket_brigade.yaml"
+from tests.unit.orchestrator.planning.test_estimate import on_one_gpu
 
 
 def estimate(bed: Bed, folder: Path, **profiles: str) -> dict[str, Any]:
@@ -23,9 +22,10 @@ def estimate(bed: Bed, folder: Path, **profiles: str) -> dict[str, Any]:
         (folder / f"{name}.yaml").write_text(
             f"backend: skypilot\ninfra: aws\ncpus_per_task: 8\nmem: 16G\n{text}\n"
         )
+    (folder / "grid.yaml").write_text(on_one_gpu())
     names = ",".join(f"./{name}.yaml" for name in profiles)
     done = subprocess.run(
-        [sys.executable, "-m", "orchestrator.ui.cli", "estimate", str(GRID), "--on", names, "--json"],
+        [sys.executable, "-m", "orchestrator.ui.cli", "estimate", "grid.yaml", "--on", names, "--json"],
         cwd=folder,
         env={**os.environ, **bed.env, "PYTHONPATH": str(ROOT)},
         capture_output=True,

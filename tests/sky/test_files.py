@@ -21,19 +21,8 @@ SENT = ("jobs", "orchestrator", "templates", "sky", "sweeps", "tests/commands", 
 STEPS = 400
 
 
-def test_nothing_is_rented_for_a_program_that_is_not_there(bed: Bed) -> None:
-    """The bucket brigade's program is the user's: SkyPilot looks for it before anything else."""
-    task = str(ROOT / "sky" / "bucket_brigade.yaml")
-    said = bed.sky("launch", "--dryrun", "--yes", task, code=1)
-    assert "train.py" in said
-    assert "does not exist" in said
-    assert "✔" not in said  # nothing was chosen
-
-
 def test_what_each_rents(bed: Bed) -> None:
     """By SkyPilot's own check of the file, and its own choice at the list's prices."""
-    program = bed.folder / "train.py"
-    program.touch()
     for name, machine, price in (
         ("bench_l4", "g6.xlarge", "0.80"),
         ("bucket_brigade", "g6.2xlarge", "0.98"),
@@ -43,7 +32,6 @@ def test_what_each_rents(bed: Bed) -> None:
         (row,) = [line.split() for line in said.splitlines() if "✔" in line]
         assert machine in row
         assert price in row
-    program.unlink()
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "sky").iterdir()), ids=lambda path: path.name)

@@ -114,6 +114,15 @@ def end_of(slurm: Cluster, job: str) -> str:
     )
 
 
+def test_one_job_of_the_game(project: Project, slurm: Cluster) -> None:
+    small = ["steps=64", "envs=4", "batch_size=16", "evaluation_interval=0", "seed=0,1"]
+    script = "launch/bucket_brigade.sh"
+    project.run("sbatch", "--wait", "--cpus-per-task=1", script, *small, "task=bucket_brigade/hard")
+    sweep = SweepDir.existing(project.folder / "results", "bucket_brigade")
+    found = [sweep.run(run_id).result() for run_id in sweep.run_ids()]
+    assert [result and result["frames"] for result in found] == [64, 64], project.said()
+
+
 def test_one_job_and_a_job_array(project: Project, slurm: Cluster, tmp_path: Path) -> None:
     """The one job trains all; of the array, whose every element loads all libraries, four are enough."""
     project.run("sbatch", "--wait", "--mem=4G", SCRIPT, *BENCHMARK)

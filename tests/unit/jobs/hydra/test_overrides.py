@@ -107,9 +107,14 @@ def test_a_run_that_is_named_twice_is_one() -> None:
     assert len(runs_of(BENCHMARL, ["seed=0,1,0", "experiment.loggers=[csv],[]"])) == 2
 
 
-def test_the_launch_script_names_the_runs_of_the_grid() -> None:
-    script = (ROOT / "launch/bench_multiwalker.sh").read_text()
-    benchmark = script.partition("benchmark=(\n")[2].partition("\n)")[0].split()
-    grid = load_sweep(ROOT / "sweeps/multiwalker.yaml")
-    assert [run.run_id for run in runs_of(BENCHMARL, benchmark)] == [run.run_id for run in grid.runs]
-    assert f"--sweep {grid.name})" in script
+@pytest.mark.parametrize(
+    ("script", "sweep"), [("bench_multiwalker", "multiwalker"), ("bucket_brigade", "bucket_brigade")]
+)
+def test_a_launch_script_names_the_runs_of_its_grid(script: str, sweep: str) -> None:
+    text = (ROOT / f"launch/{script}.sh").read_text()
+    benchmark = text.partition("benchmark=(\n")[2].partition("\n)")[0].split()
+    grid = load_sweep(ROOT / f"sweeps/{sweep}.yaml")
+    listed = {run.run_id: None for run in grid.runs if run.overrides.get("steps") != 1_000_000}
+    spec = get_trainer(text.partition("source launch/by_hand.sh ")[2].split()[0])
+    assert sorted(run.run_id for run in runs_of(spec, benchmark)) == sorted(listed)
+    assert f"--sweep {grid.name})" in text

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.backends.skypilot import SkyPilotBackend
+from orchestrator.config.grid import parse_grid
 from orchestrator.config.profiles import Profile, parse_profile
-from orchestrator.config.sweep import load_sweep
+from orchestrator.config.sweep import expand
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Capacity, Price, Resources, Run, RunState, Sweep
@@ -251,11 +252,17 @@ price_per_hour: 0.9776
 
 
 def cloud_forecast(text: str) -> Forecast:
-    sweep = load_sweep(ROOT / "sweeps" / "bucket_brigade.yaml")
+    sweep = expand(parse_grid(on_one_gpu(), "bucket_brigade.yaml"))
     profile = parse_profile(text, "l4.yaml", "l4")
     seen, table = seen_of(sweep), SpeedTable(reported())
     plan = make_plan(sweep, seen, SkyPilotBackend(profile).capacity(ask=False), submission=1)
     return forecast_plan(plan, seen, where_of(profile, table, no_catalog), table)
+
+
+def on_one_gpu() -> str:
+    """The grid as others reported its cost: a run of each scenario, on a GPU."""
+    text = (ROOT / "sweeps" / "bucket_brigade.yaml").read_text()
+    return text.replace("seed: [0, 1, 2, 3, 4]", "seed: [0]").replace("base:\n", "base:\n  device: cuda\n")
 
 
 def no_catalog(profile: Profile) -> Price | None:
