@@ -83,7 +83,8 @@ class GameBatch:
         self.seats: Seats = seats(opponents, agents).to(self.device)
         self._generators = [torch.Generator(self.device).manual_seed(seed) for seed in seeds]
         self._advance = torch.compile(advance, fullgraph=True, dynamic=False) if compiled else advance
-        self.episodes = self.ended = self._begin()
+        self.reset()
+        self.ended = self.episodes
 
     @property
     def agents(self) -> int:
@@ -107,8 +108,11 @@ class GameBatch:
 
     def reset(self, games: Tensor | None = None) -> Tensor:
         """Begin games anew, all or those of a mask (B); return what is seen."""
-        begun = self._begin()
-        self.episodes = begun if games is None else _choose(games[:, None], begun, self.episodes)
+        draws = self._draw(_widths(self.rules, self.seats)[0])
+        if games is None:
+            self.episodes = begin(self.rules, self.seats, draws)
+        else:
+            self.episodes = _begin_anew(games[:, None], self.rules, self.seats, draws, self.episodes)
         return self.observations()
 
     def seed(self, seed: int) -> None:
@@ -147,12 +151,12 @@ class GameBatch:
         for number, generator in enumerate(self._generators):
             generator.set_state(saved[f"generator.{number}"].cpu())
 
-    def _begin(self) -> Episodes:
-        return begin(self.rules, self.seats, self._draw(_widths(self.rules, self.seats)[0]))
-
     def _draw(self, width: int) -> Tensor:
-        drawn = [torch.rand(self.block, width, generator=one, device=self.device) for one in self._generators]
-        return drawn[0] if len(drawn) == 1 else torch.cat(drawn)
+        drawn = torch.empty(width, self.games, dtype=torch.int32, device=self.device)
+        for numbers, generator in zip(drawn.split(self.block, 1), self._generators, strict=True):
+            numbers.random_(generator=generator)
+        # Half as long as torch.rand. 24 bits are exact as a float, and never 1.
+        return (drawn >> 7).T * 2.0**-24
 
 
 def begin(rules: Parameters, seats: Seats, draws: Tensor) -> Episodes:
@@ -168,24 +172,31 @@ def advance(
     """Play one night: episodes after it and at its end, rewards, terminated and truncated."""
     beginning, night, scripted = draws.split(_widths(rules, seats), 1)
     actions = seats.actions(rules, episodes.state, episodes.traits, actions, scripted)
-    state, rewards, over = game.play_night(
-        rules, episodes.state, actions, night.unflatten(1, (-1, rules.houses))
-    )
+    state, rewards, over = game.play_night(rules, episodes.state, actions, night)
     ended = Episodes(state, episodes.traits, episodes.rewards + rewards)
     late = state.night >= nights
-    after = _choose(over | late, begin(rules, seats, beginning), ended)
+    after = _begin_anew(over | late, rules, seats, beginning, ended)
     return after, ended, rewards, over.squeeze(1), (late & ~over).squeeze(1)
 
 
-def _choose(over: Tensor, begun: Episodes, ended: Episodes) -> Episodes:
-    def chosen(name: str) -> Tensor:
-        return torch.where(over, getattr(begun.state, name), getattr(ended.state, name))
-
-    state = GameState(**{name: chosen(name) for name in _STATE})
-    traits = torch.where(over[..., None], begun.traits, ended.traits)
-    return Episodes(state, traits, torch.where(over, begun.rewards, ended.rewards))
+def _begin_anew(
+    games: Tensor, rules: Parameters, seats: Seats, draws: Tensor, episodes: Episodes
+) -> Episodes:
+    """Return the episodes, with new ones for the games of a mask (B, 1)."""
+    new = games.to(draws.dtype)
+    old = 1 - new
+    begun, state, traits = begin(rules, seats, draws), episodes.state, episodes.traits
+    if seats.draws_to_begin:
+        traits = traits * old[..., None] + begun.traits * new[..., None]
+    state = GameState(
+        houses=state.houses * old + begun.state.houses * new,
+        progress=state.progress * old if rules.any_continuous else state.progress,
+        actions=state.actions * old[..., None],
+        night=state.night * old,
+    )
+    return Episodes(state, traits, episodes.rewards * old)
 
 
 def _widths(rules: Parameters, seats: Seats) -> tuple[int, int, int]:
     """Return how many draws a game needs to begin anew, for the rules of a night, and for its players."""
-    return rules.houses + seats.draws_to_begin, game.DRAWS * rules.houses, seats.draws
+    return rules.houses + seats.draws_to_begin, rules.houses, seats.draws

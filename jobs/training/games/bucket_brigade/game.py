@@ -1,6 +1,10 @@
 """The rules, for a batch of games at once: no loop over games, houses or agents, no number leaves the device.
 
 B games, N agents, H houses. An action is [house, mode, signal]. House h is owned by agent h mod N.
+
+For speed, state is floats, masks are 0.0 and 1.0, and tensors lie in memory column by column: they are
+made so by :func:`by_column`, and operations pass it on. A column of one number for each game then meets
+contiguous ones.
 """
 
 from __future__ import annotations
@@ -14,30 +18,39 @@ from jobs.training.games.bucket_brigade.scenarios import Parameters
 
 SAFE, BURNING, RUINED = 0, 1, 2
 REST, WORK = 0, 1
-# Random numbers of a night and house: is the fire put out, does it spread here, does a spark set fire.
-DRAWS = 3
 
 
 @dataclass(frozen=True)
 class GameState:
-    """``houses`` (B, H) and their fires' ``progress`` (B, H); what agents did last: ``signals`` (B, N),
-    ``locations`` (B, N), ``modes`` (B, N); ``night`` (B, 1), from 0."""
+    """``houses`` (B, H), the ``progress`` (B, H) of work on their fires, the last ``actions`` (B, N, 3), and
+    the ``night`` (B, 1), from 0."""
 
     houses: Tensor
     progress: Tensor
-    signals: Tensor
-    locations: Tensor
-    modes: Tensor
+    actions: Tensor
     night: Tensor
+
+    @property
+    def locations(self) -> Tensor:
+        """The house (B, N) where each agent was last."""
+        return self.actions[..., 0]
+
+    @property
+    def modes(self) -> Tensor:
+        """What each agent (B, N) did there."""
+        return self.actions[..., 1]
+
+    @property
+    def signals(self) -> Tensor:
+        """What each agent (B, N) signalled."""
+        return self.actions[..., 2]
 
 
 def first_night(rules: Parameters, draws: Tensor) -> GameState:
     """Return games at their beginning; ``draws`` (B, H) are uniform in [0, 1)."""
-    games, device = len(draws), draws.device
-    nothing = torch.zeros(games, rules.agents, dtype=torch.int64, device=device)
-    houses = (draws < rules.spark).to(torch.int64)
-    night = torch.zeros(games, 1, dtype=torch.int64, device=device)
-    return GameState(houses, torch.zeros_like(draws), nothing, nothing, nothing, night)
+    houses = happens(rules.spark, draws)
+    nothing = torch.zeros(rules.agents, 3, len(houses), device=houses.device).movedim(-1, 0)
+    return GameState(houses, torch.zeros_like(houses), nothing, nothing[:, 0, :1])
 
 
 def actions_of(choices: Tensor) -> Tensor:
@@ -50,63 +63,103 @@ def play_night(
 ) -> tuple[GameState, Tensor, Tensor]:
     """Play one night: the state after it, rewards (B, N) and which games are over (B, 1).
 
-    ``actions`` (B, N, 3) are whole numbers, ``draws`` (B, 3, H) are uniform in [0, 1).
+    ``actions`` (B, N, 3) are whole numbers, ``draws`` (B, H) are uniform in [0, 1).
     """
-    house, mode, signal = actions.unbind(-1)
-    workers = torch.zeros_like(state.progress).scatter_add(1, house, mode.to(state.progress.dtype))
-    houses, progress = _put_out(rules, state, workers, draws[:, 0])
-    burning = houses == BURNING
-    near = burning.roll(1, 1).to(draws.dtype) + burning.roll(-1, 1).to(draws.dtype)
-    caught = (houses == SAFE) & (draws[:, 1] < 1 - (1 - rules.spread) ** near)
-    caught = caught | ((houses == SAFE) & (draws[:, 2] < rules.spark))
-    houses = torch.where(caught, BURNING, houses)
-    done = over(rules, houses, state.night)
-    after = GameState(houses, progress, signal, house, mode, state.night + 1)
-    return after, rewards(rules, state.houses, houses, actions), done
+    actions = by_column(actions)
+    taken = actions.to(rules.spark.dtype)
+    workers = torch.zeros_like(state.houses).scatter_add(1, actions[..., 0], taken[..., 1])
+    put_out = 1 - torch.exp(workers * rules.log_not_extinguished)
+    work = _Work(
+        is_safe(state.houses) + is_burning(state.houses) * put_out, RUINED, rules.spark, state.progress
+    )
+    if rules.any_continuous:
+        work = _with_progress(rules, state, workers, work)
+    # One draw serves twice: among those below ``safe``, a share of ``catching`` is below their product.
+    safe, caught = happens(work.safe, draws), happens(work.safe * work.catching, draws)
+    houses = (1 - safe) * work.lost + caught
+    after = GameState(houses, work.progress, taken, state.night + 1)
+    return after, rewards(rules, state.houses, houses, taken), over(rules, houses, state.night)
 
 
-def _put_out(rules: Parameters, state: GameState, workers: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-    """Return houses and progress after the work; without "continuous" what still burns is ruined."""
-    burning = state.houses == BURNING
-    progress = torch.where(burning, state.progress + workers * rules.suppression, state.progress)
-    by_chance = draws < 1 - (1 - rules.extinguish) ** workers
-    out = burning & torch.where(rules.continuous, progress >= 1, by_chance)
-    ruined = burning & ~out & ~rules.continuous
-    houses = torch.where(out, SAFE, torch.where(ruined, RUINED, state.houses))
-    return houses, torch.where(out | ruined, 0.0, progress)
+@dataclass(frozen=True)
+class _Work:
+    """What a night's work comes to: the probability that each house is safe after it, the state of those that
+    are not, the probability that a safe one catches fire then, and the progress of fires."""
+
+    safe: Tensor
+    lost: Tensor | int
+    catching: Tensor
+    progress: Tensor
+
+
+def _with_progress(rules: Parameters, state: GameState, workers: Tensor, by_chance: _Work) -> _Work:
+    """Return the same where work is not "continuous"; where it is, fires go on and spread."""
+    burning = is_burning(state.houses)
+    progress = state.progress + burning * workers * rules.suppression
+    out = burning * (progress >= 1)
+    left = (burning - out) * rules.continuous
+    near = left.roll(1, 1) + left.roll(-1, 1)
+    catching = 1 - (1 - rules.spark) * torch.exp(near * rules.log_not_spread)
+    return _Work(
+        torch.where(rules.continuous, is_safe(state.houses) + out, by_chance.safe),
+        torch.where(rules.continuous, state.houses, by_chance.lost),
+        torch.where(rules.continuous, catching, by_chance.catching),
+        progress * left,
+    )
 
 
 def rewards(rules: Parameters, before: Tensor, after: Tensor, actions: Tensor) -> Tensor:
     """Return each agent's reward (B, N) of a night, from the houses before and after it, both (B, H)."""
+    agents, houses = rules.agents, rules.houses
     house, mode, _ = actions.unbind(-1)
-    dtype = rules.work_cost.dtype
-    saved = ((before != SAFE) & (after == SAFE)).to(dtype)
-    ruined = (after == RUINED).to(dtype)
-    owned = ownership(rules, dtype, after.device)
-    own_saved, own_ruined = saved @ owned, ruined @ owned
-    all_saved, all_ruined = saved.sum(1, keepdim=True), ruined.sum(1, keepdim=True)
-    safe = (after == SAFE).to(dtype).mean(1, keepdim=True)
-    cost = rules.work_cost + rules.distance_cost * ring_distance(rules.home, house, rules.houses)
+    safe = is_safe(after)
+    own_saved, all_saved = (safe * before.clamp(max=1) @ rules.owned).split((agents, 1), 1)
+    own_ruined, all_ruined = (is_ruined(after) @ rules.owned).split((agents, 1), 1)
     return (
-        torch.where(mode == WORK, -cost, rules.rest)
+        rules.rest
+        - mode * (rules.rest + _cost(rules, house))
         + rules.own_reward * own_saved
         + rules.other_reward * (all_saved - own_saved)
         - rules.own_penalty * own_ruined
         - rules.other_penalty * (all_ruined - own_ruined)
-        + rules.team_reward * safe
-        - rules.team_penalty * all_ruined / rules.houses
+        + (rules.team_reward * safe.sum(1, keepdim=True) - rules.team_penalty * all_ruined) / houses
     )
+
+
+def _cost(rules: Parameters, house: Tensor) -> Tensor:
+    if not rules.any_distance:
+        return rules.work_cost
+    return rules.work_cost + rules.distance_cost * ring_distance(rules.home, house, rules.houses)
+
+
+def by_column(rows: Tensor) -> Tensor:
+    """Return the same values (B, …), stored with the B numbers of each place side by side."""
+    return rows.movedim(0, -1).contiguous().movedim(-1, 0)
+
+
+def is_safe(houses: Tensor) -> Tensor:
+    """Return 1.0 where a house is safe, else 0.0."""
+    return (BURNING - houses).clamp(min=0)
+
+
+def is_burning(houses: Tensor) -> Tensor:
+    """Return 1.0 where a house burns, else 0.0."""
+    return 1 - (houses - BURNING).abs()
+
+
+def is_ruined(houses: Tensor) -> Tensor:
+    """Return 1.0 where a house is ruined, else 0.0."""
+    return (houses - BURNING).clamp(min=0)
+
+
+def happens(probability: Tensor, draws: Tensor) -> Tensor:
+    """Return 1.0 where a draw from [0, 1) is below the probability, else 0.0."""
+    return (probability - draws).ceil()
 
 
 def over(rules: Parameters, houses: Tensor, night: Tensor) -> Tensor:
     """Whether games are over (B, 1) after a night, counted from 0: late enough, and no house burns."""
-    return (night >= rules.min_nights) & ~(houses == BURNING).any(1, keepdim=True)
-
-
-def ownership(rules: Parameters, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return 1 where a house (H rows) is owned by an agent (N columns), else 0."""
-    owner = torch.arange(rules.houses, device=device) % rules.agents
-    return (owner[:, None] == torch.arange(rules.agents, device=device)).to(dtype)
+    return (night >= rules.min_nights) & (is_burning(houses).sum(1, keepdim=True) == 0)
 
 
 def ring_distance(one: Tensor, other: Tensor, houses: int) -> Tensor:
@@ -117,9 +170,9 @@ def ring_distance(one: Tensor, other: Tensor, houses: int) -> Tensor:
 
 def observations(rules: Parameters, state: GameState) -> Tensor:
     """Return what every agent sees (B, H + 4 N + 12): houses, signals, locations, last actions, scenario."""
-    last = torch.stack((state.locations, state.modes), -1).flatten(1)
-    seen = torch.cat((state.houses, state.signals, state.locations, last), 1)
-    return torch.cat((seen.to(rules.info.dtype), rules.info), 1)
+    agents = state.actions.movedim(0, -1)  # (N, 3, B)
+    last = agents[:, :2].flatten(0, 1)
+    return torch.cat((state.houses.T, agents[:, 2], agents[:, 0], last, rules.info.T)).T
 
 
 def observation_width(rules: Parameters) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from jobs.training.games.bucket_brigade.game import BURNING, REST, WORK, GameState, ownership, ring_distance
+from jobs.training.games.bucket_brigade.game import BURNING, REST, WORK, GameState, ring_distance
 from jobs.training.games.bucket_brigade.scenarios import Parameters, ScenarioError
 
 # A character, each from 0 to 1.
@@ -57,8 +57,8 @@ def archetype_actions(rules: Parameters, state: GameState, traits: Tensor, draws
     house = torch.where(elsewhere, (other_house * rules.houses).long(), house)
     mode = torch.where(elsewhere, other_mode >= 0.5, works).long()
     again = tired < fatigue
-    house = torch.where(again, state.locations, house)
-    mode = torch.where(again, state.modes, mode)
+    house = torch.where(again, state.locations.long(), house)
+    mode = torch.where(again, state.modes.long(), mode)
     return torch.stack((house, mode, signal.long()), -1)
 
 
@@ -78,7 +78,7 @@ def house_scores(rules: Parameters, state: GameState, traits: Tensor) -> Tensor:
     distance = ring_distance(houses, rules.home[..., None], rules.houses).to(traits.dtype)
     burning = (state.houses == BURNING).to(traits.dtype)
     near = burning.roll(1, 1) + burning.roll(-1, 1)
-    there = torch.zeros_like(burning).scatter_add(1, state.locations, torch.ones_like(traits[..., 0]))
+    there = torch.zeros_like(burning).scatter_add(1, state.locations.long(), torch.ones_like(traits[..., 0]))
     score = (
         0.1 / (1 + distance)
         + own * (distance == 0)
@@ -92,7 +92,7 @@ def house_scores(rules: Parameters, state: GameState, traits: Tensor) -> Tensor:
 
 def specialist_actions(rules: Parameters, state: GameState) -> Tensor:
     """Return the actions (B, N, 3) of players that work only where a house of their own burns."""
-    owned = ownership(rules, torch.int64, state.houses.device).bool().T
+    owned = rules.owned[:, : rules.agents].bool().T
     burns = owned & (state.houses == BURNING)[:, None]
     at_home = owned.long().argmax(-1).where(owned.any(-1), rules.home)
     works = burns.any(-1)

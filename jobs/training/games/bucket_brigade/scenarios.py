@@ -85,11 +85,13 @@ class Parameters:
     """Parameters of a batch of B games with N agents and H houses.
 
     Probabilities, costs and team rewards are (B, 1), what differs by agent is (B, N), ``home`` is (B, N)
-    house numbers, ``continuous`` is (B, 1) and boolean; ``info`` is the (B, 12) part of observations.
+    house numbers, ``continuous`` is (B, 1) and boolean; ``info`` is the (B, 12) part of observations;
+    ``owned`` (H, N + 1), the same for all games, is 1 where an agent owns a house, and in its last column.
+    Logarithms are finite, also those of 0.
     """
 
-    spread: Tensor
-    extinguish: Tensor
+    log_not_spread: Tensor
+    log_not_extinguished: Tensor
     spark: Tensor
     team_reward: Tensor
     team_penalty: Tensor
@@ -105,14 +107,21 @@ class Parameters:
     distance_cost: Tensor
     home: Tensor
     info: Tensor
+    owned: Tensor
     agents: int
     houses: int
+    any_continuous: bool
+    any_distance: bool
 
     def take(self, games: Tensor) -> Parameters:
-        """Return the parameters of the games with these numbers (B), which may repeat, on their device."""
+        """Return the parameters of the games with these numbers (B), which may repeat, on their device.
+
+        Columns are contiguous: see :mod:`game`.
+        """
         values = {one.name: getattr(self, one.name) for one in fields(self)}
-        tensors = {name: one for name, one in values.items() if isinstance(one, Tensor)}
-        return replace(self, **{name: one.to(games.device)[games] for name, one in tensors.items()})
+        tensors = {name: one.to(games.device) for name, one in values.items() if isinstance(one, Tensor)}
+        owned = tensors.pop("owned")
+        return replace(self, owned=owned, **{name: one.T[:, games].T for name, one in tensors.items()})
 
 
 def parameters(scenarios: Sequence[Scenario], agents: int = AGENTS) -> Parameters:
@@ -128,6 +137,9 @@ def parameters(scenarios: Sequence[Scenario], agents: int = AGENTS) -> Parameter
     def column(name: str) -> Tensor:
         return torch.tensor([[float(getattr(one, name))] for one in scenarios])
 
+    def log_not(name: str) -> Tensor:
+        return torch.log((1 - column(name)).clamp(min=torch.finfo().tiny))
+
     def by_agent(name: str) -> Tensor:
         return torch.tensor([_for_agents(one, name, agents) for one in scenarios])
 
@@ -137,11 +149,12 @@ def parameters(scenarios: Sequence[Scenario], agents: int = AGENTS) -> Parameter
         *("prob_fire_spreads_to_neighbor", "prob_solo_agent_extinguishes_fire", "team_reward_house_survives"),
         *("team_penalty_house_burns", "cost_to_work_one_night", "prob_house_catches_fire", "min_nights"),
     )
+    houses = scenarios[0].num_houses
     means = [one.mean(1, keepdim=True) for one in (own_reward, other_reward, own_penalty, other_penalty)]
     number = torch.full((len(scenarios), 1), float(agents))
     return Parameters(
-        spread=column("prob_fire_spreads_to_neighbor"),
-        extinguish=column("prob_solo_agent_extinguishes_fire"),
+        log_not_spread=log_not("prob_fire_spreads_to_neighbor"),
+        log_not_extinguished=log_not("prob_solo_agent_extinguishes_fire"),
         spark=column("prob_house_catches_fire"),
         team_reward=column("team_reward_house_survives"),
         team_penalty=column("team_penalty_house_burns"),
@@ -157,8 +170,11 @@ def parameters(scenarios: Sequence[Scenario], agents: int = AGENTS) -> Parameter
         distance_cost=column("distance_cost_alpha"),
         home=torch.tensor([_homes(one, agents) for one in scenarios]),
         info=torch.cat([*map(column, observed), number, *means], 1),
+        owned=_owned(houses, agents),
         agents=agents,
-        houses=scenarios[0].num_houses,
+        houses=houses,
+        any_continuous=any(one.extinguish_mode == "continuous" for one in scenarios),
+        any_distance=any(one.distance_cost_alpha for one in scenarios),
     )
 
 
@@ -178,3 +194,8 @@ def _homes(one: Scenario, agents: int) -> tuple[int, ...]:
     if len(homes) != agents:
         raise ScenarioError(f"{one.name}: {len(homes)} agents have a home; found {agents} agents")
     return homes
+
+
+def _owned(houses: int, agents: int) -> Tensor:
+    own = torch.eye(agents).repeat(-(-houses // agents), 1)[:houses]
+    return torch.cat((own, torch.ones(houses, 1)), 1)

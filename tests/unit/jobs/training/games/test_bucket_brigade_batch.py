@@ -93,7 +93,7 @@ def test_three_opponents_are_two_random_ones_and_a_firefighter() -> None:
     while True:
         actions = any_actions(batch, 5)
         _, terminated, truncated = batch.step(actions)
-        assert_same(batch.ended.state.locations[:, 0], actions[:, 0, 0])
+        assert_same(batch.ended.state.actions[:, :1], actions.float())
         if (over := terminated | truncated).any():
             break
         assert_same(batch.episodes.traits, first)
@@ -106,7 +106,7 @@ def test_learners_may_sit_anywhere() -> None:
     assert batch.learners == (1, 3)
     actions = any_actions(batch, 1)
     batch.step(actions)
-    assert_same(batch.ended.state.locations[:, [1, 3]], actions[..., 0])
+    assert_same(batch.ended.state.actions[:, [1, 3]], actions.float())
     assert GameBatch(["default"], 16, opponents=["hero"]).learners == (0, 1, 2)
     assert GameBatch(["default"], 16, opponents=4).learners == ()
 

@@ -37,12 +37,12 @@ def some_state(rules: Parameters, games: int, seed: int) -> GameState:
     generator = torch.Generator().manual_seed(seed)
 
     def any_of(high: int, width: int) -> Tensor:
-        return torch.randint(0, high, (1, width), generator=generator).expand(games, width)
+        return torch.randint(0, high, (1, width), generator=generator).expand(games, width).float()
 
     agents, houses = rules.agents, rules.houses
-    progress, night = torch.zeros(games, houses), torch.zeros(games, 1, dtype=torch.int64)
-    places = any_of(houses, agents)
-    return GameState(any_of(3, houses), progress, any_of(2, agents), places, any_of(2, agents), night)
+    progress, night, places = torch.zeros(games, houses), torch.zeros(games, 1), any_of(houses, agents)
+    actions = torch.stack((places, any_of(2, agents), any_of(2, agents)), -1)
+    return GameState(any_of(3, houses), progress, actions, night)
 
 
 def wants(state: GameState, home: int, traits: tuple[float, ...]) -> float:
@@ -108,7 +108,7 @@ def test_random_players_differ_from_game_to_game_and_the_others_do_not() -> None
 def test_scores_have_a_floor() -> None:
     rules = parameters([scenario("default")])
     afraid = torch.tensor([[[0, 0, 0, 0, 1.0, 0, 0, 0, 0, 0]] * 4])
-    houses = torch.tensor([[1, 0, 1, 0, 0, 0, 0, 0, 0, 0]])
+    houses = torch.tensor([[1.0, 0, 1, 0, 0, 0, 0, 0, 0, 0]])
     state = first_night(rules, torch.ones(1, 10))
     assert house_scores(rules, GameState(**{**vars(state), "houses": houses}), afraid)[0, 3, 1].item() == (
         pytest.approx(0.01)
@@ -119,7 +119,7 @@ def test_scores_have_a_floor() -> None:
 def test_the_specialist_by_its_rule(name: str) -> None:
     given = scenario(name)
     rules = batch(name, 500)
-    houses = torch.randint(0, 3, (500, given.num_houses), generator=torch.Generator().manual_seed(1))
+    houses = torch.randint(0, 3, (500, given.num_houses), generator=torch.Generator().manual_seed(1)).float()
     state = GameState(**{**vars(first_night(rules, torch.ones(500, given.num_houses))), "houses": houses})
     for row, actions in zip(houses.tolist(), specialist_actions(rules, state).tolist(), strict=True):
         for agent, action in enumerate(actions):
@@ -136,7 +136,7 @@ def test_four_specialists_earn_what_was_published(name: str, published: float) -
     state = first_night(rules, torch.rand(number, 10, generator=generator))
     playing, earned, nights = torch.ones(number, dtype=torch.bool), torch.zeros(number), torch.zeros(number)
     while playing.any():
-        draws = torch.rand(number, 3, 10, generator=generator)
+        draws = torch.rand(number, 10, generator=generator)
         state, paid, done = play_night(rules, state, specialist_actions(rules, state), draws)
         earned += paid.sum(1) * playing
         nights += playing
