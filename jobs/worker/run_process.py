@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterable, Mapping
@@ -88,7 +89,7 @@ def _live_as_child(launch: Launch, parent: int) -> NoReturn:
     try:
         os.setsid()
         die_with_parent(parent)
-        os.register_at_fork(after_in_child=_reset_signals)
+        let_signals_end_children()
         os.sched_setaffinity(0, launch.slot.cores)
         if launch.slot.gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = launch.slot.gpus
@@ -293,10 +294,25 @@ def _listen(context: RunContext) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
-def _reset_signals() -> None:
-    """Let a stop signal end a forked child of the run, as any process: only the run itself handles it."""
-    for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
+def let_signals_end_children() -> None:
+    """Have stop signals end forked children of this process, as any process: it alone handles them.
+
+    They are blocked meanwhile, because a child would lose one that comes before its handler is reset.
+    """
+    mask = threading.local()
+
+    def block() -> None:
+        mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask.before)
+
+    def reset() -> None:
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        unblock()
+
+    os.register_at_fork(before=block, after_in_parent=unblock, after_in_child=reset)
 
 
 def _stop_listening() -> None:

@@ -13,20 +13,28 @@ from pathlib import Path
 import pytest
 
 from orchestrator.rundir import RunDir, SweepDir
-from tests.helpers import ROOT, wait_for
+from tests.helpers import ROOT, running, wait_for
 
 EXAMPLE = ROOT / "examples" / "my-trainer"
 GRID = "name: hill\ntrainer: hill\nbase: {frames: 4000, speed: SPEED}\n"
 STEP = "        iteration += 1\n"
-# Report the worker in the 25th iteration, and stay there; the next attempt does not.
+# Start actors in the 25th iteration, end one of them, report the others, and stay there; the next attempt
+# does not.
 HOLD = (
     STEP
     + """\
         if iteration == 25 and (hold := os.environ.get("HOLD")) and not os.path.lexists(hold):
-            os.symlink(str(os.getppid()), hold)
+            contexts = [multiprocessing.get_context(how) for how in ("fork", "spawn", "fork")]
+            actors = [context.Process(target=time.sleep, args=(600,)) for context in contexts]
+            for actor in actors:
+                actor.start()
+            actors[2].terminate()
+            actors[2].join()
+            os.symlink(" ".join(str(actor.pid) for actor in actors[:2]), hold)
             signal.pause()
 """
 )
+IMPORTS = "import multiprocessing, os, random, signal, time\n"
 
 
 @pytest.fixture
@@ -42,7 +50,7 @@ def project(tmp_path: Path) -> Path:
     (about / "entry_points.txt").write_text(f"[{group}]\nhill = {points['hill']}\n")
     module = folder / "my_trainer" / "climbing.py"
     assert STEP in module.read_text()
-    code = module.read_text().replace(STEP, HOLD).replace("import random\n", "import os, random, signal\n")
+    code = module.read_text().replace(STEP, HOLD).replace("import random\n", IMPORTS)
     module.write_text(code)
     return folder
 
@@ -74,10 +82,14 @@ def only(results: Path) -> RunDir:
 def test_killed_and_resumed_it_is_what_it_would_have_been(project: Path) -> None:
     hold = project / "held"
     first = start(project, "sweep", "--grid", "grid.yaml", HOLD=str(hold))
-    worker = wait_for(lambda: hold.is_symlink() and os.readlink(hold))
+    actors = wait_for(lambda: hold.is_symlink() and os.readlink(hold)).split()
     first.kill()
-    os.kill(int(worker), signal.SIGKILL)
+    (worker,) = SweepDir(project / "results", "hill").read_journals()
+    assert worker.holder is not None
+    assert all(running(int(actor)) for actor in actors)
+    os.kill(worker.holder.pid, signal.SIGKILL)
     first.communicate(timeout=600)
+    wait_for(lambda: not any(running(int(actor)) for actor in actors), timeout=10, what="the actors' end")
     run = only(project / "results")
     assert [file.frames for file in run.checkpoints()] == [2000, 1000]
     done(start(project, "sweep", "--grid", "grid.yaml"))

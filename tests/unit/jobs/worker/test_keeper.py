@@ -22,7 +22,7 @@ from pathlib import Path
 from jobs.training.process_tree import adopt_orphans, end_descendants
 from jobs.training.run_memory import RunMemory
 from jobs.worker.keeper import keep
-from jobs.worker.run_process import _reset_signals
+from jobs.worker.run_process import let_signals_end_children
 
 folder = Path(sys.argv[1])
 
@@ -37,7 +37,7 @@ def act(name):
 def run(keeper):
     stops = os.open(folder / "stops", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     (folder / "keeper").write_text(str(keeper))
-    os.register_at_fork(after_in_child=_reset_signals)
+    let_signals_end_children()
     signal.signal(signal.SIGTERM, lambda *_: os.write(stops, b"stop"))
     multiprocessing.get_context("fork").Process(target=act, args=("forked",)).start()
     if os.fork() == 0:
