@@ -33,12 +33,6 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
         os._exit(1)
 
 
-def process_of(pid: int) -> Process | None:
-    """Return the process with this number now; ``None`` if there is none."""
-    found = _stat(pid)
-    return found and found[0]
-
-
 def adopt_orphans() -> None:
     """Make this process the parent of its descendants' orphans, those in other sessions too."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

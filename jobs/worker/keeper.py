@@ -18,11 +18,11 @@ from contextlib import suppress
 from typing import NoReturn
 
 from jobs.training.process_tree import (
+    Process,
     adopt_orphans,
     descendants,
     die_with_parent,
     end_descendants,
-    process_of,
 )
 from jobs.training.run_memory import RunMemory, oom_kills
 from jobs.worker.signals import STOP_SIGNALS
@@ -70,7 +70,7 @@ class _Keeper:
     def __init__(self, pid: int, memory: RunMemory) -> None:
         self._pid, self._memory = pid, memory
         self._began, self._measure_at = time.monotonic(), 0.0
-        self._known = {found} if (found := process_of(pid)) else set()
+        self._known: set[Process] = set()
         self._oom_kills, self._killed_until = oom_kills(), 0.0
 
     def attend(self) -> int:
@@ -84,7 +84,7 @@ class _Keeper:
                 os.kill(self._pid, number)  # not reaped yet, so the number is still its own
             elif (status := self._reap()) is not None:
                 if os.WIFSIGNALED(status):
-                    self._look()
+                    self._look(killed=True)
                 return status
         os.kill(self._pid, signal.SIGKILL)
         return signal.SIGKILL
@@ -102,17 +102,20 @@ class _Keeper:
                     found = child[1]
         return found
 
-    def _look(self) -> None:
-        """Measure the run if it is time; note a process that ended as the kernel counted a kill."""
+    def _look(self, *, killed: bool = False) -> None:
+        """Measure the run if it is time; note a process that ended as the kernel counted a kill.
+
+        ``killed``: the run's own process ended by a signal.
+        """
         now, count = time.monotonic(), oom_kills()
         if count != self._oom_kills:
             self._oom_kills, self._killed_until = count, now + _KILL_TAKES_S
-        due, killed = now >= self._measure_at, now < self._killed_until
-        if not due and not killed:
+        due, counted = now >= self._measure_at, now < self._killed_until
+        if not due and not counted:
             return
         began = time.process_time()
         there = descendants(os.getpid())
-        if killed and self._known - there:
+        if counted and (killed or self._known - there):
             self._memory.note_kill()
         self._known = there
         if due:

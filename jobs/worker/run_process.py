@@ -196,7 +196,7 @@ def _unless_disk_full(end: End, attempt: AttemptDir) -> End:
 
 
 def _publish(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Outcome) -> None:
-    context.memory.measure([os.getpid(), *(process.pid for process in descendants(os.getpid()))])
+    context.memory.measure(process.pid for process in descendants(os.getppid()))
     context.before_checkpoint()
     context.attempt.pack_wandb()
     _flush()

@@ -41,13 +41,14 @@ if __name__ == "__main__":
     for actor in actors:
         actor.join()
 """
-# An actor that grows until the kernel kills it, or one that is killed by another hand.
+# An actor that grows until the kernel kills it, one killed by another hand, or such growth without an actor.
 _VICTIM = """
 import os, signal, sys, time
-actor = os.fork()
+word = sys.argv[1]
+actor = os.fork() if word != "alone" else 0
 if actor == 0:
     held = []
-    while sys.argv[1] == "grow":
+    while word != "die":
         held.append(b"x" * (2 << 20))
         time.sleep(0.025)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -110,13 +111,14 @@ def test_an_actor_killed_for_memory_ends_its_run_out_of_memory(
 ) -> None:
     """And no other run of the same control group."""
     (tmp_path / "program.py").write_text(_VICTIM)
-    runs = [helpers.command_run([tmp_path / "program.py", word]) for word in ("grow", "die")]
+    runs = [helpers.command_run([tmp_path / "program.py", word]) for word in ("grow", "die", "alone")]
     sweep = helpers.make_sweep(results, runs)
     prefix = ["sh", "-c", f'echo $$ > {shlex.quote(str(control_group))}/cgroup.procs; exec "$@"', "sh"]
     worker = helpers.start_worker(sweep, helpers.submit(sweep, slots=1), prefix=prefix)
     assert helpers.finish(worker) == 1
     ends: dict[str, Any] = {run.run_id: sweep.run(run.run_id).attempts()[-1].end() for run in runs}
-    grown, died = (ends[run.run_id] for run in runs)
+    grown, died, alone = (ends[run.run_id] for run in runs)
     assert (grown["outcome"], grown["reason"]) == ("failed", "out of memory")
     assert "killed for want of memory: the program left with exit code 1: an actor was" in grown["message"]
     assert (died["outcome"], died["reason"]) == ("failed", "code error")
+    assert (alone["reason"], alone["message"]) == ("out of memory", "killed for want of memory")
