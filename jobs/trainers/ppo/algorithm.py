@@ -14,7 +14,7 @@ from torch import Tensor
 
 from jobs.trainers.ppo.config import PpoConfig
 from jobs.trainers.ppo.environments import Environments
-from jobs.trainers.ppo.networks import ActorCritic, log_probabilities
+from jobs.trainers.ppo.networks import ActorCritic
 from jobs.trainers.ppo.playing import EpisodeSums
 
 
@@ -112,24 +112,25 @@ class PpoUpdate:
         gained = advantages(rollout, config.discount, config.gae_lambda)
         returns = (gained + rollout.values).flatten()
         seen, actions = rollout.seen.flatten(0, 1), rollout.actions.flatten(0, 1)
-        network.seen.update(seen)
         network.returns.update(returns[:, None])
         targets, logs, gained = network.normalized_returns(returns), rollout.logs.flatten(), gained.flatten()
         gained = (gained - gained.mean()) / (gained.std() + 1e-8)
+        inputs = network.normalized(seen)
         total, steps = torch.zeros(5, device=seen.device), 0
         for _ in range(config.epochs):
             order = torch.randperm(len(seen), generator=generator, device=generator.device).to(seen.device)
             for batch in order.split(config.batch_size):
-                total += self._step(seen[batch], actions[batch], logs[batch], gained[batch], targets[batch])
+                total += self._step(inputs[batch], actions[batch], logs[batch], gained[batch], targets[batch])
                 steps += 1
+        network.seen.update(seen)  # from now on: the rollout was played by the moments before
         names = ("loss/policy", "loss/value", "loss/entropy", "train/approx_kl", "train/clip_fraction")
         losses = dict(zip(names, (total / steps).tolist(), strict=True))
         return losses, time.perf_counter() - began
 
-    def _step(self, seen: Tensor, actions: Tensor, logs: Tensor, gained: Tensor, targets: Tensor) -> Tensor:
+    def _step(self, inputs: Tensor, actions: Tensor, logs: Tensor, gained: Tensor, targets: Tensor) -> Tensor:
         config = self._config
-        logits, values = self._network(seen)
-        now, entropy = log_probabilities(logits, actions, self._network.parts)
+        logits, values = self._network.of_normalized(inputs)
+        now, entropy = self._network.log_probabilities(logits, actions)
         change = now - logs
         ratio = change.exp()
         clipped = ratio.clamp(1 - config.clip, 1 + config.clip)

@@ -42,11 +42,14 @@ class RunningMoments(nn.Module):
 
 
 class ActorCritic(nn.Module):
-    """A policy with a value: ``parts`` are the sizes of the action's parts, all drawn independently.
+    """A policy with a value: ``parts`` are the sizes of the action's parts, each drawn by itself.
 
     ``body``: a network from observations (R, W) to features (R, F). Observations are normalized by the
     moments of those seen in training; the value is that of returns in units of their deviation.
     """
+
+    groups: Tensor
+    begins: Tensor
 
     def __init__(self, width: int, parts: Sequence[int], body: nn.Module, features: int) -> None:
         super().__init__()
@@ -54,12 +57,21 @@ class ActorCritic(nn.Module):
         self.seen = RunningMoments(width)
         self.returns = RunningMoments(1)
         self.body = body
+        # Which part a logit belongs to, (sum of parts, parts), and where each part begins.
+        groups = torch.repeat_interleave(torch.eye(len(parts)), torch.tensor(self.parts), 0)
+        self.register_buffer("groups", groups, persistent=False)
+        begins = [sum(self.parts[:number]) for number in range(len(parts))]
+        self.register_buffer("begins", torch.tensor(begins), persistent=False)
         self.policy = _linear(features, sum(parts), gain=0.01)
         self.value = _linear(features, 1, gain=1.0)
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits (R, sum of parts) and normalized values (R)."""
-        features = self.body(self.normalized(observations))
+        return self.of_normalized(self.normalized(observations))
+
+    def of_normalized(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same of observations that are normalized already."""
+        features = self.body(observations)
         return self.policy(features), self.value(features).squeeze(-1)
 
     def normalized(self, observations: Tensor) -> Tensor:
@@ -78,7 +90,21 @@ class ActorCritic(nn.Module):
             noise = torch.empty_like(logits).exponential_(generator=generator)
             scores = logits - noise.clamp_min(torch.finfo(logits.dtype).tiny).log()
         actions = torch.stack([part.argmax(-1) for part in scores.split(self.parts, -1)], -1)
-        return actions, log_probabilities(logits, actions, self.parts)[0], self.in_rewards(values)
+        return actions, self.log_probabilities(logits, actions)[0], self.in_rewards(values)
+
+    def log_probabilities(self, logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities of actions (R, parts) and entropies, both summed over the parts (R).
+
+        The sums of all parts are one product of matrices: softmax is slow over a few columns.
+        """
+        peaks = torch.stack([part.amax(-1) for part in logits.detach().split(self.parts, -1)], -1)
+        logits = logits - peaks @ self.groups.T
+        weights = logits.exp()
+        totals = weights @ self.groups
+        logs = totals.log().sum(-1)
+        chosen = logits.gather(-1, actions + self.begins).sum(-1)
+        shares = weights * (totals.reciprocal() @ self.groups.T)
+        return chosen - logs, logs - (shares * logits).sum(-1)
 
     def in_rewards(self, values: Tensor) -> Tensor:
         """Return normalized values in units of rewards."""
@@ -87,16 +113,6 @@ class ActorCritic(nn.Module):
     def normalized_returns(self, returns: Tensor) -> Tensor:
         """Invert :meth:`in_rewards`."""
         return (returns - self.returns.mean) / self.returns.deviation
-
-
-def log_probabilities(logits: Tensor, actions: Tensor, parts: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities of actions (R, parts) and entropies, both summed over the parts (R)."""
-    chosen, entropy = [], []
-    for number, part in enumerate(logits.split(tuple(parts), -1)):
-        logs = part.log_softmax(-1)
-        chosen.append(logs.gather(-1, actions[:, number, None]).squeeze(-1))
-        entropy.append(-(logs.exp() * logs).sum(-1))
-    return torch.stack(chosen).sum(0), torch.stack(entropy).sum(0)
 
 
 def mlp(width: int, hidden: Sequence[int]) -> tuple[nn.Module, int]:

@@ -1,0 +1,78 @@
+"""PPO's parts against plain formulas."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import Categorical
+
+from jobs.trainers.ppo.algorithm import Rollout, advantages
+from jobs.trainers.ppo.networks import ActorCritic, RunningMoments, mlp
+
+PARTS = (10, 2, 2)
+
+
+def network(seed: int = 0) -> ActorCritic:
+    torch.manual_seed(seed)
+    return ActorCritic(5, PARTS, *mlp(5, [8]))
+
+
+@pytest.mark.parametrize("scale", [0.1, 10.0, 60.0])
+def test_log_probabilities_are_those_of_independent_categoricals(scale: float) -> None:
+    torch.manual_seed(1)
+    logits = scale * torch.randn(200, sum(PARTS))
+    actions = torch.stack([torch.randint(size, (200,)) for size in PARTS], -1)
+    found, entropy = network().log_probabilities(logits, actions)
+    parts = [Categorical(logits=part) for part in logits.split(PARTS, -1)]
+    expected = sum(part.log_prob(action) for part, action in zip(parts, actions.unbind(-1), strict=True))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(entropy, sum(part.entropy() for part in parts), rtol=1e-4, atol=1e-3)
+
+
+def test_actions_are_drawn_as_often_as_their_probabilities_say() -> None:
+    played, draws = network(), 40_000
+    seen = torch.randn(1, 5).expand(draws, -1)
+    actions, logs, _ = played.act(seen, torch.Generator().manual_seed(0))
+    logits, _ = played(seen[:1])
+    for part, logs_of_part in enumerate(logits.split(PARTS, -1)):
+        shares = torch.bincount(actions[:, part], minlength=PARTS[part]) / draws
+        torch.testing.assert_close(shares, logs_of_part.softmax(-1)[0], rtol=0, atol=0.01)
+    assert torch.equal(logs, played.log_probabilities(logits.expand(draws, -1), actions)[0])
+    likely = played.act(seen[:2], None)[0]
+    assert likely.tolist() == [[int(part.argmax()) for part in logits[0].split(PARTS)]] * 2
+
+
+def test_advantages_are_sums_of_discounted_errors_within_an_episode() -> None:
+    """Row 0 goes on; row 1 is terminated in step 1, row 2 is truncated there, where the value was 7."""
+    rewards = torch.tensor([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0], [3.0, 3.0, 3.0]])
+    values = torch.tensor([[0.5, 0.5, 0.5], [0.4, 0.4, 0.4], [0.3, 0.3, 0.3]])
+    ended = torch.tensor([[False, False, False], [False, True, True], [False, False, False]])
+    after = torch.zeros(3, 3)
+    after[1, 2] = 7.0
+    nothing = torch.zeros(0)
+    rollout = Rollout(nothing, nothing, nothing, values, rewards, ended, after, torch.tensor([0.2] * 3))
+    discount, trace = 0.9, 0.8
+
+    def errors(row: int) -> list[float]:
+        nexts = [values[1, row], values[2, row], torch.tensor(0.2)]
+        if row:
+            nexts[1] = after[1, row]
+        return [float(rewards[t, row] + discount * nexts[t] - values[t, row]) for t in range(3)]
+
+    expected = torch.zeros(3, 3)
+    for row in range(3):
+        e, carry = errors(row), discount * trace
+        expected[2, row] = e[2]
+        expected[1, row] = e[1] + (carry * e[2] if row == 0 else 0.0)
+        expected[0, row] = e[0] + carry * expected[1, row]
+    torch.testing.assert_close(advantages(rollout, discount, trace), expected)
+
+
+def test_moments_of_parts_are_those_of_the_whole() -> None:
+    rows: Tensor = torch.randn(1000, 3) * torch.tensor([1.0, 5.0, 0.0]) + torch.tensor([0.0, 3.0, 2.0])
+    moments = RunningMoments(3)
+    for part in rows.split([1, 499, 200, 300]):
+        moments.update(part)
+    torch.testing.assert_close(moments.mean, rows.mean(0), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(moments.variance, rows.var(0, correction=0), rtol=1e-3, atol=1e-4)
