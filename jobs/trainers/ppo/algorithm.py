@@ -69,7 +69,7 @@ def collect(
         clock.add("timers/environment_time")
         if step.truncated.any():
             with torch.no_grad():
-                _, values = network(step.last)
+                _, values = network(step.last())
             rollout.after[number] = torch.where(step.truncated, network.in_rewards(values), 0.0)
         seen = step.seen
     with torch.no_grad():

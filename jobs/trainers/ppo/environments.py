@@ -16,13 +16,13 @@ from jobs.training.games.bucket_brigade.scenarios import ScenarioError, scenario
 
 @dataclass(frozen=True)
 class Step:
-    """A step of R rows. ``seen`` (R, W): for the next action; ``last`` (R, W): before a new episode began.
+    """A step of R rows. ``seen`` (R, W): for the next action; ``last()`` (R, W): before a new episode began.
 
     ``rewards``, ``terminated``, ``truncated``: (R). ``team`` (environments): the rewards of all players.
     """
 
     seen: Tensor
-    last: Tensor
+    last: Callable[[], Tensor]
     rewards: Tensor
     terminated: Tensor
     truncated: Tensor
@@ -108,7 +108,7 @@ class BucketBrigade:
         rewards, terminated, truncated = batch.step(actions.view(self.envs, self.learners, -1))
         return Step(
             self._rows(batch.observations()),
-            self._rows(batch.observations(batch.ended.state)),
+            lambda: self._rows(batch.observations(batch.ended.state)),
             rewards[:, self._agents].flatten(),
             terminated.repeat_interleave(self.learners),
             truncated.repeat_interleave(self.learners),

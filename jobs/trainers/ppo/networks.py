@@ -87,8 +87,8 @@ class ActorCritic(nn.Module):
         logits, values = self(observations)
         scores = logits
         if generator is not None:  # the largest sum with Gumbel noise is a draw from the softmax
-            noise = torch.empty_like(logits).exponential_(generator=generator)
-            scores = logits - noise.clamp_min(torch.finfo(logits.dtype).tiny).log()
+            uniform = torch.rand(logits.shape, generator=generator, device=logits.device)
+            scores = logits - uniform.log_().neg_().log_()
         actions = torch.stack([part.argmax(-1) for part in scores.split(self.parts, -1)], -1)
         return actions, self.log_probabilities(logits, actions)[0], self.in_rewards(values)
 
