@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from benchmarl.experiment.logger import Logger
+from tensordict import TensorDictBase
 
 from jobs.training.loggers import Axes, Sink, open_sinks
 from orchestrator.planning.throughput.measure import COLLECTION_TIMER, LEARNING_TIMER
@@ -68,6 +69,13 @@ class IterationLogger(Logger):
         for sink in self._sinks:
             sink.log_video(name, video, step)
 
+    def log_evaluation(self, rollouts: list[TensorDictBase], *args: Any, **kwargs: Any) -> None:
+        """Log an evaluation, with metrics of the task's own where it has ``evaluation_info(steps)``."""
+        super().log_evaluation(rollouts, *args, **kwargs)
+        task = self._experiment.task
+        if hasattr(task, "evaluation_info"):
+            self.log(task.evaluation_info(_first_episodes(rollouts)))
+
     def commit(self) -> None:
         """End the iteration: record its row."""
         row = self._row()
@@ -121,6 +129,15 @@ def hyperparameters(experiment: ResumableExperiment) -> dict[str, Any]:
         "environment_name": experiment.environment_name,
         "seed": experiment.seed,
     }
+
+
+def _first_episodes(rollouts: list[TensorDictBase]) -> TensorDictBase:
+    """Return the steps of each rollout up to its first end, one after another."""
+    cut = []
+    for rollout in rollouts:
+        ends = rollout["next", "done"].flatten().nonzero()
+        cut.append(rollout[: ends[0].item() + 1] if len(ends) else rollout)
+    return torch.cat(cut)
 
 
 def _without_loggers(config: Any) -> Any:

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from benchmarl.environments import TaskClass
+from tensordict import TensorDictBase
 from torchrl.data import Composite
 from torchrl.envs import EnvBase
 
 from jobs.training.config_errors import RefusedKeyError, unexpected
 from jobs.training.games.bucket_brigade.batch import GameBatch
+from jobs.training.games.bucket_brigade.behaviour import behaviour
 from jobs.training.games.bucket_brigade.environment import GROUP, BucketBrigadeEnv
-from jobs.training.games.bucket_brigade.scenarios import AGENTS, ScenarioError
+from jobs.training.games.bucket_brigade.scenarios import AGENTS, ScenarioError, parameters, scenario
 from jobs.training.games.bucket_brigade.seats import seats
 
 
@@ -97,6 +100,23 @@ class BucketBrigade(TaskClass):
 
     def action_mask_spec(self, env: EnvBase) -> None:  # noqa: ARG002 (every action is always allowed)
         return None
+
+    def log_info(self, batch: TensorDictBase) -> dict[str, float]:
+        """Return measures of behaviour in a batch, means over the learners."""
+        return self._behaviour(batch.flatten(), "collection")
+
+    def evaluation_info(self, episodes: TensorDictBase) -> dict[str, float]:
+        """Return these measures of evaluation, and the reward of all agents per night."""
+        team = episodes["next", "info", "team_reward"].mean().item()
+        return {"eval/info/team_reward": team, **self._behaviour(episodes, "eval")}
+
+    def _behaviour(self, nights: TensorDictBase, when: str) -> dict[str, float]:
+        rules = parameters([scenario(self.name.lower())])
+        seen = nights["state"]
+        rules = rules.take(torch.zeros(len(seen), dtype=torch.int64, device=seen.device))
+        learners = seats(self.config["opponents"], AGENTS).learners.to(seen.device)
+        found = behaviour(rules, seen, nights["next", "state"])
+        return {f"{when}/behaviour/{name}": value[learners].nanmean().item() for name, value in found.items()}
 
     @staticmethod
     def env_name() -> str:

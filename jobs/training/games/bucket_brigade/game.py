@@ -175,6 +175,15 @@ def observations(rules: Parameters, state: GameState) -> Tensor:
     return torch.cat((state.houses.T, agents[:, 2], agents[:, 0], last, rules.info.T)).T
 
 
+def seen_state(rules: Parameters, seen: Tensor) -> GameState:
+    """Return the state in observations; fires' progress and the night, which they lack, are 0."""
+    houses, signals, _, last, _ = seen.split(
+        (rules.houses, rules.agents, rules.agents, 2 * rules.agents, rules.info.shape[1]), 1
+    )
+    actions = torch.cat((last.unflatten(1, (-1, 2)), signals[..., None]), -1)
+    return GameState(houses, torch.zeros_like(houses), actions, torch.zeros_like(houses[:, :1]))
+
+
 def observation_width(rules: Parameters) -> int:
     """Return the width of :func:`observations`."""
     return rules.houses + 4 * rules.agents + rules.info.shape[1]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from jobs.training.games.bucket_brigade.game import BURNING, REST, WORK, GameState, ring_distance
-from jobs.training.games.bucket_brigade.scenarios import Parameters, ScenarioError
+from jobs.training.games.bucket_brigade.scenarios import Parameters
 
 # A character, each from 0 to 1.
 TRAITS = (
@@ -21,26 +19,14 @@ ARCHETYPES = {
     "hero": (1.0, 1.0, 1.0, 0.5, 0.1, 0.5, 0.0, 0.9, 0.0, 1.0),
     "coordinator": (0.9, 0.6, 0.7, 0.6, 0.8, 1.0, 0.05, 0.0, 0.2, 0.6),
     "liar": (0.1, 0.7, 0.0, 0.9, 0.2, 0.8, 0.3, 0.0, 0.4, 0.2),
+    # Every house, mode and signal as likely as any other.
+    "uniform": (0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0),
 }
 RANDOM = "random"
 # Random numbers of an agent and night: truth of the signal, house, mode, whether it explores, the house and
 # mode of that, whether it does the same again.
 DRAWS = 7
 _LOWEST_SCORE = 0.01
-
-
-def characters(names: Sequence[str], games: int, generator: torch.Generator) -> Tensor:
-    """Return the traits (B, N, 10) of these players, the same in each game but for "random" ones.
-
-    Raises :class:`ScenarioError` for an unknown name.
-    """
-    if unknown := [name for name in names if name not in (*ARCHETYPES, RANDOM)]:
-        known = ", ".join((*ARCHETYPES, RANDOM))
-        raise ScenarioError(f"no archetype named {unknown[0]!r}; there are: {known}")
-    drawn = torch.rand(games, len(names), len(TRAITS), generator=generator, device=generator.device)
-    fixed = torch.tensor([ARCHETYPES.get(name, (0.0,) * len(TRAITS)) for name in names], device=drawn.device)
-    is_random = torch.tensor([name == RANDOM for name in names], device=drawn.device)
-    return torch.where(is_random[None, :, None], drawn, fixed)
 
 
 def archetype_actions(rules: Parameters, state: GameState, traits: Tensor, draws: Tensor) -> Tensor:
@@ -69,6 +55,16 @@ def intent(rules: Parameters, state: GameState, traits: Tensor) -> Tensor:
     own_burns = burning.gather(1, rules.home)
     wants = work + risk * burning.mean(1, keepdim=True) + own_burns * own * 0.5
     return (wants * (1 - rest_bias)).clamp(0, 1)
+
+
+def work_probability(rules: Parameters, state: GameState, traits: Tensor) -> Tensor:
+    """Return each player's probability to work (B, N) in a night."""
+    honesty, _, _, _, _, _, exploration, fatigue, _, altruism = traits.unbind(-1)
+    wants = intent(rules, state, traits)
+    says = torch.where(wants > 0.5, honesty, 1 - honesty)
+    works = says * honesty + (1 - says) * wants * altruism
+    works = exploration / 2 + (1 - exploration) * works
+    return fatigue * state.modes + (1 - fatigue) * works
 
 
 def house_scores(rules: Parameters, state: GameState, traits: Tensor) -> Tensor:

@@ -79,6 +79,20 @@ def test_every_algorithm_for_discrete_actions_can_be_built(algorithm: str) -> No
     try_build(compose(run(algorithm=algorithm)), render=False)
 
 
+def test_behaviour_is_logged_of_learners() -> None:
+    task = compose(run("hard", opponents=["specialist", "learner", "uniform", "learner"])).task
+    env = task.get_env_fun(200, False, seed=1, device="cpu")()
+    played = env.rollout(30, break_when_any_done=False)
+    trained = task.log_info(played)
+    assert trained["collection/behaviour/work_rate"] == pytest.approx(0.5, abs=0.02)
+    assert trained["collection/behaviour/own_house_share"] == pytest.approx(0.25, abs=0.02)
+    evaluated = task.evaluation_info(played.flatten())
+    assert evaluated.pop("eval/info/team_reward") == pytest.approx(
+        played["next", "info", "team_reward"].mean()
+    )
+    assert evaluated == {name.replace("collection", "eval"): value for name, value in trained.items()}
+
+
 @pytest.mark.parametrize(
     ("mistake", "message", "hint"),
     [

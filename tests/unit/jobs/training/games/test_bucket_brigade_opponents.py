@@ -12,18 +12,18 @@ from jobs.training.games.bucket_brigade.opponents import (
     DRAWS,
     TRAITS,
     archetype_actions,
-    characters,
     house_scores,
     intent,
     specialist_actions,
+    work_probability,
 )
 from jobs.training.games.bucket_brigade.scenarios import (
     Parameters,
-    ScenarioError,
     parameters,
     scenario,
     scenario_names,
 )
+from jobs.training.games.bucket_brigade.seats import seats
 
 GAMES = 20_000
 
@@ -74,7 +74,7 @@ def test_an_archetype_acts_as_often_as_its_rules_say(name: str, where: str) -> N
     given = scenario(where)
     rules = batch(where, GAMES)
     generator = torch.Generator().manual_seed(7)
-    players = characters([name] * 4, GAMES, generator)
+    players = seats([name] * 4, 4).traits(torch.empty(GAMES, 0))
     for seed in (1, 2):
         state = some_state(rules, GAMES, seed)
         draws = torch.rand(GAMES, 4, DRAWS, generator=generator)
@@ -87,6 +87,8 @@ def test_an_archetype_acts_as_often_as_its_rules_say(name: str, where: str) -> N
             works = exploration * 0.5 + (1 - exploration) * works
             works = fatigue * state.modes[0, agent].item() + (1 - fatigue) * works
             house, mode, signal = found[:, agent].unbind(-1)
+            expected = work_probability(rules, state, players)[0, agent].item()
+            assert expected == pytest.approx(works, abs=1e-6)
             assert signal.double().mean().item() == pytest.approx(says_work, abs=0.016)
             assert mode.double().mean().item() == pytest.approx(works, abs=0.016)
             for number, weight in enumerate(own_weights):
@@ -96,13 +98,12 @@ def test_an_archetype_acts_as_often_as_its_rules_say(name: str, where: str) -> N
 
 
 def test_random_players_differ_from_game_to_game_and_the_others_do_not() -> None:
-    players = characters(["random", "hero"], 1000, torch.Generator().manual_seed(1))
+    some = seats(["random", "hero"], 2)
+    players = some.traits(torch.rand(1000, some.draws_to_begin, generator=torch.Generator().manual_seed(1)))
     assert players.shape == (1000, 2, len(TRAITS))
     assert len(players[:, 0].unique(dim=0)) == 1000
     assert players[:, 1].unique(dim=0).tolist() == [pytest.approx(ARCHETYPES["hero"])]
     assert players[:, 0].mean().item() == pytest.approx(0.5, abs=0.02)
-    with pytest.raises(ScenarioError, match="no archetype named 'heroine'; there are: firefighter"):
-        characters(["heroine"], 1, torch.Generator())
 
 
 def test_scores_have_a_floor() -> None:
