@@ -1,8 +1,8 @@
 """`python -P -m jobs.evaluate`: evaluate trained policies one after another, for `orchestrate evaluate`.
 
 Reads a request per line from stdin and answers each with a line of JSON: an :class:`EvaluationAnswer`, or
-``error`` and ``hint``, and ``gone`` if training removed the checkpoint meanwhile. Output of libraries goes to
-stderr.
+``error`` and ``hint``, and ``gone`` if training removed the checkpoint meanwhile. One with ``tasks_of`` is
+answered with the names of that trainer's tasks. Output of libraries goes to stderr.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -63,6 +63,8 @@ class EvaluationAnswer:
     """The result of an evaluation. ``frames``: the policy's training so far. ``task``: its name in a grid.
 
     ``returns`` and ``lengths`` (steps) hold one value per episode. ``seconds``: time spent playing.
+    ``figures``: further results by name, finite; ``baselines``: the same figures of scripted players in as
+    many episodes of the task, by player.
     """
 
     frames: int
@@ -71,6 +73,8 @@ class EvaluationAnswer:
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     seconds: float
+    figures: Mapping[str, float] = field(default_factory=dict)
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def main() -> None:
@@ -83,16 +87,28 @@ def main() -> None:
         answers.flush()
 
 
+def _function(name: str) -> Callable[..., Any]:
+    """Import what a specification names as "module:function"."""
+    module, _, function = name.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
+    return found
+
+
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
         plugins = [PluginSource(**plugin) for plugin in request.pop("plugins")]
-        trainer = get_trainer(request["run"]["trainer"]).with_plugins(plugins)
+        asked = request["tasks_of"] if "tasks_of" in request else request["run"]["trainer"]
+        trainer = get_trainer(asked).with_plugins(plugins)
         load_plugins(trainer)
-        module, _, function = trainer.evaluate.partition(":")
-        question = EvaluationRequest.from_json(request)
-        answer: EvaluationAnswer = getattr(importlib.import_module(module), function)(question)
+        if "tasks_of" in request:
+            return {"tasks": list(_function(trainer.tasks)())}
+        answer: EvaluationAnswer = _function(trainer.evaluate)(EvaluationRequest.from_json(request))
     except FileNotFoundError as error:
-        return {"error": str(error), "hint": None, "gone": error.filename == request["checkpoint"]["path"]}
+        return {
+            "error": str(error),
+            "hint": None,
+            "gone": error.filename == request.get("checkpoint", {}).get("path"),
+        }
     except OrchestrateError as error:
         return {"error": str(error), "hint": error.hint, "gone": False}
     except Exception as error:  # of a library: other policies may still work

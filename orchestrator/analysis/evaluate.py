@@ -6,16 +6,16 @@ Run folders are only read, even during training. Results are kept with the sweep
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from orchestrator.config.grid.yaml_scalars import resolve
+from orchestrator.analysis.played_tasks import OWN_TASK, PlayedTask
 from orchestrator.config.trainers import BENCHMARL, get_trainer
 from orchestrator.core.errors import (
     BackendUnavailableError,
@@ -26,7 +26,7 @@ from orchestrator.core.errors import (
 )
 from orchestrator.core.installation import install_here
 from orchestrator.core.json_process import JsonProcess
-from orchestrator.core.types import PluginSource, Run, Value
+from orchestrator.core.types import PluginSource, Run
 from orchestrator.rundir import CheckpointFile, Evaluation, RunDir, SweepDir
 from orchestrator.rundir.attempt import CHECKPOINT
 from orchestrator.rundir.foreign_marks import read_absent
@@ -35,9 +35,6 @@ from orchestrator.status.ledger import submitted_plugins
 # Episodes for a best policy ("absolute metric"), as a multiple of those of an evaluation in training.
 TIMES_FOR_BEST = 10
 FILMS = (".mp4", ".gif")
-_TASK_EXAMPLE = (
-    "for example: --on-task vmas/balance, or with other values: --on-task vmas/navigation,n_agents=5"
-)
 _TAIL_LINES = 10
 # Seconds for the process to end by itself after its last answer.
 _END_S = 30.0
@@ -51,8 +48,7 @@ class EvaluationOptions:
 
     ``checkpoint``: frames of the checkpoint, ``None`` for the newest. ``best``: the best policy in it,
     instead of the latest. ``episodes`` and ``deterministic``: ``None`` for the run's own evaluation settings,
-    with ten times the episodes for a best policy. ``task``: another task, with ``changes`` of its keys;
-    ``None`` for the run's own. ``film``: path of an mp4 or gif of the first episode.
+    with ten times the episodes for a best policy. ``film``: path of an mp4 or gif of the first episode.
     """
 
     checkpoint: int | None = None
@@ -60,8 +56,7 @@ class EvaluationOptions:
     episodes: int | None = None
     deterministic: bool | None = None
     seed: int = 0
-    task: str | None = None
-    changes: Mapping[str, Value] = field(default_factory=dict)
+    task: PlayedTask = OWN_TASK
     film: Path | None = None
 
 
@@ -80,31 +75,11 @@ class EvaluatedPolicy:
 
 @dataclass(frozen=True)
 class FailedPolicy:
-    """A policy that could not be evaluated."""
+    """A policy that could not be evaluated; ``task``: on which one, as in its record."""
 
     run_id: str
+    task: str
     error: OrchestrateError
-
-
-def parse_task(text: str) -> tuple[str, dict[str, Value]]:
-    """Parse a task and changes of its keys: ``vmas/navigation,n_agents=5`` or just its name.
-
-    Raises :class:`OrchestrateError`.
-    """
-    task, *pairs = (part.strip() for part in text.split(","))
-    if not task or "=" in task:
-        raise OrchestrateError(f"--on-task: found {text!r}, expected a task", hint=_TASK_EXAMPLE)
-    changes = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        key = key.strip().removeprefix("task.")
-        if not key or not equals:
-            raise OrchestrateError(f"--on-task: found {pair!r}, expected key=value", hint=_TASK_EXAMPLE)
-        try:
-            changes[f"task.{key}"] = resolve(value.strip())
-        except ValueError as error:
-            raise OrchestrateError(f"--on-task: {key}: {error}") from None
-    return task, changes
 
 
 def require_film(path: Path) -> None:
@@ -140,9 +115,14 @@ def require_policies(sweep_dir: SweepDir) -> None:
 
 
 def evaluate(
-    sweep_dir: SweepDir, run_ids: Sequence[str], wish: EvaluationOptions, *, again: bool = True
+    sweep_dir: SweepDir,
+    run_ids: Sequence[str],
+    wish: EvaluationOptions,
+    tasks: Sequence[PlayedTask] = (OWN_TASK,),
+    *,
+    again: bool = True,
 ) -> Iterator[EvaluatedPolicy | FailedPolicy]:
-    """Evaluate these runs' policies in the order given and record the results.
+    """Evaluate these runs' policies in the order given, each on every task, and record the results.
 
     Without ``again`` evaluations on record are not repeated. Raises :class:`OrchestrateError` if no policy at
     all can be evaluated.
@@ -150,19 +130,32 @@ def evaluate(
     on_record = [] if again else sweep_dir.evaluations.read()
     plugins = submitted_plugins(sweep_dir)
     with closing(_Player()) as player:
-        for run_id in run_ids:
-            run_dir = sweep_dir.run(run_id)
+        for run_id, task in product(run_ids, tasks):
+            run_dir, asked = sweep_dir.run(run_id), replace(wish, task=task)
             try:
                 run, checkpoint = _evaluable_run(run_dir), choose_checkpoint(run_dir, wish.checkpoint)
-                known = _recorded(run_dir, checkpoint, wish, on_record)
+                known = _recorded(run_dir, checkpoint, asked, on_record)
                 if known is not None:
                     yield EvaluatedPolicy(known, 0.0, known=True)
                     continue
-                yield _evaluate(sweep_dir, run, checkpoint, wish, plugins, player)
+                yield _evaluate(sweep_dir, run, checkpoint, asked, plugins, player)
             except BackendUnavailableError:  # it would fail for every run
                 raise
             except OrchestrateError as error:
-                yield FailedPolicy(run_id, error)
+                yield FailedPolicy(run_id, task.text(""), error)
+
+
+def task_names(sweep_dir: SweepDir, run_id: str) -> list[str]:
+    """Return the names of all tasks that the run's trainer has; empty if it does not list them."""
+    trainer = _evaluable_run(sweep_dir.run(run_id)).trainer
+    if not get_trainer(trainer).tasks:
+        return []
+    plugins = [asdict(plugin) for plugin in submitted_plugins(sweep_dir)]
+    with closing(_Player()) as player:
+        answer = player.ask({"plugins": plugins, "tasks_of": trainer})
+    if "error" in answer:
+        raise OrchestrateError(f"the tasks of {trainer}: {answer['error']}", hint=answer["hint"])
+    return list(answer["tasks"])
 
 
 def choose_checkpoint(run_dir: RunDir, frames: int | None) -> CheckpointFile:
@@ -227,7 +220,7 @@ def _recorded(
         run_dir.run_id,
         checkpoint.digest,
         wish.best,
-        _task_text(wish, usual.task),
+        wish.task.text(usual.task),
         wish.episodes or usual.episodes * (TIMES_FOR_BEST if wish.best else 1),
         wish.seed,
         usual.deterministic if wish.deterministic is None else wish.deterministic,
@@ -273,11 +266,6 @@ def _final_checkpoint(paths: Iterable[str]) -> str | None:
     return last["digest"] if last else None
 
 
-def _task_text(wish: EvaluationOptions, task: str) -> str:
-    changed = (f"{key}={json.dumps(value)}" for key, value in sorted(wish.changes.items()))
-    return " ".join([wish.task or task, *changed])
-
-
 def _evaluate(
     sweep_dir: SweepDir,
     run: Run,
@@ -292,18 +280,21 @@ def _evaluate(
             break
         checkpoint = choose_checkpoint(sweep_dir.run(run.run_id), None)
     if "error" in answer:
-        raise OrchestrateError(f"run {run.run_id[:8]}: {answer['error']}", hint=answer["hint"])
+        on = f" on {wish.task.text('its task')}" if wish.task != OWN_TASK else ""
+        raise OrchestrateError(f"run {run.run_id[:8]}{on}: {answer['error']}", hint=answer["hint"])
     evaluation = Evaluation(
         run_id=run.run_id,
         frames=answer["frames"],
         best=wish.best,
         checkpoint=checkpoint.digest,
-        task=_task_text(wish, answer["task"]),
+        task=wish.task.text(answer["task"]),
         episodes=len(answer["returns"]),
         seed=wish.seed,
         deterministic=answer["deterministic"],
         returns=tuple(answer["returns"]),
         lengths=tuple(answer["lengths"]),
+        figures=answer.get("figures", {}),
+        baselines=answer.get("baselines", {}),
         time=time.time(),
     )
     try:
@@ -326,8 +317,8 @@ def _request(
         "times": TIMES_FOR_BEST if wish.best else 1,
         "deterministic": wish.deterministic,
         "seed": wish.seed,
-        "task": wish.task,
-        "changes": dict(wish.changes),
+        "task": wish.task.name,
+        "changes": dict(wish.task.changes),
         "film": str(wish.film.absolute()) if wish.film is not None else None,
     }
 

@@ -34,8 +34,9 @@ class TrainerSpec:
     """A trainer's specification.
 
     ``train``, ``check`` and ``evaluate``: "module:function" on the worker's side; the last is empty if
-    policies cannot be evaluated. ``owned``: keys that the program sets and a grid may not; ``inert``: keys
-    that decide nothing and stay out of the identity; both are shell-style patterns. ``packages``:
+    policies cannot be evaluated. ``tasks``: likewise, what returns the names of all tasks, for patterns
+    such as ``vmas/*``; may be empty. ``owned``: keys that the program sets and a grid may not; ``inert``:
+    keys that decide nothing and stay out of the identity; both are shell-style patterns. ``packages``:
     distributions that decide a result by their versions; ``source``: worker-side modules that do, and
     packages with their YAML files. ``returns``: the metrics that mean "return", best first; ``devices``: the
     keys that can request a GPU. ``takes_plugins``: a "module:function" that registers a plug-in, empty
@@ -65,6 +66,7 @@ class TrainerSpec:
     usual_frames: Mapping[str, int] = field(default_factory=dict, hash=False)
     minutes: str = ""
     evaluate: str = ""
+    tasks: str = ""
     runs_program: bool = False
     keys: Mapping[str, str] = field(default_factory=dict, hash=False)
     resources: Callable[[Run], Resources] = core_per_thread
@@ -157,6 +159,7 @@ BENCHMARL = TrainerSpec(
     train="jobs.trainers.benchmarl:train",
     check="jobs.trainers.benchmarl:check",
     evaluate="jobs.trainers.benchmarl.evaluating:evaluate",
+    tasks="jobs.trainers.benchmarl.spelling:task_names",
     preload=("jobs.trainers.benchmarl.experiment",),
     owned={
         "experiment.save_folder": _OURS,
@@ -223,6 +226,7 @@ PPO = TrainerSpec(
     train="jobs.trainers.ppo.training:train",
     check="jobs.trainers.ppo:check",
     evaluate="jobs.trainers.ppo.evaluating:evaluate",
+    tasks="jobs.trainers.ppo.environments:environment_names",
     preload=("jobs.trainers.ppo.training",),
     owned={"task.name": "the key `task` names it, such as task: bucket_brigade/hard"},
     inert=("checkpoint_interval", "loggers", "project_name"),

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,8 @@ class Evaluation:
     another. ``task``: as in a grid, followed by the changed settings if any ("vmas/navigation
     task.n_agents=8"). ``returns`` and ``lengths`` (steps): one for each episode; a return is the sum of
     rewards, the mean over agents and then over groups of agents, as in BenchMARL's own evaluation. ``time``:
-    end of the evaluation in epoch seconds.
+    end of the evaluation in epoch seconds. ``figures``: further results by name; ``baselines``: the same
+    figures of scripted players in as many episodes of this task, by player.
     """
 
     run_id: str
@@ -55,6 +56,8 @@ class Evaluation:
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     time: float
+    figures: Mapping[str, float] = field(default_factory=dict)
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -67,7 +70,7 @@ class Evaluation:
         """Parse a record. Raises :class:`ValueError` for invalid data."""
         try:
             return cls._from_json(data)
-        except (KeyError, TypeError, OverflowError) as error:
+        except (AttributeError, KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"{error!r}"[:200]) from error
 
     @classmethod
@@ -79,7 +82,18 @@ class Evaluation:
         lengths = tuple(int(value) for value in data["lengths"])
         if not len(returns) == len(lengths) == data["episodes"]:
             raise ValueError("not one return and one length an episode")
-        return cls(**{key: data[key] for key in _KINDS}, returns=returns, lengths=lengths)
+        baselines = {str(name): _figures(one) for name, one in data.get("baselines", {}).items()}
+        return cls(
+            **{key: data[key] for key in _KINDS},
+            returns=returns,
+            lengths=lengths,
+            figures=_figures(data.get("figures", {})),
+            baselines=baselines,
+        )
+
+
+def _figures(data: Mapping[str, Any]) -> dict[str, float]:
+    return {str(name): float(value) for name, value in data.items()}
 
 
 class EvaluationLog:

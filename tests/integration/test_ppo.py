@@ -111,8 +111,21 @@ def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert torch.load(policy, weights_only=True)
         loaded = load_policy(sweep.run(run_id).path)
         assert loaded.act(torch.zeros(2, loaded.seen.mean.numel()), None)[0].shape == (2, 3)
-    said = run("evaluate", "tiny", "--episodes", "3", "--on-task", "bucket_brigade/easy")
-    assert "bucket_brigade/easy" in said
+    others = ("bucket_brigade/easy", "bucket_brigade/*_*,opponents=[hero,liar,specialist]")
+    found = CliRunner().invoke(
+        app, ["evaluate", "tiny", "--episodes", "3", "--json", *(f"--on-task={one}" for one in others)]
+    )
+    answer, end = json.JSONDecoder().raw_decode(found.output)
+    evaluations, said = answer["evaluations"], " ".join(found.output[end:].split())
+    assert len(evaluations) == 2 * 14
+    assert all(-1e4 < one["figures"]["team/reward_per_night"] < 1e4 for one in evaluations)
+    assert evaluations[0]["baselines"]["random play"]["team/gap_closed"] == 0
+    assert evaluations[0]["baselines"]["specialist"]["team/gap_closed"] == 1
+    # Another size of the game: named for the first run, and the rest goes on.
+    assert found.exit_code == 2
+    assert "on bucket_brigade/v2_minimal" in said
+    assert "the policy takes 38 numbers" in said
+    assert "(and 1 more)" in said
     run("collect", "tiny")
 
 

@@ -29,6 +29,11 @@ def options(group: str) -> tuple[str, ...]:
     return options_in(_folders(), group)
 
 
+def task_names() -> list[str]:
+    """Return the names of all tasks."""
+    return list(options("task"))
+
+
 def file_values(group: str, option: str) -> Mapping[str, Any]:
     """Return the values in the file of a choice and of its bases, without BenchMARL's types."""
     return values_in(_folders(), group, option)

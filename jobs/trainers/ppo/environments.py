@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from jobs.training.context import BadConfigError
+from jobs.training.games.bucket_brigade.baselines import ScriptedTeams, scripted_teams
 from jobs.training.games.bucket_brigade.batch import NIGHTS, GameBatch
 from jobs.training.games.bucket_brigade.scenarios import ScenarioError, scenario_names
 
@@ -129,20 +130,27 @@ class BucketBrigade:
         return torch.cat((every, self._identity.expand(*shape, -1)), -1).flatten(0, 1)
 
 
+def bucket_brigade_teams(config: BucketBrigadeConfig, episodes: int, seed: int) -> ScriptedTeams:
+    """Play the scenario with scripted teams."""
+    return scripted_teams(config.name.partition("/")[2], episodes, seed, config.nights)
+
+
 @dataclass(frozen=True)
 class Family:
     """Environments of one kind. ``names``: those after the slash; ``config``: their keys, by their name.
 
-    ``build``: from keys, the number of environments, a seed and a device.
+    ``build``: from keys, the number of environments, a seed and a device. ``teams``: rewards of
+    scripted teams, from keys, a number of episodes and a seed.
     """
 
     names: Callable[[], Sequence[str]]
     config: Callable[[str], Any]
     build: Callable[[Any, int, int, str], Environments]
+    teams: Callable[[Any, int, int], ScriptedTeams] | None = None
 
 
 ENVIRONMENTS: Mapping[str, Family] = {
-    "bucket_brigade": Family(scenario_names, BucketBrigadeConfig, BucketBrigade),
+    "bucket_brigade": Family(scenario_names, BucketBrigadeConfig, BucketBrigade, bucket_brigade_teams),
 }
 
 

@@ -10,13 +10,17 @@ import torch
 
 from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.trainers.ppo.config import CONFIG, PpoConfig
-from jobs.trainers.ppo.environments import Environments, build
-from jobs.trainers.ppo.playing import play
-from jobs.trainers.ppo.training import build_network, require_fit
+from jobs.trainers.ppo.environments import Environments, build, family_of
+from jobs.trainers.ppo.playing import TEAM_REWARD, Episodes, play
+from jobs.trainers.ppo.training import build_network
 from jobs.training.checkpoints import read_payload
 from jobs.training.context import BadConfigError
+from jobs.training.games.bucket_brigade.baselines import ScriptedTeams
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.types import Run
+
+_GAP_CLOSED = "team/gap_closed"
+# Added to the seed for random actions: those of a generator with the environments' seed would depend on them.
+_ACTIONS = 1_000_003
 
 
 def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
@@ -38,11 +42,14 @@ def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
         deterministic = question.deterministic
     began = time.monotonic()
     environments = build(played.task, episodes, question.seed, "cpu")
+    _require_same_size(own, environments)
     network = build_network(own, environments)
-    _require_same_size(question.run, own, environments)
     network.load_state_dict(policy)
-    random = None if deterministic else torch.Generator().manual_seed(question.seed)
+    random = None if deterministic else torch.Generator().manual_seed(question.seed + _ACTIONS)
     found = play(environments, network, random)
+    teams_of = family_of(played.task.name).teams
+    teams = teams_of(played.task, episodes, question.seed) if teams_of is not None else None
+    figures, baselines = _figures(found, teams)
     return EvaluationAnswer(
         frames,
         played.task.name,
@@ -50,7 +57,27 @@ def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
         tuple(found.returns.tolist()),
         tuple(map(int, found.lengths.tolist())),
         time.monotonic() - began,
+        figures,
+        baselines,
     )
+
+
+def _figures(
+    found: Episodes, teams: ScriptedTeams | None
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Return the figures of a policy and of scripted teams."""
+    figures = found.means()
+    if teams is None:
+        return figures, {}
+    return (
+        {**figures, **_gap(figures[TEAM_REWARD], teams)},
+        {name: {TEAM_REWARD: reward, **_gap(reward, teams)} for name, reward in teams.rewards.items()},
+    )
+
+
+def _gap(reward: float, teams: ScriptedTeams) -> dict[str, float]:
+    gap = teams.gap_closed(reward)
+    return {} if gap is None else {_GAP_CLOSED: gap}
 
 
 def _policy(question: EvaluationRequest, payload: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
@@ -66,26 +93,21 @@ def _policy(question: EvaluationRequest, payload: Mapping[str, Any]) -> tuple[Ma
 
 
 def _other(question: EvaluationRequest, own: PpoConfig) -> PpoConfig:
-    """Compose the run in another environment, or in its own with the requested changes."""
-    if question.task is None and not question.changes:
-        return own
-    same = question.task in (None, own.task.name)
-    kept = {
-        key: value for key, value in question.run.overrides.items() if same or not key.startswith("task.")
-    }
-    task = question.task or own.task.name
+    """Compose the run in another environment, which keeps the run's keys of its family, with the changes."""
+    task, overrides = question.task or own.task.name, question.run.overrides
+    same = task.partition("/")[0] == own.task.name.partition("/")[0]
+    kept = {key: value for key, value in overrides.items() if same or not key.startswith("task.")}
     other = CONFIG.compose({**kept, "task": task, **question.changes})
     other.device = "cpu"
-    require_fit(other)
     return other
 
 
-def _require_same_size(run: Run, own: PpoConfig, played: Environments) -> None:
+def _require_same_size(own: PpoConfig, played: Environments) -> None:
     trained = build(own.task, 1, 0, "cpu")
     if (trained.width, trained.parts) == (played.width, played.parts):
         return
     raise BadConfigError(
-        f"the policy of {run.run_id} takes {trained.width} numbers and returns actions of "
-        f"{list(trained.parts)} choices; the environment has {played.width} and {list(played.parts)}",
+        f"the policy takes {trained.width} numbers and returns actions of {list(trained.parts)} choices; "
+        f"the environment has {played.width} and {list(played.parts)}",
         hint="a policy plays environments of its own size, with as many learners",
     )

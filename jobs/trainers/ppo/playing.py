@@ -11,6 +11,8 @@ from torch import Tensor
 from jobs.trainers.ppo.environments import Environments, Step
 from jobs.trainers.ppo.networks import ActorCritic
 
+TEAM_REWARD = "team/reward_per_night"
+
 
 @dataclass(frozen=True)
 class Episodes:
@@ -27,7 +29,7 @@ class Episodes:
         """Return further metrics."""
         if self.team is None:
             return {}
-        return {"team/reward_per_night": float(self.team.sum() / self.lengths.sum())}
+        return {TEAM_REWARD: float(self.team.sum() / self.lengths.sum())}
 
 
 class EpisodeSums:

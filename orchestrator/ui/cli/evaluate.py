@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,7 @@ from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen_runs, prin
 
 if TYPE_CHECKING:
     from orchestrator.analysis.evaluate import EvaluatedPolicy, FailedPolicy, Summary
+    from orchestrator.analysis.played_tasks import PlayedTask
     from orchestrator.rundir import Evaluation, SweepDir
 
 
@@ -42,8 +43,12 @@ def evaluate(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="S", min=0, help="Decides every episode.")] = 0,
     on_task: Annotated[
-        str | None,
-        typer.Option("--on-task", metavar="TASK", help="Another task of the same spaces: TASK,key=value,…"),
+        list[str] | None,
+        typer.Option(
+            "--on-task",
+            metavar="TASK",
+            help="Another task of the same spaces: TASK,key=value,…; several times.",
+        ),
     ] = None,
     render: Annotated[
         Path | None, typer.Option("--render", metavar="FILE", help="Film the first episode: .mp4 or .gif.")
@@ -65,7 +70,6 @@ def evaluate(
     from orchestrator.analysis.evaluate import (
         EvaluationOptions,
         finished_runs,
-        parse_task,
         require_film,
         require_policies,
     )
@@ -80,14 +84,26 @@ def evaluate(
     if not run_ids:
         hint = f"name one that has a checkpoint; `orchestrate status {sweep}` lists them"
         raise NotFoundError(f"no run of {sweep} is finished", hint=hint)
+    tasks = _tasks(sweep_dir, run_ids, on_task or [])
     if render is not None:
         require_film(render)
-        if len(run_ids) > 1:
-            raise OrchestrateError(f"--render: one file, but {len(run_ids)} runs are meant", hint="name one")
-    task, changes = (None, {}) if on_task is None else parse_task(on_task)
-    wish = EvaluationOptions(checkpoint, best, episodes, deterministic, seed, task, changes, render)
-    ended = list(with_bar(play(sweep_dir, run_ids, wish, again=bool(runs)), len(run_ids), least=2))
+        if len(run_ids) > 1 or len(tasks) > 1:
+            meant = f"{len(run_ids)} runs" if len(run_ids) > 1 else f"{len(tasks)} tasks"
+            raise OrchestrateError(f"--render: one file, but {meant} are meant", hint="name one")
+    wish = EvaluationOptions(checkpoint, best, episodes, deterministic, seed, film=render)
+    played = play(sweep_dir, run_ids, wish, tasks, again=bool(runs))
+    ended = list(with_bar(played, len(run_ids) * len(tasks), least=2))
     _tell(sweep_dir, ended, render, as_json=as_json)
+
+
+def _tasks(sweep_dir: SweepDir, run_ids: Sequence[str], named: Sequence[str]) -> Sequence[PlayedTask]:
+    from orchestrator.analysis.evaluate import task_names
+    from orchestrator.analysis.played_tasks import OWN_TASK, expanded, parse_task
+
+    tasks = [parse_task(text) for text in named] or [OWN_TASK]
+    if any(task.is_pattern for task in tasks):
+        tasks = expanded(tasks, task_names(sweep_dir, run_ids[0]))
+    return tasks
 
 
 def _tell(
@@ -110,7 +126,19 @@ def _tell(
         if film is not None:
             typer.echo(f"first episode: {film}")
     unkept = [one.unkept for one in done if one.unkept is not None]
-    print_problems_there([*(one.error for one in failed), *unkept[:1]])
+    print_problems_there([*_problems(failed), *unkept[:1]])
+
+
+def _problems(failed: Sequence[FailedPolicy]) -> Iterator[OrchestrateError]:
+    """Yield an error for each cause on a task: the first run that it befell, and the number of others."""
+    alike: dict[tuple[str, str], list[FailedPolicy]] = {}
+    for one in failed:
+        cause = str(one.error).replace(one.run_id, "").replace(one.run_id[:8], "")
+        alike.setdefault((one.task, cause), []).append(one)
+    for first, *others in alike.values():
+        if others:
+            first.error.args = (f"{first.error} (and {len(others)} more)",)
+        yield first.error
 
 
 def _print_table(sweep_dir: SweepDir, done: Sequence[EvaluatedPolicy], found: Sequence[Summary]) -> None:

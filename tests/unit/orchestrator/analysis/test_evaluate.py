@@ -16,7 +16,6 @@ from orchestrator.analysis.evaluate import (
     FailedPolicy,
     choose_checkpoint,
     evaluate,
-    parse_task,
     require_film,
     summaries,
 )
@@ -47,28 +46,6 @@ def saved(run: RunDir, frames: int, digest: str = "0" * 16) -> Path:
     path = attempt.checkpoint_name(frames, digest)
     path.write_text("weights")
     return path
-
-
-@pytest.mark.parametrize(
-    ("text", "task", "changes"),
-    [
-        ("vmas/balance", "vmas/balance", {}),
-        (
-            "vmas/navigation,n_agents=5, task.x = 1.5",
-            "vmas/navigation",
-            {"task.n_agents": 5, "task.x": 1.5},
-        ),
-        ("a/b,c=true,d=text,e=", "a/b", {"task.c": True, "task.d": "text", "task.e": None}),
-    ],
-)
-def test_a_task_with_its_changes(text: str, task: str, changes: dict[str, Any]) -> None:
-    assert parse_task(text) == (task, changes)
-
-
-@pytest.mark.parametrize("text", ["", ",", "n_agents=5", "a/b,n_agents", "a/b,=5", "a/b,x=" + "9" * 200])
-def test_what_is_no_task_is_refused(text: str) -> None:
-    with pytest.raises(OrchestrateError, match="--on-task"):
-        parse_task(text)
 
 
 def test_only_films_that_can_be_written_are_begun(tmp_path: Path) -> None:
