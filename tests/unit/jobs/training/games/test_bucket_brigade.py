@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from benchmarks import plain_brigade
 from jobs.training.games.bucket_brigade.game import (
     BURNING,
     RUINED,
@@ -64,6 +65,18 @@ def recorded() -> dict[str, list[Mapping[str, Any]]]:
 
 def games(name: str, number: int) -> Parameters:
     return parameters([scenario(name)]).take(torch.zeros(number, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("name", scenario_names())
+def test_the_plain_game_of_the_benchmark_keeps_the_same_rules(name: str) -> None:
+    rules = scenario(name)
+    for night in recorded()[name]:
+        before, after = night["houses_before"], night["houses_after"]
+        found = plain_brigade.rewards_of(rules, before, after, night["actions"])
+        assert found == pytest.approx(night["rewards"], abs=1e-3)
+        assert plain_brigade.is_over(rules, after, night["night"]) == night["done"]
+    game = plain_brigade.PlainGame(rules, 0)
+    assert len(game.observation()) == rules.num_houses + 4 * 4 + 12
 
 
 def column(nights: list[Mapping[str, Any]], key: str) -> Tensor:
