@@ -16,8 +16,12 @@ from jobs.training.config_errors import RefusedKeyError, unexpected
 from jobs.training.games.bucket_brigade.batch import GameBatch
 from jobs.training.games.bucket_brigade.behaviour import behaviour
 from jobs.training.games.bucket_brigade.environment import GROUP, BucketBrigadeEnv
+from jobs.training.games.bucket_brigade.game import one_hot_state, seen_state
 from jobs.training.games.bucket_brigade.scenarios import AGENTS, ScenarioError, parameters, scenario
 from jobs.training.games.bucket_brigade.seats import seats
+
+_ONE_HOT = "one_hot"
+_OBSERVATIONS = ("plain", _ONE_HOT)
 
 
 @dataclass
@@ -25,16 +29,23 @@ class BucketBrigadeConfig:
     """How a scenario is played.
 
     ``max_steps``: nights after which an episode is truncated. ``opponents``: scripted players, a number or
-    names (:func:`seats`); all other agents learn. ``shared_reward``: each agent earns the mean over agents.
+    names (:func:`seats`); all other agents learn. ``observation``: "plain" or "one_hot". ``shared_reward``:
+    each agent earns the mean over agents. ``reward_scale``: what rewards are multiplied by.
     """
 
     max_steps: int
     opponents: Any
+    observation: str
     shared_reward: bool
+    reward_scale: float
 
     def __post_init__(self) -> None:
         if self.max_steps < 1:
             raise unexpected("task.max_steps", self.max_steps, "a whole number from 1")
+        if self.observation not in _OBSERVATIONS:
+            raise unexpected("task.observation", self.observation, " or ".join(_OBSERVATIONS))
+        if not self.reward_scale > 0:
+            raise unexpected("task.reward_scale", self.reward_scale, "a number above 0")
         if not isinstance(self.opponents, int | list):
             raise unexpected("task.opponents", repr(self.opponents), "a number or a list of players' names")
         try:
@@ -66,7 +77,12 @@ class BucketBrigade(TaskClass):
                 seeds=[seed or 0],
                 device=device,
             )
-            return BucketBrigadeEnv(games, shared_reward=config.shared_reward)
+            return BucketBrigadeEnv(
+                games,
+                one_hot=config.observation == _ONE_HOT,
+                shared_reward=config.shared_reward,
+                reward_scale=config.reward_scale,
+            )
 
         return build
 
@@ -115,7 +131,8 @@ class BucketBrigade(TaskClass):
         seen = nights["state"]
         rules = rules.take(torch.zeros(len(seen), dtype=torch.int64, device=seen.device))
         learners = seats(self.config["opponents"], AGENTS).learners.to(seen.device)
-        found = behaviour(rules, seen, nights["next", "state"])
+        read = one_hot_state if self.config["observation"] == _ONE_HOT else seen_state
+        found = behaviour(rules, read(rules, seen), read(rules, nights["next", "state"]))
         return {f"{when}/behaviour/{name}": value[learners].nanmean().item() for name, value in found.items()}
 
     @staticmethod

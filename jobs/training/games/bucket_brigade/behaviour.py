@@ -1,7 +1,7 @@
 """How agents behave, from recorded nights: how much they work, for whom, and whether their signals are true.
 
-A recording is R nights: what was seen before and after each of them (R, H + 4 N + 12), and the rules with
-a row for each. What is seen after a night has the actions of all agents in it.
+A recording is R nights: the states before and after each of them, and the rules with a row for each. The
+state after a night holds the actions of all agents in it. Observations give states: :func:`game.seen_state`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from jobs.training.games.bucket_brigade.game import WORK, GameState, seen_state
+from jobs.training.games.bucket_brigade.game import WORK, GameState
 from jobs.training.games.bucket_brigade.opponents import ARCHETYPES, work_probability
 from jobs.training.games.bucket_brigade.scenarios import Parameters
 
@@ -17,14 +17,14 @@ from jobs.training.games.bucket_brigade.scenarios import Parameters
 _WORKER, _FREE_RIDER = "firefighter", "free_rider"
 
 
-def behaviour(rules: Parameters, before: Tensor, after: Tensor) -> dict[str, Tensor]:
+def behaviour(rules: Parameters, before: GameState, after: GameState) -> dict[str, Tensor]:
     """Return all measures of a recording by name, each (N), a number for each agent."""
-    state, actions = seen_state(rules, before), seen_state(rules, after).actions
+    actions = after.actions
     return {
         "work_rate": work_rate(actions),
         "honesty": honesty(actions),
         "own_house_share": own_house_share(rules, actions),
-        "free_riding": free_riding(rules, state, actions),
+        "free_riding": free_riding(rules, before, actions),
     }
 
 

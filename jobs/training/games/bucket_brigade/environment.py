@@ -10,8 +10,8 @@ from torch import Tensor
 from torchrl.data import Categorical, Composite, Unbounded
 from torchrl.envs import EnvBase
 
-from jobs.training.games.bucket_brigade.batch import GameBatch
-from jobs.training.games.bucket_brigade.game import actions_of
+from jobs.training.games.bucket_brigade import game
+from jobs.training.games.bucket_brigade.batch import Episodes, GameBatch
 
 GROUP = "agents"
 
@@ -19,15 +19,24 @@ GROUP = "agents"
 class BucketBrigadeEnv(EnvBase):
     """The learners of a :class:`GameBatch` as the group ``agents``.
 
-    ``observation`` (B, L, H + 5 N + 12) is what every agent sees, and then which agent it is: 1 in the place
-    of its number. ``action`` (B, L) is a choice of H × 4 (:func:`game.actions_of`). ``state``
-    (B, H + 4 N + 12) is what every agent sees. ``info/team_reward`` (B, 1) is the sum of all agents' rewards;
-    with ``shared_reward`` each learner earns its mean over the agents instead of its own reward.
+    ``state`` (B, W) is what every agent sees: :func:`game.observations`, or with ``one_hot``
+    :func:`game.one_hot`. ``observation`` (B, L, W + N) is this, and then which agent it is: 1 in the place of
+    its number. ``action`` (B, L) is a choice of H × 4 (:func:`game.actions_of`). ``info/team_reward`` (B, 1)
+    is the sum of all agents' rewards; with ``shared_reward`` each learner earns its mean over the agents
+    instead of its own reward. What learners earn is multiplied by ``reward_scale``.
     """
 
-    def __init__(self, games: GameBatch, *, shared_reward: bool = False) -> None:
+    def __init__(
+        self,
+        games: GameBatch,
+        *,
+        one_hot: bool = False,
+        shared_reward: bool = False,
+        reward_scale: float = 1.0,
+    ) -> None:
         super().__init__(device=games.device, batch_size=[games.games])
-        self._games, self._shared = games, shared_reward
+        self._games, self._shared, self._scale = games, shared_reward, reward_scale
+        self._look = game.one_hot if one_hot else game.observations
         self._seats = games.seats.learners
         self.group_map = {GROUP: [f"agent_{number}" for number in games.learners]}
         self._identity = torch.eye(games.agents, device=games.device)[self._seats].expand(games.games, -1, -1)
@@ -42,7 +51,11 @@ class BucketBrigadeEnv(EnvBase):
         self._games.load_state_dict(saved)
 
     def _make_specs(self) -> None:
-        games, learners, width = self._games.games, len(self._seats), self._games.width
+        games, learners, width = (
+            self._games.games,
+            len(self._seats),
+            self._seen(self._games.episodes).shape[1],
+        )
         houses, modes, signals = self._games.actions
 
         def numbers(*shape: int) -> Unbounded:
@@ -64,18 +77,22 @@ class BucketBrigadeEnv(EnvBase):
 
     def _reset(self, tensordict: TensorDictBase | None = None, **_: Any) -> TensorDictBase:
         chosen = None if tensordict is None else tensordict.get("_reset", None)
-        seen = self._games.reset(None if chosen is None else chosen.reshape(-1))
+        self._games.reset(None if chosen is None else chosen.reshape(-1))
+        seen = self._seen(self._games.episodes)
         return self._tensordict(seen, torch.zeros(len(seen), self._games.agents, device=self.device))
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
-        actions = actions_of(tensordict[GROUP, "action"])
+        actions = game.actions_of(tensordict[GROUP, "action"])
         rewards, terminated, truncated = self._games.step(actions)
-        step = self._tensordict(self._games.observations(self._games.ended.state), rewards)
+        step = self._tensordict(self._seen(self._games.ended), rewards)
         own = rewards.mean(1, keepdim=True).expand_as(rewards) if self._shared else rewards
-        step[GROUP, "reward"] = own[:, self._seats, None]
+        step[GROUP, "reward"] = own[:, self._seats, None] * self._scale
         step["done"] = (terminated | truncated)[:, None]
         step["terminated"], step["truncated"] = terminated[:, None], truncated[:, None]
         return step
+
+    def _seen(self, episodes: Episodes) -> Tensor:
+        return self._look(self._games.rules, episodes.state)
 
     def _tensordict(self, seen: Tensor, rewards: Tensor) -> TensorDict:
         each = torch.cat((seen[:, None].expand(-1, len(self._seats), -1), self._identity), -1)

@@ -175,12 +175,36 @@ def observations(rules: Parameters, state: GameState) -> Tensor:
     return torch.cat((state.houses.T, agents[:, 2], agents[:, 0], last, rules.info.T)).T
 
 
+def one_hot(rules: Parameters, state: GameState) -> Tensor:
+    """Return what every agent sees but the scenario, as zeros and ones (B, 3 H + N H + 2 N).
+
+    Whether each house is safe, burning and ruined, whether each agent is at each house; modes; signals.
+    """
+    numbers = torch.arange(max(rules.houses, 3), device=state.houses.device)
+    conditions = state.houses[..., None] == numbers[:3]
+    places = state.locations[..., None] == numbers[: rules.houses]
+    both = torch.cat((conditions.flatten(1), places.flatten(1)), 1)
+    return torch.cat((both.to(state.modes.dtype), state.modes, state.signals), 1)
+
+
+def one_hot_state(rules: Parameters, seen: Tensor) -> GameState:
+    """Return the state in :func:`one_hot`, as :func:`seen_state` does."""
+    houses, agents = rules.houses, rules.agents
+    parts = seen.split((3 * houses, agents * houses, agents, agents), 1)
+    conditions, places = parts[0].unflatten(1, (-1, 3)), parts[1].unflatten(1, (-1, houses))
+    actions = torch.stack((places.argmax(-1).to(seen.dtype), *parts[2:]), -1)
+    return _without_history(conditions.argmax(-1).to(seen.dtype), actions)
+
+
 def seen_state(rules: Parameters, seen: Tensor) -> GameState:
     """Return the state in observations; fires' progress and the night, which they lack, are 0."""
     houses, signals, _, last, _ = seen.split(
         (rules.houses, rules.agents, rules.agents, 2 * rules.agents, rules.info.shape[1]), 1
     )
-    actions = torch.cat((last.unflatten(1, (-1, 2)), signals[..., None]), -1)
+    return _without_history(houses, torch.cat((last.unflatten(1, (-1, 2)), signals[..., None]), -1))
+
+
+def _without_history(houses: Tensor, actions: Tensor) -> GameState:
     return GameState(houses, torch.zeros_like(houses), actions, torch.zeros_like(houses[:, :1]))
 
 

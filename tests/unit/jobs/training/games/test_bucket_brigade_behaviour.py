@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
 
 from jobs.training.games.bucket_brigade.batch import GameBatch
 from jobs.training.games.bucket_brigade.behaviour import behaviour
-from jobs.training.games.bucket_brigade.game import observations, seen_state
+from jobs.training.games.bucket_brigade.game import (
+    GameState,
+    observations,
+    one_hot,
+    one_hot_state,
+    seen_state,
+)
 
 
 def played(*names: str, games: int = 1_000) -> dict[str, list[float]]:
     """What players do over 30 nights of many games."""
-    batch, before, after = GameBatch(["hard"], games, opponents=names, seeds=[3]), [], []
+    batch, states = GameBatch(["hard"], games, opponents=names, seeds=[3]), []
     for _ in range(30):
-        before.append(batch.observations())
+        before = batch.episodes.state
         batch.step(torch.zeros(games, 0, 3, dtype=torch.int64))
-        after.append(batch.observations(batch.ended.state))
+        states.append((before, batch.ended.state))
     rules = batch.rules.take(torch.arange(games).repeat(30))
-    found = behaviour(rules, torch.cat(before), torch.cat(after))
+    found = behaviour(rules, *(_joined(one) for one in zip(*states, strict=True)))
     return {name: value.tolist() for name, value in found.items()}
+
+
+def _joined(states: Sequence[GameState]) -> GameState:
+    return GameState(
+        *(torch.cat(parts) for parts in zip(*(vars(one).values() for one in states), strict=True))
+    )
 
 
 def test_archetypes_behave_as_their_rules_say() -> None:
@@ -47,9 +60,9 @@ def test_the_specialist_works_for_itself_and_says_so_and_uniform_play_does_neith
 
 def test_no_work_has_no_share() -> None:
     batch = GameBatch(["default"], 4)
-    before = batch.observations()
+    before = batch.episodes.state
     batch.step(torch.zeros(4, 4, 3, dtype=torch.int64))
-    found = behaviour(batch.rules, before, batch.observations(batch.ended.state))
+    found = behaviour(batch.rules, before, batch.ended.state)
     assert found["work_rate"].tolist() == [0] * 4
     assert found["honesty"].tolist() == [1] * 4
     assert all(math.isnan(share) for share in found["own_house_share"].tolist())
@@ -64,3 +77,9 @@ def test_states_are_read_from_what_is_seen() -> None:
     assert torch.equal(found.houses, state.houses)
     assert torch.equal(found.actions, state.actions)
     assert torch.equal(observations(batch.rules, found), seen)
+    hot = one_hot(batch.rules, state)
+    assert hot.shape == (50, 78)
+    assert set(hot.unique().tolist()) == {0, 1}
+    again = one_hot_state(batch.rules, hot)
+    assert torch.equal(again.houses, state.houses)
+    assert torch.equal(again.actions, state.actions)
