@@ -35,7 +35,7 @@ from orchestrator.rundir.atomic import storage_errors, temporary_name
 EXACTNESS = EXACT, NO_PROGRESS_LOST, RESET, UNDECLARED = "exact", "no progress lost", "reset", "undeclared"
 
 # An iteration is finished after a stop signal only if this share of the grace covers what is left of it.
-_GRACE_SHARE = 0.8
+GRACE_SHARE = 0.8
 
 
 class InterruptedRun(BaseException):
@@ -273,12 +273,12 @@ class RunContext:
         if self._stop_deadline is not None:
             return
         self.stop_signal = signal.Signals(number).name
-        self._stop_deadline = time.monotonic() + _GRACE_SHARE * grace
+        self._stop_deadline = time.monotonic() + GRACE_SHARE * grace
         if self.polls_stopping:
             return
         expected = self._iteration_seconds
         elapsed = time.monotonic() - self._iteration_began
-        if expected is None or expected - elapsed > _GRACE_SHARE * grace:
+        if expected is None or expected - elapsed > GRACE_SHARE * grace:
             raise InterruptedRun(self.stop_signal)
 
     def keep_lease(self) -> threading.Thread:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.training import provenance
-from jobs.training.context import BadConfigError, RunContext
+from jobs.training.context import BadConfigError, FencedRun, RunContext
 from jobs.wandb.reachable import unreachable
+from orchestrator.config.command import COMMAND_KEY
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import Run, wandb_id
 from orchestrator.rundir import AttemptDir, Row
@@ -75,12 +78,33 @@ def open_sinks(
         elif name != CSV:
             raise BadConfigError(
                 f"no logger named {name!r} (there are: {CSV}, {TENSORBOARD}, {WANDB})",
-                hint="change experiment.loggers in the grid",
+                hint="change the loggers in the grid",
             )
     for sink in sinks:
         for row in context.rows:
             sink.log(row)
     return sinks
+
+
+@contextmanager
+def logging_to(
+    names: Iterable[str], context: RunContext, project: str, config: Mapping[str, Any]
+) -> Iterator[list[Sink]]:
+    """Open sinks as :func:`open_sinks`, and close them at the end; an error means an unfinished run.
+
+    With the claim lost they are dropped: nothing more may be written.
+    """
+    sinks = open_sinks(names, context, project, config)
+    finished = False
+    try:
+        yield sinks
+        finished = True
+    except FencedRun:
+        sinks = []
+        raise
+    finally:
+        for sink in sinks:
+            sink.close(finished=finished)
 
 
 class WandbSink:
@@ -125,21 +149,31 @@ class WandbSink:
 
 
 class TensorboardSink:
-    """An event file in the attempt's folder."""
+    """An event file in the attempt's folder, written without PyTorch."""
 
     def __init__(self, attempt: AttemptDir, config: Mapping[str, Any], axes: Axes) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.plugins.text.summary_v2 import text_pb
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        self._axes = axes
-        self._writer = SummaryWriter(log_dir=str(attempt.path))
-        self._writer.add_text("config", "\n".join(f"    {key}: {value}" for key, value in config.items()))
+        self._axes, self._event, self._summary = axes, event_pb2.Event, summary_pb2.Summary
+        self._writer = EventFileWriter(str(attempt.path))
+        self._add(text_pb("config", "\n".join(f"    {key}: {value}" for key, value in config.items())))
 
     def log(self, row: Row) -> None:
-        for name, value in row.metrics.items():
-            self._writer.add_scalar(self._axes.tag(name), value, global_step=self._axes.step(row))
+        values = [
+            self._summary.Value(tag=self._axes.tag(name), simple_value=value)
+            for name, value in row.metrics.items()
+        ]
+        self._add(self._summary(value=values), self._axes.step(row))
 
     def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
-        self._writer.add_video(name, video, global_step=step, fps=20)
+        from torch.utils.tensorboard import summary
+
+        self._add(summary.video(name, video, fps=20), step)
+
+    def _add(self, summary: Any, step: int = 0) -> None:
+        self._writer.add_event(self._event(wall_time=time.time(), step=step, summary=summary))
 
     def close(self, *, finished: bool) -> None:  # noqa: ARG002
         self._writer.close()
@@ -189,10 +223,12 @@ def _identity(context: RunContext) -> dict[str, Any]:
 def _readable_name(run: Run) -> str:
     """Name the run as in "mappo navigation seed=1 lr=0.0003": choices by value, then other deciding keys."""
     decides = get_trainer(run.trainer).decides
-    choices = [str(value).rsplit("/", 1)[-1] for key, value in run.overrides.items() if "." not in key]
-    others = [
-        f"{key.rsplit('.', 1)[-1]}={value}"
-        for key, value in run.overrides.items()
-        if "." in key and decides(key)
-    ]
+    choices, others = [], []
+    for key, value in run.overrides.items():
+        if not decides(key) or key == COMMAND_KEY:
+            continue
+        if "." not in key and isinstance(value, str):
+            choices.append(value.rsplit("/", 1)[-1])
+        else:
+            others.append(f"{key.rsplit('.', 1)[-1]}={value}")
     return " ".join([*choices, f"seed={run.seed}", *others])[:128]

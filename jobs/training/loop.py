@@ -15,8 +15,8 @@ from typing import Any, Protocol
 from jobs.training.best_policy import RETURN, BestPolicy
 from jobs.training.checkpoint_clock import CheckpointClock
 from jobs.training.checkpoints import CheckpointStore, Loaded, save_file
-from jobs.training.context import FencedRun, Outcome, RunContext, UsualEvaluation
-from jobs.training.loggers import Sink, open_sinks
+from jobs.training.context import Outcome, RunContext, UsualEvaluation
+from jobs.training.loggers import Sink, logging_to
 from jobs.training.time_budget import TimeBudget
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.planning.throughput.measure import EVALUATION_TIMER, training_seconds
@@ -116,20 +116,11 @@ class _Loop:
 
     def run(self) -> Outcome:
         context, schedule = self._context, self._schedule
-        self._sinks = open_sinks(schedule.loggers, context, schedule.project, schedule.config)
-        self._clock.start(self._frames)
-        self._logged = time.monotonic()
-        finished = False
-        try:
+        with logging_to(schedule.loggers, context, schedule.project, schedule.config) as self._sinks:
+            self._clock.start(self._frames)
+            self._logged = time.monotonic()
             while not self._over:
                 self._iterate()
-            finished = True
-        except FencedRun:
-            self._sinks = []
-            raise
-        finally:
-            for sink in self._sinks:
-                sink.close(finished=finished)
         context.before_checkpoint()
         final = self._store.save(self._frames, self._state(running=False))
         context.checkpointed(self._frames)

@@ -48,13 +48,15 @@ class TimeBudget:
 
 def minutes_of(run: Run) -> float | None:
     """Return the run's minutes; ``None`` if it has none. Raises :class:`RefusedKeyError`."""
-    key = get_trainer(run.trainer).minutes
-    value = run.overrides.get(key) if key else None
-    return None if value is None else checked_minutes(key, value)
+    spec = get_trainer(run.trainer)
+    key = spec.minutes_key(run)
+    value = run.overrides.get(key)
+    hint = f"a key of the program's own stands in its command as {{{key}}}, or has another name"
+    return None if value is None else checked_minutes(key, value, hint if spec.runs_program else None)
 
 
-def checked_minutes(key: str, value: Value) -> float:
+def checked_minutes(key: str, value: Value, hint: str | None = None) -> float:
     """Return the value of the key as minutes. Raises :class:`RefusedKeyError`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise unexpected(key, repr(value), "minutes of training above 0, such as 10 or 0.5")
+        raise unexpected(key, repr(value), "minutes of training above 0, such as 10 or 0.5", hint=hint)
     return float(value)

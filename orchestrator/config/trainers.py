@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from pathlib import Path
 
 from orchestrator.config.code.syntax_hash import syntax_hash
+from orchestrator.config.command import COMMAND_KEY, asked_for
 from orchestrator.config.plug_ins import find_plug_in, plug_in_names
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import PluginSource, Resources, Run, Value, run_identity
@@ -127,9 +128,17 @@ class TrainerSpec:
             and not 1 <= value < math.inf
         }
 
+    def minutes_key(self, run: Run) -> str:
+        """Return the key for the run's training time; empty without one.
+
+        A key that a program takes as an argument, as in ``--minutes={minutes}``, is the program's own.
+        """
+        own = self.runs_program and self.minutes in asked_for(run.overrides.get(COMMAND_KEY))
+        return "" if own else self.minutes
+
     def minutes_of(self, run: Run) -> float | None:
         """Return the run's training time in minutes; None without one."""
-        asked = run.overrides.get(self.minutes) if self.minutes else None
+        asked = run.overrides.get(self.minutes_key(run))
         return float(asked) if isinstance(asked, int | float) and 0 < asked < _FOREVER else None
 
     def needs_gpu(self, run: Run) -> bool:
@@ -217,8 +226,13 @@ COMMAND = TrainerSpec(
             "starts, in place of the project's sources and settings; with `+` beside them, with `-` without. "
             "Runs that were trained by other content of these files are shown as stale"
         ),
+        "minutes": (
+            "the training time after which the program is stopped and the run is done; with `{minutes}` in "
+            "`command` the key is the program's own, and nothing is stopped"
+        ),
     },
     frames=("frames", "steps", "total_frames", "total_steps", "total_timesteps"),
+    minutes="minutes",
 )
 
 PPO = TrainerSpec(

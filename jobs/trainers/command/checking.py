@@ -11,7 +11,9 @@ from pathlib import Path
 
 from jobs.check import ELSEWHERE, Problem
 from jobs.trainers.command.training import DESCRIPTION, command_line, patterns_of, require_program
+from jobs.training.config_errors import RefusedKeyError
 from jobs.training.context import BadConfigError
+from jobs.training.time_budget import minutes_of
 from orchestrator.config.command import COMMAND_KEY, asked_for, code_of, module_of, program_file
 from orchestrator.config.program.identity import CODE_KEY, project_files
 from orchestrator.config.trainers import COMMAND
@@ -30,8 +32,10 @@ def check(runs: Sequence[Run]) -> list[Problem]:
                 _require_module(argv)
             elif not os.path.isabs(program_file(argv) or ""):
                 require_program(argv)  # relative to the copy of this folder that runs start in
+            minutes_of(run)
         except BadConfigError as error:
-            problems.setdefault(str(error), Problem(run.run_id, COMMAND_KEY, str(error), error.hint))
+            key = (isinstance(error, RefusedKeyError) and error.key) or COMMAND_KEY
+            problems.setdefault(str(error), Problem(run.run_id, key, str(error), error.hint))
         for key, message in COMMAND.impossible_lengths(run).items():
             problems.setdefault(message, Problem(run.run_id, key, message))
         try:
@@ -50,7 +54,7 @@ def _unused_keys(runs: Sequence[Run]) -> Iterator[Problem]:
             values.setdefault(key, set()).add(json.dumps(value))
         commands.setdefault(json.dumps(run.overrides.get(COMMAND_KEY)), run)
     asked = {key for run in commands.values() for key in asked_for(run.overrides.get(COMMAND_KEY))}
-    known = {COMMAND_KEY, CODE_KEY, *asked}
+    known = {*COMMAND.keys, *asked}
     unused = [key for key, found in values.items() if len(found) > 1 and key not in known]
     if not unused or any(map(_may_read_description, commands.values())):
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -48,6 +49,18 @@ class Declared:
         if not isinstance(versions, Mapping) or not all(isinstance(text, str) for text in versions.values()):
             raise ValueError(f"versions are {versions!r}; expected texts by name")
         return type(self)(exactness, {**self.versions, **versions})
+
+
+def declared_in(metrics: Path) -> Declared:
+    """Return what the program of an earlier attempt declared in its metrics, as far as they are there."""
+    declared = Declared()
+    try:
+        for line in metrics.read_bytes().splitlines():
+            data = json.loads(line)
+            declared = declared.with_line(data) if PROGRAM_KEY in data else declared
+    except (OSError, ValueError, TypeError):
+        pass
+    return declared
 
 
 def imported_packages(notes: Path, program: ProgramFiles) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 Overrides: ``command``, an argument list, never a shell; ``{key}`` in an item stands for the run's value of
 that key, ``{seed}`` and ``{threads}`` among them. ``code`` says which files count as the program
-(:mod:`orchestrator.config.program.identity`). All other keys are the program's own.
+(:mod:`orchestrator.config.program.identity`). After ``minutes`` of training the program is stopped and the
+run is done, unless ``{minutes}`` is an argument of the program. All other keys are the program's own.
 
 The program runs as a child of this process and writes metrics and checkpoints into an inbox. This process
 takes them over in order, so that no checkpoint is ever ahead of the metrics and a fenced attempt changes
@@ -17,17 +18,20 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jobs.trainers.command import program_hook
-from jobs.trainers.command.declared import PROGRAM_KEY, Declared, imported_packages
+from jobs.trainers.command.declared import PROGRAM_KEY, Declared, declared_in, imported_packages
 from jobs.training import provenance
-from jobs.training.context import BadConfigError, InterruptedRun, Outcome, RunContext
+from jobs.training.context import GRACE_SHARE, BadConfigError, InterruptedRun, Outcome, RunContext
 from jobs.training.process_tree import die_with_parent
+from jobs.training.time_budget import TimeBudget, minutes_of
 from jobs.worker.failures import ProgramFailed, is_storage_error
+from jobs.worker.signals import grace_seconds
 from orchestrator.config.command import COMMAND_KEY, command_meant, filled, program_file
 from orchestrator.config.program.identity import CODE_KEY, Patterns, project_files
 from orchestrator.config.trainers import COMMAND
@@ -40,6 +44,8 @@ DESCRIPTION = "ORCHESTRATE_RUN"
 
 # Signals from outside: no fault of a program ends it with one of these.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# Exit codes of a program that ended by SIGTERM: its own, and that of a shell around it.
+_BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
 
 # Exit codes of a program, from sysexits.h: 64 wrong usage, 75 try again later, 78 wrong configuration.
 DONE, INTERRUPTED, BAD_CONFIG = 0, 75, (64, 78)
@@ -67,17 +73,17 @@ def train(context: RunContext) -> Outcome:
     argv = command_line(context.run)
     require_program(argv)
     patterns_of(context.run)
+    minutes = minutes_of(context.run)
     checkpoint = context.newest()
-    inbox = Inbox(context, checkpoint)
-    environment = _environment(context, checkpoint)
-    program = _start(argv, environment)
-    try:
-        code = _supervise(program, inbox, context)
-    finally:
-        if program.poll() is None:
-            program.kill()
-            program.wait()
-    _judge(code, context)
+    inbox = Inbox(context, checkpoint, minutes)
+    attempt = context.attempt
+    if inbox.time.over and checkpoint is not None:
+        # Its worker was killed between the program's end and the result.
+        sys.stderr.write("the time was up before: the program is not started again\n")
+        attempt = context.run_dir.attempt(checkpoint.attempt)
+        inbox.declared = declared_in(attempt.inbox_metrics)
+    else:
+        _run(argv, inbox, context, checkpoint)
     rows = context.rows
     if not rows:
         raise ProgramFailed(
@@ -89,8 +95,20 @@ def train(context: RunContext) -> Outcome:
         iterations=rows[-1].iteration,
         exactness=inbox.declared.exactness,
         config={**context.run.overrides, "command": argv},
-        extra={"versions": _versions(context, inbox.declared)},
+        extra={"versions": _versions(context, attempt.inbox_imports, inbox.declared)},
     )
+
+
+def _run(argv: list[str], inbox: Inbox, context: RunContext, checkpoint: CheckpointFile | None) -> None:
+    """Run the program until it is done. Raises the error that its exit code means."""
+    program = _start(argv, _environment(context, checkpoint))
+    try:
+        code = _supervise(program, inbox, context)
+    finally:
+        if program.poll() is None:
+            program.kill()
+            program.wait()
+    _judge(code, context, timed_out=inbox.time.over)
 
 
 def command_line(run: Run) -> list[str]:
@@ -167,9 +185,12 @@ def _start(argv: list[str], environment: Mapping[str, str]) -> subprocess.Popen[
 
 
 class Inbox:
-    """The folder in which the program leaves metrics and checkpoints."""
+    """The folder in which the program leaves metrics and checkpoints.
 
-    def __init__(self, context: RunContext, checkpoint: CheckpointFile | None) -> None:
+    ``time``: the run's minutes. ``declared``: the program's description of itself.
+    """
+
+    def __init__(self, context: RunContext, checkpoint: CheckpointFile | None, minutes: float | None) -> None:
         self._context = context
         self._attempt = context.attempt
         self._attempt.inbox_checkpoints.mkdir(parents=True, exist_ok=True)
@@ -181,6 +202,7 @@ class Inbox:
         self._wall_time = history[-1].wall_time if history else 0.0
         self._clock = time.monotonic()
         self._total: int | None = None
+        self.time = TimeBudget(minutes, history)
         self.declared = Declared()
 
     def empty(self, *, ended: bool = False) -> None:
@@ -240,6 +262,7 @@ class Inbox:
             ) from error
         self._check_order(row)
         self._context.record(row)
+        self.time.spend(row)
         self._show_progress(row, total)
 
     def _row(self, data: Mapping[str, Any], wall_time: float) -> Row:
@@ -269,12 +292,18 @@ class Inbox:
 
     def _show_progress(self, row: Row, total: int | None) -> None:
         self._total = total or self._total
-        self._context.progress(row.frames, self._total, row.metrics.get("return"))
+        known = [frames for frames in (self._total, self.time.total_frames(row.frames)) if frames]
+        self._context.progress(row.frames, min(known, default=None), row.metrics.get("return"))
 
 
 def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunContext) -> int:
-    """Empty the inbox until the program has exited; return its exit code. Pass a stop on, with its grace."""
-    asked = False
+    """Empty the inbox until the program has exited; return its exit code.
+
+    Stop it when the run is stopped or its time is up. One that stays longer than its grace is killed, and
+    counts as interrupted.
+    """
+    stop_by: float | None = None
+    killed = False
     while True:
         try:
             code = program.wait(_POLL_S)
@@ -282,27 +311,30 @@ def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunConte
             inbox.empty()
         else:
             inbox.empty(ended=code == DONE)
-            return code
-        if context.stopping and not asked:
-            asked = True
+            return INTERRUPTED if killed and code < 0 else code
+        if stop_by is None and (context.stopping or inbox.time.over):
+            urgent = GRACE_SHARE * grace_seconds(signal.SIGTERM)
+            stop_by = time.monotonic() + (context.grace_left if context.stopping else urgent)
             program.send_signal(signal.SIGTERM)
-        if asked and context.grace_left == 0:
+        grace_over = context.stopping and context.grace_left == 0
+        if stop_by is not None and (grace_over or time.monotonic() >= stop_by):
+            killed = True
             program.kill()
 
 
-def _versions(context: RunContext, declared: Declared) -> dict[str, str]:
+def _versions(context: RunContext, imports: Path, declared: Declared) -> dict[str, str]:
     """Return versions: this program's, those of imported packages, those that the program declared."""
     ours = provenance.versions(COMMAND)
     ours.pop("python")  # the worker's, maybe not the program's
     program = project_files(Path.cwd(), [context.run_dir.path.parents[2].resolve()]).program(
         context.run.point
     )
-    return {**ours, **imported_packages(context.attempt.inbox_imports, program), **declared.versions}
+    return {**ours, **imported_packages(imports, program), **declared.versions}
 
 
-def _judge(code: int, context: RunContext) -> None:
-    """Raise the error that the program's exit code means, unless it is done."""
-    if code == DONE:
+def _judge(code: int, context: RunContext, *, timed_out: bool) -> None:
+    """Raise the error that the program's exit code means, unless it is done or its time was up."""
+    if code == DONE or (timed_out and code in (INTERRUPTED, *_BY_SIGTERM)):
         return
     if code == INTERRUPTED or (context.stopping and code < 0):
         raise InterruptedRun(context.stop_signal or "the program itself (exit code 75)")

@@ -67,7 +67,7 @@ class Speed:
 def kind_of(run: Run) -> RunKind:
     """Return the kind of a planned run. Without the key ``algorithm`` the trainer's name takes its place."""
     spec = get_trainer(run.trainer)
-    apart = ("task", "algorithm", *_length_keys(spec))
+    apart = ("task", "algorithm", *_length_keys(spec, run))
     settings = {key: value for key, value in run.overrides.items() if key not in apart and spec.decides(key)}
     return RunKind(
         run.trainer,
@@ -80,14 +80,14 @@ def kind_of(run: Run) -> RunKind:
 
 def length_of(run: Run) -> str:
     """Return the planned length of a run as JSON text with the grid's keys: frames, iterations or minutes."""
-    keys = _length_keys(get_trainer(run.trainer))
+    keys = _length_keys(get_trainer(run.trainer), run)
     said = {key: run.overrides[key] for key in keys if key in run.overrides}
     return json.dumps(said, sort_keys=True, default=str)
 
 
-def _length_keys(spec: TrainerSpec) -> tuple[str, ...]:
+def _length_keys(spec: TrainerSpec, run: Run) -> tuple[str, ...]:
     """Return the keys that set the length of a run and do not affect its speed."""
-    return (*spec.frames, *spec.iterations, *((spec.minutes,) if spec.minutes else ()))
+    return (*spec.frames, *spec.iterations, spec.minutes_key(run))
 
 
 def same_model(one: str, other: str) -> bool:
