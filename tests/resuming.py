@@ -180,7 +180,7 @@ def _train(attempt: Attempt, trainer: str) -> int:
     if trainer == "benchmarl":
         _watch(attempt, context)
     if attempt.kill is not None:
-        _arm(attempt.kill, trainer)
+        _arm(attempt.kill, trainer, attempt.overrides)
     module, _, function = spec.train.partition(":")
     try:
         outcome = getattr(import_module(module), function)(context)
@@ -232,17 +232,17 @@ def _watch(attempt: Attempt, context: Any) -> None:
         experiment.load_state = load_state
 
 
-def _places(trainer: str) -> dict[str, tuple[Any, str]]:
+def _places(trainer: str, overrides: Overrides) -> dict[str, tuple[Any, str]]:
     """The functions at whose calls an attempt can be killed."""
     files = {"before rename": (os, "replace"), "after rename": (os, "replace"), "flush": (os, "fsync")}
     if trainer == "ppo":
         from jobs.trainers.ppo import training
         from jobs.trainers.ppo.algorithm import PpoUpdate
-        from jobs.trainers.ppo.environments import BucketBrigade
+        from jobs.trainers.ppo.environments import family_of
 
         return {
             **files,
-            "collecting": (BucketBrigade, "step"),
+            "collecting": (family_of(overrides["task"]).build, "step"),
             "training": (PpoUpdate, "_step"),
             "evaluation": (training, "play"),
         }
@@ -259,8 +259,8 @@ def _places(trainer: str) -> dict[str, tuple[Any, str]]:
     }
 
 
-def _arm(kill: Kill, trainer: str) -> None:
-    owner, name = _places(trainer)[kill.where]
+def _arm(kill: Kill, trainer: str, overrides: Overrides) -> None:
+    owner, name = _places(trainer, overrides)[kill.where]
     original: Callable[..., Any] = getattr(owner, name)
     left = kill.count
 

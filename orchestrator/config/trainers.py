@@ -244,7 +244,7 @@ PPO = TrainerSpec(
     preload=("jobs.trainers.ppo.training",),
     owned={"task.name": "the key `task` names it, such as task: bucket_brigade/hard"},
     inert=("checkpoint_interval", "loggers", "project_name"),
-    packages=("torch", "numpy"),
+    packages=("torch", "numpy", "gymnasium"),
     source=(
         *("jobs.hydra.override_text", "jobs.hydra.typed_config", "jobs.hydra.values"),
         *("jobs.trainers.ppo", "jobs.training.games"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from jobs.trainers.ppo.saved_policy import load_policy
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.ui.cli import app
+from tests.helpers import ROOT
 from tests.resuming import Attempt, Kill, Nursery, bits, differences
 
 TINY: dict[str, Any] = {
@@ -29,6 +31,7 @@ TINY: dict[str, Any] = {
     "checkpoint_interval": 64,
     "loggers": ["csv"],
 }
+PAGE = ROOT / "docs" / "ppo.md"
 # How often a process is at each place in the whole run, roughly.
 PLACES = {
     "collecting": 60,
@@ -48,8 +51,13 @@ def final_state(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"task.opponents": 1, "anneal_lr": True}, {"network": "transformer", "features": 8, "heads": 2}],
-    ids=["one learner", "three learners", "transformer"],
+    [
+        {},
+        {"task.opponents": 1, "anneal_lr": True},
+        {"network": "transformer", "features": 8, "heads": 2},
+        {"task": "gymnasium/CartPole-v1"},
+    ],
+    ids=["one learner", "three learners", "transformer", "gymnasium"],
 )
 def test_killed_anywhere_equals_left_alone(more: dict[str, Any], tmp_path: Path) -> None:
     alone, killed = tmp_path / "alone", tmp_path / "killed"
@@ -129,6 +137,24 @@ def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     run("collect", "tiny")
 
 
+def test_it_learns_cartpole_with_the_keys_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (grid,) = re.findall(r"```yaml\n(name: cartpole\n.*?)```", PAGE.read_text(), re.DOTALL)
+    Path("grid.yaml").write_text(grid.replace("range(3)", "0"))
+    run("sweep", "--grid", "grid.yaml")
+    sweep = SweepDir(tmp_path / "results", "cartpole")
+    (result,) = (sweep.run(run_id).result() for run_id in sweep.run_ids())
+    assert result is not None
+    assert result["final_return"] > 400
+    assert "policies on gymnasium/CartPole-v1: 5 episodes" in run("evaluate", "cartpole", "--episodes", "5")
+    found = CliRunner().invoke(app, ["evaluate", "cartpole", "--on-task", "gymnasium/Acrobot-v1"])
+    said = " ".join(f"{found.output} {found.exception}".split())
+    assert "the policy takes 4 numbers and returns actions of [2] choices" in said
+    run("collect", "cartpole")
+
+
 @pytest.mark.parametrize(
     ("changes", "message", "hint"),
     [
@@ -136,6 +162,11 @@ def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             {"task": "bucket_brigade/hardd"},
             "task: found 'bucket_brigade/hardd'",
             "did you mean bucket_brigade/hard?",
+        ),
+        (
+            {"task": "gymnasium/Cartpole"},
+            "task: found 'gymnasium/Cartpole'",
+            "did you mean gymnasium/CartPole-v1?",
         ),
         ({"task.opponents": 5}, "5 opponents: expected 0 to 4", ""),
         ({"task.opponents": ["firefigther"]}, "no player named 'firefigther'; did you mean firefighter?", ""),

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from jobs.trainers.ppo.config import PpoConfig
-from jobs.trainers.ppo.environments import Environments
+from jobs.trainers.ppo.interface import Environments
 from jobs.trainers.ppo.networks import ActorCritic
 from jobs.trainers.ppo.playing import EpisodeSums
 

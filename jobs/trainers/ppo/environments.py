@@ -1,68 +1,20 @@
-"""Environments for the trainer `ppo`: many side by side, stepped at once, with new episodes by themselves."""
+"""The environments of the trainer `ppo`, by their names in a grid."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from jobs.trainers.ppo.gymnasium_envs import TASKS, Gymnasium, GymnasiumConfig
+from jobs.trainers.ppo.interface import Environments, Step
 from jobs.training.context import BadConfigError
 from jobs.training.games.bucket_brigade.baselines import ScriptedTeams, scripted_teams
 from jobs.training.games.bucket_brigade.batch import NIGHTS, GameBatch
 from jobs.training.games.bucket_brigade.scenarios import ScenarioError, scenario_names
-
-
-@dataclass(frozen=True)
-class Step:
-    """A step of R rows. ``seen`` (R, W): for the next action; ``last()`` (R, W): before a new episode began.
-
-    ``rewards``, ``terminated``, ``truncated``: (R). ``team`` (environments): the rewards of all players.
-    """
-
-    seen: Tensor
-    last: Callable[[], Tensor]
-    rewards: Tensor
-    terminated: Tensor
-    truncated: Tensor
-    team: Tensor | None = None
-
-
-class Environments(Protocol):
-    """``envs`` environments with a row for each of their ``learners``.
-
-    ``width``: numbers in an observation. ``parts``: choices in each part of an action.
-    """
-
-    @property
-    def envs(self) -> int: ...
-
-    @property
-    def learners(self) -> int: ...
-
-    @property
-    def width(self) -> int: ...
-
-    @property
-    def parts(self) -> tuple[int, ...]: ...
-
-    def reset(self) -> Tensor:
-        """Begin new episodes; return what is seen (R, W)."""
-        ...
-
-    def step(self, actions: Tensor) -> Step:
-        """Play a step with actions (R, parts)."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all that environments built alike need to continue, bit for bit."""
-        ...
-
-    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Continue from ``saved``."""
-        ...
 
 
 @dataclass
@@ -151,6 +103,7 @@ class Family:
 
 ENVIRONMENTS: Mapping[str, Family] = {
     "bucket_brigade": Family(scenario_names, BucketBrigadeConfig, BucketBrigade, bucket_brigade_teams),
+    "gymnasium": Family(lambda: TASKS, GymnasiumConfig, Gymnasium),
 }
 
 

@@ -10,7 +10,8 @@ import torch
 
 from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.trainers.ppo.config import CONFIG, PpoConfig
-from jobs.trainers.ppo.environments import Environments, build, family_of
+from jobs.trainers.ppo.environments import build, family_of
+from jobs.trainers.ppo.interface import Environments
 from jobs.trainers.ppo.playing import TEAM_REWARD, Episodes, play
 from jobs.trainers.ppo.training import build_network
 from jobs.training.checkpoints import read_payload

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from jobs.trainers.ppo.environments import Environments, Step
+from jobs.trainers.ppo.interface import Environments, Step
 from jobs.trainers.ppo.networks import ActorCritic
 
 TEAM_REWARD = "team/reward_per_night"

@@ -12,7 +12,8 @@ import torch
 from jobs.check import Problem
 from jobs.trainers.ppo.algorithm import PpoUpdate, collect
 from jobs.trainers.ppo.config import CONFIG, MLP, PpoConfig, require_full_batches, require_sense
-from jobs.trainers.ppo.environments import Environments, build
+from jobs.trainers.ppo.environments import build
+from jobs.trainers.ppo.interface import Environments
 from jobs.trainers.ppo.networks import ActorCritic, Transformer, mlp
 from jobs.trainers.ppo.playing import EpisodeSums, play
 from jobs.training.best_policy import RETURN

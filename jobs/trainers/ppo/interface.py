@@ -1,0 +1,59 @@
+"""Environments as the trainer `ppo` steps them: many at once, with new episodes by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of R rows. ``seen`` (R, W): for the next action; ``last()`` (R, W): before a new episode began.
+
+    ``rewards``, ``terminated``, ``truncated``: (R). ``team`` (environments): the rewards of all players.
+    """
+
+    seen: Tensor
+    last: Callable[[], Tensor]
+    rewards: Tensor
+    terminated: Tensor
+    truncated: Tensor
+    team: Tensor | None = None
+
+
+class Environments(Protocol):
+    """``envs`` environments with a row for each of their ``learners``.
+
+    ``width``: numbers in an observation. ``parts``: choices in each part of an action.
+    """
+
+    @property
+    def envs(self) -> int: ...
+
+    @property
+    def learners(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def parts(self) -> tuple[int, ...]: ...
+
+    def reset(self) -> Tensor:
+        """Begin new episodes; return what is seen (R, W)."""
+        ...
+
+    def step(self, actions: Tensor) -> Step:
+        """Play a step with actions (R, parts)."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that environments built alike need to continue, bit for bit."""
+        ...
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Continue from ``saved``."""
+        ...
