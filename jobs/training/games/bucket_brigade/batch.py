@@ -187,7 +187,7 @@ def _begin_anew(
     old = 1 - new
     begun, state, traits = begin(rules, seats, draws), episodes.state, episodes.traits
     if seats.draws_to_begin:
-        traits = traits * old[..., None] + begun.traits * new[..., None]
+        traits = torch.lerp(traits, begun.traits, new[..., None])
     state = GameState(
         houses=state.houses * old + begun.state.houses * new,
         progress=state.progress * old if rules.any_continuous else state.progress,

@@ -2,9 +2,9 @@
 
 B games, N agents, H houses. An action is [house, mode, signal]. House h is owned by agent h mod N.
 
-For speed, state is floats, masks are 0.0 and 1.0, and tensors lie in memory column by column: they are
-made so by :func:`by_column`, and operations pass it on. A column of one number for each game then meets
-contiguous ones.
+For speed, state is floats, masks are 0.0 and 1.0, and tensors lie in memory column by column:
+:func:`scenarios.by_column` makes them so, and operations pass it on. A column of one number for each game
+then meets contiguous ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from jobs.training.games.bucket_brigade.scenarios import Parameters
+from jobs.training.games.bucket_brigade.scenarios import Parameters, by_column, ring_distance
 
 SAFE, BURNING, RUINED = 0, 1, 2
 REST, WORK = 0, 1
@@ -132,11 +132,6 @@ def _cost(rules: Parameters, house: Tensor) -> Tensor:
     return rules.work_cost + rules.distance_cost * ring_distance(rules.home, house, rules.houses)
 
 
-def by_column(rows: Tensor) -> Tensor:
-    """Return the same values (B, …), stored with the B numbers of each place side by side."""
-    return rows.movedim(0, -1).contiguous().movedim(-1, 0)
-
-
 def is_safe(houses: Tensor) -> Tensor:
     """Return 1.0 where a house is safe, else 0.0."""
     return (BURNING - houses).clamp(min=0)
@@ -160,12 +155,6 @@ def happens(probability: Tensor, draws: Tensor) -> Tensor:
 def over(rules: Parameters, houses: Tensor, night: Tensor) -> Tensor:
     """Whether games are over (B, 1) after a night, counted from 0: late enough, and no house burns."""
     return (night >= rules.min_nights) & (is_burning(houses).sum(1, keepdim=True) == 0)
-
-
-def ring_distance(one: Tensor, other: Tensor, houses: int) -> Tensor:
-    """Return the number of steps between houses on the ring, the shorter way."""
-    apart = (one - other).abs()
-    return torch.minimum(apart, houses - apart)
 
 
 def observations(rules: Parameters, state: GameState) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from jobs.training.games.bucket_brigade.game import BURNING, REST, WORK, GameState, ring_distance
+from jobs.training.games.bucket_brigade.game import BURNING, REST, WORK, GameState, is_burning
 from jobs.training.games.bucket_brigade.scenarios import Parameters
 
 # A character, each from 0 to 1.
@@ -36,22 +36,21 @@ def archetype_actions(rules: Parameters, state: GameState, traits: Tensor, draws
     wants = intent(rules, state, traits)
     signal = (wants > 0.5) ^ (truth >= honesty)
     works = how < torch.where(signal, honesty, wants * altruism)
-    scores = house_scores(rules, state, traits)
-    upto = scores.cumsum(-1)
-    house = (upto <= (where * upto[..., -1])[..., None]).sum(-1).clamp(max=rules.houses - 1)
+    upto = house_scores(rules, state, traits).cumsum(-1)
+    passed = (upto <= (where * upto[..., -1])[..., None]).to(upto.dtype).sum(-1)
+    house = passed.clamp(max=rules.houses - 1)
     elsewhere = explores < exploration
-    house = torch.where(elsewhere, (other_house * rules.houses).long(), house)
-    mode = torch.where(elsewhere, other_mode >= 0.5, works).long()
-    again = tired < fatigue
-    house = torch.where(again, state.locations.long(), house)
-    mode = torch.where(again, state.modes.long(), mode)
-    return torch.stack((house, mode, signal.long()), -1)
+    house = torch.where(elsewhere, (other_house * rules.houses).floor(), house)
+    mode = torch.where(elsewhere, other_mode >= 0.5, works).to(house.dtype)
+    again = (tired < fatigue)[..., None]
+    chosen = torch.where(again, state.actions[..., :2], torch.stack((house, mode), -1))
+    return torch.cat((chosen, signal[..., None]), -1).long()
 
 
 def intent(rules: Parameters, state: GameState, traits: Tensor) -> Tensor:
     """Return how much each player wants to work (B, N), from 0 to 1."""
     _, work, _, own, risk, _, _, _, rest_bias, _ = traits.unbind(-1)
-    burning = (state.houses == BURNING).to(traits.dtype)
+    burning = is_burning(state.houses)
     own_burns = burning.gather(1, rules.home)
     wants = work + risk * burning.mean(1, keepdim=True) + own_burns * own * 0.5
     return (wants * (1 - rest_bias)).clamp(0, 1)
@@ -70,18 +69,16 @@ def work_probability(rules: Parameters, state: GameState, traits: Tensor) -> Ten
 def house_scores(rules: Parameters, state: GameState, traits: Tensor) -> Tensor:
     """Return each player's weight of each house (B, N, H); it goes to one in proportion to them."""
     _, _, help_, own, risk, coordination, _, _, _, _ = (one[..., None] for one in traits.unbind(-1))
-    houses = torch.arange(rules.houses, device=traits.device)
-    distance = ring_distance(houses, rules.home[..., None], rules.houses).to(traits.dtype)
-    burning = (state.houses == BURNING).to(traits.dtype)
+    burning = is_burning(state.houses)
     near = burning.roll(1, 1) + burning.roll(-1, 1)
-    there = torch.zeros_like(burning).scatter_add(1, state.locations.long(), torch.ones_like(traits[..., 0]))
+    there = torch.zeros_like(burning).scatter_add(1, state.locations.long(), torch.ones_like(state.modes))
     score = (
-        0.1 / (1 + distance)
-        + own * (distance == 0)
+        0.1 / (1 + rules.distance)
+        + own * (rules.distance == 0)
         + 0.5 * burning[:, None]
-        + 0.3 * help_ * (near > 0)[:, None]
-        + 0.1 * coordination * there[:, None]
-        - 0.2 * risk * near[:, None]
+        + help_ * (0.3 * near.clamp(max=1))[:, None]
+        + coordination * (0.1 * there)[:, None]
+        - risk * (0.2 * near)[:, None]
     )
     return score.clamp(min=_LOWEST_SCORE)
 

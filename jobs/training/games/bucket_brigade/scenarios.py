@@ -85,9 +85,9 @@ class Parameters:
     """Parameters of a batch of B games with N agents and H houses.
 
     Probabilities, costs and team rewards are (B, 1), what differs by agent is (B, N), ``home`` is (B, N)
-    house numbers, ``continuous`` is (B, 1) and boolean; ``info`` is the (B, 12) part of observations;
-    ``owned`` (H, N + 1), the same for all games, is 1 where an agent owns a house, and in its last column.
-    Logarithms are finite, also those of 0.
+    house numbers, ``distance`` (B, N, H) from there to each house; ``continuous`` is (B, 1) and boolean;
+    ``info`` is the (B, 12) part of observations; ``owned`` (H, N + 1), the same for all games, is 1 where an
+    agent owns a house, and in its last column. Logarithms are finite, also those of 0.
     """
 
     log_not_spread: Tensor
@@ -106,6 +106,7 @@ class Parameters:
     suppression: Tensor
     distance_cost: Tensor
     home: Tensor
+    distance: Tensor
     info: Tensor
     owned: Tensor
     agents: int
@@ -121,7 +122,7 @@ class Parameters:
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         tensors = {name: one.to(games.device) for name, one in values.items() if isinstance(one, Tensor)}
         owned = tensors.pop("owned")
-        return replace(self, owned=owned, **{name: one.T[:, games].T for name, one in tensors.items()})
+        return replace(self, owned=owned, **{name: by_column(one[games]) for name, one in tensors.items()})
 
 
 def parameters(scenarios: Sequence[Scenario], agents: int = AGENTS) -> Parameters:
@@ -150,6 +151,7 @@ def parameters(scenarios: Sequence[Scenario], agents: int = AGENTS) -> Parameter
         *("team_penalty_house_burns", "cost_to_work_one_night", "prob_house_catches_fire", "min_nights"),
     )
     houses = scenarios[0].num_houses
+    home = torch.tensor([_homes(one, agents) for one in scenarios])
     means = [one.mean(1, keepdim=True) for one in (own_reward, other_reward, own_penalty, other_penalty)]
     number = torch.full((len(scenarios), 1), float(agents))
     return Parameters(
@@ -168,7 +170,8 @@ def parameters(scenarios: Sequence[Scenario], agents: int = AGENTS) -> Parameter
         continuous=torch.tensor([[one.extinguish_mode == "continuous"] for one in scenarios]),
         suppression=column("suppression_per_worker"),
         distance_cost=column("distance_cost_alpha"),
-        home=torch.tensor([_homes(one, agents) for one in scenarios]),
+        home=home,
+        distance=ring_distance(home[..., None], torch.arange(houses), houses).float(),
         info=torch.cat([*map(column, observed), number, *means], 1),
         owned=_owned(houses, agents),
         agents=agents,
@@ -194,6 +197,17 @@ def _homes(one: Scenario, agents: int) -> tuple[int, ...]:
     if len(homes) != agents:
         raise ScenarioError(f"{one.name}: {len(homes)} agents have a home; found {agents} agents")
     return homes
+
+
+def by_column(rows: Tensor) -> Tensor:
+    """Return the same values (B, …), stored with the B numbers of each place side by side."""
+    return rows.movedim(0, -1).contiguous().movedim(-1, 0)
+
+
+def ring_distance(one: Tensor, other: Tensor, houses: int) -> Tensor:
+    """Return the number of steps between houses on the ring, the shorter way."""
+    apart = (one - other).abs()
+    return torch.minimum(apart, houses - apart)
 
 
 def _owned(houses: int, agents: int) -> Tensor:

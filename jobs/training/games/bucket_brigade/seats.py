@@ -18,7 +18,7 @@ from jobs.training.games.bucket_brigade.opponents import (
     archetype_actions,
     specialist_actions,
 )
-from jobs.training.games.bucket_brigade.scenarios import Parameters, ScenarioError
+from jobs.training.games.bucket_brigade.scenarios import Parameters, ScenarioError, by_column
 
 LEARNER, SPECIALIST = "learner", "specialist"
 PLAYERS = (LEARNER, SPECIALIST, RANDOM, *ARCHETYPES)
@@ -28,23 +28,26 @@ USUAL_OPPONENTS = (RANDOM, RANDOM, "firefighter", "coordinator")
 
 @dataclass(frozen=True)
 class Seats:
-    """A player's name for each agent, with the traits (N, 10) of archetypes."""
+    """A player's name for each agent, with the traits (N, 10) of archetypes.
+
+    ``learners`` and ``random`` are the numbers of such agents.
+    """
 
     names: tuple[str, ...]
     archetypes: Tensor
     learners: Tensor
-    is_random: Tensor
+    random: Tensor
     is_specialist: Tensor
 
     def to(self, device: torch.device) -> Seats:
         """Return the same on a device."""
-        tensors = ("archetypes", "learners", "is_random", "is_specialist")
+        tensors = ("archetypes", "learners", "random", "is_specialist")
         return replace(self, **{name: getattr(self, name).to(device) for name in tensors})
 
     @property
     def draws_to_begin(self) -> int:
         """The number of draws that :meth:`traits` needs for a game."""
-        return len(self.names) * len(TRAITS) if RANDOM in self.names else 0
+        return len(self.random) * len(TRAITS)
 
     @property
     def draws(self) -> int:
@@ -53,10 +56,10 @@ class Seats:
 
     def traits(self, draws: Tensor) -> Tensor:
         """Return the traits (B, N, 10) of players for new episodes: those of random ones are drawn."""
+        fixed = self.archetypes.expand(len(draws), -1, -1)
         if not self.draws_to_begin:
-            return self.archetypes.expand(len(draws), -1, -1)
-        drawn = draws.unflatten(1, self.archetypes.shape)
-        return torch.where(self.is_random, drawn, self.archetypes)
+            return fixed
+        return by_column(fixed).index_copy(1, self.random, draws.unflatten(1, (-1, len(TRAITS))))
 
     def actions(
         self, rules: Parameters, state: GameState, traits: Tensor, learned: Tensor, draws: Tensor
@@ -99,6 +102,6 @@ def seats(opponents: int | Sequence[str], agents: int) -> Seats:
         names=names,
         archetypes=torch.tensor([ARCHETYPES.get(name, nothing) for name in names]),
         learners=torch.tensor(learners, dtype=torch.int64),
-        is_random=torch.tensor([[name == RANDOM] for name in names]),
+        random=torch.tensor([seat for seat, name in enumerate(names) if name == RANDOM], dtype=torch.int64),
         is_specialist=torch.tensor([[name == SPECIALIST] for name in names]),
     )

@@ -23,12 +23,12 @@ from jobs.training.games.bucket_brigade.game import (
     over,
     play_night,
     rewards,
-    ring_distance,
 )
 from jobs.training.games.bucket_brigade.scenarios import (
     Parameters,
     ScenarioError,
     parameters,
+    ring_distance,
     scenario,
     scenario_names,
 )
