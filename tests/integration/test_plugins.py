@@ -138,7 +138,7 @@ def test_the_grids_on_the_page_can_be_read() -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.DOTALL)
     grids = [block for block in blocks if "\ntrainer: " in block]
     sweeps = [expand(parse_grid(grid, "grid.yaml")) for grid in grids]
-    assert [len(sweep.runs) for sweep in sweeps] == [6, 1, 4]
+    assert [len(sweep.runs) for sweep in sweeps] == [6, 1, 30, 4]
 
 
 def test_a_job_that_replaces_another_has_its_plugins(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
