@@ -127,14 +127,23 @@ def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     evaluations, said = answer["evaluations"], " ".join(found.output[end:].split())
     assert len(evaluations) == 2 * 14
     assert all(-1e4 < one["figures"]["team/reward_per_night"] < 1e4 for one in evaluations)
-    assert evaluations[0]["baselines"]["random play"]["team/gap_closed"] == 0
+    assert evaluations[0]["baselines"]["uniform"]["team/gap_closed"] == 0
     assert evaluations[0]["baselines"]["specialist"]["team/gap_closed"] == 1
     # Another size of the game: named for the first run, and the rest goes on.
     assert found.exit_code == 2
     assert "on bucket_brigade/v2_minimal" in said
     assert "the policy takes 38 numbers" in said
     assert "(and 1 more)" in said
+    assert {row["trained_on"] for row in answer["matrix"] if row["metric"] == "return"} == {"hard"}
+    assert len({row["tested_on"] for row in answer["matrix"]}) == 14
+    said = run("evaluate", "tiny", "--matrix", "--episodes", "3")
+    assert "trained on (rows) × tested on (columns): 3 episodes" in said
+    assert "heatmap: " in said
+    assert all((sweep.evaluations.path / name).exists() for name in ("matrix.csv", "matrix-1.png"))
     run("collect", "tiny")
+    run("report", "tiny")
+    page = (sweep.path / "report" / "index.html").read_text()
+    assert "Evaluations on several tasks" in page
 
 
 def test_it_learns_cartpole_with_the_keys_of_the_page(

@@ -13,10 +13,11 @@ from orchestrator.rundir.atomic import storage_errors, write_atomic
 
 if TYPE_CHECKING:
     from orchestrator.analysis.collect import Collected
+    from orchestrator.analysis.evaluation_matrix import Matrix
 
-__all__ = ["write_report"]
+__all__ = ["write_matrices", "write_report"]
 
-_PICTURE = re.compile(r"(learning|final|profile|improvement|speed|crossover|targets)-[0-9]+\.png")
+_PICTURE = re.compile(r"(learning|final|profile|improvement|speed|crossover|targets|matrix)-[0-9]+\.png")
 
 
 def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path, *, generated: str) -> Path:
@@ -34,6 +35,19 @@ def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path
         write_atomic(out / f"{picture.name}.png", picture.light)
     write_atomic(out / "index.html", page.html.encode())
     return out / "index.html"
+
+
+def write_matrices(found: Sequence[Matrix], out: Path) -> list[Path]:
+    """Write matrices of evaluations into the folder ``out``, as CSV and as heatmaps; return the paths."""
+    from orchestrator.analysis.evaluation_matrix import as_csv
+    from orchestrator.analysis.report.matrix_figures import matrix_pictures
+
+    make_folder(out, _PICTURE)
+    files = {"matrix.csv": as_csv(found).encode()}
+    files |= {f"{one.name}.png": one.light for one in matrix_pictures(found)}
+    for name, content in files.items():
+        write_atomic(out / name, content)
+    return [out / name for name in files]
 
 
 def make_folder(out: Path, pictures: re.Pattern[str]) -> None:

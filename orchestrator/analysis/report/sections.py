@@ -10,6 +10,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare import KeyComparison, compare_by, prices, target_comparisons
 from orchestrator.analysis.compare.axis import SWEEP
 from orchestrator.analysis.compare.wording import notes, verdict
+from orchestrator.analysis.evaluation_matrix import latest_matrices
 from orchestrator.analysis.improvement import standing
 from orchestrator.analysis.report import tables
 from orchestrator.analysis.report.blocks import (
@@ -25,6 +26,7 @@ from orchestrator.analysis.report.blocks import (
 )
 from orchestrator.analysis.report.compare_figures import comparison_pictures
 from orchestrator.analysis.report.crossover_figures import where_to_run
+from orchestrator.analysis.report.matrix_figures import matrix_pictures
 from orchestrator.analysis.report.money import money_of
 from orchestrator.analysis.report.plotting import MOST_PICTURES, Picture
 from orchestrator.analysis.report.ranking_figures import improvement_pictures, profile_pictures
@@ -268,6 +270,18 @@ _PAIRS = (
 )
 
 
+def _evaluations(data: ReportData) -> Section | None:
+    several = [(sweep_dir.name, latest_matrices(sweep_dir)) for sweep_dir in data.sweep_dirs]
+    several = [(name, found) for name, found in several if found]
+    numbers = count(1)
+    blocks: list[Block] = []
+    for name, found in several:
+        if len(several) > 1:
+            blocks.append(Text(name, title=True))
+        blocks.append(Gallery(tuple(_first(matrix_pictures(found, numbers)))))
+    return Section("evaluations", "Evaluations on several tasks", tuple(blocks)) if blocks else None
+
+
 def _speed(data: ReportData) -> Section:
     found = pictures(data, "speed")
     if not found:
@@ -386,6 +400,7 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     _final,
     _profiles,
     _improvements,
+    _evaluations,
     _speed,
     _where,
     _money,

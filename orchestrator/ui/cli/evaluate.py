@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.core.errors import NotFoundError, OrchestrateError
+from orchestrator.core.errors import NotFoundError, OrchestrateError, StorageError
 from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen_runs, print_json, print_problems_there
+from orchestrator.ui.cli.evaluation_matrix import print_matrices
 
 if TYPE_CHECKING:
     from orchestrator.analysis.evaluate import EvaluatedPolicy, FailedPolicy, Summary
+    from orchestrator.analysis.evaluation_matrix import Matrix
     from orchestrator.analysis.played_tasks import PlayedTask
     from orchestrator.rundir import Evaluation, SweepDir
 
@@ -50,6 +52,10 @@ def evaluate(
             help="Another task of the same spaces: TASK,key=value,…; several times.",
         ),
     ] = None,
+    matrix: Annotated[
+        bool,
+        typer.Option("--matrix", help="Each policy on the tasks of all runs; a table of training × test."),
+    ] = False,
     render: Annotated[
         Path | None, typer.Option("--render", metavar="FILE", help="Film the first episode: .mp4 or .gif.")
     ] = None,
@@ -66,6 +72,7 @@ def evaluate(
       orchestrate evaluate speed algorithm=mappo,seed=0 --episodes 100
       orchestrate evaluate speed 3fa9 --render 3fa9.mp4
       orchestrate evaluate speed --best
+      orchestrate evaluate brigade --on-task 'bucket_brigade/*'
     """
     from orchestrator.analysis.evaluate import (
         EvaluationOptions,
@@ -84,7 +91,7 @@ def evaluate(
     if not run_ids:
         hint = f"name one that has a checkpoint; `orchestrate status {sweep}` lists them"
         raise NotFoundError(f"no run of {sweep} is finished", hint=hint)
-    tasks = _tasks(sweep_dir, run_ids, on_task or [])
+    tasks = _tasks(sweep_dir, run_ids, on_task or [], matrix=matrix)
     if render is not None:
         require_film(render)
         if len(run_ids) > 1 or len(tasks) > 1:
@@ -93,40 +100,73 @@ def evaluate(
     wish = EvaluationOptions(checkpoint, best, episodes, deterministic, seed, film=render)
     played = play(sweep_dir, run_ids, wish, tasks, again=bool(runs))
     ended = list(with_bar(played, len(run_ids) * len(tasks), least=2))
-    _tell(sweep_dir, ended, render, as_json=as_json)
+    _tell(sweep_dir, ended, render, as_json=as_json, as_matrix=matrix or len(tasks) > 1)
 
 
-def _tasks(sweep_dir: SweepDir, run_ids: Sequence[str], named: Sequence[str]) -> Sequence[PlayedTask]:
+def _tasks(
+    sweep_dir: SweepDir, run_ids: Sequence[str], named: Sequence[str], *, matrix: bool
+) -> Sequence[PlayedTask]:
     from orchestrator.analysis.evaluate import task_names
-    from orchestrator.analysis.played_tasks import OWN_TASK, expanded, parse_task
+    from orchestrator.analysis.played_tasks import OWN_TASK, expanded, parse_task, trained_on
 
-    tasks = [parse_task(text) for text in named] or [OWN_TASK]
+    tasks = [parse_task(text) for text in named]
+    if matrix and not tasks:
+        tasks = trained_on(row.point for row in sweep_dir.read_index() if row.run_id in set(run_ids))
+    tasks = tasks or [OWN_TASK]
     if any(task.is_pattern for task in tasks):
         tasks = expanded(tasks, task_names(sweep_dir, run_ids[0]))
     return tasks
 
 
 def _tell(
-    sweep_dir: SweepDir, ended: Sequence[EvaluatedPolicy | FailedPolicy], film: Path | None, *, as_json: bool
+    sweep_dir: SweepDir,
+    ended: Sequence[EvaluatedPolicy | FailedPolicy],
+    film: Path | None,
+    *,
+    as_json: bool,
+    as_matrix: bool,
 ) -> None:
     from orchestrator.analysis.evaluate import FailedPolicy, summaries
+    from orchestrator.analysis.evaluation_matrix import as_rows, matrices
 
     done = [one for one in ended if not isinstance(one, FailedPolicy)]
     failed = [one for one in ended if isinstance(one, FailedPolicy)]
     found = summaries([one.evaluation for one in done])
+    points = {row.run_id: row.point for row in sweep_dir.read_index()}
+    by_test = matrices([one.evaluation for one in done], points) if as_matrix else []
+    files = _write_matrices(sweep_dir, by_test)
     if as_json:
         evaluations = [_as_json(one, summary) for one, summary in zip(done, found, strict=True)]
-        print_json({"sweep": sweep_dir.name, "evaluations": evaluations})
+        more = {"matrix": as_rows(by_test)} if as_matrix else {}
+        print_json({"sweep": sweep_dir.name, "evaluations": evaluations, **more})
     elif done:
-        _print_table(sweep_dir, done, found)
+        if as_matrix:
+            print_matrices(by_test)
+        else:
+            _print_table(sweep_dir, done, found)
         known = sum(one.known for one in done)
         if not all(one.unkept for one in done):
             already = f"; {known} there already" if known else ""
             typer.echo(f"kept in {sweep_dir.evaluations.path}/{already}")
+        for path in files:
+            typer.echo(f"{'table' if path.suffix == '.csv' else 'heatmap'}: {path}")
         if film is not None:
             typer.echo(f"first episode: {film}")
     unkept = [one.unkept for one in done if one.unkept is not None]
     print_problems_there([*_problems(failed), *unkept[:1]])
+
+
+def _write_matrices(sweep_dir: SweepDir, found: Sequence[Matrix]) -> list[Path]:
+    """Write the matrices beside the evaluations; the results tree may be another user's."""
+    from orchestrator.analysis.report import write_matrices
+
+    if not found:
+        return []
+    try:
+        return write_matrices(found, sweep_dir.evaluations.path)
+    except StorageError as error:
+        typer.echo(f"warning: no heatmap: {error}", err=True)
+        return []
 
 
 def _problems(failed: Sequence[FailedPolicy]) -> Iterator[OrchestrateError]:
@@ -174,11 +214,11 @@ def _print_table(sweep_dir: SweepDir, done: Sequence[EvaluatedPolicy], found: Se
 
 def _title(found: Sequence[Evaluation]) -> str:
     """A table title: what all rows share, and how they were evaluated."""
+    from orchestrator.analysis.evaluation_matrix import setting_of
+
     policy = "the best policy of each training" if found[0].best else "policies"
     tasks = ", ".join(dict.fromkeys(one.task for one in found))
-    episodes = " or ".join(dict.fromkeys(f"{one.episodes:,}" for one in found))
-    kinds = " or ".join(dict.fromkeys("deterministic" if one.deterministic else "random" for one in found))
-    return f"{policy} on {tasks}: {episodes} episodes, {kinds} actions, seed {found[0].seed}"
+    return f"{policy} on {tasks}: {setting_of(found)}"
 
 
 def _as_json(one: EvaluatedPolicy, summary: Summary) -> dict[str, Any]:

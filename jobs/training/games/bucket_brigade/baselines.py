@@ -13,15 +13,12 @@ from jobs.training.games.bucket_brigade.opponents import ARCHETYPES
 from jobs.training.games.bucket_brigade.scenarios import AGENTS
 from jobs.training.games.bucket_brigade.seats import SPECIALIST
 
-# Uniform house, mode and signal; the player "random" draws its traits instead.
-RANDOM_PLAY = "random play"
-# Added to the seed for its actions: those of a generator with the games' seed would depend on the fires.
-_ACTIONS = 1_000_003
+RANDOM_PLAY = "uniform"
 
 
 @dataclass(frozen=True)
 class ScriptedTeams:
-    """Rewards per night of teams, summed over their agents, by player: four of a kind, or random play."""
+    """Rewards per night of teams, summed over their agents, by player: four of a kind."""
 
     rewards: Mapping[str, float]
 
@@ -37,25 +34,22 @@ class ScriptedTeams:
 @lru_cache(maxsize=256)
 def scripted_teams(scenario: str, games: int, seed: int, nights: int = NIGHTS) -> ScriptedTeams:
     """Play an episode in so many games with each team."""
-    teams = {name: [name] * AGENTS for name in (SPECIALIST, *ARCHETYPES)}
     rewards = {
         name: _reward_per_night(
-            GameBatch([scenario], games, opponents=team, nights=nights, seeds=[seed]), seed
+            GameBatch([scenario], games, opponents=[name] * AGENTS, nights=nights, seeds=[seed])
         )
-        for name, team in {RANDOM_PLAY: [], **teams}.items()
+        for name in (SPECIALIST, *ARCHETYPES)
     }
     return ScriptedTeams(rewards)
 
 
-def _reward_per_night(batch: GameBatch, seed: int) -> float:
-    """Play an episode in each game; learners, if there are any, act at random."""
-    random = torch.Generator().manual_seed(seed + _ACTIONS)
-    shape = (batch.games, len(batch.learners))
+def _reward_per_night(batch: GameBatch) -> float:
+    """Play an episode in each game, without learners."""
+    nothing = torch.zeros(batch.games, 0, len(batch.actions), dtype=torch.int64)
     over = torch.zeros(batch.games, dtype=torch.bool)
     rewards, nights = torch.zeros(batch.games), torch.zeros(batch.games)
     while not over.all():
-        actions = [torch.randint(choices, shape, generator=random) for choices in batch.actions]
-        earned, terminated, truncated = batch.step(torch.stack(actions, -1))
+        earned, terminated, truncated = batch.step(nothing)
         rewards += torch.where(over, 0.0, earned.sum(1))
         nights += ~over
         over |= terminated | truncated

@@ -1,0 +1,176 @@
+"""Matrices of evaluations: a row for what policies were trained on, a column for what they were tested on."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.analysis.played_tasks import read_task
+from orchestrator.analysis.stats import Estimate, estimate_of
+from orchestrator.core.labels import run_labels
+from orchestrator.rundir import Evaluation, SweepDir
+
+RETURN = "return"
+_SEED = "seed"
+
+
+@dataclass(frozen=True)
+class MatrixRow:
+    """Runs that differ in their seed alone, or scripted players: a cell for each column.
+
+    ``trained``: numbers of the columns that are the runs' own task.
+    """
+
+    label: str
+    cells: tuple[Estimate | None, ...]
+    trained: frozenset[int] = frozenset()
+    scripted: bool = False
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One figure of evaluations, such as the return, by training and test; ``setting``: what all share."""
+
+    metric: str
+    setting: str
+    columns: tuple[str, ...]
+    rows: tuple[MatrixRow, ...]
+
+
+def matrices(evaluations: Sequence[Evaluation], points: Mapping[str, Mapping[str, Any]]) -> list[Matrix]:
+    """Return a matrix of the returns, and one of each further figure.
+
+    ``points``: the runs' points by id, in the order of rows; of a run's evaluations on a task the last
+    counts. Scripted players have rows where the evaluations hold them.
+    """
+    latest = {(one.run_id, one.task): one for one in evaluations if one.run_id in points}
+    if not latest:
+        return []
+    tasks = list(dict.fromkeys(one.task for one in evaluations if (one.run_id, one.task) in latest))
+    columns = [read_task(task) for task in tasks]
+    groups = _groups([run_id for run_id in points if any(run_id == own for own, _ in latest)], points)
+    metrics = [RETURN, *sorted({name for one in latest.values() for name in one.figures})]
+    labels = _labels([point for point, _ in groups])
+    found = []
+    for metric in metrics:
+        rows = [
+            MatrixRow(
+                label,
+                tuple(_estimate([latest.get((one, task)) for one in run_ids], metric) for task in tasks),
+                frozenset(number for number, column in enumerate(columns) if _is_own(point, column)),
+            )
+            for label, (point, run_ids) in zip(labels, groups, strict=True)
+        ]
+        scripted = _scripted_rows(list(latest.values()), tasks, metric)
+        setting = setting_of(list(latest.values()))
+        found.append(Matrix(metric, setting, tuple(_labels(columns)), (*rows, *scripted)))
+    return found
+
+
+def latest_matrices(sweep_dir: SweepDir) -> list[Matrix]:
+    """Return the matrices of the newest evaluations on record that share their setting.
+
+    Empty unless they are of two tasks or more.
+    """
+    points = {row.run_id: row.point for row in sweep_dir.read_index() if row.in_grid}
+    alike: dict[Any, list[Evaluation]] = {}
+    for one in sweep_dir.evaluations.read():
+        if one.run_id in points:
+            alike.setdefault((one.best, one.episodes, one.seed, one.deterministic), []).append(one)
+    several = [group for group in alike.values() if len({one.task for one in group}) > 1]
+    return matrices(max(several, key=lambda group: group[-1].time), points) if several else []
+
+
+def setting_of(evaluations: Sequence[Evaluation]) -> str:
+    """Describe how policies were evaluated."""
+    episodes = " or ".join(dict.fromkeys(f"{one.episodes:,}" for one in evaluations))
+    kinds = " or ".join(
+        dict.fromkeys("deterministic" if one.deterministic else "random" for one in evaluations)
+    )
+    return f"{episodes} episodes, {kinds} actions, seed {evaluations[0].seed}"
+
+
+def as_rows(found: Sequence[Matrix]) -> list[dict[str, Any]]:
+    """Return all known cells, a row of plain values each."""
+    return [
+        {
+            "metric": matrix.metric,
+            "trained_on": row.label,
+            "tested_on": column,
+            "scripted": row.scripted,
+            "value": cell.value,
+            "low": cell.low,
+            "high": cell.high,
+            "seeds": None if row.scripted else cell.n,
+        }
+        for matrix in found
+        for row in matrix.rows
+        for column, cell in zip(matrix.columns, row.cells, strict=True)
+        if cell is not None
+    ]
+
+
+def as_csv(found: Sequence[Matrix]) -> str:
+    """Return :func:`as_rows` as CSV."""
+    rows = as_rows(found)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _groups(
+    run_ids: Sequence[str], points: Mapping[str, Mapping[str, Any]]
+) -> list[tuple[dict[str, Any], list[str]]]:
+    """Group runs that differ in their seed alone: the point without it, and the runs."""
+    found: list[tuple[dict[str, Any], list[str]]] = []
+    for run_id in run_ids:
+        point = {key: value for key, value in points[run_id].items() if key != _SEED}
+        members = next((own for other, own in found if other == point), None)
+        if members is None:
+            found.append((point, [run_id]))
+        else:
+            members.append(run_id)
+    return found
+
+
+def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Label points by the keys that vary; without a family of tasks that all share."""
+    tasks = [str(point.get("task", "")) for point in points]
+    families = {task.partition("/")[0] for task in tasks if "/" in task}
+    if len(families) == 1 and all("/" in task for task in tasks):
+        tasks = [task.partition("/")[2] for task in tasks]
+        points = [{**point, "task": task} for point, task in zip(points, tasks, strict=True)]
+    labels = run_labels(points) if len(points) > 1 else [""]
+    return [label or task or "policies" for label, task in zip(labels, tasks, strict=True)]
+
+
+def _is_own(point: Mapping[str, Any], column: Mapping[str, Any]) -> bool:
+    return all(key in point and point[key] == value for key, value in column.items())
+
+
+def _estimate(own: Sequence[Evaluation | None], metric: str) -> Estimate | None:
+    """Estimate a figure over runs, each of which is a seed."""
+    values = [_value(one, metric) for one in own if one is not None]
+    return estimate_of([value for value in values if value is not None and math.isfinite(value)])
+
+
+def _value(one: Evaluation, metric: str) -> float | None:
+    return sum(one.returns) / len(one.returns) if metric == RETURN else one.figures.get(metric)
+
+
+def _scripted_rows(evaluations: Sequence[Evaluation], tasks: Sequence[str], metric: str) -> list[MatrixRow]:
+    by_task = {one.task: one.baselines for one in evaluations}
+    players = sorted({name for found in by_task.values() for name in found})
+    rows = []
+    for player in players:
+        values = [by_task[task].get(player, {}).get(metric) for task in tasks]
+        if any(value is not None for value in values):
+            cells = [None if value is None else Estimate(value, None, None, 1) for value in values]
+            rows.append(MatrixRow(player, tuple(cells), scripted=True))
+    return rows

@@ -1,0 +1,102 @@
+"""Matrices of evaluations as tables of a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from orchestrator.analysis.evaluation_matrix import Matrix, MatrixRow
+    from orchestrator.analysis.stats import Estimate
+
+_HEAD, _LEAST_ROOM = 14, 20
+
+
+def print_matrices(found: Sequence[Matrix]) -> None:
+    """Print each matrix, in several tables without intervals where the terminal is too narrow for one."""
+    from orchestrator.ui.cli.sweep_table import console
+
+    if found:
+        console().print(
+            f"trained on (rows) × tested on (columns): {found[0].setting}", markup=False, soft_wrap=True
+        )
+    for matrix in found:
+        tables = list(_fitting(matrix, console().width, intervals=True))
+        intervals = len(tables) == 1
+        for columns in tables if intervals else _fitting(matrix, console().width, intervals=False):
+            _print_table(matrix, columns, intervals=intervals)
+
+
+def _print_table(matrix: Matrix, columns: Sequence[int], *, intervals: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from orchestrator.ui.cli.sweep_table import console
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column(Text(matrix.metric), overflow="fold")
+    for column in columns:
+        table.add_column(Text(_broken(matrix.columns[column])), justify="right", no_wrap=True)
+    for number, row in enumerate(matrix.rows):
+        before = matrix.rows[number - 1] if number else row
+        if row.scripted and not before.scripted:
+            table.add_row()
+        label = Text(row.label, style="italic" if row.scripted else "")
+        table.add_row(label, *(_cell(row, column, intervals=intervals) for column in columns))
+    console().print(table)
+    console().print()
+
+
+def _cell(row: MatrixRow, column: int, *, intervals: bool) -> Text:
+    from rich.text import Text
+
+    from orchestrator.core.formatting import number
+
+    cell = row.cells[column]
+    if cell is None:
+        return Text("–", style="dim")
+    text = Text(number(cell.value), style="bold" if column in row.trained else "")
+    if cell.low is None or not intervals:
+        return text
+    return text.append(f"\n{_interval(cell)}", style="not bold dim")
+
+
+def _interval(cell: Estimate) -> str:
+    from orchestrator.core.formatting import number
+
+    return f"{number(cell.low)} … {number(cell.high)}"
+
+
+def _fitting(matrix: Matrix, width: int, *, intervals: bool) -> Iterator[list[int]]:
+    """Yield the columns of each table."""
+    labels = max((len(row.label) for row in matrix.rows), default=0)
+    room = width - min(max(labels, len(matrix.metric)), max(_LEAST_ROOM, width // 3)) - 2
+    columns: list[int] = []
+    left = room
+    for column, name in enumerate(matrix.columns):
+        wide = 2 + max(map(len, _broken(name).splitlines()))
+        wide = max([wide, *(2 + _wide(row, column, intervals=intervals) for row in matrix.rows)])
+        if columns and wide > left:
+            yield columns
+            columns, left = [], room
+        columns.append(column)
+        left -= wide
+    if columns:
+        yield columns
+
+
+def _wide(row: MatrixRow, column: int, *, intervals: bool) -> int:
+    return max(map(len, _cell(row, column, intervals=intervals).plain.splitlines()))
+
+
+def _broken(name: str) -> str:
+    """Break a long name after its spaces and underscores."""
+    lines = [""]
+    for part in re.findall(r"[^_ ]*[_ ]?", name):
+        if lines[-1] and len(lines[-1]) + len(part) > _HEAD:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines)
