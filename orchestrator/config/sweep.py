@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.config.grid import Axis, Grid, Point, Position, parse_grid
@@ -89,7 +90,7 @@ def _identify(grid: Grid, point: Mapping[str, Value]) -> Run:
     overrides = dict(point)
     seed, threads = overrides.pop("seed", 0), overrides.pop("threads", 1)
     target = overrides.pop("target", None)
-    return grid.trainer.identify(overrides, seed, threads, target)
+    return replace(grid.trainer.identify(overrides, seed, threads, target), loggers=grid.loggers)
 
 
 def _duplicate(grid: Grid, first: Run, second: Run, origin: Position | None) -> GridError:

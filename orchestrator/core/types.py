@@ -78,6 +78,7 @@ class Run:
 
     ``overrides`` are the trainer's own keys, sorted, without ``seed`` and ``threads``, which every trainer
     has. ``run_id`` hashes what decides the result and nothing else (see :func:`run_identity`).
+    ``loggers``: destinations of a program's metrics; they decide nothing.
     """
 
     run_id: str
@@ -86,6 +87,7 @@ class Run:
     seed: int = 0
     threads: int = 1
     target: str | None = None
+    loggers: tuple[str, ...] = ()
 
     @property
     def point(self) -> dict[str, Value]:
@@ -98,11 +100,12 @@ class Run:
         return {**point, "seed": self.seed}
 
     def to_json(self) -> dict[str, Value]:
-        return {**asdict(self), "overrides": dict(self.overrides)}
+        data = {**asdict(self), "overrides": dict(self.overrides)}
+        return {key: value for key, value in data.items() if value != ()}  # earlier versions know no loggers
 
     @classmethod
     def from_json(cls, data: Mapping[str, Value]) -> Self:
-        return cls(**data)
+        return cls(**{**data, "loggers": tuple(data.get("loggers", ()))})
 
 
 def run_identity(

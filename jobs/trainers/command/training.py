@@ -28,6 +28,7 @@ from jobs.trainers.command import program_hook
 from jobs.trainers.command.declared import PROGRAM_KEY, Declared, declared_in, imported_packages
 from jobs.training import provenance
 from jobs.training.context import GRACE_SHARE, BadConfigError, InterruptedRun, Outcome, RunContext
+from jobs.training.loggers import Sink, logging_to
 from jobs.training.process_tree import die_with_parent
 from jobs.training.time_budget import TimeBudget, minutes_of
 from jobs.worker.failures import ProgramFailed, is_storage_error
@@ -76,14 +77,15 @@ def train(context: RunContext) -> Outcome:
     minutes = minutes_of(context.run)
     checkpoint = context.newest()
     inbox = Inbox(context, checkpoint, minutes)
-    attempt = context.attempt
-    if inbox.time.over and checkpoint is not None:
-        # Its worker was killed between the program's end and the result.
-        sys.stderr.write("the time was up before: the program is not started again\n")
-        attempt = context.run_dir.attempt(checkpoint.attempt)
-        inbox.declared = declared_in(attempt.inbox_metrics)
-    else:
-        _run(argv, inbox, context, checkpoint)
+    attempt, project = context.attempt, os.environ.get("WANDB_PROJECT") or context.sweep
+    with logging_to(context.run.loggers, context, project, context.run.point) as inbox.sinks:
+        if inbox.time.over and checkpoint is not None:
+            # Its worker was killed between the program's end and the result.
+            sys.stderr.write("the time was up before: the program is not started again\n")
+            attempt = context.run_dir.attempt(checkpoint.attempt)
+            inbox.declared = declared_in(attempt.inbox_metrics)
+        else:
+            _run(argv, inbox, context, checkpoint)
     rows = context.rows
     if not rows:
         raise ProgramFailed(
@@ -102,6 +104,7 @@ def train(context: RunContext) -> Outcome:
 def _run(argv: list[str], inbox: Inbox, context: RunContext, checkpoint: CheckpointFile | None) -> None:
     """Run the program until it is done. Raises the error that its exit code means."""
     program = _start(argv, _environment(context, checkpoint))
+    inbox.program_started()
     try:
         code = _supervise(program, inbox, context)
     finally:
@@ -187,7 +190,8 @@ def _start(argv: list[str], environment: Mapping[str, str]) -> subprocess.Popen[
 class Inbox:
     """The folder in which the program leaves metrics and checkpoints.
 
-    ``time``: the run's minutes. ``declared``: the program's description of itself.
+    ``time``: the run's minutes. ``sinks`` take the metrics, too. ``declared``: the program's description of
+    itself.
     """
 
     def __init__(self, context: RunContext, checkpoint: CheckpointFile | None, minutes: float | None) -> None:
@@ -203,7 +207,12 @@ class Inbox:
         self._clock = time.monotonic()
         self._total: int | None = None
         self.time = TimeBudget(minutes, history)
+        self.sinks: list[Sink] = []
         self.declared = Declared()
+
+    def program_started(self) -> None:
+        """Count the time of the first line from now."""
+        self._clock = time.monotonic()
 
     def empty(self, *, ended: bool = False) -> None:
         """Take over all new metrics up to each checkpoint, then the checkpoint.
@@ -262,6 +271,8 @@ class Inbox:
             ) from error
         self._check_order(row)
         self._context.record(row)
+        for sink in self.sinks:
+            sink.log(row)
         self.time.spend(row)
         self._show_progress(row, total)
 

@@ -74,6 +74,7 @@ class Grid:
     compare: bool
     resources: ResourceRequest
     plugins: tuple[PluginSource, ...]
+    loggers: tuple[str, ...]
     text: str
     source: str
     positions: Mapping[str, Position]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from orchestrator.config.backends import RESOURCE_SYNTAX
 from orchestrator.config.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
 from orchestrator.config.grid.hydra_sweeps import SweepTextError
+from orchestrator.config.grid.loggers import read_loggers
 from orchestrator.config.grid.model import Axis, Grid, Position, shown
 from orchestrator.config.grid.plugins import read_plugins
 from orchestrator.config.grid.points import read_exclude, read_include, refuse_empty
@@ -38,6 +39,10 @@ SECTIONS: Mapping[str, str] = {
     "plugins": (
         "Tasks, models and algorithms of your own for `benchmarl`: the folder of a Python package, "
         "relative to the grid file, or the name of an installed one, or a list of these."
+    ),
+    "loggers": (
+        "Where the metrics of a program of your own (`command`) go besides its metrics file: `[tensorboard, "
+        "wandb]`, or one of them. The other trainers have a key for it."
     ),
     "base": "Keys that are the same in every run.",
     "matrix": (
@@ -90,6 +95,7 @@ _OTHER_SECTIONS: Mapping[str, str] = {
     "fixed": "base",
     **dict.fromkeys((COMMAND_KEY, *OTHER_COMMAND_KEYS), PROGRAM_OF_ONES_OWN),
     "method": "matrix: every combination is a run",
+    **dict.fromkeys(("logger", "log", "wandb", "tensorboard"), "loggers: [tensorboard, wandb]"),
     "backend": "targets: [local]",
     "cluster": "targets: [local]",
     "profile": "targets: [local]",
@@ -133,6 +139,7 @@ def parse_grid(text: str, source: str) -> Grid:
         compare=compare,
         resources=read_resources(_node(sections, "resources"), keys.max_threads, place),
         plugins=read_plugins(_node(sections, "plugins"), spec, place),
+        loggers=read_loggers(_node(sections, "loggers"), spec, place),
         text=text,
         source=source,
         positions=positions,

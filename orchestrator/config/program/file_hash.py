@@ -11,7 +11,9 @@ from pathlib import Path
 from orchestrator.config.worktree import LARGEST_FILE
 
 _RUNS = frozenset(("base", "matrix", "zip", "include"))
-_GRID_KEYS = _RUNS | {"name", "trainer", "plugins", "exclude", "targets", "compare", "resources"}
+_GRID_KEYS = _RUNS | frozenset(
+    ("name", "trainer", "plugins", "loggers", "exclude", "targets", "compare", "resources")
+)
 # Profile keys that a program's own settings hardly have.
 _OF_MACHINES = frozenset(
     (
