@@ -18,7 +18,7 @@ from jobs.training.checkpoints import CheckpointStore, Loaded, save_file
 from jobs.training.context import Outcome, RunContext, UsualEvaluation
 from jobs.training.loggers import Sink, logging_to
 from jobs.training.time_budget import TimeBudget
-from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.planning.throughput.measure import EVALUATION_TIMER, training_seconds
 from orchestrator.rundir import ResumePoint, Row
 
@@ -73,13 +73,13 @@ class Schedule:
     """
 
     frames: int | None
-    minutes: float | None
     evaluation_interval: int
-    policy_interval: int
-    loggers: Sequence[str]
-    project: str
     config: Mapping[str, Any]
     evaluation: UsualEvaluation
+    minutes: float | None = None
+    policy_interval: int = 0
+    loggers: Sequence[str] = ()
+    project: str = ""
 
 
 def train_on_schedule(context: RunContext, build: Callable[[], Learner], schedule: Schedule) -> Outcome:
@@ -91,6 +91,21 @@ def train_on_schedule(context: RunContext, build: Callable[[], Learner], schedul
     loaded = store.newest(context.candidates())
     context.begin(ResumePoint(loaded.file.attempt, loaded.file.frames) if loaded else None)
     return _Loop(context, build(), schedule, store, loaded).run()
+
+
+def policy_in(payload: Mapping[str, Any], *, best: bool) -> tuple[Mapping[str, Any], int]:
+    """Return the policy in a checkpoint, the newest or the best so far, and the frames of its training.
+
+    Raises :class:`OrchestrateError` if no policy is the best.
+    """
+    if not best:
+        return payload["policy"], payload["counters"]["total_frames"]
+    if payload["best"]["policy"] is None:
+        raise OrchestrateError(
+            "not evaluated in training, so that no policy is the best",
+            hint="evaluate the newest: without --best",
+        )
+    return payload["best"]["policy"], payload["best"]["frames"]
 
 
 class _Loop:

@@ -1,8 +1,9 @@
-"""examples/my-trainer, the trainer that docs/trainer.md shows: checked, swept, killed and resumed."""
+"""examples/my-trainer, the trainer that docs/trainer.md shows: checked, swept, killed, resumed, evaluated."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,16 +15,23 @@ import pytest
 
 from orchestrator.rundir import RunDir, SweepDir
 from tests.helpers import ROOT, running, wait_for
+from tests.resuming import bits
 
 EXAMPLE = ROOT / "examples" / "my-trainer"
-GRID = "name: hill\ntrainer: hill\nbase: {frames: 4000, speed: SPEED}\n"
-STEP = "        iteration += 1\n"
-# Start actors in the 25th iteration, end one of them, report the others, and stay there; the next attempt
+PAGE = ROOT / "docs" / "trainer.md"
+GRID = """\
+name: cartpole
+trainer: cartpole
+base: {frames: 2048, rollout: 256, batch_size: 64, epochs: 2, evaluation_interval: 512, lr: LR}
+"""
+STEP = "        began = time.monotonic()\n"
+# Start actors in the 6th iteration, end one of them, report the others, and stay there; the next attempt
 # does not.
 HOLD = (
     STEP
     + """\
-        if iteration == 25 and (hold := os.environ.get("HOLD")) and not os.path.lexists(hold):
+        self.iterations = getattr(self, "iterations", 0) + 1
+        if self.iterations == 6 and (hold := os.environ.get("HOLD")) and not os.path.lexists(hold):
             contexts = [multiprocessing.get_context(how) for how in ("fork", "spawn", "fork")]
             actors = [context.Process(target=time.sleep, args=(600,)) for context in contexts]
             for actor in actors:
@@ -34,7 +42,7 @@ HOLD = (
             signal.pause()
 """
 )
-IMPORTS = "import multiprocessing, os, random, signal, time\n"
+IMPORTS = "import multiprocessing, os, signal, time\n"
 
 
 @pytest.fixture
@@ -47,16 +55,16 @@ def project(tmp_path: Path) -> Path:
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {metadata['name']}\nVersion: 1\n")
     ((group, points),) = metadata["entry-points"].items()
-    (about / "entry_points.txt").write_text(f"[{group}]\nhill = {points['hill']}\n")
-    module = folder / "my_trainer" / "climbing.py"
-    assert STEP in module.read_text()
-    code = module.read_text().replace(STEP, HOLD).replace("import random\n", IMPORTS)
+    (about / "entry_points.txt").write_text(f"[{group}]\ncartpole = {points['cartpole']}\n")
+    module = folder / "my_trainer" / "learner.py"
+    assert module.read_text().count(STEP) == 1
+    code = module.read_text().replace(STEP, HOLD).replace("import time\n", IMPORTS)
     module.write_text(code)
     return folder
 
 
-def start(project: Path, *arguments: str, speed: str = "1.0", **more: str) -> subprocess.Popen[str]:
-    (project / "grid.yaml").write_text(GRID.replace("SPEED", speed))
+def start(project: Path, *arguments: str, lr: str = "0.001", **more: str) -> subprocess.Popen[str]:
+    (project / "grid.yaml").write_text(GRID.replace("LR", lr))
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "orchestrator.ui.cli", *arguments],
         cwd=project,
@@ -74,7 +82,7 @@ def done(process: subprocess.Popen[str]) -> str:
 
 
 def only(results: Path) -> RunDir:
-    sweep = SweepDir(results, "hill")
+    sweep = SweepDir(results, "cartpole")
     (run_id,) = sweep.run_ids()
     return sweep.run(run_id)
 
@@ -84,35 +92,51 @@ def test_killed_and_resumed_it_is_what_it_would_have_been(project: Path) -> None
     first = start(project, "sweep", "--grid", "grid.yaml", HOLD=str(hold))
     actors = wait_for(lambda: hold.is_symlink() and os.readlink(hold)).split()
     first.kill()
-    (worker,) = SweepDir(project / "results", "hill").read_journals()
+    (worker,) = SweepDir(project / "results", "cartpole").read_journals()
     assert worker.holder is not None
     assert all(running(int(actor)) for actor in actors)
     os.kill(worker.holder.pid, signal.SIGKILL)
     first.communicate(timeout=600)
     wait_for(lambda: not any(running(int(actor)) for actor in actors), timeout=10, what="the actors' end")
     run = only(project / "results")
-    assert [file.frames for file in run.checkpoints()] == [2000, 1000]
+    assert [file.frames for file in run.checkpoints()] == [1024, 512]
     done(start(project, "sweep", "--grid", "grid.yaml"))
     done(start(project, "sweep", "--grid", "grid.yaml", "--results", "whole"))
     whole = only(project / "whole")
     assert [len(run.attempts()), len(whole.attempts())] == [2, 1]
-    rows = [[(row.frames, dict(row.metrics)) for row in one.history()] for one in (run, whole)]
+    rows = [[(row.frames, bits(row.metrics)) for row in one.history()] for one in (run, whole)]
     assert rows[0] == rows[1]
-    assert len(rows[0]) == 40
+    assert len(rows[0]) == 8
     result = run.result()
     assert result is not None
-    assert (result["frames"], result["exactness"], result["versions"]["my-trainer"]) == (4000, "exact", "1")
-    assert [file.frames for file in run.checkpoints()] == [4000]
+    assert (result["frames"], result["exactness"], result["versions"]["my-trainer"]) == (2048, "exact", "1")
+    assert run.checkpoints()[0].frames == 2048
     run.verify(result, checksums=True)
+    assert "policies on CartPole-v1: 10 episodes" in done(start(project, "evaluate", "cartpole"))
+    assert "100 episodes" in done(start(project, "evaluate", "cartpole", "--best"))
+    done(start(project, "collect", "cartpole"))
+
+
+def test_a_loop_of_its_own_as_on_the_page(project: Path) -> None:
+    (loop,) = re.findall(r"```python\n(def train\(context\):\n.*?)```", PAGE.read_text(), re.DOTALL)
+    with (project / "my_trainer" / "training.py").open("a") as module:
+        module.write(loop)
+    done(start(project, "sweep", "--grid", "grid.yaml"))
+    result = only(project / "results").result()
+    assert result is not None
+    assert (result["frames"], result["final_return"]) == (2100, None)
 
 
 def test_its_check_refuses_a_value(project: Path) -> None:
-    process = start(project, "check", "grid.yaml", speed="11.0")
-    assert "grid.yaml:3:" in process.communicate(timeout=600)[0]
+    process = start(project, "check", "grid.yaml", lr="-1")
+    printed = process.communicate(timeout=600)[0]
+    assert "grid.yaml:3:" in printed
+    assert "lr: found -1" in printed
     assert process.returncode == 2
 
 
 def test_the_page_shows_the_example_as_it_is() -> None:
-    page = (ROOT / "docs" / "trainer.md").read_text()
-    for name in ("my_trainer/__init__.py", "my_trainer/climbing.py", "pyproject.toml"):
-        assert f"\n{(EXAMPLE / name).read_text()}```\n" in page, name
+    page = PAGE.read_text()
+    for name in ("__init__.py", "learner.py", "training.py"):
+        assert f"\n{(EXAMPLE / 'my_trainer' / name).read_text()}```\n" in page, name
+    assert f"\n{(EXAMPLE / 'pyproject.toml').read_text()}```\n" in page

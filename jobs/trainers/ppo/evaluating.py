@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 
@@ -17,6 +15,7 @@ from jobs.trainers.ppo.training import build_network
 from jobs.training.checkpoints import read_payload
 from jobs.training.context import BadConfigError
 from jobs.training.games.bucket_brigade.baselines import ScriptedTeams
+from jobs.training.loop import policy_in
 from orchestrator.core.errors import OrchestrateError
 
 _GAP_CLOSED = "team/gap_closed"
@@ -32,8 +31,7 @@ def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
     if question.film is not None:
         raise OrchestrateError("environments of the trainer ppo have no picture", hint="leave out --film")
     torch.set_num_threads(question.run.threads)
-    payload = read_payload(question.checkpoint)
-    policy, frames = _policy(question, payload)
+    policy, frames = policy_in(read_payload(question.checkpoint), best=question.best)
     own = CONFIG.compose(question.run.overrides)
     own.device = "cpu"
     played = _other(question, own)
@@ -79,18 +77,6 @@ def _figures(
 def _gap(reward: float, teams: ScriptedTeams) -> dict[str, float]:
     gap = teams.gap_closed(reward)
     return {} if gap is None else {_GAP_CLOSED: gap}
-
-
-def _policy(question: EvaluationRequest, payload: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
-    if not question.best:
-        return payload["policy"], payload["counters"]["total_frames"]
-    best = payload["best"]
-    if best["policy"] is None:
-        raise OrchestrateError(
-            f"{question.run.run_id} has not been evaluated in training, so that no policy is the best",
-            hint="evaluate the newest: without --best",
-        )
-    return best["policy"], best["frames"]
 
 
 def _other(question: EvaluationRequest, own: PpoConfig) -> PpoConfig:
