@@ -13,6 +13,7 @@ nothing.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -86,6 +87,7 @@ def train(context: RunContext) -> Outcome:
             inbox.declared = declared_in(attempt.inbox_metrics)
         else:
             _run(argv, inbox, context, checkpoint)
+        inbox.log()
     rows = context.rows
     if not rows:
         raise ProgramFailed(
@@ -208,6 +210,7 @@ class Inbox:
         self._total: int | None = None
         self.time = TimeBudget(minutes, history)
         self.sinks: list[Sink] = []
+        self._logged = len(history)
         self.declared = Declared()
 
     def program_started(self) -> None:
@@ -223,6 +226,14 @@ class Inbox:
         self._take_metrics(ended)
         for frames, path in ready:
             self._adopt(frames, path)
+
+    def log(self, seconds: float = math.inf) -> None:
+        """Log new rows to the sinks for at most so long: a program may write faster than they take."""
+        rows, until = self._context.rows, time.monotonic() + seconds
+        while self._logged < len(rows) and time.monotonic() < until:
+            for sink in self.sinks:
+                sink.log(rows[self._logged])
+            self._logged += 1
 
     def _ready(self) -> list[tuple[int, Path]]:
         """List finished checkpoints, before the metrics are read: the program wrote those first."""
@@ -271,8 +282,6 @@ class Inbox:
             ) from error
         self._check_order(row)
         self._context.record(row)
-        for sink in self.sinks:
-            sink.log(row)
         self.time.spend(row)
         self._show_progress(row, total)
 
@@ -320,6 +329,7 @@ def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunConte
             code = program.wait(_POLL_S)
         except subprocess.TimeoutExpired:
             inbox.empty()
+            inbox.log(_POLL_S)
         else:
             inbox.empty(ended=code == DONE)
             return INTERRUPTED if killed and code < 0 else code
