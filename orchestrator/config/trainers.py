@@ -235,6 +235,12 @@ COMMAND = TrainerSpec(
     minutes="minutes",
 )
 
+# Modules that train; evaluating a policy afterwards changes no result.
+_PPO_TRAINS = (
+    *("algorithm", "config", "environments", "gymnasium_envs"),
+    *("interface", "networks", "playing", "training"),
+)
+
 PPO = TrainerSpec(
     name="ppo",
     train="jobs.trainers.ppo.training:train",
@@ -247,7 +253,8 @@ PPO = TrainerSpec(
     packages=("torch", "numpy", "gymnasium"),
     source=(
         *("jobs.hydra.override_text", "jobs.hydra.typed_config", "jobs.hydra.values"),
-        *("jobs.trainers.ppo", "jobs.training.games"),
+        *(f"jobs.trainers.ppo.{name}" for name in _PPO_TRAINS),
+        "jobs.training.games",
         *("jobs.training.best_policy", "jobs.training.loop", "jobs.training.time_budget"),
     ),
     returns=("eval/reward/episode_reward_mean", "episode/reward"),

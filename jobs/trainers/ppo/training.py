@@ -111,7 +111,7 @@ class PpoLearner:
         environments = build(config.task, config.evaluation_episodes, seed, config.device)
         random = None
         if not config.evaluation_deterministic:
-            random = torch.Generator(config.device).manual_seed(seed)
+            random = torch.Generator(config.device).manual_seed(seed + _ACTIONS)
         played = play(environments, self._network, random)
         return {
             RETURN: float(played.returns.mean()),
