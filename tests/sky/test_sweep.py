@@ -67,7 +67,9 @@ def lose(bed: Bed) -> None:
 
 
 def nothing_is_left(bed: Bed) -> bool:
-    return not bed.slurm.queue() and "No existing clusters" in bed.sky("status", "--refresh")
+    """Whether no instance is known; the job that stood for one ends a moment after it was taken down."""
+    known = "No existing clusters" not in bed.sky("status", "--refresh")
+    return not known and helpers.wait_for(lambda: not bed.slurm.queue(), what="an empty queue")
 
 
 def test_training_outlives_its_instance_and_ends_as_at_home(
