@@ -180,6 +180,8 @@ def test_it_learns_cartpole_with_the_keys_of_the_page(
         ({"task.opponents": 5}, "5 opponents: expected 0 to 4", ""),
         ({"task.opponents": ["firefigther"]}, "no player named 'firefigther'; did you mean firefighter?", ""),
         ({"task.opponents": 4}, "leaves no agent to learn", ""),
+        ({"task.opponents": "hro"}, "no player named 'hro'; did you mean hero?", ""),
+        ({"task.nights": 0}, "found 0 nights, expected a number from 1", ""),
         (
             {"batch_size": 100},
             "batch_size: found 100, expected a divisor of the 32 rows",

@@ -35,8 +35,12 @@ class BucketBrigade:
 
     def __init__(self, config: BucketBrigadeConfig, envs: int, seed: int, device: str) -> None:
         opponents = config.opponents
-        if not isinstance(opponents, int):
+        if isinstance(opponents, str):
+            opponents = [opponents]
+        elif not isinstance(opponents, int):
             opponents = [str(one) for one in opponents]
+        if config.nights < 1:
+            raise ScenarioError(f"found {config.nights} nights, expected a number from 1")
         self._batch = GameBatch(
             [config.name.partition("/")[2]],
             envs,

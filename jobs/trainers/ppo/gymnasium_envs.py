@@ -16,6 +16,7 @@ from torch import Tensor
 
 from jobs.trainers.ppo.interface import Step
 from jobs.training.context import BadConfigError
+from orchestrator.core.installation import install_package
 
 TASKS = ("Acrobot-v1", "CartPole-v1", "MountainCar-v0")
 
@@ -99,5 +100,5 @@ def _make(name: str) -> Any:
     try:
         import gymnasium
     except ModuleNotFoundError as error:
-        raise BadConfigError("gymnasium is not installed", hint="pip install gymnasium") from error
+        raise BadConfigError("gymnasium is not installed", hint=install_package("gymnasium")) from error
     return gymnasium.make(name, disable_env_checker=True)

@@ -14,6 +14,7 @@ from jobs.trainers.ppo.environments import build
 from jobs.trainers.ppo.gymnasium_envs import TASKS, Gymnasium, GymnasiumConfig
 from jobs.trainers.ppo.interface import Step
 from jobs.training.context import BadConfigError
+from orchestrator.core.installation import install_package
 
 ENVS = 3
 
@@ -92,4 +93,4 @@ def test_gymnasium_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     with pytest.raises(BadConfigError, match="gymnasium is not installed") as raised:
         build(GymnasiumConfig("gymnasium/CartPole-v1"), 1, 0, "cpu")
-    assert raised.value.hint == "pip install gymnasium"
+    assert raised.value.hint == install_package("gymnasium")
