@@ -6,9 +6,9 @@ Reads ``{"trainer": name, "plugins": [...], "runs": [...], "elsewhere": bool}`` 
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
+import pkgutil
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -83,8 +83,7 @@ def _check_with(trainer: TrainerSpec, runs: Sequence[Run]) -> list[Problem]:
         load_plugins(trainer)
     except BadConfigError as error:
         return [Problem(runs[0].run_id, "plugins", str(error), error.hint)]
-    module, _, function = trainer.check.partition(":")
-    problems: list[Problem] = getattr(importlib.import_module(module), function)(distinct(runs))
+    problems: list[Problem] = pkgutil.resolve_name(trainer.check)(distinct(runs))
     return problems
 
 

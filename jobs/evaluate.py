@@ -7,11 +7,11 @@ answered with the names of that trainer's tasks. Output of libraries goes to std
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
+import pkgutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -87,13 +87,6 @@ def main() -> None:
         answers.flush()
 
 
-def _function(name: str) -> Callable[..., Any]:
-    """Import what a specification names as "module:function"."""
-    module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    return found
-
-
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
         plugins = [PluginSource(**plugin) for plugin in request.pop("plugins")]
@@ -101,8 +94,9 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         trainer = get_trainer(asked).with_plugins(plugins)
         load_plugins(trainer)
         if "tasks_of" in request:
-            return {"tasks": list(_function(trainer.tasks)())}
-        answer: EvaluationAnswer = _function(trainer.evaluate)(EvaluationRequest.from_json(request))
+            return {"tasks": list(pkgutil.resolve_name(trainer.tasks)())}
+        question = EvaluationRequest.from_json(request)
+        answer: EvaluationAnswer = pkgutil.resolve_name(trainer.evaluate)(question)
     except FileNotFoundError as error:
         return {
             "error": str(error),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import pkgutil
 import signal
 import struct
 import subprocess
@@ -181,9 +182,8 @@ def _train(attempt: Attempt, trainer: str) -> int:
         _watch(attempt, context)
     if attempt.kill is not None:
         _arm(attempt.kill, trainer, attempt.overrides)
-    module, _, function = spec.train.partition(":")
     try:
-        outcome = getattr(import_module(module), function)(context)
+        outcome = pkgutil.resolve_name(spec.train)(context)
     except InterruptedRun:
         taken.write_end({"outcome": "interrupted", "checkpointed": context.checkpointed_frames})
         return 75

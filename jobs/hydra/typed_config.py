@@ -22,7 +22,7 @@ from omegaconf.errors import (
     ValidationError,
 )
 
-from jobs.check import Problem
+from jobs.check import Problem, distinct
 from jobs.hydra.checking import Findings, check_values
 from jobs.hydra.override_text import override_text
 from jobs.hydra.spelling import Vocabulary, keys_of, nearest
@@ -88,10 +88,7 @@ class TypedConfig(Generic[T]):
         """
         findings = Findings()
         for shape in check_values(self, runs, findings):
-            distinct: dict[str, Run] = {}
-            for run in shape.good:
-                distinct.setdefault(json.dumps(run.overrides, sort_keys=True), run)
-            for run in distinct.values():
+            for run in distinct(shape.good):
                 try:
                     config = self._object(self._filled(copy.deepcopy(shape.base), run.overrides))
                     if check_one is not None:

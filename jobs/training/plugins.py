@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 import sys
 import traceback
 from collections.abc import Mapping
@@ -47,8 +48,7 @@ def load_plugins(spec: TrainerSpec) -> None:
     """Import the trainer's plug-ins and register them with it. Raises :class:`BadConfigError`."""
     for source in spec.plugins:
         plugin, conf = _find(source)
-        module, _, function = spec.takes_plugins.partition(":")
-        getattr(importlib.import_module(module), function)(source.name, plugin, conf)
+        pkgutil.resolve_name(spec.takes_plugins)(source.name, plugin, conf)
 
 
 def as_submitted(source: PluginSource) -> PluginSource:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import os
+import pkgutil
 import signal
 import sys
 import threading
@@ -151,8 +151,7 @@ def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:
     try:
         _listen(context)
         load_plugins(spec)
-        module, _, function = spec.train.partition(":")
-        outcome = getattr(importlib.import_module(module), function)(context)
+        outcome = pkgutil.resolve_name(spec.train)(context)
         _stop_listening()
         _publish(launch, context, spec, outcome)
         end = End(RunState.DONE)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import pkgutil
 import re
 import signal
 import subprocess
@@ -184,8 +184,7 @@ VARIABLES = ("SLURM_",)
 def _class_here() -> type[SchedulerJob]:
     """Return the class of this process's scheduler."""
     if named := os.environ.get(SCHEDULER_VARIABLE):
-        module, _, name = named.partition(":")
-        found: type[SchedulerJob] = getattr(importlib.import_module(module), name)
+        found: type[SchedulerJob] = pkgutil.resolve_name(named)
         return found
     return next((one for name, one in _SCHEDULERS.items() if name in os.environ), SchedulerJob)
 

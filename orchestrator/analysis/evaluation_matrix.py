@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,9 +53,10 @@ def matrices(evaluations: Sequence[Evaluation], points: Mapping[str, Mapping[str
         return []
     tasks = list(dict.fromkeys(one.task for one in evaluations if (one.run_id, one.task) in latest))
     columns = [read_task(task) for task in tasks]
-    groups = _groups([run_id for run_id in points if any(run_id == own for own, _ in latest)], points)
+    evaluated = {run_id for run_id, _ in latest}
+    groups = _groups([run_id for run_id in points if run_id in evaluated], points)
     metrics = [RETURN, *sorted({name for one in latest.values() for name in one.figures})]
-    labels = _labels([point for point, _ in groups])
+    labels, setting = _labels([point for point, _ in groups]), setting_of(list(latest.values()))
     found = []
     for metric in metrics:
         rows = [
@@ -66,7 +68,6 @@ def matrices(evaluations: Sequence[Evaluation], points: Mapping[str, Mapping[str
             for label, (point, run_ids) in zip(labels, groups, strict=True)
         ]
         scripted = _scripted_rows(list(latest.values()), tasks, metric)
-        setting = setting_of(list(latest.values()))
         found.append(Matrix(metric, setting, tuple(_labels(columns)), (*rows, *scripted)))
     return found
 
@@ -128,15 +129,12 @@ def _groups(
     run_ids: Sequence[str], points: Mapping[str, Mapping[str, Any]]
 ) -> list[tuple[dict[str, Any], list[str]]]:
     """Group runs that differ in their seed alone: the point without it, and the runs."""
-    found: list[tuple[dict[str, Any], list[str]]] = []
+    found: dict[str, tuple[dict[str, Any], list[str]]] = {}
     for run_id in run_ids:
         point = {key: value for key, value in points[run_id].items() if key != _SEED}
-        members = next((own for other, own in found if other == point), None)
-        if members is None:
-            found.append((point, [run_id]))
-        else:
-            members.append(run_id)
-    return found
+        _, members = found.setdefault(json.dumps(point, sort_keys=True), (point, []))
+        members.append(run_id)
+    return list(found.values())
 
 
 def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:

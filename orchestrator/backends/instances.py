@@ -6,9 +6,10 @@ import enum
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Protocol
 
-from orchestrator.config.backends import get_backend, load
+from orchestrator.config.backends import get_backend
 from orchestrator.core.ssh import Host
 from orchestrator.rundir import SweepDir
 
@@ -127,5 +128,5 @@ class Instances(Protocol):
 
 def instances_of(kind: str) -> Instances:
     """Return the instances of the backend of that kind."""
-    found: Instances = load(get_backend(kind).instances)
+    found: Instances = resolve_name(get_backend(kind).instances)
     return found

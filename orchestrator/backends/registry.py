@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pkgutil import resolve_name
 
 from orchestrator.backends.base import Backend
-from orchestrator.config.backends import find_backend, get_backend, load
+from orchestrator.config.backends import find_backend, get_backend
 from orchestrator.config.profiles import Profile, find_profile
 from orchestrator.core.errors import GridError, OrchestrateError, ProfileError
 from orchestrator.core.types import Array, JobState, JobStatus, Price, Sweep
@@ -54,7 +55,7 @@ def find_target(name: str, options: Sequence[str] = ()) -> Backend:
 
 def make_backend(profile: Profile, options: Sequence[str] = ()) -> Backend:
     """Create the profile's backend, wherever it must run."""
-    made: Backend = load(get_backend(profile.backend).make)(profile, options)
+    made: Backend = resolve_name(get_backend(profile.backend).make)(profile, options)
     return made
 
 
@@ -64,7 +65,7 @@ def list_price(profile: Profile) -> Price | None:
     Raises :class:`BackendUnavailableError` if the list is unavailable or has no such machine.
     """
     prices = get_backend(profile.backend).prices
-    price: Price | None = load(prices)(profile) if prices else None
+    price: Price | None = resolve_name(prices)(profile) if prices else None
     return price
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.config.plug_ins import find_plug_in, plug_in_names
@@ -188,9 +187,3 @@ def has_queue(name: str | None) -> bool:
     """Return whether jobs of the named backend wait in a queue and may be requeued."""
     spec = find_backend(name) if name is not None else None
     return spec is not None and spec.queue
-
-
-def load(place: str) -> Any:
-    """Import the object at "module:name"."""
-    module, _, name = place.partition(":")
-    return getattr(import_module(module), name)

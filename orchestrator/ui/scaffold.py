@@ -6,8 +6,9 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 
-from orchestrator.config.backends import DEFAULT_BACKEND, BackendSpec, backend_names, find_backend, load
+from orchestrator.config.backends import DEFAULT_BACKEND, BackendSpec, backend_names, find_backend
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.package_files import template
 from orchestrator.core.types import RunCommand
@@ -69,7 +70,7 @@ def _profile(spec: BackendSpec, ask: RunCommand | None) -> str:
     import jinja2
 
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)  # noqa: S701
-    words = load(spec.example_words)(ask) if spec.example_words else {}
+    words = resolve_name(spec.example_words)(ask) if spec.example_words else {}
     return environment.from_string(_text(spec.example)).render(words)
 
 

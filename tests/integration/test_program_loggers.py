@@ -20,30 +20,16 @@ from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.sync.wandb import plan_uploads, send
 from tests import offline_wandb
 from tests.helpers import make_sweep, work
+from tests.protocol_program import BEGINNING
 from tests.wandb_server import signed_in
 
 # Killed after three lines and one checkpoint, then stopped after four lines, then done after five.
-PROGRAM = """
-import json, os, signal, sys, time
-from pathlib import Path
-
-assert "torch" not in sys.modules
-resume, inbox = os.environ.get("ORCHESTRATE_RESUME"), Path(os.environ["ORCHESTRATE_CHECKPOINT_DIR"])
-frames = json.loads(Path(resume).read_text()) if resume else 0
-
+PROGRAM = f"""{BEGINNING}
 def train(until):
     global frames
     while frames < until:
         frames += 100
-        line = {"frames": frames, "metrics": {"return": frames / 1000, "loss/actor": -1.5}}
-        with open(os.environ["ORCHESTRATE_METRICS"], "a") as file:
-            file.write(json.dumps(line) + "\\n")
-
-def save():
-    (inbox / "unfinished").write_text(json.dumps(frames))
-    (inbox / "unfinished").rename(inbox / str(frames))
-    while (inbox / str(frames)).exists():
-        time.sleep(0.005)
+        write({{"frames": frames, "metrics": {{"return": frames / 1000, "loss/actor": -1.5}}}})
 
 if frames == 0:
     train(200); save(); train(300); os.kill(os.getpid(), signal.SIGKILL)

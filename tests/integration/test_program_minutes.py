@@ -13,41 +13,26 @@ from orchestrator.config.trainers import COMMAND
 from orchestrator.planning.throughput.model import kind_of, length_of
 from orchestrator.rundir import RunDir
 from tests.helpers import command_run, finish, make_sweep, start_worker, submit
+from tests.protocol_program import BEGINNING
 
 # A line reports a second of training whenever it is written; without a stop the program waits for ever.
-PROGRAM = """
-import json, os, signal, sys, time
-from pathlib import Path
-
-inbox = Path(os.environ["ORCHESTRATE_CHECKPOINT_DIR"])
-frames, stopped = 0, []
+PROGRAM = f"""{BEGINNING}
+stopped = []
 signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
-if "ORCHESTRATE_RESUME" in os.environ:
-    frames = json.loads(Path(os.environ["ORCHESTRATE_RESUME"]).read_text())
-
-def write(line):
-    with open(os.environ["ORCHESTRATE_METRICS"], "a") as file:
-        file.write(json.dumps(line) + "\\n")
-
-def save():
-    (inbox / "unfinished").write_text(json.dumps(frames))
-    (inbox / "unfinished").rename(inbox / str(frames))
-    while (inbox / str(frames)).exists():
-        time.sleep(0.005)
 
 def train(until):
     global frames
     while frames < until:
         frames += 1
-        timers = {"timers/collection_time": 0.75, "timers/training_time": 0.25}
-        write({"frames": frames, "metrics": {"return": frames, **timers}})
+        timers = {{"timers/collection_time": 0.75, "timers/training_time": 0.25}}
+        write({{"frames": frames, "metrics": {{"return": frames, **timers}}}})
 
 def wait():
     while not stopped:
         time.sleep(0.005)
 
 print("started at", frames, flush=True)
-write({"program": {"exactness": "exact"}})
+write({{"program": {{"exactness": "exact"}}}})
 """
 THREE_SECONDS = 3 / 60
 

@@ -11,7 +11,7 @@ from jobs.trainers.ppo.config import CONFIG, PpoConfig
 from jobs.trainers.ppo.environments import build, family_of
 from jobs.trainers.ppo.interface import Environments
 from jobs.trainers.ppo.playing import TEAM_REWARD, Episodes, play
-from jobs.trainers.ppo.training import build_network
+from jobs.trainers.ppo.training import FOR_ACTIONS, build_network
 from jobs.training.checkpoints import read_payload
 from jobs.training.context import BadConfigError
 from jobs.training.games.bucket_brigade.baselines import ScriptedTeams
@@ -19,8 +19,6 @@ from jobs.training.loop import policy_in
 from orchestrator.core.errors import OrchestrateError
 
 _GAP_CLOSED = "team/gap_closed"
-# Added to the seed for random actions: those of a generator with the environments' seed would depend on them.
-_ACTIONS = 1_000_003
 
 
 def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
@@ -44,7 +42,7 @@ def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
     _require_same_size(own, environments)
     network = build_network(own, environments)
     network.load_state_dict(policy)
-    random = None if deterministic else torch.Generator().manual_seed(question.seed + _ACTIONS)
+    random = None if deterministic else torch.Generator().manual_seed(question.seed + FOR_ACTIONS)
     found = play(environments, network, random)
     teams_of = family_of(played.task.name).teams
     teams = teams_of(played.task, episodes, question.seed) if teams_of is not None else None

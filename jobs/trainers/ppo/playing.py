@@ -45,11 +45,8 @@ class EpisodeSums:
     def add(self, step: Step) -> None:
         """Add a step. Copies nothing to the host."""
         self._has_team = step.team is not None
-        rewards = step.rewards.unflatten(0, (-1, self._learners)).mean(1)
-        self._open = self._open + torch.stack(
-            (rewards, torch.ones_like(rewards), _or_zero(step.team, rewards))
-        )
-        over = (step.terminated | step.truncated)[:: self._learners]
+        self._open = self._open + _numbers(step, self._learners)
+        over = _ended(step, self._learners)
         self._ended.append((over, self._open))
         self._open = torch.where(over, 0.0, self._open)
 
@@ -77,15 +74,21 @@ def play(environments: Environments, network: ActorCritic, generator: torch.Gene
     has_team = False
     while not over.all():
         step = environments.step(network.act(seen, generator)[0])
-        rewards = step.rewards.unflatten(0, (-1, environments.learners)).mean(1)
         has_team = step.team is not None
-        added = torch.stack((rewards, torch.ones_like(rewards), _or_zero(step.team, rewards)))
-        sums += torch.where(over, 0.0, added)
-        over |= (step.terminated | step.truncated)[:: environments.learners]
+        sums += torch.where(over, 0.0, _numbers(step, environments.learners))
+        over |= _ended(step, environments.learners)
         seen = step.seen
     returns, lengths, team = sums.cpu()
     return Episodes(returns, lengths, team if has_team else None)
 
 
-def _or_zero(team: Tensor | None, rewards: Tensor) -> Tensor:
-    return torch.zeros_like(rewards) if team is None else team
+def _numbers(step: Step, learners: int) -> Tensor:
+    """Return a row each for returns, lengths and rewards of the team of a step (3, environments)."""
+    rewards = step.rewards.unflatten(0, (-1, learners)).mean(1)
+    team = torch.zeros_like(rewards) if step.team is None else step.team
+    return torch.stack((rewards, torch.ones_like(rewards), team))
+
+
+def _ended(step: Step, learners: int) -> Tensor:
+    """Whether each environment's episode ended (environments)."""
+    return (step.terminated | step.truncated)[::learners]

@@ -25,8 +25,8 @@ from orchestrator.planning.throughput.measure import COLLECTION_TIMER, LEARNING_
 
 # Episodes that the average return is of.
 _EPISODES = 100
-# Added to the run's seed for random numbers of their own.
-_ACTIONS, _EVALUATION = 1_000_003, 2_000_003
+# Added to a seed for random numbers of their own: a generator seeded as the environments draws theirs.
+FOR_ACTIONS, _EVALUATION = 1_000_003, 2_000_003
 
 
 def train(context: RunContext) -> Outcome:
@@ -81,7 +81,7 @@ class PpoLearner:
         torch.manual_seed(seed)
         self._network = build_network(config, self._environments)
         self._update = PpoUpdate(config, self._network)
-        self._random = torch.Generator(config.device).manual_seed(seed + _ACTIONS)
+        self._random = torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
         self._seen = self._environments.reset()
         self._sums = EpisodeSums(self._environments, config.device)
         self._returns: deque[float] = deque(maxlen=_EPISODES)
@@ -111,7 +111,7 @@ class PpoLearner:
         environments = build(config.task, config.evaluation_episodes, seed, config.device)
         random = None
         if not config.evaluation_deterministic:
-            random = torch.Generator(config.device).manual_seed(seed + _ACTIONS)
+            random = torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
         played = play(environments, self._network, random)
         return {
             RETURN: float(played.returns.mean()),

@@ -12,8 +12,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from pkgutil import resolve_name
 
-from orchestrator.config.backends import backend_names, get_backend, is_rented, load
+from orchestrator.config.backends import backend_names, get_backend, is_rented
 from orchestrator.config.profiles import Profile
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.findings import Finding, Verdict, not_here, problem, warning
@@ -62,7 +63,7 @@ def _target(results: Path, profile: Profile, ask: RunCommand | None) -> Iterator
         ask = node.ask
         yield from node.examined()
     if spec.doctor:
-        yield from load(spec.doctor)(profile, results, ask)
+        yield from resolve_name(spec.doctor)(profile, results, ask)
     if profile.ssh is None:
         yield validated(results, profile)
 
@@ -75,7 +76,7 @@ def _here(backend: str, results: Path, ask: RunCommand | None) -> Iterator[Findi
         yield warning("Backends", str(error), error.hint or "correct the entry point, or remove its package")
         return
     if here:
-        yield from load(here)(results, ask)
+        yield from resolve_name(here)(results, ask)
 
 
 def _until_blocked(findings: Iterator[Finding]) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The check that the control plane starts, whatever the trainer."""
+"""`python -m jobs.check`, which the control plane starts for every trainer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run started ends with it, however it was started and whoever is killed."""
+"""Processes that a run started end with the run: actors, daemons, after a kill of worker, keeper or run."""
 
 from __future__ import annotations
 
