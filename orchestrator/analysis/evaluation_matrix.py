@@ -17,6 +17,8 @@ from orchestrator.rundir import Evaluation, SweepDir
 
 RETURN = "return"
 _SEED = "seed"
+# Figures of this group explain the others. Too many to show, they are in the files.
+_EXPLANATIONS = "behaviour/"
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,11 @@ def latest_matrices(sweep_dir: SweepDir) -> list[Matrix]:
             alike.setdefault((one.best, one.episodes, one.seed, one.deterministic), []).append(one)
     several = [group for group in alike.values() if len({one.task for one in group}) > 1]
     return matrices(max(several, key=lambda group: group[-1].time), points) if several else []
+
+
+def shown(found: Sequence[Matrix]) -> list[Matrix]:
+    """Return the matrices that are printed and drawn; files hold all."""
+    return [matrix for matrix in found if not matrix.metric.startswith(_EXPLANATIONS)]
 
 
 def setting_of(evaluations: Sequence[Evaluation]) -> str:
@@ -163,12 +170,17 @@ def _value(one: Evaluation, metric: str) -> float | None:
 
 
 def _scripted_rows(evaluations: Sequence[Evaluation], tasks: Sequence[str], metric: str) -> list[MatrixRow]:
-    by_task = {one.task: one.baselines for one in evaluations}
-    players = sorted({name for found in by_task.values() for name in found})
-    rows = []
-    for player in players:
-        values = [by_task[task].get(player, {}).get(metric) for task in tasks]
-        if any(value is not None for value in values):
-            cells = [None if value is None else Estimate(value, None, None, 1) for value in values]
-            rows.append(MatrixRow(player, tuple(cells), scripted=True))
-    return rows
+    """Return a row per player; a cell is empty where runs with other opponents found other values."""
+    found: dict[str, dict[str, set[float]]] = {}
+    for one in evaluations:
+        for player, figures in one.baselines.items():
+            if metric in figures:
+                found.setdefault(player, {}).setdefault(one.task, set()).add(figures[metric])
+    return [
+        MatrixRow(player, tuple(_only(by_task.get(task, set())) for task in tasks), scripted=True)
+        for player, by_task in sorted(found.items())
+    ]
+
+
+def _only(values: set[float]) -> Estimate | None:
+    return Estimate(next(iter(values)), None, None, 1) if len(values) == 1 else None

@@ -116,6 +116,8 @@ def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert result is not None
         assert (result["frames"], result["exactness"]) == (256, "exact")
         assert result["final_return"] is not None
+        metrics = sweep.run(run_id).history()[-1].metrics
+        assert {"eval/team/reward_per_night", "eval/behaviour/free_riding"} <= set(metrics)
         (policy,) = (path for path in sweep.run(run_id).path.rglob("policy.pt"))
         assert torch.load(policy, weights_only=True)
         loaded = load_policy(sweep.run(run_id).path)
@@ -128,14 +130,17 @@ def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     evaluations, said = answer["evaluations"], " ".join(found.output[end:].split())
     assert len(evaluations) == 2 * 14
     assert all(-1e4 < one["figures"]["team/reward_per_night"] < 1e4 for one in evaluations)
-    assert evaluations[0]["baselines"]["uniform"]["team/gap_closed"] == 0
-    assert evaluations[0]["baselines"]["specialist"]["team/gap_closed"] == 1
+    figures = {"team/reward_per_night", "behaviour/work_rate", "behaviour/honesty"}
+    assert all(figures < set(one["figures"]) for one in evaluations)
+    specialist = evaluations[0]["baselines"]["specialist"]
+    assert {"return", *figures} < set(specialist), "in the place of the learner, against its opponents"
+    assert specialist["behaviour/honesty"] == 1
     # Another size of the game: named for the first run, and the rest goes on.
     assert found.exit_code == 2
     assert "on bucket_brigade/v2_minimal" in said
     assert "the policy takes 38 numbers" in said
     assert "(and 1 more)" in said
-    assert {row["trained_on"] for row in answer["matrix"] if row["metric"] == "return"} == {"hard"}
+    assert {row["trained_on"] for row in answer["matrix"] if not row["scripted"]} == {"hard"}
     assert len({row["tested_on"] for row in answer["matrix"]}) == 14
     said = run("evaluate", "tiny", "--matrix", "--episodes", "3")
     assert "trained on (rows) × tested on (columns): 3 episodes" in said

@@ -12,9 +12,11 @@ from torch import Tensor
 from jobs.trainers.ppo.gymnasium_envs import TASKS, Gymnasium, GymnasiumConfig
 from jobs.trainers.ppo.interface import Environments, Step
 from jobs.training.context import BadConfigError
-from jobs.training.games.bucket_brigade.baselines import ScriptedTeams, scripted_teams
+from jobs.training.games.bucket_brigade.baselines import Baselines, behaviour_figures
 from jobs.training.games.bucket_brigade.batch import NIGHTS, GameBatch
-from jobs.training.games.bucket_brigade.scenarios import ScenarioError, scenario_names
+from jobs.training.games.bucket_brigade.behaviour import measures
+from jobs.training.games.bucket_brigade.scenarios import AGENTS, ScenarioError, scenario_names
+from jobs.training.games.bucket_brigade.seats import seats
 
 
 @dataclass
@@ -30,15 +32,18 @@ class BucketBrigadeConfig:
     nights: int = NIGHTS
 
 
+def players_of(opponents: Any) -> int | list[str]:
+    """Return the value of ``opponents`` as a number or names."""
+    if isinstance(opponents, int):
+        return opponents
+    return [opponents] if isinstance(opponents, str) else [str(one) for one in opponents]
+
+
 class BucketBrigade:
     """The game Bucket Brigade. A row sees what every agent sees, and which agent it is if several learn."""
 
     def __init__(self, config: BucketBrigadeConfig, envs: int, seed: int, device: str) -> None:
-        opponents = config.opponents
-        if isinstance(opponents, str):
-            opponents = [opponents]
-        elif not isinstance(opponents, int):
-            opponents = [str(one) for one in opponents]
+        opponents = players_of(config.opponents)
         if config.nights < 1:
             raise ScenarioError(f"found {config.nights} nights, expected a number from 1")
         self._batch = GameBatch(
@@ -56,12 +61,13 @@ class BucketBrigade:
         self.width = self._batch.width + (self._batch.agents if self.learners > 1 else 0)
         self._agents = torch.tensor(self._batch.learners, device=device)
         self._identity = torch.eye(self._batch.agents, device=device)[self._agents]
+        self._before = self._batch.episodes.state
 
     def reset(self) -> Tensor:
         return self._rows(self._batch.reset())
 
     def step(self, actions: Tensor) -> Step:
-        batch = self._batch
+        batch, self._before = self._batch, self._batch.episodes.state
         rewards, terminated, truncated = batch.step(actions.view(self.envs, self.learners, -1))
         return Step(
             self._rows(batch.observations()),
@@ -71,6 +77,14 @@ class BucketBrigade:
             truncated.repeat_interleave(self.learners),
             rewards.sum(1),
         )
+
+    def measures(self) -> Tensor:
+        """Return what learners did in the last night (5 L, environments): :func:`behaviour.measures`."""
+        found = measures(self._batch.rules, self._before, self._batch.ended.state)
+        return found[..., self._agents].movedim(1, -1).flatten(0, 1)
+
+    def figures(self, sums: Tensor, steps: float) -> dict[str, float]:
+        return behaviour_figures(sums.unflatten(0, (-1, self.learners)), steps)
 
     def state_dict(self) -> dict[str, Any]:
         return dict(self._batch.state_dict())
@@ -86,27 +100,28 @@ class BucketBrigade:
         return torch.cat((every, self._identity.expand(*shape, -1)), -1).flatten(0, 1)
 
 
-def bucket_brigade_teams(config: BucketBrigadeConfig, episodes: int, seed: int) -> ScriptedTeams:
-    """Play the scenario with scripted teams."""
-    return scripted_teams(config.name.partition("/")[2], episodes, seed, config.nights)
+def bucket_brigade_baselines(config: BucketBrigadeConfig, episodes: int, seed: int) -> Baselines:
+    """Return scripted players in the places of the learners."""
+    players = seats(players_of(config.opponents), AGENTS).names
+    return Baselines(config.name.partition("/")[2], players, episodes, seed, config.nights)
 
 
 @dataclass(frozen=True)
 class Family:
     """Environments of one kind. ``names``: those after the slash; ``config``: their keys, by their name.
 
-    ``build``: from keys, the number of environments, a seed and a device. ``teams``: rewards of
-    scripted teams, from keys, a number of episodes and a seed.
+    ``build``: from keys, the number of environments, a seed and a device. ``baselines``: scripted players,
+    from keys, a number of episodes and a seed.
     """
 
     names: Callable[[], Sequence[str]]
     config: Callable[[str], Any]
     build: Callable[[Any, int, int, str], Environments]
-    teams: Callable[[Any, int, int], ScriptedTeams] | None = None
+    baselines: Callable[[Any, int, int], Baselines] | None = None
 
 
 ENVIRONMENTS: Mapping[str, Family] = {
-    "bucket_brigade": Family(scenario_names, BucketBrigadeConfig, BucketBrigade, bucket_brigade_teams),
+    "bucket_brigade": Family(scenario_names, BucketBrigadeConfig, BucketBrigade, bucket_brigade_baselines),
     "gymnasium": Family(lambda: TASKS, GymnasiumConfig, Gymnasium),
 }
 
@@ -127,3 +142,9 @@ def build(config: Any, envs: int, seed: int, device: str) -> Environments:
         return family_of(config.name).build(config, envs, seed, device)
     except (ScenarioError, TypeError) as error:
         raise BadConfigError(f"task: {config.name}: {error}") from error
+
+
+def baselines_of(config: Any, episodes: int, seed: int) -> Baselines | None:
+    """Return scripted players in the places of the learners, if the environments have any."""
+    found = family_of(config.name).baselines
+    return None if found is None else found(config, episodes, seed)

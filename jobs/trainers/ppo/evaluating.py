@@ -8,17 +8,14 @@ import torch
 
 from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.trainers.ppo.config import CONFIG, PpoConfig
-from jobs.trainers.ppo.environments import build, family_of
+from jobs.trainers.ppo.environments import baselines_of, build
 from jobs.trainers.ppo.interface import Environments
-from jobs.trainers.ppo.playing import TEAM_REWARD, Episodes, play
+from jobs.trainers.ppo.playing import play
 from jobs.trainers.ppo.training import FOR_ACTIONS, build_network
 from jobs.training.checkpoints import read_payload
 from jobs.training.context import BadConfigError
-from jobs.training.games.bucket_brigade.baselines import ScriptedTeams
 from jobs.training.loop import policy_in
 from orchestrator.core.errors import OrchestrateError
-
-_GAP_CLOSED = "team/gap_closed"
 
 
 def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
@@ -44,9 +41,8 @@ def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
     network.load_state_dict(policy)
     random = None if deterministic else torch.Generator().manual_seed(question.seed + FOR_ACTIONS)
     found = play(environments, network, random)
-    teams_of = family_of(played.task.name).teams
-    teams = teams_of(played.task, episodes, question.seed) if teams_of is not None else None
-    figures, baselines = _figures(found, teams)
+    baselines = baselines_of(played.task, episodes, question.seed)
+    figures = found.means()
     return EvaluationAnswer(
         frames,
         played.task.name,
@@ -54,27 +50,9 @@ def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
         tuple(found.returns.tolist()),
         tuple(map(int, found.lengths.tolist())),
         time.monotonic() - began,
-        figures,
-        baselines,
+        baselines.with_gap(figures) if baselines else figures,
+        baselines.figures() if baselines else {},
     )
-
-
-def _figures(
-    found: Episodes, teams: ScriptedTeams | None
-) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """Return the figures of a policy and of scripted teams."""
-    figures = found.means()
-    if teams is None:
-        return figures, {}
-    return (
-        {**figures, **_gap(figures[TEAM_REWARD], teams)},
-        {name: {TEAM_REWARD: reward, **_gap(reward, teams)} for name, reward in teams.rewards.items()},
-    )
-
-
-def _gap(reward: float, teams: ScriptedTeams) -> dict[str, float]:
-    gap = teams.gap_closed(reward)
-    return {} if gap is None else {_GAP_CLOSED: gap}
 
 
 def _other(question: EvaluationRequest, own: PpoConfig) -> PpoConfig:

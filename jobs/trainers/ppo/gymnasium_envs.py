@@ -62,6 +62,12 @@ class Gymnasium:
             self._tensor(seen), lambda: self._tensor(last), rewards, terminated.bool(), truncated.bool()
         )
 
+    def measures(self) -> Tensor:
+        return torch.zeros(0, self.envs)
+
+    def figures(self, sums: Tensor, steps: float) -> dict[str, float]:  # noqa: ARG002 (there are none)
+        return {}
+
     def state_dict(self) -> dict[str, Any]:
         return {
             "starts": list(self._starts),

@@ -50,6 +50,14 @@ class Environments(Protocol):
         """Play a step with actions (R, parts)."""
         ...
 
+    def measures(self) -> Tensor:
+        """Return numbers of the last step (M, environments), to sum over steps for :meth:`figures`."""
+        ...
+
+    def figures(self, sums: Tensor, steps: float) -> dict[str, float]:
+        """Return finite figures by name, from the sums (M) of :meth:`measures` over so many steps."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """Return all that environments built alike need to continue, bit for bit."""
         ...

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from jobs.trainers.ppo.interface import Environments, Step
 from jobs.trainers.ppo.networks import ActorCritic
-
-TEAM_REWARD = "team/reward_per_night"
+from jobs.training.games.bucket_brigade.baselines import TEAM_REWARD
 
 
 @dataclass(frozen=True)
 class Episodes:
     """Episodes that ended: ``returns`` (E) are means over learners, ``lengths`` (E) are steps.
 
-    ``team`` (E): the rewards of all players, where there are others.
+    ``team`` (E): the rewards of all players, where there are others. ``figures``: further ones, by name.
     """
 
     returns: Tensor
     lengths: Tensor
     team: Tensor | None
+    figures: Mapping[str, float] = field(default_factory=dict)
 
     def means(self) -> dict[str, float]:
         """Return further metrics."""
         if self.team is None:
-            return {}
-        return {TEAM_REWARD: float(self.team.sum() / self.lengths.sum())}
+            return dict(self.figures)
+        return {TEAM_REWARD: float(self.team.sum() / self.lengths.sum()), **self.figures}
 
 
 class EpisodeSums:
@@ -71,15 +71,17 @@ def play(environments: Environments, network: ActorCritic, generator: torch.Gene
     seen = environments.reset()
     sums = torch.zeros(3, environments.envs, device=seen.device)
     over = torch.zeros(environments.envs, dtype=torch.bool, device=seen.device)
-    has_team = False
+    has_team, measured = False, torch.zeros((), dtype=torch.float64, device=seen.device)
     while not over.all():
         step = environments.step(network.act(seen, generator)[0])
         has_team = step.team is not None
         sums += torch.where(over, 0.0, _numbers(step, environments.learners))
+        measured = measured + torch.where(over, 0.0, environments.measures()).sum(1, dtype=torch.float64)
         over |= _ended(step, environments.learners)
         seen = step.seen
     returns, lengths, team = sums.cpu()
-    return Episodes(returns, lengths, team if has_team else None)
+    figures = environments.figures(measured.cpu(), float(lengths.sum()))
+    return Episodes(returns, lengths, team if has_team else None, figures)
 
 
 def _numbers(step: Step, learners: int) -> Tensor:

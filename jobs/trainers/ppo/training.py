@@ -12,7 +12,7 @@ import torch
 from jobs.check import Problem
 from jobs.trainers.ppo.algorithm import PpoUpdate, collect
 from jobs.trainers.ppo.config import CONFIG, MLP, PpoConfig, require_full_batches, require_sense
-from jobs.trainers.ppo.environments import build
+from jobs.trainers.ppo.environments import baselines_of, build
 from jobs.trainers.ppo.interface import Environments
 from jobs.trainers.ppo.networks import ActorCritic, Transformer, mlp
 from jobs.trainers.ppo.playing import EpisodeSums, play
@@ -113,10 +113,13 @@ class PpoLearner:
         if not config.evaluation_deterministic:
             random = torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
         played = play(environments, self._network, random)
+        figures, baselines = played.means(), baselines_of(config.task, config.evaluation_episodes, seed)
+        if baselines is not None:
+            figures = baselines.with_gap(figures)
         return {
             RETURN: float(played.returns.mean()),
             "eval/length": float(played.lengths.mean()),
-            **{f"eval/{name}": value for name, value in played.means().items()},
+            **{f"eval/{name}": value for name, value in figures.items()},
         }
 
     def policy(self) -> dict[str, Any]:

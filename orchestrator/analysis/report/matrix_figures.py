@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
-from orchestrator.analysis.evaluation_matrix import Matrix, MatrixRow
+from orchestrator.analysis.evaluation_matrix import Matrix, MatrixRow, shown
 from orchestrator.analysis.report.plotting import (
     BARS,
     Draw,
@@ -43,7 +43,7 @@ _SCRIPTED = " Below the line: scripted players in as many episodes of the same s
 def matrix_pictures(found: Sequence[Matrix], numbers: Iterator[int] | None = None) -> Iterator[Picture]:
     """Draw each matrix, split where rows or columns are too many; ``numbers`` are for the names."""
     numbers = numbers or count(1)
-    for matrix in found:
+    for matrix in shown(found):
         for columns, title in parts(list(range(len(matrix.columns))), _COLUMNS, matrix.metric):
             for rows, name in parts(list(matrix.rows), BARS, title):
                 caption = _CAPTION + (_SCRIPTED if any(row.scripted for row in rows) else "")

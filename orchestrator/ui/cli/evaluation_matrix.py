@@ -17,13 +17,14 @@ _HEAD, _LEAST_ROOM = 14, 20
 
 def print_matrices(found: Sequence[Matrix]) -> None:
     """Print each matrix, in several tables without intervals where the terminal is too narrow for one."""
+    from orchestrator.analysis.evaluation_matrix import shown
     from orchestrator.ui.cli.sweep_table import console
 
     if found:
         console().print(
             f"trained on (rows) × tested on (columns): {found[0].setting}", markup=False, soft_wrap=True
         )
-    for matrix in found:
+    for matrix in shown(found):
         tables = list(_fitting(matrix, console().width, intervals=True))
         intervals = len(tables) == 1
         for columns in tables if intervals else _fitting(matrix, console().width, intervals=False):

@@ -14,7 +14,7 @@ from torchrl.envs import EnvBase
 
 from jobs.training.config_errors import RefusedKeyError, unexpected
 from jobs.training.games.bucket_brigade.batch import GameBatch
-from jobs.training.games.bucket_brigade.behaviour import behaviour
+from jobs.training.games.bucket_brigade.behaviour import behaviour, measures
 from jobs.training.games.bucket_brigade.environment import GROUP, BucketBrigadeEnv
 from jobs.training.games.bucket_brigade.game import one_hot_state, seen_state
 from jobs.training.games.bucket_brigade.scenarios import AGENTS, ScenarioError, parameters, scenario
@@ -132,7 +132,8 @@ class BucketBrigade(TaskClass):
         rules = rules.take(torch.zeros(len(seen), dtype=torch.int64, device=seen.device))
         learners = seats(self.config["opponents"], AGENTS).learners.to(seen.device)
         read = one_hot_state if self.config["observation"] == _ONE_HOT else seen_state
-        found = behaviour(rules, read(rules, seen), read(rules, nights["next", "state"]))
+        counted = measures(rules, read(rules, seen), read(rules, nights["next", "state"]))
+        found = behaviour(counted.sum(1, dtype=torch.float64), len(seen))
         return {f"{when}/behaviour/{name}": value[learners].nanmean().item() for name, value in found.items()}
 
     @staticmethod

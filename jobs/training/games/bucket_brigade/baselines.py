@@ -1,56 +1,88 @@
-"""Teams of scripted players, and how much of the way from random play to the specialist a team goes."""
+"""Scripted players in the places of learners, and the gap between random play and the specialist."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
+from torch import Tensor
 
 from jobs.training.games.bucket_brigade.batch import NIGHTS, GameBatch
+from jobs.training.games.bucket_brigade.behaviour import behaviour, measures
 from jobs.training.games.bucket_brigade.opponents import ARCHETYPES
-from jobs.training.games.bucket_brigade.scenarios import AGENTS
-from jobs.training.games.bucket_brigade.seats import SPECIALIST
+from jobs.training.games.bucket_brigade.seats import LEARNER, SPECIALIST
 
 RANDOM_PLAY = "uniform"
+BASELINES = (SPECIALIST, *ARCHETYPES)
+RETURN, TEAM_REWARD, GAP_CLOSED = "return", "team/reward_per_night", "team/gap_closed"
 
 
 @dataclass(frozen=True)
-class ScriptedTeams:
-    """Rewards per night of teams, summed over their agents, by player: four of a kind."""
+class Baselines:
+    """Scripted players in the places of the learners, in an episode of each of so many games.
 
-    rewards: Mapping[str, float]
+    ``players``: the name of each agent's player, "learner" among them.
+    """
 
-    def gap_closed(self, reward: float) -> float | None:
-        """Return where a team's reward lies between random play (0) and the specialist (1).
+    scenario: str
+    players: tuple[str, ...]
+    games: int
+    seed: int
+    nights: int = NIGHTS
 
-        ``None`` in a scenario where the specialist earns no more than random play.
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Return the figures of each scripted player: the learners' return, their behaviour, the team's."""
+        found = {}
+        for name in BASELINES:
+            players = tuple(name if player == LEARNER else player for player in self.players)
+            found[name] = self.with_gap(self._played(players))
+        return found
+
+    def with_gap(self, figures: Mapping[str, float]) -> dict[str, float]:
+        """Add where a team's reward lies between four random players (0) and four specialists (1).
+
+        Adds nothing in a scenario where specialists earn no more than random play.
         """
-        low, high = self.rewards[RANDOM_PLAY], self.rewards[SPECIALIST]
-        return (reward - low) / (high - low) if high > low else None
-
-
-@lru_cache(maxsize=256)
-def scripted_teams(scenario: str, games: int, seed: int, nights: int = NIGHTS) -> ScriptedTeams:
-    """Play an episode in so many games with each team."""
-    rewards = {
-        name: _reward_per_night(
-            GameBatch([scenario], games, opponents=[name] * AGENTS, nights=nights, seeds=[seed])
+        low, high = (
+            self._played((name,) * len(self.players))[TEAM_REWARD] for name in (RANDOM_PLAY, SPECIALIST)
         )
-        for name in (SPECIALIST, *ARCHETYPES)
-    }
-    return ScriptedTeams(rewards)
+        if high <= low:
+            return dict(figures)
+        return {**figures, GAP_CLOSED: (figures[TEAM_REWARD] - low) / (high - low)}
+
+    def _played(self, players: tuple[str, ...]) -> Mapping[str, float]:
+        learners = tuple(agent for agent, player in enumerate(self.players) if player == LEARNER)
+        return _play(self.scenario, players, learners, self.games, self.seed, self.nights)
 
 
-def _reward_per_night(batch: GameBatch) -> float:
-    """Play an episode in each game, without learners."""
-    nothing = torch.zeros(batch.games, 0, len(batch.actions), dtype=torch.int64)
-    over = torch.zeros(batch.games, dtype=torch.bool)
-    rewards, nights = torch.zeros(batch.games), torch.zeros(batch.games)
+def behaviour_figures(sums: Tensor, nights: float) -> dict[str, float]:
+    """Return the finite figures of behaviour, means over agents, from sums of measures (5, N)."""
+    found = {name: float(value.nanmean()) for name, value in behaviour(sums, nights).items()}
+    return {f"behaviour/{name}": value for name, value in found.items() if math.isfinite(value)}
+
+
+@lru_cache(maxsize=512)
+def _play(
+    scenario: str, players: tuple[str, ...], watched: tuple[int, ...], games: int, seed: int, nights: int
+) -> Mapping[str, float]:
+    """Play an episode in each game with scripted players; return the figures, of ``watched`` agents."""
+    batch = GameBatch([scenario], games, opponents=players, nights=nights, seeds=[seed])
+    nothing = torch.zeros(games, 0, len(batch.actions), dtype=torch.int64)
+    agents, over = list(watched), torch.zeros(games, dtype=torch.bool)
+    returns, team, played, counted = (torch.zeros((), dtype=torch.float64) for _ in range(4))
     while not over.all():
-        earned, terminated, truncated = batch.step(nothing)
-        rewards += torch.where(over, 0.0, earned.sum(1))
-        nights += ~over
+        before, open_ = batch.episodes.state, (~over).double()
+        rewards, terminated, truncated = batch.step(nothing)
+        returns = returns + open_ @ rewards[:, agents].double().mean(1)
+        team = team + open_ @ rewards.double().sum(1)
+        played = played + open_.sum()
+        counted = counted + open_ @ measures(batch.rules, before, batch.ended.state)[..., agents].double()
         over |= terminated | truncated
-    return float(rewards.sum() / nights.sum())
+    return {
+        RETURN: float(returns / games),
+        TEAM_REWARD: float(team / played),
+        **behaviour_figures(counted, float(played)),
+    }

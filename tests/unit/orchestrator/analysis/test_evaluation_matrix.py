@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from orchestrator.analysis.evaluation_matrix import RETURN, as_csv, as_rows, latest_matrices, matrices
+from orchestrator.analysis.evaluation_matrix import RETURN, as_csv, as_rows, latest_matrices, matrices, shown
 from orchestrator.analysis.report import write_matrices
 from orchestrator.config.trainers import get_trainer
 from orchestrator.rundir import Evaluation
@@ -79,6 +79,21 @@ def test_cells_as_plain_rows() -> None:
     assert {row["metric"]: row["value"] for row in rows if row["trained_on"] == "best"} == {"reward": 9.0}
     parsed = list(csv.DictReader(as_csv(matrices(FOUND, POINTS)).splitlines()))
     assert [row["tested_on"] for row in parsed] == [row["tested_on"] for row in rows]
+
+
+def test_a_scripted_player_that_met_different_opponents_has_no_one_value() -> None:
+    other = replace(FOUND[3], baselines={"random": {"reward": -2.0}, "best": {"reward": 9.0}})
+    _, reward = matrices([*FOUND[:3], other], POINTS)
+    cells = {row.label: [cell and cell.value for cell in row.cells] for row in reward.rows if row.scripted}
+    assert cells == {"best": [9.0, 9.0], "random": [-1.0, None]}
+
+
+def test_figures_of_behaviour_are_in_the_file_only(tmp_path: Path) -> None:
+    found = matrices([replace(FOUND[0], figures={"reward": 1.0, "behaviour/work_rate": 0.5})], POINTS)
+    assert [matrix.metric for matrix in shown(found)] == [RETURN, "reward"]
+    paths = write_matrices(found, tmp_path)
+    assert [path.name for path in paths] == ["matrix.csv", "matrix-1.png", "matrix-2.png"]
+    assert "behaviour/work_rate" in paths[0].read_text()
 
 
 def test_nothing_evaluated_makes_no_matrix() -> None:

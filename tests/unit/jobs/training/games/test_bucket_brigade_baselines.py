@@ -1,21 +1,45 @@
-"""Scripted teams against their published rewards."""
+"""Scripted players in the places of learners, and the gap, against published rewards."""
 
 from __future__ import annotations
 
 import pytest
 
-from jobs.training.games.bucket_brigade.baselines import ScriptedTeams, scripted_teams
+from jobs.training.games.bucket_brigade.baselines import TEAM_REWARD, Baselines
+
+SELF_PLAY = ("learner",) * 4
 
 
 def test_teams_earn_what_is_published() -> None:
-    teams = scripted_teams("rest_trap", 500, 0)
-    assert teams.rewards["uniform"] == pytest.approx(302.9, rel=0.03)
-    assert teams.rewards["specialist"] == pytest.approx(386.6, rel=0.01)
-    assert set(teams.rewards) > {"firefighter", "free_rider", "hero", "coordinator", "liar"}
-    assert scripted_teams("rest_trap", 500, 0) == teams
+    found = Baselines("rest_trap", SELF_PLAY, 500, 0).figures()
+    assert found["uniform"][TEAM_REWARD] == pytest.approx(302.9, rel=0.03)
+    assert found["specialist"][TEAM_REWARD] == pytest.approx(386.6, rel=0.01)
+    assert set(found) > {"firefighter", "free_rider", "hero", "coordinator", "liar"}
+    assert Baselines("rest_trap", SELF_PLAY, 500, 0).figures() == found
 
 
-def test_the_gap_between_uniform_play_and_the_specialist() -> None:
-    teams = ScriptedTeams({"uniform": -90.0, "specialist": -30.0})
-    assert [teams.gap_closed(reward) for reward in (-90.0, -60.0, -30.0, -15.0)] == [0, 0.5, 1, 1.25]
-    assert ScriptedTeams({"uniform": 5.0, "specialist": 5.0}).gap_closed(6.0) is None
+def test_a_scripted_player_takes_the_places_of_the_learners_only() -> None:
+    opponents = ("specialist", "uniform", "uniform")
+    alone = Baselines("hard", ("learner", *opponents), 300, 0).figures()
+    assert alone["specialist"]["behaviour/own_house_share"] == 1
+    assert alone["specialist"]["behaviour/honesty"] == 1
+    assert alone["firefighter"]["behaviour/free_riding"] == pytest.approx(0, abs=0.05)
+    assert alone["free_rider"]["behaviour/free_riding"] == pytest.approx(1, abs=0.05)
+    # Who sits where makes no difference to the team, which is measured whole.
+    last = Baselines("hard", (*opponents, "learner"), 300, 0).figures()
+    assert last["hero"][TEAM_REWARD] == pytest.approx(alone["hero"][TEAM_REWARD], rel=0.1)
+    together = Baselines("hard", SELF_PLAY, 300, 0).figures()
+    assert together["free_rider"][TEAM_REWARD] < alone["free_rider"][TEAM_REWARD]
+
+
+def test_the_gap_is_measured_between_four_random_players_and_four_specialists() -> None:
+    team = Baselines("minimal_specialization", SELF_PLAY, 200, 0).figures()
+    low, high = team["uniform"][TEAM_REWARD], team["specialist"][TEAM_REWARD]
+    assert [team[name]["team/gap_closed"] for name in ("uniform", "specialist")] == [0, 1]
+    one = Baselines("minimal_specialization", ("learner", "hero", "liar", "hero"), 200, 0)
+    assert one.with_gap({TEAM_REWARD: (low + high) / 2})["team/gap_closed"] == pytest.approx(0.5)
+
+
+def test_there_is_no_gap_where_specialists_earn_no_more_than_random_play() -> None:
+    # One short game, in which luck decides.
+    found = Baselines("hard", SELF_PLAY, 1, 10, nights=3)
+    assert found.with_gap({TEAM_REWARD: 1.0}) == {TEAM_REWARD: 1.0}

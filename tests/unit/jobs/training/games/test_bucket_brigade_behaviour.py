@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from jobs.training.games.bucket_brigade.batch import GameBatch
-from jobs.training.games.bucket_brigade.behaviour import behaviour
+from jobs.training.games.bucket_brigade.behaviour import behaviour, measures
 from jobs.training.games.bucket_brigade.game import (
     GameState,
     observations,
@@ -27,7 +27,8 @@ def played(*names: str, games: int = 1_000) -> dict[str, list[float]]:
         batch.step(torch.zeros(games, 0, 3, dtype=torch.int64))
         states.append((before, batch.ended.state))
     rules = batch.rules.take(torch.arange(games).repeat(30))
-    found = behaviour(rules, *(_joined(one) for one in zip(*states, strict=True)))
+    counted = measures(rules, *(_joined(one) for one in zip(*states, strict=True)))
+    found = behaviour(counted.sum(1), counted.shape[1])
     return {name: value.tolist() for name, value in found.items()}
 
 
@@ -62,7 +63,7 @@ def test_no_work_has_no_share() -> None:
     batch = GameBatch(["default"], 4)
     before = batch.episodes.state
     batch.step(torch.zeros(4, 4, 3, dtype=torch.int64))
-    found = behaviour(batch.rules, before, batch.ended.state)
+    found = behaviour(measures(batch.rules, before, batch.ended.state).sum(1), 4)
     assert found["work_rate"].tolist() == [0] * 4
     assert found["honesty"].tolist() == [1] * 4
     assert all(math.isnan(share) for share in found["own_house_share"].tolist())
