@@ -139,12 +139,20 @@ def result_of(run: Run, rows: Sequence[Row], attempts: int = 1) -> dict[str, Any
     }
 
 
-def finish(folder: RunDir, run: Run, rows: Sequence[Row], **changes: Any) -> None:
-    """One attempt that trained to the end, and its result; ``changes`` replace fields of the result."""
+def finish(folder: RunDir, run: Run, rows: Sequence[Row], *, checkpoint: str = "", **changes: Any) -> None:
+    """One attempt that trained to the end, and its result; ``changes`` replace fields of the result.
+
+    ``checkpoint``: the digest of a final checkpoint, without content; empty for none.
+    """
     attempt = folder.attempt(1)
     write_attempt(attempt, rows)
     end_attempt(attempt, "done")
-    publish(folder, {**result_of(run, rows), **changes}, [attempt.metrics])
+    required = [attempt.metrics]
+    if checkpoint:
+        attempt.checkpoints.mkdir()
+        required.append(attempt.checkpoints / f"{rows[-1].frames:012d}-{checkpoint}.pt")
+        required[-1].touch()
+    publish(folder, {**result_of(run, rows), **changes}, required)
 
 
 def publish(folder: RunDir, result: Mapping[str, Any], required: Iterable[Path]) -> None:

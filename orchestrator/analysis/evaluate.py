@@ -260,6 +260,14 @@ def usual_of(run_dir: RunDir) -> TrainingEvaluation | None:
         return None
 
 
+def final_checkpoint(run_dir: RunDir) -> str | None:
+    """Return the digest of a finished run's final checkpoint, ``None`` if it is unknown."""
+    try:
+        return _final_checkpoint(item["path"] for item in (run_dir.result() or {})["manifest"])
+    except (DamagedFileError, KeyError, TypeError):
+        return None
+
+
 def _final_checkpoint(paths: Iterable[str]) -> str | None:
     names = (CHECKPOINT.fullmatch(PurePosixPath(path).name) for path in paths)
     last = max((name for name in names if name), key=lambda name: int(name["frames"]), default=None)

@@ -65,7 +65,7 @@ def matrices(evaluations: Sequence[Evaluation], points: Mapping[str, Mapping[str
             MatrixRow(
                 label,
                 tuple(_estimate([latest.get((one, task)) for one in run_ids], metric) for task in tasks),
-                frozenset(number for number, column in enumerate(columns) if _is_own(point, column)),
+                frozenset(number for number, column in enumerate(columns) if is_own(point, column)),
             )
             for label, (point, run_ids) in zip(labels, groups, strict=True)
         ]
@@ -99,7 +99,8 @@ def setting_of(evaluations: Sequence[Evaluation]) -> str:
     kinds = " or ".join(
         dict.fromkeys("deterministic" if one.deterministic else "random" for one in evaluations)
     )
-    return f"{episodes} episodes, {kinds} actions, seed {evaluations[0].seed}"
+    best = ", best policies of training" if evaluations[0].best else ""
+    return f"{episodes} episodes, {kinds} actions, seed {evaluations[0].seed}{best}"
 
 
 def as_rows(found: Sequence[Matrix]) -> list[dict[str, Any]]:
@@ -155,17 +156,19 @@ def _labels(points: Sequence[Mapping[str, Any]]) -> list[str]:
     return [label or task or "policies" for label, task in zip(labels, tasks, strict=True)]
 
 
-def _is_own(point: Mapping[str, Any], column: Mapping[str, Any]) -> bool:
+def is_own(point: Mapping[str, Any], column: Mapping[str, Any]) -> bool:
+    """Return whether a policy of this point was trained on the task of this column."""
     return all(key in point and point[key] == value for key, value in column.items())
 
 
 def _estimate(own: Sequence[Evaluation | None], metric: str) -> Estimate | None:
     """Estimate a figure over runs, each of which is a seed."""
-    values = [_value(one, metric) for one in own if one is not None]
+    values = [figure_of(one, metric) for one in own if one is not None]
     return estimate_of([value for value in values if value is not None and math.isfinite(value)])
 
 
-def _value(one: Evaluation, metric: str) -> float | None:
+def figure_of(one: Evaluation, metric: str) -> float | None:
+    """Return a figure of an evaluation, or its mean return."""
     return sum(one.returns) / len(one.returns) if metric == RETURN else one.figures.get(metric)
 
 

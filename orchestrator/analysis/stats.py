@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -257,11 +257,13 @@ class Series:
 SeriesByRun = Mapping[tuple[str, str, str], Series]
 
 
-def series_of(collected: Collected, rows: Sequence[_Point]) -> SeriesByRun:
-    """Return the returns of these runs."""
+def series_of(
+    collected: Collected, rows: Sequence[_Point], metrics: Collection[str] | None = None
+) -> SeriesByRun:
+    """Return these metrics of these runs, by default their returns."""
     import polars as pl
 
-    names = {name for row in rows for name in returns_of(row["trainer"])}
+    names = metrics or {name for row in rows for name in returns_of(row["trainer"])}
     wanted = {row["run_id"] for row in rows}
     table = collected.metrics.filter(
         pl.col("name").is_in(list(names)) & pl.col("value").is_finite() & pl.col("run_id").is_in(list(wanted))
@@ -354,6 +356,16 @@ def bootstrap_interval(scores: Floats) -> tuple[Floats, Floats]:
         means.append(interquartile_mean(scores[drawn], axis=1))
     low, high = np.percentile(np.concatenate(means), (2.5, 97.5), axis=0)
     return low, high
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % percentile interval of a median; infinite values are larger than all others."""
+    import numpy as np
+
+    drawn = np.random.default_rng(_BOOTSTRAP_SEED).integers(len(values), size=(RESAMPLES, len(values)))
+    medians = np.sort(np.median(np.array(values)[drawn], axis=1))
+    cut = RESAMPLES // 40
+    return float(medians[cut]), float(medians[-1 - cut])
 
 
 def finite(value: float | None) -> bool:

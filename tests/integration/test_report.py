@@ -25,7 +25,7 @@ from orchestrator.analysis.collect import collect
 from orchestrator.analysis.report import write_report
 from orchestrator.core.errors import OrchestrateError, StorageError
 from orchestrator.core.types import RunState
-from orchestrator.rundir import Row, SweepDir
+from orchestrator.rundir import Evaluation, Row, SweepDir
 
 GENERATED = "2026-01-02 03:04 UTC"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -41,6 +41,7 @@ HOSTILE = (
     "日本語 ü",
     "x" * 300,
 )
+PLAYERS = {"random": 0.0, HOSTILE[0]: 1.0}
 
 
 class Page(HTMLParser):
@@ -392,6 +393,50 @@ def test_profiles_and_probabilities_are_told_in_words_too(results: Path) -> None
         in alternatives
     )
     assert "Probability that a run of mappo returns more on a. than iql: 1.00 [1.00, 1.00]." in alternatives
+
+
+def test_policies_stand_beside_scripted_players_where_evaluations_hold_some(results: Path) -> None:
+    runs = matrix_runs({"task": ["game/a", "game/b"], "seed": range(5)}, "ppo")
+    sweep = create_sweep(results, "told", runs)
+    for run in runs:
+        score = 1.5 if run.overrides["task"] == "game/a" else 0.5
+        scores = {"eval/team/score": score, "eval/team/gap_closed": score}
+        finish(sweep.run(run.run_id), run, [Row(1, 100, 1.0, scores)], checkpoint=run.run_id)
+    assert "scripted" not in report(sweep).words
+    for run in runs:
+        score = 1.5 if run.overrides["task"] == "game/a" else 0.5
+        figures = {"team/score": score, "team/gap_closed": score, "behaviour/work": 0.25}
+        players = {name: {"team/score": at, "team/gap_closed": at} for name, at in PLAYERS.items()}
+        players["random"]["behaviour/work"] = 0.75
+        sweep.evaluations.add(
+            Evaluation(
+                run_id=run.run_id,
+                frames=100,
+                best=False,
+                checkpoint=run.run_id,
+                task=str(run.overrides["task"]),
+                episodes=1,
+                seed=0,
+                deterministic=True,
+                returns=(score,),
+                lengths=(1,),
+                time=1.0,
+                figures=figures,
+                baselines=players,
+            )
+        )
+    page = report(sweep)
+    assert "Evaluated in 1 episodes, deterministic actions, seed 0." in page.words
+    assert "At least the best baseline in 1 of 2 tasks (above in 1, below in 1)." in page.words
+    assert rows_of(page, "policies")[1:] == [
+        ["a", "5", "1.5 [1.5, 1.5]", f"1, {HOSTILE[0]}", "above", "1.5 [1.5, 1.5]"],
+        ["b", "5", "0.5 [0.5, 0.5]", f"1, {HOSTILE[0]}", "below", "0.5 [0.5, 0.5]"],
+    ]
+    assert "Table of frames to thresholds" in page.values("aria-label")
+    assert "100 [100, 100] 5 of 5 seeds" in page.words
+    assert "scripted: random 0.75" in page.words
+    assert "gap-1.png" in pictures(sweep.report)
+    assert any(text.startswith("team/gap_closed. a (n=5): 1.5 [1.5, 1.5]") for text in page.values("alt"))
 
 
 def test_few_seeds_are_told_and_get_no_verdict(results: Path) -> None:

@@ -13,6 +13,7 @@ from orchestrator.analysis.compare.wording import notes, verdict
 from orchestrator.analysis.evaluation_matrix import latest_matrices
 from orchestrator.analysis.improvement import standing
 from orchestrator.analysis.report import tables
+from orchestrator.analysis.report.baselines import beside_baselines
 from orchestrator.analysis.report.blocks import (
     Block,
     Cell,
@@ -270,6 +271,10 @@ _PAIRS = (
 )
 
 
+def _baselines(data: ReportData) -> Section | None:
+    return beside_baselines(data.sweep_dirs, data.collected, data.groups)
+
+
 def _evaluations(data: ReportData) -> Section | None:
     several = [(sweep_dir.name, latest_matrices(sweep_dir)) for sweep_dir in data.sweep_dirs]
     several = [(name, found) for name, found in several if found]
@@ -400,6 +405,7 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     _final,
     _profiles,
     _improvements,
+    _baselines,
     _evaluations,
     _speed,
     _where,

@@ -1,0 +1,272 @@
+"""Policies beside scripted baselines: figures, the best baseline, the gap closed, frames to thresholds.
+
+From evaluations on record that hold baselines, of any trainer. Figures named ``behaviour/…`` describe play,
+and ``…gap_closed`` is a scale from random play (0) to a reference (1); of any other figure more is better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from statistics import median
+from typing import Any
+
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.evaluate import final_checkpoint
+from orchestrator.analysis.evaluation_matrix import RETURN, figure_of, is_own, setting_of
+from orchestrator.analysis.played_tasks import read_task
+from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.stats import (
+    Estimate,
+    Group,
+    Series,
+    estimate_of,
+    median_interval,
+    series_of,
+)
+from orchestrator.config.trainers import returns_of
+from orchestrator.rundir import Evaluation, SweepDir
+
+BEHAVIOUR = "behaviour/"
+HALF = 0.5
+_GAP = "gap_closed"
+# Metrics of evaluations in training begin with it.
+_IN_TRAINING = "eval/"
+
+
+class Verdict(StrEnum):
+    """Where the interval over seeds lies, relative to the best baseline."""
+
+    ABOVE = "above"
+    WITHIN = "within the interval"
+    BELOW = "below"
+    FEW = "too few seeds"
+
+
+@dataclass(frozen=True)
+class EvaluatedGroup:
+    """A group and the evaluations of its runs on their own task, one per seed.
+
+    ``baselines``: figures of scripted players in that task, by player.
+    """
+
+    group: Group
+    evaluations: tuple[Evaluation, ...]
+    baselines: Mapping[str, Mapping[str, float]]
+
+    def values(self, figure: str) -> list[float]:
+        """Return a figure's finite values, one per seed."""
+        found = [figure_of(one, figure) for one in self.evaluations]
+        return [value for value in found if value is not None and math.isfinite(value)]
+
+    def players(self, figure: str) -> dict[str, float]:
+        """Return a figure's finite values by scripted player."""
+        found = {name: figures.get(figure, math.nan) for name, figures in sorted(self.baselines.items())}
+        return {name: value for name, value in found.items() if math.isfinite(value)}
+
+    def best(self, figure: str) -> tuple[float, tuple[str, ...]] | None:
+        """Return the highest value of all scripted players, and the players that reach it."""
+        players = self.players(figure)
+        if not players:
+            return None
+        highest = max(players.values())
+        return highest, tuple(name for name, value in players.items() if value == highest)
+
+
+@dataclass(frozen=True)
+class EvaluatedSweep:
+    """Groups of a sweep with evaluations of one ``setting``; ``missing``: finished runs without any."""
+
+    name: str
+    setting: str
+    groups: tuple[EvaluatedGroup, ...]
+    missing: int
+
+    @property
+    def figures(self) -> list[str]:
+        """Figures that policies and scripted players have in common; returns last."""
+        found = {
+            name
+            for one in self.groups
+            for name in (*one.evaluations[-1].figures, RETURN)
+            if one.values(name) and one.players(name)
+        }
+        return sorted(found, key=lambda name: (name == RETURN, name))
+
+    @property
+    def ranked(self) -> list[str]:
+        """Those of which more is better."""
+        return [name for name in self.figures if not name.startswith(BEHAVIOUR) and not name.endswith(_GAP)]
+
+    @property
+    def behaviour(self) -> list[str]:
+        """Those that describe play."""
+        return [name for name in self.figures if name.startswith(BEHAVIOUR)]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A figure of a group beside its best baseline; ``gap``: the gap closed, where the trainer has it."""
+
+    of: EvaluatedGroup
+    figure: str
+    estimate: Estimate
+    best: float
+    best_players: tuple[str, ...]
+    gap: Estimate | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Where the interval lies; none below five seeds."""
+        low, high = self.estimate.low, self.estimate.high
+        if low is None or high is None or self.estimate.n < FEW_SEEDS:
+            return Verdict.FEW
+        if low > self.best:
+            return Verdict.ABOVE
+        return Verdict.WITHIN if high >= self.best else Verdict.BELOW
+
+
+@dataclass(frozen=True)
+class FramesToThreshold:
+    """Frames at the first evaluation in training that reached a threshold, one per seed.
+
+    Infinite for a seed that never did; ``trained`` is the shortest training among these. ``spacing``: frames
+    from one evaluation to the next, the median.
+    """
+
+    frames: tuple[float, ...]
+    trained: float
+    spacing: float | None
+
+    @property
+    def reached(self) -> int:
+        """Number of seeds that reached it."""
+        return sum(map(math.isfinite, self.frames))
+
+    @property
+    def median(self) -> float:
+        """The median over seeds, infinite if too few reached it."""
+        return median(self.frames)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the median by bootstrap; none of one seed."""
+        return median_interval(self.frames) if len(self.frames) > 1 else None
+
+
+def gap_of(figure: str) -> str:
+    """Return the name of the gap closed in a figure: ``team/gap_closed`` of ``team/score``."""
+    folder, slash, _ = figure.rpartition("/")
+    return f"{folder}{slash}{_GAP}"
+
+
+def evaluated_sweep(
+    sweep_dir: SweepDir, collected: Collected, found: Sequence[Group]
+) -> EvaluatedSweep | None:
+    """Return the sweep's evaluations that hold baselines; ``None`` without any.
+
+    Of final checkpoints on the runs' own task. Of several settings the one with the most runs counts, then
+    the newest.
+    """
+    own = [group for group in found if group.sweep == sweep_dir.name]
+    counted = [(group, [row["run_id"] for row in group.counted()[0]]) for group in own]
+    points = {
+        run_id: collected.points[sweep_dir.name, run_id] for _, run_ids in counted for run_id in run_ids
+    }
+    settings: dict[tuple[object, ...], dict[str, Evaluation]] = {}
+    for one in _final_evaluations(sweep_dir, points):
+        alike = settings.setdefault((one.best, one.episodes, one.seed, one.deterministic), {})
+        alike.pop(one.run_id, None)
+        alike[one.run_id] = one
+    if not settings:
+        return None
+    chosen = max(settings.values(), key=lambda alike: (len(alike), max(one.time for one in alike.values())))
+    evaluated = []
+    for group, run_ids in counted:
+        several = tuple(chosen[run_id] for run_id in run_ids if run_id in chosen)
+        if several:
+            newest = max(several, key=lambda one: one.time)
+            evaluated.append(EvaluatedGroup(group, several, newest.baselines))
+    setting = setting_of(list(chosen.values()))
+    return EvaluatedSweep(sweep_dir.name, setting, tuple(evaluated), len(points) - len(chosen))
+
+
+def _final_evaluations(sweep_dir: SweepDir, points: Mapping[str, Mapping[str, Any]]) -> Iterator[Evaluation]:
+    """Yield the runs' evaluations with baselines, of their final checkpoint on their own task, oldest first.
+
+    Evaluations of another checkpoint are of an earlier training, or were made before its end.
+    """
+    final = cache(lambda run_id: final_checkpoint(sweep_dir.run(run_id)))
+    for one in sweep_dir.evaluations.read():
+        if one.run_id not in points or not one.baselines:
+            continue
+        column = read_task(one.task)
+        point = {"task": column["task"], **points[one.run_id]}
+        if one.checkpoint == final(one.run_id) and is_own(point, column):
+            yield one
+
+
+def rankings(found: EvaluatedSweep, figure: str) -> list[Ranking]:
+    """Set each group's figure beside its best baseline, in order."""
+    rows = []
+    for one in found.groups:
+        estimate, best = estimate_of(one.values(figure)), one.best(figure)
+        if estimate is not None and best is not None:
+            gap = estimate_of(one.values(gap_of(figure)))
+            rows.append(Ranking(one, figure, estimate, *best, gap))
+    return rows
+
+
+def frames_to_best(found: Sequence[Ranking], collected: Collected) -> list[FramesToThreshold | None]:
+    """Return when each group reached its best baseline in training; ``None`` without a curve."""
+    series = _curves(found, collected, [one.figure for one in found])
+    return [_frames_to(own, one.best) for own, one in zip(series, found, strict=True)]
+
+
+def frames_to_half(found: Sequence[Ranking], collected: Collected) -> list[FramesToThreshold | None]:
+    """Return when each group had closed half of the gap in training; ``None`` without a curve."""
+    return [_frames_to(own, HALF) for own in _curves(found, collected, [gap_of(one.figure) for one in found])]
+
+
+def _curves(found: Sequence[Ranking], collected: Collected, figures: Sequence[str]) -> list[list[Series]]:
+    """Return the curves of a figure in training, one per seed that has it, for each group."""
+    of_rows = [one.of.group.counted()[0] for one in found]
+    metrics = [_metrics(figure, rows[0]["trainer"]) for figure, rows in zip(figures, of_rows, strict=True)]
+    every = [row for rows in of_rows for row in rows]
+    series = series_of(collected, every, {name for names in metrics for name in names})
+    return [
+        [
+            series[key]
+            for row in rows
+            for name in names
+            if (key := (row["sweep"], row["run_id"], name)) in series
+        ]
+        for rows, names in zip(of_rows, metrics, strict=True)
+    ]
+
+
+def _metrics(figure: str, trainer: str) -> list[str]:
+    """Return the metric of evaluations in training that holds a figure, if there may be one."""
+    if figure == RETURN:
+        return [name for name in returns_of(trainer) if name.startswith(_IN_TRAINING)][:1]
+    return [f"{_IN_TRAINING}{figure}"]
+
+
+def _frames_to(curves: Sequence[Series], threshold: float) -> FramesToThreshold | None:
+    import numpy as np
+
+    if not curves:
+        return None
+    first, ends, spacings = [], [], []
+    for curve in curves:
+        above = np.flatnonzero(curve.values >= threshold)
+        first.append(float(curve.frames[above[0]]) if len(above) else math.inf)
+        if not len(above):
+            ends.append(float(curve.frames[-1]))
+        spacings += np.diff(curve.frames).tolist()
+    return FramesToThreshold(
+        tuple(first), min(ends, default=math.inf), median(spacings) if spacings else None
+    )
