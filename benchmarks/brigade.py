@@ -73,13 +73,14 @@ def ppo(changes: dict[str, Any], iterations: int) -> tuple[float, dict[str, floa
     """Return PPO's steps/s, and the shares of its parts."""
     from jobs.trainers.ppo.config import CONFIG
     from jobs.trainers.ppo.training import PpoLearner
+    from jobs.training.loop import iterate
 
     learner = PpoLearner(CONFIG.compose({"task": f"bucket_brigade/{SCENARIO}", **changes}), 0)
-    learner.iterate(0.0)
+    iterate(learner, 0.0)
     speeds, shares = [], []
     for _ in range(iterations):
         began = time.perf_counter()
-        metrics = learner.iterate(0.0)
+        metrics = iterate(learner, 0.0)
         seconds = time.perf_counter() - began
         speeds.append(learner.frames_per_iteration / seconds)
         timers = {"environment": "environment_time", "inference": "inference_time", "update": "training_time"}

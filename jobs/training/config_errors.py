@@ -21,6 +21,13 @@ def unexpected(
     return RefusedKeyError(key, f"{bare_key(key)}: found {found}, expected {expected}", hint=hint)
 
 
+def require_positive(config: object, *keys: str) -> None:
+    """Refuse numbers that are not above 0. Raises :class:`RefusedKeyError`."""
+    for key in keys:
+        if not getattr(config, key) > 0:
+            raise unexpected(key, getattr(config, key), "a number above 0")
+
+
 def bare_key(key: str) -> str:
     """Return the key without Hydra's ``+``, ``++`` and ``~``."""
     return key.lstrip("+~")

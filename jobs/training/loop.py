@@ -8,59 +8,77 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.training.best_policy import RETURN, BestPolicy
 from jobs.training.checkpoint_clock import CheckpointClock
 from jobs.training.checkpoints import CheckpointStore, Loaded, save_file
 from jobs.training.context import Outcome, RunContext, UsualEvaluation
 from jobs.training.loggers import Sink, logging_to
+from jobs.training.parts import restore, state_of
 from jobs.training.time_budget import TimeBudget
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
-from orchestrator.planning.throughput.measure import EVALUATION_TIMER, training_seconds
+from orchestrator.planning.throughput.measure import (
+    COLLECTION_TIMER,
+    EVALUATION_TIMER,
+    LEARNING_TIMER,
+    training_seconds,
+)
 from orchestrator.rundir import ResumePoint, Row
+
+if TYPE_CHECKING:
+    import torch
 
 # What restoring a state can raise where networks or environments have another shape.
 _MISFITS = (RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError)
 
 
-class Learner(Protocol):
-    """What is trained. States are plain values and tensors, for ``torch.load(weights_only=True)``.
+# Added to a run's seed for the episodes of its evaluations.
+_EVALUATION = 2_000_003
 
-    ``frames_per_iteration``: environment steps; ``exactness`` as in :class:`Outcome`.
+
+@dataclass(frozen=True)
+class Played:
+    """Whole episodes: their returns, their lengths in steps, and further figures by name."""
+
+    returns: Sequence[float]
+    lengths: Sequence[int]
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+class Learner(Protocol):
+    """What is trained.
+
+    ``frames_per_iteration``: environment steps; ``exactness`` as in :class:`Outcome`. The state is that of
+    the ``policy``, of all else that learning changes (``learned``), such as an optimizer, and of what else is
+    ``running``: environments, random generators. The latter two are parts (:mod:`jobs.training.parts`).
     """
 
     frames_per_iteration: int
     exactness: str
 
-    def iterate(self, done: float) -> dict[str, float]:
-        """Collect and learn once; return metrics with timers. ``done``: the share of the training before."""
+    @property
+    def policy(self) -> torch.nn.Module: ...
+
+    @property
+    def learned(self) -> Any: ...
+
+    @property
+    def running(self) -> Any: ...
+
+    def collect(self) -> Any:
+        """Play the steps of an iteration; return what to learn from."""
         ...
 
-    def evaluate(self) -> dict[str, float]:
-        """Evaluate the policy, without a trace in the training; return metrics with ``RETURN``."""
+    def learn(self, collected: Any, done: float) -> dict[str, float]:
+        """Learn from it; return metrics. ``done``: the share of the training before, for schedules."""
         ...
 
-    def policy(self) -> dict[str, Any]:
-        """Return the policy's state."""
-        ...
-
-    def learned(self) -> dict[str, Any]:
-        """Return all else that learning changes, such as an optimizer's state."""
-        ...
-
-    def running(self) -> dict[str, Any]:
-        """Return the rest of the state: environments and random generators."""
-        ...
-
-    def load(self, policy: Mapping[str, Any], learned: Mapping[str, Any]) -> None:
-        """Restore :meth:`policy` and :meth:`learned`."""
-        ...
-
-    def resume(self, running: Mapping[str, Any]) -> None:
-        """Restore :meth:`running`."""
+    def play(self, episodes: int, seed: int, deterministic: bool) -> Played:
+        """Play whole episodes with the policy, without a trace in the training."""
         ...
 
 
@@ -69,12 +87,11 @@ class Schedule:
     """When a training ends, evaluates, keeps policies, and where it logs.
 
     ``frames``: environment steps to train, at least; ``minutes`` of the training clock instead, or whichever
-    comes first. Intervals are in frames, 0 for none. ``config``: JSON values, for the result and the loggers.
+    comes first. Intervals are in frames, 0 for none.
     """
 
     frames: int | None
     evaluation_interval: int
-    config: Mapping[str, Any]
     evaluation: UsualEvaluation
     minutes: float | None = None
     policy_interval: int = 0
@@ -82,15 +99,28 @@ class Schedule:
     project: str = ""
 
 
-def train_on_schedule(context: RunContext, build: Callable[[], Learner], schedule: Schedule) -> Outcome:
+def train_on_schedule(
+    context: RunContext, build: Callable[[], Learner], schedule: Schedule, config: Mapping[str, Any]
+) -> Outcome:
     """Train a run to its end, from its newest whole checkpoint.
 
-    Raises :class:`DamagedFileError` for a checkpoint that does not fit, and what :class:`RunContext` raises.
+    ``config``: JSON values, for the result and the loggers. Raises :class:`DamagedFileError` for a checkpoint
+    that does not fit, and what :class:`RunContext` raises.
     """
     store = CheckpointStore(context.run_dir, context.attempt, context.guard)
     loaded = store.newest(context.candidates())
     context.begin(ResumePoint(loaded.file.attempt, loaded.file.frames) if loaded else None)
-    return _Loop(context, build(), schedule, store, loaded).run()
+    return _Loop(context, build(), schedule, config, store, loaded).run()
+
+
+def iterate(learner: Learner, done: float) -> dict[str, float]:
+    """Collect and learn once; return metrics, with the seconds of both unless the learner measures them."""
+    began = time.monotonic()
+    found = learner.collect()
+    collected = time.monotonic()
+    metrics = learner.learn(found, done)
+    ended = time.monotonic()
+    return {COLLECTION_TIMER: collected - began, LEARNING_TIMER: ended - collected, **metrics}
 
 
 def policy_in(payload: Mapping[str, Any], *, best: bool) -> tuple[Mapping[str, Any], int]:
@@ -116,10 +146,12 @@ class _Loop:
         context: RunContext,
         learner: Learner,
         schedule: Schedule,
+        config: Mapping[str, Any],
         store: CheckpointStore,
         loaded: Loaded | None,
     ) -> None:
         self._context, self._learner, self._schedule, self._store = context, learner, schedule, store
+        self._config = config
         self._clock = CheckpointClock(0)
         self._time = TimeBudget(schedule.minutes, context.rows)
         self._best = BestPolicy()
@@ -131,7 +163,7 @@ class _Loop:
 
     def run(self) -> Outcome:
         context, schedule = self._context, self._schedule
-        with logging_to(schedule.loggers, context, schedule.project, schedule.config) as self._sinks:
+        with logging_to(schedule.loggers, context, schedule.project, self._config) as self._sinks:
             self._clock.start(self._frames)
             self._logged = time.monotonic()
             while not self._over:
@@ -139,12 +171,12 @@ class _Loop:
         context.before_checkpoint()
         final = self._store.save(self._frames, self._state(running=False))
         context.checkpointed(self._frames)
-        policy = save_file(context.attempt.policy, self._learner.policy())
+        policy = save_file(context.attempt.policy, self._policy())
         return Outcome(
             frames=self._frames,
             iterations=context.rows[-1].iteration,
             exactness=self._learner.exactness,
-            config=schedule.config,
+            config=self._config,
             evaluation=schedule.evaluation if schedule.evaluation_interval else None,
             files=((final.path, True), (policy, True), *((path, False) for path in self._policies)),
         )
@@ -168,11 +200,9 @@ class _Loop:
     def _iterate(self) -> None:
         context, before, total = self._context, self._context.rows[-1:], self._total
         frames = self._frames + self._learner.frames_per_iteration
-        metrics = self._learner.iterate(min(1.0, self._frames / total) if total else 0.0)
+        metrics = iterate(self._learner, min(1.0, self._frames / total) if total else 0.0)
         if self._due(self._schedule.evaluation_interval, frames):
-            evaluated = time.monotonic()
-            metrics |= self._learner.evaluate()
-            metrics[EVALUATION_TIMER] = time.monotonic() - evaluated
+            metrics |= self._evaluate()
         now = time.monotonic()
         seconds, self._logged = now - self._logged, now
         metrics["train/steps_per_sec"] = self._learner.frames_per_iteration / seconds
@@ -186,13 +216,23 @@ class _Loop:
         for sink in self._sinks:
             sink.log(row)
         self._time.spend(row)
-        self._best.consider(row, self._learner.policy)
+        self._best.consider(row, self._policy)
         context.progress(frames, self._total, metrics.get(RETURN, metrics.get("episode/reward")))
         if keeps:
             self._keep_policy(frames)
         if not self._over and (keeps or context.stopping or self._clock.due(frames)):
             self._save()
         context.iteration_done()
+
+    def _evaluate(self) -> dict[str, float]:
+        began, usual = time.monotonic(), self._schedule.evaluation
+        played = self._learner.play(usual.episodes, self._context.run.seed + _EVALUATION, usual.deterministic)
+        return {
+            RETURN: fmean(played.returns),
+            "eval/length": fmean(played.lengths),
+            **{f"eval/{name}": value for name, value in played.figures.items()},
+            EVALUATION_TIMER: time.monotonic() - began,
+        }
 
     def _due(self, interval: int, frames: int) -> bool:
         """Whether a multiple of the interval lies in an iteration that ends after ``frames``."""
@@ -211,22 +251,26 @@ class _Loop:
         save_file(path, self._state(running=False))
         self._policies = [*(one for one in self._policies if one.name != path.name), path]
 
+    def _policy(self) -> dict[str, Any]:
+        return state_of(self._learner.policy)
+
     def _state(self, *, running: bool) -> dict[str, Any]:
         learner, last = self._learner, self._context.rows[-1]
         return {
-            "policy": learner.policy(),
-            "learned": learner.learned(),
-            "running": learner.running() if running else None,
+            "policy": self._policy(),
+            "learned": state_of(learner.learned),
+            "running": state_of(learner.running) if running else None,
             "best": self._best.save(),
             "counters": {"total_frames": last.frames, "iterations": last.iteration},
         }
 
     def _load(self, loaded: Loaded) -> None:
-        payload = loaded.payload
+        payload, learner = loaded.payload, self._learner
         try:
-            self._learner.load(payload["policy"], payload["learned"])
+            restore(learner.policy, payload["policy"])
+            restore(learner.learned, payload["learned"])
             if payload["running"] is not None:  # None: it was finished, but had no result
-                self._learner.resume(payload["running"])
+                restore(learner.running, payload["running"])
             self._best.load(payload["best"])
         except _MISFITS as error:
             context = self._context

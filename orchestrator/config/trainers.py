@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
+from typing import Any, Self
 
 from orchestrator.config.code.syntax_hash import syntax_hash
 from orchestrator.config.command import COMMAND_KEY, asked_for
@@ -23,6 +24,13 @@ ENTRY_POINT_GROUP = "orchestrate.trainers"
 PLUGIN_GROUP = "orchestrate.plugins"
 # Minutes beyond any training.
 _FOREVER = 1e9
+
+# Modules that decide the results of every learner.
+_LEARNER_SOURCE = (
+    *("jobs.hydra.override_text", "jobs.hydra.typed_config", "jobs.hydra.values"),
+    *("jobs.trainers.learner_trainer", "jobs.training.best_policy", "jobs.training.loop"),
+    *("jobs.training.parts", "jobs.training.time_budget"),
+)
 
 
 def core_per_thread(run: Run) -> Resources:
@@ -71,6 +79,22 @@ class TrainerSpec:
     runs_program: bool = False
     keys: Mapping[str, str] = field(default_factory=dict, hash=False)
     resources: Callable[[Run], Resources] = core_per_thread
+
+    @classmethod
+    def of_learner(cls, name: str, trainer: str, *, source: tuple[str, ...], **others: Any) -> Self:
+        """Describe a trainer that is a ``LearnerTrainer`` (``jobs.trainers``) at "module:object"."""
+        return cls(
+            name=name,
+            source=(*source, *_LEARNER_SOURCE),
+            **{
+                "train": f"{trainer}.train",
+                "check": f"{trainer}.check",
+                "evaluate": f"{trainer}.evaluate",
+                "preload": (trainer.partition(":")[0],),
+                "returns": ("eval/reward/episode_reward_mean", "episode/reward"),
+                **others,
+            },
+        )
 
     def resources_of(self, run: Run) -> Resources:
         """Return what a run occupies: at least one core for each of its threads.
@@ -241,23 +265,16 @@ _PPO_TRAINS = (
     *("interface", "networks", "playing", "training"),
 )
 
-PPO = TrainerSpec(
-    name="ppo",
-    train="jobs.trainers.ppo.training:train",
+PPO = TrainerSpec.of_learner(
+    "ppo",
+    "jobs.trainers.ppo.training:TRAINER",
     check="jobs.trainers.ppo:check",
     evaluate="jobs.trainers.ppo.evaluating:evaluate",
     tasks="jobs.trainers.ppo.environments:environment_names",
-    preload=("jobs.trainers.ppo.training",),
     owned={"task.name": "the key `task` names it, such as task: bucket_brigade/hard"},
     inert=("checkpoint_interval", "loggers", "project_name"),
     packages=("torch", "numpy", "gymnasium"),
-    source=(
-        *("jobs.hydra.override_text", "jobs.hydra.typed_config", "jobs.hydra.values"),
-        *(f"jobs.trainers.ppo.{name}" for name in _PPO_TRAINS),
-        "jobs.training.games",
-        *("jobs.training.best_policy", "jobs.training.loop", "jobs.training.time_budget"),
-    ),
-    returns=("eval/reward/episode_reward_mean", "episode/reward"),
+    source=(*(f"jobs.trainers.ppo.{name}" for name in _PPO_TRAINS), "jobs.training.games"),
     devices=("device",),
     frames=("steps",),
     usual_frames={"": 10_000_000},

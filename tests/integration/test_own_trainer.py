@@ -24,7 +24,7 @@ name: cartpole
 trainer: cartpole
 base: {frames: 2048, rollout: 256, batch_size: 64, epochs: 2, evaluation_interval: 512, lr: LR}
 """
-STEP = "        began = time.monotonic()\n"
+STEP = "        steps, ended = [], False\n"
 # Start actors in the 6th iteration, end one of them, report the others, and stay there; the next attempt
 # does not.
 HOLD = (
@@ -42,7 +42,9 @@ HOLD = (
             signal.pause()
 """
 )
-IMPORTS = "import multiprocessing, os, signal, time\n"
+FIRST_IMPORT = "import gymnasium\n"
+OTHERS = '    frames=("frames",),\n'
+IMPORTS = f"import multiprocessing, os, signal, time\n{FIRST_IMPORT}"
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ def project(tmp_path: Path) -> Path:
     (about / "entry_points.txt").write_text(f"[{group}]\ncartpole = {points['cartpole']}\n")
     module = folder / "my_trainer" / "learner.py"
     assert module.read_text().count(STEP) == 1
-    code = module.read_text().replace(STEP, HOLD).replace("import time\n", IMPORTS)
+    code = module.read_text().replace(STEP, HOLD).replace(FIRST_IMPORT, IMPORTS)
     module.write_text(code)
     return folder
 
@@ -118,9 +120,12 @@ def test_killed_and_resumed_it_is_what_it_would_have_been(project: Path) -> None
 
 
 def test_a_loop_of_its_own_as_on_the_page(project: Path) -> None:
-    (loop,) = re.findall(r"```python\n(def train\(context\):\n.*?)```", PAGE.read_text(), re.DOTALL)
-    with (project / "my_trainer" / "training.py").open("a") as module:
-        module.write(loop)
+    (loop,) = re.findall(r"```python\n([^`]*def train\(context\):\n.*?)```", PAGE.read_text(), re.DOTALL)
+    (project / "my_trainer" / "own_loop.py").write_text(loop)
+    description = project / "my_trainer" / "__init__.py"
+    text = description.read_text()
+    assert text.count(OTHERS) == 1
+    description.write_text(text.replace(OTHERS, f"{OTHERS}    train='my_trainer.own_loop:train',\n"))
     done(start(project, "sweep", "--grid", "grid.yaml"))
     result = only(project / "results").result()
     assert result is not None
@@ -137,6 +142,6 @@ def test_its_check_refuses_a_value(project: Path) -> None:
 
 def test_the_page_shows_the_example_as_it_is() -> None:
     page = PAGE.read_text()
-    for name in ("__init__.py", "learner.py", "training.py"):
+    for name in ("__init__.py", "learner.py"):
         assert f"\n{(EXAMPLE / 'my_trainer' / name).read_text()}```\n" in page, name
     assert f"\n{(EXAMPLE / 'pyproject.toml').read_text()}```\n" in page

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from orchestrator.config.trainers import TrainerSpec
 
-SPEC = TrainerSpec(
-    name="cartpole",
-    train="my_trainer.training:train",
-    check="my_trainer.training:check",
-    evaluate="my_trainer.training:evaluate",
-    preload=("my_trainer.training",),
+SPEC = TrainerSpec.of_learner(
+    "cartpole",
+    "my_trainer.learner:TRAINER",
     packages=("my-trainer", "torch", "gymnasium"),
-    source=("my_trainer", "jobs.training.loop", "jobs.hydra.typed_config", "jobs.hydra.values"),
-    returns=("eval/reward/episode_reward_mean", "episode/reward"),
+    source=("my_trainer",),
     frames=("frames",),
 )

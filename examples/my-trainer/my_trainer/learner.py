@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -13,8 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from jobs.training.best_policy import RETURN
-from orchestrator.planning.throughput.measure import COLLECTION_TIMER, LEARNING_TIMER
+from jobs.hydra.typed_config import TypedConfig
+from jobs.trainers.learner_trainer import LearnerTrainer
+from jobs.training.config_errors import require_positive
+from jobs.training.context import UsualEvaluation
+from jobs.training.loop import Played, Schedule
+
+TASK = "CartPole-v1"
 
 
 @dataclass
@@ -44,94 +46,72 @@ class Learner:
 
     def __init__(self, config: Config, seed: int) -> None:
         torch.manual_seed(seed)
-        self.frames_per_iteration = config.rollout
-        self._config, self._seed, self._env = config, seed, gymnasium.make("CartPole-v1")
-        self.actor, self._critic = network(2), network(1)
-        parameters = [*self.actor.parameters(), *self._critic.parameters()]
-        self._optimizer = torch.optim.Adam(parameters, lr=config.lr)
+        self.config, self.frames_per_iteration = config, config.rollout
+        self.env, self.policy, self.critic = gymnasium.make(TASK), network(2), network(1)
+        weights = [*self.policy.parameters(), *self.critic.parameters()]
+        self.optimizer = torch.optim.Adam(weights, lr=config.lr)
+        self.learned = {"critic": self.critic, "optimizer": self.optimizer}
+        self.running = {"random": torch.default_generator}
 
-    def iterate(self, done: float) -> dict[str, float]:
-        began = time.monotonic()
-        seen, actions, rewards, after, terminated, ended = self._play()
-        collected = time.monotonic()
-        self._learn(seen, actions, *self._advantages(seen, rewards, after, terminated, ended))
-        return {
-            "episode/reward": float(rewards.sum() / ended.sum().clamp(min=1)),
-            COLLECTION_TIMER: collected - began,
-            LEARNING_TIMER: time.monotonic() - collected,
-        }
-
-    def _play(self) -> list[Tensor]:
+    def collect(self) -> list[Tensor]:
         steps, ended = [], False
-        seen, _ = self._env.reset(seed=int(torch.randint(2**31, ())))
-        for _ in range(self._config.rollout):
+        seen, _ = self.env.reset(seed=int(torch.randint(2**31, ())))
+        for _ in range(self.config.rollout):
             with torch.no_grad():
-                action = int(Categorical(logits=self.actor(torch.from_numpy(seen))).sample())
-            after, reward, terminated, truncated, _ = self._env.step(action)
+                action = int(Categorical(logits=self.policy(torch.from_numpy(seen))).sample())
+            after, reward, terminated, truncated, _ = self.env.step(action)
             ended = terminated or truncated
             steps.append((seen, action, np.float32(reward), after, terminated, ended))
-            seen = self._env.reset()[0] if ended else after
+            seen = self.env.reset()[0] if ended else after
         return [torch.from_numpy(np.array(column)) for column in zip(*steps, strict=True)]
 
-    def _advantages(
-        self, seen: Tensor, rewards: Tensor, after: Tensor, terminated: Tensor, ended: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return generalized advantage estimates and what the critic should have returned."""
-        config, carried = self._config, torch.tensor(0.0)
+    def learn(self, collected: list[Tensor], done: float) -> dict[str, float]:
+        seen, actions, rewards, after, terminated, ended = collected
+        config = self.config
         with torch.no_grad():
-            values, later = self._critic(seen)[:, 0], self._critic(after)[:, 0]
-        found = rewards + config.discount * later * ~terminated - values
-        for step in reversed(range(len(found))):
-            carried = found[step] + config.discount * config.trace * carried * ~ended[step]
-            found[step] = carried
-        return (found - found.mean()) / (found.std() + 1e-8), found + values
-
-    def _learn(self, seen: Tensor, actions: Tensor, advantages: Tensor, targets: Tensor) -> None:
-        config = self._config
-        with torch.no_grad():
-            before = Categorical(logits=self.actor(seen)).log_prob(actions)
+            values, later = self.critic(seen)[:, 0], self.critic(after)[:, 0]
+            before = Categorical(logits=self.policy(seen)).log_prob(actions)
+        gained, carried = rewards + config.discount * later * ~terminated - values, 0.0
+        for step in reversed(range(len(gained))):  # generalized advantage estimates
+            carried = gained[step] + config.discount * config.trace * ~ended[step] * carried
+            gained[step] = carried
+        targets, gained = gained + values, (gained - gained.mean()) / (gained.std() + 1e-8)
         for _ in range(config.epochs):
             for batch in torch.randperm(len(seen)).split(config.batch_size):
-                now = Categorical(logits=self.actor(seen[batch])).log_prob(actions[batch])
-                ratio, gained = (now - before[batch]).exp(), advantages[batch]
+                now = Categorical(logits=self.policy(seen[batch])).log_prob(actions[batch])
+                ratio = (now - before[batch]).exp()
                 clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
-                loss = -torch.minimum(ratio * gained, clipped * gained).mean()
-                loss += 0.5 * (self._critic(seen[batch])[:, 0] - targets[batch]).square().mean()
-                self._optimizer.zero_grad()
+                loss = -torch.minimum(ratio * gained[batch], clipped * gained[batch]).mean()
+                loss += 0.5 * (self.critic(seen[batch])[:, 0] - targets[batch]).square().mean()
+                self.optimizer.zero_grad()
                 loss.backward()
-                self._optimizer.step()
+                self.optimizer.step()
+        return {"episode/reward": float(rewards.sum() / ended.sum().clamp(min=1))}
 
-    def returns(self, episodes: int, seed: int, deterministic: bool = True) -> list[float]:
-        """Play whole episodes. Draws none of the random numbers of the training."""
-        env, random, found = gymnasium.make("CartPole-v1"), torch.Generator().manual_seed(seed), []
+    def play(self, episodes: int, seed: int, deterministic: bool) -> Played:
+        env, random, returns = gymnasium.make(TASK), torch.Generator().manual_seed(seed), []
         for number in range(episodes):
             seen, ended, total = env.reset(seed=seed + number)[0], False, 0.0
             while not ended:
                 with torch.no_grad():
-                    chances = self.actor(torch.from_numpy(seen)).softmax(0)
+                    chances = self.policy(torch.from_numpy(seen)).softmax(0)
                 action = chances.argmax() if deterministic else chances.multinomial(1, generator=random)
                 seen, reward, terminated, truncated, _ = env.step(int(action))
                 total, ended = total + float(reward), terminated or truncated
-            found.append(total)
-        return found
+            returns.append(total)
+        return Played(returns, lengths=[int(total) for total in returns])
 
-    def evaluate(self) -> dict[str, float]:
-        found = self.returns(self._config.evaluation_episodes, self._seed)
-        return {RETURN: sum(found) / len(found)}
 
-    def policy(self) -> dict[str, Any]:
-        return dict(self.actor.state_dict())
-
-    def learned(self) -> dict[str, Any]:
-        return {"critic": self._critic.state_dict(), "optimizer": self._optimizer.state_dict()}
-
-    def running(self) -> dict[str, Any]:
-        return {"random": torch.get_rng_state()}
-
-    def load(self, policy: Mapping[str, Any], learned: Mapping[str, Any]) -> None:
-        self.actor.load_state_dict(policy)
-        self._critic.load_state_dict(learned["critic"])
-        self._optimizer.load_state_dict(learned["optimizer"])
-
-    def resume(self, running: Mapping[str, Any]) -> None:
-        torch.set_rng_state(running["random"])
+TRAINER = LearnerTrainer(
+    config=TypedConfig("cartpole", lambda _: Config(), other_keys={"learning_rate": ("lr",)}),
+    learner=Learner,
+    schedule=lambda config: Schedule(
+        frames=config.frames,
+        evaluation_interval=config.evaluation_interval,
+        policy_interval=config.evaluation_interval,
+        evaluation=UsualEvaluation(TASK, config.evaluation_episodes, deterministic=True),
+    ),
+    require_sense=lambda config: require_positive(
+        config, "frames", "rollout", "epochs", "batch_size", "lr", "evaluation_episodes"
+    ),
+)

@@ -10,6 +10,6 @@ from orchestrator.core.types import Run
 
 def check(runs: Sequence[Run]) -> list[Problem]:
     """Return the faults of these runs, each with the first run that has it."""
-    from jobs.trainers.ppo.training import check as check_runs
+    from jobs.trainers.ppo.training import TRAINER
 
-    return check_runs(runs)
+    return TRAINER.check(runs)

@@ -105,9 +105,8 @@ class PpoUpdate:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
 
-    def __call__(self, rollout: Rollout, generator: torch.Generator) -> tuple[dict[str, float], float]:
-        """Improve the network; return the means of its losses, and the seconds spent."""
-        began = time.perf_counter()
+    def __call__(self, rollout: Rollout, generator: torch.Generator) -> dict[str, float]:
+        """Improve the network; return the means of its losses."""
         config, network = self._config, self._network
         gained = advantages(rollout, config.discount, config.gae_lambda)
         returns = (gained + rollout.values).flatten()
@@ -124,8 +123,7 @@ class PpoUpdate:
                 steps += 1
         network.seen.update(seen)  # from now on: the rollout was played by the moments before
         names = ("loss/policy", "loss/value", "loss/entropy", "train/approx_kl", "train/clip_fraction")
-        losses = dict(zip(names, (total / steps).tolist(), strict=True))
-        return losses, time.perf_counter() - began
+        return dict(zip(names, (total / steps).tolist(), strict=True))
 
     def _step(self, inputs: Tensor, actions: Tensor, logs: Tensor, gained: Tensor, targets: Tensor) -> Tensor:
         config = self._config

@@ -7,7 +7,7 @@ from typing import Any
 
 from jobs.hydra.typed_config import Choice, TypedConfig
 from jobs.trainers.ppo.environments import environment_names, family_of
-from jobs.training.config_errors import RefusedKeyError, unexpected
+from jobs.training.config_errors import RefusedKeyError, require_positive, unexpected
 from jobs.training.devices import require_device
 from jobs.training.loggers import CSV, TENSORBOARD, WANDB
 from jobs.training.time_budget import checked_minutes
@@ -90,10 +90,8 @@ CONFIG: TypedConfig[PpoConfig] = TypedConfig(
 
 def require_sense(config: PpoConfig) -> None:
     """Refuse values that do not fit each other, or not the machine. Raises :class:`RefusedKeyError`."""
-    positive = ("steps", "envs", "rollout_steps", "batch_size", "epochs", "lr", "max_gradient_norm", "clip")
-    for name in positive:
-        if not getattr(config, name) > 0:
-            raise unexpected(name, getattr(config, name), "a number above 0")
+    require_positive(config, "steps", "envs", "rollout_steps", "batch_size", "epochs")
+    require_positive(config, "lr", "max_gradient_norm", "clip")
     for name in ("evaluation_interval", "checkpoint_interval", "entropy_weight", "value_weight"):
         if not getattr(config, name) >= 0:
             raise unexpected(name, getattr(config, name), "0 or more")

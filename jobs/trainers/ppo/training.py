@@ -3,56 +3,39 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from jobs.check import Problem
-from jobs.trainers.ppo.algorithm import PpoUpdate, collect
+from jobs.trainers.learner_trainer import LearnerTrainer
+from jobs.trainers.ppo.algorithm import PpoUpdate, Rollout, collect
 from jobs.trainers.ppo.config import CONFIG, MLP, PpoConfig, require_full_batches, require_sense
 from jobs.trainers.ppo.environments import baselines_of, build
 from jobs.trainers.ppo.interface import Environments
 from jobs.trainers.ppo.networks import ActorCritic, Transformer, mlp
 from jobs.trainers.ppo.playing import EpisodeSums, play
-from jobs.training.best_policy import RETURN
-from jobs.training.context import EXACT, NO_PROGRESS_LOST, Outcome, RunContext, UsualEvaluation
-from jobs.training.loop import Schedule, train_on_schedule
-from jobs.training.time_budget import minutes_of
-from orchestrator.core.types import Run
-from orchestrator.planning.throughput.measure import COLLECTION_TIMER, LEARNING_TIMER
+from jobs.training.context import EXACT, NO_PROGRESS_LOST, UsualEvaluation
+from jobs.training.loop import Played, Schedule
 
 # Episodes that the average return is of.
 _EPISODES = 100
 # Added to a seed for random numbers of their own: a generator seeded as the environments draws theirs.
-FOR_ACTIONS, _EVALUATION = 1_000_003, 2_000_003
+FOR_ACTIONS = 1_000_003
 
 
-def train(context: RunContext) -> Outcome:
-    """Train the run to its end. Raises :class:`BadConfigError`, and as :class:`RunContext`."""
-    torch.set_num_threads(context.run.threads)
-    run = context.run
-    config, minutes = CONFIG.compose(run.overrides), minutes_of(run)
-    require_fit(config)
-    schedule = Schedule(
-        frames=config.steps if minutes is None or "steps" in run.overrides else None,
-        minutes=minutes,
+def schedule_of(config: PpoConfig) -> Schedule:
+    """Return when a training ends, evaluates and keeps policies, and where it logs."""
+    return Schedule(
+        frames=config.steps,
         evaluation_interval=config.evaluation_interval,
         policy_interval=config.checkpoint_interval,
         loggers=config.loggers,
         project=config.project_name,
-        config={**asdict(config), "seed": run.seed, "minutes": minutes},
         evaluation=UsualEvaluation(
             config.task.name, config.evaluation_episodes, config.evaluation_deterministic
         ),
     )
-    return train_on_schedule(context, lambda: PpoLearner(config, run.seed), schedule)
-
-
-def check(runs: Sequence[Run]) -> list[Problem]:
-    """Return one problem per fault, each with the first run that has it."""
-    return CONFIG.problems(runs, require_fit)
 
 
 def require_fit(config: PpoConfig) -> None:
@@ -73,89 +56,63 @@ def build_network(config: PpoConfig, environments: Environments) -> ActorCritic:
 
 
 class PpoLearner:
-    """A network in training, its environments, and their random numbers."""
+    """A network in training; as :class:`jobs.training.loop.Learner`."""
 
     def __init__(self, config: PpoConfig, seed: int) -> None:
-        self._config, self._seed = config, seed
-        self._environments = build(config.task, config.envs, seed, config.device)
+        self._config = config
+        self.running = _Games(config, seed)
         torch.manual_seed(seed)
-        self._network = build_network(config, self._environments)
-        self._update = PpoUpdate(config, self._network)
-        self._random = torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
-        self._seen = self._environments.reset()
-        self._sums = EpisodeSums(self._environments, config.device)
-        self._returns: deque[float] = deque(maxlen=_EPISODES)
-        self._episodes = 0
+        self.policy = build_network(config, self.running.environments)
+        self._update = PpoUpdate(config, self.policy)
+        self.learned = self._update.optimizer
         self.frames_per_iteration = config.envs * config.rollout_steps
         self.exactness = EXACT if config.device == "cpu" else NO_PROGRESS_LOST
 
-    def iterate(self, done: float) -> dict[str, float]:
-        """Collect a rollout and learn from it; as :class:`jobs.training.loop.Learner`."""
+    def collect(self) -> tuple[Rollout, dict[str, float]]:
+        """Return a rollout and the seconds spent, by timer."""
+        return self.running.collect(self.policy)
+
+    def learn(self, collected: tuple[Rollout, dict[str, float]], done: float) -> dict[str, float]:
+        """Improve the network; return metrics."""
+        rollout, timers = collected
         if self._config.anneal_lr:
             self._update.set_lr(self._config.lr * (1 - done))
-        rollout, self._seen, timers = collect(
-            self._environments, self._network, self._seen, self._sums, self._config, self._random
-        )
-        losses, seconds = self._update(rollout, self._random)
-        return {
-            **self._episode_metrics(),
-            **losses,
-            **timers,
-            COLLECTION_TIMER: sum(timers.values()),
-            LEARNING_TIMER: seconds,
-        }
+        losses = self._update(rollout, self.running.random)
+        return {**self.running.episode_metrics(), **losses, **timers}
 
-    def evaluate(self) -> dict[str, float]:
-        """Play episodes of the same seed each time; as :class:`jobs.training.loop.Learner`."""
-        config, seed = self._config, self._seed + _EVALUATION
-        environments = build(config.task, config.evaluation_episodes, seed, config.device)
-        random = None
-        if not config.evaluation_deterministic:
-            random = torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
-        played = play(environments, self._network, random)
-        figures, baselines = played.means(), baselines_of(config.task, config.evaluation_episodes, seed)
+    def play(self, episodes: int, seed: int, deterministic: bool) -> Played:
+        """Play episodes in environments of their own."""
+        config = self._config
+        environments = build(config.task, episodes, seed, config.device)
+        random = None if deterministic else torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
+        found = play(environments, self.policy, random)
+        figures, baselines = found.means(), baselines_of(config.task, episodes, seed)
         if baselines is not None:
             figures = baselines.with_gap(figures)
-        return {
-            RETURN: float(played.returns.mean()),
-            "eval/length": float(played.lengths.mean()),
-            **{f"eval/{name}": value for name, value in figures.items()},
-        }
+        return Played(found.returns.tolist(), [int(steps) for steps in found.lengths], figures)
 
-    def policy(self) -> dict[str, Any]:
-        """Return the network's state."""
-        return dict(self._network.state_dict())
 
-    def learned(self) -> dict[str, Any]:
-        """Return the optimizer's state."""
-        return dict(self._update.optimizer.state_dict())
+class _Games:
+    """The environments of a training, their random numbers, and the episodes so far."""
 
-    def running(self) -> dict[str, Any]:
-        """Return the state of environments, episodes and random numbers."""
-        return {
-            "environments": self._environments.state_dict(),
-            "seen": self._seen,
-            "sums": self._sums.state_dict(),
-            "random": self._random.get_state(),
-            "returns": list(self._returns),
-            "episodes": self._episodes,
-        }
+    def __init__(self, config: PpoConfig, seed: int) -> None:
+        self._config = config
+        self.environments = build(config.task, config.envs, seed, config.device)
+        self.random = torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
+        self._seen = self.environments.reset()
+        self._sums = EpisodeSums(self.environments, config.device)
+        self._returns: deque[float] = deque(maxlen=_EPISODES)
+        self._episodes = 0
 
-    def load(self, policy: Mapping[str, Any], learned: Mapping[str, Any]) -> None:
-        """Restore :meth:`policy` and :meth:`learned`."""
-        self._network.load_state_dict(policy)
-        self._update.optimizer.load_state_dict(dict(learned))
+    def collect(self, network: ActorCritic) -> tuple[Rollout, dict[str, float]]:
+        """Play a rollout; return it and the seconds spent, by timer."""
+        rollout, self._seen, timers = collect(
+            self.environments, network, self._seen, self._sums, self._config, self.random
+        )
+        return rollout, timers
 
-    def resume(self, running: Mapping[str, Any]) -> None:
-        """Restore :meth:`running`."""
-        self._environments.load_state_dict(running["environments"])
-        self._seen.copy_(running["seen"])
-        self._sums.load_state_dict(running["sums"])
-        self._random.set_state(running["random"].cpu())
-        self._returns.extend(running["returns"])
-        self._episodes = running["episodes"]
-
-    def _episode_metrics(self) -> dict[str, float]:
+    def episode_metrics(self) -> dict[str, float]:
+        """Return metrics of the episodes that ended since the last call."""
         ended = self._sums.take()
         self._returns.extend(ended.returns.tolist())
         self._episodes += len(ended.returns)
@@ -167,3 +124,26 @@ class PpoLearner:
         if self._returns:
             metrics["train/avg_reward_100ep"] = sum(self._returns) / len(self._returns)
         return metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of environments, episodes and random numbers."""
+        return {
+            "environments": self.environments.state_dict(),
+            "seen": self._seen,
+            "sums": self._sums.state_dict(),
+            "random": self.random.get_state(),
+            "returns": list(self._returns),
+            "episodes": self._episodes,
+        }
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        self.environments.load_state_dict(saved["environments"])
+        self._seen.copy_(saved["seen"])
+        self._sums.load_state_dict(saved["sums"])
+        self.random.set_state(saved["random"].cpu())
+        self._returns.extend(saved["returns"])
+        self._episodes = saved["episodes"]
+
+
+TRAINER = LearnerTrainer(CONFIG, PpoLearner, schedule_of, require_fit)
