@@ -181,8 +181,8 @@ def _without_checkpoint(run_dir: RunDir) -> NotFoundError:
     absent = read_absent(run_dir.path)
     bring = f"orchestrate sync SOURCE --sweep {sweep} --run {run_dir.run_id[:8]} --only checkpoints"
     if absent.files:
-        where = f" at {absent.where}" if absent.where else " elsewhere"
-        return NotFoundError(f"run {run_dir.run_id}: its checkpoint is{where}", hint=bring)
+        where = f"is at {absent.where}" if absent.where else "was removed by `orchestrate clean`"
+        return NotFoundError(f"run {run_dir.run_id}: its checkpoint {where}", hint=bring)
     if run_dir.result_path.exists():
         return NotFoundError(f"run {run_dir.run_id} is finished, but its checkpoint is not here", hint=bring)
     begun = "has no checkpoint yet" if run_dir.attempts() else "has not begun yet"

@@ -77,6 +77,11 @@ class AttemptDir:
         return write_exclusive(self.end_path, dump_json(dict(record)))
 
     @property
+    def records(self) -> set[Path]:
+        """The small files that stay for good."""
+        return {self.claim_path, self.end_path, self.log, self.metrics}
+
+    @property
     def inbox_metrics(self) -> Path:
         """The file in which a training program writes metrics for the trainer to collect."""
         return self.scratch / "metrics.jsonl"

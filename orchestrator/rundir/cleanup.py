@@ -16,7 +16,7 @@ from orchestrator.rundir.claims import age_by_file_server
 from orchestrator.rundir.run import RunDir
 from orchestrator.rundir.sweep import SweepDir
 
-_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.tmp")
+TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}\.tmp")
 # A writer needs its temporary file for a moment. After this many seconds its lease is lost or its write
 # fails.
 _ABANDONED_S = 3600.0
@@ -34,17 +34,21 @@ def tidy_finished(run: RunDir, result: Mapping[str, Any], also: Iterable[str] = 
         _tidy(run, result, also)
 
 
-def _tidy(run: RunDir, result: Mapping[str, Any], also: Iterable[str]) -> None:
+def superfluous(run: RunDir, result: Mapping[str, Any], also: Iterable[str] = ()) -> list[Path]:
+    """List files and folders of a finished run that :func:`tidy_finished` removes."""
     kept = {run.path / item["path"] for item in result["manifest"]} | {run.path / path for path in also}
     for attempt in run.current_attempts():
-        kept |= {attempt.claim_path, attempt.end_path, attempt.log, attempt.metrics}
+        kept |= attempt.records
     kept |= {parent for path in kept for parent in path.parents}
-    for attempt in run.current_attempts():
-        for path in list(_dispensable(attempt.path, kept)):
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+    return [path for attempt in run.current_attempts() for path in _dispensable(attempt.path, kept)]
+
+
+def _tidy(run: RunDir, result: Mapping[str, Any], also: Iterable[str]) -> None:
+    for path in superfluous(run, result, also):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
     _clear(run.path)
 
 
@@ -58,7 +62,7 @@ def clear_leftovers(sweep: SweepDir) -> None:
 
 def _clear(folder: Path) -> None:
     for name in listdir(folder):
-        match = _TEMPORARY.fullmatch(name)
+        match = TEMPORARY.fullmatch(name)
         with suppress(OSError, StorageError):  # such as a folder of another user
             if match and _is_abandoned(folder / name, folder / match["name"]):
                 (folder / name).unlink(missing_ok=True)
@@ -80,5 +84,5 @@ def _dispensable(folder: Path, kept: set[Path]) -> Iterator[Path]:
     for path in folder.iterdir():
         if path not in kept:
             yield path
-        elif path.is_dir():
+        elif path.is_dir() and not path.is_symlink():
             yield from _dispensable(path, kept)

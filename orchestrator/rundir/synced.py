@@ -184,6 +184,23 @@ def sync_lock(sweep: SweepDir) -> Iterator[int]:
         yield file.fileno()
 
 
+@contextmanager
+def no_sync(sweep: SweepDir) -> Iterator[None]:
+    """Keep syncs from writing to a sweep; raise :class:`OrchestrateError` while one does."""
+    try:
+        file = open_to_write(sweep.path / SYNCED / "lock", "r+")
+    except FileNotFoundError:
+        yield
+        return
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            hint = "wait until it has ended, then run the same command again"
+            raise OrchestrateError(f"a sync of {sweep.name} is running", hint=hint) from None
+        yield
+
+
 def refuse_links(paths: Iterable[Path], results: Path) -> None:
     """Raise if a path that a sync writes to is a link: it may lead out of the results folder."""
     for path in paths:

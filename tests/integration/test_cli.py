@@ -310,6 +310,7 @@ def test_mistakes_end_in_one_line(bench: Bench, arguments: list[str], code: int,
         "evaluate",
         "collect",
         "report",
+        "clean",
         "profiles",
         "doctor",
     ],
@@ -344,6 +345,7 @@ def test_json_everywhere_a_table_is_printed(bench: Bench) -> None:
     assert Path(bench.folder / parsed("report", "tiny")["page"]).exists()
     assert parsed("cancel", "tiny")["cancelled"] == []
     assert parsed("retry", "tiny")["jobs"] == []
+    assert parsed("clean")["bytes"] == 0
     assert parsed("profiles")["profiles"][0]["name"] == "local"
 
 

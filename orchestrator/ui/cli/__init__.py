@@ -13,6 +13,7 @@ from orchestrator.core.errors import ChecksFailedError, OrchestrateError
 from orchestrator.ui.cli import (
     cancel_retry,
     check,
+    clean,
     collect,
     compare,
     doctor,
@@ -60,6 +61,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("collect")(collect.collect)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
+app.command("clean")(clean.clean)
 app.command("profiles")(profiles.profiles)
 app.command("doctor")(doctor.doctor)
 

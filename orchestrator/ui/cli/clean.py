@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.formatting import amount, count, plain
+from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, print_error, print_json
+
+if TYPE_CHECKING:
+    from orchestrator.control.clean import CleanOptions, Surplus
+
+# The most paths that are named with the reason why they are left.
+_NAMED = 5
+
+
+def clean(
+    sweeps: Annotated[
+        list[str] | None, typer.Argument(metavar="[SWEEP]...", help="By default all sweeps.")
+    ] = None,
+    drop: Annotated[
+        str | None,
+        typer.Option(
+            "--drop",
+            metavar="KINDS",
+            help="Also of finished runs: tensorboard,wandb,policies; and outside-grid.",
+        ),
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="TIME", help="Only what ended so long ago: 30d, 12h."),
+    ] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Remove the sweeps named, results and all.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes/--dry-run", help="Remove it, or only list it (default).")
+    ] = False,
+    results: Results = RESULTS,
+    as_json: Json = False,
+) -> None:
+    """List what can be removed from the disk, and with --yes remove it.
+
+    By default that is what no command needs: leftovers of killed processes,
+    attempts before a retry once the run is finished again, code that no
+    run refers to. Results, metrics, logs, final and best policies stay, and
+    so does all that a run needs to go on.
+
+    [bold]Examples[/bold]
+
+      orchestrate clean
+      orchestrate clean --yes
+      orchestrate clean speed --drop tensorboard,policies --older-than 30d
+      orchestrate clean old-sweep --whole
+    """
+    from orchestrator.control import clean as control
+
+    options = _options(drop, older_than)
+    names = sweeps or []
+    if whole and (drop is not None or not names):
+        found = "no sweep is named" if not names else "found --drop, expected only one of them"
+        raise OrchestrateError(f"--whole: {found}", hint="as in: orchestrate clean SWEEP --whole")
+    listed = control.half_removed(results, names, dry=not yes)
+    begun = {one.sweep for one in listed}
+    rest = [name for name in names if name not in begun or (results / name).exists()]
+    sweep_dirs = chosen(results, rest) if rest or not names else []
+    if whole:
+        for one in sweep_dirs:  # before any is removed
+            control.whole(one, options)
+    act: Any = {
+        (False, False): control.surplus,
+        (False, True): control.remove,
+        (True, False): control.whole,
+        (True, True): control.remove_whole,
+    }[whole, yes]
+    problems: list[OrchestrateError] = []
+    for one in sweep_dirs:
+        try:
+            listed.append(act(one, options))
+        except OrchestrateError as error:
+            problems.append(error)
+    if as_json:
+        print_json(_as_json(listed, removed=yes))
+    else:
+        _print(listed, results, removed=yes)
+    for problem in problems:
+        print_error(problem)
+    if problems:
+        raise typer.Exit(max(problem.exit_code for problem in problems))
+
+
+def _options(drop: str | None, older_than: str | None) -> CleanOptions:
+    from orchestrator.control.clean import DROPPABLE, CleanOptions
+    from orchestrator.core.units import span
+
+    kinds = [word.strip() for word in (drop or "").split(",") if word.strip()]
+    for word in kinds or ([drop] if drop is not None else []):
+        if word not in DROPPABLE:
+            told = f"--drop: found {word!r}, expected some of {', '.join(DROPPABLE)}"
+            raise OrchestrateError(told, hint="for example: --drop tensorboard,policies")
+    try:
+        return CleanOptions(frozenset(kinds), 0.0 if older_than is None else span(older_than))
+    except ValueError as error:
+        raise OrchestrateError(f"--older-than: {error}", hint="for example: --older-than 30d") from None
+
+
+def _print(found: Sequence[Surplus], results: Path, *, removed: bool) -> None:
+    groups = [(one.sweep, group) for one in found for group in one.groups.values()]
+    if groups:
+        _print_table(groups)
+    files, size = sum(group.count for _, group in groups), amount(sum(group.size for _, group in groups))
+    if not groups:
+        typer.echo(f"nothing to remove in {results}/")
+    elif removed:
+        typer.echo(f"removed {count(files, 'file')}, {size}")
+    else:
+        typer.echo(f"{count(files, 'file')}, {size}, can be removed: the same command with --yes does it")
+    kept: dict[str, int] = {}
+    for one in found:
+        for kind, bytes_ in one.kept.items():
+            kept[kind] = kept.get(kind, 0) + bytes_
+    if told := ", ".join(f"{kind} {amount(number)}" for kind, number in kept.items() if number):
+        typer.echo(f"kept, unless named with --drop: {told}")
+    left = [text for one in found for text in one.left]
+    for text in left[:_NAMED]:
+        typer.echo(f"left as it is: {plain(text)}", err=True)
+    if len(left) > _NAMED:
+        typer.echo(f"left as they are: {len(left) - _NAMED} more, listed with --json", err=True)
+
+
+def _print_table(groups: Sequence[tuple[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from orchestrator.ui.cli.sweep_table import console
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("sweep", overflow="fold")
+    table.add_column("what", overflow="fold")
+    table.add_column("files", justify="right", no_wrap=True)
+    table.add_column("frees", justify="right", no_wrap=True)
+    for sweep, group in groups:
+        table.add_row(Text(sweep), Text(group.what), f"{group.count:,}", amount(group.size))
+    console().print(table)
+
+
+def _as_json(found: Sequence[Surplus], *, removed: bool) -> dict[str, Any]:
+    sweeps = [
+        {
+            "sweep": one.sweep,
+            "groups": [
+                {
+                    "what": group.what,
+                    "files": group.count,
+                    "bytes": group.size,
+                    "paths": [str(path) for path in (*group.files, *group.folders)],
+                }
+                for group in one.groups.values()
+            ],
+            "kept": {kind: number for kind, number in one.kept.items() if number},
+            "left": one.left,
+        }
+        for one in found
+    ]
+    groups = [group for one in found for group in one.groups.values()]
+    files, size = sum(group.count for group in groups), sum(group.size for group in groups)
+    return {"removed": removed, "files": files, "bytes": size, "sweeps": sweeps}
