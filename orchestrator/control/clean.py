@@ -11,11 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from orchestrator.control.cloud_instances import sent_jobs
 from orchestrator.control.poll import poll_sweep
+from orchestrator.core.bulk_read import read_all
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.formatting import count
 from orchestrator.core.types import RunState, array_of
@@ -61,34 +64,51 @@ class Group:
     size: int = 0
     count: int = 0
 
-    def add(self, files: Sequence[Path], folder: Path | None = None) -> None:
-        """Add files, or a folder with these files."""
-        self.size += removable.size_of(files)
-        self.count += len(files)
-        if folder is None:
-            self.files += files
-        else:
-            self.folders.append(folder)
-
 
 @dataclass
 class Surplus:
-    """The groups of a sweep to remove.
+    """The groups of a sweep, or of one run, to remove.
 
-    ``kept``: bytes by kind that `--drop` would remove. ``left``: problems for users, with the path that is
-    left as it is. ``absent``: files to remove that results list, by run.
+    ``kept``: bytes by kind that `--drop` would remove. ``absent``: files to remove that results list, by run.
+    ``not_uploaded``: runs that keep their W&B logs therefore. ``left``: problems for users, with the path
+    that is left as it is.
     """
 
     sweep: str
     groups: dict[str, Group] = field(default_factory=dict)
     kept: Counter[str] = field(default_factory=Counter)
-    left: list[str] = field(default_factory=list)
     absent: dict[Path, list[Path]] = field(default_factory=dict)
+    not_uploaded: int = 0
+    left: list[str] = field(default_factory=list)
 
     def add(self, what: str, files: Sequence[Path], folder: Path | None = None) -> None:
-        """Add to a group, unless there is nothing."""
+        """Add files to a group, or a folder with these files; nothing without both."""
         if files or folder is not None:
-            self.groups.setdefault(what, Group(what)).add(files, folder)
+            size = removable.size_of(files)
+            folders = [] if folder is None else [folder]
+            self._merge(Group(what, [] if folders else list(files), folders, size, len(files)))
+
+    def drop(self, what: str, run: RunDir, files: Sequence[Path]) -> None:
+        """Add files that the run's result lists to a group."""
+        self.add(what, files)
+        if files:
+            self.absent.setdefault(run.path, []).extend(files)
+
+    def merge(self, other: Surplus) -> None:
+        """Add all of a run's surplus."""
+        for group in other.groups.values():
+            self._merge(group)
+        self.kept += other.kept
+        self.absent |= other.absent
+        self.not_uploaded += other.not_uploaded
+        self.left += other.left
+
+    def _merge(self, group: Group) -> None:
+        own = self.groups.setdefault(group.what, Group(group.what))
+        own.files += group.files
+        own.folders += group.folders
+        own.size += group.size
+        own.count += group.count
 
 
 def surplus(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
@@ -97,23 +117,17 @@ def surplus(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
     if sweep_dir.path.is_symlink():
         found.left.append(f"{sweep_dir.path}: is a link, expected a folder")
         return found
-    copied = copy_of(sweep_dir) is not None
-    seen = poll_sweep(sweep_dir)
-    found.left += [f"{path}: is not this program's" for path in removable.strange_names(sweep_dir)]
-    in_grid = {row.run_id for row in seen.rows if row.in_grid}
-    runs = _RunSurplus(found, options, seen, _not_uploaded(sweep_dir, options), copied)
-    for run_id in sweep_dir.run_ids():
-        run = sweep_dir.run(run_id)
-        try:
-            removable.require_folders(run)
-            runs.add(run, outside=run_id not in in_grid)
-        except (DamagedFileError, OSError) as error:
-            found.left.append(str(error))
+    seen, copied = poll_sweep(sweep_dir), copy_of(sweep_dir) is not None
+    in_grid = frozenset(row.run_id for row in seen.rows if row.in_grid)
+    look = _RunLook(sweep_dir, options, seen, in_grid, _not_uploaded(sweep_dir, options), copied)
+    for one in read_all(look.surplus, sweep_dir.run_ids()):
+        found.merge(one)
     if not copied:
         _add_code(sweep_dir, seen, options, found)
-    if runs.logs_to_upload:
-        several = count(runs.logs_to_upload, "run")
-        found.left.append(f"W&B logs of {several} are not uploaded: orchestrate sync --wandb")
+    if found.not_uploaded:
+        runs = count(found.not_uploaded, "run")
+        found.left.append(f"W&B logs of {runs} that are not uploaded; first: orchestrate sync --wandb")
+    found.left += [f"{path}: is not this program's" for path in removable.strange_names(sweep_dir)]
     return found
 
 
@@ -186,73 +200,78 @@ def half_removed(results: Path, names: Iterable[str] = (), *, dry: bool) -> list
     return listed
 
 
-class _RunSurplus:
-    """Adds the files of runs to a sweep's surplus, run by run.
+@dataclass(frozen=True)
+class _RunLook:
+    """Lists the surplus of runs.
 
-    ``logs_to_upload``: number of runs that keep their W&B logs because these are not uploaded.
+    ``not_uploaded``: runs that keep their W&B logs. ``copied``: the sweep is a copy.
     """
 
-    def __init__(
-        self, found: Surplus, options: CleanOptions, seen: Survey, not_uploaded: frozenset[str], copied: bool
-    ) -> None:
-        self._found, self._options, self._seen = found, options, seen
-        self._not_uploaded, self._copied = not_uploaded, copied
-        self.logs_to_upload = 0
+    sweep_dir: SweepDir
+    options: CleanOptions
+    seen: Survey
+    in_grid: frozenset[str]
+    not_uploaded: frozenset[str]
+    copied: bool
 
-    def add(self, run: RunDir, *, outside: bool) -> None:
-        """Add the run's files to the groups. Raises :class:`DamagedFileError`."""
-        result = run.result()
-        if result is not None:
-            run.verify(result)
-            if self._is_old(result.get("ended") or run.result_path.stat().st_mtime):
-                self._add_finished(run, result, outside)
-        elif not self._copied:
-            self._add_unfinished(run, outside)
+    def surplus(self, run_id: str) -> Surplus:
+        """Return a run's surplus; a damaged run has only a problem."""
+        run, found = self.sweep_dir.run(run_id), Surplus(self.sweep_dir.name)
+        try:
+            removable.require_folders(run)
+            result = run.result()
+            if result is not None:
+                run.verify(result)
+                self._finished(found, run, result)
+            elif not self.copied:
+                self._unfinished(found, run)
+        except DamagedFileError as error:
+            return Surplus(found.sweep, left=[str(error)])
+        except OSError as error:
+            return Surplus(found.sweep, left=[f"{error.filename}: {error.strerror}"])
+        return found
 
-    def _add_finished(self, run: RunDir, result: Mapping[str, Any], outside: bool) -> None:
+    def _finished(self, found: Surplus, run: RunDir, result: Mapping[str, Any]) -> None:
+        if not self._is_old(run.result_path.stat().st_mtime, result.get("ended")):
+            return
         # Of what came from elsewhere a sync would fetch the same files again.
-        if not self._copied and origin_of(run.path) is None and run.blocked_by() is None:
-            self._found.add(_LEFTOVERS, removable.leftovers(run, result))
-            self._found.add(_RETIRED, removable.retired_files(run))
+        if not self.copied and origin_of(run.path) is None and run.blocked_by() is None:
+            found.add(_LEFTOVERS, removable.leftovers(run, result))
+            found.add(_RETIRED, removable.retired_files(run, result))
         listed = removable.listed_files(run, result)
-        wanted = {kind for kind in OPTIONAL_KINDS if kind in self._options.drop}
         for kind in OPTIONAL_KINDS:
             files = listed.get(kind, [])
-            if kind == "wandb" and files and run.run_id in self._not_uploaded:
-                self.logs_to_upload += 1
-            elif kind in wanted:
-                self._drop(DROPPABLE[kind], run, files)
+            if kind not in self.options.drop:
+                found.kept[kind] += removable.size_of(files)
+            elif kind == "wandb" and files and run.run_id in self.not_uploaded:
+                found.not_uploaded += 1
             else:
-                self._found.kept[kind] += removable.size_of(files)
-        if outside:
-            self._drop_outside(run, listed.get(CHECKPOINTS, []), listed=True)
+                found.drop(DROPPABLE[kind], run, files)
+        if run.run_id not in self.in_grid:
+            files = listed.get(CHECKPOINTS, [])
+            if OUTSIDE in self.options.drop:
+                found.drop(DROPPABLE[OUTSIDE], run, files)
+            else:
+                found.kept[OUTSIDE] += removable.size_of(files)
 
-    def _add_unfinished(self, run: RunDir, outside: bool) -> None:
-        status = self._seen.statuses.get(run.run_id)
+    def _unfinished(self, found: Surplus, run: RunDir) -> None:
+        status, attempts = self.seen.statuses.get(run.run_id), run.attempts()
         if (status is not None and status.state in _AT_WORK) or run.blocked_by() is not None:
             return
-        if not self._is_old(max((one.claim_path.stat().st_mtime for one in run.attempts()), default=0.0)):
+        if not attempts or not self._is_old(attempts[-1].claim_path.stat().st_mtime):
             return
-        self._found.add(_TEMPORARY, removable.temporary_files(run))
-        if outside:
-            self._drop_outside(run, removable.unfinished_files(run), listed=False)
+        found.add(_TEMPORARY, removable.temporary_files(run))
+        if run.run_id not in self.in_grid:
+            files = removable.unfinished_files(run)
+            if OUTSIDE in self.options.drop:
+                found.add(DROPPABLE[OUTSIDE], files)
+            else:
+                found.kept[OUTSIDE] += removable.size_of(files)
 
-    def _drop_outside(self, run: RunDir, files: Sequence[Path], *, listed: bool) -> None:
-        if OUTSIDE not in self._options.drop:
-            self._found.kept[OUTSIDE] += removable.size_of(files)
-        elif listed:
-            self._drop(DROPPABLE[OUTSIDE], run, files)
-        else:
-            self._found.add(DROPPABLE[OUTSIDE], files)
-
-    def _drop(self, what: str, run: RunDir, files: Sequence[Path]) -> None:
-        """Add files that the run's result lists."""
-        self._found.add(what, files)
-        if files:
-            self._found.absent.setdefault(run.path, []).extend(files)
-
-    def _is_old(self, at: float) -> bool:
-        return time.time() - at >= self._options.older_than
+    def _is_old(self, changed: float, ended: object = None) -> bool:
+        """Compare with the age asked for: the end on record, or else the time of the last change."""
+        at = ended if isinstance(ended, int | float) else changed
+        return time.time() - at >= self.options.older_than
 
 
 def _not_uploaded(sweep_dir: SweepDir, options: CleanOptions) -> frozenset[str]:
@@ -266,21 +285,20 @@ def _add_code(sweep_dir: SweepDir, seen: Survey, options: CleanOptions, found: S
     """Add code snapshots that no run, no live job and no other tree refers to, less the latest."""
     for draft in removable.code_drafts(sweep_dir):
         found.add(_CODE, removable.files_of(draft), draft)
-    snapshots = {code.code_id: code for code in removable.code_snapshots(sweep_dir)}
-    if not snapshots:
-        return
+    before = time.time() - max(options.older_than, _CODE_UNUSED_S)
+    old = [code for code in removable.code_snapshots(sweep_dir) if code.path.stat().st_mtime <= before]
     try:
-        kept = set(_codes_in_use(sweep_dir, seen))
+        in_use = set(_codes_in_use(sweep_dir, seen)) if old else set()
     except DamagedFileError as error:
         found.left.append(f"code snapshots: {error}")
         return
-    for code_id, code in snapshots.items():
-        unused = time.time() - code.path.stat().st_mtime
-        if code_id not in kept and unused >= max(options.older_than, _CODE_UNUSED_S):
+    for code in old:
+        if code.code_id not in in_use:
             found.add(_CODE, removable.files_of(code.path), code.path)
 
 
 def _codes_in_use(sweep_dir: SweepDir, seen: Survey) -> Iterator[str]:
+    """Yield ids of code snapshots. Raises :class:`DamagedFileError` if they cannot all be known."""
     ledger = sweep_dir.read_ledger()
     for entry in ledger:
         if isinstance(entry, DamagedEntry):
@@ -288,21 +306,19 @@ def _codes_in_use(sweep_dir: SweepDir, seen: Survey) -> Iterator[str]:
         if isinstance(entry, AssignedEntry):
             yield entry.code.id
     yield from (entry.code.id for entry in submissions(ledger)[-1:] if entry.code is not None)
-    arrays = {array_of(token) for token in (*seen.live, *_tokens(sweep_dir))}
+    tokens = chain(seen.live, *read_all(partial(_tokens, sweep_dir), sweep_dir.run_ids()))
+    arrays = set(map(array_of, tokens))
     for submission, job in jobs_of(ledger):
         if submission.code is not None and array_of(job.token) in arrays:
             yield submission.code.id
 
 
-def _tokens(sweep_dir: SweepDir) -> Iterator[str]:
-    """Yield the tokens of the jobs that worked on the runs' attempts, less those before a retry."""
-    for run_id in sweep_dir.run_ids():
-        run = sweep_dir.run(run_id)
-        attempts = run.current_attempts() if run.result_path.exists() else run.attempts()
-        for attempt in attempts:
-            claim = attempt.claim()
-            if claim is not None:
-                yield claim.worker
+def _tokens(sweep_dir: SweepDir, run_id: str) -> list[str]:
+    """Return the tokens of the jobs that worked on a run's attempts, less those before a retry."""
+    run = sweep_dir.run(run_id)
+    attempts = run.current_attempts() if run.result_path.exists() else run.attempts()
+    claims = [attempt.claim() for attempt in attempts]
+    return [claim.worker for claim in claims if claim is not None]
 
 
 def _require_over(sweep_dir: SweepDir, seen: Survey) -> None:

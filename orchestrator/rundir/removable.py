@@ -40,9 +40,11 @@ def leftovers(run: RunDir, result: Mapping[str, Any]) -> list[Path]:
     return _files(superfluous(run, result))
 
 
-def retired_files(run: RunDir) -> list[Path]:
-    """List files of a run's retired attempts, less their small records."""
+def retired_files(run: RunDir, result: Mapping[str, Any]) -> list[Path]:
+    """List files of a finished run's retired attempts, less their small records."""
     last = run.retired
+    if not isinstance(result.get("attempt"), int) or result["attempt"] <= last:  # written by another version
+        return []
     old = [attempt for attempt in run.attempts() if attempt.number <= last]
     kept = {path for attempt in old for path in attempt.records}
     return [path for attempt in old for path in _below(attempt.path) if path not in kept]
@@ -173,7 +175,7 @@ def _not_removed(path: Path, why: str | None) -> StorageError:
 def _kind(relative: str) -> str | None:
     """Return the kind of a file that a result lists, policies kept in training apart from checkpoints."""
     path = PurePosixPath(relative)
-    kind = kind_of(path)
+    kind = None if ".." in path.parts else kind_of(path)
     if kind != CHECKPOINTS:
         return kind
     return POLICIES if path.parent.name == POLICIES else CHECKPOINTS

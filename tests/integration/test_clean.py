@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from orchestrator.core.errors import OrchestrateError
-from orchestrator.rundir import RunDir, SweepDir, removable
+from orchestrator.analysis.evaluate import choose_checkpoint
+from orchestrator.core.errors import NotFoundError, OrchestrateError
+from orchestrator.rundir import RunDir, SweepDir, Uploaded, removable, sha256
 from orchestrator.rundir.atomic import temporary_name
+from orchestrator.sync.wandb import plan_uploads
 from orchestrator.ui.cli import app
 from tests.helpers import COMMANDS, wait_for
 from tests.integration.test_cli import Bench, bench  # noqa: F401
@@ -143,6 +145,50 @@ def test_a_result_without_dropped_files_is_whole_for_every_command(tree: Tree, k
         again = json.loads(tree.run("status", "tiny", "--results", "copy", "--json"))
         assert [one["state"] for one in again[0]["runs"]] == ["done"] * 2
         tree.run("collect", "tiny", "--results", "copy", "--verify")
+    if kind == "outside-grid":
+        (outside,) = (run for run in tree.runs() if not run.checkpoints())
+        with pytest.raises(NotFoundError, match="its checkpoint was removed by `orchestrate clean`"):
+            choose_checkpoint(outside, None)
+
+
+def test_wandb_logs_stay_until_they_are_uploaded(tree: Tree) -> None:
+    run = tree.runs()[0]
+    result = json.loads(run.result_path.read_text())
+    packed = run.attempt(result["attempt"]).wandb_packed
+    packed.write_bytes(bytes(100))
+    path = packed.relative_to(run.path).as_posix()
+    item = {"path": path, "sha256": sha256(packed), "bytes": 100, "required": False}
+    run.result_path.write_text(json.dumps({**result, "manifest": [*result["manifest"], item]}))
+    assert "W&B logs of 1 run that are not uploaded; first: orchestrate sync --wandb" in tree.run(
+        "clean", "--drop", "wandb", "--yes"
+    )
+    (todo,) = plan_uploads([tree.sweep_dir]).todo
+    with tree.sweep_dir.uploads.writing():
+        tree.sweep_dir.uploads.add(Uploaded(run.run_id, todo.digest, "", "", 0.0))
+    assert tree.clean("--drop", "wandb", "--yes")["sweeps"][0]["left"] == []
+    assert not packed.exists()
+
+
+def test_a_result_that_lists_files_elsewhere_removes_none(tree: Tree) -> None:
+    run, other = tree.runs()
+    away = tree.folder / "mine.pt"
+    away.write_text("")
+    up = "/".join([".."] * 7)
+    items = [
+        f"attempts/1/{kind}/{up}/mine.pt" for kind in ("checkpoints", "policies", "events.out.tfevents.1")
+    ]
+    result = json.loads(run.result_path.read_text())
+    more = [{"path": path, "sha256": "", "bytes": 0, "required": False} for path in (*items, str(away))]
+    run.result_path.write_text(json.dumps({**result, "manifest": [*result["manifest"], *more]}))
+    (other.path / "retired-99.json").write_text("{}")
+    tree.sweep_dir.write_index([])
+    before = files(other.path)
+    found = tree.clean("--drop", "outside-grid,policies", "--yes")
+    assert away.exists()
+    assert found["files"] > 0
+    assert other.history() == []
+    kept = {name for name in before if "checkpoints" not in name}
+    assert kept <= files(other.path).keys()
 
 
 def test_only_what_ended_long_enough_ago(tree: Tree) -> None:

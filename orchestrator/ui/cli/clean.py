@@ -82,6 +82,8 @@ def clean(
             problems.append(error)
     if as_json:
         print_json(_as_json(listed, removed=yes))
+    elif not (sweep_dirs or listed):
+        typer.echo(f"no sweep in {results}/")
     else:
         _print(listed, results, removed=yes)
     for problem in problems:
