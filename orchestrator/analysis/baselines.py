@@ -33,6 +33,7 @@ from orchestrator.rundir import Evaluation, SweepDir
 BEHAVIOUR = "behaviour/"
 HALF = 0.5
 _GAP = "gap_closed"
+_ROUNDING = 1e-6
 # Metrics of evaluations in training begin with it.
 _IN_TRAINING = "eval/"
 
@@ -73,7 +74,7 @@ class EvaluatedGroup:
         if not players:
             return None
         highest = max(players.values())
-        return highest, tuple(name for name, value in players.items() if value == highest)
+        return highest, tuple(name for name, value in players.items() if not _above(highest, value))
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,9 @@ class Ranking:
         low, high = self.estimate.low, self.estimate.high
         if low is None or high is None or self.estimate.n < FEW_SEEDS:
             return Verdict.FEW
-        if low > self.best:
+        if _above(low, self.best):
             return Verdict.ABOVE
-        return Verdict.WITHIN if high >= self.best else Verdict.BELOW
+        return Verdict.BELOW if _above(self.best, high) else Verdict.WITHIN
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,11 @@ class FramesToThreshold:
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval of the median by bootstrap; none of one seed."""
         return median_interval(self.frames) if len(self.frames) > 1 else None
+
+
+def _above(value: float, other: float) -> bool:
+    """Return whether a value is higher by more than rounding: trainers add up single-precision numbers."""
+    return value > other and not math.isclose(value, other, rel_tol=_ROUNDING)
 
 
 def gap_of(figure: str) -> str:
@@ -262,9 +268,9 @@ def _frames_to(curves: Sequence[Series], threshold: float) -> FramesToThreshold 
         return None
     first, ends, spacings = [], [], []
     for curve in curves:
-        above = np.flatnonzero(curve.values >= threshold)
-        first.append(float(curve.frames[above[0]]) if len(above) else math.inf)
-        if not len(above):
+        reached = np.flatnonzero([not _above(threshold, value) for value in curve.values])
+        first.append(float(curve.frames[reached[0]]) if len(reached) else math.inf)
+        if not len(reached):
             ends.append(float(curve.frames[-1]))
         spacings += np.diff(curve.frames).tolist()
     return FramesToThreshold(

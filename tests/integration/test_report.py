@@ -429,8 +429,8 @@ def test_policies_stand_beside_scripted_players_where_evaluations_hold_some(resu
     assert "Evaluated in 1 episodes, deterministic actions, seed 0." in page.words
     assert "At least the best baseline in 1 of 2 tasks (above in 1, below in 1)." in page.words
     assert rows_of(page, "policies")[1:] == [
-        ["a", "5", "1.5 [1.5, 1.5]", f"1, {HOSTILE[0]}", "above", "1.5 [1.5, 1.5]"],
-        ["b", "5", "0.5 [0.5, 0.5]", f"1, {HOSTILE[0]}", "below", "0.5 [0.5, 0.5]"],
+        ["a", "5", "1.5 [1.5, 1.5]", f"1, {HOSTILE[0]}", "above", "1.50 [1.50, 1.50]"],
+        ["b", "5", "0.5 [0.5, 0.5]", f"1, {HOSTILE[0]}", "below", "0.50 [0.50, 0.50]"],
     ]
     assert "Table of frames to thresholds" in page.values("aria-label")
     assert "100 [100, 100] 5 of 5 seeds" in page.words

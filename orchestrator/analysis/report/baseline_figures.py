@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator.analysis.baselines import Ranking, gap_of
-from orchestrator.analysis.report.baseline_tables import group_titles
+from orchestrator.analysis.report.baseline_tables import group_titles, index
 from orchestrator.analysis.report.plotting import (
     BARS,
     Draw,
@@ -34,6 +34,8 @@ _CAPTION = (
 )
 _OUTSIDE = " Players far from the policies are outside of the picture."
 _MARGIN = 0.06
+# Letters of a line of a row's title.
+_TITLE = 38
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,9 @@ def _limits(part: Sequence[_Row]) -> tuple[float, float]:
 
 
 def _told(row: _Row) -> str:
-    best = [f"best baseline {name} {row.players[name]:.2f}" for name in row.best[:1] if name in row.players]
+    best = [
+        f"best baseline {name} {index(row.players[name])}" for name in row.best[:1] if name in row.players
+    ]
     return ", ".join([f"{row.title}: {row.estimate}", *best])
 
 
@@ -100,7 +104,8 @@ def _gaps(part: Sequence[_Row], title: str, limits: tuple[float, float]) -> Draw
             on.plot(row.values, [number] * len(row.values), "o", color=colour, markersize=4, alpha=0.7)
             diamond(on, number, row.estimate, colour, theme)
         heading(on, title)
-        rows(on, [row.title for row in part])
+        on.annotate("best baseline", (1, 1), (3.5, 6), "axes fraction", "offset points")
+        rows(on, [row.title for row in part], _TITLE)
         on.set_xlim(limits)
         on.set_xlabel("gap closed (0: random play, 1: reference)")
         named = on.secondary_yaxis("right")

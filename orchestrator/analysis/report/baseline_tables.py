@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
 from orchestrator.analysis.baselines import (
@@ -19,10 +19,16 @@ from orchestrator.analysis.report.plotting import compact
 from orchestrator.analysis.stats import Estimate, Group, estimate_of
 from orchestrator.analysis.variant_ranking import names
 from orchestrator.core.formatting import count as counted
-from orchestrator.core.formatting import number as short
 
 # Digits of frames that a spacing of evaluations can fill.
 _DIGITS = 3
+# An index of this size has no need of decimals.
+_MANY = 100
+
+
+def index(value: float) -> str:
+    """Format a gap closed, or a figure of behaviour: mostly between 0 and 1, where more digits are noise."""
+    return f"{round(value, 2) + 0.0:.2f}" if abs(value) < _MANY else shown(value)
 
 
 def ranking_table(found: Sequence[Ranking]) -> Table:
@@ -32,10 +38,10 @@ def ranking_table(found: Sequence[Ranking]) -> Table:
         (
             Cell(title),
             number(one.estimate.n),
-            Cell(str(one.estimate), one.estimate.value),
+            _estimate(one.estimate, shown),
             Cell(f"{shown(one.best)}, {' and '.join(one.best_players)}", one.best),
             Cell(one.verdict, list(Verdict).index(one.verdict)),
-            *([_rounded(one.gap)] if with_gap else []),
+            *([_estimate(one.gap)] if with_gap else []),
         )
         for one, title in _titled(found)
     ]
@@ -45,11 +51,18 @@ def ranking_table(found: Sequence[Ranking]) -> Table:
 
 
 def players_table(found: Sequence[Ranking]) -> Table:
-    """Return the table of a figure of all scripted players, with the gap closed in brackets."""
+    """Return the table of a figure of all scripted players, with the gap closed in brackets.
+
+    Groups of a task that were evaluated beside the same players share a row.
+    """
     figure = found[0].figure
-    players = sorted({name for one in found for name in one.of.players(figure)})
+    distinct: dict[tuple[str, str], Ranking] = {}
+    for one in found:
+        distinct.setdefault((one.of.group.task, str(one.of.players(figure))), one)
+    shared = list(distinct.values())
+    players = sorted({name for one in shared for name in one.of.players(figure)})
     rows = [
-        (Cell(title), *(_player(one, figure, player) for player in players)) for one, title in _titled(found)
+        (Cell(title), *(_player(one, figure, player) for player in players)) for one, title in _titled(shared)
     ]
     heads = (*columns("scripted players"), *(Column(player, numeric=True) for player in players))
     return Table("scripted players", heads, tuple(rows), headed=True)
@@ -62,7 +75,7 @@ def _titled(found: Sequence[Ranking]) -> Iterator[tuple[Ranking, str]]:
 def _player(one: Ranking, figure: str, player: str) -> Cell:
     value, gap = (one.of.players(name).get(player) for name in (figure, gap_of(figure)))
     told = number(value)
-    return told if gap is None else Cell(f"{told.text} ({gap:.2f})", told.sort)
+    return told if gap is None else Cell(f"{told.text} ({index(gap)})", told.sort)
 
 
 def frames_table(
@@ -112,7 +125,7 @@ def behaviour_table(found: EvaluatedSweep) -> Table:
     """Return the table of behaviour: a row for each group, and for each scripted player over all tasks."""
     labels = group_titles([one.group for one in found.groups])
     rows = [
-        (Cell(label), *(_rounded(estimate_of(one.values(name))) for name in found.behaviour))
+        (Cell(label), *(_estimate(estimate_of(one.values(name))) for name in found.behaviour))
         for one, label in zip(found.groups, labels, strict=True)
     ]
     players = sorted({player for one in found.groups for player in one.baselines})
@@ -129,7 +142,7 @@ def _range(found: EvaluatedSweep, figure: str, player: str) -> Cell:
     values = [value for one in found.groups if (value := one.players(figure).get(player)) is not None]
     if not values:
         return Cell(MISSING)
-    ends = dict.fromkeys(short(value) for value in (min(values), max(values)))
+    ends = dict.fromkeys(index(value) for value in (min(values), max(values)))
     return Cell(" to ".join(ends), median(values))
 
 
@@ -147,10 +160,10 @@ def _joined(task: str, label: str) -> str:
     return f"{task} {label}".strip()
 
 
-def _rounded(estimate: Estimate | None) -> Cell:
-    """Return an estimate with three digits as a cell."""
+def _estimate(estimate: Estimate | None, told: Callable[[float], str] = index) -> Cell:
+    """Return an estimate as a cell, with its interval if it has one."""
     if estimate is None:
         return Cell(MISSING)
-    ends = [short(end) for end in (estimate.low, estimate.high) if end is not None]
+    ends = [told(end) for end in (estimate.low, estimate.high) if end is not None]
     interval = f" [{', '.join(ends)}]" if ends else ""
-    return Cell(f"{short(estimate.value)}{interval}", estimate.value)
+    return Cell(f"{told(estimate.value)}{interval}", estimate.value)

@@ -53,11 +53,13 @@ def _sweep(
     if found.missing:
         missing = counted(found.missing, "finished run")
         setting += f"; without {missing} (orchestrate evaluate {found.name})"
-    yield Text(f"{found.name}: {setting}." if named else f"{setting}.")
+    sweep = f"{found.name}: " if named else ""
+    yield Text(f"{sweep}{setting}.")
     for number, figure in enumerate(found.ranked):
+        yield Text(f"{sweep}{figure}", title=True)
         yield from _figure(rankings(found, figure), collected, numbers, first=not number)
     if found.behaviour:
-        yield Text("behaviour", title=True)
+        yield Text(f"{sweep}behaviour", title=True)
         yield behaviour_table(found)
         yield Text(_BEHAVIOUR, note=True)
 
@@ -66,7 +68,6 @@ def _figure(
     found: Sequence[Ranking], collected: Collected, numbers: Iterator[int], *, first: bool
 ) -> Iterator[Block]:
     """Yield the blocks of a figure; all that there are of the ``first``."""
-    yield Text(found[0].figure, title=True)
     yield from map(Text, verdicts(found))
     pictures = tuple(islice(gap_pictures(found, numbers), MOST_PICTURES)) if first else ()
     if pictures:
@@ -94,9 +95,13 @@ def verdicts(found: Sequence[Ranking]) -> Iterator[str]:
 
 def _counted(own: Sequence[Verdict]) -> str:
     told = Counter(own)
-    parts = ", ".join(f"{verdict} in {told[verdict]}" for verdict in Verdict if told[verdict])
+    few = told.pop(Verdict.FEW, 0)
+    if not told:
+        return f"no verdict: fewer than {FEW_SEEDS} seeds."
     reached = told[Verdict.ABOVE] + told[Verdict.WITHIN]
-    return f"at least the best baseline in {reached} of {counted(len(own), 'task')} ({parts})."
+    parts = ", ".join(f"{verdict} in {told[verdict]}" for verdict in Verdict if told[verdict])
+    left = f"; {few} with fewer than {FEW_SEEDS} seeds" if few else ""
+    return f"at least the best baseline in {reached} of {counted(len(own), 'task')} ({parts}{left})."
 
 
 _RANKED = (

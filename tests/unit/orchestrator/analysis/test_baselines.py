@@ -174,6 +174,8 @@ def test_a_trainer_whose_players_have_returns_only_and_a_grid_without_a_task(res
         (20.0, 25.0, 5, Verdict.WITHIN),
         (15.0, 20.0, 5, Verdict.WITHIN),
         (20.0, 20.0, 5, Verdict.WITHIN),
+        (20.000001, 25.0, 5, Verdict.WITHIN),  # rounding
+        (15.0, 19.999999, 5, Verdict.WITHIN),
         (15.0, 19.9, 5, Verdict.BELOW),
         (30.0, 40.0, 4, Verdict.FEW),
         (None, None, 1, Verdict.FEW),
@@ -188,7 +190,7 @@ def test_the_best_of_several_players_by_name_and_ties(results: Path) -> None:
     sweep, runs = sweep_of(results, {"game/a": [1.0]})
     (row,) = rankings(found(sweep), SCORE)
     assert (row.best, row.best_players) == (30.0, ("hero",))
-    tied = {**PLAYERS, "expert": {SCORE: 30.0, GAP: 2.0}}
+    tied = {**PLAYERS, "expert": {SCORE: 29.999999, GAP: 2.0}}
     sweep.evaluations.add(evaluation(runs[0], 1.0, baselines=tied))
     (row,) = rankings(found(sweep), SCORE)
     assert row.best_players == ("expert", "hero")
@@ -204,22 +206,23 @@ def test_tables_say_where_policies_stand_and_in_how_many_tasks(results: Path) ->
     sweep, _ = sweep_of(results, tasks)
     rows = rankings(found(sweep), SCORE)
     a, b, c, d = cells(ranking_table(rows))
-    assert a == ["a", "5", "40 [40, 40]", "30, hero", "above", "3 [3, 3]"]
-    assert (b[0], b[2][:3], b[4], b[5][:2]) == ("b", "30 ", "within the interval", "2 ")
-    assert c == ["c", "5", "5 [5, 5]", "30, hero", "below", "-0.5 [-0.5, -0.5]"]
-    assert d == ["d", "1", "50", "30, hero", "too few seeds", "4"]
+    assert a == ["a", "5", "40 [40, 40]", "30, hero", "above", "3.00 [3.00, 3.00]"]
+    assert (b[0], b[2][:3], b[4], b[5][:2]) == ("b", "30 ", "within the interval", "2.")
+    assert c == ["c", "5", "5 [5, 5]", "30, hero", "below", "-0.50 [-0.50, -0.50]"]
+    assert d == ["d", "1", "50", "30, hero", "too few seeds", "4.00"]
     assert list(verdicts(rows)) == [
         "At least the best baseline in 2 of 4 tasks "
-        "(above in 1, within the interval in 1, below in 1, too few seeds in 1)."
+        "(above in 1, within the interval in 1, below in 1; 1 with fewer than 5 seeds)."
     ]
+    assert list(verdicts(rows[3:])) == ["No verdict: fewer than 5 seeds."]
     table = players_table(rows)
     assert [column.name for column in table.columns[1:]] == ["expert", "hero", "random"]
     assert cells(table)[0] == ["a", "20 (1.00)", "30 (2.00)", "10 (0.00)"]
     assert cells(behaviour_table(found(sweep)))[3:] == [
         ["d", "0.25"],
         ["scripted: expert", "0.75"],
-        ["scripted: hero", "1"],
-        ["scripted: random", "0.5"],
+        ["scripted: hero", "1.00"],
+        ["scripted: random", "0.50"],
     ]
 
 
@@ -231,6 +234,10 @@ def test_each_variant_has_its_own_count(results: Path) -> None:
         sweep.evaluations.add(evaluation(run, 300 * float(str(run.overrides["lr"])) - 10))
     rows = rankings(found(sweep), SCORE)
     assert [row[0] for row in cells(ranking_table(rows))] == ["a lr=0.1", "a lr=0.2"]
+    assert [row[0] for row in cells(players_table(rows))] == ["a"]
+    other = EvaluatedGroup(rows[1].of.group, rows[1].of.evaluations, {"random": {SCORE: 1.0}})
+    apart = players_table([rows[0], replace(rows[1], of=other)])
+    assert [row[0] for row in cells(apart)] == ["a lr=0.1", "a lr=0.2"]
     assert list(verdicts(rows)) == [
         "lr=0.1: at least the best baseline in 0 of 1 task (below in 1).",
         "lr=0.2: at least the best baseline in 1 of 1 task (above in 1).",
@@ -242,7 +249,7 @@ def test_each_variant_has_its_own_count(results: Path) -> None:
 
 def test_the_first_evaluation_that_reaches_the_threshold_counts(results: Path) -> None:
     """Half of the gap is a score of 15, the best baseline 30."""
-    sweep, _ = sweep_of(results, {"game/a": [40.0, 40.0, 30.0, 60.0, 24.0], "game/b": [8.0]})
+    sweep, _ = sweep_of(results, {"game/a": [40.0, 40.0, 29.999999, 60.0, 24.0], "game/b": [8.0]})
     seen, collected = evaluated(sweep)
     assert seen is not None
     rows = rankings(seen, SCORE)
