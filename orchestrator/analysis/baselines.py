@@ -268,7 +268,8 @@ def _frames_to(curves: Sequence[Series], threshold: float) -> FramesToThreshold 
         return None
     first, ends, spacings = [], [], []
     for curve in curves:
-        reached = np.flatnonzero([not _above(threshold, value) for value in curve.values])
+        alike = np.isclose(curve.values, threshold, rtol=_ROUNDING, atol=0.0)
+        reached = np.flatnonzero((curve.values >= threshold) | alike)
         first.append(float(curve.frames[reached[0]]) if len(reached) else math.inf)
         if not len(reached):
             ends.append(float(curve.frames[-1]))

@@ -30,7 +30,7 @@ from orchestrator.analysis.report.baseline_tables import (
     ranking_table,
 )
 from orchestrator.analysis.report.baselines import beside_baselines, verdicts
-from orchestrator.analysis.report.blocks import Table
+from orchestrator.analysis.report.blocks import Table, Text
 from orchestrator.analysis.stats import Estimate, groups
 from orchestrator.core.types import Run
 from orchestrator.rundir import Evaluation, Row, SweepDir
@@ -72,14 +72,14 @@ def curve(run: Run, scores: list[float]) -> list[Row]:
     ]
 
 
-def sweep_of(results: Path, scores: dict[str, list[float]]) -> tuple[SweepDir, list[Run]]:
+def sweep_of(results: Path, scores: dict[str, list[float]], name: str = "told") -> tuple[SweepDir, list[Run]]:
     """A finished sweep with an evaluated run for each final score of a task; it is reached in four steps."""
     runs = [
         run
         for task, own in scores.items()
         for run in matrix_runs({"task": [task], "seed": range(len(own))}, "ppo")
     ]
-    sweep = create_sweep(results, "told", runs)
+    sweep = create_sweep(results, name, runs)
     for run in runs:
         final = scores[str(run.overrides["task"])][run.seed]
         rows = curve(run, [final * part / 4 for part in range(1, 5)])
@@ -124,6 +124,25 @@ def test_final_policies_on_their_own_task_count_and_the_setting_of_most_runs(res
     assert [one.values(SCORE) for one in seen.groups] == [[1.0, 2.0], [3.0]]
     assert seen.setting == "2 episodes, deterministic actions, seed 0"
     assert (seen.missing, seen.ranked, seen.behaviour) == (0, [SCORE], [WORK])
+
+
+def test_newer_evaluations_of_as_many_runs_count_and_the_best_policies_are_named(results: Path) -> None:
+    sweep, runs = sweep_of(results, {"game/a": [1.0, 2.0]})
+    for run in runs:
+        sweep.evaluations.add(evaluation(run, 7.0, best=True, time=2.0))
+    seen = found(sweep)
+    assert seen.groups[0].values(SCORE) == [7.0, 7.0]
+    assert seen.setting == "2 episodes, deterministic actions, seed 0, best policies of training"
+
+
+def test_parts_of_several_sweeps_have_their_names(results: Path) -> None:
+    sweeps = [sweep_of(results / name, {"game/a": [1.0]}, name)[0] for name in ("one", "two")]
+    collected = collect(sweeps)
+    section = beside_baselines(sweeps, collected, groups(collected))
+    assert section is not None
+    assert [picture.name for picture in section.pictures] == ["gap-1", "gap-2"]
+    titles = [block.text for block in section.blocks if isinstance(block, Text) and block.title]
+    assert titles == ["one: team/score", "one: behaviour", "two: team/score", "two: behaviour"]
 
 
 def test_a_run_without_an_evaluation_is_counted(results: Path) -> None:
