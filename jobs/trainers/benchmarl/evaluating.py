@@ -10,6 +10,7 @@ import contextlib
 import copy
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -31,6 +32,7 @@ from jobs.training.checkpoints import read_payload
 from jobs.training.config_errors import RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
 from jobs.training.headless_rendering import obstacle
+from jobs.training.loop import Played
 from jobs.training.video import Film, Frame
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
@@ -59,9 +61,17 @@ def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
     with contextlib.closing(Stage(played, episodes)) as stage:
         stage.take(policy)
         with contextlib.nullcontext() if question.film is None else Film(question.film) as film:
-            returns, lengths = stage.play(episodes, question.seed, deterministic, film)
-    seconds = time.monotonic() - began
-    return EvaluationAnswer(frames, played.task_name, deterministic, returns, lengths, seconds)
+            found = stage.play(episodes, question.seed, deterministic, film)
+    return EvaluationAnswer(
+        frames,
+        played.task_name,
+        deterministic,
+        tuple(found.returns),
+        tuple(found.lengths),
+        time.monotonic() - began,
+        found.figures,
+        stage.baselines(episodes, question.seed),
+    )
 
 
 def _policy(question: EvaluationRequest, payload: dict[str, Any]) -> tuple[dict[str, Any], int]:
@@ -150,23 +160,42 @@ class Stage(Experiment):
             ) from error
 
     @torch.no_grad()
-    def play(
-        self, episodes: int, seed: int, deterministic: bool, film: Film | None
-    ) -> tuple[tuple[float, ...], tuple[int, ...]]:
-        """Return the episodes' returns and lengths; film the first one."""
+    def play(self, episodes: int, seed: int, deterministic: bool, film: Film | None) -> Played:
+        """Play episodes; film the first one. Figures are means over rounds, weighted by their steps."""
         seed_everything(seed)
         with contextlib.suppress(NotImplementedError):  # an environment that takes no seed
             self.test_env.set_seed(seed)
         kind = ExplorationType.DETERMINISTIC if deterministic else ExplorationType.RANDOM
         returns: list[float] = []
         lengths: list[int] = []
+        sums: defaultdict[str, float] = defaultdict(float)
+        steps: defaultdict[str, int] = defaultdict(int)
         with set_exploration_type(kind):
             while len(returns) < episodes:
                 rollouts = self._rollouts(None if returns else film)
                 self.logger.log_evaluation(rollouts, total_frames=0, step=0)  # cuts them where they end
-                returns += self.logger.returns
+                rollouts = rollouts[: episodes - len(returns)]
+                returns += self.logger.returns[: len(rollouts)]
                 lengths += [rollout.batch_size[0] for rollout in rollouts]
-        return tuple(returns[:episodes]), tuple(lengths[:episodes])
+                played = torch.cat(rollouts)
+                for name, value in self._figures(played):
+                    sums[name] += value * len(played)
+                    steps[name] += len(played)
+        return Played(returns, lengths, {name: sums[name] / steps[name] for name in sums})
+
+    def baselines(self, episodes: int, seed: int) -> dict[str, dict[str, float]]:
+        """Return the figures of scripted players, if the task has ``baselines(episodes, seed)``."""
+        found: dict[str, dict[str, float]] = {}
+        if hasattr(self.task, "baselines"):
+            found = self.task.baselines(episodes, seed)
+        return found
+
+    def _figures(self, steps: TensorDictBase) -> Iterator[tuple[str, float]]:
+        """Yield the finite metrics that the task has of evaluations, named without ``eval/``."""
+        if hasattr(self.task, "evaluation_info"):
+            for name, value in self.task.evaluation_info(steps).items():
+                if math.isfinite(value):
+                    yield name.removeprefix("eval/"), float(value)
 
     def _rollouts(self, film: Film | None) -> list[TensorDictBase]:
         """Play one episode, or one in each environment side by side, as BenchMARL's evaluation does."""

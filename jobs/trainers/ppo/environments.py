@@ -12,7 +12,7 @@ from torch import Tensor
 from jobs.trainers.ppo.gymnasium_envs import TASKS, Gymnasium, GymnasiumConfig
 from jobs.trainers.ppo.interface import Environments, Step
 from jobs.training.context import BadConfigError
-from jobs.training.games.bucket_brigade.baselines import Baselines, behaviour_figures
+from jobs.training.games.bucket_brigade.baselines import TEAM_REWARD, Baselines, behaviour_figures, with_gap
 from jobs.training.games.bucket_brigade.batch import NIGHTS, GameBatch
 from jobs.training.games.bucket_brigade.behaviour import measures
 from jobs.training.games.bucket_brigade.scenarios import AGENTS, ScenarioError, scenario_names
@@ -61,7 +61,7 @@ class BucketBrigade:
         self.width = self._batch.width + (self._batch.agents if self.learners > 1 else 0)
         self._agents = torch.tensor(self._batch.learners, device=device)
         self._identity = torch.eye(self._batch.agents, device=device)[self._agents]
-        self._before = self._batch.episodes.state
+        self._before, self._team = self._batch.episodes.state, torch.zeros(envs, device=device)
 
     def reset(self) -> Tensor:
         return self._rows(self._batch.reset())
@@ -69,22 +69,28 @@ class BucketBrigade:
     def step(self, actions: Tensor) -> Step:
         batch, self._before = self._batch, self._batch.episodes.state
         rewards, terminated, truncated = batch.step(actions.view(self.envs, self.learners, -1))
+        self._team = rewards.sum(1)
         return Step(
             self._rows(batch.observations()),
             lambda: self._rows(batch.observations(batch.ended.state)),
             rewards[:, self._agents].flatten(),
             terminated.repeat_interleave(self.learners),
             truncated.repeat_interleave(self.learners),
-            rewards.sum(1),
+            self._team,
         )
 
     def measures(self) -> Tensor:
-        """Return what learners did in the last night (5 L, environments): :func:`behaviour.measures`."""
+        """Return the reward of all agents, and :func:`behaviour.measures` of learners (1 + 5 L, games)."""
         found = measures(self._batch.rules, self._before, self._batch.ended.state)
-        return found[..., self._agents].movedim(1, -1).flatten(0, 1)
+        return torch.cat((self._team[None], found[..., self._agents].movedim(1, -1).flatten(0, 1)))
 
     def figures(self, sums: Tensor, steps: float) -> dict[str, float]:
-        return behaviour_figures(sums.unflatten(0, (-1, self.learners)), steps)
+        team, counted = float(sums[0]) / steps, sums[1:].unflatten(0, (-1, self.learners))
+        return with_gap(
+            {TEAM_REWARD: team, **behaviour_figures(counted, steps)},
+            self._batch.scenarios[0],
+            self._batch.nights,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         return dict(self._batch.state_dict())
@@ -100,24 +106,26 @@ class BucketBrigade:
         return torch.cat((every, self._identity.expand(*shape, -1)), -1).flatten(0, 1)
 
 
-def bucket_brigade_baselines(config: BucketBrigadeConfig, episodes: int, seed: int) -> Baselines:
-    """Return scripted players in the places of the learners."""
+def bucket_brigade_baselines(
+    config: BucketBrigadeConfig, episodes: int, seed: int
+) -> dict[str, dict[str, float]]:
+    """Return the figures of scripted players in the places of the learners."""
     players = seats(players_of(config.opponents), AGENTS).names
-    return Baselines(config.name.partition("/")[2], players, episodes, seed, config.nights)
+    return Baselines(config.name.partition("/")[2], players, episodes, seed, config.nights).figures()
 
 
 @dataclass(frozen=True)
 class Family:
     """Environments of one kind. ``names``: those after the slash; ``config``: their keys, by their name.
 
-    ``build``: from keys, the number of environments, a seed and a device. ``baselines``: scripted players,
-    from keys, a number of episodes and a seed.
+    ``build``: from keys, the number of environments, a seed and a device. ``baselines``: figures of
+    scripted players in the places of learners, from keys, a number of episodes and a seed.
     """
 
     names: Callable[[], Sequence[str]]
     config: Callable[[str], Any]
     build: Callable[[Any, int, int, str], Environments]
-    baselines: Callable[[Any, int, int], Baselines] | None = None
+    baselines: Callable[[Any, int, int], dict[str, dict[str, float]]] = lambda *_: {}
 
 
 ENVIRONMENTS: Mapping[str, Family] = {
@@ -142,9 +150,3 @@ def build(config: Any, envs: int, seed: int, device: str) -> Environments:
         return family_of(config.name).build(config, envs, seed, device)
     except (ScenarioError, TypeError) as error:
         raise BadConfigError(f"task: {config.name}: {error}") from error
-
-
-def baselines_of(config: Any, episodes: int, seed: int) -> Baselines | None:
-    """Return scripted players in the places of the learners, if the environments have any."""
-    found = family_of(config.name).baselines
-    return None if found is None else found(config, episodes, seed)

@@ -8,7 +8,7 @@ import torch
 
 from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.trainers.ppo.config import CONFIG, PpoConfig
-from jobs.trainers.ppo.environments import baselines_of, build
+from jobs.trainers.ppo.environments import build, family_of
 from jobs.trainers.ppo.interface import Environments
 from jobs.trainers.ppo.playing import play
 from jobs.trainers.ppo.training import FOR_ACTIONS, build_network
@@ -41,8 +41,6 @@ def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
     network.load_state_dict(policy)
     random = None if deterministic else torch.Generator().manual_seed(question.seed + FOR_ACTIONS)
     found = play(environments, network, random)
-    baselines = baselines_of(played.task, episodes, question.seed)
-    figures = found.means()
     return EvaluationAnswer(
         frames,
         played.task.name,
@@ -50,8 +48,8 @@ def evaluate(question: EvaluationRequest) -> EvaluationAnswer:
         tuple(found.returns.tolist()),
         tuple(map(int, found.lengths.tolist())),
         time.monotonic() - began,
-        baselines.with_gap(figures) if baselines else figures,
-        baselines.figures() if baselines else {},
+        found.figures,
+        family_of(played.task.name).baselines(played.task, episodes, question.seed),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,19 +17,12 @@ from jobs.training.games.bucket_brigade.baselines import TEAM_REWARD
 class Episodes:
     """Episodes that ended: ``returns`` (E) are means over learners, ``lengths`` (E) are steps.
 
-    ``team`` (E): the rewards of all players, where there are others. ``figures``: further ones, by name.
+    ``figures``: further ones, by name.
     """
 
     returns: Tensor
     lengths: Tensor
-    team: Tensor | None
-    figures: Mapping[str, float] = field(default_factory=dict)
-
-    def means(self) -> dict[str, float]:
-        """Return further metrics."""
-        if self.team is None:
-            return dict(self.figures)
-        return {TEAM_REWARD: float(self.team.sum() / self.lengths.sum()), **self.figures}
+    figures: Mapping[str, float]
 
 
 class EpisodeSums:
@@ -55,7 +48,8 @@ class EpisodeSums:
         over, sums = (torch.cat(parts, -1) for parts in zip(*self._ended, strict=True))
         self._ended.clear()
         returns, lengths, team = sums[:, over].cpu()
-        return Episodes(returns, lengths, team if self._has_team else None)
+        figures = {TEAM_REWARD: float(team.sum() / lengths.sum())} if self._has_team and len(team) else {}
+        return Episodes(returns, lengths, figures)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the sums over the episodes that go on."""
@@ -69,19 +63,18 @@ class EpisodeSums:
 def play(environments: Environments, network: ActorCritic, generator: torch.Generator | None) -> Episodes:
     """Play an episode in each environment, with the most likely actions if there is no generator."""
     seen = environments.reset()
-    sums = torch.zeros(3, environments.envs, device=seen.device)
     over = torch.zeros(environments.envs, dtype=torch.bool, device=seen.device)
-    has_team, measured = False, torch.zeros((), dtype=torch.float64, device=seen.device)
+    sums, measured = torch.zeros(3, environments.envs, device=seen.device), torch.zeros(())
     while not over.all():
         step = environments.step(network.act(seen, generator)[0])
-        has_team = step.team is not None
         sums += torch.where(over, 0.0, _numbers(step, environments.learners))
-        measured = measured + torch.where(over, 0.0, environments.measures()).sum(1, dtype=torch.float64)
+        measured = (
+            measured + torch.where(over, 0.0, environments.measures()).sum(1, dtype=torch.float64).cpu()
+        )
         over |= _ended(step, environments.learners)
         seen = step.seen
-    returns, lengths, team = sums.cpu()
-    figures = environments.figures(measured.cpu(), float(lengths.sum()))
-    return Episodes(returns, lengths, team if has_team else None, figures)
+    returns, lengths, _ = sums.cpu()
+    return Episodes(returns, lengths, environments.figures(measured, float(lengths.sum())))
 
 
 def _numbers(step: Step, learners: int) -> Tensor:

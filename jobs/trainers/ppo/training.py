@@ -11,7 +11,7 @@ import torch
 from jobs.trainers.learner_trainer import LearnerTrainer
 from jobs.trainers.ppo.algorithm import PpoUpdate, Rollout, collect
 from jobs.trainers.ppo.config import CONFIG, MLP, PpoConfig, require_full_batches, require_sense
-from jobs.trainers.ppo.environments import baselines_of, build
+from jobs.trainers.ppo.environments import build
 from jobs.trainers.ppo.interface import Environments
 from jobs.trainers.ppo.networks import ActorCritic, Transformer, mlp
 from jobs.trainers.ppo.playing import EpisodeSums, play
@@ -86,10 +86,8 @@ class PpoLearner:
         environments = build(config.task, episodes, seed, config.device)
         random = None if deterministic else torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
         found = play(environments, self.policy, random)
-        figures, baselines = found.means(), baselines_of(config.task, episodes, seed)
-        if baselines is not None:
-            figures = baselines.with_gap(figures)
-        return Played(found.returns.tolist(), [int(steps) for steps in found.lengths], figures)
+        lengths = [int(steps) for steps in found.lengths]
+        return Played(found.returns.tolist(), lengths, dict(found.figures))
 
 
 class _Games:
@@ -120,7 +118,7 @@ class _Games:
         if len(ended.returns):
             metrics["episode/reward"] = float(ended.returns.mean())
             metrics["episode/length"] = float(ended.lengths.mean())
-            metrics |= ended.means()
+            metrics |= ended.figures
         if self._returns:
             metrics["train/avg_reward_100ep"] = sum(self._returns) / len(self._returns)
         return metrics

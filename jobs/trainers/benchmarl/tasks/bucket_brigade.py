@@ -13,8 +13,15 @@ from torchrl.data import Composite
 from torchrl.envs import EnvBase
 
 from jobs.training.config_errors import RefusedKeyError, unexpected
+from jobs.training.games.bucket_brigade.baselines import (
+    RETURN,
+    TEAM_REWARD,
+    Baselines,
+    behaviour_figures,
+    with_gap,
+)
 from jobs.training.games.bucket_brigade.batch import GameBatch
-from jobs.training.games.bucket_brigade.behaviour import behaviour, measures
+from jobs.training.games.bucket_brigade.behaviour import measures
 from jobs.training.games.bucket_brigade.environment import GROUP, BucketBrigadeEnv
 from jobs.training.games.bucket_brigade.game import one_hot_state, seen_state
 from jobs.training.games.bucket_brigade.scenarios import AGENTS, ScenarioError, parameters, scenario
@@ -122,9 +129,23 @@ class BucketBrigade(TaskClass):
         return self._behaviour(batch.flatten(), "collection")
 
     def evaluation_info(self, episodes: TensorDictBase) -> dict[str, float]:
-        """Return these measures of evaluation, and the reward of all agents per night."""
-        team = episodes["next", "info", "team_reward"].mean().item()
-        return {"eval/info/team_reward": team, **self._behaviour(episodes, "eval")}
+        """Return these measures of evaluation, the reward of all agents per night, and the gap closed."""
+        team = {TEAM_REWARD: episodes["next", "info", "team_reward"].mean().item()}
+        figures = with_gap(team, self.name.lower(), self.config["max_steps"])
+        return {
+            **{f"eval/{name}": value for name, value in figures.items()},
+            **self._behaviour(episodes, "eval"),
+        }
+
+    def baselines(self, episodes: int, seed: int) -> dict[str, dict[str, float]]:
+        """Return the figures of scripted players in the places of the learners."""
+        players = seats(self.config["opponents"], AGENTS).names
+        found = Baselines(self.name.lower(), players, episodes, seed, self.config["max_steps"]).figures()
+        for figures in found.values():
+            own = figures.pop(RETURN)
+            if not self.config["shared_reward"]:
+                figures[RETURN] = own * self.config["reward_scale"]
+        return found
 
     def _behaviour(self, nights: TensorDictBase, when: str) -> dict[str, float]:
         rules = parameters([scenario(self.name.lower())])
@@ -133,8 +154,8 @@ class BucketBrigade(TaskClass):
         learners = seats(self.config["opponents"], AGENTS).learners.to(seen.device)
         read = one_hot_state if self.config["observation"] == _ONE_HOT else seen_state
         counted = measures(rules, read(rules, seen), read(rules, nights["next", "state"]))
-        found = behaviour(counted.sum(1, dtype=torch.float64), len(seen))
-        return {f"{when}/behaviour/{name}": value[learners].nanmean().item() for name, value in found.items()}
+        sums = counted[..., learners].sum(1, dtype=torch.float64)
+        return {f"{when}/{name}": value for name, value in behaviour_figures(sums, len(seen)).items()}
 
     @staticmethod
     def env_name() -> str:

@@ -15,10 +15,12 @@ with warnings.catch_warnings():  # what these say of each other at import is the
     warnings.simplefilter("ignore")
     from torchrl.envs.utils import check_env_specs
 
+    from jobs.trainers.benchmarl import evaluating
     from jobs.trainers.benchmarl.building import try_build
     from jobs.trainers.benchmarl.config import compose
     from jobs.trainers.benchmarl.first_look import first_look
     from jobs.training.context import BadConfigError
+    from jobs.training.games.bucket_brigade.baselines import GAP_CLOSED, TEAM_REWARD, with_gap
     from jobs.training.games.bucket_brigade.batch import GameBatch
     from jobs.training.games.bucket_brigade.environment import BucketBrigadeEnv
     from jobs.training.games.bucket_brigade.game import actions_of
@@ -98,10 +100,28 @@ def test_behaviour_is_logged_of_learners(observation: str) -> None:
     assert trained["collection/behaviour/work_rate"] == pytest.approx(0.5, abs=0.02)
     assert trained["collection/behaviour/own_house_share"] == pytest.approx(0.25, abs=0.02)
     evaluated = task.evaluation_info(played.flatten())
-    assert evaluated.pop("eval/info/team_reward") == pytest.approx(
-        played["next", "info", "team_reward"].mean()
-    )
+    team = played["next", "info", "team_reward"].mean().item()
+    assert evaluated.pop("eval/team/reward_per_night") == pytest.approx(team)
+    assert evaluated.pop("eval/team/gap_closed") == with_gap({TEAM_REWARD: team}, "hard")[GAP_CLOSED]
     assert evaluated == {name.replace("collection", "eval"): value for name, value in trained.items()}
+
+
+def test_an_evaluation_has_the_figures_of_the_task_and_of_scripted_players(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evaluating, "_AT_ONCE", 40)
+    changes = {"opponents": ["learner", "hero", "hero", "hero"], "reward_scale": 0.1}
+    stage = evaluating.Stage(compose(run("rest_trap", **changes)), 100)
+    found = stage.play(100, seed=0, deterministic=False, film=None)
+    scripted = stage.baselines(100, 0)
+    stage.close()
+    assert len(found.returns) == 100
+    # A policy that has learned nothing plays at random.
+    uniform = scripted["uniform"]
+    assert found.figures["behaviour/work_rate"] == pytest.approx(0.5, abs=0.05)
+    assert found.figures["team/reward_per_night"] == pytest.approx(uniform["team/reward_per_night"], rel=0.05)
+    assert sum(found.returns) / 100 == pytest.approx(uniform["return"], rel=0.1), "both are scaled"
+    assert set(found.figures) == set(uniform) - {"return"}
 
 
 @pytest.mark.parametrize(
