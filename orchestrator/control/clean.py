@@ -20,7 +20,7 @@ from orchestrator.control.cloud_instances import sent_jobs
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.bulk_read import read_all
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
-from orchestrator.core.formatting import count
+from orchestrator.core.formatting import count, listed, moment
 from orchestrator.core.types import RunState, array_of
 from orchestrator.rundir import RunDir, SweepDir, removable
 from orchestrator.rundir.foreign_marks import mark_absent, origin_of, read_absent
@@ -127,7 +127,7 @@ def surplus(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
     if found.not_uploaded:
         runs = count(found.not_uploaded, "run")
         found.left.append(f"W&B logs of {runs} that are not uploaded; first: orchestrate sync --wandb")
-    found.left += [f"{path}: is not this program's" for path in removable.strange_names(sweep_dir)]
+    found.left += [f"{path}: was not written by this program" for path in removable.strange_names(sweep_dir)]
     return found
 
 
@@ -158,20 +158,22 @@ def whole(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
         hint = "remove the link, or name the folder that it leads to with --results"
         raise OrchestrateError(f"{path} is a link, expected a folder", hint=hint)
     if strange := removable.strange_names(sweep_dir):
-        more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
+        names = listed(list(map(str, strange)), 1)
         raise OrchestrateError(
-            f"{strange[0]}{more}: not this program's, so that {name} cannot be removed as a whole",
+            f"{name} cannot be removed as a whole: {names} not written by this program",
             hint="move that elsewhere, then run the same command again",
         )
     seen = poll_sweep(sweep_dir)
     if copy_of(sweep_dir) is None:
         _require_over(sweep_dir, seen)
-    quiet = time.time() - _last_event(sweep_dir)
-    if quiet < options.older_than:
-        found.left.append(f"{name}: its last event is younger than --older-than")
+    now, last = time.time(), _last_event(sweep_dir)
+    since = f"idle since {moment(last, now)}" if last else "never submitted"
+    if now - last < options.older_than:
+        found.left.append(f"{path}: {since}, which is younger than --older-than")
         return found
-    states = ", ".join(f"{number} {state.value}" for state, number in seen.counts().items())
-    found.add(f"the whole sweep ({states or 'no runs'})", removable.files_of(path), path)
+    counted = Counter(status.state for status in seen.statuses.values())
+    states = ", ".join(f"{counted[state]} {state.value}" for state in RunState if counted[state])
+    found.add(f"all of it: {states or 'no runs'}; {since}", removable.files_of(path), path)
     return found
 
 
@@ -187,7 +189,7 @@ def remove_whole(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
 
 def half_removed(results: Path, names: Iterable[str] = (), *, dry: bool) -> list[Surplus]:
     """List the rests of sweeps after a killed removal, by default of all; unless ``dry`` remove them."""
-    only, listed = set(names), []
+    only, rests = set(names), []
     for name, folders in removable.half_removed(results).items():
         if only and name not in only:
             continue
@@ -196,8 +198,8 @@ def half_removed(results: Path, names: Iterable[str] = (), *, dry: bool) -> list
             found.add(_HALF_REMOVED, removable.files_of(folder), folder)
             if not dry:
                 removable.remove_folder(folder)
-        listed.append(found)
-    return listed
+        rests.append(found)
+    return rests
 
 
 @dataclass(frozen=True)
@@ -238,9 +240,9 @@ class _RunLook:
         if not self.copied and origin_of(run.path) is None and run.blocked_by() is None:
             found.add(_LEFTOVERS, removable.leftovers(run, result))
             found.add(_RETIRED, removable.retired_files(run, result))
-        listed = removable.listed_files(run, result)
+        needed = removable.listed_files(run, result)
         for kind in OPTIONAL_KINDS:
-            files = listed.get(kind, [])
+            files = needed.get(kind, [])
             if kind not in self.options.drop:
                 found.kept[kind] += removable.size_of(files)
             elif kind == "wandb" and files and run.run_id in self.not_uploaded:
@@ -248,7 +250,7 @@ class _RunLook:
             else:
                 found.drop(DROPPABLE[kind], run, files)
         if run.run_id not in self.in_grid:
-            files = listed.get(CHECKPOINTS, [])
+            files = needed.get(CHECKPOINTS, [])
             if OUTSIDE in self.options.drop:
                 found.drop(DROPPABLE[OUTSIDE], run, files)
             else:

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,24 @@ def test_a_result_that_lists_files_elsewhere_removes_none(tree: Tree) -> None:
     assert kept <= files(other.path).keys()
 
 
+def test_killed_in_the_middle_it_goes_on(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = tree.told()
+    remove_files = removable.remove_files
+
+    def killed(paths: Sequence[Path]) -> None:
+        remove_files(paths[:1])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(removable, "remove_files", killed)
+        for _ in range(2):
+            CliRunner().invoke(app, ["clean", "--drop", "tensorboard", "--yes"])
+            assert tree.told() == told
+    assert tree.clean("--drop", "tensorboard", "--yes")["files"] == 2
+    assert tree.whats("--drop", "tensorboard") == []
+    assert tree.told() == told
+
+
 def test_only_what_ended_long_enough_ago(tree: Tree) -> None:
     assert tree.whats("--older-than", "1h", "--drop", "tensorboard") == []
     assert "younger" in tree.run("clean", "tiny", "--whole", "--older-than", "1h", "--yes")
@@ -223,7 +242,7 @@ def test_links_odd_folders_and_damage_are_left_and_named(tree: Tree) -> None:
     (again.path.parent / "notes").mkdir()
     before = files(outside)
     said = tree.run("clean", "--yes", "--drop", "tensorboard")
-    assert "runs/notes: is not this program's" in said
+    assert "runs/notes: was not written by this program" in said
     assert again.attempt(1).checkpoints.is_symlink()
     assert files(outside) == before != {}
 
@@ -300,10 +319,14 @@ def test_a_whole_sweep_goes_by_its_name_and_a_killed_removal_goes_on(
     assert "no sweep is named" in tree.run("clean", "--whole", "--yes", code=2)
     notes = tree.sweep_dir.path / "notes.txt"
     notes.write_text("mine")
-    assert "notes.txt: not this program's" in tree.run("clean", "tiny", "other", "--whole", "--yes", code=2)
+    assert "tiny/notes.txt not written by this program" in tree.run(
+        "clean", "tiny", "other", "--whole", "--yes", code=2
+    )
     notes.unlink()
     before = files(tree.folder / "results")
-    assert tree.whats("tiny", "--whole") == ["the whole sweep (2 done)"]
+    (mine, other) = tree.whats("--whole")
+    assert mine.startswith("all of it: 1 done; idle since ")
+    assert other.startswith("all of it: 2 done; idle since ")
     assert files(tree.folder / "results") == before
 
     def killed(_: Path) -> None:
@@ -356,6 +379,8 @@ def test_beside_a_running_sweep(bench: Bench) -> None:  # noqa: F811
     assert "nothing to remove" in bench.run(
         "clean", "--yes", "--drop", "tensorboard,wandb,policies,outside-grid"
     )
+    bench.run("clean", "--whole")
+    assert "left as it is: 2 runs of tiny are queued or at work" in bench.errors
     bench.run("clean", "tiny", "--whole", "--yes", code=2)
     assert "2 runs of tiny are queued or at work" in bench.errors
     assert "orchestrate cancel tiny" in bench.errors
@@ -372,7 +397,7 @@ def test_beside_a_running_sweep(bench: Bench) -> None:  # noqa: F811
         (["--drop", "tensorbord"], "--drop: found 'tensorbord', expected some of tensorboard, wandb"),
         (["--drop", ""], "--drop: found ''"),
         (["--older-than", "30"], "--older-than: found '30', expected a number and s, min, h or d"),
-        (["--whole"], "--whole: no sweep is named"),
+        (["--whole", "--yes"], "--whole: no sweep is named"),
         (["tiny", "--whole", "--drop", "wandb"], "--whole: found --drop"),
         (["nosuch"], "no sweep named 'nosuch'"),
     ],

@@ -8,7 +8,7 @@ import typer
 
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.formatting import amount, count, plain
-from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, print_error, print_json
+from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, print_json, print_problems_there
 
 if TYPE_CHECKING:
     from orchestrator.control.clean import CleanOptions, Surplus
@@ -33,10 +33,8 @@ def clean(
         str | None,
         typer.Option("--older-than", metavar="TIME", help="Only what ended so long ago: 30d, 12h."),
     ] = None,
-    whole: Annotated[bool, typer.Option("--whole", help="Remove the sweeps named, results and all.")] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes/--dry-run", help="Remove it, or only list it (default).")
-    ] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="The sweeps named, results and all.")] = False,
+    yes: Annotated[bool, typer.Option("--yes/--dry-run", help="Remove it, or only list it.")] = False,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -52,23 +50,22 @@ def clean(
       orchestrate clean
       orchestrate clean --yes
       orchestrate clean speed --drop tensorboard,policies --older-than 30d
-      orchestrate clean old-sweep --whole
+      orchestrate clean --whole --older-than 30d
+      orchestrate clean old-sweep --whole --yes
     """
     from orchestrator.control import clean as control
 
-    options = _options(drop, older_than)
-    names = sweeps or []
-    if whole and (drop is not None or not names):
-        found = "no sweep is named" if not names else "found --drop, expected only one of them"
-        raise OrchestrateError(f"--whole: {found}", hint="as in: orchestrate clean SWEEP --whole")
+    options, names = _options(drop, older_than), sweeps or []
+    if whole and (drop is not None or (yes and not names)):
+        told = "found --drop, expected only one of them" if drop is not None else "no sweep is named"
+        raise OrchestrateError(f"--whole: {told}", hint="as in: orchestrate clean SWEEP --whole --yes")
     listed = control.half_removed(results, names, dry=not yes)
     begun = {one.sweep for one in listed}
     rest = [name for name in names if name not in begun or (results / name).exists()]
     sweep_dirs = chosen(results, rest) if rest or not names else []
-    if whole:
-        for one in sweep_dirs:  # before any is removed
-            control.whole(one, options)
-    act: Any = {
+    for one in sweep_dirs if whole and yes else ():  # before any is removed
+        control.whole(one, options)
+    removal = {
         (False, False): control.surplus,
         (False, True): control.remove,
         (True, False): control.whole,
@@ -77,19 +74,22 @@ def clean(
     problems: list[OrchestrateError] = []
     for one in sweep_dirs:
         try:
-            listed.append(act(one, options))
+            listed.append(removal(one, options))
         except OrchestrateError as error:
-            problems.append(error)
+            if whole and not names:
+                listed.append(control.Surplus(one.name, left=[str(error)]))
+            else:
+                problems.append(error)
     if as_json:
         print_json(_as_json(listed, removed=yes))
     elif not (sweep_dirs or listed):
         typer.echo(f"no sweep in {results}/")
-    else:
-        _print(listed, results, removed=yes)
-    for problem in problems:
-        print_error(problem)
-    if problems:
-        raise typer.Exit(max(problem.exit_code for problem in problems))
+    elif listed:
+        again = (
+            "name the sweeps, with --yes" if whole and not names else "the same command with --yes does it"
+        )
+        _print(listed, results, None if yes else again)
+    print_problems_there(problems)
 
 
 def _options(drop: str | None, older_than: str | None) -> CleanOptions:
@@ -107,17 +107,18 @@ def _options(drop: str | None, older_than: str | None) -> CleanOptions:
         raise OrchestrateError(f"--older-than: {error}", hint="for example: --older-than 30d") from None
 
 
-def _print(found: Sequence[Surplus], results: Path, *, removed: bool) -> None:
+def _print(found: Sequence[Surplus], results: Path, how: str | None) -> None:
+    """Print the groups and the sum; ``how`` to remove them, None if they are removed."""
     groups = [(one.sweep, group) for one in found for group in one.groups.values()]
     if groups:
         _print_table(groups)
     files, size = sum(group.count for _, group in groups), amount(sum(group.size for _, group in groups))
     if not groups:
         typer.echo(f"nothing to remove in {results}/")
-    elif removed:
+    elif how is None:
         typer.echo(f"removed {count(files, 'file')}, {size}")
     else:
-        typer.echo(f"{count(files, 'file')}, {size}, can be removed: the same command with --yes does it")
+        typer.echo(f"{count(files, 'file')}, {size}, can be removed: {how}")
     kept: dict[str, int] = {}
     for one in found:
         for kind, bytes_ in one.kept.items():
