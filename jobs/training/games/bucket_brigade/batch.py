@@ -29,6 +29,7 @@ from jobs.training.games.bucket_brigade.scenarios import (
 from jobs.training.games.bucket_brigade.seats import Seats, seats
 
 NIGHTS = 50
+_ONE = 0x3F800000  # the bits of 1.0 as a float
 _STATE = tuple(one.name for one in fields(GameState))
 
 
@@ -47,8 +48,7 @@ class GameBatch:
 
     ``scenarios`` and ``seeds`` divide the games into equal blocks: a block for each seed, and in it one for
     each scenario. A seed's games are the same alone and among others. ``opponents``: scripted players, a
-    number or names (:func:`seats.seats`). Episodes are truncated after ``nights``. ``compiled``: compile
-    the step, which needs a C++ compiler.
+    number or names (:func:`seats.seats`). Episodes are truncated after ``nights``.
 
     ``ended`` are the :class:`Episodes` at the end of the last step, before games that are over began anew:
     ``ended.rewards`` are the episodes' rewards, ``ended.state.night`` (B, 1) is their length, and
@@ -67,7 +67,6 @@ class GameBatch:
         nights: int = NIGHTS,
         seeds: Sequence[int] = (0,),
         device: torch.device | str = "cpu",
-        compiled: bool = False,
     ) -> None:
         self.block, rest = divmod(games, len(seeds))
         if rest or not games or self.block % len(scenarios):
@@ -82,7 +81,6 @@ class GameBatch:
         self.rules: Parameters = rules.take(self.scenario_of_game)
         self.seats: Seats = seats(opponents, agents).to(self.device)
         self._generators = [torch.Generator(self.device).manual_seed(seed) for seed in seeds]
-        self._advance = torch.compile(advance, fullgraph=True, dynamic=False) if compiled else advance
         self.reset()
         self.ended = self.episodes
 
@@ -123,7 +121,7 @@ class GameBatch:
     def step(self, actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Play a night with the learners' actions (B, L, 3): rewards (B, N), terminated and truncated (B)."""
         draws = self._draw(sum(_widths(self.rules, self.seats)))
-        self.episodes, self.ended, *night = self._advance(
+        self.episodes, self.ended, *night = advance(
             self.rules, self.seats, self.episodes, actions, draws, self.nights
         )
         rewards, terminated, truncated = night
@@ -152,11 +150,18 @@ class GameBatch:
             generator.set_state(saved[f"generator.{number}"].cpu())
 
     def _draw(self, width: int) -> Tensor:
-        drawn = torch.empty(width, self.games, dtype=torch.int32, device=self.device)
-        for numbers, generator in zip(drawn.split(self.block, 1), self._generators, strict=True):
-            numbers.random_(generator=generator)
-        # Half as long as torch.rand. 24 bits are exact as a float, and never 1.
-        return (drawn >> 7).T * 2.0**-24
+        """Return numbers (B, width), uniform in [0, 1)."""
+        blocks = [self._bits(width, one) for one in self._generators]
+        bits = torch.cat(blocks, 1) if len(blocks) > 1 else blocks[0]
+        bits &= 2**23 - 1
+        bits |= _ONE  # now those of floats in [1, 2)
+        return bits.view(torch.float32).sub_(1.0).T
+
+    def _bits(self, width: int, generator: torch.Generator) -> Tensor:
+        """Return random bits (width, games of a seed), 32 in each number; two numbers a draw."""
+        pairs = torch.empty(-(-width * self.block // 2), dtype=torch.int64, device=self.device)
+        pairs.random_(-(2**63), None, generator=generator)
+        return pairs.view(torch.int32)[: width * self.block].view(width, self.block)
 
 
 def begin(rules: Parameters, seats: Seats, draws: Tensor) -> Episodes:
@@ -183,13 +188,11 @@ def _begin_anew(
     games: Tensor, rules: Parameters, seats: Seats, draws: Tensor, episodes: Episodes
 ) -> Episodes:
     """Return the episodes, with new ones for the games of a mask (B, 1)."""
-    new = games.to(draws.dtype)
+    state, new = episodes.state, games.to(draws.dtype)
     old = 1 - new
-    begun, state, traits = begin(rules, seats, draws), episodes.state, episodes.traits
-    if seats.draws_to_begin:
-        traits = torch.lerp(traits, begun.traits, new[..., None])
+    traits = seats.new_traits(episodes.traits, draws[:, rules.houses :], new)
     state = GameState(
-        houses=state.houses * old + begun.state.houses * new,
+        houses=torch.lerp(state.houses, game.first_houses(rules, draws[:, : rules.houses]), new),
         progress=state.progress * old if rules.any_continuous else state.progress,
         actions=state.actions * old[..., None],
         night=state.night * old,

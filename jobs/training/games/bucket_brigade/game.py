@@ -48,9 +48,14 @@ class GameState:
 
 def first_night(rules: Parameters, draws: Tensor) -> GameState:
     """Return games at their beginning; ``draws`` (B, H) are uniform in [0, 1)."""
-    houses = happens(rules.spark, draws)
+    houses = first_houses(rules, draws)
     nothing = torch.zeros(rules.agents, 3, len(houses), device=houses.device).movedim(-1, 0)
     return GameState(houses, torch.zeros_like(houses), nothing, nothing[:, 0, :1])
+
+
+def first_houses(rules: Parameters, draws: Tensor) -> Tensor:
+    """Return the houses (B, H) of games at their beginning; ``draws`` (B, H) are uniform in [0, 1)."""
+    return happens(rules.spark, draws)
 
 
 def actions_of(choices: Tensor) -> Tensor:
@@ -65,56 +70,51 @@ def play_night(
 
     ``actions`` (B, N, 3) are whole numbers, ``draws`` (B, H) are uniform in [0, 1).
     """
-    actions = by_column(actions)
-    taken = actions.to(rules.spark.dtype)
-    workers = torch.zeros_like(state.houses).scatter_add(1, actions[..., 0], taken[..., 1])
-    put_out = 1 - torch.exp(workers * rules.log_not_extinguished)
-    work = _Work(
-        is_safe(state.houses) + is_burning(state.houses) * put_out, RUINED, rules.spark, state.progress
-    )
+    taken = by_column(actions, rules.spark.dtype)
+    house, mode, _ = taken.unbind(-1)
+    workers = torch.zeros_like(state.houses).scatter_add_(1, house.long(), mode)
+    left = torch.exp(workers * rules.log_not_extinguished * is_burning(state.houses))
+    ruined = left * state.houses.clamp(max=BURNING)
+    chances = _Chances(ruined, torch.addcmul(ruined, 1 - ruined, rules.spark), state.progress)
     if rules.any_continuous:
-        work = _with_progress(rules, state, workers, work)
-    # One draw serves twice: among those below ``safe``, a share of ``catching`` is below their product.
-    safe, caught = happens(work.safe, draws), happens(work.safe * work.catching, draws)
-    houses = (1 - safe) * work.lost + caught
-    after = GameState(houses, work.progress, taken, state.night + 1)
+        chances = _with_progress(rules, state, workers, chances)
+    # A draw below both is RUINED (2), below one BURNING (1), else SAFE (0).
+    houses = happens(chances.lost, draws) + happens(chances.ruined, draws)
+    after = GameState(houses, chances.progress, taken, state.night + 1)
     return after, rewards(rules, state.houses, houses, taken), over(rules, houses, state.night)
 
 
 @dataclass(frozen=True)
-class _Work:
-    """What a night's work comes to: the probability that each house is safe after it, the state of those that
-    are not, the probability that a safe one catches fire then, and the progress of fires."""
+class _Chances:
+    """The probability that each house is ruined after a night, the probability that it is ruined or burns
+    (``lost``), and the progress of work on its fire."""
 
-    safe: Tensor
-    lost: Tensor | int
-    catching: Tensor
+    ruined: Tensor
+    lost: Tensor
     progress: Tensor
 
 
-def _with_progress(rules: Parameters, state: GameState, workers: Tensor, by_chance: _Work) -> _Work:
+def _with_progress(rules: Parameters, state: GameState, workers: Tensor, by_chance: _Chances) -> _Chances:
     """Return the same where work is not "continuous"; where it is, fires go on and spread."""
     burning = is_burning(state.houses)
     progress = state.progress + burning * workers * rules.suppression
     out = burning * (progress >= 1)
     left = (burning - out) * rules.continuous
     near = left.roll(1, 1) + left.roll(-1, 1)
-    catching = 1 - (1 - rules.spark) * torch.exp(near * rules.log_not_spread)
-    return _Work(
-        torch.where(rules.continuous, is_safe(state.houses) + out, by_chance.safe),
-        torch.where(rules.continuous, state.houses, by_chance.lost),
-        torch.where(rules.continuous, catching, by_chance.catching),
+    stays_safe = (is_safe(state.houses) + out) * (1 - rules.spark) * torch.exp(near * rules.log_not_spread)
+    return _Chances(
+        torch.where(rules.continuous, is_ruined(state.houses), by_chance.ruined),
+        torch.where(rules.continuous, 1 - stays_safe, by_chance.lost),
         progress * left,
     )
 
 
 def rewards(rules: Parameters, before: Tensor, after: Tensor, actions: Tensor) -> Tensor:
     """Return each agent's reward (B, N) of a night, from the houses before and after it, both (B, H)."""
-    agents, houses = rules.agents, rules.houses
     house, mode, _ = actions.unbind(-1)
     safe = is_safe(after)
-    own_saved, all_saved = (safe * before.clamp(max=1) @ rules.owned).split((agents, 1), 1)
-    own_ruined, all_ruined = (is_ruined(after) @ rules.owned).split((agents, 1), 1)
+    own_saved, all_saved = _by_owner(rules, safe * before.clamp(max=BURNING))
+    own_ruined, all_ruined = _by_owner(rules, is_ruined(after))
     return (
         rules.rest
         - mode * (rules.rest + _cost(rules, house))
@@ -122,8 +122,14 @@ def rewards(rules: Parameters, before: Tensor, after: Tensor, actions: Tensor) -
         + rules.other_reward * (all_saved - own_saved)
         - rules.own_penalty * own_ruined
         - rules.other_penalty * (all_ruined - own_ruined)
-        + (rules.team_reward * safe.sum(1, keepdim=True) - rules.team_penalty * all_ruined) / houses
+        + (rules.team_reward * safe.sum(1, keepdim=True) - rules.team_penalty * all_ruined) / rules.houses
     )
+
+
+def _by_owner(rules: Parameters, houses: Tensor) -> tuple[Tensor, Tensor]:
+    """Return sums over each agent's own houses (B, N), and over all of them (B, 1)."""
+    own, every = (rules.owned.T @ houses.T).split((rules.agents, 1))
+    return own.T, every.T
 
 
 def _cost(rules: Parameters, house: Tensor) -> Tensor:
@@ -139,7 +145,7 @@ def is_safe(houses: Tensor) -> Tensor:
 
 def is_burning(houses: Tensor) -> Tensor:
     """Return 1.0 where a house burns, else 0.0."""
-    return 1 - (houses - BURNING).abs()
+    return houses * (RUINED - houses)
 
 
 def is_ruined(houses: Tensor) -> Tensor:

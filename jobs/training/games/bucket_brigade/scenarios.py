@@ -85,9 +85,10 @@ class Parameters:
     """Parameters of a batch of B games with N agents and H houses.
 
     Probabilities, costs and team rewards are (B, 1), what differs by agent is (B, N), ``home`` is (B, N)
-    house numbers, ``distance`` (B, N, H) from there to each house; ``continuous`` is (B, 1) and boolean;
-    ``info`` is the (B, 12) part of observations; ``owned`` (H, N + 1), the same for all games, is 1 where an
-    agent owns a house, and in its last column. Logarithms are finite, also those of 0.
+    house numbers; ``nearness`` (B, H, N) is 0.1 / (1 + distance) of a house from there, ``at_home`` (B, H, N)
+    is 1 at distance 0; ``continuous`` is (B, 1) and boolean; ``info`` is the (B, 12) part of observations;
+    ``owned`` (H, N + 1), the same for all games, is 1 where an agent owns a house, and in its last column.
+    Logarithms are finite, also those of 0.
     """
 
     log_not_spread: Tensor
@@ -106,7 +107,8 @@ class Parameters:
     suppression: Tensor
     distance_cost: Tensor
     home: Tensor
-    distance: Tensor
+    nearness: Tensor
+    at_home: Tensor
     info: Tensor
     owned: Tensor
     agents: int
@@ -152,6 +154,7 @@ def parameters(scenarios: Sequence[Scenario], agents: int = AGENTS) -> Parameter
     )
     houses = scenarios[0].num_houses
     home = torch.tensor([_homes(one, agents) for one in scenarios])
+    distance = ring_distance(home[:, None], torch.arange(houses)[:, None], houses).float()
     means = [one.mean(1, keepdim=True) for one in (own_reward, other_reward, own_penalty, other_penalty)]
     number = torch.full((len(scenarios), 1), float(agents))
     return Parameters(
@@ -171,7 +174,8 @@ def parameters(scenarios: Sequence[Scenario], agents: int = AGENTS) -> Parameter
         suppression=column("suppression_per_worker"),
         distance_cost=column("distance_cost_alpha"),
         home=home,
-        distance=ring_distance(home[..., None], torch.arange(houses), houses).float(),
+        nearness=0.1 / (1 + distance),
+        at_home=(distance == 0).float(),
         info=torch.cat([*map(column, observed), number, *means], 1),
         owned=_owned(houses, agents),
         agents=agents,
@@ -199,9 +203,10 @@ def _homes(one: Scenario, agents: int) -> tuple[int, ...]:
     return homes
 
 
-def by_column(rows: Tensor) -> Tensor:
+def by_column(rows: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Return the same values (B, …), stored with the B numbers of each place side by side."""
-    return rows.movedim(0, -1).contiguous().movedim(-1, 0)
+    columns = rows.movedim(0, -1)
+    return columns.to(dtype or rows.dtype, memory_format=torch.contiguous_format).movedim(-1, 0)
 
 
 def ring_distance(one: Tensor, other: Tensor, houses: int) -> Tensor:

@@ -59,7 +59,14 @@ class Seats:
         fixed = self.archetypes.expand(len(draws), -1, -1)
         if not self.draws_to_begin:
             return fixed
-        return by_column(fixed).index_copy(1, self.random, draws.unflatten(1, (-1, len(TRAITS))))
+        return by_column(fixed).index_copy(1, self.random, _by_player(draws))
+
+    def new_traits(self, traits: Tensor, draws: Tensor, games: Tensor) -> Tensor:
+        """Return the traits (B, N, 10) with new ones in the games where ``games`` (B, 1) is 1.0, not 0.0."""
+        if not self.draws_to_begin:
+            return traits
+        drawn = torch.lerp(traits.index_select(1, self.random), _by_player(draws), games[..., None])
+        return traits.index_copy(1, self.random, drawn)
 
     def actions(
         self, rules: Parameters, state: GameState, traits: Tensor, learned: Tensor, draws: Tensor
@@ -72,7 +79,11 @@ class Seats:
             drawn = draws.unflatten(1, (len(self.names), DRAWS))
             played = archetype_actions(rules, state, traits, drawn)
             actions = torch.where(self.is_specialist, actions, played) if SPECIALIST in self.names else played
-        return actions.index_copy(1, self.learners, learned)
+        return actions.index_copy(1, self.learners, learned.to(actions.dtype))
+
+
+def _by_player(draws: Tensor) -> Tensor:
+    return draws.unflatten(1, (-1, len(TRAITS)))
 
 
 def seats(opponents: int | Sequence[str], agents: int) -> Seats:
