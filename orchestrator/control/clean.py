@@ -120,7 +120,7 @@ def surplus(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
     seen, copied = poll_sweep(sweep_dir), copy_of(sweep_dir) is not None
     in_grid = frozenset(row.run_id for row in seen.rows if row.in_grid)
     look = _RunLook(sweep_dir, options, seen, in_grid, _not_uploaded(sweep_dir, options), copied)
-    for one in read_all(look.surplus, sweep_dir.run_ids()):
+    for one in read_all(look.surplus, removable.run_ids(sweep_dir)):
         found.merge(one)
     if not copied:
         _add_code(sweep_dir, seen, options, found)
@@ -227,7 +227,7 @@ class _RunLook:
                 self._finished(found, run, result)
             elif not self.copied:
                 self._unfinished(found, run)
-        except DamagedFileError as error:
+        except OrchestrateError as error:
             return Surplus(found.sweep, left=[str(error)])
         except OSError as error:
             return Surplus(found.sweep, left=[f"{error.filename}: {error.strerror}"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Any
 
 from orchestrator.core.errors import DamagedFileError, StorageError
 from orchestrator.rundir.atomic import storage_errors, temporary_name
-from orchestrator.rundir.attempt import listdir
+from orchestrator.rundir.attempt import CHECKPOINT, POLICY, listdir
 from orchestrator.rundir.cleanup import TEMPORARY, superfluous
 from orchestrator.rundir.code import CodeDir
 from orchestrator.rundir.copy_origin import SOURCES, SYNCED
@@ -24,6 +25,12 @@ from orchestrator.rundir.synced import CODE, HANDOVER, INDEX, JOURNALS, RUNS, ki
 CHECKPOINTS, POLICIES = "checkpoints", "policies"
 # The kinds of files without which a finished run's result is still whole.
 OPTIONAL_KINDS = ("tensorboard", "wandb", POLICIES)
+# Paths that a run writes in its folder, less its records.
+_WRITTEN = re.compile(
+    rf"{ATTEMPTS}/[0-9]+/("
+    rf"checkpoints/({CHECKPOINT.pattern}|segment-[^/]+\.pt)|policies/{POLICY.pattern}|policy\.pt|"
+    r"events\.out\.tfevents\.[^/]+|wandb\.tar|(wandb|scratch)/.+|(.+/)?\.[^/]+\.tmp)"
+)
 # All names in a sweep's folder, less comparisons and temporary files.
 _SWEEP_NAMES = frozenset(
     (
@@ -37,7 +44,7 @@ _SWEEP_NAMES = frozenset(
 
 def leftovers(run: RunDir, result: Mapping[str, Any]) -> list[Path]:
     """List files of a finished run that its result does not need."""
-    return _files(superfluous(run, result))
+    return _written(run, _files(superfluous(run, result)))
 
 
 def retired_files(run: RunDir, result: Mapping[str, Any]) -> list[Path]:
@@ -46,8 +53,7 @@ def retired_files(run: RunDir, result: Mapping[str, Any]) -> list[Path]:
     if not isinstance(result.get("attempt"), int) or result["attempt"] <= last:  # written by another version
         return []
     old = [attempt for attempt in run.attempts() if attempt.number <= last]
-    kept = {path for attempt in old for path in attempt.records}
-    return [path for attempt in old for path in _below(attempt.path) if path not in kept]
+    return _written(run, (path for attempt in old for path in _below(attempt.path)))
 
 
 def listed_files(run: RunDir, result: Mapping[str, Any]) -> dict[str, list[Path]]:
@@ -67,12 +73,17 @@ def listed_files(run: RunDir, result: Mapping[str, Any]) -> dict[str, list[Path]
 def unfinished_files(run: RunDir) -> list[Path]:
     """List checkpoints, policies and inboxes of an unfinished run."""
     folders = [folder for one in run.attempts() for folder in (one.checkpoints, one.policies, one.scratch)]
-    return _files(folder for folder in folders if folder.exists())
+    return _written(run, _files(folder for folder in folders if folder.exists()))
 
 
 def temporary_files(run: RunDir) -> list[Path]:
     """List temporary files in the attempts of a run without a live attempt."""
     return [path for one in run.attempts() for path in _below(one.path) if TEMPORARY.fullmatch(path.name)]
+
+
+def run_ids(sweep: SweepDir) -> list[str]:
+    """Return the ids of the sweep's runs; none if their folder is a link."""
+    return sweep.run_ids() if _is_folder(sweep.path / RUNS) else []
 
 
 def code_snapshots(sweep: SweepDir) -> list[CodeDir]:
@@ -102,7 +113,7 @@ def require_folders(run: RunDir) -> None:
 def strange_names(sweep: SweepDir) -> list[Path]:
     """List files and folders that this program does not write, in a sweep's folder and among its runs."""
     runs = sweep.path / RUNS
-    tops = (name for name in sorted(listdir(sweep.path)) if not _is_ours(name))
+    tops = (name for name in sorted(listdir(sweep.path)) if not _is_of_sweep(sweep.path / name))
     others = (name for name in sorted(listdir(runs)) if not _is_of_run(name))
     return [*(sweep.path / name for name in tops), *(runs / name for name in others)]
 
@@ -181,8 +192,14 @@ def _kind(relative: str) -> str | None:
     return POLICIES if path.parent.name == POLICIES else CHECKPOINTS
 
 
-def _is_ours(name: str) -> bool:
-    return name in _SWEEP_NAMES or name.startswith(COMPARISON) or bool(TEMPORARY.fullmatch(name))
+def _written(run: RunDir, paths: Iterable[Path]) -> list[Path]:
+    """Return the files that the run itself wrote."""
+    return [path for path in paths if _WRITTEN.fullmatch(path.relative_to(run.path).as_posix())]
+
+
+def _is_of_sweep(path: Path) -> bool:
+    known = path.name in _SWEEP_NAMES or path.name.startswith(COMPARISON) or TEMPORARY.fullmatch(path.name)
+    return bool(known) and not path.is_symlink()
 
 
 def _is_of_run(name: str) -> bool:

@@ -18,6 +18,7 @@ from orchestrator.analysis.evaluate import choose_checkpoint
 from orchestrator.core.errors import NotFoundError, OrchestrateError
 from orchestrator.rundir import RunDir, SweepDir, Uploaded, removable, sha256
 from orchestrator.rundir.atomic import temporary_name
+from orchestrator.rundir.synced import sync_lock
 from orchestrator.sync.wandb import plan_uploads
 from orchestrator.ui.cli import app
 from tests.helpers import COMMANDS, wait_for
@@ -192,6 +193,14 @@ def test_a_result_that_lists_files_elsewhere_removes_none(tree: Tree) -> None:
     assert kept <= files(other.path).keys()
 
 
+def test_a_running_sync_comes_first(tree: Tree) -> None:
+    with sync_lock(tree.sweep_dir):
+        assert tree.whats() == ["attempts before a retry"]
+        for more in ([], ["--whole"]):
+            assert "a sync of tiny is running" in tree.run("clean", "tiny", *more, "--yes", code=2)
+    assert tree.clean("--yes")["files"] == 2
+
+
 def test_killed_in_the_middle_it_goes_on(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     told = tree.told()
     remove_files = removable.remove_files
@@ -240,15 +249,26 @@ def test_links_odd_folders_and_damage_are_left_and_named(tree: Tree) -> None:
     checkpoints.symlink_to(outside / "current")
     (outside / "current" / "mine").write_text("")
     (again.path.parent / "notes").mkdir()
+    mine = [run.attempt(1).path / "mine.txt" for run in (again, other)]
+    for path in mine:
+        path.write_text("")
     before = files(outside)
     said = tree.run("clean", "--yes", "--drop", "tensorboard")
     assert "runs/notes: was not written by this program" in said
     assert again.attempt(1).checkpoints.is_symlink()
     assert files(outside) == before != {}
+    assert all(path.exists() for path in mine)
 
     os.rename(again.attempt(1).path, outside / "1")
     again.attempt(1).path.symlink_to(outside / "1")
     other.result_path.write_text("{")
+    os.rename(tree.sweep_dir.path / "runs", tree.folder / "runs")
+    (tree.sweep_dir.path / "runs").symlink_to(tree.folder / "runs")
+    before = files(tree.folder / "runs")
+    assert "tiny/runs: was not written by this program" in tree.run("clean", "--yes", "--drop", "tensorboard")
+    assert files(tree.folder / "runs") == before
+    (tree.sweep_dir.path / "runs").unlink()
+    os.rename(tree.folder / "runs", tree.sweep_dir.path / "runs")
     os.rename(tree.sweep_dir.path, tree.folder / "elsewhere")
     tree.sweep_dir.path.symlink_to(tree.folder / "elsewhere")
     before = files(tree.folder / "elsewhere")
