@@ -206,14 +206,15 @@ class RunContext:
             if file.path not in self.kept:
                 file.path.unlink(missing_ok=True)
 
-    def record(self, row: Row) -> None:
-        """Append one iteration's metrics."""
+    def record(self, *rows: Row) -> None:
+        """Append the metrics of an iteration, or of several."""
         assert self._metrics is not None, "begin() comes first"
         self.guard()
-        self._metrics.append(row)
-        self._iteration_fps = rate(self.rows[-1] if self.rows else None, row)
-        self._window.add(row)
-        self.rows.append(row)
+        self._metrics.append(*rows)
+        for row in rows:
+            self._iteration_fps = rate(self.rows[-1] if self.rows else None, row)
+            self._window.add(row)
+            self.rows.append(row)
 
     def progress(self, frames: int, total: int | None, value: float | None) -> None:
         """Send the worker the run's progress: frames, of how many, the latest return, and the throughputs.

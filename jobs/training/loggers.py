@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.training import provenance
@@ -64,10 +64,12 @@ def open_sinks(
     config: Mapping[str, Any],
     extra: Mapping[str, Any] | None = None,
     axes: Axes = Axes(),
+    history: Sequence[Row] | None = None,
 ) -> list[Sink]:
     """Open the sinks of a run and log the history so far. ``csv`` is the run's own metrics file.
 
-    ``extra`` are further arguments for W&B, in the trainer's vocabulary.
+    ``extra`` are further arguments for W&B, in the trainer's vocabulary. ``history``: the run's rows by
+    default.
     """
     sinks: list[Sink] = []
     for name in dict.fromkeys(names):
@@ -81,20 +83,36 @@ def open_sinks(
                 hint="change the loggers in the grid",
             )
     for sink in sinks:
-        for row in context.rows:
+        for row in context.rows if history is None else history:
             sink.log(row)
     return sinks
 
 
+def thinned(rows: Sequence[Row], most: int) -> Sequence[Row]:
+    """Return at most so many rows: neighbours become one, with the later one's values of what both have."""
+    while len(rows) > most:
+        odd = len(rows) % 2  # so that the last row stays the last
+        pairs = zip(rows[odd::2], rows[odd + 1 :: 2], strict=True)
+        rows = [
+            *rows[:odd],
+            *(replace(later, metrics={**one.metrics, **later.metrics}) for one, later in pairs),
+        ]
+    return rows
+
+
 @contextmanager
 def logging_to(
-    names: Iterable[str], context: RunContext, project: str, config: Mapping[str, Any]
+    names: Iterable[str],
+    context: RunContext,
+    project: str,
+    config: Mapping[str, Any],
+    history: Sequence[Row] | None = None,
 ) -> Iterator[list[Sink]]:
     """Open sinks as :func:`open_sinks`, and close them at the end; an error means an unfinished run.
 
     With the claim lost they are dropped: nothing more may be written.
     """
-    sinks = open_sinks(names, context, project, config)
+    sinks = open_sinks(names, context, project, config, history=history)
     finished = False
     try:
         yield sinks

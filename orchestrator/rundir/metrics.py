@@ -24,6 +24,8 @@ from orchestrator.core.errors import DamagedFileError
 from orchestrator.rundir.atomic import parse_json, storage_errors
 from orchestrator.rundir.plain_files import open_to_write, read_plain
 
+_ENCODER = json.JSONEncoder(allow_nan=False)
+
 
 @dataclass(frozen=True)
 class ResumePoint:
@@ -44,7 +46,7 @@ class Row:
 
     def to_line(self) -> bytes:
         metrics = {name: _encode(value) for name, value in self.metrics.items()}
-        return (json.dumps({**vars(self), "metrics": metrics}, allow_nan=False) + "\n").encode()
+        return (_ENCODER.encode({**vars(self), "metrics": metrics}) + "\n").encode()
 
 
 class MetricsWriter:
@@ -58,8 +60,8 @@ class MetricsWriter:
         header = resumed_from and {"attempt": resumed_from.attempt, "frames": resumed_from.frames}
         self._write((json.dumps({"resumed_from": header}) + "\n").encode())
 
-    def append(self, row: Row) -> None:
-        self._write(row.to_line())
+    def append(self, *rows: Row) -> None:
+        self._write(b"".join(row.to_line() for row in rows))
 
     def sync(self) -> None:
         with storage_errors(self._path):
@@ -68,11 +70,11 @@ class MetricsWriter:
     def close(self) -> None:
         self._file.close()
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, lines: bytes) -> None:
         with storage_errors(self._path):
-            written = self._file.write(line)
-            if written != len(line):  # a disk that fills mid-line: the rest raises ENOSPC
-                self._file.write(line[written:])
+            written = self._file.write(lines)
+            if written != len(lines):  # a disk that fills in between: the rest raises ENOSPC
+                self._file.write(lines[written:])
 
 
 def read_metrics(path: Path) -> tuple[ResumePoint | None, list[Row]]:

@@ -12,10 +12,7 @@ nothing.
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -23,15 +20,15 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from jobs.trainers.command import program_hook
-from jobs.trainers.command.declared import PROGRAM_KEY, Declared, declared_in, imported_packages
+from jobs.trainers.command.declared import Declared, declared_in, imported_packages
+from jobs.trainers.command.inbox import Inbox
 from jobs.training import provenance
 from jobs.training.context import GRACE_SHARE, BadConfigError, InterruptedRun, Outcome, RunContext
-from jobs.training.loggers import Sink, logging_to
+from jobs.training.loggers import logging_to, thinned
 from jobs.training.process_tree import die_with_parent
-from jobs.training.time_budget import TimeBudget, minutes_of
+from jobs.training.time_budget import minutes_of
 from jobs.worker.failures import ProgramFailed, is_storage_error
 from jobs.worker.signals import grace_seconds
 from orchestrator.config.command import COMMAND_KEY, command_meant, filled, program_file
@@ -39,7 +36,7 @@ from orchestrator.config.program.identity import CODE_KEY, Patterns, project_fil
 from orchestrator.config.trainers import COMMAND
 from orchestrator.core.errors import OrchestrateError, StorageError
 from orchestrator.core.types import Run, Value
-from orchestrator.rundir import CheckpointFile, CodeDir, ResumePoint, Row
+from orchestrator.rundir import CheckpointFile, CodeDir
 
 # The variable that names the file with a run's values.
 DESCRIPTION = "ORCHESTRATE_RUN"
@@ -52,11 +49,11 @@ _BY_SIGTERM = (-signal.SIGTERM, 128 + signal.SIGTERM)
 # Exit codes of a program, from sysexits.h: 64 wrong usage, 75 try again later, 78 wrong configuration.
 DONE, INTERRUPTED, BAD_CONFIG = 0, 75, (64, 78)
 
-_CHECKPOINT = re.compile(r"(\d{1,12})(\.[A-Za-z0-9]+)?")
-_ROW_KEYS = {"iteration", "frames", "metrics", "total"}
 _HOOK = str(Path(program_hook.__file__).parent)
 _POLL_S = 0.05
 _TAIL_BYTES = 4096
+# Rows of earlier attempts that sinks get at most.
+_MOST_HISTORY = 20_000
 
 
 def patterns_of(run: Run) -> Value:
@@ -79,7 +76,8 @@ def train(context: RunContext) -> Outcome:
     checkpoint = context.newest()
     inbox = Inbox(context, checkpoint, minutes)
     attempt, project = context.attempt, os.environ.get("WANDB_PROJECT") or context.sweep
-    with logging_to(context.run.loggers, context, project, context.run.point) as inbox.sinks:
+    history = thinned(context.rows, _MOST_HISTORY)
+    with logging_to(context.run.loggers, context, project, context.run.point, history) as inbox.sinks:
         if inbox.time.over and checkpoint is not None:
             # Its worker was killed between the program's end and the result.
             sys.stderr.write("the time was up before: the program is not started again\n")
@@ -189,133 +187,6 @@ def _start(argv: list[str], environment: Mapping[str, str]) -> subprocess.Popen[
         raise BadConfigError(f"cannot start {argv[0]!r}: {error.strerror}") from error
 
 
-class Inbox:
-    """The folder in which the program leaves metrics and checkpoints.
-
-    ``time``: the run's minutes. ``sinks`` take the metrics, too. ``declared``: the program's description of
-    itself.
-    """
-
-    def __init__(self, context: RunContext, checkpoint: CheckpointFile | None, minutes: float | None) -> None:
-        self._context = context
-        self._attempt = context.attempt
-        self._attempt.inbox_checkpoints.mkdir(parents=True, exist_ok=True)
-        self._file = open(self._attempt.inbox_metrics, "a+b", buffering=0)  # noqa: SIM115 (as long as the process)
-        self._rest = b""
-        point = ResumePoint(checkpoint.attempt, checkpoint.frames) if checkpoint else None
-        history = context.begin(point, row_at_checkpoint=False)
-        self._covered = checkpoint.frames if checkpoint else 0
-        self._wall_time = history[-1].wall_time if history else 0.0
-        self._clock = time.monotonic()
-        self._total: int | None = None
-        self.time = TimeBudget(minutes, history)
-        self.sinks: list[Sink] = []
-        self._logged = len(history)
-        self.declared = Declared()
-
-    def program_started(self) -> None:
-        """Count the time of the first line from now."""
-        self._clock = time.monotonic()
-
-    def empty(self, *, ended: bool = False) -> None:
-        """Take over all new metrics up to each checkpoint, then the checkpoint.
-
-        ``ended``: the program ended well, so a last line without a newline is whole, too.
-        """
-        ready = self._ready()
-        self._take_metrics(ended)
-        for frames, path in ready:
-            self._adopt(frames, path)
-
-    def log(self, seconds: float = math.inf) -> None:
-        """Log new rows to the sinks for at most so long: a program may write faster than they take."""
-        rows, until = self._context.rows, time.monotonic() + seconds
-        while self._logged < len(rows) and time.monotonic() < until:
-            for sink in self.sinks:
-                sink.log(rows[self._logged])
-            self._logged += 1
-
-    def _ready(self) -> list[tuple[int, Path]]:
-        """List finished checkpoints, before the metrics are read: the program wrote those first."""
-        found = []
-        for path in self._attempt.inbox_checkpoints.iterdir():
-            if (match := _CHECKPOINT.fullmatch(path.name)) and path.is_file():
-                found.append((int(match[1]), path))
-        return sorted(found)
-
-    def _adopt(self, frames: int, path: Path) -> None:
-        if frames < self._covered:
-            raise ProgramFailed(
-                f"the program wrote {path.name} after the checkpoint of frames {self._covered}"
-            )
-        self._context.adopt(path, frames)
-        self._covered = frames
-
-    def _take_metrics(self, ended: bool) -> None:
-        if self._attempt.inbox_metrics.stat().st_size < self._file.tell():
-            raise ProgramFailed("the program wrote its metrics file anew: open it for appending")
-        *lines, self._rest = (self._rest + self._file.read() + b"\n" * ended).split(b"\n")
-        lines = [line for line in lines if line.strip()]
-        now = time.monotonic()
-        for position, line in enumerate(lines, start=1):
-            # Rows found together are taken to have come evenly since the one before them.
-            since = (now - self._clock) * position / len(lines)
-            self._record(line, self._wall_time + since)
-        if lines:
-            self._wall_time, self._clock = self._wall_time + now - self._clock, now
-
-    def _record(self, line: bytes, wall_time: float) -> None:
-        try:
-            data = json.loads(line)
-            if PROGRAM_KEY in data:
-                self.declared = self.declared.with_line(data)
-                return
-            if unknown := set(data) - _ROW_KEYS:
-                raise ValueError(f"unknown key {min(unknown)!r}; known are {sorted(_ROW_KEYS)}")
-            row = self._row(data, wall_time)
-            total = None if data.get("total") is None else int(data["total"])
-            if max(row.frames, row.iteration, total or 0) >= 1 << 63:
-                raise ValueError("frames, iterations or total are beyond 64 bits")
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            raise ProgramFailed(
-                f"the program wrote metrics that cannot be used: {error!r} in {line[:200]!r}"
-            ) from error
-        self._check_order(row)
-        self._context.record(row)
-        self.time.spend(row)
-        self._show_progress(row, total)
-
-    def _row(self, data: Mapping[str, Any], wall_time: float) -> Row:
-        rows = self._context.rows
-        return Row(
-            iteration=int(data.get("iteration", rows[-1].iteration + 1 if rows else 1)),
-            frames=int(data["frames"]),
-            wall_time=wall_time,
-            metrics={str(name): float(value) for name, value in data.get("metrics", {}).items()},
-        )
-
-    def _check_order(self, row: Row) -> None:
-        """Refuse a row that a resume would lose or double."""
-        if row.frames < 1:
-            raise ProgramFailed(f"the program wrote frames {row.frames}, expected a number from 1")
-        if row.frames <= self._covered:
-            raise ProgramFailed(
-                f"the program wrote metrics for frames {row.frames} after the checkpoint of frames "
-                f"{self._covered}: it must continue from ORCHESTRATE_RESUME, and write the metrics up to a "
-                "checkpoint before the checkpoint"
-            )
-        rows = self._context.rows
-        if rows and row.frames <= rows[-1].frames:
-            raise ProgramFailed(
-                f"the program wrote frames {row.frames} after frames {rows[-1].frames}: they must grow"
-            )
-
-    def _show_progress(self, row: Row, total: int | None) -> None:
-        self._total = total or self._total
-        known = [frames for frames in (self._total, self.time.total_frames(row.frames)) if frames]
-        self._context.progress(row.frames, min(known, default=None), row.metrics.get("return"))
-
-
 def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunContext) -> int:
     """Empty the inbox until the program has exited; return its exit code.
 
@@ -326,12 +197,12 @@ def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunConte
     killed = False
     while True:
         try:
-            code = program.wait(_POLL_S)
+            code = program.wait(0.0 if inbox.behind else _POLL_S)
         except subprocess.TimeoutExpired:
-            inbox.empty()
+            inbox.take()
             inbox.log(_POLL_S)
         else:
-            inbox.empty(ended=code == DONE)
+            inbox.take_all(ended=code == DONE)
             return INTERRUPTED if killed and code < 0 else code
         if stop_by is None and (context.stopping or inbox.time.over):
             urgent = GRACE_SHARE * grace_seconds(signal.SIGTERM)

@@ -121,9 +121,7 @@ def test_an_error_on_the_way_out_is_no_failure(
     reason: Reason,
 ) -> None:
     spec = TrainerSpec("t", train=f"{__name__}:{trainer.__name__}", check="")  # type: ignore[attr-defined]
-    monkeypatch.setattr(
-        run_process.importlib, "import_module", lambda name: __import__("sys").modules[__name__]
-    )
+    monkeypatch.setattr(run_process.pkgutil, "resolve_name", lambda _: trainer)
     run = command_run(["true"])
     sweep = make_sweep(results, [run])
     run_dir = sweep.run(run.run_id)

@@ -1,0 +1,180 @@
+"""The folder in which a program leaves metrics and checkpoints, and what is taken over from it.
+
+A program may write faster than its metrics can be recorded, and faster still than sinks log. So metrics are
+taken in batches, and rows that wait for the sinks are merged when they are too many. The run's own metrics
+file has every line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobs.trainers.command.declared import PROGRAM_KEY, Declared
+from jobs.training.context import RunContext
+from jobs.training.loggers import Sink, thinned
+from jobs.training.time_budget import TimeBudget
+from jobs.worker.failures import ProgramFailed
+from orchestrator.rundir import CheckpointFile, ResumePoint, Row
+
+_CHECKPOINT = re.compile(r"(\d{1,12})(\.[A-Za-z0-9]+)?")
+_ROW_KEYS = {"iteration", "frames", "metrics", "total"}
+# Metrics taken over at a time: some thousands of lines, a fraction of a second.
+_BATCH_BYTES = 1 << 18
+# Rows that wait for the sinks at most: a second or two of W&B's work.
+_MOST_WAITING = 2_000
+
+
+class Inbox:
+    """The folder in which the program leaves metrics and checkpoints.
+
+    ``behind``: the program has written more than was taken over. ``time``: the run's minutes. ``sinks`` take
+    the metrics, too. ``declared``: the program's description of itself.
+    """
+
+    def __init__(self, context: RunContext, checkpoint: CheckpointFile | None, minutes: float | None) -> None:
+        self._context = context
+        self._attempt = context.attempt
+        self._attempt.inbox_checkpoints.mkdir(parents=True, exist_ok=True)
+        self._file = open(self._attempt.inbox_metrics, "a+b", buffering=0)  # noqa: SIM115 (as long as the process)
+        self._rest = b""
+        self._ready: list[tuple[int, Path]] = []
+        self._written = 0
+        self.behind = False
+        point = ResumePoint(checkpoint.attempt, checkpoint.frames) if checkpoint else None
+        history = context.begin(point, row_at_checkpoint=False)
+        self._covered = checkpoint.frames if checkpoint else 0
+        self._wall_time = history[-1].wall_time if history else 0.0
+        self._clock = time.monotonic()
+        self._total: int | None = None
+        self.time = TimeBudget(minutes, history)
+        self.sinks: list[Sink] = []
+        self._waiting: deque[Row] = deque()
+        self.declared = Declared()
+
+    def program_started(self) -> None:
+        """Count the time of the first line from now."""
+        self._clock = time.monotonic()
+
+    def take(self, *, ended: bool = False) -> None:
+        """Take over a batch of new metrics; once all up to a checkpoint are here, the checkpoint.
+
+        ``ended``: the program ended well, so a last line without a newline is whole, too.
+        """
+        ready = self._ready or self._finished()  # listed first: the program wrote metrics before
+        size = self._attempt.inbox_metrics.stat().st_size
+        if size < self._file.tell():
+            raise ProgramFailed("the program wrote its metrics file anew: open it for appending")
+        if not self._ready:
+            self._ready, self._written = ready, size
+        text = self._file.read(_BATCH_BYTES)
+        self.behind = len(text) == _BATCH_BYTES
+        self._take_lines(text + b"\n" * (ended and not self.behind))
+        if self._file.tell() >= self._written:
+            for frames, path in self._ready:
+                self._adopt(frames, path)
+            self._ready = []
+
+    def take_all(self, *, ended: bool) -> None:
+        """Take over what a program that is gone has left."""
+        self._ready, self.behind = [], True
+        while self.behind:
+            self.take(ended=ended)
+
+    def log(self, seconds: float = math.inf) -> None:
+        """Log new rows to the sinks for at most so long: a program may write faster than they take."""
+        until = time.monotonic() + seconds
+        while self._waiting and time.monotonic() < until:
+            row = self._waiting.popleft()
+            for sink in self.sinks:
+                sink.log(row)
+
+    def _finished(self) -> list[tuple[int, Path]]:
+        """List finished checkpoints."""
+        found = []
+        for path in self._attempt.inbox_checkpoints.iterdir():
+            if (match := _CHECKPOINT.fullmatch(path.name)) and path.is_file():
+                found.append((int(match[1]), path))
+        return sorted(found)
+
+    def _adopt(self, frames: int, path: Path) -> None:
+        if frames < self._covered:
+            raise ProgramFailed(
+                f"the program wrote {path.name} after the checkpoint of frames {self._covered}"
+            )
+        self._context.adopt(path, frames)
+        self._covered = frames
+
+    def _take_lines(self, text: bytes) -> None:
+        *lines, self._rest = (self._rest + text).split(b"\n")
+        lines = [line for line in lines if line.strip()]
+        now = time.monotonic()
+        seconds, last, rows = now - self._clock, next(reversed(self._context.rows), None), []
+        try:
+            for position, line in enumerate(lines, start=1):
+                # Rows found together are taken to have come evenly since the one before them.
+                row = self._read(line, self._wall_time + seconds * position / len(lines), last)
+                if row is not None:
+                    rows.append(row)
+                    last = row
+        finally:
+            self._record(rows)
+        if lines:
+            self._wall_time, self._clock = self._wall_time + seconds, now
+
+    def _read(self, line: bytes, wall_time: float, last: Row | None) -> Row | None:
+        """Parse a line; return its row, ``None`` if it describes the program."""
+        try:
+            data = json.loads(line)
+            if PROGRAM_KEY in data:
+                self.declared = self.declared.with_line(data)
+                return None
+            if unknown := set(data) - _ROW_KEYS:
+                raise ValueError(f"unknown key {min(unknown)!r}; known are {sorted(_ROW_KEYS)}")
+            row = Row(
+                iteration=int(data.get("iteration", last.iteration + 1 if last else 1)),
+                frames=int(data["frames"]),
+                wall_time=wall_time,
+                metrics={str(name): float(value) for name, value in data.get("metrics", {}).items()},
+            )
+            total = None if data.get("total") is None else int(data["total"])
+            if max(row.frames, row.iteration, total or 0) >= 1 << 63:
+                raise ValueError("frames, iterations or total are beyond 64 bits")
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ProgramFailed(
+                f"the program wrote metrics that cannot be used: {error!r} in {line[:200]!r}"
+            ) from error
+        self._check_order(row, last)
+        self._total = total or self._total
+        return row
+
+    def _record(self, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        self._context.record(*rows)
+        for row in rows:
+            self.time.spend(row)
+        if self.sinks:
+            self._waiting = deque(thinned([*self._waiting, *rows], _MOST_WAITING))
+        known = [frames for frames in (self._total, self.time.total_frames(rows[-1].frames)) if frames]
+        self._context.progress(rows[-1].frames, min(known, default=None), rows[-1].metrics.get("return"))
+
+    def _check_order(self, row: Row, last: Row | None) -> None:
+        """Refuse a row that a resume would lose or double."""
+        if row.frames < 1:
+            raise ProgramFailed(f"the program wrote frames {row.frames}, expected a number from 1")
+        if row.frames <= self._covered:
+            raise ProgramFailed(
+                f"the program wrote metrics for frames {row.frames} after the checkpoint of frames "
+                f"{self._covered}: it must continue from ORCHESTRATE_RESUME, and write the metrics up to a "
+                "checkpoint before the checkpoint"
+            )
+        if last is not None and row.frames <= last.frames:
+            raise ProgramFailed(
+                f"the program wrote frames {row.frames} after frames {last.frames}: they must grow"
+            )

@@ -1,0 +1,126 @@
+"""Metrics of a program that writes faster than they are recorded, and faster still than sinks log."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.trainers.command import inbox as inbox_module
+from jobs.trainers.command.inbox import Inbox
+from jobs.training.context import RunContext
+from jobs.training.loggers import thinned
+from orchestrator.rundir import Claim, Lease, Row
+from tests.helpers import command_run, make_sweep
+
+LINES = 12_000
+ONE_MINUTE = 1.0
+
+
+@pytest.fixture
+def context(results: Path) -> Iterator[RunContext]:
+    run = command_run(["true"])
+    run_dir = make_sweep(results, [run]).run(run.run_id)
+    attempt = run_dir.take(Claim.fresh("0001-0001"))
+    assert attempt is not None
+    relay = os.open(os.devnull, os.O_WRONLY)
+    context = RunContext("tiny", run, run_dir, attempt, Lease(attempt.claim_path), relay)
+    yield context
+    assert context._metrics is not None
+    context._metrics.close()
+    os.close(relay)
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def log(self, row: Row) -> None:
+        self.rows.append(row)
+
+    def log_video(self, *_: Any) -> None: ...
+
+    def close(self, *, finished: bool) -> None: ...
+
+
+Flood = Callable[..., Inbox]
+
+
+@pytest.fixture
+def flood(context: RunContext) -> Iterator[Flood]:
+    """Fill an inbox: lines of a second of training, every 500th with an evaluation, and a checkpoint."""
+    made: list[Inbox] = []
+
+    def fill(minutes: float | None = None, end: str = "\n") -> Inbox:
+        inbox = Inbox(context, None, minutes)
+        made.append(inbox)
+        inbox.sinks = [Sink()]
+        lines = []
+        for n in range(1, LINES + 1):
+            evaluation = {"eval/return": n} if n % 500 == 0 else {}
+            metrics = {
+                "return": n,
+                "timers/collection_time": 0.75,
+                "timers/training_time": 0.25,
+                **evaluation,
+            }
+            lines.append(json.dumps({"frames": n, "metrics": metrics}))
+        context.attempt.inbox_metrics.write_text("\n".join(lines) + end)
+        (context.attempt.inbox_checkpoints / str(LINES)).write_text("{}")
+        return inbox
+
+    yield fill
+    for inbox in made:
+        inbox._file.close()
+
+
+def test_the_time_is_up_long_before_all_lines_are_taken(context: RunContext, flood: Flood) -> None:
+    inbox = flood(ONE_MINUTE)
+    inbox.take()
+    assert inbox.time.over
+    assert inbox.behind
+    assert 60 <= len(context.rows) < LINES / 4
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_all_lines_are_recorded_in_the_end_and_the_checkpoint_after_them(
+    context: RunContext, flood: Flood, end: str
+) -> None:
+    inbox = flood(end=end)
+    inbox.take()
+    assert context.checkpointed_frames is None
+    inbox.take_all(ended=True)
+    assert [row.frames for row in context.run_dir.history()] == list(range(1, LINES + 1))
+    assert context.checkpointed_frames == LINES
+
+
+def test_sinks_never_have_more_than_seconds_of_work_left_and_miss_no_name(
+    context: RunContext, flood: Flood
+) -> None:
+    inbox = flood()
+    inbox.take_all(ended=True)
+    inbox.log(0.0)
+    (sink,) = inbox.sinks
+    assert isinstance(sink, Sink)
+    assert sink.rows == []
+    inbox.log()
+    assert inbox_module._MOST_WAITING / 2 <= len(sink.rows) <= inbox_module._MOST_WAITING
+    assert sink.rows[-1] == context.rows[-1]
+    steps = [row.frames for row in sink.rows]
+    assert steps == sorted(set(steps))
+    assert [row.metrics["eval/return"] for row in sink.rows if "eval/return" in row.metrics] == [
+        float(n) for n in range(500, LINES + 1, 500)
+    ]
+
+
+@pytest.mark.parametrize(("number", "steps"), [(2, [1, 2]), (4, [2, 4]), (5, [1, 3, 5]), (6, [2, 4, 6])])
+def test_neighbours_become_one_with_the_later_ones_values(number: int, steps: list[int]) -> None:
+    rows = [Row(n, n, float(n), {"return": n, f"of {n}": n}) for n in range(1, number + 1)]
+    found = thinned(rows, 3)
+    assert [row.frames for row in found] == steps
+    assert [row.metrics["return"] for row in found] == steps
+    assert {name for row in found for name in row.metrics} == {name for row in rows for name in row.metrics}
