@@ -98,6 +98,10 @@ class PpoUpdate:
     def __init__(self, config: PpoConfig, network: ActorCritic) -> None:
         self._config, self._network = config, network
         self._parameters = list(network.parameters())
+        # Of the losses of a step in the objective; the last two are only shown.
+        self._weights = torch.tensor(
+            [1.0, config.value_weight, -config.entropy_weight, 0.0, 0.0], device=config.device
+        )
         self.optimizer = torch.optim.Adam(self._parameters, lr=config.lr, eps=1e-5, fused=True)
 
     def set_lr(self, lr: float) -> None:
@@ -114,12 +118,13 @@ class PpoUpdate:
         network.returns.update(returns[:, None])
         targets, logs, gained = network.normalized_returns(returns), rollout.logs.flatten(), gained.flatten()
         gained = (gained - gained.mean()) / (gained.std() + 1e-8)
-        inputs = network.normalized(seen)
+        rows = (network.normalized(seen), actions, logs, gained, targets)
         total, steps = torch.zeros(5, device=seen.device), 0
         for _ in range(config.epochs):
             order = torch.randperm(len(seen), generator=generator, device=generator.device).to(seen.device)
             for batch in order.split(config.batch_size):
-                total += self._step(inputs[batch], actions[batch], logs[batch], gained[batch], targets[batch])
+                # Rows chosen by index_select are copied whole: a third of the time of [batch].
+                total += self._step(*(one.index_select(0, batch) for one in rows))
                 steps += 1
         network.seen.update(seen)  # from now on: the rollout was played by the moments before
         names = ("loss/policy", "loss/value", "loss/entropy", "train/approx_kl", "train/clip_fraction")
@@ -132,18 +137,19 @@ class PpoUpdate:
         change = now - logs
         ratio = change.exp()
         clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
-        policy_loss = -torch.minimum(ratio * gained, clipped * gained).mean()
-        value_loss = (values - targets).square().mean()
-        mean_entropy = entropy.mean()
-        loss = policy_loss + config.value_weight * value_loss - config.entropy_weight * mean_entropy
+        each = (
+            -torch.minimum(ratio * gained, clipped * gained),
+            (values - targets).square(),
+            entropy,
+            (ratio - 1 - change).detach(),
+            (ratio - clipped).detach().ne(0).to(ratio.dtype),
+        )
+        losses = torch.stack(each).mean(1)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        (losses @ self._weights).backward()
         torch.nn.utils.clip_grad_norm_(self._parameters, config.max_gradient_norm)
         self.optimizer.step()
-        with torch.no_grad():
-            away = (ratio - clipped).ne(0).float().mean()
-            divergence = (ratio - 1 - change).mean()
-            return torch.stack((policy_loss, value_loss, mean_entropy, divergence, away)).detach()
+        return losses.detach()
 
 
 class _Clock:
