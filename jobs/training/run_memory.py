@@ -16,6 +16,8 @@ _PEAK_AT, _KILLED_AT, _BYTES = 0, 8, 16
 _CONSEQUENCE_S = 300.0
 # Seconds in which the keeper looks at least twice.
 _VERDICT_S = 2.5
+# This process's control groups, and where they are mounted.
+_OWN_GROUPS, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 class RunMemory:
@@ -85,15 +87,14 @@ def oom_kills() -> int | None:
 def _memory_files() -> list[Path]:
     """Return the files in which control groups of either version count such kills."""
     try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+        lines = _OWN_GROUPS.read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
-    root = Path("/sys/fs/cgroup")
     files = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            files.append(root / path.lstrip("/") / "memory.events")
+            files.append(_GROUPS / path.lstrip("/") / "memory.events")
         elif "memory" in controllers.split(","):
-            files.append(root / "memory" / path.lstrip("/") / "memory.oom_control")
+            files.append(_GROUPS / "memory" / path.lstrip("/") / "memory.oom_control")
     return files
