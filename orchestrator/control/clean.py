@@ -118,8 +118,8 @@ def surplus(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
         found.left.append(f"{sweep_dir.path}: is a link, expected a folder")
         return found
     seen, copied = poll_sweep(sweep_dir), copy_of(sweep_dir) is not None
-    in_grid = frozenset(row.run_id for row in seen.rows if row.in_grid)
-    look = _RunLook(sweep_dir, options, seen, in_grid, _not_uploaded(sweep_dir, options), copied)
+    outside = frozenset(row.run_id for row in seen.rows if not row.in_grid)
+    look = _RunLook(sweep_dir, options, seen, outside, _not_uploaded(sweep_dir, options), copied)
     for one in read_all(look.surplus, removable.run_ids(sweep_dir)):
         found.merge(one)
     if not copied:
@@ -206,13 +206,14 @@ def half_removed(results: Path, names: Iterable[str] = (), *, dry: bool) -> list
 class _RunLook:
     """Lists the surplus of runs.
 
-    ``not_uploaded``: runs that keep their W&B logs. ``copied``: the sweep is a copy.
+    ``outside``: runs that the index has outside the grid. ``not_uploaded``: runs that keep their W&B logs.
+    ``copied``: the sweep is a copy.
     """
 
     sweep_dir: SweepDir
     options: CleanOptions
     seen: Survey
-    in_grid: frozenset[str]
+    outside: frozenset[str]
     not_uploaded: frozenset[str]
     copied: bool
 
@@ -249,7 +250,7 @@ class _RunLook:
                 found.not_uploaded += 1
             else:
                 found.drop(DROPPABLE[kind], run, files)
-        if run.run_id not in self.in_grid:
+        if run.run_id in self.outside:
             files = needed.get(CHECKPOINTS, [])
             if OUTSIDE in self.options.drop:
                 found.drop(DROPPABLE[OUTSIDE], run, files)
@@ -263,7 +264,7 @@ class _RunLook:
         if not attempts or not self._is_old(attempts[-1].claim_path.stat().st_mtime):
             return
         found.add(_TEMPORARY, removable.temporary_files(run))
-        if run.run_id not in self.in_grid:
+        if run.run_id in self.outside:
             files = removable.unfinished_files(run)
             if OUTSIDE in self.options.drop:
                 found.add(DROPPABLE[OUTSIDE], files)

@@ -183,7 +183,8 @@ def test_a_result_that_lists_files_elsewhere_removes_none(tree: Tree) -> None:
     more = [{"path": path, "sha256": "", "bytes": 0, "required": False} for path in (*items, str(away))]
     run.result_path.write_text(json.dumps({**result, "manifest": [*result["manifest"], *more]}))
     (other.path / "retired-99.json").write_text("{}")
-    tree.sweep_dir.write_index([])
+    rows = [row._replace(in_grid=False) for row in tree.sweep_dir.read_index()]
+    tree.sweep_dir.write_index(rows)
     before = files(other.path)
     found = tree.clean("--drop", "outside-grid,policies", "--yes")
     assert away.exists()
@@ -305,6 +306,10 @@ def test_leftovers_of_killed_processes(tree: Tree) -> None:
 
 def test_an_unfinished_run_outside_the_grid_loses_its_checkpoints_when_asked(tree: Tree) -> None:
     (outside,) = (run for run in tree.runs() if not run.retired)
+    index = tree.sweep_dir.index_path.read_bytes()
+    tree.sweep_dir.index_path.unlink()
+    assert "checkpoints of runs outside the grid" not in tree.whats("--drop", "outside-grid")
+    tree.sweep_dir.index_path.write_bytes(index)
     tree.write_grid(seeds=1)
     tree.run("sweep", "--grid", "grid.yaml")
     os.unlink(outside.result_path)
