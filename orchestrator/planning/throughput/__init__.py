@@ -1,1 +1,1 @@
-"""Measured speeds of finished runs, speeds reported by others, and lookup for planned runs."""
+"""Measured speeds of finished runs, shipped speeds, and lookup for planned runs."""

@@ -26,7 +26,7 @@ class Basis:
     """The data behind a prediction. ``end_to_end_fps`` is between ``low`` and ``high`` in 80 % of cases.
 
     ``start``: seconds of a run beside its frames. ``frames``: length of such runs. ``words``: description.
-    ``runs``: how many were measured; 0 if ``reported`` by others. ``wall_per_training``: as in
+    ``runs``: how many were measured; 0 if ``reported``, that is shipped. ``wall_per_training``: as in
     :class:`~orchestrator.planning.throughput.model.Speed`.
     """
 
@@ -185,7 +185,7 @@ def _basis_text(used: Sequence[Speed], kind: RunKind, place: TrainingPlace) -> s
     one = used[0]
     if one.source:
         where = "" if same_hardware(one.place, place) else ", other hardware than here"
-        return f"reported by others, not measured here: {one.source}{where}"
+        return f"shipped figure, not measured here: {one.source}{where}"
     runs = sum(speed.runs for speed in used)
     what = f"{runs} finished run{'s' * (runs != 1)}"
     if one.kind == kind:

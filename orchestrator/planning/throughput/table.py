@@ -1,4 +1,4 @@
-"""Collect all known speeds: of every sweep in a results folder, and reported by others."""
+"""Collect all known speeds: of every sweep in a results folder, and shipped ones."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _medians(values: Mapping[str, Iterable[float]]) -> dict[str, float]:
 
 @cache
 def reported() -> tuple[Speed, ...]:
-    """Return the speeds reported by others for their machines; none was measured by this project."""
+    """Return the shipped speeds, of machines of this project and of others."""
     rows = yaml.safe_load(template("speeds.yaml").read_text(encoding="utf-8"))
     return tuple(
         Speed(

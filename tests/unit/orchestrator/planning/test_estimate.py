@@ -287,7 +287,7 @@ def test_the_cost_table_of_the_bucket_brigade_set_up() -> None:
     assert found.dollars is not None
     assert found.overhead is not None
     assert found.dollars.mid == pytest.approx(22.24 + found.overhead.mid, abs=0.05)
-    assert all("reported by others" in words for words in found.rests_on)
+    assert all("shipped figure" in words for words in found.rests_on)
 
 
 def test_instances_share_the_time_and_add_their_starts_and_ends() -> None:
