@@ -16,7 +16,7 @@ from typing import Any
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluate import final_checkpoint
-from orchestrator.analysis.evaluation_matrix import RETURN, figure_of, is_own, setting_of
+from orchestrator.analysis.evaluation_matrix import BEHAVIOUR, RETURN, figure_of, is_own, setting_of
 from orchestrator.analysis.played_tasks import read_task
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.stats import (
@@ -30,7 +30,6 @@ from orchestrator.analysis.stats import (
 from orchestrator.config.trainers import returns_of
 from orchestrator.rundir import Evaluation, SweepDir
 
-BEHAVIOUR = "behaviour/"
 HALF = 0.5
 _GAP = "gap_closed"
 _ROUNDING = 1e-6

@@ -17,8 +17,8 @@ from orchestrator.rundir import Evaluation, SweepDir
 
 RETURN = "return"
 _SEED = "seed"
-# Figures of this group explain the others. Too many to show, they are in the files.
-_EXPLANATIONS = "behaviour/"
+# Figures of this group describe play. Too many to show in matrices, they are in the files.
+BEHAVIOUR = "behaviour/"
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def latest_matrices(sweep_dir: SweepDir) -> list[Matrix]:
 
 def shown(found: Sequence[Matrix]) -> list[Matrix]:
     """Return the matrices that are printed and drawn; files hold all."""
-    return [matrix for matrix in found if not matrix.metric.startswith(_EXPLANATIONS)]
+    return [matrix for matrix in found if not matrix.metric.startswith(BEHAVIOUR)]
 
 
 def setting_of(evaluations: Sequence[Evaluation]) -> str:

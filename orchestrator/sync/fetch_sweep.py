@@ -205,7 +205,7 @@ def _plan(
         find_unchanged(sync, here, found)
         chosen += found
         sync.report.problems += listing.problems
-        _note(sync, "no plain file", "not fetched", [name for name in listing.special if not _of_wandb(name)])
+        _note(sync, "no plain file", "not fetched", [name for name in listing.special if not _is_usual(name)])
     for one in chosen:
         _expect_result(sync, one, (aside or {}).get(one.run_id))
     find_duplicates(sync, chosen, staged)
@@ -286,10 +286,10 @@ def _note(sync: SweepSync, what: str, done: str, names: Sequence[str]) -> None:
         sync.report.notes.append(f"{done} ({what}): {listed(list(map(brief, names)), _NAMED)}")
 
 
-def _of_wandb(name: str) -> bool:
-    """Return whether a link is one that W&B makes to its own logs, which is not needed."""
+def _is_usual(name: str) -> bool:
+    """Return whether a link is one that nobody misses: in a code snapshot, or made by W&B to its own logs."""
     top, *inside = PurePosixPath(name).parts
-    return top == RUNS and kind_of(PurePosixPath(*inside[1:])) == "wandb"
+    return top == CODE or (top == RUNS and kind_of(PurePosixPath(*inside[1:])) == "wandb")
 
 
 def _batches(chosen: Iterable[ChosenFiles]) -> Iterator[list[ChosenFiles]]:

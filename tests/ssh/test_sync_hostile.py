@@ -44,12 +44,15 @@ def test_links_and_devices_stay_there(there: SweepDir, home: SweepDir, tmp_path:
     (run.path / "notes.txt").symlink_to(secret)
     (run.attempt(1).path / "wandb").mkdir()
     (run.attempt(1).path / "wandb" / "debug.log").symlink_to(secret)  # W&B makes such a one itself
+    (there.path / "code" / ("0" * 16) / "tree").mkdir(parents=True)
+    (there.path / "code" / ("0" * 16) / "tree" / ".venv").symlink_to(tmp_path)  # as a snapshot has
     (there.path / "scripts").symlink_to(tmp_path)
     (there.results / "other").symlink_to(there.path)
     os.mkfifo(run.attempt(1).path / "pipe")
     said = sync()
     assert "no plain file" in said
     assert "debug.log" not in said
+    assert ".venv" not in said
     assert sorted(path.name for path in home.results.iterdir()) == ["speed"]
     found = [
         path for path in home.path.rglob("*") if path.is_symlink() or not (path.is_file() or path.is_dir())

@@ -111,7 +111,11 @@ def bucket_brigade_baselines(
 ) -> dict[str, dict[str, float]]:
     """Return the figures of scripted players in the places of the learners."""
     players = seats(players_of(config.opponents), AGENTS).names
-    return Baselines(config.name.partition("/")[2], players, episodes, seed, config.nights).figures()
+    name = config.name.partition("/")[2]
+    found = Baselines(name, players, episodes, seed, config.nights).figures()
+    return {
+        player: with_gap(figures, name, config.nights, episodes, seed) for player, figures in found.items()
+    }
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
 from orchestrator.analysis.baselines import (
-    BEHAVIOUR,
     EvaluatedSweep,
     FramesToThreshold,
     Ranking,
     Verdict,
     gap_of,
 )
+from orchestrator.analysis.evaluation_matrix import BEHAVIOUR
 from orchestrator.analysis.report.blocks import MISSING, Cell, Column, Table, columns, number, shown
 from orchestrator.analysis.report.plotting import compact
 from orchestrator.analysis.stats import Estimate, Group, estimate_of

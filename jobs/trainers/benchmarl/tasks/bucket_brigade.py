@@ -139,13 +139,14 @@ class BucketBrigade(TaskClass):
 
     def baselines(self, episodes: int, seed: int) -> dict[str, dict[str, float]]:
         """Return the figures of scripted players in the places of the learners."""
+        name, nights = self.name.lower(), self.config["max_steps"]
         players = seats(self.config["opponents"], AGENTS).names
-        found = Baselines(self.name.lower(), players, episodes, seed, self.config["max_steps"]).figures()
+        found = Baselines(name, players, episodes, seed, nights).figures()
         for figures in found.values():
             own = figures.pop(RETURN)
             if not self.config["shared_reward"]:
                 figures[RETURN] = own * self.config["reward_scale"]
-        return found
+        return {player: with_gap(figures, name, nights) for player, figures in found.items()}
 
     def _behaviour(self, nights: TensorDictBase, when: str) -> dict[str, float]:
         rules = parameters([scenario(self.name.lower())])

@@ -19,8 +19,8 @@ from jobs.training.games.bucket_brigade.seats import LEARNER, SPECIALIST
 RANDOM_PLAY = "uniform"
 BASELINES = (SPECIALIST, *ARCHETYPES)
 RETURN, TEAM_REWARD, GAP_CLOSED = "return", "team/reward_per_night", "team/gap_closed"
-# Games that place the ends of the gap, always the same: few enough to play in a moment, within 2 %.
-_REFERENCE_GAMES, _REFERENCE_SEED = 2_000, 0
+# The fewest games that place the ends of a gap, to a few percent.
+_REFERENCE_GAMES = 2_000
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Baselines:
         found = {}
         for name in BASELINES:
             players = tuple(name if player == LEARNER else player for player in self.players)
-            found[name] = with_gap(self._played(players), self.scenario, self.nights)
+            found[name] = dict(self._played(players))
         return found
 
     def _played(self, players: tuple[str, ...]) -> Mapping[str, float]:
@@ -49,13 +49,17 @@ class Baselines:
         return _play(self.scenario, players, learners, self.games, self.seed, self.nights)
 
 
-def with_gap(figures: Mapping[str, float], scenario: str, nights: int = NIGHTS) -> dict[str, float]:
+def with_gap(
+    figures: Mapping[str, float], scenario: str, nights: int = NIGHTS, games: int = 0, seed: int = 0
+) -> dict[str, float]:
     """Add where a team's reward lies between four random players (0) and four specialists (1).
 
-    Adds nothing in a scenario where specialists earn no more than random play.
+    These play ``games`` of that seed, or 2,000 if that is more. Adds nothing in a scenario where specialists
+    earn no more than random play.
     """
+    games = max(games, _REFERENCE_GAMES)
     low, high = (
-        _play(scenario, (name,) * AGENTS, (0,), _REFERENCE_GAMES, _REFERENCE_SEED, nights)[TEAM_REWARD]
+        _play(scenario, (name,) * AGENTS, tuple(range(AGENTS)), games, seed, nights)[TEAM_REWARD]
         for name in (RANDOM_PLAY, SPECIALIST)
     )
     if high <= low:
