@@ -287,7 +287,7 @@ def _note(sync: SweepSync, what: str, done: str, names: Sequence[str]) -> None:
 
 
 def _is_usual(name: str) -> bool:
-    """Return whether a link is one that nobody misses: in a code snapshot, or made by W&B to its own logs."""
+    """Return whether a link is left by intention: of a code snapshot, or by W&B to its own logs."""
     top, *inside = PurePosixPath(name).parts
     return top == CODE or (top == RUNS and kind_of(PurePosixPath(*inside[1:])) == "wandb")
 
