@@ -168,7 +168,7 @@ def whole(sweep_dir: SweepDir, options: CleanOptions) -> Surplus:
         _require_over(sweep_dir, seen)
     now, last = time.time(), _last_event(sweep_dir)
     since = f"idle since {moment(last, now)}" if last else "never submitted"
-    if now - last < options.older_than:
+    if options.older_than and now - last < options.older_than:
         found.left.append(f"{path}: {since}, which is younger than --older-than")
         return found
     counted = Counter(status.state for status in seen.statuses.values())
@@ -259,6 +259,8 @@ class _RunLook:
 
     def _unfinished(self, found: Surplus, run: RunDir) -> None:
         status, attempts = self.seen.statuses.get(run.run_id), run.attempts()
+        if self.seen.damaged:  # of a damaged ledger a queued job may be unknown
+            return
         if (status is not None and status.state in _AT_WORK) or run.blocked_by() is not None:
             return
         if not attempts or not self._is_old(attempts[-1].claim_path.stat().st_mtime):
@@ -274,7 +276,8 @@ class _RunLook:
     def _is_old(self, changed: float, ended: object = None) -> bool:
         """Compare with the age asked for: the end on record, or else the time of the last change."""
         at = ended if isinstance(ended, int | float) else changed
-        return time.time() - at >= self.options.older_than
+        older_than = self.options.older_than
+        return not older_than or time.time() - at >= older_than
 
 
 def _not_uploaded(sweep_dir: SweepDir, options: CleanOptions) -> frozenset[str]:
@@ -327,6 +330,11 @@ def _tokens(sweep_dir: SweepDir, run_id: str) -> list[str]:
 def _require_over(sweep_dir: SweepDir, seen: Survey) -> None:
     """Raise :class:`OrchestrateError` if anything works, or may start to work, on the sweep."""
     name = sweep_dir.name
+    if seen.damaged:
+        raise OrchestrateError(
+            f"{name}: {'; '.join(seen.damaged)}: whether anything is queued or at work cannot be known",
+            hint=f"remove the folder by hand, once nothing works on it: {sweep_dir.path}",
+        )
     if sent_jobs(sweep_dir):
         raise OrchestrateError(
             f"{name} has jobs on cloud instances", hint=f"first: orchestrate status {name} --exchange"
@@ -345,7 +353,7 @@ def _is_blocked(run: RunDir) -> bool:
     try:
         return not run.result_path.exists() and run.blocked_by() is not None
     except DamagedFileError:
-        return False
+        return True
 
 
 def _last_event(sweep_dir: SweepDir) -> float:

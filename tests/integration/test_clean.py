@@ -348,6 +348,11 @@ def test_a_whole_sweep_goes_by_its_name_and_a_killed_removal_goes_on(
         "clean", "tiny", "other", "--whole", "--yes", code=2
     )
     notes.unlink()
+    entry = min((tree.sweep_dir.path / "ledger").glob("*.json"))
+    whole = entry.read_bytes()
+    entry.write_bytes(whole[:20])  # of a submission with jobs in a queue, perhaps
+    assert "cannot be known" in tree.run("clean", "tiny", "--whole", "--yes", code=2)
+    entry.write_bytes(whole)
     before = files(tree.folder / "results")
     (mine, other) = tree.whats("--whole")
     assert mine.startswith("all of it: 1 done; idle since ")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,12 +60,14 @@ def clean(
     if whole and (drop is not None or (yes and not names)):
         told = "found --drop, expected only one of them" if drop is not None else "no sweep is named"
         raise OrchestrateError(f"--whole: {told}", hint="as in: orchestrate clean SWEEP --whole --yes")
-    listed = control.half_removed(results, names, dry=not yes)
+    with _errors():
+        listed = control.half_removed(results, names, dry=not yes)
     begun = {one.sweep for one in listed}
     rest = [name for name in names if name not in begun or (results / name).exists()]
     sweep_dirs = chosen(results, rest) if rest or not names else []
     for one in sweep_dirs if whole and yes else ():  # before any is removed
-        control.whole(one, options)
+        with _errors():
+            control.whole(one, options)
     removal = {
         (False, False): control.surplus,
         (False, True): control.remove,
@@ -74,7 +77,8 @@ def clean(
     problems: list[OrchestrateError] = []
     for one in sweep_dirs:
         try:
-            listed.append(removal(one, options))
+            with _errors():
+                listed.append(removal(one, options))
         except OrchestrateError as error:
             if whole and not names:
                 listed.append(control.Surplus(one.name, left=[str(error)]))
@@ -90,6 +94,17 @@ def clean(
         )
         _print(listed, results, None if yes else again)
     print_problems_there(problems)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Turn what the file system refuses into an :class:`OrchestrateError`."""
+    try:
+        yield
+    except OSError as error:
+        raise OrchestrateError(
+            f"{error.filename}: {error.strerror}", hint="another command may be at work here: try again"
+        ) from error
 
 
 def _options(drop: str | None, older_than: str | None) -> CleanOptions:
