@@ -14,6 +14,7 @@ from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.hydra.typed_config import TypedConfig
 from jobs.training.checkpoints import read_payload
 from jobs.training.context import Outcome, RunContext
+from jobs.training.loggers import require_loggers
 from jobs.training.loop import Learner, Schedule, policy_in, train_on_schedule
 from jobs.training.parts import restore
 from jobs.training.time_budget import minutes_of
@@ -40,14 +41,18 @@ class LearnerTrainer(Generic[T]):
 
     def check(self, runs: Sequence[Run]) -> list[Problem]:
         """Return one problem per fault, each with the first run that has it."""
-        return self.config.problems(runs, self.require_sense)
+        return self.config.problems(runs, self._require_sense)
+
+    def _require_sense(self, config: T) -> None:
+        self.require_sense(config)
+        require_loggers(self.schedule(config).loggers)
 
     def train(self, context: RunContext) -> Outcome:
         """Train a run to its end. Raises :class:`BadConfigError`, and what :func:`train_on_schedule` does."""
         run = context.run
         torch.set_num_threads(run.threads)
         config: Any = self.config.compose(run.overrides)
-        self.require_sense(config)
+        self._require_sense(config)
         schedule, minutes = self.schedule(config), minutes_of(run)
         if minutes is not None:
             fixed = any(key in run.overrides for key in get_trainer(run.trainer).frames)

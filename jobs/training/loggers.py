@@ -57,6 +57,16 @@ class Sink(Protocol):
         ...
 
 
+def require_loggers(names: Iterable[str]) -> None:
+    """Raise :class:`BadConfigError` for the name of a logger that does not exist."""
+    for name in names:
+        if name not in (CSV, TENSORBOARD, WANDB):
+            raise BadConfigError(
+                f"no logger named {name!r} (there are: {CSV}, {TENSORBOARD}, {WANDB})",
+                hint="change the loggers in the grid",
+            )
+
+
 def open_sinks(
     names: Iterable[str],
     context: RunContext,
@@ -72,16 +82,12 @@ def open_sinks(
     default.
     """
     sinks: list[Sink] = []
+    require_loggers(names)
     for name in dict.fromkeys(names):
         if name == WANDB:
             sinks.append(WandbSink(context, project, config, extra or {}, axes))
         elif name == TENSORBOARD:
             sinks.append(TensorboardSink(context.attempt, config, axes))
-        elif name != CSV:
-            raise BadConfigError(
-                f"no logger named {name!r} (there are: {CSV}, {TENSORBOARD}, {WANDB})",
-                hint="change the loggers in the grid",
-            )
     for sink in sinks:
         for row in context.rows if history is None else history:
             sink.log(row)

@@ -158,6 +158,8 @@ class _Loop:
         self._policies: list[Path] = context.run_dir.policies(below=context.attempt.number)
         self._sinks: list[Sink] = []
         self._logged = time.monotonic()
+        for part in (learner.policy, learner.learned, learner.running):
+            state_of(part)  # what has no state is refused now, not at the first checkpoint
         if loaded is not None:
             self._load(loaded)
 

@@ -73,7 +73,7 @@ class Inbox:
         if not self._ready:
             self._ready, self._written = ready, size
         text = self._file.read(_BATCH_BYTES)
-        self.behind = len(text) == _BATCH_BYTES
+        self.behind = self._file.tell() < size
         self._take_lines(text + b"\n" * (ended and not self.behind))
         if self._file.tell() >= self._written:
             for frames, path in self._ready:

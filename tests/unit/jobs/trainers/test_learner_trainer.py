@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +36,15 @@ def test_it_trains_for_frames_minutes_or_whichever_comes_first(
     monkeypatch.setattr(learner_trainer, "train_on_schedule", lambda *given: found.append(given[2]))
     TRAINER.train(SimpleNamespace(run=PPO.identify({**TASK, **more}, 0, 1)))
     assert [(schedule.frames, schedule.minutes) for schedule in found] == [length]
+
+
+def test_a_logger_that_does_not_exist_is_found_before_the_queue() -> None:
+    def schedule(_: object) -> Schedule:
+        return replace(TRAINER.schedule(TRAINER.config.compose(TASK)), loggers=["tensorbord"])
+
+    mistaken = replace(TRAINER, schedule=schedule)
+    (problem,) = mistaken.check([PPO.identify(TASK, 0, 1)])
+    assert "no logger named 'tensorbord'" in problem.message
 
 
 @pytest.mark.parametrize(
