@@ -63,8 +63,8 @@ class EvaluationAnswer:
     """The result of an evaluation. ``frames``: the policy's training so far. ``task``: its name in a grid.
 
     ``returns`` and ``lengths`` (steps) hold one value per episode. ``seconds``: time spent playing.
-    ``figures``: further results by name, finite; ``baselines``: the same figures of scripted players in as
-    many episodes of the task, by player.
+    ``figures``: further results by name, finite; ``baselines``: the same figures of scripted players in the
+    places of the learners, in as many episodes of the task, by player.
     """
 
     frames: int

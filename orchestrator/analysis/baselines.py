@@ -78,12 +78,16 @@ class EvaluatedGroup:
 
 @dataclass(frozen=True)
 class EvaluatedSweep:
-    """Groups of a sweep with evaluations of one ``setting``; ``missing``: finished runs without any."""
+    """Groups of a sweep with evaluations of one ``setting``.
+
+    ``missing``: finished runs without any; ``command``: the one that evaluates them alike.
+    """
 
     name: str
     setting: str
     groups: tuple[EvaluatedGroup, ...]
     missing: int
+    command: str
 
     @property
     def figures(self) -> list[str]:
@@ -91,7 +95,7 @@ class EvaluatedSweep:
         found = {
             name
             for one in self.groups
-            for name in (*one.evaluations[-1].figures, RETURN)
+            for name in (RETURN, *(name for several in one.evaluations for name in several.figures))
             if one.values(name) and one.players(name)
         }
         return sorted(found, key=lambda name: (name == RETURN, name))
@@ -195,8 +199,18 @@ def evaluated_sweep(
         if several:
             newest = max(several, key=lambda one: one.time)
             evaluated.append(EvaluatedGroup(group, several, newest.baselines))
-    setting = setting_of(list(chosen.values()))
-    return EvaluatedSweep(sweep_dir.name, setting, tuple(evaluated), len(points) - len(chosen))
+    counting = list(chosen.values())
+    missing = len(points) - len(counting)
+    command = _command(sweep_dir.name, counting[0])
+    return EvaluatedSweep(sweep_dir.name, setting_of(counting), tuple(evaluated), missing, command)
+
+
+def _command(sweep: str, like: Evaluation) -> str:
+    """Return the command that evaluates a sweep's runs as another evaluation did."""
+    actions = "--deterministic" if like.deterministic else "--no-deterministic"
+    best = " --best" if like.best else ""
+    seed = f" --seed {like.seed}" if like.seed else ""
+    return f"orchestrate evaluate {sweep} --episodes {like.episodes}{seed}{best} {actions}"
 
 
 def _final_evaluations(sweep_dir: SweepDir, points: Mapping[str, Mapping[str, Any]]) -> Iterator[Evaluation]:

@@ -217,6 +217,7 @@ BENCHMARL = TrainerSpec(
         "jobs.hydra.composition",
         "jobs.hydra.override_text",
         "jobs.training.best_policy",
+        "jobs.training.games",
         "jobs.training.time_budget",
         *(f"jobs.trainers.benchmarl.{name}" for name in _COMPOSE_AND_TRAIN),
     ),

@@ -104,6 +104,11 @@ def run(*arguments: str, code: int = 0) -> str:
     return found.output
 
 
+def gap_per_reward(one: dict[str, float], other: dict[str, float]) -> float:
+    gap, reward = (one[name] - other[name] for name in ("team/gap_closed", "team/reward_per_night"))
+    return gap / reward
+
+
 def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     base = "\n".join(f"  {key}: {json.dumps(value)}" for key, value in TINY.items())
@@ -124,7 +129,8 @@ def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert loaded.act(torch.zeros(2, loaded.seen.mean.numel()), None)[0].shape == (2, 3)
     others = ("bucket_brigade/easy", "bucket_brigade/*_*,opponents=[hero,liar,specialist]")
     found = CliRunner().invoke(
-        app, ["evaluate", "tiny", "--episodes", "3", "--json", *(f"--on-task={one}" for one in others)]
+        app,
+        ["evaluate", "tiny", "--episodes=3", "--seed=5", "--json", *(f"--on-task={one}" for one in others)],
     )
     answer, end = json.JSONDecoder().raw_decode(found.output)
     evaluations, said = answer["evaluations"], " ".join(found.output[end:].split())
@@ -135,6 +141,9 @@ def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     specialist = evaluations[0]["baselines"]["specialist"]
     assert {"return", *figures} < set(specialist), "in the place of the learner, against its opponents"
     assert specialist["behaviour/honesty"] == 1
+    assert gap_per_reward(evaluations[0]["figures"], specialist) == pytest.approx(
+        gap_per_reward(evaluations[0]["baselines"]["uniform"], specialist)
+    ), "policies and scripted players are on one scale"
     # Another size of the game: named for the first run, and the rest goes on.
     assert found.exit_code == 2
     assert "on bucket_brigade/v2_minimal" in said

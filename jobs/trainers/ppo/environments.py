@@ -12,7 +12,12 @@ from torch import Tensor
 from jobs.trainers.ppo.gymnasium_envs import TASKS, Gymnasium, GymnasiumConfig
 from jobs.trainers.ppo.interface import Environments, Step
 from jobs.training.context import BadConfigError
-from jobs.training.games.bucket_brigade.baselines import TEAM_REWARD, Baselines, behaviour_figures, with_gap
+from jobs.training.games.bucket_brigade.baselines import (
+    TEAM_REWARD,
+    baseline_figures,
+    behaviour_figures,
+    with_gap,
+)
 from jobs.training.games.bucket_brigade.batch import NIGHTS, GameBatch
 from jobs.training.games.bucket_brigade.behaviour import measures
 from jobs.training.games.bucket_brigade.scenarios import AGENTS, ScenarioError, scenario_names
@@ -85,12 +90,9 @@ class BucketBrigade:
         return torch.cat((self._team[None], found[..., self._agents].movedim(1, -1).flatten(0, 1)))
 
     def figures(self, sums: Tensor, steps: float) -> dict[str, float]:
-        team, counted = float(sums[0]) / steps, sums[1:].unflatten(0, (-1, self.learners))
-        return with_gap(
-            {TEAM_REWARD: team, **behaviour_figures(counted, steps)},
-            self._batch.scenarios[0],
-            self._batch.nights,
-        )
+        found, batch = behaviour_figures(sums[1:].unflatten(0, (-1, self.learners)), steps), self._batch
+        found[TEAM_REWARD] = float(sums[0]) / steps
+        return with_gap(found, batch.scenarios[0], batch.nights, batch.games, batch.seeds[0])
 
     def state_dict(self) -> dict[str, Any]:
         return dict(self._batch.state_dict())
@@ -112,7 +114,7 @@ def bucket_brigade_baselines(
     """Return the figures of scripted players in the places of the learners."""
     players = seats(players_of(config.opponents), AGENTS).names
     name = config.name.partition("/")[2]
-    found = Baselines(name, players, episodes, seed, config.nights).figures()
+    found = baseline_figures(name, players, episodes, seed, config.nights)
     return {
         player: with_gap(figures, name, config.nights, episodes, seed) for player, figures in found.items()
     }

@@ -63,7 +63,7 @@ class Gymnasium:
         )
 
     def measures(self) -> Tensor:
-        return torch.zeros(0, self.envs)
+        return torch.zeros(0, self.envs, device=self._device)
 
     def figures(self, sums: Tensor, steps: float) -> dict[str, float]:  # noqa: ARG002 (there are none)
         return {}

@@ -52,7 +52,7 @@ def _sweep(
     setting = f"Evaluated in {found.setting}"
     if found.missing:
         missing = counted(found.missing, "finished run")
-        setting += f"; without {missing} (orchestrate evaluate {found.name})"
+        setting += f"; without {missing} ({found.command})"
     sweep = f"{found.name}: " if named else ""
     yield Text(f"{sweep}{setting}.")
     for number, figure in enumerate(found.ranked):

@@ -16,7 +16,7 @@ from jobs.training.config_errors import RefusedKeyError, unexpected
 from jobs.training.games.bucket_brigade.baselines import (
     RETURN,
     TEAM_REWARD,
-    Baselines,
+    baseline_figures,
     behaviour_figures,
     with_gap,
 )
@@ -141,7 +141,7 @@ class BucketBrigade(TaskClass):
         """Return the figures of scripted players in the places of the learners."""
         name, nights = self.name.lower(), self.config["max_steps"]
         players = seats(self.config["opponents"], AGENTS).names
-        found = Baselines(name, players, episodes, seed, nights).figures()
+        found = baseline_figures(name, players, episodes, seed, nights)
         for figures in found.values():
             own = figures.pop(RETURN)
             if not self.config["shared_reward"]:

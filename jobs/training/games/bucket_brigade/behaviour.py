@@ -29,7 +29,7 @@ def measures(rules: Parameters, before: GameState, after: GameState) -> Tensor:
     return torch.stack((mode, (signal == mode).to(mode.dtype), own * mode, *would))
 
 
-def behaviour(sums: Tensor, nights: Tensor | int) -> dict[str, Tensor]:
+def behaviour(sums: Tensor, nights: float) -> dict[str, Tensor]:
     """Return the figures of behaviour (...) by name, from sums of :func:`measures` (5, ...) over ``nights``.
 
     ``work_rate``: the share of nights in which an agent works. ``honesty``: that in which its signal says

@@ -206,7 +206,7 @@ def _homes(one: Scenario, agents: int) -> tuple[int, ...]:
 def by_column(rows: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """Return the same values (B, …), stored with the B numbers of each place side by side."""
     columns = rows.movedim(0, -1)
-    return columns.to(dtype or rows.dtype, memory_format=torch.contiguous_format).movedim(-1, 0)
+    return columns.to(dtype or rows.dtype).contiguous().movedim(-1, 0)
 
 
 def ring_distance(one: Tensor, other: Tensor, houses: int) -> Tensor:

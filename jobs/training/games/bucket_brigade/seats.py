@@ -56,10 +56,10 @@ class Seats:
 
     def traits(self, draws: Tensor) -> Tensor:
         """Return the traits (B, N, 10) of players for new episodes: those of random ones are drawn."""
-        fixed = self.archetypes.expand(len(draws), -1, -1)
+        fixed = by_column(self.archetypes.expand(len(draws), -1, -1))
         if not self.draws_to_begin:
             return fixed
-        return by_column(fixed).index_copy(1, self.random, _by_player(draws))
+        return fixed.index_copy(1, self.random, _by_player(draws))
 
     def new_traits(self, traits: Tensor, draws: Tensor, games: Tensor) -> Tensor:
         """Return the traits (B, N, 10) with new ones in the games where ``games`` (B, 1) is 1.0, not 0.0."""

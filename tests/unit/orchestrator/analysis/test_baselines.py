@@ -150,6 +150,14 @@ def test_a_run_without_an_evaluation_is_counted(results: Path) -> None:
     (sweep.evaluations.path / evaluation(runs[0], 1.0).name).unlink()
     seen = found(sweep)
     assert (seen.missing, seen.groups[0].values(SCORE)) == (1, [2.0])
+    assert seen.command.endswith(" --episodes 2 --deterministic"), "as the others: usual ones are a setting"
+
+
+def test_a_figure_that_only_some_seeds_have_is_shown(results: Path) -> None:
+    sweep, runs = sweep_of(results, {"game/a": [1.0, 2.0]})
+    bare = evaluation(runs[1], 2.0)
+    sweep.evaluations.add(replace(bare, figures={SCORE: 2.0}))
+    assert found(sweep).behaviour == [WORK]
 
 
 def test_without_baselines_there_is_no_section(results: Path) -> None:

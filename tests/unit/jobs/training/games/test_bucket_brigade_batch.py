@@ -69,7 +69,15 @@ def test_a_seed_plays_the_same_games_alone_and_among_others() -> None:
     assert not torch.equal(together.episodes.state.houses[:8], together.episodes.state.houses[8:16])
 
 
-@pytest.mark.parametrize("opponents", [0, 3, ["liar", "learner", "specialist", "random"]])
+def test_numbers_of_one_place_lie_side_by_side() -> None:
+    batch = GameBatch(["hard"], 64, opponents=["liar", "hero"])
+    play(batch, 2)
+    rules, episodes = batch.rules, batch.episodes
+    tensors = (rules.own_reward, rules.info, rules.nearness, episodes.state.houses, episodes.traits)
+    assert [tensor.stride(0) for tensor in tensors] == [1] * len(tensors)
+
+
+@pytest.mark.parametrize("opponents", [0, 3, ["liar", "hero"], ["liar", "learner", "specialist", "random"]])
 def test_a_batch_continues_bit_for_bit_from_its_saved_state(opponents: int | list[str]) -> None:
     batch = GameBatch(["default", "default_continuous"], 64, seeds=[1, 2], opponents=opponents, nights=10)
     play(batch, 7)
