@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orchestrator.config.trainers import get_trainer
+from orchestrator.core.types import Run
 from orchestrator.rundir import Claim, MetricsWriter, ResumePoint, Row, RunDir
 from tests.helpers import ROOT
 
@@ -49,6 +51,11 @@ def history(part: Part) -> list[tuple[int, float]]:
     """Steps and values as they stand after this attempt."""
     before = history(PARTS[part.number - 2])[: part.first] if part.first else []
     return before + [(step, value(step, part.number)) for step in range(part.first, part.last + 1)]
+
+
+def of_benchmarl(seed: int = 0) -> Run:
+    """Return a run of a trainer that shows its metrics by iteration, as these logs do."""
+    return get_trainer("benchmarl").identify({"algorithm": "mappo", "task": "vmas/navigation"}, seed, 1)
 
 
 def make_logs(folder: Path) -> None:

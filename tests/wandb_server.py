@@ -107,7 +107,12 @@ class WandbServer:
 
     def _status(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         entity, run = variables.get("entity") or ENTITY, self.runs.get(variables["name"])
-        bucket = run and {"id": run.name, "name": run.name, "historyLineCount": len(run.lines)}
+        bucket = run and {
+            "id": run.name,
+            "name": run.name,
+            "historyLineCount": len(run.lines),
+            "historyTail": json.dumps([run.lines[max(run.lines)]] if run.lines else []),
+        }
         return {"id": "1", "name": "", "entity": {"id": entity, "name": entity}, "bucket": bucket}
 
     def _upsert(self, variables: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,16 +11,16 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.training import provenance
 from jobs.training.context import BadConfigError, FencedRun, RunContext
 from jobs.wandb.reachable import unreachable
 from orchestrator.config.command import COMMAND_KEY
-from orchestrator.config.trainers import get_trainer
+from orchestrator.config.trainers import get_trainer, x_axis_of
 from orchestrator.core.types import Run, wandb_id
-from orchestrator.rundir import AttemptDir, Row
+from orchestrator.rundir import Row
 
 if TYPE_CHECKING:
     import torch
@@ -29,17 +29,6 @@ if TYPE_CHECKING:
 _TORCHRL_ONLY = ("offline", "save_dir", "video_fps")
 
 CSV, WANDB, TENSORBOARD = "csv", "wandb", "tensorboard"
-
-
-@dataclass(frozen=True)
-class Axes:
-    """How a trainer's metrics appear in sinks.
-
-    ``step``: an iteration's place on the x axis, which only grows. ``tag``: TensorBoard's name of a metric.
-    """
-
-    step: Callable[[Row], int] = lambda row: row.frames
-    tag: Callable[[str], str] = str
 
 
 class Sink(Protocol):
@@ -73,21 +62,21 @@ def open_sinks(
     project: str,
     config: Mapping[str, Any],
     extra: Mapping[str, Any] | None = None,
-    axes: Axes = Axes(),
+    tag: Callable[[str], str] = str,
     history: Sequence[Row] | None = None,
 ) -> list[Sink]:
     """Open the sinks of a run and log the history so far. ``csv`` is the run's own metrics file.
 
-    ``extra`` are further arguments for W&B, in the trainer's vocabulary. ``history``: the run's rows by
-    default.
+    ``tag`` is TensorBoard's name of a metric. ``extra`` are further arguments for W&B, in the trainer's
+    vocabulary. ``history``: the run's rows by default.
     """
     sinks: list[Sink] = []
     require_loggers(names)
     for name in dict.fromkeys(names):
         if name == WANDB:
-            sinks.append(WandbSink(context, project, config, extra or {}, axes))
+            sinks.append(WandbSink(context, project, config, extra or {}))
         elif name == TENSORBOARD:
-            sinks.append(TensorboardSink(context.attempt, config, axes))
+            sinks.append(TensorboardSink(context, config, tag))
     for sink in sinks:
         for row in context.rows if history is None else history:
             sink.log(row)
@@ -140,12 +129,11 @@ class WandbSink:
         project: str,
         config: Mapping[str, Any],
         extra: Mapping[str, Any],
-        axes: Axes,
     ) -> None:
         import wandb
 
         run = context.run
-        self._axes = axes
+        self._x_axis = x_axis_of(run.trainer)
         self._wandb = wandb
         self._run = wandb.init(
             **{
@@ -162,7 +150,7 @@ class WandbSink:
         )
 
     def log(self, row: Row) -> None:
-        self._run.log(dict(row.metrics), step=self._axes.step(row), commit=True)
+        self._run.log(dict(row.metrics), step=getattr(row, self._x_axis), commit=True)
 
     def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
         clip = self._wandb.Video(video.squeeze(0).numpy(), fps=20, format="mp4")
@@ -175,21 +163,22 @@ class WandbSink:
 class TensorboardSink:
     """An event file in the attempt's folder, written without PyTorch."""
 
-    def __init__(self, attempt: AttemptDir, config: Mapping[str, Any], axes: Axes) -> None:
+    def __init__(self, context: RunContext, config: Mapping[str, Any], tag: Callable[[str], str]) -> None:
         from tensorboard.compat.proto import event_pb2, summary_pb2
         from tensorboard.plugins.text.summary_v2 import text_pb
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        self._axes, self._event, self._summary = axes, event_pb2.Event, summary_pb2.Summary
-        self._writer = EventFileWriter(str(attempt.path))
+        self._x_axis, self._tag = x_axis_of(context.run.trainer), tag
+        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+        self._writer = EventFileWriter(str(context.attempt.path))
         self._add(text_pb("config", "\n".join(f"    {key}: {value}" for key, value in config.items())))
 
     def log(self, row: Row) -> None:
         values = [
-            self._summary.Value(tag=self._axes.tag(name), simple_value=value)
+            self._summary.Value(tag=self._tag(name), simple_value=value)
             for name, value in row.metrics.items()
         ]
-        self._add(self._summary(value=values), self._axes.step(row))
+        self._add(self._summary(value=values), getattr(row, self._x_axis))
 
     def log_video(self, name: str, video: torch.Tensor, step: int) -> None:
         from torch.utils.tensorboard import summary

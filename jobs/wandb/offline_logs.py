@@ -68,13 +68,13 @@ def join(
     return Joined(_named(run, own), settled, [steps[step] for step in sorted(steps)], folder / "files")
 
 
-def write(joined: Joined, path: Path, finished: bool, skip: int = 0) -> None:
-    """Write the run without its first ``skip`` steps as an offline log of W&B's client."""
+def write(joined: Joined, path: Path, finished: bool, after: int = -1) -> None:
+    """Write the run's steps ``after`` this one as an offline log of W&B's client."""
     from wandb.sdk.internal.datastore import DataStore
 
     store = DataStore()
     store.open_for_write(str(path))
-    for number, record in enumerate(_records(joined, finished, skip), start=1):
+    for number, record in enumerate(_records(joined, finished, after), start=1):
         record.num = number
         store.write(record)
     store.close()
@@ -173,13 +173,13 @@ def _named(run: Any, own: Mapping[str, str]) -> Any:
     return named
 
 
-def _records(joined: Joined, finished: bool, skip: int) -> Iterator[Any]:
+def _records(joined: Joined, finished: bool, after: int) -> Iterator[Any]:
     from wandb.proto import wandb_internal_pb2 as proto
 
     # Without a slot for an answer, W&B's client waits for ever for the creation of the run.
     yield proto.Record(run=joined.run, control=proto.Control(mailbox_slot="run"))
     yield from joined.settled
-    yield from joined.steps[skip:]
+    yield from (record for record in joined.steps if record.history.step.num > after)
     yield proto.Record(summary=proto.SummaryRecord(update=_latest(joined.steps)))
     media = sorted(file for file in joined.files.rglob("*") if file.is_file())
     names = [file.relative_to(joined.files).as_posix() for file in media]

@@ -132,7 +132,7 @@ def _upload(task: dict[str, Any], place: Path) -> str:
     pieces = [(Path(path), until) for path, until in task["pieces"]]
     joined = join(pieces, place, own, task["finished"])
     log = place / "run-joined.wandb"
-    write(joined, log, task["finished"], skip=_lines_there(api, joined.run, server))
+    write(joined, log, task["finished"], after=_last_step_there(api, joined.run, server))
     return _sync(log, server)
 
 
@@ -145,15 +145,16 @@ def _api(server: str) -> Any:
     return api
 
 
-def _lines_there(api: Any, run: Any, server: str) -> int:
-    """Return how many steps of the run the server has: W&B's client adds to them."""
+def _last_step_there(api: Any, run: Any, server: str) -> int:
+    """Return the last step of the run that the server has, or -1: W&B's client adds to them."""
     from wandb.errors import CommError
 
     try:
         found = api.run_resume_status(run.entity or None, run.project, run.run_id)
     except CommError as error:
         raise _refusal(str(error), server) from error
-    return int((found or {}).get("historyLineCount") or 0)
+    tail = json.loads((found or {}).get("historyTail") or "[]")
+    return int(json.loads(tail[-1])["_step"]) if tail else -1
 
 
 def _sync(log: Path, server: str) -> str:

@@ -55,7 +55,8 @@ class TrainerSpec:
     a training time instead, if any. ``runs_program``: the trainer starts a user's program;
     :mod:`orchestrator.config.program.identity` finds its files. ``keys``: descriptions of the trainer's own
     keys, in Markdown, for the reference. ``resources``: what a run occupies, from its keys alone; a grid's
-    ``resources`` take precedence.
+    ``resources`` take precedence. ``x_axis``: what W&B and TensorBoard show metrics over, "frames" or
+    "iteration".
     """
 
     name: str
@@ -79,6 +80,7 @@ class TrainerSpec:
     runs_program: bool = False
     keys: Mapping[str, str] = field(default_factory=dict, hash=False)
     resources: Callable[[Run], Resources] = core_per_thread
+    x_axis: str = "frames"
 
     @classmethod
     def of_learner(cls, name: str, trainer: str, *, source: tuple[str, ...], **others: Any) -> Self:
@@ -233,6 +235,7 @@ BENCHMARL = TrainerSpec(
     iterations=("experiment.max_n_iters",),
     usual_frames={**dict.fromkeys(("", "gpu", "gpu_offline", "no_log"), 3_000_000), "debug": 400},
     minutes="minutes",
+    x_axis="iteration",
 )
 
 COMMAND = TrainerSpec(
@@ -390,6 +393,14 @@ def get_trainer(name: str) -> TrainerSpec:
     if (spec := find_plug_in(ENTRY_POINT_GROUP, name, TrainerSpec)) is not None:
         return spec
     raise OrchestrateError(f"no trainer named {name!r} (there are: {', '.join(trainer_names())})")
+
+
+def x_axis_of(trainer: str) -> str:
+    """Return what this trainer's metrics are shown over; frames if it is unknown here."""
+    try:
+        return get_trainer(trainer).x_axis
+    except OrchestrateError:
+        return TrainerSpec.x_axis
 
 
 def returns_of(trainer: str | None) -> tuple[str, ...]:

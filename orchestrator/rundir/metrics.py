@@ -133,16 +133,16 @@ def merge(chain: Sequence[Executed]) -> list[Row]:
     return [row for piece in reversed(pieces) for row in piece]
 
 
-def standing(chain: Sequence[Executed], frames: float = math.inf) -> dict[int, int | None]:
-    """Return the last valid iteration in each attempt's log of the run's history; None: all of it.
+def standing(chain: Sequence[Executed], x_axis: str, frames: float = math.inf) -> dict[int, int | None]:
+    """Return the last valid place in each attempt's log of the run's history; None: all of it.
 
-    For logs that begin with the history before the attempt's resume point. ``frames``: the resume point of a
-    planned next attempt. -1: nothing is valid.
+    For logs that begin with the history before the attempt's resume point, by ``x_axis``, "frames" or
+    "iteration". ``frames``: the resume point of a planned next attempt. -1: nothing is valid.
     """
     rows, limit = merge(chain), frames
     found: dict[int, int | None] = {}
     for piece in reversed(chain):
-        stands = [row.iteration for row in rows if row.frames <= limit]
+        stands = [getattr(row, x_axis) for row in rows if row.frames <= limit]
         found[piece.attempt] = None if limit == math.inf else max(stands, default=-1)
         if piece.resumed_from is not None:
             limit = min(limit, piece.resumed_from.frames)

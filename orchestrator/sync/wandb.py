@@ -18,6 +18,7 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
+from orchestrator.config.trainers import x_axis_of
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, UploadError
 from orchestrator.core.json_process import JsonProcess
 from orchestrator.core.types import wandb_id
@@ -198,7 +199,7 @@ def _finished(run: RunDir, logged: Sequence[AttemptDir]) -> Mapping[int, int | N
     """Return the last final step per attempt. The newest log contains the history before it."""
     newest = logged[-1].number
     try:
-        return standing(run.chain(newest)) if len(logged) > 1 else {newest: None}
+        return standing(run.chain(newest), _x_axis(run)) if len(logged) > 1 else {newest: None}
     except DamagedFileError:  # for example without fetched metrics
         return {newest: None}
 
@@ -208,7 +209,11 @@ def _unfinished(run: RunDir, logged: Sequence[AttemptDir]) -> Mapping[int, int |
     chain = run.chain(logged[-1].number)
     saved = [checkpoint.frames for checkpoint in run.checkpoints()]
     saved += [piece.resumed_from.frames for piece in chain if piece.resumed_from is not None]
-    return standing(chain, max(saved, default=0))
+    return standing(chain, _x_axis(run), max(saved, default=0))
+
+
+def _x_axis(run: RunDir) -> str:
+    return x_axis_of(run.description().trainer)
 
 
 def _pieces(logged: Sequence[AttemptDir], stands: Mapping[int, int | None]) -> Iterator[OfflineAttempt]:

@@ -103,6 +103,23 @@ def test_it_goes_up_from_where_there_is_a_key(
     assert (up.project, [step["_step"] for step in up.history]) == ("mine", STEPS)
 
 
+def test_an_interrupted_run_goes_up_as_far_as_its_checkpoint_and_later_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = make_sweep(tmp_path / "results", [run_of(PROGRAM)], name="mine")
+    assert work(sweep) == 0  # it leaves with 75 after the checkpoint of 400 frames
+    with signed_in(tmp_path, monkeypatch) as server:
+        [sent] = send(plan_uploads([sweep]).todo)
+        [up] = server.runs.values()
+        assert (sent.error, [step["_step"] for step in up.history]) == ("", STEPS[:4])
+        with monkeypatch.context() as elsewhere:
+            for name in ("TMPDIR", "HOME"):  # only what uploads leave there counts
+                elsewhere.delenv(name)
+            assert work(sweep) == 0
+        [sent] = send(plan_uploads([sweep]).todo)
+        assert (sent.error, [step["_step"] for step in up.history]) == ("", STEPS)
+
+
 def test_loggers_decide_nothing_and_take_no_key_away() -> None:
     plain = run_of(section="")
     assert run_of().run_id == plain.run_id
@@ -115,9 +132,12 @@ def test_loggers_decide_nothing_and_take_no_key_away() -> None:
 def test_event_files_are_written_without_pytorch(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; import jobs.trainers.command.training\n"
-        "from jobs.training.loggers import Axes, TensorboardSink\n"
+        "from types import SimpleNamespace\n"
+        "from jobs.training.loggers import TensorboardSink\n"
         "from orchestrator.rundir import AttemptDir\n"
-        "TensorboardSink(AttemptDir(Path(sys.argv[1])), {}, Axes()).close(finished=True)\n"
+        "run = SimpleNamespace(trainer='command')\n"
+        "context = SimpleNamespace(run=run, attempt=AttemptDir(Path(sys.argv[1])))\n"
+        "TensorboardSink(context, {}, str).close(finished=True)\n"
         "sys.exit(bool({'torch', 'tensorflow'} & set(sys.modules)))"
     )
     (tmp_path / "1").mkdir()

@@ -16,8 +16,18 @@ from orchestrator.core.types import wandb_id
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.sync.wandb import plan_uploads, send
 from orchestrator.ui.cli.upload import upload
-from tests.helpers import ROOT, children, command_run, make_sweep, running, wait_for
-from tests.offline_logs import PARTS, PROJECT, end_part, finish, history, make_logs, take_part, value
+from tests.helpers import ROOT, children, make_sweep, running, wait_for
+from tests.offline_logs import (
+    PARTS,
+    PROJECT,
+    end_part,
+    finish,
+    history,
+    make_logs,
+    of_benchmarl,
+    take_part,
+    value,
+)
 from tests.wandb_server import ENTITY, KEY, UploadedRun, WandbServer, signed_in
 
 # Into the second attempt's steps, while it logs again what it builds on.
@@ -39,7 +49,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WandbSer
 
 
 def sweep_of(number: int, name: str = "tiny") -> SweepDir:
-    return make_sweep(Path("results"), [command_run(["true"], seed) for seed in range(number)], name)
+    return make_sweep(Path("results"), [of_benchmarl(seed) for seed in range(number)], name)
 
 
 def finished(run: RunDir, logs: Path) -> None:

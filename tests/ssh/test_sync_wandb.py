@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests import warm
-from tests.helpers import command_run, make_sweep
-from tests.offline_logs import PARTS, finish, make_logs, take_part
+from tests.helpers import make_sweep
+from tests.offline_logs import PARTS, finish, make_logs, of_benchmarl, take_part
 from tests.ssh.server import ALIAS, Server
 from tests.wandb_server import KEY, signed_in
 
@@ -26,7 +26,7 @@ def test_what_came_goes_up_once(server: Server, tmp_path: Path, monkeypatch: pyt
     logs = tmp_path / "logs"
     logs.mkdir()
     make_logs(logs)
-    there = make_sweep(server.home / "results", [command_run(["true"])])
+    there = make_sweep(server.home / "results", [of_benchmarl()])
     run = there.run(there.run_ids()[0])
     take_part(run, PARTS[0], logs)
     finish(run)

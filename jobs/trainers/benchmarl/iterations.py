@@ -10,15 +10,12 @@ import torch
 from benchmarl.experiment.logger import Logger
 from tensordict import TensorDictBase
 
-from jobs.training.loggers import Axes, Sink, open_sinks
+from jobs.training.loggers import Sink, open_sinks
 from orchestrator.planning.throughput.measure import COLLECTION_TIMER, LEARNING_TIMER
 from orchestrator.rundir import Row
 
 if TYPE_CHECKING:
     from jobs.trainers.benchmarl.experiment import ResumableExperiment
-
-# As BenchMARL's own loggers show them.
-_AXES = Axes(step=lambda row: row.iteration, tag=lambda name: name.replace("/", "_"))
 
 
 class IterationLogger(Logger):
@@ -55,7 +52,7 @@ class IterationLogger(Logger):
             user.project_name,
             hyperparameters(experiment),
             user.wandb_extra_kwargs,
-            _AXES,
+            tag=lambda name: name.replace("/", "_"),  # as BenchMARL's own loggers name them
         )
         self._wall_time = context.rows[-1].wall_time if context.rows else 0.0
         self._iteration_began = time.monotonic()

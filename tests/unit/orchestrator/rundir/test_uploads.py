@@ -78,12 +78,12 @@ def chains(draw: st.DrawFn) -> list[Executed]:
     return chain
 
 
-@given(chain=chains(), saved=st.none() | st.integers(0, 20))
+@given(chain=chains(), saved=st.none() | st.integers(0, 20), x_axis=st.sampled_from(["frames", "iteration"]))
 def test_the_newest_log_of_each_iteration_that_stands_is_the_history(
-    chain: list[Executed], saved: int | None
+    chain: list[Executed], saved: int | None, x_axis: str
 ) -> None:
     """However much of what it builds on an attempt logged again before it was killed."""
-    stands = standing(chain) if saved is None else standing(chain, saved * 10)
+    stands = standing(chain, x_axis) if saved is None else standing(chain, x_axis, saved * 10)
     whole = {row.iteration: row for row in merge(chain) if saved is None or row.frames <= saved * 10}
     for again in range(2):  # each logs again all that it builds on, or the newest nothing of it
         found: dict[int, Row] = {}
@@ -91,5 +91,6 @@ def test_the_newest_log_of_each_iteration_that_stands_is_the_history(
             before = merge([*chain[:place], Executed(piece.attempt, piece.resumed_from, [])])
             logged = [*([] if again and piece is chain[-1] else before), *piece.rows]
             until = stands[piece.attempt]
-            found |= {row.iteration: row for row in logged if until is None or row.iteration <= until}
+            stood = [row for row in logged if until is None or getattr(row, x_axis) <= until]
+            found |= {row.iteration: row for row in stood}
         assert found == whole
