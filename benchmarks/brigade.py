@@ -80,8 +80,7 @@ def clock_of(device: str, threads: int) -> Clock:
 
 def ppo(changes: dict[str, Any], iterations: int, clock: Clock) -> tuple[float, dict[str, float]]:
     """Return PPO's steps/s, and the shares of its parts."""
-    from jobs.trainers.ppo.config import CONFIG
-    from jobs.trainers.ppo.training import PpoLearner
+    from jobs.trainers.ppo.training import CONFIG, PpoLearner
     from jobs.training.loop import iterate
 
     learner = PpoLearner(CONFIG.compose({"task": f"bucket_brigade/{SCENARIO}", **changes}), 0)

@@ -236,15 +236,15 @@ def _places(trainer: str, overrides: Overrides) -> dict[str, tuple[Any, str]]:
     """The functions at whose calls an attempt can be killed."""
     files = {"before rename": (os, "replace"), "after rename": (os, "replace"), "flush": (os, "fsync")}
     if trainer == "ppo":
-        from jobs.trainers.ppo import training
-        from jobs.trainers.ppo.algorithm import PpoUpdate
-        from jobs.trainers.ppo.environments import family_of
+        from jobs.trainers.actor_critic import learner
+        from jobs.trainers.actor_critic.environments import family_of
+        from jobs.trainers.ppo.training import PpoUpdate
 
         return {
             **files,
             "collecting": (family_of(overrides["task"]).build, "step"),
             "training": (PpoUpdate, "_step"),
-            "evaluation": (training, "play"),
+            "evaluation": (learner, "play"),
         }
     from benchmarl.experiment import Experiment
     from benchmarl.experiment.logger import Logger

@@ -264,26 +264,34 @@ COMMAND = TrainerSpec(
 )
 
 # Modules that train; evaluating a policy afterwards changes no result.
-_PPO_TRAINS = (
-    *("algorithm", "config", "environments", "gymnasium_envs"),
-    *("interface", "networks", "playing", "training"),
+_ACTOR_CRITIC_TRAINS = (
+    *("bucket_brigade", "config", "environments", "gymnasium_envs", "interface"),
+    *("learner", "networks", "playing", "rollout"),
 )
 
-PPO = TrainerSpec.of_learner(
-    "ppo",
-    "jobs.trainers.ppo.training:TRAINER",
-    check="jobs.trainers.ppo:check",
-    evaluate="jobs.trainers.ppo.evaluating:evaluate",
-    tasks="jobs.trainers.ppo.environments:environment_names",
-    owned={"task.name": "the key `task` names it, such as task: bucket_brigade/hard"},
-    inert=("checkpoint_interval", "loggers", "project_name"),
-    packages=("torch", "numpy", "gymnasium"),
-    source=(*(f"jobs.trainers.ppo.{name}" for name in _PPO_TRAINS), "jobs.training.games"),
-    devices=("device",),
-    frames=("steps",),
-    usual_frames={"": 10_000_000},
-    minutes="minutes",
-)
+
+def _actor_critic(name: str) -> TrainerSpec:
+    return TrainerSpec.of_learner(
+        name,
+        f"jobs.trainers.{name}.training:TRAINER",
+        check=f"jobs.trainers.{name}:check",
+        tasks="jobs.trainers.actor_critic.environments:environment_names",
+        owned={"task.name": "the key `task` names it, such as task: bucket_brigade/hard"},
+        inert=("checkpoint_interval", "loggers", "project_name"),
+        packages=("torch", "numpy", "gymnasium"),
+        source=(
+            f"jobs.trainers.{name}.training",
+            *(f"jobs.trainers.actor_critic.{module}" for module in _ACTOR_CRITIC_TRAINS),
+            "jobs.training.games",
+        ),
+        devices=("device",),
+        frames=("steps",),
+        usual_frames={"": 10_000_000},
+        minutes="minutes",
+    )
+
+
+PPO = _actor_critic("ppo")
 
 _BUILT_IN = {spec.name: spec for spec in (BENCHMARL, COMMAND, PPO)}
 

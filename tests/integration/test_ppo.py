@@ -12,7 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from jobs.trainers.ppo.saved_policy import load_policy
+from jobs.trainers.actor_critic.saved_policy import load_policy
 from jobs.training.best_policy import RETURN
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.ui.cli import app

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from jobs.trainers.ppo.environments import build
-from jobs.trainers.ppo.gymnasium_envs import TASKS, Gymnasium, GymnasiumConfig
-from jobs.trainers.ppo.interface import Step
+from jobs.trainers.actor_critic.environments import build
+from jobs.trainers.actor_critic.gymnasium_envs import TASKS, Gymnasium, GymnasiumConfig
+from jobs.trainers.actor_critic.interface import Step
 from jobs.training.context import BadConfigError
 from orchestrator.core.installation import install_package
 

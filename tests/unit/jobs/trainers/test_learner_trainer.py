@@ -11,6 +11,7 @@ import pytest
 
 from jobs.evaluate import EvaluationRequest
 from jobs.trainers import learner_trainer
+from jobs.trainers.learner_trainer import LearnerTrainer
 from jobs.trainers.ppo.training import TRAINER
 from jobs.training.loop import Schedule
 from orchestrator.config.trainers import PPO
@@ -55,6 +56,7 @@ def test_by_default_it_evaluates_on_the_task_of_training_without_film(
 ) -> None:
     checkpoint = CheckpointFile(1, 1, "0" * 16, Path("none"))
     request = EvaluationRequest(PPO.identify(TASK, 0, 1), checkpoint, **more)
+    plain = LearnerTrainer(TRAINER.config, TRAINER.learner, TRAINER.schedule)
     with pytest.raises(OrchestrateError, match="the trainer ppo") as error:
-        TRAINER.evaluate(request)
+        plain.evaluate(request)
     assert error.value.hint == f"leave out {option}"

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 _CLIP = 5.0  # observations beyond so many standard deviations count as so many
 _LEAST_VARIANCE = 1e-2
+# Of the networks for pictures.
+FEATURES, RESIDUAL_FEATURES = 512, 256
+
+L = TypeVar("L", nn.Linear, nn.Conv2d)
 
 
 class RunningMoments(nn.Module):
@@ -44,16 +49,17 @@ class RunningMoments(nn.Module):
 class ActorCritic(nn.Module):
     """A policy with a value: ``parts`` are the sizes of the action's parts, each drawn by itself.
 
-    ``body``: a network from observations (R, W) to features (R, F). Observations are normalized by the
-    moments of those seen in training; the value is that of returns in units of their deviation.
+    ``body``: a network from observations (R, *S) to features (R, F). Observations of one dimension are
+    normalized by the moments of those seen in training, pictures are left to the body. The value is that of
+    returns in units of their deviation.
     """
 
     begins: Tensor
 
-    def __init__(self, width: int, parts: Sequence[int], body: nn.Module, features: int) -> None:
+    def __init__(self, shape: Sequence[int], parts: Sequence[int], body: nn.Module, features: int) -> None:
         super().__init__()
         self.parts = tuple(parts)
-        self.seen = RunningMoments(width)
+        self.seen = RunningMoments(shape[0]) if len(shape) == 1 else None
         self.returns = RunningMoments(1)
         self.body = body
         begins = [sum(self.parts[:number]) for number in range(len(parts))]
@@ -75,7 +81,9 @@ class ActorCritic(nn.Module):
         return columns[:-1].T, columns[-1]
 
     def normalized(self, observations: Tensor) -> Tensor:
-        """Return observations in deviations from their mean."""
+        """Return observations in deviations from their mean; pictures as they are."""
+        if self.seen is None:
+            return observations
         return ((observations - self.seen.mean) / self.seen.deviation).clamp(-_CLIP, _CLIP)
 
     @torch.no_grad()
@@ -102,6 +110,11 @@ class ActorCritic(nn.Module):
         chosen = logs.gather(0, (actions + self.begins).T).sum(0)
         return chosen, -(logs.exp() * logs).sum(0)
 
+    def saw(self, observations: Tensor) -> None:
+        """Take these observations (R, *S) into the moments."""
+        if self.seen is not None:
+            self.seen.update(observations)
+
     def in_rewards(self, values: Tensor) -> Tensor:
         """Return normalized values in units of rewards."""
         return values * self.returns.deviation + self.returns.mean
@@ -118,6 +131,77 @@ def mlp(width: int, hidden: Sequence[int]) -> tuple[nn.Module, int]:
         layers += [_linear(width, size, gain=math.sqrt(2)), nn.Tanh()]
         width = size
     return nn.Sequential(*layers), width
+
+
+class Convolutions(nn.Module):
+    """A network for pictures of bytes (R, C, H, W), of Mnih et al., 2015 (doi:10.1038/nature14236).
+
+    ``precision``: the type of its products.
+    """
+
+    def __init__(self, shape: Sequence[int], precision: torch.dtype) -> None:
+        super().__init__()
+        self._precision = precision
+        layers: list[nn.Module] = []
+        channels = shape[0]
+        for size, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+            layers += [_orthogonal(nn.Conv2d(channels, size, kernel, stride), math.sqrt(2)), nn.ReLU()]
+            channels = size
+        self.layers = nn.Sequential(*layers, nn.Flatten())
+        with torch.no_grad():
+            width = self.layers(torch.zeros(1, *shape)).shape[1]
+        self.head = _orthogonal(nn.Linear(width, FEATURES), math.sqrt(2))
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return features (R, F)."""
+        return _of_pictures(pictures, self._precision, lambda rows: self.head(self.layers(rows)).relu())
+
+
+class Residual(nn.Module):
+    """The deep network of IMPALA for pictures of bytes, of Espeholt et al., 2018 (arXiv:1802.01561)."""
+
+    def __init__(self, shape: Sequence[int], precision: torch.dtype) -> None:
+        super().__init__()
+        self._precision = precision
+        layers: list[nn.Module] = []
+        channels = shape[0]
+        for size in (16, 32, 32):
+            layers += [
+                nn.Conv2d(channels, size, 3, padding=1),
+                nn.MaxPool2d(3, stride=2, padding=1),
+                _ResidualBlock(size),
+                _ResidualBlock(size),
+            ]
+            channels = size
+        self.layers = nn.Sequential(*layers, nn.ReLU(), nn.Flatten())
+        with torch.no_grad():
+            width = self.layers(torch.zeros(1, *shape)).shape[1]
+        self.head = _orthogonal(nn.Linear(width, RESIDUAL_FEATURES), math.sqrt(2))
+        self.to(memory_format=torch.channels_last)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Return features (R, F)."""
+        return _of_pictures(pictures, self._precision, lambda rows: self.head(self.layers(rows)).relu())
+
+
+class _ResidualBlock(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        added: Tensor = self.second(self.first(rows.relu()).relu())
+        return rows + added
+
+
+def _of_pictures(pictures: Tensor, precision: torch.dtype, network: Callable[[Tensor], Tensor]) -> Tensor:
+    rows = pictures.to(precision, memory_format=torch.channels_last).mul_(1 / 255)
+    reduced = precision != torch.float32
+    with torch.autocast(rows.device.type, dtype=precision, enabled=reduced):
+        features = network(rows)
+    return features.float()
 
 
 class Transformer(nn.Module):
@@ -146,7 +230,11 @@ class _Linear(nn.Linear):
 
 
 def _linear(width: int, size: int, gain: float) -> nn.Linear:
-    layer = _Linear(width, size)
+    return _orthogonal(_Linear(width, size), gain)
+
+
+def _orthogonal(layer: L, gain: float) -> L:
     nn.init.orthogonal_(layer.weight, gain)
-    nn.init.zeros_(layer.bias)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
     return layer

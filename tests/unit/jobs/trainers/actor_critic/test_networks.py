@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical
 
-from jobs.trainers.ppo.algorithm import Rollout, advantages
-from jobs.trainers.ppo.networks import ActorCritic, RunningMoments, mlp
+from jobs.trainers.actor_critic.networks import ActorCritic, RunningMoments, mlp
+from jobs.trainers.actor_critic.rollout import Rollout, advantages
 
 PARTS = (10, 2, 2)
 
 
 def network(seed: int = 0) -> ActorCritic:
     torch.manual_seed(seed)
-    return ActorCritic(5, PARTS, *mlp(5, [8]))
+    return ActorCritic((5,), PARTS, *mlp(5, [8]))
 
 
 @pytest.mark.parametrize("scale", [0.1, 10.0, 60.0])

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from jobs.trainers.ppo.interface import Environments, Step
-from jobs.trainers.ppo.networks import ActorCritic
+from jobs.trainers.actor_critic.interface import Environments, Step
+from jobs.trainers.actor_critic.networks import ActorCritic
 from jobs.training.games.bucket_brigade.baselines import TEAM_REWARD
 
 

@@ -1,4 +1,4 @@
-"""Environments as the trainer `ppo` steps them: many at once, with new episodes by themselves."""
+"""Environments as actor-critic trainers step them: many at once, with new episodes by themselves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Step:
-    """A step of R rows. ``seen`` (R, W): for the next action; ``last()`` (R, W): before a new episode began.
+    """A step of R rows. ``seen`` (R, *S): for the next action; ``last()`` (R, *S): before an episode began.
 
     ``rewards``, ``terminated``, ``truncated``: (R). ``team`` (environments): the rewards of all players.
     """
@@ -27,8 +27,12 @@ class Step:
 class Environments(Protocol):
     """``envs`` environments with a row for each of their ``learners``.
 
-    ``width``: numbers in an observation. ``parts``: choices in each part of an action.
+    ``shape`` S of an observation: its numbers (W,), or a picture of bytes (channels, height, width).
+    ``parts``: choices in each part of an action. ``exactness``: of a training that goes on from their state,
+    as in :class:`jobs.training.context.Outcome`.
     """
+
+    exactness: str
 
     @property
     def envs(self) -> int: ...
@@ -37,13 +41,13 @@ class Environments(Protocol):
     def learners(self) -> int: ...
 
     @property
-    def width(self) -> int: ...
+    def shape(self) -> tuple[int, ...]: ...
 
     @property
     def parts(self) -> tuple[int, ...]: ...
 
     def reset(self) -> Tensor:
-        """Begin new episodes; return what is seen (R, W)."""
+        """Begin new episodes; return what is seen (R, *S)."""
         ...
 
     def step(self, actions: Tensor) -> Step:

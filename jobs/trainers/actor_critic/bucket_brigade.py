@@ -1,17 +1,16 @@
-"""The environments of the trainer `ppo`, by their names in a grid."""
+"""The game Bucket Brigade as environments: learners beside scripted players, or alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from jobs.trainers.ppo.gymnasium_envs import TASKS, Gymnasium, GymnasiumConfig
-from jobs.trainers.ppo.interface import Environments, Step
-from jobs.training.context import BadConfigError
+from jobs.trainers.actor_critic.interface import Step
+from jobs.training.context import EXACT
 from jobs.training.games.bucket_brigade.baselines import (
     TEAM_REWARD,
     baseline_figures,
@@ -20,7 +19,7 @@ from jobs.training.games.bucket_brigade.baselines import (
 )
 from jobs.training.games.bucket_brigade.batch import NIGHTS, GameBatch
 from jobs.training.games.bucket_brigade.behaviour import measures
-from jobs.training.games.bucket_brigade.scenarios import AGENTS, ScenarioError, scenario_names
+from jobs.training.games.bucket_brigade.scenarios import AGENTS, ScenarioError
 from jobs.training.games.bucket_brigade.seats import seats
 
 
@@ -47,6 +46,8 @@ def players_of(opponents: Any) -> int | list[str]:
 class BucketBrigade:
     """The game Bucket Brigade. A row sees what every agent sees, and which agent it is if several learn."""
 
+    exactness = EXACT
+
     def __init__(self, config: BucketBrigadeConfig, envs: int, seed: int, device: str) -> None:
         opponents = players_of(config.opponents)
         if config.nights < 1:
@@ -63,7 +64,7 @@ class BucketBrigade:
         if not self.learners:
             raise ScenarioError(f"{opponents!r} leaves no agent to learn")
         self.parts = self._batch.actions
-        self.width = self._batch.width + (self._batch.agents if self.learners > 1 else 0)
+        self.shape = (self._batch.width + (self._batch.agents if self.learners > 1 else 0),)
         self._agents = torch.tensor(self._batch.learners, device=device)
         self._identity = torch.eye(self._batch.agents, device=device)[self._agents]
         self._before, self._team = self._batch.episodes.state, torch.zeros(envs, device=device)
@@ -118,41 +119,3 @@ def bucket_brigade_baselines(
     return {
         player: with_gap(figures, name, config.nights, episodes, seed) for player, figures in found.items()
     }
-
-
-@dataclass(frozen=True)
-class Family:
-    """Environments of one kind. ``names``: those after the slash; ``config``: their keys, by their name.
-
-    ``build``: from keys, the number of environments, a seed and a device. ``baselines``: figures of
-    scripted players in the places of learners, from keys, a number of episodes and a seed.
-    """
-
-    names: Callable[[], Sequence[str]]
-    config: Callable[[str], Any]
-    build: Callable[[Any, int, int, str], Environments]
-    baselines: Callable[[Any, int, int], dict[str, dict[str, float]]] = lambda *_: {}
-
-
-ENVIRONMENTS: Mapping[str, Family] = {
-    "bucket_brigade": Family(scenario_names, BucketBrigadeConfig, BucketBrigade, bucket_brigade_baselines),
-    "gymnasium": Family(lambda: TASKS, GymnasiumConfig, Gymnasium),
-}
-
-
-def environment_names() -> list[str]:
-    """Return the names of all environments, as in a grid."""
-    return [f"{family}/{name}" for family, found in ENVIRONMENTS.items() for name in found.names()]
-
-
-def family_of(name: str) -> Family:
-    """Return the family of an environment, by its name in a grid."""
-    return ENVIRONMENTS[name.partition("/")[0]]
-
-
-def build(config: Any, envs: int, seed: int, device: str) -> Environments:
-    """Build environments side by side. Raises :class:`BadConfigError` for keys that do not fit."""
-    try:
-        return family_of(config.name).build(config, envs, seed, device)
-    except (ScenarioError, TypeError) as error:
-        raise BadConfigError(f"task: {config.name}: {error}") from error

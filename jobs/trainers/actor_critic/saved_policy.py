@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import torch
 
-from jobs.trainers.ppo.config import CONFIG
-from jobs.trainers.ppo.environments import build
-from jobs.trainers.ppo.networks import ActorCritic
-from jobs.trainers.ppo.training import build_network
+from jobs.trainers.actor_critic.environments import build
+from jobs.trainers.actor_critic.learner import build_network
+from jobs.trainers.actor_critic.networks import ActorCritic
 from orchestrator.core.errors import NotFoundError
 from orchestrator.rundir import RunDir
 
@@ -25,7 +25,8 @@ def load_policy(run_folder: str | Path) -> ActorCritic:
         raise NotFoundError(
             f"{run_folder}: no finished run", hint="name a folder such as results/SWEEP/runs/RUN"
         )
-    config = CONFIG.compose(run_dir.description().overrides)
+    run = run_dir.description()
+    config = import_module(f"jobs.trainers.{run.trainer}.training").TRAINER.config.compose(run.overrides)
     config.device = "cpu"
     network = build_network(config, build(config.task, 1, 0, "cpu"))
     path = run_dir.attempt(result["attempt"]).policy

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jobs.trainers.ppo.interface import Step
-from jobs.training.context import BadConfigError
+from jobs.trainers.actor_critic.interface import Step
+from jobs.training.context import EXACT, BadConfigError
 from orchestrator.core.installation import install_package
 
 TASKS = ("Acrobot-v1", "CartPole-v1", "MountainCar-v0")
@@ -31,6 +31,8 @@ class GymnasiumConfig:
 class Gymnasium:
     """Environments of one task. Their random generators are independent, all decided by the seed."""
 
+    exactness = EXACT
+
     def __init__(self, config: GymnasiumConfig, envs: int, seed: int, device: str) -> None:
         self._name, self._device = config.name.partition("/")[2], device
         self._envs = [_make(self._name) for _ in range(envs)]
@@ -38,8 +40,8 @@ class Gymnasium:
             env.unwrapped.np_random = np.random.Generator(np.random.PCG64(seeds))
         self.envs, self.learners = envs, 1
         self.parts = (int(self._envs[0].action_space.n),)
-        (self.width,) = self._envs[0].observation_space.shape
-        self._seen = np.zeros((envs, self.width), np.float32)
+        self.shape = self._envs[0].observation_space.shape
+        self._seen = np.zeros((envs, *self.shape), np.float32)
         # Of each open episode: the generator's state at its beginning, and the actions.
         self._starts: list[dict[str, Any]] = [{} for _ in range(envs)]
         self._actions: list[list[int]] = [[] for _ in range(envs)]

@@ -1,0 +1,67 @@
+"""The environments of actor-critic trainers, by their names in a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.trainers.actor_critic.bucket_brigade import (
+    BucketBrigade,
+    BucketBrigadeConfig,
+    bucket_brigade_baselines,
+)
+from jobs.trainers.actor_critic.gymnasium_envs import TASKS, Gymnasium, GymnasiumConfig
+from jobs.trainers.actor_critic.interface import Environments
+from jobs.training.context import BadConfigError
+from jobs.training.games.bucket_brigade.scenarios import ScenarioError, scenario_names
+
+
+@dataclass(frozen=True)
+class Family:
+    """Environments of one kind. ``names``: those after the slash; ``config``: their keys, by their name.
+
+    ``build``: from keys, the number of environments, a seed and a device. ``baselines``: figures of
+    scripted players in the places of learners, from keys, a number of episodes and a seed. ``tested``: the
+    keys of the environments in which policies are evaluated. ``other_names``: what other programs call them.
+    """
+
+    names: Callable[[], Sequence[str]]
+    config: Callable[[str], Any]
+    build: Callable[[Any, int, int, str], Environments]
+    baselines: Callable[[Any, int, int], dict[str, dict[str, float]]] = lambda *_: {}
+    tested: Callable[[Any], Any] = lambda keys: keys
+    other_names: Callable[[], Mapping[str, str]] = dict
+
+
+ENVIRONMENTS: Mapping[str, Family] = {
+    "bucket_brigade": Family(scenario_names, BucketBrigadeConfig, BucketBrigade, bucket_brigade_baselines),
+    "gymnasium": Family(lambda: TASKS, GymnasiumConfig, Gymnasium),
+}
+
+
+def environment_names() -> list[str]:
+    """Return the names of all environments, as in a grid."""
+    return [f"{family}/{name}" for family, found in ENVIRONMENTS.items() for name in found.names()]
+
+
+def other_names() -> dict[str, str]:
+    """Return other programs' names of environments, each with ours."""
+    return {
+        theirs: f"{family}/{ours}"
+        for family, found in ENVIRONMENTS.items()
+        for theirs, ours in found.other_names().items()
+    }
+
+
+def family_of(name: str) -> Family:
+    """Return the family of an environment, by its name in a grid."""
+    return ENVIRONMENTS[name.partition("/")[0]]
+
+
+def build(config: Any, envs: int, seed: int, device: str) -> Environments:
+    """Build environments side by side. Raises :class:`BadConfigError` for keys that do not fit."""
+    try:
+        return family_of(config.name).build(config, envs, seed, device)
+    except (ScenarioError, TypeError) as error:
+        raise BadConfigError(f"task: {config.name}: {error}") from error

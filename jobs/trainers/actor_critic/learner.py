@@ -1,0 +1,162 @@
+"""A learner of the actor-critic kind: a network that plays, and an update by what it played."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import torch
+
+from jobs.trainers.actor_critic.config import CNN, MLP, TRANSFORMER, ActorCriticConfig
+from jobs.trainers.actor_critic.environments import build, family_of
+from jobs.trainers.actor_critic.interface import Environments
+from jobs.trainers.actor_critic.networks import (
+    FEATURES,
+    RESIDUAL_FEATURES,
+    ActorCritic,
+    Convolutions,
+    Residual,
+    Transformer,
+    mlp,
+)
+from jobs.trainers.actor_critic.playing import EpisodeSums, play
+from jobs.trainers.actor_critic.rollout import Rollout, collect
+from jobs.training.context import NO_PROGRESS_LOST
+from jobs.training.loop import Played
+
+# Episodes that the average return is of.
+_EPISODES = 100
+# Added to a seed for random numbers of their own: a generator seeded as the environments draws theirs.
+FOR_ACTIONS = 1_000_003
+
+
+class Update(Protocol):
+    """Improves a network by rollouts. ``optimizer``: with all state of the update."""
+
+    optimizer: torch.optim.Optimizer
+
+    def __call__(self, rollout: Rollout, generator: torch.Generator) -> dict[str, float]:
+        """Improve the network; return the means of its losses."""
+        ...
+
+
+class ActorCriticLearner:
+    """A network in training; as :class:`jobs.training.loop.Learner`."""
+
+    def __init__(
+        self, config: ActorCriticConfig, seed: int, update: Callable[[Any, ActorCritic], Update]
+    ) -> None:
+        self._config = config
+        self.running = Games(config, seed)
+        environments = self.running.environments
+        torch.manual_seed(seed)
+        self.policy = build_network(config, environments)
+        self._update = update(config, self.policy)
+        self.learned = self._update.optimizer
+        self.frames_per_iteration = config.envs * config.rollout_steps
+        self.exactness = environments.exactness if config.device == "cpu" else NO_PROGRESS_LOST
+
+    def collect(self) -> tuple[Rollout, dict[str, float]]:
+        """Return a rollout and the seconds spent, by timer."""
+        return self.running.collect(self.policy)
+
+    def learn(self, collected: tuple[Rollout, dict[str, float]], done: float) -> dict[str, float]:
+        """Improve the network; return metrics."""
+        rollout, timers = collected
+        if self._config.anneal_lr:
+            for group in self.learned.param_groups:
+                group["lr"] = self._config.lr * (1 - done)
+        losses = self._update(rollout, self.running.random)
+        return {**self.running.episode_metrics(), **losses, **timers}
+
+    def play(self, episodes: int, seed: int, deterministic: bool) -> Played:
+        """Play episodes in environments of their own."""
+        return play_policy(self._config, self.policy, episodes, seed, deterministic)
+
+
+class Games:
+    """The environments of a training, their random numbers, and the episodes so far."""
+
+    def __init__(self, config: ActorCriticConfig, seed: int) -> None:
+        self._steps = config.rollout_steps
+        self.environments = build(config.task, config.envs, seed, config.device)
+        self.random = torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
+        self._seen = self.environments.reset()
+        self._sums = EpisodeSums(self.environments, config.device)
+        self._returns: deque[float] = deque(maxlen=_EPISODES)
+        self._episodes = 0
+
+    def collect(self, network: ActorCritic) -> tuple[Rollout, dict[str, float]]:
+        """Play a rollout; return it and the seconds spent, by timer."""
+        rollout, self._seen, timers = collect(
+            self.environments, network, self._seen, self._sums, self._steps, self.random
+        )
+        return rollout, timers
+
+    def episode_metrics(self) -> dict[str, float]:
+        """Return metrics of the episodes that ended since the last call."""
+        ended = self._sums.take()
+        self._returns.extend(ended.returns.tolist())
+        self._episodes += len(ended.returns)
+        metrics = {"train/total_episodes": float(self._episodes)}
+        if len(ended.returns):
+            metrics["episode/reward"] = float(ended.returns.mean())
+            metrics["episode/length"] = float(ended.lengths.mean())
+            metrics |= ended.figures
+        if self._returns:
+            metrics["train/avg_reward_100ep"] = sum(self._returns) / len(self._returns)
+        return metrics
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of environments, episodes and random numbers."""
+        return {
+            "environments": self.environments.state_dict(),
+            "seen": self._seen,
+            "sums": self._sums.state_dict(),
+            "random": self.random.get_state(),
+            "returns": list(self._returns),
+            "episodes": self._episodes,
+        }
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        self.environments.load_state_dict(saved["environments"])
+        self._seen.copy_(saved["seen"])
+        self._sums.load_state_dict(saved["sums"])
+        self.random.set_state(saved["random"].cpu())
+        self._returns.extend(saved["returns"])
+        self._episodes = saved["episodes"]
+
+
+def build_network(config: ActorCriticConfig, environments: Environments) -> ActorCritic:
+    """Build a network with random weights, drawn by PyTorch's own generator."""
+    shape, precision = environments.shape, config.products
+    if config.network == MLP:
+        body, features = mlp(shape[0], config.hidden)
+    elif config.network == TRANSFORMER:
+        features = config.features
+        body = Transformer(shape[0], features, config.layers, config.heads)
+    elif config.network == CNN:
+        body, features = Convolutions(shape, precision), FEATURES
+    else:
+        body, features = Residual(shape, precision), RESIDUAL_FEATURES
+    return ActorCritic(shape, environments.parts, body, features).to(config.device)
+
+
+def play_policy(
+    config: ActorCriticConfig, network: ActorCritic, episodes: int, seed: int, deterministic: bool
+) -> Played:
+    """Play episodes as they are evaluated: in environments of their own, which may differ from training's.
+
+    Where they do, episodes in those of training are played, too, for the gap between both.
+    """
+    random = None if deterministic else torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
+    tested = family_of(config.task.name).tested(config.task)
+    found = play(build(tested, episodes, seed, config.device), network, random)
+    figures = dict(found.figures)
+    if tested != config.task:
+        trained = play(build(config.task, episodes, seed, config.device), network, random)
+        figures["training_levels_return"] = float(trained.returns.mean())
+        figures["generalization_gap"] = float(trained.returns.mean() - found.returns.mean())
+    return Played(found.returns.tolist(), [int(steps) for steps in found.lengths], figures)

@@ -1,0 +1,104 @@
+"""Rollouts: what a policy plays between two updates, and its advantages.
+
+Generalized advantage estimation is that of Schulman et al., 2016 (arXiv:1506.02438). A truncated episode
+counts on the value of what was seen last.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from jobs.trainers.actor_critic.interface import Environments
+from jobs.trainers.actor_critic.networks import ActorCritic
+from jobs.trainers.actor_critic.playing import EpisodeSums
+
+
+@dataclass
+class Rollout:
+    """T steps of R rows, a row for each environment and learner.
+
+    ``seen`` (T, R, *S), ``actions`` (T, R, parts), ``logs``, ``values``, ``rewards`` (T, R). ``ended``
+    (T, R): the episode ended in the step; ``after`` (T, R): the value of what was seen last in a truncated
+    episode. ``last_values`` (R): of what is seen after the last step.
+    """
+
+    seen: Tensor
+    actions: Tensor
+    logs: Tensor
+    values: Tensor
+    rewards: Tensor
+    ended: Tensor
+    after: Tensor
+    last_values: Tensor
+
+
+def collect(
+    environments: Environments,
+    network: ActorCritic,
+    seen: Tensor,
+    sums: EpisodeSums,
+    steps: int,
+    generator: torch.Generator,
+) -> tuple[Rollout, Tensor, dict[str, float]]:
+    """Play so many steps from ``seen``; return them, what is seen then, and the seconds spent."""
+    rows, clock = len(seen), _Clock()
+    empty = torch.zeros(steps, rows, device=seen.device)
+    rollout = Rollout(
+        seen=seen.new_empty(steps, *seen.shape),
+        actions=empty.new_empty(steps, rows, len(environments.parts), dtype=torch.int64),
+        logs=empty,
+        values=empty.clone(),
+        rewards=empty.clone(),
+        ended=empty.bool(),
+        after=empty.clone(),
+        last_values=empty[0],
+    )
+    for number in range(steps):
+        rollout.seen[number] = seen
+        actions, rollout.logs[number], rollout.values[number] = network.act(seen, generator)
+        rollout.actions[number] = actions
+        clock.add("timers/inference_time")
+        step = environments.step(actions)
+        rollout.rewards[number], rollout.ended[number] = step.rewards, step.terminated | step.truncated
+        sums.add(step)
+        clock.add("timers/environment_time")
+        if step.truncated.any():
+            with torch.no_grad():
+                _, values = network(step.last())
+            rollout.after[number] = torch.where(step.truncated, network.in_rewards(values), 0.0)
+        seen = step.seen
+    with torch.no_grad():
+        _, values = network(seen)
+    rollout.last_values = network.in_rewards(values)
+    clock.add("timers/inference_time")
+    return rollout, seen, clock.seconds
+
+
+def advantages(rollout: Rollout, discount: float, trace: float) -> Tensor:
+    """Return generalized advantage estimates (T, R)."""
+    found = torch.empty_like(rollout.rewards)
+    following, carried = rollout.last_values, torch.zeros_like(rollout.last_values)
+    lasts = (~rollout.ended).to(found.dtype)
+    for number in reversed(range(len(found))):
+        beyond = following * lasts[number] + rollout.after[number]
+        delta = rollout.rewards[number] + discount * beyond - rollout.values[number]
+        carried = delta + discount * trace * lasts[number] * carried
+        found[number], following = carried, rollout.values[number]
+    return found
+
+
+class _Clock:
+    """Seconds by name, each since the call before."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def add(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._last
+        self._last = now

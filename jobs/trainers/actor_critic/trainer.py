@@ -1,0 +1,102 @@
+"""A trainer of the actor-critic kind: its `train`, `check` and `evaluate`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+
+from jobs.evaluate import EvaluationAnswer, EvaluationRequest
+from jobs.trainers.actor_critic.config import ActorCriticConfig
+from jobs.trainers.actor_critic.environments import build, family_of
+from jobs.trainers.actor_critic.learner import build_network, play_policy
+from jobs.trainers.learner_trainer import LearnerTrainer
+from jobs.training.checkpoints import read_payload
+from jobs.training.context import BadConfigError, UsualEvaluation
+from jobs.training.loop import Schedule, policy_in
+from orchestrator.core.errors import OrchestrateError
+
+C = TypeVar("C", bound=ActorCriticConfig)
+
+
+def schedule_of(config: ActorCriticConfig) -> Schedule:
+    """Return when a training ends, evaluates and keeps policies, and where it logs."""
+    return Schedule(
+        frames=config.steps,
+        evaluation_interval=config.evaluation_interval,
+        policy_interval=config.checkpoint_interval,
+        loggers=config.loggers,
+        project=config.project_name,
+        evaluation=UsualEvaluation(
+            config.task.name, config.evaluation_episodes, config.evaluation_deterministic
+        ),
+    )
+
+
+def require_same_size(own: ActorCriticConfig, played: ActorCriticConfig) -> None:
+    """Refuse to play a policy where observations or actions are others. Raises :class:`BadConfigError`."""
+    trained, other = build(own.task, 1, 0, "cpu"), build(played.task, 1, 0, "cpu")
+    if (trained.shape, trained.parts) == (other.shape, other.parts):
+        return
+    raise BadConfigError(
+        f"the policy takes {_size(trained.shape)} numbers and returns actions of {list(trained.parts)} "
+        f"choices; the environment has {_size(other.shape)} and {list(other.parts)}",
+        hint="a policy plays environments of its own size, with as many learners",
+    )
+
+
+def _size(shape: Sequence[int]) -> str:
+    return " × ".join(map(str, shape))
+
+
+@dataclass(frozen=True)
+class ActorCriticTrainer(LearnerTrainer[C]):
+    """A trainer of policies that can play other environments of the same size, on the CPU."""
+
+    def evaluate(self, request: EvaluationRequest) -> EvaluationAnswer:
+        """Play the episodes of a request on the CPU.
+
+        Raises :class:`OrchestrateError`, and ``FileNotFoundError`` if training removed the checkpoint.
+        """
+        if request.film is not None:
+            raise OrchestrateError(
+                f"environments of the trainer {self.config.name} have no picture", hint="leave out --film"
+            )
+        torch.set_num_threads(request.run.threads)
+        policy, frames = policy_in(read_payload(request.checkpoint), best=request.best)
+        own = self._on_cpu(request.run.overrides)
+        played = self._other(request, own)
+        episodes = request.episodes or request.times * own.evaluation_episodes
+        deterministic = own.evaluation_deterministic
+        if request.deterministic is not None:
+            deterministic = request.deterministic
+        began = time.monotonic()
+        require_same_size(own, played)
+        network = build_network(own, build(own.task, 1, 0, "cpu"))
+        network.load_state_dict(policy)
+        found = play_policy(played, network, episodes, request.seed, deterministic)
+        return EvaluationAnswer(
+            frames,
+            played.task.name,
+            deterministic,
+            tuple(found.returns),
+            tuple(found.lengths),
+            time.monotonic() - began,
+            found.figures,
+            family_of(played.task.name).baselines(played.task, episodes, request.seed),
+        )
+
+    def _on_cpu(self, overrides: Any) -> C:
+        config = self.config.compose(overrides)
+        config.device = "cpu"
+        return config
+
+    def _other(self, request: EvaluationRequest, own: C) -> C:
+        """Compose the run in another environment, which keeps the run's keys of its family, with changes."""
+        task, overrides = request.task or own.task.name, request.run.overrides
+        same = task.partition("/")[0] == own.task.name.partition("/")[0]
+        kept = {key: value for key, value in overrides.items() if same or not key.startswith("task.")}
+        return self._on_cpu({**kept, "task": task, **request.changes})
