@@ -235,15 +235,15 @@ def _watch(attempt: Attempt, context: Any) -> None:
 def _places(trainer: str, overrides: Overrides) -> dict[str, tuple[Any, str]]:
     """The functions at whose calls an attempt can be killed."""
     files = {"before rename": (os, "replace"), "after rename": (os, "replace"), "flush": (os, "fsync")}
-    if trainer == "ppo":
+    if trainer != "benchmarl":
         from jobs.trainers.actor_critic import learner
         from jobs.trainers.actor_critic.environments import family_of
-        from jobs.trainers.ppo.training import PpoUpdate
+        from jobs.trainers.actor_critic.update import Update
 
         return {
             **files,
             "collecting": (family_of(overrides["task"]).build, "step"),
-            "training": (PpoUpdate, "_step"),
+            "training": (Update, "descend"),
             "evaluation": (learner, "play"),
         }
     from benchmarl.experiment import Experiment

@@ -266,7 +266,7 @@ COMMAND = TrainerSpec(
 # Modules that train; evaluating a policy afterwards changes no result.
 _ACTOR_CRITIC_TRAINS = (
     *("bucket_brigade", "config", "environments", "gymnasium_envs", "interface"),
-    *("learner", "networks", "playing", "rollout"),
+    *("learner", "networks", "playing", "rollout", "update", "value_estimates"),
 )
 
 
@@ -291,9 +291,9 @@ def _actor_critic(name: str) -> TrainerSpec:
     )
 
 
-PPO = _actor_critic("ppo")
+PPO, IMPALA, A2C = map(_actor_critic, ("ppo", "impala", "a2c"))
 
-_BUILT_IN = {spec.name: spec for spec in (BENCHMARL, COMMAND, PPO)}
+_BUILT_IN = {spec.name: spec for spec in (BENCHMARL, COMMAND, PPO, IMPALA, A2C)}
 
 
 def is_installed(spec: TrainerSpec) -> bool:

@@ -1,4 +1,4 @@
-"""The trainer ppo: killed anywhere = left alone; checked, swept, evaluated, collected by the commands."""
+"""The trainers ppo, impala and a2c: killed anywhere = left alone; checked, swept, evaluated, collected."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ TINY: dict[str, Any] = {
     "steps": 256,
     "envs": 4,
     "rollout_steps": 8,
-    "batch_size": 16,
-    "epochs": 2,
     "hidden": [8],
     "evaluation_interval": 64,
     "evaluation_episodes": 2,
     "checkpoint_interval": 64,
     "loggers": ["csv"],
+}
+# The keys of each trainer alone.
+OWN: dict[str, dict[str, Any]] = {
+    "ppo": {"batch_size": 16, "epochs": 2},
+    "impala": {"batch_envs": 2},
+    "a2c": {"gae_lambda": 0.9},
 }
 PAGE = ROOT / "docs" / "ppo.md"
 # How often a process is at each place in the whole run, roughly.
@@ -51,31 +55,33 @@ def final_state(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "more",
+    ("trainer", "more"),
     [
-        {},
-        {"task.opponents": 1, "anneal_lr": True},
-        {"network": "transformer", "features": 8, "heads": 2},
-        {"task": "gymnasium/CartPole-v1"},
+        ("ppo", {}),
+        ("ppo", {"task.opponents": 1, "anneal_lr": True}),
+        ("ppo", {"network": "transformer", "features": 8, "heads": 2}),
+        ("ppo", {"task": "gymnasium/CartPole-v1"}),
+        ("impala", {"task.opponents": 1}),
+        ("a2c", {"task": "gymnasium/CartPole-v1"}),
     ],
-    ids=["one learner", "three learners", "transformer", "gymnasium"],
+    ids=["one learner", "three learners", "transformer", "gymnasium", "impala", "a2c"],
 )
-def test_killed_anywhere_equals_left_alone(more: dict[str, Any], tmp_path: Path) -> None:
+def test_killed_anywhere_equals_left_alone(trainer: str, more: dict[str, Any], tmp_path: Path) -> None:
     alone, killed = tmp_path / "alone", tmp_path / "killed"
-    draw = random.Random(json.dumps(more))
-    with Nursery("ppo") as nursery:
-        assert nursery.run(Attempt(str(alone), {**TINY, **more}, 3)) == 0, log(alone)
+    draw, overrides = random.Random(json.dumps([trainer, more])), {**TINY, **OWN[trainer], **more}
+    with Nursery(trainer) as nursery:
+        assert nursery.run(Attempt(str(alone), overrides, 3)) == 0, log(alone)
         hits = 0
         while hits < KILLS:
             where = draw.choice(list(PLACES))
             code = nursery.run(
-                Attempt(str(killed), {**TINY, **more}, 3, Kill(where, draw.randint(1, PLACES[where])))
+                Attempt(str(killed), overrides, 3, Kill(where, draw.randint(1, PLACES[where])))
             )
             hits += code == -9
             if code == 0:  # it was done before: kill another
                 compare(alone, killed)
                 killed = tmp_path / f"killed-{hits}"
-        assert nursery.run(Attempt(str(killed), {**TINY, **more}, 3)) == 0, log(killed)
+        assert nursery.run(Attempt(str(killed), overrides, 3)) == 0, log(killed)
     compare(alone, killed)
 
 
@@ -111,7 +117,7 @@ def gap_per_reward(one: dict[str, float], other: dict[str, float]) -> float:
 
 def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    base = "\n".join(f"  {key}: {json.dumps(value)}" for key, value in TINY.items())
+    base = "\n".join(f"  {key}: {json.dumps(value)}" for key, value in {**TINY, **OWN["ppo"]}.items())
     Path("grid.yaml").write_text(f"name: tiny\ntrainer: ppo\nbase:\n{base}\nmatrix:\n  seed: [0, 1]\n")
     assert "2 runs" in run("check", "grid.yaml")
     run("sweep", "--grid", "grid.yaml", "--slots", "1")
@@ -179,43 +185,70 @@ def test_it_learns_cartpole_with_the_keys_of_the_page(
 
 
 @pytest.mark.parametrize(
-    ("changes", "message", "hint"),
+    ("trainer", "changes", "message", "hint"),
     [
         (
+            "ppo",
             {"task": "bucket_brigade/hardd"},
             "task: found 'bucket_brigade/hardd'",
             "did you mean bucket_brigade/hard?",
         ),
         (
+            "a2c",
             {"task": "gymnasium/Cartpole"},
             "task: found 'gymnasium/Cartpole'",
             "did you mean gymnasium/CartPole-v1?",
         ),
-        ({"task.opponents": 5}, "5 opponents: expected 0 to 4", ""),
-        ({"task.opponents": ["firefigther"]}, "no player named 'firefigther'; did you mean firefighter?", ""),
-        ({"task.opponents": 4}, "leaves no agent to learn", ""),
-        ({"task.opponents": "hro"}, "no player named 'hro'; did you mean hero?", ""),
-        ({"task.nights": 0}, "found 0 nights, expected a number from 1", ""),
+        ("ppo", {"task.opponents": 5}, "5 opponents: expected 0 to 4", ""),
         (
+            "ppo",
+            {"task.opponents": ["firefigther"]},
+            "no player named 'firefigther'; did you mean firefighter?",
+            "",
+        ),
+        ("ppo", {"task.opponents": 4}, "leaves no agent to learn", ""),
+        ("ppo", {"task.opponents": "hro"}, "no player named 'hro'; did you mean hero?", ""),
+        ("ppo", {"task.nights": 0}, "found 0 nights, expected a number from 1", ""),
+        (
+            "ppo",
             {"batch_size": 100},
             "batch_size: found 100, expected a divisor of the 32 rows",
             "write batch_size: 32",
         ),
-        ({"learning_rate": 0.1}, "no key 'learning_rate'", "did you mean lr?"),
-        ({"opponents": 3}, "no key 'opponents'", "did you mean task.opponents?"),
-        ({"lr": "fast"}, "lr: found 'fast', expected a number", ""),
-        ({"hidden": []}, "hidden: found [], expected sizes", ""),
-        ({"device": "gpu"}, "device: found 'gpu', expected cpu, cuda or cuda:N", ""),
-        ({"minutes": -1}, "minutes: found -1, expected minutes of training above 0", ""),
-        ({"task.name": "x"}, "task.name", "the key `task` names it"),
+        (
+            "impala",
+            {"batch_envs": 3},
+            "batch_envs: found 3, expected a divisor of the 4 envs",
+            "write batch_envs: 2",
+        ),
+        ("impala", {"batch_envs": 0}, "batch_envs: found 0, expected a number above 0", ""),
+        ("impala", {"batch_envz": 2}, "no key 'batch_envz'", "did you mean batch_envs?"),
+        ("impala", {"rho_bar": 1}, "no key 'rho_bar'", "did you mean rho_clip?"),
+        ("impala", {"c_clip": -1}, "c_clip: found -1.0, expected a number above 0", ""),
+        ("impala", {"gae_lambda": 0.9}, "no key 'gae_lambda'", ""),
+        ("a2c", {"gae_lambda": 1.5}, "gae_lambda: found 1.5, expected a number from 0 to 1", ""),
+        ("a2c", {"network": "cnn"}, "network: found cnn, expected mlp or transformer", ""),
+        ("ppo", {"learning_rate": 0.1}, "no key 'learning_rate'", "did you mean lr?"),
+        ("ppo", {"opponents": 3}, "no key 'opponents'", "did you mean task.opponents?"),
+        ("ppo", {"lr": "fast"}, "lr: found 'fast', expected a number", ""),
+        ("ppo", {"hidden": []}, "hidden: found [], expected sizes", ""),
+        ("ppo", {"device": "gpu"}, "device: found 'gpu', expected cpu, cuda or cuda:N", ""),
+        ("ppo", {"minutes": -1}, "minutes: found -1, expected minutes of training above 0", ""),
+        ("ppo", {"task.name": "x"}, "task.name", "the key `task` names it"),
     ],
 )
 def test_what_cannot_work_is_refused_before_it_starts(
-    changes: dict[str, Any], message: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trainer: str,
+    changes: dict[str, Any],
+    message: str,
+    hint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    base = "\n".join(f"  {key}: {json.dumps(value)}" for key, value in {**TINY, **changes}.items())
-    Path("grid.yaml").write_text(f"name: tiny\ntrainer: ppo\nbase:\n{base}\n")
+    values = {**TINY, **OWN[trainer], **changes}
+    base = "\n".join(f"  {key}: {json.dumps(value)}" for key, value in values.items())
+    Path("grid.yaml").write_text(f"name: tiny\ntrainer: {trainer}\nbase:\n{base}\n")
     found = CliRunner().invoke(app, ["check", "grid.yaml"])
     said = " ".join(f"{found.output} {found.exception}".split())
     assert found.exit_code != 0, said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -22,6 +22,7 @@ from jobs.trainers.actor_critic.networks import (
 )
 from jobs.trainers.actor_critic.playing import EpisodeSums, play
 from jobs.trainers.actor_critic.rollout import Rollout, collect
+from jobs.trainers.actor_critic.update import Update
 from jobs.training.context import NO_PROGRESS_LOST
 from jobs.training.loop import Played
 
@@ -31,21 +32,11 @@ _EPISODES = 100
 FOR_ACTIONS = 1_000_003
 
 
-class Update(Protocol):
-    """Improves a network by rollouts. ``optimizer``: with all state of the update."""
-
-    optimizer: torch.optim.Optimizer
-
-    def __call__(self, rollout: Rollout, generator: torch.Generator) -> dict[str, float]:
-        """Improve the network; return the means of its losses."""
-        ...
-
-
 class ActorCriticLearner:
     """A network in training; as :class:`jobs.training.loop.Learner`."""
 
     def __init__(
-        self, config: ActorCriticConfig, seed: int, update: Callable[[Any, ActorCritic], Update]
+        self, config: ActorCriticConfig, seed: int, update: Callable[[Any, ActorCritic], Update[Any]]
     ) -> None:
         self._config = config
         self.running = Games(config, seed)

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 _CLIP = 5.0  # observations beyond so many standard deviations count as so many
 _LEAST_VARIANCE = 1e-2
+# Pictures at a time: the numbers of more do not fit the caches of a processor.
+_PICTURES_AT_ONCE = 256
 # Of the networks for pictures.
 FEATURES, RESIDUAL_FEATURES = 512, 256
 
@@ -197,11 +199,14 @@ class _ResidualBlock(nn.Module):
 
 
 def _of_pictures(pictures: Tensor, precision: torch.dtype, network: Callable[[Tensor], Tensor]) -> Tensor:
-    rows = pictures.to(precision, memory_format=torch.channels_last).mul_(1 / 255)
     reduced = precision != torch.float32
-    with torch.autocast(rows.device.type, dtype=precision, enabled=reduced):
-        features = network(rows)
-    return features.float()
+    with torch.autocast(pictures.device.type, dtype=precision, enabled=reduced):
+        features = [network(_scaled(part, precision)) for part in pictures.split(_PICTURES_AT_ONCE)]
+    return torch.cat(features).float()
+
+
+def _scaled(pictures: Tensor, precision: torch.dtype) -> Tensor:
+    return pictures.to(precision, memory_format=torch.channels_last).mul_(1 / 255)
 
 
 class Transformer(nn.Module):

@@ -1,8 +1,4 @@
-"""Rollouts: what a policy plays between two updates, and its advantages.
-
-Generalized advantage estimation is that of Schulman et al., 2016 (arXiv:1506.02438). A truncated episode
-counts on the value of what was seen last.
-"""
+"""Rollouts: what a policy plays between two updates."""
 
 from __future__ import annotations
 
@@ -34,6 +30,11 @@ class Rollout:
     ended: Tensor
     after: Tensor
     last_values: Tensor
+
+    def of_rows(self, rows: Tensor) -> Rollout:
+        """Return the steps of these rows, in their order."""
+        held = {name: value.index_select(min(1, value.dim() - 1), rows) for name, value in vars(self).items()}
+        return Rollout(**held)
 
 
 def collect(
@@ -76,19 +77,6 @@ def collect(
     rollout.last_values = network.in_rewards(values)
     clock.add("timers/inference_time")
     return rollout, seen, clock.seconds
-
-
-def advantages(rollout: Rollout, discount: float, trace: float) -> Tensor:
-    """Return generalized advantage estimates (T, R)."""
-    found = torch.empty_like(rollout.rewards)
-    following, carried = rollout.last_values, torch.zeros_like(rollout.last_values)
-    lasts = (~rollout.ended).to(found.dtype)
-    for number in reversed(range(len(found))):
-        beyond = following * lasts[number] + rollout.after[number]
-        delta = rollout.rewards[number] + discount * beyond - rollout.values[number]
-        carried = delta + discount * trace * lasts[number] * carried
-        found[number], following = carried, rollout.values[number]
-    return found
 
 
 class _Clock:

@@ -21,13 +21,11 @@ from jobs.trainers.actor_critic.config import (
 )
 from jobs.trainers.actor_critic.environments import build
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
-from jobs.trainers.actor_critic.networks import ActorCritic
-from jobs.trainers.actor_critic.rollout import Rollout, advantages
+from jobs.trainers.actor_critic.rollout import Rollout
 from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
+from jobs.trainers.actor_critic.update import Update
+from jobs.trainers.actor_critic.value_estimates import advantages
 from jobs.training.config_errors import require_positive
-
-# Rows of pictures whose gradients are computed at a time: more do not fit the caches of a processor.
-_PICTURES_AT_ONCE = 256
 
 
 @dataclass
@@ -81,22 +79,12 @@ def require_fit(config: PpoConfig) -> None:
     require_divisor("batch_size", config.batch_size, rows, of, "envs or rollout_steps")
 
 
-class PpoUpdate:
+class PpoUpdate(Update[PpoConfig]):
     """The update of a network by its rollouts."""
-
-    def __init__(self, config: PpoConfig, network: ActorCritic) -> None:
-        self._config, self._network = config, network
-        self._parameters = list(network.parameters())
-        self._at_once = config.batch_size if network.seen is not None else _PICTURES_AT_ONCE
-        # Of the losses of a step in the objective; the last two are only shown.
-        self._weights = torch.tensor(
-            [1.0, config.value_weight, -config.entropy_weight, 0.0, 0.0], device=config.device
-        )
-        self.optimizer = torch.optim.Adam(self._parameters, lr=config.lr, eps=1e-5, fused=True)
 
     def __call__(self, rollout: Rollout, generator: torch.Generator) -> dict[str, float]:
         """Improve the network; return the means of its losses."""
-        config, network = self._config, self._network
+        config, network = self.config, self.network
         gained = advantages(rollout, config.discount, config.gae_lambda)
         returns = (gained + rollout.values).flatten()
         seen, actions = rollout.seen.flatten(0, 1), rollout.actions.flatten(0, 1)
@@ -109,32 +97,20 @@ class PpoUpdate:
             order = torch.randperm(len(seen), generator=generator, device=generator.device).to(seen.device)
             for batch in order.split(config.batch_size):
                 # Rows chosen by index_select are copied whole: a third of the time of [batch].
-                total += self._step(*(one.index_select(0, batch) for one in rows))
+                total += self.descend(self._losses(*(one.index_select(0, batch) for one in rows)))
                 steps += 1
         network.saw(seen)  # from now on: the rollout was played by the moments before
         names = ("loss/policy", "loss/value", "loss/entropy", "train/approx_kl", "train/clip_fraction")
         return dict(zip(names, (total / steps).tolist(), strict=True))
 
-    def _step(self, *rows: Tensor) -> Tensor:
-        """Descend by the mean over these rows; return the means of the losses."""
-        total = torch.zeros_like(self._weights)
-        self.optimizer.zero_grad(set_to_none=True)
-        for part in zip(*(one.split(self._at_once) for one in rows), strict=True):
-            losses = self._losses(*part).mul(len(part[0]) / len(rows[0]))
-            (losses @ self._weights).backward()
-            total += losses.detach()
-        torch.nn.utils.clip_grad_norm_(self._parameters, self._config.max_gradient_norm)
-        self.optimizer.step()
-        return total
-
     def _losses(
         self, inputs: Tensor, actions: Tensor, logs: Tensor, gained: Tensor, targets: Tensor
     ) -> Tensor:
-        logits, values = self._network.of_normalized(inputs)
-        now, entropy = self._network.log_probabilities(logits, actions)
+        logits, values = self.network.of_normalized(inputs)
+        now, entropy = self.network.log_probabilities(logits, actions)
         change = now - logs
         ratio = change.exp()
-        clipped = ratio.clamp(1 - self._config.clip, 1 + self._config.clip)
+        clipped = ratio.clamp(1 - self.config.clip, 1 + self.config.clip)
         each = (
             -torch.minimum(ratio * gained, clipped * gained),
             (values - targets).square(),

@@ -35,7 +35,7 @@ SECTIONS: Mapping[str, str] = {
         "Names the sweep and its folder in the results: up to 100 letters, digits, dots, dashes and "
         "underscores."
     ),
-    "trainer": "The trainer: `benchmarl`, `ppo`, `command`, or one of your own.",
+    "trainer": "The trainer: `benchmarl`, `ppo`, `impala`, `a2c`, `command`, or one of your own.",
     "plugins": (
         "Tasks, models and algorithms of your own for `benchmarl`: the folder of a Python package, "
         "relative to the grid file, or the name of an installed one, or a list of these."

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical
 
-from jobs.trainers.actor_critic.networks import ActorCritic, RunningMoments, mlp
-from jobs.trainers.actor_critic.rollout import Rollout, advantages
+from jobs.trainers.actor_critic.networks import ActorCritic, Convolutions, RunningMoments, mlp
 
 PARTS = (10, 2, 2)
 
@@ -43,32 +42,6 @@ def test_actions_are_drawn_as_often_as_their_probabilities_say() -> None:
     assert likely.tolist() == [[int(part.argmax()) for part in logits[0].split(PARTS)]] * 2
 
 
-def test_advantages_are_sums_of_discounted_errors_within_an_episode() -> None:
-    """Row 0 goes on; row 1 is terminated in step 1, row 2 is truncated there, where the value was 7."""
-    rewards = torch.tensor([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0], [3.0, 3.0, 3.0]])
-    values = torch.tensor([[0.5, 0.5, 0.5], [0.4, 0.4, 0.4], [0.3, 0.3, 0.3]])
-    ended = torch.tensor([[False, False, False], [False, True, True], [False, False, False]])
-    after = torch.zeros(3, 3)
-    after[1, 2] = 7.0
-    nothing = torch.zeros(0)
-    rollout = Rollout(nothing, nothing, nothing, values, rewards, ended, after, torch.tensor([0.2] * 3))
-    discount, trace = 0.9, 0.8
-
-    def errors(row: int) -> list[float]:
-        nexts = [values[1, row], values[2, row], torch.tensor(0.2)]
-        if row:
-            nexts[1] = after[1, row]
-        return [float(rewards[t, row] + discount * nexts[t] - values[t, row]) for t in range(3)]
-
-    expected = torch.zeros(3, 3)
-    for row in range(3):
-        e, carry = errors(row), discount * trace
-        expected[2, row] = e[2]
-        expected[1, row] = e[1] + (carry * e[2] if row == 0 else 0.0)
-        expected[0, row] = e[0] + carry * expected[1, row]
-    torch.testing.assert_close(advantages(rollout, discount, trace), expected)
-
-
 def test_moments_of_parts_are_those_of_the_whole() -> None:
     rows: Tensor = torch.randn(1000, 3) * torch.tensor([1.0, 5.0, 0.0]) + torch.tensor([0.0, 3.0, 2.0])
     moments = RunningMoments(3)
@@ -76,3 +49,9 @@ def test_moments_of_parts_are_those_of_the_whole() -> None:
         moments.update(part)
     torch.testing.assert_close(moments.mean, rows.mean(0), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(moments.variance, rows.var(0, correction=0), rtol=1e-3, atol=1e-4)
+
+
+def test_many_pictures_are_like_few() -> None:
+    pictures = torch.randint(0, 256, (300, 3, 36, 36), dtype=torch.uint8)
+    body = Convolutions((3, 36, 36), torch.float32)
+    torch.testing.assert_close(body(pictures), torch.cat([body(part) for part in pictures.split(100)]))

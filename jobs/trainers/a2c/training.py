@@ -1,0 +1,89 @@
+"""Advantage actor-critic: one step by the gradient of a rollout, then the next rollout.
+
+The synchronous form of the algorithm of Mnih et al., 2016 (arXiv:1602.01783).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from jobs.trainers.actor_critic.config import (
+    CNN,
+    ActorCriticConfig,
+    require_fitting_network,
+    require_sense,
+    require_shares,
+    typed_config,
+)
+from jobs.trainers.actor_critic.environments import build
+from jobs.trainers.actor_critic.learner import ActorCriticLearner
+from jobs.trainers.actor_critic.rollout import Rollout
+from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
+from jobs.trainers.actor_critic.update import Update
+from jobs.trainers.actor_critic.value_estimates import advantages
+
+
+@dataclass
+class A2cConfig(ActorCriticConfig):
+    """The keys of a run. ``gae_lambda`` of 1: returns of as many steps as the rollout still has."""
+
+    envs: int = 16
+    rollout_steps: int = 5
+    lr: float = 7e-4
+    gae_lambda: float = 1.0
+
+
+CONFIG = typed_config(
+    A2cConfig,
+    "a2c",
+    defaults={
+        "bucket_brigade": {"envs": 1024},
+        "procgen": {"envs": 32, "rollout_steps": 16, "discount": 0.999, "gae_lambda": 0.95, "network": CNN},
+    },
+    other_keys={},
+)
+
+
+def require_fit(config: A2cConfig) -> None:
+    """Refuse values that do not fit each other or the environments, which are built small."""
+    require_sense(config)
+    require_shares(config, "gae_lambda")
+    require_fitting_network(config, build(config.task, 1, 0, "cpu"))
+
+
+class A2cUpdate(Update[A2cConfig]):
+    """The update of a network by its rollouts."""
+
+    def __call__(self, rollout: Rollout, generator: torch.Generator) -> dict[str, float]:  # noqa: ARG002
+        """Improve the network; return its losses."""
+        losses = self.descend(self._losses(rollout))
+        # From now on: the rollout was played by the moments before.
+        self.network.saw(rollout.seen.flatten(0, 1))
+        return dict(zip(("loss/policy", "loss/value", "loss/entropy"), losses.tolist(), strict=True))
+
+    def _losses(self, rollout: Rollout) -> Tensor:
+        config, network = self.config, self.network
+        gained = advantages(rollout, config.discount, config.gae_lambda)
+        returns = (gained + rollout.values).flatten()
+        network.returns.update(returns[:, None])
+        logits, values = network(rollout.seen.flatten(0, 1))
+        logs, entropy = network.log_probabilities(logits, rollout.actions.flatten(0, 1))
+        each = (
+            -logs * gained.flatten() / network.returns.deviation,
+            (values - network.normalized_returns(returns)).square(),
+            entropy,
+        )
+        return torch.stack(each).mean(1)
+
+
+class A2cLearner(ActorCriticLearner):
+    """A network in training."""
+
+    def __init__(self, config: A2cConfig, seed: int) -> None:
+        super().__init__(config, seed, A2cUpdate)
+
+
+TRAINER = ActorCriticTrainer(CONFIG, A2cLearner, schedule_of, require_fit)

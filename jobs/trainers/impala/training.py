@@ -1,0 +1,119 @@
+"""IMPALA: learn from rollouts of an earlier policy, corrected by V-trace.
+
+The objective is that of Espeholt et al., 2018 (arXiv:1802.01561).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from jobs.trainers.actor_critic.config import (
+    CNN,
+    ActorCriticConfig,
+    require_divisor,
+    require_fitting_network,
+    require_sense,
+    typed_config,
+)
+from jobs.trainers.actor_critic.environments import build
+from jobs.trainers.actor_critic.learner import ActorCriticLearner
+from jobs.trainers.actor_critic.rollout import Rollout
+from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
+from jobs.trainers.actor_critic.update import Update
+from jobs.trainers.actor_critic.value_estimates import vtrace
+from jobs.training.config_errors import require_positive
+
+
+@dataclass
+class ImpalaConfig(ActorCriticConfig):
+    """The keys of a run.
+
+    A rollout is learned from ``batch_envs`` environments at a time, each once, in random order.
+    ``rho_clip``, ``c_clip``: the largest weights of a step in value targets, and of what follows it.
+    """
+
+    envs: int = 32
+    rollout_steps: int = 128
+    batch_envs: int = 8
+    rho_clip: float = 1.0
+    c_clip: float = 1.0
+    max_gradient_norm: float = 40.0
+
+
+CONFIG = typed_config(
+    ImpalaConfig,
+    "impala",
+    defaults={
+        "bucket_brigade": {"envs": 1024, "rollout_steps": 16, "batch_envs": 128},
+        "procgen": {"discount": 0.999, "network": CNN},
+    },
+    other_keys={
+        "rho_bar": ("rho_clip",),
+        "c_bar": ("c_clip",),
+        "clip_rho_threshold": ("rho_clip",),
+        "vtrace_clip_rho_threshold": ("rho_clip",),
+        "vtrace_clip_pg_rho_threshold": ("rho_clip",),
+        "batch_size": ("batch_envs",),
+        "minibatch_size": ("batch_envs",),
+    },
+)
+
+
+def require_fit(config: ImpalaConfig) -> None:
+    """Refuse values that do not fit each other or the environments, which are built small."""
+    require_sense(config)
+    require_positive(config, "batch_envs", "rho_clip", "c_clip")
+    require_divisor("batch_envs", config.batch_envs, config.envs, "envs", "envs")
+    require_fitting_network(config, build(config.task, 1, 0, "cpu"))
+
+
+class ImpalaUpdate(Update[ImpalaConfig]):
+    """The update of a network by rollouts, of this network or an earlier one."""
+
+    def __call__(self, rollout: Rollout, generator: torch.Generator) -> dict[str, float]:
+        """Improve the network; return the means of its losses."""
+        config, rows = self.config, rollout.rewards.shape[1]
+        order = torch.randperm(rows, generator=generator, device=generator.device).to(rollout.seen.device)
+        chunks = order.chunk(config.envs // config.batch_envs)
+        losses = [self.descend(self._losses(rollout.of_rows(chunk))) for chunk in chunks]
+        # From now on: the rollout was played by the moments before.
+        self.network.saw(rollout.seen.flatten(0, 1))
+        names = ("loss/policy", "loss/value", "loss/entropy", "train/approx_kl", "train/rho")
+        return dict(zip(names, torch.stack(losses).mean(0).tolist(), strict=True))
+
+    def _losses(self, rollout: Rollout) -> Tensor:
+        config, network = self.config, self.network
+        logits, values = network(rollout.seen.flatten(0, 1))
+        logs, entropy = network.log_probabilities(logits, rollout.actions.flatten(0, 1))
+        with torch.no_grad():
+            shape = rollout.rewards.shape
+            in_rewards = network.in_rewards(values).view(shape)
+            returns, gained = (
+                one.flatten()
+                for one in vtrace(
+                    rollout, logs.view(shape), in_rewards, config.discount, config.rho_clip, config.c_clip
+                )
+            )
+            network.returns.update(returns[:, None])
+            change = logs - rollout.logs.flatten()
+        each = (
+            -logs * gained / network.returns.deviation,
+            (values - network.normalized_returns(returns)).square(),
+            entropy,
+            change.exp() - 1 - change,
+            change.exp().clamp(max=config.rho_clip),
+        )
+        return torch.stack(each).mean(1)
+
+
+class ImpalaLearner(ActorCriticLearner):
+    """A network in training."""
+
+    def __init__(self, config: ImpalaConfig, seed: int) -> None:
+        super().__init__(config, seed, ImpalaUpdate)
+
+
+TRAINER = ActorCriticTrainer(CONFIG, ImpalaLearner, schedule_of, require_fit)
