@@ -87,9 +87,12 @@ def test_runs_that_a_machine_failed_are_done_by_others(lab: Lab, slurm: Cluster)
 
 
 def test_a_chain_goes_on_where_requeueing_is_forbidden(lab: Lab, undisturbed: Lab, slurm: Cluster) -> None:
-    lab.profile(requeue=False, chain=3, time=1, signal=30)  # half a minute to begin, and to save
-    lab.count_grid(runs=4, pace=2)
+    lab.profile(requeue=False, chain=3)
+    lab.count_grid(runs=4, last=5)
     lab.sweep()
-    helpers.wait_for(lambda: len(lab.hosts()) > 2, what="the second jobs of the chain")
+    lab.at_work(20)  # of 24 until they are held, so that all four are at work
+    begun, jobs = lab.begun(), lab.job_ids()
+    slurm.run("scancel", "--batch", "--signal=USR1", *(jobs[token] for token in begun))
+    helpers.wait_for(lambda: len(lab.hosts()) > len(begun), what="the second jobs of the chain")
     lab.pace(0.01)
     assert sum(judge(lab, undisturbed, slurm)) > 4
