@@ -6,7 +6,10 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SOURCES := orchestrator jobs tests benchmarks examples
 
-.PHONY: help setup demo format lint type test test-slurm test-sky bench bench-slurm docs check
+# Procgen by EnvPool without the assets of its other games: the two packages that it imports, and Qt's libraries.
+PROCGEN := --no-deps envpool envpool-assets PyQt5-Qt5 dm-env optree
+
+.PHONY: help setup demo procgen format lint type test test-slurm test-sky bench bench-slurm docs check
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -18,6 +21,8 @@ demo: $(VENV)/.train  ## train a small sweep here, end to end, and write its rep
 	$(BIN)/orchestrate sweep --grid sweeps/speed.yaml
 	$(BIN)/orchestrate collect speed
 	$(BIN)/orchestrate report speed
+
+procgen: $(VENV)/.procgen  ## the games of Procgen, for tasks procgen/*
 
 format: $(VENV)/.dev  ## rewrite the code in the project's format
 	$(BIN)/ruff check --quiet --fix $(SOURCES)
@@ -58,7 +63,12 @@ check: lint type docs test  ## what CI runs
 # A stamp per set of packages, so that make knows when there is nothing to do. Without `wheel`, the pip that comes with
 # Python 3.11 grumbles about packages that are published as source only.
 
-$(VENV)/.dev: $(VENV)/.train
+$(VENV)/.procgen: $(VENV)/.train
+	@echo "make: installing Procgen's games into $(VENV)"
+	@$(INSTALL) $(PROCGEN)
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.procgen
 	@echo "make: installing the developer's tools into $(VENV)"
 	@$(INSTALL) --editable ".[train,sky,dev]"
 	@touch $@

@@ -1,6 +1,6 @@
 """`python -m jobs.probe`: facts about this machine that only the libraries can give, for the doctor.
 
-Writes a JSON object per line to stdout as soon as it is known: PyTorch, then drawing. Output of libraries
+Writes a JSON object per line to stdout as soon as it is known: PyTorch, drawing, Procgen. Output of libraries
 goes to stderr. A library that crashes takes only the lines after it along.
 """
 
@@ -52,7 +52,28 @@ def drawing_facts() -> Facts:
     return {"height": height, "width": width}
 
 
-_PROBES: dict[str, Callable[[], Facts]] = {"torch": torch_facts, "drawing": drawing_facts}
+def procgen_facts() -> Facts:
+    """Return the number of Procgen's games.
+
+    ``found`` and ``fix`` where they cannot be played; ``absent`` where they are not installed.
+    """
+    from jobs.training.context import BadConfigError
+    from jobs.training.games.procgen import GAMES, make_pool
+
+    if importlib.util.find_spec("envpool") is None:
+        return {"absent": "envpool"}
+    try:
+        make_pool(GAMES[0], "easy", [0], num_levels=1, start_level=0, threads=1).reset()
+    except BadConfigError as error:
+        return {"found": str(error), "fix": error.hint}
+    return {"games": len(GAMES)}
+
+
+_PROBES: dict[str, Callable[[], Facts]] = {
+    "torch": torch_facts,
+    "drawing": drawing_facts,
+    "procgen": procgen_facts,
+}
 
 
 def main() -> None:

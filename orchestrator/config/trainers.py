@@ -266,7 +266,7 @@ COMMAND = TrainerSpec(
 # Modules that train; evaluating a policy afterwards changes no result.
 _ACTOR_CRITIC_TRAINS = (
     *("bucket_brigade", "config", "environments", "gymnasium_envs", "interface"),
-    *("learner", "networks", "playing", "rollout", "update", "value_estimates"),
+    *("learner", "networks", "playing", "procgen", "rollout", "update", "value_estimates"),
 )
 
 

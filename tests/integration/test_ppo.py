@@ -46,7 +46,6 @@ PLACES = {
     "after rename": 8,
     "flush": 15,
 }
-KILLS = 20
 
 
 def final_state(folder: Path) -> dict[str, Any]:
@@ -55,24 +54,28 @@ def final_state(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("trainer", "more"),
+    ("trainer", "more", "kills"),
     [
-        ("ppo", {}),
-        ("ppo", {"task.opponents": 1, "anneal_lr": True}),
-        ("ppo", {"network": "transformer", "features": 8, "heads": 2}),
-        ("ppo", {"task": "gymnasium/CartPole-v1"}),
-        ("impala", {"task.opponents": 1}),
-        ("a2c", {"task": "gymnasium/CartPole-v1"}),
+        ("ppo", {}, 20),
+        ("ppo", {"task.opponents": 1, "anneal_lr": True}, 20),
+        ("ppo", {"network": "transformer", "features": 8, "heads": 2}, 20),
+        ("ppo", {"task": "gymnasium/CartPole-v1"}, 20),
+        ("impala", {"task.opponents": 1}, 20),
+        ("a2c", {"task": "gymnasium/CartPole-v1"}, 20),
+        # Its files are large.
+        ("ppo", {"task": "procgen/leaper", "network": "cnn", "evaluation_interval": 256}, 6),
     ],
-    ids=["one learner", "three learners", "transformer", "gymnasium", "impala", "a2c"],
+    ids=["one learner", "three learners", "transformer", "gymnasium", "impala", "a2c", "procgen"],
 )
-def test_killed_anywhere_equals_left_alone(trainer: str, more: dict[str, Any], tmp_path: Path) -> None:
+def test_killed_anywhere_equals_left_alone(
+    trainer: str, more: dict[str, Any], kills: int, tmp_path: Path
+) -> None:
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     draw, overrides = random.Random(json.dumps([trainer, more])), {**TINY, **OWN[trainer], **more}
     with Nursery(trainer) as nursery:
         assert nursery.run(Attempt(str(alone), overrides, 3)) == 0, log(alone)
         hits = 0
-        while hits < KILLS:
+        while hits < kills:
             where = draw.choice(list(PLACES))
             code = nursery.run(
                 Attempt(str(killed), overrides, 3, Kill(where, draw.randint(1, PLACES[where])))

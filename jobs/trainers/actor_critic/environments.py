@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jobs.trainers.actor_critic import procgen
 from jobs.trainers.actor_critic.bucket_brigade import (
     BucketBrigade,
     BucketBrigadeConfig,
@@ -15,6 +16,7 @@ from jobs.trainers.actor_critic.gymnasium_envs import TASKS, Gymnasium, Gymnasiu
 from jobs.trainers.actor_critic.interface import Environments
 from jobs.training.context import BadConfigError
 from jobs.training.games.bucket_brigade.scenarios import ScenarioError, scenario_names
+from jobs.training.games.procgen import GAMES
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,13 @@ class Family:
 ENVIRONMENTS: Mapping[str, Family] = {
     "bucket_brigade": Family(scenario_names, BucketBrigadeConfig, BucketBrigade, bucket_brigade_baselines),
     "gymnasium": Family(lambda: TASKS, GymnasiumConfig, Gymnasium),
+    "procgen": Family(
+        lambda: GAMES,
+        procgen.ProcgenConfig,
+        procgen.Procgen,
+        tested=procgen.tested,
+        other_names=procgen.other_names,
+    ),
 }
 
 

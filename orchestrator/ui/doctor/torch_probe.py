@@ -1,4 +1,4 @@
-"""Probe PyTorch and OpenGL in a process of its own, as the control plane loads neither."""
+"""Probe PyTorch, OpenGL and Procgen in a process of its own, as the control plane loads neither."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any, Self
 PATIENCE_S = 60.0
 
 Facts = Mapping[str, Any]
-# The facts about "torch" or "drawing" from :mod:`jobs.probe`; `broken` is why there are none.
+# The facts about "torch", "drawing" or "procgen" from :mod:`jobs.probe`; `broken` is why there are none.
 Probe = Callable[[str], Facts]
 
 

@@ -1,4 +1,4 @@
-"""Check what training needs of this machine: PyTorch and its GPU, threads, OpenGL, StarCraft II."""
+"""Check what training needs of this machine: PyTorch and its GPU, threads, OpenGL, games."""
 
 from __future__ import annotations
 
@@ -100,7 +100,20 @@ def starcraft(_: Probe) -> Finding:
     return ok(name, f"{game.folder}, smacv2 {version}")
 
 
-CHECKS = (starcraft, pytorch, threads, drawing)
+def procgen(probe: Probe) -> Finding:
+    """Check that Procgen's games can be played, by playing one."""
+    name, facts = "Procgen", probe("procgen")
+    if "absent" in facts:
+        found = f"{facts['absent']} is not installed: no tasks procgen/… here"
+        return not_here(name, found, install_here("procgen"))
+    if "games" in facts:
+        return ok(name, f"{facts['games']} games, EnvPool {installed_version('envpool')}")
+    if "found" in facts:
+        return problem(name, facts["found"], facts["fix"])
+    return problem(name, f"does not load: {facts['broken']}", install_here("procgen"))
+
+
+CHECKS = (starcraft, pytorch, threads, drawing, procgen)
 
 
 def _advice(error: str) -> str:
