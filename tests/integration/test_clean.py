@@ -23,7 +23,7 @@ from orchestrator.sync.wandb import plan_uploads
 from orchestrator.ui.cli import app
 from tests.helpers import COMMANDS, wait_for
 from tests.integration.test_cli import Bench, bench  # noqa: F401
-from tests.integration.test_ppo import TINY
+from tests.integration.test_ppo import OWN, TINY
 
 DAYS_AGO = 2 * 86400
 
@@ -377,7 +377,7 @@ def test_policies_go_and_the_final_and_the_best_play_as_before(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     tree = Tree(tmp_path)
-    base = "\n".join(f"  {key}: {json.dumps(value)}" for key, value in TINY.items())
+    base = "\n".join(f"  {key}: {json.dumps(value)}" for key, value in {**TINY, **OWN["ppo"]}.items())
     Path("grid.yaml").write_text(f"name: tiny\ntrainer: ppo\nbase:\n{base}\nmatrix:\n  seed: [0]\n")
     tree.run("sweep", "--grid", "grid.yaml")
 
