@@ -55,7 +55,7 @@ def trainers(_: Path) -> Finding:
         ]
     if wrong:
         return warning("Trainers", "; ".join(wrong), install_here("train"))
-    return ok("Trainers", ", ".join(dict.fromkeys(there)) or "none that needs a package")
+    return ok("Trainers", ", ".join(sorted(set(there))) or "none that needs a package")
 
 
 def cores_and_gpus(_: Path) -> Finding:
