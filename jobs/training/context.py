@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.training.plain_data import read_plain_data, write_plain_data
+from jobs.training.ranks import Ranks
 from jobs.training.run_memory import RunMemory
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import Run
@@ -95,7 +96,7 @@ class RunContext:
 
     ``kept``: the checkpoints of :meth:`load`, :meth:`save` and :meth:`adopt`, oldest first; the last one is
     part of the result. ``stop_signal``: the name of the stop signal, empty before one came. ``memory``: that
-    of the run's processes.
+    of the run's processes. ``ranks``: those on the other nodes, which the trainer starts.
     """
 
     polls_stopping = False
@@ -112,7 +113,7 @@ class RunContext:
         self._lease, self._relay = lease, relay
         self._metrics: MetricsWriter | None = None
         self._stop_deadline: float | None = None
-        self.memory = RunMemory()
+        self.memory, self.ranks = RunMemory(), Ranks()
         self.stop_signal = ""
         self._iteration_began = self._logged = time.monotonic()
         self._iteration_seconds: float | None = None

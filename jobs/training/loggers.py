@@ -19,8 +19,9 @@ from jobs.training.context import BadConfigError, FencedRun, RunContext
 from jobs.wandb.reachable import unreachable
 from orchestrator.config.command import COMMAND_KEY
 from orchestrator.config.trainers import get_trainer, x_axis_of
-from orchestrator.core.types import Run, wandb_id
+from orchestrator.core.types import Run
 from orchestrator.rundir import Row
+from orchestrator.rundir.uploads import wandb_id
 
 if TYPE_CHECKING:
     import torch

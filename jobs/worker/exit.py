@@ -24,7 +24,7 @@ class Exit:
 
     ``began``: an attempt of any run; ``interrupted``, ``failed``: numbers of runs; ``wants_more``: a run
     failed that another job could finish. ``storage_error``: the tree takes no writes; ``no_process``: why the
-    last start of a process failed.
+    last start of a process failed; ``no_agents``: why no run on several nodes can begin.
     """
 
     shutdown: Shutdown
@@ -35,11 +35,12 @@ class Exit:
     wants_more: bool = False
     storage_error: str | None = None
     no_process: str | None = None
+    no_agents: str | None = None
 
     @property
     def takes_runs(self) -> bool:
         """Whether the worker may begin another run."""
-        return not self.shutdown.why and self.storage_error is None
+        return not self.shutdown.why and self.storage_error is None and self.no_agents is None
 
     def is_due(self, at_work: int) -> bool:
         """Whether the worker leaves now; it waits for the runs ``at_work``."""
@@ -65,7 +66,7 @@ class Exit:
 
         Not if a person ended it, if it was too short, or while it comes back itself.
         """
-        if self.shutdown.stopped or self.too_short:
+        if self.shutdown.stopped or self.too_short or self.no_agents:
             return False
         return not self.comes_back or self.shutdown.for_good
 
@@ -77,7 +78,7 @@ class Exit:
     @property
     def obstacle(self) -> str | None:
         """What a person has to change before the runs can go on."""
-        return self.storage_error or (TOO_SHORT if self.too_short else None)
+        return self.storage_error or self.no_agents or (TOO_SHORT if self.too_short else None)
 
     @property
     def why(self) -> str:
@@ -93,6 +94,6 @@ class Exit:
             return NO_STORAGE
         if self.comes_back:
             return AGAIN
-        if self.too_short or (self.shutdown.why and not self.shutdown.warned):
+        if self.no_agents or self.too_short or (self.shutdown.why and not self.shutdown.warned):
             return INTERRUPTED
         return SOME_FAILED if self.failed else DONE

@@ -13,6 +13,7 @@ from typing import Any
 
 from jobs.training.context import BadConfigError, InterruptedRun
 from jobs.training.error_chain import error_chain
+from jobs.training.ranks import RankError
 from jobs.worker.scheduler_job import SchedulerJob
 from orchestrator.core.errors import DamagedFileError, StorageError
 from orchestrator.core.types import Reason, RunState
@@ -80,6 +81,9 @@ def end_of(error: BaseException) -> End:
     """Return the end that an exception of a trainer means."""
     if isinstance(error, InterruptedRun):
         return _asked_to_leave(str(error))
+    if isinstance(error, RankError):
+        lost = error.reason is Reason.KILLED
+        return End(RunState.INTERRUPTED if lost else RunState.FAILED, error.reason, one_line(str(error)))
     if isinstance(error, DamagedFileError):
         return End(RunState.FAILED, None, one_line(f"{error}; {_hint(error)}"))
     reason = _reason(error)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jobs.training import provenance, result_figures
+from jobs.training.connection import Connection
 from jobs.training.context import (
     DONE_EXIT,
     FAILED_EXIT,
@@ -31,6 +32,7 @@ from jobs.training.context import (
 )
 from jobs.training.plugins import as_submitted, load_plugins
 from jobs.training.process_tree import descendants, die_with_parent
+from jobs.training.ranks import RankError, Ranks
 from jobs.training.run_memory import RunMemory
 from jobs.worker.failures import End, ProgramFailed, deaths_in_vain, end_of, in_vain, one_line
 from jobs.worker.keeper import keep
@@ -44,7 +46,7 @@ from orchestrator.rundir import AttemptDir, Claim, Lease, SweepDir, check_writab
 from orchestrator.rundir.ledger_entries import CancelEntry
 from orchestrator.rundir.plain_files import open_descriptor
 
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _EXIT_CODES = {RunState.DONE: DONE_EXIT, RunState.FAILED: FAILED_EXIT, RunState.INTERRUPTED: INTERRUPTED_EXIT}
 
 
@@ -53,7 +55,8 @@ class Launch:
     """The arguments of a run's process. ``relay`` is its pipe to the worker.
 
     ``since``: attempts up to this one do not count. ``ledger_read``: the worker's last entry. ``target``: of
-    the worker's job. ``code`` is set by the run's own process as it begins.
+    the worker's job. ``members``: names of the job's other nodes, with their agents. ``code`` is set by the
+    run's own process as it begins.
     """
 
     sweep: SweepDir
@@ -66,6 +69,7 @@ class Launch:
     since: int = 0
     ledger_read: int = 0
     target: str | None = None
+    members: tuple[tuple[str, Connection], ...] = ()
     memory: RunMemory = field(default_factory=RunMemory)
     code: provenance.Code = provenance.NO_CODE
 
@@ -124,7 +128,7 @@ def _run(launch: Launch) -> int:
     _set_threads(run.threads)
     lease = Lease(attempt.claim_path, claim.lease, since)
     context = RunContext(launch.sweep.name, run, run_dir, attempt, lease, launch.relay)
-    context.memory = launch.memory
+    context.memory, context.ranks = launch.memory, Ranks(launch.members)
     context.keep_lease()  # before the stop signals are unblocked: its thread never gets one
     end = _unless_in_vain(_train(launch, context, spec), context, launch.since)
     send(launch.relay, {"end": end.to_json()})
@@ -168,7 +172,9 @@ def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:
         if end.reason is Reason.CODE_ERROR and context.memory.await_verdict():
             message = one_line(f"one of its processes was killed for want of memory: {end.message}")
             end = replace(end, reason=Reason.OUT_OF_MEMORY, message=message)
-        if end.outcome is RunState.FAILED and not isinstance(error, OrchestrateError | ProgramFailed):
+        if end.outcome is RunState.FAILED and not isinstance(
+            error, OrchestrateError | ProgramFailed | RankError
+        ):
             traceback.print_exc()  # of use only where our code or a library raised it
         sys.stderr.write(f"{end.outcome.value}: {end.message}\n")
     frames = context.rows[-1].frames if context.rows else None
@@ -176,11 +182,11 @@ def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:
 
 
 def _unless_in_vain(end: End, context: RunContext, since: int) -> End:
-    """Fail a run that reaches its time limit each time before a checkpoint: it would never be done."""
-    if end.reason is not Reason.TIME_LIMIT:
+    """Fail a run that loses a rank or reaches its time limit each time before a checkpoint."""
+    if end.reason not in (Reason.TIME_LIMIT, Reason.KILLED):
         return end
     deaths = deaths_in_vain(context.run_dir.attempts(), since, context.attempt.number)
-    return in_vain(deaths, Reason.TIME_LIMIT, end.message, end.frames) if deaths else end
+    return in_vain(deaths, end.reason, end.message, end.frames) if deaths else end
 
 
 def _unless_disk_full(end: End, attempt: AttemptDir) -> End:
@@ -333,7 +339,7 @@ def _redirect_output(attempt: AttemptDir) -> None:
 
 def _set_threads(threads: int) -> None:
     """Set the threads in the environment, for programs still to be started, and of a loaded torch."""
-    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
 

@@ -82,6 +82,11 @@ class SchedulerJob:
             os.environ[NODE_VARIABLE] = job.node
         return job
 
+    @property
+    def first_node(self) -> str | None:
+        """The address of the job's first node, in a process that the scheduler started on another one."""
+        return None
+
     def has_time_for(self, seconds: float) -> bool:
         """Whether this many seconds of work fit in before the warning."""
         return self.ends is None or time.time() + seconds < self.ends - self.warning
@@ -140,6 +145,10 @@ class SlurmJob(SchedulerJob):
             cores=int(number_in("SLURM_CPUS_PER_TASK") or 0) or None,
             node=os.environ.get("SLURMD_NODENAME"),
         )
+
+    @property
+    def first_node(self) -> str | None:
+        return os.environ.get("SLURM_LAUNCH_NODE_IPADDR")
 
     def ended_by_scheduler(self) -> Reason | None:
         known = self._as_known()

@@ -94,6 +94,11 @@ class Shutdown:
         if not self.why:
             self.why, self._warned = "no time is left for another run", True
 
+    def lost_nodes(self, why: str) -> None:
+        """Leave because agents of other nodes are gone; the scheduler may give the job others."""
+        if not self.why:
+            self.why, self._warned = why, self._scheduler_job.job_id is not None
+
     def letters(self) -> list[int]:
         """Return new signals relayed by the job's script, or SIGUSR1 when the job's own end is near."""
         letters = self._scheduler_job.letters()[self._letters_read :]

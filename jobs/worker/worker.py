@@ -19,6 +19,7 @@ from pathlib import Path
 from jobs.training import provenance, result_figures
 from jobs.training.context import FENCED_EXIT, NOT_MINE_EXIT
 from jobs.training.process_tree import adopt_orphans, end_descendants
+from jobs.worker.agents import Agents
 from jobs.worker.assignment import (
     Assignment,
     Availability,
@@ -62,6 +63,7 @@ class Worker:
         self._budget = BudgetShare(job.allowance, journal.read().worked() if job.allowance else 0.0)
         self._reservations = CoreReservations()
         self._slots = Slots(job, own_cores(job, self._reservations))
+        self._agents = Agents(job.resources.nodes - 1)
         self._children: dict[int, RunHandle] = {}
         self._decisions = Decisions(sweep, submission_of(sweep, job).number)
         self._sizes = pool_of(sweep, job)
@@ -83,6 +85,7 @@ class Worker:
                 break
             self._wait()
             self._attend()
+        self._agents.close()
         data: dict[str, object] = {"why": self.exit.why, "asked": not self.exit.takes_runs}
         if self.exit.comes_back:
             data["again"] = True
@@ -94,7 +97,8 @@ class Worker:
     # Starting runs
 
     def _start_runs(self) -> None:
-        while self._slots.open and self.exit.takes_runs:
+        self._agents.attend()
+        while self._slots.open and self.exit.takes_runs and self._agents_there():
             run_id = self._assignment.pop(self._fits)
             if run_id is None:
                 return
@@ -117,6 +121,15 @@ class Worker:
             except Exception as error:  # a fault of one run stops no other
                 self._cannot_start(run_id, error)
 
+    def _agents_there(self) -> bool:
+        """Whether an agent waits on each other node of the job; leave if they do not come."""
+        if missing := self._agents.missing:
+            if self._agents.began:
+                self.exit.shutdown.lost_nodes(missing)
+            else:
+                self.exit.no_agents = missing
+        return self._agents.complete
+
     def _fits(self, run_id: str) -> bool:
         return self._slots.fits(self._sizes[run_id])
 
@@ -127,13 +140,13 @@ class Worker:
             self._preloaded.add(run.trainer)
         remember_code(run, self._sweep.results)
         reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        slot = self._slots.take(self._sizes[run_id])
+        slot, members = self._slots.take(self._sizes[run_id]), self._agents.take()
         try:
             launch = Launch(self._sweep, run_id, self._job.token, slot, writing, self._commit)
             since, plugins, target = self._assignment.since(run_id), self._job.plugins, self._job.target
             last = self._decisions.last
             launch = replace(launch, plugins=plugins, since=since, ledger_read=last, target=target)
-            pid = fork_run(launch)
+            pid = fork_run(replace(launch, members=members))
         except Exception as error:
             self._slots.release(slot)
             os.close(reading)
@@ -145,6 +158,8 @@ class Worker:
             return
         finally:
             os.close(writing)
+            for _, connection in members:  # the run's process has them now
+                connection.close()
         self.exit.no_process = None
         self._children[pid] = RunHandle(pid, run_id, slot, reading, launch.memory)
 
@@ -185,6 +200,7 @@ class Worker:
                 child.close()
                 del self._children[child.pid]
                 self._slots.release(child.slot)
+                self._agents.wait_again()
                 self._reaped(child)
 
     def _on_stop_signal(self, number: int, *, relayed: bool = False) -> None:

@@ -70,16 +70,17 @@ def job_script(
     index: str,
     again: str,
     stop: str = "TERM",
+    on_other_nodes: str = "",
 ) -> str:
     """Render the shell script that every job of an array runs in a scheduler.
 
     ``options``: lines for the scheduler. ``index``: shell text of a job's index in the array. ``again``:
     command that requeues the job. ``stop``: signals that request its end now. SIGUSR1 warns before the time
-    limit.
+    limit. ``on_other_nodes``: command that starts a program on the job's other nodes, if it has any.
     """
     import jinja2
 
-    runs = len(set(array.run_ids))
+    runs, python = len(set(array.run_ids)), profile.python or (sys.executable,)
     values = {
         "options": "\n".join(options),
         "title": f"{len(array.jobs)} jobs for {runs} runs of sweep {setting.sweep_dir.name}",
@@ -91,7 +92,9 @@ def job_script(
         "warning": profile.signal,
         "ends": _ends(array.allocation),
         "stop": stop,
-        "worker": shlex.join(worker_argv(setting, "", profile.python or (sys.executable,))[:-1]),
+        "worker": shlex.join(worker_argv(setting, "", python)[:-1]),
+        "on_other_nodes": on_other_nodes,
+        "agent": shlex.join([*python, "-P", "-m", setting.code.entries["node"]]),
         "again_code": _AGAIN_CODE,
         "again": again,
     }

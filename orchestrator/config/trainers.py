@@ -55,8 +55,8 @@ class TrainerSpec:
     a training time instead, if any. ``runs_program``: the trainer starts a user's program;
     :mod:`orchestrator.config.program.identity` finds its files. ``keys``: descriptions of the trainer's own
     keys, in Markdown, for the reference. ``resources``: what a run occupies, from its keys alone; a grid's
-    ``resources`` take precedence. ``x_axis``: what W&B and TensorBoard show metrics over, "frames" or
-    "iteration".
+    ``resources`` take precedence. ``several_nodes``: one run can be trained on several. ``x_axis``: what W&B
+    and TensorBoard show metrics over, "frames" or "iteration".
     """
 
     name: str
@@ -80,6 +80,7 @@ class TrainerSpec:
     runs_program: bool = False
     keys: Mapping[str, str] = field(default_factory=dict, hash=False)
     resources: Callable[[Run], Resources] = core_per_thread
+    several_nodes: bool = False
     x_axis: str = "frames"
 
     @classmethod
@@ -245,6 +246,7 @@ COMMAND = TrainerSpec(
     preload=("jobs.trainers.command.training",),
     inert=("code",),
     runs_program=True,
+    several_nodes=True,
     keys={
         "command": (
             "the program and its arguments, a list; `{key}` in an item becomes the run's value of that key"

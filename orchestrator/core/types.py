@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -127,16 +126,6 @@ def run_identity(
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def wandb_id(sweep: str, run_id: str, retired: int = 0) -> str:
-    """Return the id of a run's one W&B run, for all attempts; a new id once the run begins anew.
-
-    A project can hold several sweeps with the same run, and W&B never accepts a deleted id again.
-    ``retired``: the newest retired attempt.
-    """
-    name = f"{sweep}-{run_id}" + (f"-r{retired}" if retired else "")
-    return re.sub(r"[^A-Za-z0-9._-]", "-", name)
-
-
 def _canonical(value: Value) -> Value:
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -149,12 +138,13 @@ def _canonical(value: Value) -> Value:
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources of one run, in Slurm's names and syntax."""
+    """Resources of one run, in Slurm's names and syntax; but for ``time`` those of each of its ``nodes``."""
 
     cpus_per_task: int = 1
     gpus: int = 0
     mem: str | None = None
     time: str | None = None
+    nodes: int = 1
 
 
 class Size(NamedTuple):
@@ -257,6 +247,8 @@ class Job:
         for name in ("allowance", "sizes", "room"):  # also read by earlier code snapshots
             if data[name] in (None, {}):
                 del data[name]
+        if self.resources.nodes == 1:
+            del data["resources"]["nodes"]
         return data
 
     @classmethod
@@ -346,9 +338,9 @@ class Capacity:
     ``array_size``: jobs in one submission; None for exactly one job. ``room``: jobs that the queue
     still accepts. ``chain``: successive jobs for the same runs. ``max_mem``: memory for a job of its own
     after a run was out of memory. ``at_once``: concurrent jobs of an array; ``most``: queued jobs of a sweep.
-    ``can_avoid``: jobs can exclude machines by name. ``no_gpu``: the reason for which a GPU run cannot be
-    placed. ``apart``: every job has its own machine and file system. ``no_feed``: the reason for which ending
-    jobs cannot submit waiting runs.
+    ``can_avoid``: jobs can exclude machines by name. ``several_nodes``: a job can have more than one.
+    ``no_gpu``: the reason for which a GPU run cannot be placed. ``apart``: every job has its own machine and
+    file system. ``no_feed``: the reason for which ending jobs cannot submit waiting runs.
     """
 
     target: str
@@ -365,6 +357,7 @@ class Capacity:
     at_once: int | None = None
     most: int | None = None
     can_avoid: bool = False
+    several_nodes: bool = False
     apart: bool = False
     no_feed: str | None = None
 

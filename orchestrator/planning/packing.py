@@ -53,7 +53,7 @@ def shape_of(
     """
     distinct = set(needs)
     most, sizes = largest(distinct), [size_of(one) for one in distinct]
-    if asked is not None:
+    if asked is not None and most.nodes == 1:
         return Shape(most, asked)
     least = Size(min(size.cores for size in sizes), min(size.mem for size in sizes))
     slots = slots_of(_with_size(most, least), capacity, running)
@@ -94,8 +94,10 @@ def packed(sizes: Iterable[Size], shape: Shape) -> list[list[tuple[int, Size]]]:
 def slots_of(needs: Resources, capacity: Capacity, running: Sequence[Resources] = ()) -> int:
     """Return the runs at once in a job: ``pack``, or what cores, GPUs and memory allow; at least one.
 
-    ``running``: those that are on the machine already.
+    On several nodes it is one. ``running``: those that are on the machine already.
     """
+    if needs.nodes > 1:
+        return 1
     if capacity.pack is not None:
         return max(1, capacity.pack - len(running))
     fits, own, busy = [], size_of(needs), _total(map(size_of, running))
@@ -120,6 +122,7 @@ def allocation(shape: Shape, capacity: Capacity) -> Resources:
         gpus=slots * needs.gpus if capacity.gpus is None else capacity.gpus,
         mem=mem,
         time=capacity.time or needs.time,
+        nodes=needs.nodes,
     )
 
 

@@ -314,9 +314,12 @@ def cannot_place(run: Run, sweep: Sweep, capacity: Capacity) -> str | None:
     if run.target is not None and run.target != capacity.target:
         return f"belongs to target {run.target}"
     needs = _needs(run, sweep)
+    here = capacity.array_size is None
+    if needs.nodes > 1 and not capacity.several_nodes:
+        one = "this machine is one" if here else f"a job of {capacity.target} has one"
+        return f"needs {needs.nodes} nodes, {one}: choose a cluster (--on)"
     if capacity.gpus is not None and needs.gpus > capacity.gpus:
         return capacity.no_gpu if not capacity.gpus else f"needs {needs.gpus} GPUs, found {capacity.gpus}"
-    here = capacity.array_size is None
     has = "this machine has" if here else f"a job of {capacity.target} has"
     if capacity.cores is not None and needs.cpus_per_task > capacity.cores:
         more = "choose a larger target (--on)" if here else f"raise cpus_per_task of {capacity.target}"

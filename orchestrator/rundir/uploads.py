@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -15,6 +16,16 @@ from pathlib import Path
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir.atomic import dump_json, parse_json, storage_errors
 from orchestrator.rundir.plain_files import open_to_write, read_plain
+
+
+def wandb_id(sweep: str, run_id: str, retired: int = 0) -> str:
+    """Return the id of a run's one W&B run, for all attempts; a new id once the run begins anew.
+
+    A project can hold several sweeps with the same run, and W&B never accepts a deleted id again.
+    ``retired``: the newest retired attempt.
+    """
+    name = f"{sweep}-{run_id}" + (f"-r{retired}" if retired else "")
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from typing import Any
 from orchestrator.config.trainers import x_axis_of
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, UploadError
 from orchestrator.core.json_process import JsonProcess
-from orchestrator.core.types import wandb_id
 from orchestrator.rundir import AttemptDir, RunDir, SweepDir, Uploaded, sha256, standing
+from orchestrator.rundir.uploads import wandb_id
 
 # The destination of runs in the environment of W&B's client; it may be configured elsewhere, too.
 _PLACE = ("WANDB_BASE_URL", "WANDB_ENTITY", "WANDB_PROJECT")

@@ -12,8 +12,8 @@ import pytest
 
 from orchestrator.core.errors import OrchestrateError, UploadError
 from orchestrator.core.installation import install_package
-from orchestrator.core.types import wandb_id
 from orchestrator.rundir import RunDir, SweepDir
+from orchestrator.rundir.uploads import wandb_id
 from orchestrator.sync.wandb import plan_uploads, send
 from orchestrator.ui.cli.upload import upload
 from tests.helpers import ROOT, children, make_sweep, running, wait_for

@@ -170,13 +170,13 @@ def test_a_profile_that_is_not_filled_in_submits_nothing(lab: Lab, slurm: Cluste
     judge_runs(lab, slurm)
 
 
-def test_more_nodes_than_one_are_refused(lab: Lab, slurm: Cluster) -> None:
+def test_nodes_are_not_asked_for_beside_the_grid(lab: Lab, slurm: Cluster) -> None:
     """Slurm would shrink such a job to one node, with a warning that nothing shows."""
     lab.count_grid(runs=1)
     for options in (["--nodes=2"], ["-N", "2"], ["--nodes=1-2"]):
         said = lab.sweep("tiny", "--", *options, code=2)
-        assert "nodes is always 1: a job is one task on one node" in said
-        assert "not supported yet" in said
+        assert "nodes is what runs decide: a job has the nodes that a run needs" in said
+        assert "set resources: {nodes: 2} in the grid" in said
     lab.profile(options={"nodes": 2})
-    assert "not supported yet" in lab.sweep(code=2)
+    assert "set resources: {nodes: 2} in the grid" in lab.sweep(code=2)
     assert slurm.queue() == []

@@ -7,7 +7,7 @@ run is done, unless ``{minutes}`` is an argument of the program. All other keys 
 
 The program runs as a child of this process and writes metrics and checkpoints into an inbox. This process
 takes them over in order, so that no checkpoint is ever ahead of the metrics and a fenced attempt changes
-nothing.
+nothing. On several nodes the same program runs on each; what the others write into their inboxes is dropped.
 """
 
 from __future__ import annotations
@@ -28,18 +28,24 @@ from jobs.training import provenance
 from jobs.training.context import GRACE_SHARE, BadConfigError, InterruptedRun, Outcome, RunContext
 from jobs.training.loggers import logging_to, thinned
 from jobs.training.process_tree import die_with_parent
+from jobs.training.ranks import SCRATCH, RankError, how_it_ended
 from jobs.training.time_budget import minutes_of
 from jobs.worker.failures import ProgramFailed, is_storage_error
+from jobs.worker.run_process import THREAD_VARIABLES
 from jobs.worker.signals import grace_seconds
 from orchestrator.config.command import COMMAND_KEY, command_meant, filled, program_file
 from orchestrator.config.program.identity import CODE_KEY, Patterns, project_files
 from orchestrator.config.trainers import COMMAND
 from orchestrator.core.errors import OrchestrateError, StorageError
-from orchestrator.core.types import Run, Value
+from orchestrator.core.types import Reason, Run, Value
 from orchestrator.rundir import CheckpointFile, CodeDir
 
 # The variable that names the file with a run's values.
 DESCRIPTION = "ORCHESTRATE_RUN"
+METRICS, CHECKPOINTS = "ORCHESTRATE_METRICS", "ORCHESTRATE_CHECKPOINT_DIR"
+RESUME, IMPORTS = "ORCHESTRATE_RESUME", "ORCHESTRATE_IMPORTS"
+# Of programs on other nodes: what they write there is dropped.
+_DROPPED = {METRICS: f"{SCRATCH}/metrics.jsonl", CHECKPOINTS: SCRATCH, IMPORTS: f"{SCRATCH}/imports"}
 
 # Signals from outside: no fault of a program ends it with one of these.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -52,6 +58,8 @@ DONE, INTERRUPTED, BAD_CONFIG = 0, 75, (64, 78)
 _HOOK = str(Path(program_hook.__file__).parent)
 _POLL_S = 0.05
 _TAIL_BYTES = 4096
+# Seconds for the programs on other nodes to leave after the one here is done.
+_LEAVE_S = 10.0
 # Rows of earlier attempts that sinks get at most.
 _MOST_HISTORY = 20_000
 
@@ -103,15 +111,20 @@ def train(context: RunContext) -> Outcome:
 
 def _run(argv: list[str], inbox: Inbox, context: RunContext, checkpoint: CheckpointFile | None) -> None:
     """Run the program until it is done. Raises the error that its exit code means."""
-    program = _start(argv, _environment(context, checkpoint))
+    variables = _variables(context, checkpoint)
+    context.ranks.start(argv, {**variables, **_DROPPED})
+    inherited = {name: value for name, value in os.environ.items() if name != RESUME}
+    program = _start(argv, {**inherited, **variables, **context.ranks.variables()})
     inbox.program_started()
     try:
         code = _supervise(program, inbox, context)
+        _judge(code, context, timed_out=inbox.time.over)
+        context.ranks.wait(_LEAVE_S)
     finally:
         if program.poll() is None:
             program.kill()
             program.wait()
-    _judge(code, context, timed_out=inbox.time.over)
+        context.ranks.close()
 
 
 def command_line(run: Run) -> list[str]:
@@ -153,28 +166,26 @@ def _fill(item: Value, values: Mapping[str, Value]) -> str:
         ) from None
 
 
-def _environment(context: RunContext, checkpoint: CheckpointFile | None) -> dict[str, str]:
+def _variables(context: RunContext, checkpoint: CheckpointFile | None) -> dict[str, str]:
+    """Return what the program's environment has beside this process's."""
     attempt, run = context.attempt, context.run
-    environment = {
-        **os.environ,
+    variables = {
         DESCRIPTION: str(context.run_dir.description_path),
-        "ORCHESTRATE_METRICS": str(attempt.inbox_metrics),
-        "ORCHESTRATE_CHECKPOINT_DIR": str(attempt.inbox_checkpoints),
+        METRICS: str(attempt.inbox_metrics),
+        CHECKPOINTS: str(attempt.inbox_checkpoints),
         "ORCHESTRATE_SEED": str(run.seed),
         "ORCHESTRATE_THREADS": str(run.threads),
+        IMPORTS: str(attempt.inbox_imports),
+        **{name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
     }
-    environment.pop("ORCHESTRATE_RESUME", None)
     if checkpoint is not None:
-        environment["ORCHESTRATE_RESUME"] = str(checkpoint.path)
-    environment["ORCHESTRATE_IMPORTS"] = str(attempt.inbox_imports)
-    code = CodeDir.holding(Path(__file__))
+        variables[RESUME] = str(checkpoint.path)
+    code, path = CodeDir.holding(Path(__file__)), os.environ.get("PYTHONPATH", "")
     if code is not None:
         # This program's packages are on the worker's path; a `jobs` of the user's own is to be found instead.
-        folders = environment.get("PYTHONPATH", "").split(os.pathsep)
-        environment["PYTHONPATH"] = os.pathsep.join(name for name in folders if name != str(code.ours))
-    before = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = f"{_HOOK}{os.pathsep}{before}" if before else _HOOK
-    return environment
+        path = os.pathsep.join(name for name in path.split(os.pathsep) if name != str(code.ours))
+    variables["PYTHONPATH"] = f"{_HOOK}{os.pathsep}{path}" if path else _HOOK
+    return variables
 
 
 def _start(argv: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -191,7 +202,7 @@ def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunConte
     """Empty the inbox until the program has exited; return its exit code.
 
     Stop it when the run is stopped or its time is up. One that stays longer than its grace is killed, and
-    counts as interrupted.
+    counts as interrupted. If a program on another node is the cause of a failure, raise its error.
     """
     stop_by: float | None = None
     killed = False
@@ -203,15 +214,40 @@ def _supervise(program: subprocess.Popen[bytes], inbox: Inbox, context: RunConte
             inbox.log(_POLL_S)
         else:
             inbox.take_all(ended=code == DONE)
+            if stop_by is None and code not in (DONE, INTERRUPTED) and -code not in _FROM_OUTSIDE:
+                _raise_if_cause(context.ranks.error())
             return INTERRUPTED if killed and code < 0 else code
         if stop_by is None and (context.stopping or inbox.time.over):
             urgent = GRACE_SHARE * grace_seconds(signal.SIGTERM)
             stop_by = time.monotonic() + (context.grace_left if context.stopping else urgent)
             program.send_signal(signal.SIGTERM)
+            context.ranks.signal(signal.SIGTERM)
+        elif stop_by is None and context.ranks.failed:
+            _end_with_ranks(program, inbox, context)
         grace_over = context.stopping and context.grace_left == 0
         if stop_by is not None and (grace_over or time.monotonic() >= stop_by):
             killed = True
             program.kill()
+
+
+def _end_with_ranks(program: subprocess.Popen[bytes], inbox: Inbox, context: RunContext) -> None:
+    """End the program because one on another node failed, and raise that one's error.
+
+    Not if the run is stopped or this program ends by itself meanwhile.
+    """
+    error = context.ranks.error()
+    if error is None or context.stopping or program.poll() is not None:
+        return
+    program.kill()
+    program.wait()
+    inbox.take_all(ended=False)
+    raise error
+
+
+def _raise_if_cause(error: RankError | None) -> None:
+    """Raise the error of a rank that did not fail by itself, so that no other rank's failure explains it."""
+    if error is not None and error.reason is not Reason.CODE_ERROR:
+        raise error
 
 
 def _versions(context: RunContext, imports: Path, declared: Declared) -> dict[str, str]:
@@ -236,14 +272,10 @@ def _judge(code: int, context: RunContext, *, timed_out: bool) -> None:
     tail = _tail(context.attempt.log)
     if code in BAD_CONFIG:
         raise BadConfigError(f"the program refused its configuration (exit code {code}){tail}")
-    error = ProgramFailed(f"the program {_how(code)}{tail}")
+    error = ProgramFailed(f"the program {how_it_ended(code)}{tail}")
     if is_storage_error(error):
         raise StorageError(str(error))
     raise error
-
-
-def _how(code: int) -> str:
-    return f"crashed with {signal.Signals(-code).name}" if code < 0 else f"left with exit code {code}"
 
 
 def _tail(log: Path) -> str:

@@ -102,6 +102,7 @@ class SlurmBackend:
             max_mem=None if "mem" in profile.forbid else profile.max_mem,
             at_once=profile.array_limit,
             can_avoid="exclude" not in profile.forbid,
+            several_nodes=True,
         )
 
     def render(self, array: Array, setting: Setting) -> str:

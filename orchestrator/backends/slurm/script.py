@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from orchestrator.backends.script import Setting, job_script
 from orchestrator.backends.slurm.parse import ranges
 from orchestrator.config.profiles import Profile
-from orchestrator.config.profiles.sbatch_options import SHORT, contradiction, meant
+from orchestrator.config.profiles.sbatch_options import SHORT, contradiction, meant, task_option
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Array, Resources, index_of
 from orchestrator.core.units import megabytes
@@ -28,7 +29,13 @@ def sbatch_script(
     options = _options(array, setting, profile, comment, extra)
     lines = [f"#SBATCH {option}" for option in options]
     return job_script(
-        array, setting, profile, lines, index="$SLURM_ARRAY_TASK_ID", again=_requeue_command(profile)
+        array,
+        setting,
+        profile,
+        lines,
+        index="$SLURM_ARRAY_TASK_ID",
+        again=_requeue_command(profile),
+        on_other_nodes=_srun(array.allocation) if array.allocation.nodes > 1 else "",
     )
 
 
@@ -54,7 +61,10 @@ def _options(
         *profile.options,
     ]
     allowed = [(name, value) for name, value in asked if name not in profile.forbid]
-    for name, value in _merge_gres([*allowed, *_typed_options(extra, profile)]):
+    typed = list(_typed_options(extra, profile))
+    if array.allocation.nodes > 1:
+        _refuse_one_task([*profile.options, *typed], array.allocation.nodes)
+    for name, value in _merge_gres([*allowed, *typed]):
         yield f"--{name}" if value is None else f"--{name}={_quoted(name, value)}"
 
 
@@ -97,8 +107,8 @@ def _profile_options(array: Array, profile: Profile) -> Iterable[tuple[str, str]
 
 
 def _allocation(allocation: Resources, profile: Profile) -> Iterable[tuple[str, str]]:
-    yield "nodes", "1"
-    yield "ntasks", "1"
+    yield "nodes", str(allocation.nodes)
+    yield ("ntasks", "1") if allocation.nodes == 1 else ("ntasks-per-node", "1")
     yield "cpus-per-task", str(allocation.cpus_per_task)
     if profile.mem_per_cpu is not None and not _exceeds_memory(allocation, profile.mem_per_cpu):
         yield "mem-per-cpu", profile.mem_per_cpu
@@ -106,9 +116,18 @@ def _allocation(allocation: Resources, profile: Profile) -> Iterable[tuple[str, 
         yield "mem", allocation.mem
     if allocation.gpus:
         count = f"{profile.gpu_type}:{allocation.gpus}" if profile.gpu_type else str(allocation.gpus)
-        yield (profile.gpu_option, f"gpu:{count}" if profile.gpu_option == "gres" else count)
+        of_a_node = "gpus" if allocation.nodes == 1 else "gpus-per-node"  # the former counts all nodes'
+        yield ("gres", f"gpu:{count}") if profile.gpu_option == "gres" else (of_a_node, count)
     if allocation.time is not None:
         yield "time", allocation.time
+
+
+def _srun(allocation: Resources) -> str:
+    """Return the command that starts a program once on each other node, beside steps of the user's own."""
+    others = allocation.nodes - 1
+    options = [f"--nodes={others}", f"--ntasks={others}", "--ntasks-per-node=1", "--relative=1"]
+    options += [f"--cpus-per-task={allocation.cpus_per_task}", "--overlap", "--kill-on-bad-exit=0"]
+    return shlex.join(["setsid", "srun", *options, "--mpi=none", "--input=none"])
 
 
 def _exceeds_memory(allocation: Resources, mem_per_cpu: str) -> bool:
@@ -132,6 +151,16 @@ def _typed_options(extra: Sequence[str], profile: Profile) -> Iterable[tuple[str
             )
         _refuse_unwanted(f"--{name}", name, value if equals else None, profile)
         yield name, value if equals else None
+
+
+def _refuse_one_task(options: Iterable[tuple[str, str | None]], nodes: int) -> None:
+    """Refuse options by which a job on several nodes would have one."""
+    for name, value in options:
+        if task_option(name) is not None:
+            raise OrchestrateError(
+                f"found the option {name}={value} of sbatch, and runs of the grid need {nodes} nodes",
+                hint=f"remove {name} from the profile's options, or from those after `--`",
+            )
 
 
 def _refuse_unwanted(typed: str, name: str, value: str | None, profile: Profile) -> None:

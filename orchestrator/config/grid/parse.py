@@ -71,7 +71,8 @@ SECTIONS: Mapping[str, str] = {
     ),
     "resources": (
         f"What one run needs, in {RESOURCE_SYNTAX}'s names and syntax: `cpus_per_task` (by default what the "
-        "trainer says: one core for each of the run's `threads`, and never fewer), `gpus`, `mem`, `time`. "
+        "trainer says: one core for each of the run's `threads`, and never fewer), `gpus`, `mem`, `time`, "
+        "and the number of `nodes`. "
         'Keys of the run may stand in them: `"{actors} + 1"`. A run that needs more than the target has is '
         "skipped there, with the reason."
     ),
@@ -137,7 +138,7 @@ def parse_grid(text: str, source: str) -> Grid:
         include=include,
         targets=targets,
         compare=compare,
-        resources=read_resources(_node(sections, "resources"), keys.max_threads, place),
+        resources=read_resources(_node(sections, "resources"), keys.max_threads, spec, place),
         plugins=read_plugins(_node(sections, "plugins"), spec, place),
         loggers=read_loggers(_node(sections, "loggers"), spec, place),
         text=text,

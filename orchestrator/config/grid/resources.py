@@ -7,8 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 
-from orchestrator.config.grid.model import Formula, ResourceRequest, bare_key, shown
-from orchestrator.config.grid.yaml_nodes import Entries, KeyNode, Node, Scalar, YamlFile, did_you_mean
+from orchestrator.config.grid.model import Formula, Position, ResourceRequest, bare_key, shown
+from orchestrator.config.grid.yaml_nodes import (
+    Entries,
+    KeyNode,
+    Node,
+    Scalar,
+    YamlFile,
+    did_you_mean,
+)
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.types import Resources, Run, Value
 from orchestrator.core.units import MEMORY_SYNTAX, TIME_SYNTAX, megabytes, seconds
@@ -21,6 +28,11 @@ RESOURCES: Mapping[str, str] = {
     ),
     "gpus": ("GPUs of one run: a number, or of its keys as above. Of which type they are is the profile's"),
     "mem": f'memory of one run: {MEMORY_SYNTAX}; a key may stand in it: `"{{actors}}G"`',
+    "nodes": (
+        "machines of one run, 1 by default; its cores, GPUs and memory are those of each. The trainer has to "
+        "be one for several, as `command` is, and the target a cluster: see [several "
+        "nodes](run-protocol.md#several-nodes)"
+    ),
     "time": f"how long one run may take: {TIME_SYNTAX}; a key may stand in it",
 }
 # More than any machine has; sums and products of it stay in range.
@@ -43,12 +55,15 @@ OTHER_NAMES = by_other_name(
         "cpus_per_task": "cpu cpus ncpus n_cpus num_cpus cores core threads workers",
         "gpus": "gpu ngpus n_gpus num_gpus gres accelerators",
         "mem": "memory mem_gb mem_per_cpu ram",
+        "nodes": "node nnodes n_nodes num_nodes machines hosts",
         "time": "timeout time_limit walltime hours minutes",
     }
 )
 
 
-def read_resources(node: Node | None, max_threads: int, source: YamlFile) -> ResourceRequest:
+def read_resources(
+    node: Node | None, max_threads: int, trainer: TrainerSpec, source: YamlFile
+) -> ResourceRequest:
     """Parse the resources of one run."""
     if node is None or (isinstance(node, Scalar) and node.value is None):
         return ResourceRequest({})
@@ -61,6 +76,8 @@ def read_resources(node: Node | None, max_threads: int, source: YamlFile) -> Res
             formulas.append(formula)
         else:
             stated[entry.key] = _resource(entry, max_threads, source)
+            if entry.key == "nodes":
+                _require_nodes(stated["nodes"], entry.node.at, trainer, source)
     return ResourceRequest(stated, tuple(formulas))
 
 
@@ -70,8 +87,23 @@ def resources_of(run: Run, asked: ResourceRequest, trainer: TrainerSpec, source:
     Raises :class:`PlacedError` if a formula does not fit the run.
     """
     own = {formula.name: _evaluated(formula, run, source) for formula in asked.formulas}
+    for formula in asked.formulas:
+        if formula.name == "nodes":
+            _require_nodes(own["nodes"], formula.at, trainer, source)
     found = replace(trainer.resources_of(run), **asked.stated, **own)
     return replace(found, cpus_per_task=max(found.cpus_per_task, run.threads))
+
+
+def _require_nodes(nodes: int, at: Position, trainer: TrainerSpec, source: YamlFile) -> None:
+    """Refuse a number of nodes on which the trainer cannot train."""
+    if nodes < 1:
+        raise source.error(at, f"resources.nodes: found {nodes}, expected a whole number from 1")
+    if nodes > 1 and not trainer.several_nodes:
+        raise source.error(
+            at,
+            f"resources.nodes: found {nodes}, and the trainer {trainer.name} trains on one node",
+            "remove nodes, or train with a program of your own for several: trainer: command",
+        )
 
 
 def largest(many: Iterable[Resources]) -> Resources:
@@ -86,6 +118,7 @@ def largest(many: Iterable[Resources]) -> Resources:
         max((one.gpus for one in found), default=0),
         most((one.mem for one in found), megabytes),
         most((one.time for one in found), seconds),
+        max((one.nodes for one in found), default=1),
     )
 
 
@@ -174,6 +207,8 @@ def _resource(entry: KeyNode, max_threads: int, source: YamlFile) -> Value:
     if entry.key == "time":
         return read_time(key, entry.node, source)
     hint = None if isinstance(entry.node, Scalar) and not _has_key(entry.node) else _IN_QUOTES
+    if entry.key == "nodes":
+        return read_count(key, entry.node, 1, source, hint)
     if entry.key == "gpus":
         return read_count(key, entry.node, 0, source, hint or "a GPU's type belongs in the target's profile")
     return read_count(

@@ -72,8 +72,8 @@ def _entries(root: Entries, readers: Mapping[str, Reader], source: YamlFile) -> 
         if is_several_tasks(option_name(entry.key)):
             raise source.error(
                 entry.at,
-                f"found {shown(entry.key)}: a job is one task on one node",
-                f"remove {entry.key}: jobs on several nodes are not supported yet",
+                f"found {shown(entry.key)}: a job has the nodes that a run needs, and a task on each",
+                f"remove {entry.key}; for runs on several nodes set resources: {{nodes: 2}} in the grid",
             )
         if entry.key not in readers:
             raise source.error(

@@ -31,7 +31,7 @@ OWNED_OPTIONS = frozenset(
         "wrap",
     }
 )
-# A job is one task on one node: its worker starts the runs.
+# A job has a task on each of its nodes: the worker, which starts the runs, and agents.
 _ONE_TASK = frozenset(
     {
         "nodes",
@@ -93,17 +93,22 @@ def is_several_tasks(name: str) -> bool:
     return name in _ONE_TASK
 
 
+def task_option(name: str) -> str | None:
+    """Return the option on tasks or nodes that a name, shortened or not, stands for."""
+    return meant(name, _ONE_TASK)
+
+
 def contradiction(name: str, value: str | None) -> tuple[str, str] | None:
     """Return why an option contradicts the script, and the remedy; None if it does not.
 
     ``name``: its long name without dashes, shortened or not.
     """
-    if (shape := meant(name, _ONE_TASK)) is not None:
+    if (shape := task_option(name)) is not None:
         if value in ("1", "1-1"):
             return None  # as in the script
         return (
-            f"{shape} is always 1: a job is one task on one node",
-            f"remove {shape}: jobs on several nodes are not supported yet; several jobs share a sweep",
+            f"{shape} is what runs decide: a job has the nodes that a run needs, and a task on each",
+            f"remove {shape}; for runs on several nodes set resources: {{nodes: 2}} in the grid",
         )
     if (owned := meant(name, OWNED_OPTIONS)) is not None:
         hint = f"remove {owned}; `orchestrate sweep --dry-run` shows what is set"

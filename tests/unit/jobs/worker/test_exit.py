@@ -18,6 +18,7 @@ WARNED = {"why": "received SIGUSR1", "warned": True}
 NEAR_END = {**WARNED, "out_of_time": True}
 STOPPED = {"why": "received SIGTERM", "stopped": True}
 PREEMPTED = {"why": "received SIGTERM"}
+ALONE = "no agent answers on 2 of the job's nodes (there: node2)"
 
 
 def exit_of(shutdown: dict[str, Any], waiting: int = 0, held: int = 0, **recorded: Any) -> Exit:
@@ -49,6 +50,7 @@ def exit_of(shutdown: dict[str, Any], waiting: int = 0, held: int = 0, **recorde
         (exit_of(WARNED, waiting=1, storage_error=FULL), FULL, NO_STORAGE, False, False, True),
         (exit_of(NEAR_END, waiting=1, storage_error=FULL), FULL, NO_STORAGE, False, False, False),
         (exit_of(STOPPED, failed=1, storage_error=FULL), FULL, NO_STORAGE, False, False, False),
+        (exit_of({}, waiting=1, no_agents=ALONE), ALONE, INTERRUPTED, False, False, False),
     ],
 )
 def test_the_table(
@@ -56,7 +58,7 @@ def test_the_table(
 ) -> None:
     told = (left.why, left.code, left.takes_runs, left.comes_back, left.may_submit_rest)
     assert told == (why, code, takes_runs, comes_back, submits_rest)
-    assert left.obstacle == (why if why in (FULL, TOO_SHORT) else None)
+    assert left.obstacle == (why if why in (FULL, TOO_SHORT, ALONE) else None)
     assert left.found_nothing_more is (takes_runs and not left.assignment.waiting)
 
 

@@ -72,6 +72,13 @@ def test_a_warning_long_before_the_end_is_not_of_the_end() -> None:
     assert not late.nears_end()
 
 
+def test_a_job_that_lost_nodes_goes_back_to_the_queue() -> None:
+    for job, comes_back in ((IN_SLURM, True), (SchedulerJob(), False)):
+        shutdown = Shutdown(job)
+        shutdown.lost_nodes("no agent answers on 2 of the job's nodes (there: node2)")
+        assert (shutdown.warned, shutdown.stopped, shutdown.preempted) == (comes_back, False, False)
+
+
 class OwnJob(SchedulerJob):
     kind = "own"
 

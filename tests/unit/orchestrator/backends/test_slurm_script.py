@@ -26,6 +26,7 @@ CASES = {
     "jean_zay_v100": replace(find_profile("jean-zay-v100"), account="abc@v100"),
     "jean_zay_a100": replace(find_profile("jean-zay-a100"), account="abc@a100"),
     "chain": replace(find_profile("cpu"), requeue=False, chain=3, array_limit=2),
+    "nodes": replace(find_profile("gpu"), name="nodes"),
     "hostile": Profile(
         "hostile",
         "hostile.yaml",
@@ -51,6 +52,7 @@ def array_for(profile: Profile, *indices: int) -> Array:
         profile.gpus or 0,
         profile.job_mem or PLAIN.mem,
         profile.time or PLAIN.time,
+        nodes=3 if profile.name == "nodes" else 1,
     )
     return Array("0003-0001", jobs, allocation)
 
@@ -99,13 +101,13 @@ def test_what_a_person_adds_comes_last() -> None:
         ("--job-name=x", "job-name is set by the program itself", "dry-run"),
         ("-J x", "-J: job-name is set by the program itself", "dry-run"),
         ("--parsable", "parsable is set by the program itself", "dry-run"),
-        ("--nodes=2", "nodes is always 1: a job is one task on one node", "not supported yet"),
-        ("--nodes", "nodes is always 1", "not supported yet"),
-        ("-N2", "-N: nodes is always 1", "not supported yet"),
-        ("-n4", "-n: ntasks is always 1", "not supported yet"),
-        ("--ntasks=4", "ntasks is always 1", "not supported yet"),
-        ("--ntasks-per-node=2", "ntasks-per-node is always 1", "not supported yet"),
-        ("--tasks-per=2", "tasks-per-node is always 1", "not supported yet"),
+        ("--nodes=2", "nodes is what runs decide: a job has the nodes", "resources: {nodes: 2}"),
+        ("--nodes", "nodes is what runs decide", "resources: {nodes: 2}"),
+        ("-N2", "-N: nodes is what runs decide", "resources: {nodes: 2}"),
+        ("-n4", "-n: ntasks is what runs decide", "resources: {nodes: 2}"),
+        ("--ntasks=4", "ntasks is what runs decide", "resources: {nodes: 2}"),
+        ("--ntasks-per-node=2", "ntasks-per-node is what runs decide", "resources: {nodes: 2}"),
+        ("--tasks-per=2", "tasks-per-node is what runs decide", "resources: {nodes: 2}"),
         ("--gres=lscratch:1,gpu:2", "gres asks for GPUs", "`gpus:`"),
         ("--gpus-per-node=2", "gpus-per-node is what jobs are planned by", "`gpus:`"),
         ("--cpus-per-g=2", "cpus-per-gpu is what jobs are planned by", "`cpus_per_task:`"),
@@ -128,6 +130,14 @@ def test_what_is_not_a_persons_to_pass_on(typed: str, problem: str, told: str) -
         SlurmBackend(profile, [typed]).render(array_for(profile, 0), setting_in("/home/me"))
     assert caught.value.hint is not None
     assert told in caught.value.hint
+
+
+def test_no_option_takes_nodes_away() -> None:
+    """sbatch would let the last one win."""
+    profile = Profile("nodes", "nodes.yaml")
+    for given, typed in ((replace(profile, options=(("nodes", "1"),)), []), (profile, ["--node=1"])):
+        with pytest.raises(OrchestrateError, match="runs of the grid need 3 nodes"):
+            SlurmBackend(given, typed).render(array_for(given, 0), setting_in("/home/me"))
 
 
 @pytest.mark.parametrize(

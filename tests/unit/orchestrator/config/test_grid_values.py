@@ -16,6 +16,7 @@ from orchestrator.config.grid.model import same_value
 from orchestrator.config.grid.yaml_scalars import resolve
 from orchestrator.config.sweep import expand
 from orchestrator.core.errors import GridError
+from orchestrator.core.types import Sweep
 
 HEAD = "name: speed\ntrainer: benchmarl\n"
 
@@ -176,7 +177,8 @@ def test_truth_is_not_one() -> None:
 @pytest.mark.parametrize(
     ("text", "mem", "time"),
     [("mem: 4000", "4000", None), ("mem: 4g", "4G", None), ("time: 2:00:00", None, "2:00:00"),
-     ("time: 90", None, "90"), ("time: 1-12", None, "1-12"), ("time: 1-12:30:00", None, "1-12:30:00")],
+     ("time: 90, nodes: 1", None, "90"),
+     ("time: 1-12", None, "1-12"), ("time: 1-12:30:00", None, "1-12:30:00")],
 )  # fmt: skip
 def test_resources_take_slurms_syntax(text: str, mem: str | None, time: str | None) -> None:
     resources = expand(
@@ -189,8 +191,25 @@ def test_resources_take_slurms_syntax(text: str, mem: str | None, time: str | No
     "text",
     ["mem: 0", "mem: -4G", "mem: 1.5G", "mem: true", "time: 0", "time: 1:2:3:4", "time: -5", "time: 1h",
      "gpus: -1", "gpus: true", "cpus_per_task: 0", "cpus_per_task: 1.0", "cpus_per_task: '{seed} - 1'",
-     "cpus_per_task: '{a}'", "cpus_per_task: '{b}'", "cpus_per_task: {seed}", "mem: '{a}G'", "gpus: '{a}'"],
+     "cpus_per_task: '{a}'", "cpus_per_task: '{b}'", "cpus_per_task: {seed}", "mem: '{a}G'", "gpus: '{a}'",
+     "nodes: 0", "nodes: two", "nodes: 2", "nodes: '{seed} + 2'"],
 )  # fmt: skip
 def test_resources_refuse_the_rest(text: str) -> None:
     with pytest.raises(GridError):
         expand(parse_grid(f"{HEAD}base: {{seed: 0, a: x}}\nresources: {{{text}}}", "grid.yaml"))
+
+
+def test_nodes_are_for_trainers_that_know_several_and_no_part_of_a_run() -> None:
+    def swept(resources: str) -> Sweep:
+        text = f"name: x\ntrainer: command\nbase: {{command: [a], n: 3}}\nresources: {{{resources}}}"
+        return expand(parse_grid(text, "grid.yaml"))
+
+    asked = swept("nodes: '{n} + 1'")
+    assert asked.resources.nodes == 4
+    assert asked.runs == swept("").runs
+    with pytest.raises(GridError, match="the trainer benchmarl trains on one node") as caught:
+        expand(parse_grid(f"{HEAD}base: {{a: 1}}\nresources: {{nodes: 2}}", "grid.yaml"))
+    assert (caught.value.line, caught.value.hint) == (
+        HEAD.count("\n") + 2,
+        "remove nodes, or train with a program of your own for several: trainer: command",
+    )

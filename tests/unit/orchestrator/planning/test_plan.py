@@ -80,6 +80,7 @@ def test_gpu_runs_are_skipped_with_the_reason_where_there_is_none() -> None:
             "needs 64 cores, this machine has 4: ask for fewer, or choose a larger target (--on)",
         ),
         (Resources(mem="900G"), "needs 900G of memory, this machine has 24G"),
+        (Resources(nodes=2), "needs 2 nodes, this machine is one: choose a cluster (--on)"),
         (Resources(gpus=3), "needs a GPU, and this machine has none that can be used"),
         (Resources(cpus_per_task=4, mem="24G"), None),
     ],
@@ -95,6 +96,19 @@ def test_gpus_limit_runs_at_once() -> None:
     sweep = sweep_of(9, "cuda", resources=Resources(gpus=2))
     machine = Capacity("local", cores=64, gpus=8)
     assert make_plan(sweep, survey_of(sweep), machine, submission=1).jobs[0].slots == 4
+
+
+@pytest.mark.parametrize("asked", [None, 4])
+def test_a_job_on_several_nodes_trains_one_run_at_a_time(asked: int | None) -> None:
+    """Whatever else would fit, or a person chose."""
+    sweep = sweep_of(2, resources=Resources(nodes=3))
+    cluster = Capacity("c", 8, 0, pack=4, array_size=9, several_nodes=True)
+    (array,) = make_plan(sweep, survey_of(sweep), cluster, submission=1, slots=asked).arrays
+    assert [(job.slots, len(job.run_ids)) for job in array.jobs] == [(1, 1), (1, 1)]
+    assert (array.allocation.nodes, array.allocation.cpus_per_task) == (3, 8)
+    assert Job.from_json(array.jobs[0].to_json()) == array.jobs[0]
+    plan = make_plan(sweep, survey_of(sweep), replace(cluster, several_nodes=False), submission=1)
+    assert set(plan.skipped.values()) == {"needs 3 nodes, a job of c has one: choose a cluster (--on)"}
 
 
 def test_a_job_of_a_target_without_sizes_requests_what_its_runs_need() -> None:

@@ -1,0 +1,138 @@
+"""Runs on two nodes of a cluster: ranks, daemons and nodes die, and the run is what it would have been."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import helpers
+from tests.helpers import kill
+from tests.slurm.cluster import Cluster
+from tests.slurm.lab import Lab
+
+STEPS = 30
+PROGRAM = helpers.COMMANDS / "ranks.py"
+
+
+@pytest.fixture
+def nodes(lab: Lab) -> Lab:
+    """A sweep of one run on two nodes, which waits before its tenth step."""
+    argv = [sys.executable, str(PROGRAM), str(lab.folder), str(STEPS), "pace"]
+    grid = {"name": "wide", "trainer": "command", "base": {"command": argv}, "resources": {"nodes": 2}}
+    (lab.folder / "wide.yaml").write_text(json.dumps(grid))
+    lab.pace(0.0, 9)
+    return lab
+
+
+def frames(lab: Lab) -> list[int]:
+    (run_id,) = lab.dir("wide").run_ids()
+    return [row.frames for row in lab.dir("wide").run(run_id).history()]
+
+
+def at_step(lab: Lab, step: int) -> None:
+    helpers.wait_for(lambda: frames(lab)[-1:] == [step], what=f"step {step}")
+
+
+def ranks(slurm: Cluster, node: str) -> list[int]:
+    """The programs at work on a node."""
+    found = []
+    for pid in slurm.nodes[node].processes():
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[1:2] == [str(PROGRAM).encode()]:
+            found.append(pid)
+    return found
+
+
+def ends(lab: Lab) -> list[Mapping[str, Any] | None]:
+    (run_id,) = lab.dir("wide").run_ids()
+    return [attempt.end() for attempt in lab.dir("wide").run(run_id).attempts()]
+
+
+def judge_wide(lab: Lab, slurm: Cluster) -> None:
+    """The run came to what an undisturbed one does, once; only Slurm itself is left on the nodes."""
+    lab.wait_done("wide")
+    helpers.wait_for(lambda: lab.left_queue("wide", slurm), what="the end of the job")
+    assert frames(lab) == list(range(1, STEPS + 1))
+    (run_id,) = lab.dir("wide").run_ids()
+    result = lab.dir("wide").run(run_id).result()
+    assert result is not None
+    assert result["final_return"] == sum(2 * step for step in range(1, STEPS + 1))
+    empty(slurm)
+
+
+def empty(slurm: Cluster) -> None:
+    for node in slurm.nodes.values():
+        helpers.wait_for(lambda n=node: set(n.processes().values()) <= {"slurmd"}, what="an empty node")  # type: ignore[misc]
+
+
+def test_a_run_outlives_its_ranks_and_its_nodes(nodes: Lab, slurm: Cluster) -> None:
+    nodes.sweep("wide")
+    at_step(nodes, 9)
+    (job_id,) = nodes.job_ids("wide").values()
+    assert slurm.job(job_id)["NumNodes"] == "2"
+    (rank,) = ranks(slurm, "cpu2")
+    kill(rank)
+    helpers.wait_for(lambda: len(ends(nodes)) == 2, what="the second attempt")
+    first = ends(nodes)[0]
+    assert first is not None
+    assert (first["outcome"], first["reason"]) == ("interrupted", "killed")
+    assert first["message"] == "rank 1 on cpu2 was killed by SIGKILL"
+    nodes.pace(0.0, 15)
+    at_step(nodes, 15)
+    slurm.slurmd_kill("cpu2")
+    slurm.node_down("cpu2")
+    slurm.slurmd_start("cpu2")
+    helpers.wait_for(lambda: len(ends(nodes)) == 3, what="the third attempt, in the requeued job")
+    nodes.pace(0.0, 21)
+    at_step(nodes, 21)
+    script = nodes.folder / "urgent.sh"
+    script.write_text("#!/bin/sh\nsleep 1\n")
+    slurm.run("sbatch", "--partition=urgent", "--array=0-1", "--cpus-per-task=2", script, cwd=nodes.folder)
+    helpers.wait_for(lambda: len(ends(nodes)) == 4, what="the fourth attempt, after the preemption")
+    nodes.pace(0.0)
+    judge_wide(nodes, slurm)
+    preempted = ends(nodes)[2]
+    assert preempted is not None
+    assert preempted["outcome"] == "interrupted"
+
+
+@pytest.mark.parametrize("what", ["scancel", "worker"])
+def test_nothing_is_left_on_any_node(nodes: Lab, slurm: Cluster, what: str) -> None:
+    nodes.sweep("wide")
+    at_step(nodes, 9)
+    (job_id,) = nodes.job_ids("wide").values()
+    assert ranks(slurm, "cpu1")
+    assert ranks(slurm, "cpu2")
+    if what == "scancel":
+        slurm.run("scancel", job_id)
+    else:
+        (log,) = nodes.dir("wide").read_journals()
+        assert log.holder is not None
+        worker = next(pid for pid in slurm.nodes["cpu1"].processes() if is_worker(pid))
+        kill(worker, signal.SIGKILL)
+    helpers.wait_for(lambda: nodes.left_queue("wide", slurm), what="the end of the job")
+    empty(slurm)
+    nodes.pace(0.0)
+    nodes.sweep("wide")
+    judge_wide(nodes, slurm)
+
+
+def is_worker(pid: int) -> bool:
+    try:
+        return b"jobs.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_one_machine_is_not_several(nodes: Lab) -> None:
+    said = nodes.run("sweep", "--grid", "wide.yaml", "--on", "local", code=2)
+    assert "needs 2 nodes, this machine is one: choose a cluster (--on)" in said

@@ -1,0 +1,101 @@
+"""Who takes part in a run on several nodes: agents that know the job's secret, and nobody else."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from jobs.training.connection import Connection, greet
+from jobs.worker import agents as module
+from jobs.worker.agents import Agents
+from orchestrator.core.errors import OrchestrateError
+from tests.helpers import PATIENCE_S, wait_for
+
+
+@pytest.fixture
+def agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agents]:
+    """Two are awaited."""
+    monkeypatch.setenv("ORCHESTRATE_AGENTS", str(tmp_path / "address"))
+    agents = Agents(2)
+    yield agents
+    agents.close()
+
+
+@pytest.fixture
+def connect(agents: Agents, tmp_path: Path) -> Iterator[Callable[..., Connection | None]]:
+    """Connect as the agent of a node, while the worker attends."""
+    ends: list[Connection] = []
+    _, port, secret = (tmp_path / "address").read_text().rsplit(":", 2)
+
+    def attended(future: Future[Connection | None]) -> bool:
+        agents.attend()
+        return future.done()
+
+    def begin(host: str, secret: str = secret) -> Connection | None:
+        peer = socket.create_connection(("127.0.0.1", int(port)))
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(greet, peer, secret, host, PATIENCE_S)
+            wait_for(lambda: attended(future))
+        end = future.result()
+        ends.extend([end] if end else [])
+        return end
+
+    yield begin
+    for end in ends:
+        end.close()
+
+
+def test_those_who_know_the_secret_are_taken_in_the_order_of_names(
+    agents: Agents, connect: Callable[..., Connection | None]
+) -> None:
+    ends = [connect("node3"), connect("node2")]
+    assert all(ends)
+    assert agents.complete
+    taken = agents.take()
+    assert [name for name, _ in taken] == ["node2", "node3"]
+    taken[0][1].send({"signal": 15})
+    assert ends[1] is not None
+    assert ends[1].wait_for_message(PATIENCE_S) == {"signal": 15}
+    assert not agents.complete
+    close(taken)
+
+
+def test_a_stranger_learns_nothing_and_does_not_count(
+    agents: Agents, connect: Callable[..., Connection | None]
+) -> None:
+    assert connect("node2", "another secret") is None
+    connect("node2")
+    assert not agents.complete
+    connect("node3")
+    taken = agents.take()
+    assert [name for name, _ in taken] == ["node2", "node3"]
+    close(taken)
+
+
+def test_an_agent_that_left_is_missing(
+    agents: Agents, connect: Callable[..., Connection | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = [connect("node2"), connect("node3")]
+    assert ends[0] is not None
+    ends[0].hang_up()
+    wait_for(lambda: agents.attend() or not agents.complete)  # type: ignore[func-returns-value]
+    assert agents.missing is None
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
+    agents.wait_again()
+    assert agents.missing == "no agent answers on 1 of the job's nodes (there: node3)"
+
+
+def test_without_anyone_who_starts_agents_no_job_on_several_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ORCHESTRATE_AGENTS", raising=False)
+    with pytest.raises(OrchestrateError, match="nothing here starts one"):
+        Agents(1)
+    assert Agents(0).complete
+
+
+def close(taken: Iterable[tuple[str, Connection]]) -> None:
+    for _, connection in taken:
+        connection.close()
