@@ -117,7 +117,8 @@ def test_nothing_is_left_on_any_node(nodes: Lab, slurm: Cluster, what: str) -> N
     else:
         (log,) = nodes.dir("wide").read_journals()
         assert log.holder is not None
-        worker = next(pid for pid in slurm.nodes["cpu1"].processes() if is_worker(pid))
+        forks = [pid for pid in slurm.nodes["cpu1"].processes() if is_worker(pid)]
+        (worker,) = (pid for pid in forks if parent_of(pid) not in forks)
         kill(worker, signal.SIGKILL)
     helpers.wait_for(lambda: nodes.left_queue("wide", slurm), what="the end of the job")
     empty(slurm)
@@ -131,6 +132,10 @@ def is_worker(pid: int) -> bool:
         return b"jobs.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_one_machine_is_not_several(nodes: Lab) -> None:
