@@ -125,9 +125,12 @@ RESULT_COLUMNS = {
     "cores": _Column(_count, ("host", "cores")),
     "gpu_model": _Column(str, ("host", "gpu_model")),
     "gpu_capability": _Column(_text, ("host", "gpu_capability")),
+    "actors": _Column(_count_if_any, ("config", "actors"), free=True),
     "threads": _Column(_count, ("threads",)),
     "run_cores": _Column(_count, ("cores",)),
     "peak_memory_mb": _Column(float, ("peak_memory_mb",)),
+    "flop_per_frame": _Column(float, ("flop_per_frame",)),
+    "machine_flops_per_core": _Column(float, ("machine_flops_per_core",)),
     "versions": _Column(_text, ("versions",)),
     "code_id": _Column(str, ("code_id",)),
     "commit": _Column(_commit, ("commit",)),
@@ -167,9 +170,12 @@ def runs_table(
         "in_grid": pl.Series([reading.index.in_grid for reading in readings], dtype=pl.Boolean),
     }
     points = [reading.index.point for reading in readings]
-    # These are keys of the grid and facts of every result, and share the fact's column.
+    # These are keys of the grid and facts of results, and share the fact's column.
+    shared = ["threads", "target"]
+    if all(_count_if_any(point.get("actors", 1)) is not None for point in points):
+        shared.append("actors")
     keys = _key_columns(
-        (key for point in points for key in point if key not in ("threads", "target")),
+        (key for point in points for key in point if key not in shared),
         {*columns, *own, "return_metric", "state", "reason"},
     )
     for key, name in keys.items():
@@ -186,6 +192,10 @@ def runs_table(
         asked = pl.Series(threads, dtype=pl.Int64)
         columns["threads"] = columns["threads"].fill_null(asked)
         keys["threads"] = "threads"
+    if "actors" in shared and any("actors" in point for point in points):
+        asked = pl.Series([point.get("actors") for point in points], dtype=pl.Int64)
+        columns["actors"] = columns["actors"].fill_null(asked)
+        keys["actors"] = "actors"
     if any("target" in point for point in points):
         asked = pl.Series([point.get("target") for point in points], dtype=pl.String)
         columns["target"] = columns["target"].fill_null(asked)

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from benchmarks.synthetic import (
     COLLECTION,
@@ -26,6 +27,7 @@ from orchestrator.analysis.report import write_report
 from orchestrator.core.errors import OrchestrateError, StorageError
 from orchestrator.core.types import RunState
 from orchestrator.rundir import Evaluation, Row, SweepDir
+from orchestrator.ui.cli import app
 
 GENERATED = "2026-01-02 03:04 UTC"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -121,6 +123,28 @@ def test_one_file_holds_everything_and_pictures_lie_beside_it(results: Path) -> 
     assert not re.search(r"https?:|url\(|@import|fetch\(", page.source)
     assert "default-src 'none'" in " ".join(page.values("content"))
     assert all(alternative for _, name, alternative in page.attributes if name == "alt")
+
+
+def test_runs_in_several_sizes_have_a_section_on_scaling(results: Path) -> None:
+    runs = matrix_runs({"task": ["procgen/coinrun"], "actors": [1, 2, 4], "seed": range(2)}, "ppo")
+    sweep = create_sweep(results, "scaling", runs)
+    names = ("collection", "environment", "inference", "training", "waiting")
+    timers = {f"timers/{name}_time": 0.2 * (2 if name == "collection" else 1) for name in names}
+    rows = [Row(number, 4096 * number, float(number), timers) for number in (1, 2, 3)]
+    for run in runs:
+        actors = run.overrides["actors"]
+        assert isinstance(actors, int)
+        speed = {"training_fps": 1000 / (0.2 + 0.8 / actors), "end_to_end_fps": 500.0}
+        told = {"config": {"actors": actors}, "flop_per_frame": 1e8, "machine_flops_per_core": 4e11}
+        finish(sweep.run(run.run_id), run, rows, speed=speed, **told)
+    said = CliRunner().invoke(app, ["report", "scaling", "--results", str(results)])
+    assert said.exit_code == 0, said.output
+    page = Page(sweep.report / "index.html")
+    assert "scaling-1.png" in pictures(sweep.report)
+    law = "serial fraction 20.0% [20.0%, 20.0%] by Amdahl's law: beyond 2 actors you pay for waiting"
+    assert law in page.words
+    cells = "4 4 2 2,500 [2,500, 2,500] 2.50 [2.50, 2.50] 62.5% 33.3% 33.3% 0.0% 0.0% 33.3% 0.0% 15.6%"
+    assert cells in page.words
 
 
 def test_the_same_tree_gives_the_same_bytes(results: Path) -> None:

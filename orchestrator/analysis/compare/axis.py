@@ -15,7 +15,7 @@ from orchestrator.core.labels import short_keys, spellings, varying_keys
 Row = Mapping[str, Any]
 HARDWARE, TARGET, SWEEP = "hardware", "target", "sweep"
 # Facts of runs that can be compared by, beside the grid's keys.
-_FACTS = ("threads", TARGET, SWEEP, "device", "environments", HARDWARE)
+_FACTS = ("threads", "actors", TARGET, SWEEP, "device", "environments", HARDWARE)
 # Other keys may have a value for each of these, as a number of frames for each task.
 _WITHIN = ("task", "algorithm")
 

@@ -18,6 +18,7 @@ from orchestrator.analysis.report.plotting import (
     dash,
     heading,
     listed,
+    logarithmic,
     marker,
     parts,
     picture,
@@ -133,25 +134,12 @@ def _panel(on: Axes, contest: HardwareComparison, styles: dict[str, _Style], the
             on.axvspan(crossing.low, crossing.high, color=theme.ink, alpha=0.07, linewidth=0)
     heading(on, contest.label, small=True)
     on.set_xscale("log")
-    on.set_yscale("log")
     counts = sorted({spot.environments for line in contest.lines for spot in line.spots})
     if len(counts) <= 8:
         on.set_xticks(counts, [compact(value) for value in counts])
     on.minorticks_off()
     on.set_xlabel("environments")
-    _frames_axis(on, [value for line in contest.lines for spot in line.spots for value in spot.fps])
-
-
-def _frames_axis(on: Axes, values: Sequence[float]) -> None:
-    """Set ticks at round numbers: a logarithmic axis over less than a decade would have one, or none."""
-    from matplotlib.ticker import LogLocator
-
-    low, high = min(values), max(values)
-    on.set_ylim(low / 1.25, high * 1.25)
-    steps = (1.0, 2.0, 5.0) if high / low < 100 else (1.0,)
-    on.yaxis.set_major_locator(LogLocator(subs=steps))
-    on.yaxis.set_major_formatter(compact)
-    on.minorticks_off()
+    logarithmic(on, [value for line in contest.lines for spot in line.spots for value in spot.fps])
 
 
 def _line(on: Axes, line: SpeedLine, style: _Style) -> None:

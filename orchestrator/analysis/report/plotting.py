@@ -227,6 +227,19 @@ def from_zero_or_log(on: Axes, values: Sequence[float]) -> None:
     on.xaxis.set_major_formatter(compact)
 
 
+def logarithmic(on: Axes, values: Sequence[float]) -> None:
+    """Scale the y axis with ticks at round numbers: over less than a decade it would have one, or none."""
+    from matplotlib.ticker import LogLocator
+
+    on.set_yscale("log")
+    low, high = min(values), max(values)
+    on.set_ylim(low / 1.25, high * 1.25)
+    steps = (1.0, 2.0, 5.0) if high / low < 100 else (1.0,)
+    on.yaxis.set_major_locator(LogLocator(subs=steps))
+    on.yaxis.set_major_formatter(compact)
+    on.minorticks_off()
+
+
 def legend_height(labels: Sequence[str], *, small: bool) -> float:
     """Return the inches that :func:`legend` takes below a small picture; beside a wide one it takes none."""
     if not small:

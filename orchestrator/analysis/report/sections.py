@@ -31,6 +31,7 @@ from orchestrator.analysis.report.matrix_figures import matrix_pictures
 from orchestrator.analysis.report.money import money_of
 from orchestrator.analysis.report.plotting import MOST_PICTURES, Picture
 from orchestrator.analysis.report.ranking_figures import improvement_pictures, profile_pictures
+from orchestrator.analysis.report.scaling_figures import scaling
 from orchestrator.analysis.report.training_figures import (
     final_pictures,
     learning_pictures,
@@ -311,6 +312,10 @@ _SPEEDS = (
 )
 
 
+def _scaling(data: ReportData) -> Section | None:
+    return scaling(data.collected)
+
+
 def _where(data: ReportData) -> Section | None:
     return where_to_run(data.collected)
 
@@ -408,6 +413,7 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     _baselines,
     _evaluations,
     _speed,
+    _scaling,
     _where,
     _money,
     _targets,

@@ -37,7 +37,7 @@ def compare(
     Runs that differ only in that key and their seed are compared:
     speed-up and efficiency, returns at equal frames and at equal time,
     memory. A table here and as CSV, a picture as PNG. Besides the grid's keys:
-    threads, target, device, environments, hardware, sweep.
+    threads, actors, target, device, environments, hardware, sweep.
 
     [bold]Examples[/bold]
 

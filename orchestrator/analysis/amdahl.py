@@ -1,0 +1,98 @@
+"""Amdahl's law fitted to frames/s: the part of the time that more actors do not shorten.
+
+A frame takes ``serial + parallel / n`` seconds with n actors. Both parts are at least 0 and minimise the sum
+of squares of relative deviations over runs. The interval is by bootstrap over the runs of each size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from orchestrator.analysis.stats import RESAMPLES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+# Fewer sizes fit any two parts.
+FEW_SIZES = 3
+# Frames/s that doubling the actors must bring to pay, in parts of what it costs, which is as much again.
+WORTH = 0.5
+_SEED = 20
+
+
+@dataclass(frozen=True)
+class Amdahl:
+    """A fit: ``serial`` and ``parallel`` are seconds of a frame, ``low`` and ``high`` bound the fraction.
+
+    There is no interval where each size has one run. ``off``: the largest relative deviation of the fit from
+    the median of a size.
+    """
+
+    serial: float
+    parallel: float
+    low: float | None
+    high: float | None
+    off: float
+
+    @property
+    def fraction(self) -> float:
+        """The serial part of the time of one actor."""
+        return self.serial / (self.serial + self.parallel)
+
+    def fps(self, actors: float) -> float:
+        """Return the frames/s of so many actors."""
+        return 1 / (self.serial + self.parallel / actors)
+
+
+def pays_up_to(fraction: float) -> float:
+    """Return the most actors from which doubling brings :data:`WORTH` of what it costs, by Amdahl's law."""
+    # (s + p/n) / (s + p/2n) = 1 + WORTH, solved for n; p = 1 - s.
+    return (1 - fraction) * (1 - WORTH) / (2 * WORTH * fraction) if fraction > 0 else math.inf
+
+
+def fit(sizes: Mapping[int, Sequence[float]]) -> Amdahl | None:
+    """Fit the frames/s of runs, by their number of actors; ``None`` with fewer than three sizes."""
+    import numpy as np
+
+    if len(sizes) < FEW_SIZES:
+        return None
+    actors = np.repeat(list(sizes), [len(fps) for fps in sizes.values()]).astype(np.float64)
+    speeds = np.concatenate([np.asarray(fps, dtype=np.float64) for fps in sizes.values()])
+    [[serial, parallel]] = _parts(actors[None], speeds[None])
+    low = high = None
+    if any(len(fps) > 1 for fps in sizes.values()):
+        drawn = _parts(np.broadcast_to(actors, (RESAMPLES, len(actors))), _resampled(list(sizes.values())))
+        low, high = map(float, np.percentile(drawn[:, 0] / drawn.sum(1), (2.5, 97.5)))
+    found = Amdahl(float(serial), float(parallel), low, high, 0.0)
+    off = max(abs(found.fps(number) / median(fps) - 1) for number, fps in sizes.items())
+    return Amdahl(found.serial, found.parallel, low, high, off)
+
+
+def _resampled(sizes: Sequence[Sequence[float]]) -> Floats:
+    """Draw the runs of each size anew: a matrix (resamples × runs)."""
+    import numpy as np
+
+    generator = np.random.default_rng(_SEED)
+    drawn = [generator.choice(np.asarray(fps), size=(RESAMPLES, len(fps))) for fps in sizes]
+    return np.concatenate(drawn, axis=1)
+
+
+def _parts(actors: Floats, speeds: Floats) -> Floats:
+    """Return serial and parallel seconds of each row of runs (rows × 2): least squares, neither below 0."""
+    import numpy as np
+
+    # Relative deviations: (serial + parallel / n) × frames/s should be 1.
+    one, other = speeds, speeds / actors
+    a, b, c = (one * one).sum(1), (one * other).sum(1), (other * other).sum(1)
+    x, y = one.sum(1), other.sum(1)
+    found: Floats = np.stack((x * c - y * b, y * a - x * b), 1) / (a * c - b * b)[:, None]
+    found[found[:, 0] < 0] = np.stack((np.zeros_like(y), y / c), 1)[found[:, 0] < 0]
+    found[found[:, 1] < 0] = np.stack((x / a, np.zeros_like(x)), 1)[found[:, 1] < 0]
+    return found
