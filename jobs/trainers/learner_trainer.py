@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -58,7 +59,13 @@ class LearnerTrainer(Generic[T]):
             fixed = any(key in run.overrides for key in get_trainer(run.trainer).frames)
             schedule = replace(schedule, minutes=minutes, frames=schedule.frames if fixed else None)
         known = {**asdict(config), "seed": run.seed, "minutes": minutes}
-        return train_on_schedule(context, lambda: self.learner(config, run.seed), schedule, known)
+        with self._learners(config, context) as build:
+            return train_on_schedule(context, build, schedule, known)
+
+    @contextmanager
+    def _learners(self, config: T, context: RunContext) -> Iterator[Callable[[], Learner]]:
+        """Hold what a training needs beside its learner; yield what builds that."""
+        yield lambda: self.learner(config, context.run.seed)
 
     def evaluate(self, request: EvaluationRequest) -> EvaluationAnswer:
         """Play the episodes of a request as training evaluates.

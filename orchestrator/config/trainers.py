@@ -267,9 +267,15 @@ COMMAND = TrainerSpec(
 
 # Modules that train; evaluating a policy afterwards changes no result.
 _ACTOR_CRITIC_TRAINS = (
-    *("bucket_brigade", "config", "environments", "gymnasium_envs", "interface"),
-    *("learner", "networks", "playing", "procgen", "rollout", "update", "value_estimates"),
+    *("bucket_brigade", "config", "environments", "group", "gymnasium_envs", "interface"),
+    *("learner", "networks", "parallel", "playing", "procgen", "rollout", "update", "value_estimates"),
 )
+
+
+def core_per_actor(run: Run) -> Resources:
+    """Return the resources of a run in several processes, each with the run's threads."""
+    actors = run.overrides.get("actors", 1)
+    return Resources(cpus_per_task=run.threads * actors if isinstance(actors, int) and actors > 0 else 1)
 
 
 def _actor_critic(name: str) -> TrainerSpec:
@@ -279,7 +285,7 @@ def _actor_critic(name: str) -> TrainerSpec:
         check=f"jobs.trainers.{name}:check",
         tasks="jobs.trainers.actor_critic.environments:environment_names",
         owned={"task.name": "the key `task` names it, such as task: bucket_brigade/hard"},
-        inert=("checkpoint_interval", "loggers", "project_name"),
+        inert=("actor_timeout", "checkpoint_interval", "loggers", "project_name"),
         packages=("torch", "numpy", "gymnasium"),
         source=(
             f"jobs.trainers.{name}.training",
@@ -287,6 +293,7 @@ def _actor_critic(name: str) -> TrainerSpec:
             "jobs.training.games",
         ),
         devices=("device",),
+        resources=core_per_actor,
         frames=("steps",),
         usual_frames={"": 10_000_000},
         minutes="minutes",

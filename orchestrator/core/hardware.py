@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
 import glob
 import math
 import os
 import re
 import shutil
+import socket
+import struct
 import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 _NVIDIA_DRIVER = Path("/proc/driver/nvidia/gpus")
 _NUMBER = re.compile(r"[1-9][0-9]{0,18}")
 _NO_LIMIT = 1 << 60
+# The request for an interface's address (`man 7 netdevice`), and the place of the address in the answer.
+_SIOCGIFADDR, _ADDRESS = 0x8915, slice(20, 24)
+_ANY_PORT = 9
 # Where StarCraft's own library searches without SC2PATH, and the files that SMACv2 needs.
 _STARCRAFT = "~/StarCraftII"
 _GAME, _MAP = "Versions/*/SC2_x64", "Maps/SMAC_Maps/32x32_flat.SC2Map"
@@ -43,6 +51,30 @@ def whole_cores(root: Path = Path("/")) -> int:
     """Return the cores that runs here can keep busy: this process's, or fewer under a cgroup's quota."""
     quota = cpu_quota(root)
     return cores() if quota is None else max(1, min(cores(), int(quota)))
+
+
+def physical_first(cores: Iterable[int], root: Path = Path("/")) -> list[int]:
+    """Return cores with those first that share no physical core, in their order."""
+    groups: dict[str, int] = {}
+    places = {}
+    for core in sorted(cores):
+        lines = _lines(root / f"sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+        physical = lines[0] if lines else str(core)
+        places[core] = groups[physical] = groups.get(physical, -1) + 1
+    return sorted(places, key=lambda core: (places[core], core))
+
+
+def interface_to(address: str) -> str | None:
+    """Return the name of the network interface that leads to an IPv4 address; None if it is not known."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, suppress(OSError):
+        probe.connect((address, _ANY_PORT))  # sends nothing
+        own = socket.inet_aton(probe.getsockname()[0])
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # an interface without an address
+                answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", name.encode()))
+                if answer[_ADDRESS] == own:
+                    return name
+    return None
 
 
 def memory_mb(root: Path = Path("/")) -> int | None:

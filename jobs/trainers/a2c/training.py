@@ -19,6 +19,7 @@ from jobs.trainers.actor_critic.config import (
     typed_config,
 )
 from jobs.trainers.actor_critic.environments import build
+from jobs.trainers.actor_critic.group import ALONE, Group
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.rollout import Rollout
 from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
@@ -59,16 +60,16 @@ class A2cUpdate(Update[A2cConfig]):
 
     def __call__(self, rollout: Rollout, generator: torch.Generator) -> dict[str, float]:  # noqa: ARG002
         """Improve the network; return its losses."""
-        losses = self.descend(self._losses(rollout))
+        losses = self.means(self.descend(self._losses(rollout)))
         # From now on: the rollout was played by the moments before.
-        self.network.saw(rollout.seen.flatten(0, 1))
-        return dict(zip(("loss/policy", "loss/value", "loss/entropy"), losses.tolist(), strict=True))
+        self.saw(rollout.seen.flatten(0, 1))
+        return dict(zip(("loss/policy", "loss/value", "loss/entropy"), losses, strict=True))
 
     def _losses(self, rollout: Rollout) -> Tensor:
         config, network = self.config, self.network
         gained = advantages(rollout, config.discount, config.gae_lambda)
         returns = (gained + rollout.values).flatten()
-        network.returns.update(returns[:, None])
+        self.take_in(network.returns, returns[:, None])
         logits, values = network(rollout.seen.flatten(0, 1))
         logs, entropy = network.log_probabilities(logits, rollout.actions.flatten(0, 1))
         each = (
@@ -82,8 +83,8 @@ class A2cUpdate(Update[A2cConfig]):
 class A2cLearner(ActorCriticLearner):
     """A network in training."""
 
-    def __init__(self, config: A2cConfig, seed: int) -> None:
-        super().__init__(config, seed, A2cUpdate)
+    def __init__(self, config: A2cConfig, seed: int, group: Group = ALONE) -> None:
+        super().__init__(config, seed, A2cUpdate, group)
 
 
 TRAINER = ActorCriticTrainer(CONFIG, A2cLearner, schedule_of, require_fit)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeVar
 
 import torch
 
@@ -18,6 +18,7 @@ from jobs.training.time_budget import checked_minutes
 
 MLP, TRANSFORMER, CNN, RESNET = "mlp", "transformer", "cnn", "resnet"
 _OF_NUMBERS, _OF_PICTURES = (MLP, TRANSFORMER), (CNN, RESNET)
+SEQUENTIAL, PARALLEL = MODES = "sequential", "parallel"
 _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -28,10 +29,15 @@ class ActorCriticConfig:
     ``envs`` environments play ``rollout_steps`` steps an iteration, ``steps`` in all.
     ``checkpoint_interval``, ``evaluation_interval``: environment steps; 0 for none. ``hidden``: sizes of the
     layers of the network `mlp`; the `transformer` has ``features``, ``layers`` and ``heads``. ``precision``:
-    of the products in networks for pictures.
+    of the products in networks for pictures. In ``mode`` parallel, ``actors`` processes have equal shares of
+    the environments and of each gradient; one of them that does not answer for ``actor_timeout`` seconds ends
+    the attempt.
     """
 
     task: Any
+    mode: str = SEQUENTIAL
+    actors: int = 1
+    actor_timeout: float = 300.0
     steps: int = 10_000_000
     envs: int = 1024
     rollout_steps: int = 16
@@ -54,6 +60,10 @@ class ActorCriticConfig:
     checkpoint_interval: int = 100_000
     loggers: list[str] = field(default_factory=lambda: [CSV, TENSORBOARD])
     project_name: str = ""
+
+    def share(self, processes: int) -> Self:
+        """Return the configuration of one of so many processes."""
+        return replace(self, envs=self.envs // processes)
 
     @property
     def products(self) -> torch.dtype:
@@ -87,6 +97,11 @@ _OTHER_KEYS = {
     "start_level": ("task.start_level",),
     "distribution_mode": ("task.mode",),
     "eval_interval": ("evaluation_interval",),
+    "num_actors": ("actors",),
+    "n_actors": ("actors",),
+    "num_workers": ("actors",),
+    "n_workers": ("actors",),
+    "processes": ("actors",),
     "cpu": ("device",),
 }
 
@@ -133,6 +148,7 @@ def require_sense(config: ActorCriticConfig) -> None:
     if config.precision not in _PRECISIONS:
         raise unexpected("precision", repr(config.precision), " or ".join(_PRECISIONS))
     require_device("device", config.device)
+    _require_actors(config)
 
 
 def require_shares(config: ActorCriticConfig, *names: str) -> None:
@@ -165,6 +181,17 @@ def require_fitting_network(config: ActorCriticConfig, environments: Environment
         )
     if config.precision != "fp32" and not pictures:
         raise unexpected("precision", config.precision, f"fp32: {config.task.name} shows no pictures")
+
+
+def _require_actors(config: ActorCriticConfig) -> None:
+    if config.mode not in MODES:
+        raise unexpected("mode", repr(config.mode), " or ".join(MODES))
+    require_positive(config, "actors", "actor_timeout")
+    if config.mode == SEQUENTIAL and config.actors > 1:
+        raise unexpected(
+            "actors", config.actors, "1 in mode sequential", hint="write mode: parallel, or leave out actors"
+        )
+    require_divisor("actors", config.actors, config.envs, "envs", "envs")
 
 
 def _require_network(config: ActorCriticConfig) -> None:

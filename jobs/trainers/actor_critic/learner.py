@@ -1,15 +1,20 @@
-"""A learner of the actor-critic kind: a network that plays, and an update by what it played."""
+"""A learner of the actor-critic kind: a network that plays, and an update by what it played.
+
+It may be one of several processes that train the same network: each has its share of the environments.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from statistics import fmean
 from typing import Any
 
 import torch
 
 from jobs.trainers.actor_critic.config import CNN, MLP, TRANSFORMER, ActorCriticConfig
 from jobs.trainers.actor_critic.environments import build, family_of
+from jobs.trainers.actor_critic.group import ALONE, Group
 from jobs.trainers.actor_critic.interface import Environments
 from jobs.trainers.actor_critic.networks import (
     FEATURES,
@@ -20,7 +25,7 @@ from jobs.trainers.actor_critic.networks import (
     Transformer,
     mlp,
 )
-from jobs.trainers.actor_critic.playing import EpisodeSums, play
+from jobs.trainers.actor_critic.playing import Episodes, EpisodeSums, play, pooled
 from jobs.trainers.actor_critic.rollout import Rollout, collect
 from jobs.trainers.actor_critic.update import Update
 from jobs.training.context import NO_PROGRESS_LOST
@@ -33,33 +38,52 @@ FOR_ACTIONS = 1_000_003
 
 
 class ActorCriticLearner:
-    """A network in training; as :class:`jobs.training.loop.Learner`."""
+    """A network in training; as :class:`jobs.training.loop.Learner`.
+
+    ``games``: the environments of this process; ``episodes``: those that all processes played.
+    """
 
     def __init__(
-        self, config: ActorCriticConfig, seed: int, update: Callable[[Any, ActorCritic], Update[Any]]
+        self,
+        config: ActorCriticConfig,
+        seed: int,
+        update: Callable[[Any, ActorCritic, Group], Update[Any]],
+        group: Group = ALONE,
     ) -> None:
-        self._config = config
-        self.running = Games(config, seed)
-        environments = self.running.environments
+        self._config, self._group = config, group
+        own = config.share(group.size)
+        self.games, self.episodes = Games(own, group.own_seed(seed)), EpisodeHistory()
         torch.manual_seed(seed)
-        self.policy = build_network(config, environments)
-        self._update = update(config, self.policy)
+        self.policy = build_network(config, self.games.environments)
+        self._update = update(own, self.policy, group)
         self.learned = self._update.optimizer
         self.frames_per_iteration = config.envs * config.rollout_steps
-        self.exactness = environments.exactness if config.device == "cpu" else NO_PROGRESS_LOST
+        self.exactness = self.games.environments.exactness if config.device == "cpu" else NO_PROGRESS_LOST
+
+    @property
+    def running(self) -> dict[str, Any]:
+        """What runs on beside the network."""
+        return {"games": self.games, "episodes": self.episodes}
 
     def collect(self) -> tuple[Rollout, dict[str, float]]:
         """Return a rollout and the seconds spent, by timer."""
-        return self.running.collect(self.policy)
+        return self.games.collect(self.policy)
 
     def learn(self, collected: tuple[Rollout, dict[str, float]], done: float) -> dict[str, float]:
-        """Improve the network; return metrics."""
+        """Improve the network; return metrics of all processes, on rank 0."""
         rollout, timers = collected
+        self._group.wait()
         if self._config.anneal_lr:
             for group in self.learned.param_groups:
                 group["lr"] = self._config.lr * (1 - done)
-        losses = self._update(rollout, self.running.random)
-        return {**self.running.episode_metrics(), **losses, **timers}
+        losses = self._update(rollout, self.games.random)
+        timers |= self._group.take_seconds()
+        found = self._group.gather((vars(self.games.take_episodes()), timers))
+        if not found:
+            return {}
+        ended, seconds = [Episodes(**one) for one, _ in found], [one for _, one in found]
+        means = {name: fmean(one[name] for one in seconds) for name in timers}
+        return {**self.episodes.metrics(pooled(ended)), **losses, **means}
 
     def play(self, episodes: int, seed: int, deterministic: bool) -> Played:
         """Play episodes in environments of their own."""
@@ -67,7 +91,7 @@ class ActorCriticLearner:
 
 
 class Games:
-    """The environments of a training, their random numbers, and the episodes so far."""
+    """The environments of a training, their random numbers, and the episodes that go on."""
 
     def __init__(self, config: ActorCriticConfig, seed: int) -> None:
         self._steps = config.rollout_steps
@@ -75,8 +99,6 @@ class Games:
         self.random = torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
         self._seen = self.environments.reset()
         self._sums = EpisodeSums(self.environments, config.device)
-        self._returns: deque[float] = deque(maxlen=_EPISODES)
-        self._episodes = 0
 
     def collect(self, network: ActorCritic) -> tuple[Rollout, dict[str, float]]:
         """Play a rollout; return it and the seconds spent, by timer."""
@@ -85,12 +107,39 @@ class Games:
         )
         return rollout, timers
 
-    def episode_metrics(self) -> dict[str, float]:
-        """Return metrics of the episodes that ended since the last call."""
-        ended = self._sums.take()
+    def take_episodes(self) -> Episodes:
+        """Return the episodes that ended since the last call."""
+        return self._sums.take()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of environments, episodes and random numbers."""
+        return {
+            "environments": self.environments.state_dict(),
+            "seen": self._seen,
+            "sums": self._sums.state_dict(),
+            "random": self.random.get_state(),
+        }
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        self.environments.load_state_dict(saved["environments"])
+        self._seen.copy_(saved["seen"])
+        self._sums.load_state_dict(saved["sums"])
+        self.random.set_state(saved["random"].cpu())
+
+
+class EpisodeHistory:
+    """The last episodes that ended, and the number of all."""
+
+    def __init__(self) -> None:
+        self._returns: deque[float] = deque(maxlen=_EPISODES)
+        self._number = 0
+
+    def metrics(self, ended: Episodes) -> dict[str, float]:
+        """Take these episodes in; return metrics of them and of the last ones."""
         self._returns.extend(ended.returns.tolist())
-        self._episodes += len(ended.returns)
-        metrics = {"train/total_episodes": float(self._episodes)}
+        self._number += len(ended.returns)
+        metrics = {"train/total_episodes": float(self._number)}
         if len(ended.returns):
             metrics["episode/reward"] = float(ended.returns.mean())
             metrics["episode/length"] = float(ended.lengths.mean())
@@ -100,24 +149,13 @@ class Games:
         return metrics
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of environments, episodes and random numbers."""
-        return {
-            "environments": self.environments.state_dict(),
-            "seen": self._seen,
-            "sums": self._sums.state_dict(),
-            "random": self.random.get_state(),
-            "returns": list(self._returns),
-            "episodes": self._episodes,
-        }
+        """Return the last returns and the number."""
+        return {"returns": list(self._returns), "number": self._number}
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Restore :meth:`state_dict`."""
-        self.environments.load_state_dict(saved["environments"])
-        self._seen.copy_(saved["seen"])
-        self._sums.load_state_dict(saved["sums"])
-        self.random.set_state(saved["random"].cpu())
         self._returns.extend(saved["returns"])
-        self._episodes = saved["episodes"]
+        self._number = saved["number"]
 
 
 def build_network(config: ActorCriticConfig, environments: Environments) -> ActorCritic:

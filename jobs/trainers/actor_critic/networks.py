@@ -33,11 +33,10 @@ class RunningMoments(nn.Module):
         self.register_buffer("count", torch.zeros(()))
 
     @torch.no_grad()
-    def update(self, rows: Tensor) -> None:
-        """Take these rows in."""
-        variance, mean = torch.var_mean(rows, 0, correction=0)
-        count = self.count + len(rows)
-        share, apart = len(rows) / count, mean - self.mean
+    def update(self, rows: int, mean: Tensor, variance: Tensor) -> None:
+        """Take so many rows in, by their moments."""
+        count = self.count + rows
+        share, apart = rows / count, mean - self.mean
         self.variance += share * (variance - self.variance) + share * (1 - share) * apart.square()
         self.mean += share * apart
         self.count.copy_(count)
@@ -111,11 +110,6 @@ class ActorCritic(nn.Module):
         logs = torch.cat([part.log_softmax(0) for part in logits.T.split(self.parts)])
         chosen = logs.gather(0, (actions + self.begins).T).sum(0)
         return chosen, -(logs.exp() * logs).sum(0)
-
-    def saw(self, observations: Tensor) -> None:
-        """Take these observations (R, *S) into the moments."""
-        if self.seen is not None:
-            self.seen.update(observations)
 
     def in_rewards(self, values: Tensor) -> Tensor:
         """Return normalized values in units of rewards."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +23,20 @@ class Episodes:
     returns: Tensor
     lengths: Tensor
     figures: Mapping[str, float]
+
+
+def pooled(many: Sequence[Episodes]) -> Episodes:
+    """Return the episodes of several, with figures per step of all."""
+    if len(many) == 1:
+        return many[0]
+    steps = [float(one.lengths.sum()) for one in many]
+    figures = {
+        name: sum(one.figures.get(name, 0.0) * share for one, share in zip(many, steps, strict=True))
+        / sum(share for one, share in zip(many, steps, strict=True) if name in one.figures)
+        for name in dict.fromkeys(name for one in many for name in one.figures)
+    }
+    returns, lengths = ([getattr(one, name) for one in many] for name in ("returns", "lengths"))
+    return Episodes(torch.cat(returns), torch.cat(lengths), figures)
 
 
 class EpisodeSums:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,10 +14,11 @@ from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.trainers.actor_critic.config import ActorCriticConfig
 from jobs.trainers.actor_critic.environments import build, family_of
 from jobs.trainers.actor_critic.learner import build_network, play_policy
+from jobs.trainers.actor_critic.processes import Build, learner_of_all
 from jobs.trainers.learner_trainer import LearnerTrainer
 from jobs.training.checkpoints import read_payload
-from jobs.training.context import BadConfigError, UsualEvaluation
-from jobs.training.loop import Schedule, policy_in
+from jobs.training.context import BadConfigError, RunContext, UsualEvaluation
+from jobs.training.loop import Learner, Schedule, policy_in
 from orchestrator.core.errors import OrchestrateError
 
 C = TypeVar("C", bound=ActorCriticConfig)
@@ -55,6 +57,16 @@ def _size(shape: Sequence[int]) -> str:
 @dataclass(frozen=True)
 class ActorCriticTrainer(LearnerTrainer[C]):
     """A trainer of policies that can play other environments of the same size, on the CPU."""
+
+    learner: Build[C]
+
+    @contextmanager
+    def _learners(self, config: C, context: RunContext) -> Iterator[Callable[[], Learner]]:
+        if config.actors == 1 and context.ranks.size == 1:
+            yield lambda: self.learner(config, context.run.seed)
+            return
+        with learner_of_all(config, context, self.learner) as build:
+            yield build
 
     def evaluate(self, request: EvaluationRequest) -> EvaluationAnswer:
         """Play the episodes of a request on the CPU.

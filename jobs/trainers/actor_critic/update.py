@@ -8,17 +8,21 @@ import torch
 from torch import Tensor
 
 from jobs.trainers.actor_critic.config import ActorCriticConfig
-from jobs.trainers.actor_critic.networks import ActorCritic
+from jobs.trainers.actor_critic.group import Group
+from jobs.trainers.actor_critic.networks import ActorCritic, RunningMoments
 from jobs.trainers.actor_critic.rollout import Rollout
 
 C = TypeVar("C", bound=ActorCriticConfig)
 
 
 class Update(Generic[C]):
-    """Improves a network by rollouts. ``optimizer``: with all state of the update."""
+    """Improves a network by rollouts, those of all processes of a group.
 
-    def __init__(self, config: C, network: ActorCritic) -> None:
-        self.config, self.network = config, network
+    ``config``: with this process's share of sizes. ``optimizer``: with all state of the update.
+    """
+
+    def __init__(self, config: C, network: ActorCritic, group: Group) -> None:
+        self.config, self.network, self.group = config, network, group
         self._parameters = list(network.parameters())
         self._weights = torch.tensor([1.0, config.value_weight, -config.entropy_weight], device=config.device)
         self.optimizer = torch.optim.Adam(self._parameters, lr=config.lr, eps=1e-5, fused=True)
@@ -31,6 +35,22 @@ class Update(Generic[C]):
         """Take a step by the losses of policy, value and entropy; return all, with those that follow them."""
         self.optimizer.zero_grad(set_to_none=True)
         (losses[:3] @ self._weights).backward()
+        self.group.average([one.grad for one in self._parameters if one.grad is not None])
         torch.nn.utils.clip_grad_norm_(self._parameters, self.config.max_gradient_norm)
         self.optimizer.step()
         return losses.detach()
+
+    def means(self, *losses: Tensor) -> list[float]:
+        """Return the means of losses of as many steps, over all processes."""
+        mean = torch.stack(losses).mean(0)
+        self.group.average([mean])
+        return mean.tolist()
+
+    def saw(self, observations: Tensor) -> None:
+        """Take the observations of a rollout (R, *S) into the network's moments, if it has any."""
+        if self.network.seen is not None:
+            self.take_in(self.network.seen, observations)
+
+    def take_in(self, moments: RunningMoments, rows: Tensor) -> None:
+        """Take the rows of all processes into moments."""
+        moments.update(*self.group.moments(rows))

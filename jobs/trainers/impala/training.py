@@ -5,7 +5,8 @@ The objective is that of Espeholt et al., 2018 (arXiv:1802.01561).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ from jobs.trainers.actor_critic.config import (
     typed_config,
 )
 from jobs.trainers.actor_critic.environments import build
+from jobs.trainers.actor_critic.group import ALONE, Group
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.rollout import Rollout
 from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
@@ -41,6 +43,9 @@ class ImpalaConfig(ActorCriticConfig):
     rho_clip: float = 1.0
     c_clip: float = 1.0
     max_gradient_norm: float = 40.0
+
+    def share(self, processes: int) -> Self:
+        return replace(super().share(processes), batch_envs=self.batch_envs // processes)
 
 
 CONFIG = typed_config(
@@ -67,6 +72,7 @@ def require_fit(config: ImpalaConfig) -> None:
     require_sense(config)
     require_positive(config, "batch_envs", "rho_clip", "c_clip")
     require_divisor("batch_envs", config.batch_envs, config.envs, "envs", "envs")
+    require_divisor("actors", config.actors, config.batch_envs, "batch_envs", "batch_envs")
     require_fitting_network(config, build(config.task, 1, 0, "cpu"))
 
 
@@ -80,9 +86,9 @@ class ImpalaUpdate(Update[ImpalaConfig]):
         chunks = order.chunk(config.envs // config.batch_envs)
         losses = [self.descend(self._losses(rollout.of_rows(chunk))) for chunk in chunks]
         # From now on: the rollout was played by the moments before.
-        self.network.saw(rollout.seen.flatten(0, 1))
+        self.saw(rollout.seen.flatten(0, 1))
         names = ("loss/policy", "loss/value", "loss/entropy", "train/approx_kl", "train/rho")
-        return dict(zip(names, torch.stack(losses).mean(0).tolist(), strict=True))
+        return dict(zip(names, self.means(*losses), strict=True))
 
     def _losses(self, rollout: Rollout) -> Tensor:
         config, network = self.config, self.network
@@ -97,7 +103,7 @@ class ImpalaUpdate(Update[ImpalaConfig]):
                     rollout, logs.view(shape), in_rewards, config.discount, config.rho_clip, config.c_clip
                 )
             )
-            network.returns.update(returns[:, None])
+            self.take_in(network.returns, returns[:, None])
             change = logs - rollout.logs.flatten()
         each = (
             -logs * gained / network.returns.deviation,
@@ -112,8 +118,8 @@ class ImpalaUpdate(Update[ImpalaConfig]):
 class ImpalaLearner(ActorCriticLearner):
     """A network in training."""
 
-    def __init__(self, config: ImpalaConfig, seed: int) -> None:
-        super().__init__(config, seed, ImpalaUpdate)
+    def __init__(self, config: ImpalaConfig, seed: int, group: Group = ALONE) -> None:
+        super().__init__(config, seed, ImpalaUpdate, group)
 
 
 TRAINER = ActorCriticTrainer(CONFIG, ImpalaLearner, schedule_of, require_fit)

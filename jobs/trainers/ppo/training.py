@@ -5,7 +5,8 @@ The clipped objective is that of Schulman et al., 2017 (arXiv:1707.06347).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from jobs.trainers.actor_critic.config import (
     typed_config,
 )
 from jobs.trainers.actor_critic.environments import build
+from jobs.trainers.actor_critic.group import ALONE, Group
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.rollout import Rollout
 from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
@@ -40,6 +42,9 @@ class PpoConfig(ActorCriticConfig):
     epochs: int = 4
     gae_lambda: float = 0.95
     clip: float = 0.2
+
+    def share(self, processes: int) -> Self:
+        return replace(super().share(processes), batch_size=self.batch_size // processes)
 
 
 CONFIG = typed_config(
@@ -77,6 +82,7 @@ def require_fit(config: PpoConfig) -> None:
     of += f" × {learners} learners" if learners > 1 else ""
     rows = config.envs * config.rollout_steps * learners
     require_divisor("batch_size", config.batch_size, rows, of, "envs or rollout_steps")
+    require_divisor("actors", config.actors, config.batch_size, "batch_size", "batch_size")
 
 
 class PpoUpdate(Update[PpoConfig]):
@@ -88,20 +94,20 @@ class PpoUpdate(Update[PpoConfig]):
         gained = advantages(rollout, config.discount, config.gae_lambda)
         returns = (gained + rollout.values).flatten()
         seen, actions = rollout.seen.flatten(0, 1), rollout.actions.flatten(0, 1)
-        network.returns.update(returns[:, None])
+        self.take_in(network.returns, returns[:, None])
         targets, logs, gained = network.normalized_returns(returns), rollout.logs.flatten(), gained.flatten()
-        gained = (gained - gained.mean()) / (gained.std() + 1e-8)
+        _, mean, variance = self.group.moments(gained)
+        gained = (gained - mean) / (variance.sqrt() + 1e-8)
         rows = (network.normalized(seen), actions, logs, gained, targets)
-        total, steps = torch.zeros(5, device=seen.device), 0
+        losses = []
         for _ in range(config.epochs):
             order = torch.randperm(len(seen), generator=generator, device=generator.device).to(seen.device)
             for batch in order.split(config.batch_size):
                 # Rows chosen by index_select are copied whole: a third of the time of [batch].
-                total += self.descend(self._losses(*(one.index_select(0, batch) for one in rows)))
-                steps += 1
-        network.saw(seen)  # from now on: the rollout was played by the moments before
+                losses.append(self.descend(self._losses(*(one.index_select(0, batch) for one in rows))))
+        self.saw(seen)  # from now on: the rollout was played by the moments before
         names = ("loss/policy", "loss/value", "loss/entropy", "train/approx_kl", "train/clip_fraction")
-        return dict(zip(names, (total / steps).tolist(), strict=True))
+        return dict(zip(names, self.means(*losses), strict=True))
 
     def _losses(
         self, inputs: Tensor, actions: Tensor, logs: Tensor, gained: Tensor, targets: Tensor
@@ -124,8 +130,8 @@ class PpoUpdate(Update[PpoConfig]):
 class PpoLearner(ActorCriticLearner):
     """A network in training."""
 
-    def __init__(self, config: PpoConfig, seed: int) -> None:
-        super().__init__(config, seed, PpoUpdate)
+    def __init__(self, config: PpoConfig, seed: int, group: Group = ALONE) -> None:
+        super().__init__(config, seed, PpoUpdate, group)
 
 
 TRAINER = ActorCriticTrainer(CONFIG, PpoLearner, schedule_of, require_fit)
