@@ -55,7 +55,8 @@ class TrainerSpec:
     a training time instead, if any. ``runs_program``: the trainer starts a user's program;
     :mod:`orchestrator.config.program.identity` finds its files. ``keys``: descriptions of the trainer's own
     keys, in Markdown, for the reference. ``resources``: what a run occupies, from its keys alone; a grid's
-    ``resources`` take precedence. ``several_nodes``: one run can be trained on several. ``x_axis``: what W&B
+    ``resources`` take precedence. ``several_nodes``: one run can be trained on several, each of which has
+    these resources; or, if the cores are ``shared_cores``, its share of them. ``x_axis``: what W&B
     and TensorBoard show metrics over, "frames" or "iteration".
     """
 
@@ -81,6 +82,7 @@ class TrainerSpec:
     keys: Mapping[str, str] = field(default_factory=dict, hash=False)
     resources: Callable[[Run], Resources] = core_per_thread
     several_nodes: bool = False
+    shared_cores: bool = False
     x_axis: str = "frames"
 
     @classmethod
@@ -99,13 +101,15 @@ class TrainerSpec:
             },
         )
 
-    def resources_of(self, run: Run) -> Resources:
-        """Return what a run occupies: at least one core for each of its threads.
+    def resources_of(self, run: Run, nodes: int = 1) -> Resources:
+        """Return what a run occupies on each of its nodes: at least one core for each of its threads.
 
         Raises :class:`OrchestrateError` if the trainer cannot say it of this run.
         """
         try:
             found = self.resources(run)
+            if self.shared_cores:
+                found = replace(found, cpus_per_task=-(-found.cpus_per_task // nodes))
             return replace(found, cpus_per_task=max(found.cpus_per_task, run.threads))
         except Exception as error:  # the code of any package
             what = f"trainer {self.name} cannot say what the run {run.point} occupies"
@@ -294,6 +298,8 @@ def _actor_critic(name: str) -> TrainerSpec:
         ),
         devices=("device",),
         resources=core_per_actor,
+        several_nodes=True,
+        shared_cores=True,
         frames=("steps",),
         usual_frames={"": 10_000_000},
         minutes="minutes",

@@ -62,10 +62,22 @@ def final_state(folder: Path) -> dict[str, Any]:
         ("ppo", {"task": "gymnasium/CartPole-v1"}, 20),
         ("impala", {"task.opponents": 1}, 20),
         ("a2c", {"task": "gymnasium/CartPole-v1"}, 20),
+        ("ppo", {"mode": "parallel", "actors": 2, "task.opponents": 2, "anneal_lr": True}, 20),
+        ("a2c", {"mode": "parallel", "actors": 4, "task": "gymnasium/CartPole-v1"}, 20),
         # Its files are large.
         ("ppo", {"task": "procgen/leaper", "network": "cnn", "evaluation_interval": 256}, 6),
     ],
-    ids=["one learner", "three learners", "transformer", "gymnasium", "impala", "a2c", "procgen"],
+    ids=[
+        "one learner",
+        "three learners",
+        "transformer",
+        "gymnasium",
+        "impala",
+        "a2c",
+        "two actors",
+        "four",
+        "procgen",
+    ],
 )
 def test_killed_anywhere_equals_left_alone(
     trainer: str, more: dict[str, Any], kills: int, tmp_path: Path

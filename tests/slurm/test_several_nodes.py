@@ -13,6 +13,7 @@ import pytest
 
 from tests import helpers
 from tests.helpers import kill
+from tests.resuming import bits
 from tests.slurm.cluster import Cluster
 from tests.slurm.lab import Lab
 
@@ -39,15 +40,15 @@ def at_step(lab: Lab, step: int) -> None:
     helpers.wait_for(lambda: frames(lab)[-1:] == [step], what=f"step {step}")
 
 
-def ranks(slurm: Cluster, node: str) -> list[int]:
-    """The programs at work on a node."""
+def ranks(slurm: Cluster, node: str, argument: str = str(PROGRAM)) -> list[int]:
+    """The programs at work on a node that have this argument."""
     found = []
     for pid in slurm.nodes[node].processes():
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if words[1:2] == [str(PROGRAM).encode()]:
+        if argument.encode() in words:
             found.append(pid)
     return found
 
@@ -136,6 +137,46 @@ def is_worker(pid: int) -> bool:
 
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_trainer_on_two_nodes_goes_on_bit_for_bit_as_on_one(lab: Lab, slurm: Cluster) -> None:
+    base = {"task": "bucket_brigade/hard", "mode": "parallel", "actors": 4, "envs": 8, "rollout_steps": 8}
+    base |= {"hidden": [8], "evaluation_interval": 0, "checkpoint_interval": 256, "loggers": ["csv"]}
+    grid = {"name": "wide", "trainer": "a2c", "base": base, "resources": {"nodes": 2}}
+    (lab.folder / "wide.yaml").write_text(json.dumps(grid))
+    lab.sweep("wide")
+    (run_id,) = lab.dir("wide").run_ids()
+    run = lab.dir("wide").run(run_id)
+
+    def wait_for_checkpoint(attempt: int) -> int:
+        def newest() -> int | None:
+            found = run.checkpoints(below=attempt + 1)
+            return found[0].frames if found and found[0].attempt == attempt else None
+
+        return helpers.wait_for(newest, what=f"a checkpoint of attempt {attempt}")  # type: ignore[return-value]
+
+    wait_for_checkpoint(1)
+    (job_id,) = lab.job_ids("wide").values()
+    assert slurm.job(job_id)["NumNodes"] == "2"
+    kill(ranks(slurm, "cpu2", "jobs.trainers.actor_critic.processes")[0])
+    helpers.wait_for(lambda: len(ends(lab)) == 2, what="the second attempt")
+    first = ends(lab)[0]
+    assert first is not None
+    assert (first["outcome"], first["reason"]) == ("interrupted", "killed")
+    frames = wait_for_checkpoint(2)
+    slurm.run("scancel", job_id)
+    helpers.wait_for(lambda: lab.left_queue("wide", slurm), what="the end of the job")
+    empty(slurm)
+
+    alone = helpers.make_sweep(lab.folder / "alone", [run.description()])
+    worker = helpers.start_worker(alone, helpers.submit(alone))
+    one = alone.run(run_id)
+    helpers.wait_for(lambda: one.history()[-1:] and one.history()[-1].frames >= frames, what="as many frames")
+    kill(worker.pid)
+    worker.wait()
+    metrics = [[bits(row.metrics) for row in found.history() if row.frames <= frames] for found in (run, one)]
+    assert len(metrics[0]) == frames // 64
+    assert metrics[0] == metrics[1]
 
 
 def test_one_machine_is_not_several(nodes: Lab) -> None:

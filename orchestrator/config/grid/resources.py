@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
+from typing import Any
 
 from orchestrator.config.grid.model import Formula, Position, ResourceRequest, bare_key, shown
 from orchestrator.config.grid.yaml_nodes import (
@@ -90,7 +91,8 @@ def resources_of(run: Run, asked: ResourceRequest, trainer: TrainerSpec, source:
     for formula in asked.formulas:
         if formula.name == "nodes":
             _require_nodes(own["nodes"], formula.at, trainer, source)
-    found = replace(trainer.resources_of(run), **asked.stated, **own)
+    named: dict[str, Any] = {**asked.stated, **own}
+    found = replace(trainer.resources_of(run, named.get("nodes", 1)), **named)
     return replace(found, cpus_per_task=max(found.cpus_per_task, run.threads))
 
 

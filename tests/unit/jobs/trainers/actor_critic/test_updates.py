@@ -10,6 +10,7 @@ import torch
 
 from jobs.trainers.a2c.training import CONFIG as A2C
 from jobs.trainers.a2c.training import A2cLearner
+from jobs.trainers.actor_critic.group import ALONE
 from jobs.trainers.impala.training import CONFIG as IMPALA
 from jobs.trainers.impala.training import ImpalaLearner, ImpalaUpdate
 
@@ -27,7 +28,7 @@ SAME: dict[str, Any] = {
 def test_impala_in_one_chunk_is_a2c() -> None:
     """The network that learns is then the one that played, and V-trace is the return of many steps."""
     a2c = A2cLearner(A2C.compose(SAME), 0)
-    impala = ImpalaUpdate(IMPALA.compose({**SAME, "batch_envs": 6}), deepcopy(a2c.policy))
+    impala = ImpalaUpdate(IMPALA.compose({**SAME, "batch_envs": 6}), deepcopy(a2c.policy), ALONE)
     for _ in range(3):
         rollout, _ = collected = a2c.collect()
         found = impala(rollout, torch.Generator())
