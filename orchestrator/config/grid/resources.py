@@ -32,7 +32,7 @@ RESOURCES: Mapping[str, str] = {
     "nodes": (
         "machines of one run, 1 by default; its cores, GPUs and memory are those of each. The trainer has to "
         "be one for several, as `command` is, and the target a cluster: see [several "
-        "nodes](run-protocol.md#several-nodes)"
+        "nodes](../run-protocol.md#several-nodes)"
     ),
     "time": f"how long one run may take: {TIME_SYNTAX}; a key may stand in it",
 }
