@@ -60,7 +60,7 @@ class A2cUpdate(Update[A2cConfig]):
 
     def __call__(self, rollout: Rollout, generator: torch.Generator) -> dict[str, float]:  # noqa: ARG002
         """Improve the network; return its losses."""
-        losses = self.means(self.descend(self._losses(rollout)))
+        losses = self.means(self.descend([self._losses(rollout)]))
         # From now on: the rollout was played by the moments before.
         self.saw(rollout.seen.flatten(0, 1))
         return dict(zip(("loss/policy", "loss/value", "loss/entropy"), losses, strict=True))

@@ -27,7 +27,7 @@ class Step:
 class Environments(Protocol):
     """``envs`` environments with a row for each of their ``learners``.
 
-    ``shape`` S of an observation: its numbers (W,), or a picture of bytes (channels, height, width).
+    ``shape`` S of an observation: its numbers (W,), or a picture of bytes (height, width, channels).
     ``parts``: choices in each part of an action. ``exactness``: of a training that goes on from their state,
     as in :class:`jobs.training.context.Outcome`.
     """

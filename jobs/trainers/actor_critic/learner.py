@@ -16,15 +16,7 @@ from jobs.trainers.actor_critic.config import CNN, MLP, TRANSFORMER, ActorCritic
 from jobs.trainers.actor_critic.environments import build, family_of
 from jobs.trainers.actor_critic.group import ALONE, Group
 from jobs.trainers.actor_critic.interface import Environments
-from jobs.trainers.actor_critic.networks import (
-    FEATURES,
-    RESIDUAL_FEATURES,
-    ActorCritic,
-    Convolutions,
-    Residual,
-    Transformer,
-    mlp,
-)
+from jobs.trainers.actor_critic.networks import ActorCritic, Transformer, convolutions, mlp, residual
 from jobs.trainers.actor_critic.playing import Episodes, EpisodeSums, play, pooled
 from jobs.trainers.actor_critic.rollout import Rollout, collect
 from jobs.trainers.actor_critic.update import Update
@@ -167,9 +159,9 @@ def build_network(config: ActorCriticConfig, environments: Environments) -> Acto
         features = config.features
         body = Transformer(shape[0], features, config.layers, config.heads)
     elif config.network == CNN:
-        body, features = Convolutions(shape, precision), FEATURES
+        body, features = convolutions(shape, precision)
     else:
-        body, features = Residual(shape, precision), RESIDUAL_FEATURES
+        body, features = residual(shape, precision)
     return ActorCritic(shape, environments.parts, body, features).to(config.device)
 
 

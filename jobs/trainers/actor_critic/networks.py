@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 _CLIP = 5.0  # observations beyond so many standard deviations count as so many
 _LEAST_VARIANCE = 1e-2
-# Pictures at a time: the numbers of more do not fit the caches of a processor.
+# Pictures at a time: the numbers of more do not fit the caches of a processor, nor what malloc keeps.
 _PICTURES_AT_ONCE = 256
 # Of the networks for pictures.
 FEATURES, RESIDUAL_FEATURES = 512, 256
 
 L = TypeVar("L", nn.Linear, nn.Conv2d)
+
+
+def at_once(rows: Tensor) -> int:
+    """Return how many of these rows (R, *S) a network learns from fastest at a time."""
+    return _PICTURES_AT_ONCE if rows.dim() == 4 and rows.device.type == "cpu" else len(rows)
 
 
 class RunningMoments(nn.Module):
@@ -129,56 +135,67 @@ def mlp(width: int, hidden: Sequence[int]) -> tuple[nn.Module, int]:
     return nn.Sequential(*layers), width
 
 
-class Convolutions(nn.Module):
-    """A network for pictures of bytes (R, C, H, W), of Mnih et al., 2015 (doi:10.1038/nature14236).
+class Pictures(nn.Module):
+    """A network for pictures of bytes (R, H, W, C): layers from (R, C, H, W), then one of so many features.
 
     ``precision``: the type of its products.
     """
 
-    def __init__(self, shape: Sequence[int], precision: torch.dtype) -> None:
+    def __init__(
+        self, shape: Sequence[int], precision: torch.dtype, layers: Sequence[nn.Module], features: int
+    ) -> None:
         super().__init__()
         self._precision = precision
-        layers: list[nn.Module] = []
-        channels = shape[0]
-        for size, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
-            layers += [_orthogonal(nn.Conv2d(channels, size, kernel, stride), math.sqrt(2)), nn.ReLU()]
-            channels = size
-        self.layers = nn.Sequential(*layers, nn.Flatten())
+        self.layers = nn.Sequential(*layers)
         with torch.no_grad():
-            width = self.layers(torch.zeros(1, *shape)).shape[1]
-        self.head = _orthogonal(nn.Linear(width, FEATURES), math.sqrt(2))
+            width = self._in_rows(torch.zeros(1, *shape)).shape[1]
+        self.head = _orthogonal(nn.Linear(width, features), math.sqrt(2))
         self.to(memory_format=torch.channels_last)
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Return features (R, F)."""
-        return _of_pictures(pictures, self._precision, lambda rows: self.head(self.layers(rows)).relu())
+        reduced = self._precision != torch.float32
+        with torch.autocast(pictures.device.type, dtype=self._precision, enabled=reduced):
+            parts = [self._in_rows(part.to(self._precision)) for part in pictures.split(at_once(pictures))]
+            return torch.cat([self.head(part).relu_() for part in parts]).float()
+
+    def _in_rows(self, pictures: Tensor) -> Tensor:
+        """Return the numbers of the last layer (R, F). Channels stay last: nothing is copied."""
+        found: Tensor = self.layers(pictures.permute(0, 3, 1, 2))
+        return found.permute(0, 2, 3, 1).flatten(1)
 
 
-class Residual(nn.Module):
-    """The deep network of IMPALA for pictures of bytes, of Espeholt et al., 2018 (arXiv:1802.01561)."""
+def convolutions(shape: Sequence[int], precision: torch.dtype) -> tuple[nn.Module, int]:
+    """Return the network of Mnih et al., 2015 (doi:10.1038/nature14236), and its number of features."""
+    layers: list[nn.Module] = []
+    channels, kind = shape[-1], _OfBytes
+    for size, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+        layers += [_orthogonal(kind(channels, size, kernel, stride), math.sqrt(2)), nn.ReLU(inplace=True)]
+        channels, kind = size, nn.Conv2d
+    return Pictures(shape, precision, layers, FEATURES), FEATURES
 
-    def __init__(self, shape: Sequence[int], precision: torch.dtype) -> None:
-        super().__init__()
-        self._precision = precision
-        layers: list[nn.Module] = []
-        channels = shape[0]
-        for size in (16, 32, 32):
-            layers += [
-                nn.Conv2d(channels, size, 3, padding=1),
-                nn.MaxPool2d(3, stride=2, padding=1),
-                _ResidualBlock(size),
-                _ResidualBlock(size),
-            ]
-            channels = size
-        self.layers = nn.Sequential(*layers, nn.ReLU(), nn.Flatten())
-        with torch.no_grad():
-            width = self.layers(torch.zeros(1, *shape)).shape[1]
-        self.head = _orthogonal(nn.Linear(width, RESIDUAL_FEATURES), math.sqrt(2))
-        self.to(memory_format=torch.channels_last)
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        """Return features (R, F)."""
-        return _of_pictures(pictures, self._precision, lambda rows: self.head(self.layers(rows)).relu())
+def residual(shape: Sequence[int], precision: torch.dtype) -> tuple[nn.Module, int]:
+    """Return the deep network of IMPALA, of Espeholt et al., 2018 (arXiv:1802.01561), and its features."""
+    layers: list[nn.Module] = []
+    channels, kind = shape[-1], _OfBytes
+    for size in (16, 32, 32):
+        layers += [
+            kind(channels, size, 3, padding=1),
+            nn.MaxPool2d(3, stride=2, padding=1),
+            _ResidualBlock(size),
+            _ResidualBlock(size),
+        ]
+        channels, kind = size, nn.Conv2d
+    return Pictures(shape, precision, [*layers, nn.ReLU(inplace=True)], RESIDUAL_FEATURES), RESIDUAL_FEATURES
+
+
+class _OfBytes(nn.Conv2d):
+    """A convolution of bytes, which count as numbers from 0 to 1."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        # Weights are fewer than the numbers of pictures, and bytes are exact in 16 bits.
+        return functional.conv2d(rows, self.weight / 255, self.bias, self.stride, self.padding)
 
 
 class _ResidualBlock(nn.Module):
@@ -188,19 +205,8 @@ class _ResidualBlock(nn.Module):
         self.second = nn.Conv2d(channels, channels, 3, padding=1)
 
     def forward(self, rows: Tensor) -> Tensor:
-        added: Tensor = self.second(self.first(rows.relu()).relu())
+        added: Tensor = self.second(self.first(rows.relu()).relu_())
         return rows + added
-
-
-def _of_pictures(pictures: Tensor, precision: torch.dtype, network: Callable[[Tensor], Tensor]) -> Tensor:
-    reduced = precision != torch.float32
-    with torch.autocast(pictures.device.type, dtype=precision, enabled=reduced):
-        features = [network(_scaled(part, precision)) for part in pictures.split(_PICTURES_AT_ONCE)]
-    return torch.cat(features).float()
-
-
-def _scaled(pictures: Tensor, precision: torch.dtype) -> Tensor:
-    return pictures.to(precision, memory_format=torch.channels_last).mul_(1 / 255)
 
 
 class Transformer(nn.Module):

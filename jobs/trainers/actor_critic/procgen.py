@@ -60,7 +60,7 @@ class Procgen:
     exactness = EXACT
     learners = 1
     parts = (15,)
-    shape = (3, 64, 64)
+    shape = (64, 64, 3)
 
     def __init__(self, config: ProcgenConfig, envs: int, seed: int, device: str) -> None:
         _require_sense(config)

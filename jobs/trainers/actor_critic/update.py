@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 import torch
@@ -31,14 +32,20 @@ class Update(Generic[C]):
         """Improve the network; return the means of its losses."""
         raise NotImplementedError
 
-    def descend(self, losses: Tensor) -> Tensor:
-        """Take a step by the losses of policy, value and entropy; return all, with those that follow them."""
+    def descend(self, parts: Iterable[Tensor]) -> Tensor:
+        """Take a step by the losses of policy, value and entropy, the sums of those of parts of the rows.
+
+        Return all sums, with those of what follows the three. Each part's graph is freed before the next.
+        """
         self.optimizer.zero_grad(set_to_none=True)
-        (losses[:3] @ self._weights).backward()
+        sums = torch.zeros((), device=self._weights.device)
+        for losses in parts:
+            (losses[:3] @ self._weights).backward()
+            sums = sums + losses.detach()
         self.group.average([one.grad for one in self._parameters if one.grad is not None])
         torch.nn.utils.clip_grad_norm_(self._parameters, self.config.max_gradient_norm)
         self.optimizer.step()
-        return losses.detach()
+        return sums
 
     def means(self, *losses: Tensor) -> list[float]:
         """Return the means of losses of as many steps, over all processes."""

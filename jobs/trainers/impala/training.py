@@ -84,7 +84,7 @@ class ImpalaUpdate(Update[ImpalaConfig]):
         config, rows = self.config, rollout.rewards.shape[1]
         order = torch.randperm(rows, generator=generator, device=generator.device).to(rollout.seen.device)
         chunks = order.chunk(config.envs // config.batch_envs)
-        losses = [self.descend(self._losses(rollout.of_rows(chunk))) for chunk in chunks]
+        losses = [self.descend([self._losses(rollout.of_rows(chunk))]) for chunk in chunks]
         # From now on: the rollout was played by the moments before.
         self.saw(rollout.seen.flatten(0, 1))
         names = ("loss/policy", "loss/value", "loss/entropy", "train/approx_kl", "train/rho")

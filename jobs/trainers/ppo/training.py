@@ -23,6 +23,7 @@ from jobs.trainers.actor_critic.config import (
 from jobs.trainers.actor_critic.environments import build
 from jobs.trainers.actor_critic.group import ALONE, Group
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
+from jobs.trainers.actor_critic.networks import at_once
 from jobs.trainers.actor_critic.rollout import Rollout
 from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
 from jobs.trainers.actor_critic.update import Update
@@ -104,7 +105,11 @@ class PpoUpdate(Update[PpoConfig]):
             order = torch.randperm(len(seen), generator=generator, device=generator.device).to(seen.device)
             for batch in order.split(config.batch_size):
                 # Rows chosen by index_select are copied whole: a third of the time of [batch].
-                losses.append(self.descend(self._losses(*(one.index_select(0, batch) for one in rows))))
+                step = self.descend(
+                    self._losses(*(one.index_select(0, part) for one in rows)) * (len(part) / len(batch))
+                    for part in batch.split(at_once(seen))
+                )
+                losses.append(step)
         self.saw(seen)  # from now on: the rollout was played by the moments before
         names = ("loss/policy", "loss/value", "loss/entropy", "train/approx_kl", "train/clip_fraction")
         return dict(zip(names, self.means(*losses), strict=True))

@@ -32,22 +32,23 @@ _PACKAGES = {"envpool": "envpool", "envpool_assets": "envpool-assets", "dm_env":
 def make_pool(
     game: str, mode: str, seeds: Sequence[int], num_levels: int, start_level: int, threads: int
 ) -> Any:
-    """Make a pool of environments, one for each seed, with Gymnasium's interface.
+    """Make a pool of environments, one for each seed, with Gymnasium's interface and pictures (H, W, C).
 
     ``num_levels``: 0 for all. Raises :class:`BadConfigError`.
     """
-    return _registration().make_gymnasium(
+    return registration().make_gymnasium(
         f"{game.capitalize()}{mode.capitalize()}-v0",
         num_envs=len(seeds),
         num_threads=threads,
         seed=list(seeds),
         num_levels=num_levels,
         start_level=start_level,
+        channel_first=False,
     )
 
 
 @cache
-def _registration() -> Any:
+def registration() -> Any:
     """Load EnvPool's Procgen; return the module that makes pools."""
     for name, package in _PACKAGES.items():
         if find_spec(name) is None:

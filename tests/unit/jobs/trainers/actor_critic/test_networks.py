@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Categorical
+from torch.nn import functional
 
 from jobs.trainers.actor_critic.group import ALONE
-from jobs.trainers.actor_critic.networks import ActorCritic, Convolutions, RunningMoments, mlp
+from jobs.trainers.actor_critic.networks import (
+    ActorCritic,
+    Pictures,
+    RunningMoments,
+    convolutions,
+    mlp,
+    residual,
+)
 
 PARTS = (10, 2, 2)
 
@@ -52,7 +62,26 @@ def test_moments_of_parts_are_those_of_the_whole() -> None:
     torch.testing.assert_close(moments.variance, rows.var(0, correction=0), rtol=1e-3, atol=1e-4)
 
 
-def test_many_pictures_are_like_few() -> None:
-    pictures = torch.randint(0, 256, (300, 3, 36, 36), dtype=torch.uint8)
-    body = Convolutions((3, 36, 36), torch.float32)
-    torch.testing.assert_close(body(pictures), torch.cat([body(part) for part in pictures.split(100)]))
+@pytest.mark.parametrize("build", [convolutions, residual])
+def test_many_pictures_are_like_few(build: Callable[..., tuple[nn.Module, int]]) -> None:
+    pictures = torch.randint(0, 256, (300, 36, 36, 3), dtype=torch.uint8)
+    body, features = build((36, 36, 3), torch.float32)
+    found = body(pictures)
+    assert found.shape == (300, features)
+    torch.testing.assert_close(found, torch.cat([body(part) for part in pictures.split(100)]))
+
+
+def test_pictures_are_numbers_from_0_to_1_in_a_plain_network() -> None:
+    pictures = torch.randint(0, 256, (3, 36, 36, 3), dtype=torch.uint8)
+    torch.manual_seed(0)
+    body, _ = convolutions((36, 36, 3), torch.float32)
+    assert isinstance(body, Pictures)
+    layers = (body.layers[number] for number in (0, 2, 4))
+    rows = pictures.permute(0, 3, 1, 2).contiguous() / 255
+    for layer, stride in zip(layers, (4, 2, 1), strict=True):
+        rows = functional.conv2d(rows, layer.weight, layer.bias, stride).relu()
+    expected = body.head(rows.permute(0, 2, 3, 1).flatten(1)).relu()
+    torch.testing.assert_close(body(pictures), expected)
+    half, _ = convolutions((36, 36, 3), torch.bfloat16)
+    half.load_state_dict(body.state_dict())
+    torch.testing.assert_close(half(pictures), expected, rtol=0.05, atol=0.02)

@@ -101,7 +101,7 @@ def test_more_environments_change_none() -> None:
 def test_every_game_is_there(game: str) -> None:
     step = made(game, envs=1)
     step.reset()
-    assert step.step(torch.zeros(1, 1, dtype=torch.int64)).seen.shape == (1, 3, 64, 64)
+    assert step.step(torch.zeros(1, 1, dtype=torch.int64)).seen.shape == (1, 64, 64, 3)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from jobs.trainers.a2c.training import A2cLearner
 from jobs.trainers.actor_critic.group import ALONE
 from jobs.trainers.impala.training import CONFIG as IMPALA
 from jobs.trainers.impala.training import ImpalaLearner, ImpalaUpdate
+from jobs.trainers.ppo import training as ppo
 
 SAME: dict[str, Any] = {
     "task": "bucket_brigade/hard",
@@ -43,3 +44,12 @@ def test_later_chunks_weigh_steps_by_how_likely_they_have_become() -> None:
     found = learner.learn(learner.collect(), 0.0)
     assert found["train/rho"] < 0.95
     assert found["train/approx_kl"] > 0.01
+
+
+def test_a_batch_in_parts_is_like_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for rows in (48, 20):
+        monkeypatch.setattr(ppo, "at_once", lambda _, rows=rows: rows)
+        learner = ppo.PpoLearner(ppo.CONFIG.compose({**SAME, "batch_size": 48}), 0)
+        found.append((learner.learn(learner.collect(), 0.0)["loss/policy"], learner.policy.state_dict()))
+    torch.testing.assert_close(*found)
