@@ -13,7 +13,8 @@ from orchestrator.config.grid.model import bare_key, same_value, shown
 from orchestrator.config.grid.points import matching_steps
 from orchestrator.config.grid.resources import largest, resources_of
 from orchestrator.config.grid.yaml_nodes import YamlFile
-from orchestrator.core.errors import GridError
+from orchestrator.config.trainers import PRESET_KEY
+from orchestrator.core.errors import GridError, OrchestrateError
 from orchestrator.core.types import Run, Sweep, Value
 
 
@@ -30,7 +31,7 @@ def expand(grid: Grid) -> Sweep:
     """
     runs: dict[str, Run] = {}
     for point, origin in _points(grid):
-        run = _identify(grid, point)
+        run = _identify(grid, point, origin)
         if run.run_id in runs:
             raise _duplicate(grid, runs[run.run_id], run, origin)
         runs[run.run_id] = run
@@ -51,7 +52,7 @@ def expand(grid: Grid) -> Sweep:
         runs=tuple(runs.values()),
         grid_text=grid.text,
         source=grid.source,
-        keys=grid.keys,
+        keys=grid.trainer.keys_of(grid.keys),
         targets=grid.targets,
         resources=most,
         plugins=grid.plugins,
@@ -86,11 +87,18 @@ def _values(grid: Grid, cell: tuple[int, ...]) -> dict[str, Value]:
     return point
 
 
-def _identify(grid: Grid, point: Mapping[str, Value]) -> Run:
+def _identify(grid: Grid, point: Mapping[str, Value], origin: Position | None) -> Run:
     overrides = dict(point)
     seed, threads = overrides.pop("seed", 0), overrides.pop("threads", 1)
     target = overrides.pop("target", None)
-    return replace(grid.trainer.identify(overrides, seed, threads, target), loggers=grid.loggers)
+    try:
+        run = grid.trainer.identify(overrides, seed, threads, target)
+    except OrchestrateError as error:
+        at = origin or grid.positions.get(PRESET_KEY)
+        raise GridError(
+            str(error), file=grid.source, line=at and at.line, column=at and at.column, hint=error.hint
+        ) from None
+    return replace(run, loggers=grid.loggers)
 
 
 def _duplicate(grid: Grid, first: Run, second: Run, origin: Position | None) -> GridError:

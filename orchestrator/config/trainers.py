@@ -20,6 +20,7 @@ from orchestrator.config.plug_ins import find_plug_in, plug_in_names
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import PluginSource, Resources, Run, Value, run_identity
 
+PRESET_KEY = "preset"
 ENTRY_POINT_GROUP = "orchestrate.trainers"
 PLUGIN_GROUP = "orchestrate.plugins"
 # Minutes beyond any training.
@@ -56,7 +57,8 @@ class TrainerSpec:
     :mod:`orchestrator.config.program.identity` finds its files. ``keys``: descriptions of the trainer's own
     keys, in Markdown, for the reference. ``resources``: what a run occupies, from its keys alone; a grid's
     ``resources`` take precedence. ``several_nodes``: one run can be trained on several, each of which has
-    these resources; or, if the cores are ``shared_cores``, its share of them. ``x_axis``: what W&B
+    these resources; or, if the cores are ``shared_cores``, its share of them. ``presets``: keys
+    that the key `preset` stands for, by its value. ``x_axis``: what W&B
     and TensorBoard show metrics over, "frames" or "iteration".
     """
 
@@ -83,6 +85,7 @@ class TrainerSpec:
     resources: Callable[[Run], Resources] = core_per_thread
     several_nodes: bool = False
     shared_cores: bool = False
+    presets: Mapping[str, Mapping[str, Value]] = field(default_factory=dict, hash=False)
     x_axis: str = "frames"
 
     @classmethod
@@ -133,8 +136,8 @@ class TrainerSpec:
     def identify(
         self, overrides: Mapping[str, Value], seed: int, threads: int, target: str | None = None
     ) -> Run:
-        """Make the run of this point, with its id."""
-        ordered = dict(sorted(overrides.items()))
+        """Make the run of this point, with its id. Raises :class:`OrchestrateError` for an unknown preset."""
+        ordered = dict(sorted(self._without_preset(overrides).items()))
         deciding = {key: value for key, value in ordered.items() if self.decides(key)}
         run_id = run_identity(self.name, deciding, seed, threads, target)
         return Run(run_id, self.name, ordered, seed, threads, target)
@@ -171,6 +174,25 @@ class TrainerSpec:
         """Return the run's training time in minutes; None without one."""
         asked = run.overrides.get(self.minutes_key(run))
         return float(asked) if isinstance(asked, int | float) and 0 < asked < _FOREVER else None
+
+    def keys_of(self, keys: Iterable[str]) -> tuple[str, ...]:
+        """Return the keys of a grid as its runs have them: those of all presets in the place of `preset`."""
+        stood_for = tuple(dict.fromkeys(key for preset in self.presets.values() for key in preset))
+        parted = ((stood_for if key == PRESET_KEY and stood_for else (key,)) for key in keys)
+        return tuple(dict.fromkeys(key for part in parted for key in part))
+
+    def _without_preset(self, point: Mapping[str, Value]) -> Mapping[str, Value]:
+        """Return a point with the keys that its `preset` stands for; its own values of them remain."""
+        if not self.presets or PRESET_KEY not in point:
+            return point
+        name = point[PRESET_KEY]
+        if name not in self.presets:
+            raise OrchestrateError(
+                f"{PRESET_KEY}: found {name!r}, expected one of {', '.join(self.presets)}",
+                hint="or leave it out, and write its keys: docs/parallel.md",
+            )
+        own = {key: value for key, value in point.items() if key != PRESET_KEY}
+        return {**self.presets[str(name)], **own}
 
     def needs_gpu(self, run: Run) -> bool:
         """Return whether the run requests a GPU, by a device or by a choice such as ``experiment: gpu``."""
@@ -282,7 +304,17 @@ def core_per_actor(run: Run) -> Resources:
     return Resources(cpus_per_task=run.threads * actors if isinstance(actors, int) and actors > 0 else 1)
 
 
-def _actor_critic(name: str) -> TrainerSpec:
+# Machines by their physical cores.
+_MACHINES = {"laptop": 4, "16-core": 16, "28-core": 28, "64-core": 64}
+
+
+def _machine(cores: int, batch: Mapping[str, int]) -> dict[str, Value]:
+    """Return the keys of a preset: an actor on each core, and so many rows of each actor in a batch."""
+    sizes: dict[str, Value] = {key: cores * rows for key, rows in batch.items()}
+    return {"mode": "parallel", "actors": cores, "envs": max(32, 4 * cores), **sizes}
+
+
+def _actor_critic(name: str, **batch: int) -> TrainerSpec:
     return TrainerSpec.of_learner(
         name,
         f"jobs.trainers.{name}.training:TRAINER",
@@ -300,13 +332,23 @@ def _actor_critic(name: str) -> TrainerSpec:
         resources=core_per_actor,
         several_nodes=True,
         shared_cores=True,
+        presets={preset: _machine(cores, batch) for preset, cores in _MACHINES.items()},
+        keys={
+            PRESET_KEY: (
+                f"actors, environments and sizes of batches for a machine: {', '.join(_MACHINES)}. The "
+                "run has the keys that it stands for ([presets](../parallel.md#presets)); values of the grid "
+                "come first"
+            )
+        },
         frames=("steps",),
         usual_frames={"": 10_000_000},
         minutes="minutes",
     )
 
 
-PPO, IMPALA, A2C = map(_actor_critic, ("ppo", "impala", "a2c"))
+PPO = _actor_critic("ppo", batch_size=128)
+IMPALA = _actor_critic("impala", batch_envs=1)
+A2C = _actor_critic("a2c")
 
 _BUILT_IN = {spec.name: spec for spec in (BENCHMARL, COMMAND, PPO, IMPALA, A2C)}
 

@@ -278,6 +278,26 @@ def test_a_trainer_says_what_its_runs_occupy_and_the_grid_overrules_it() -> None
         replace(get_trainer("command"), resources=occupied).resources_of(Run("r", "command", {}))
 
 
+def test_a_run_in_several_processes_has_a_core_for_each_thread_of_each() -> None:
+    text = "name: s\ntrainer: ppo\nbase: {mode: parallel, threads: 2}\nmatrix: {actors: [1, 4]}\n"
+    for nodes, cores in (1, [2, 8]), (4, [2, 2]):
+        sweep = expand(parse_grid(f"{text}resources: {{nodes: {nodes}}}", "grid.yaml"))
+        assert [sweep.needs_of(run).cpus_per_task for run in sweep.runs] == cores
+
+
+def test_a_preset_is_the_keys_that_it_stands_for() -> None:
+    def of(text: str) -> Sweep:
+        return expand(parse_grid(f"name: s\ntrainer: ppo\n{text}", "grid.yaml"))
+
+    preset = of("base: {envs: 64}\nmatrix: {preset: [laptop, 28-core]}")
+    keys = "{envs: 64, mode: parallel, actors: 4, batch_size: 512}"
+    assert preset.runs[0] == of(f"base: {keys}").runs[0]
+    assert preset.runs[1].overrides == {"mode": "parallel", "actors": 28, "envs": 64, "batch_size": 3584}
+    assert preset.keys == ("mode", "actors", "envs", "batch_size")
+    with pytest.raises(GridError, match=r"grid.yaml:3:8: preset: found 'huge', expected one of laptop"):
+        of("base: {preset: huge}")
+
+
 def test_ten_thousand_points_expand_quickly() -> None:
     text = (
         "base: {task: vmas/navigation, experiment.max_n_frames: 6e4}\n"
