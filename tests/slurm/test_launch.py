@@ -114,11 +114,17 @@ def end_of(slurm: Cluster, job: str) -> str:
     )
 
 
-def test_one_job_of_the_game(project: Project, slurm: Cluster) -> None:
-    small = ["steps=64", "envs=4", "batch_size=16", "evaluation_interval=0", "seed=0,1"]
-    script = "launch/bucket_brigade.sh"
-    project.run("sbatch", "--wait", "--cpus-per-task=1", script, *small, "task=bucket_brigade/hard")
-    sweep = SweepDir.existing(project.folder / "results", "bucket_brigade")
+@pytest.mark.parametrize(
+    ("script", "more"),
+    [
+        ("bucket_brigade", ["task=bucket_brigade/hard"]),
+        ("procgen", ["task=procgen/coinrun", "rollout_steps=16", "mode=parallel", "actors=2"]),
+    ],
+)
+def test_one_job_of_a_game(script: str, more: list[str], project: Project, slurm: Cluster) -> None:
+    small = ["steps=64", "envs=4", "batch_size=16", "evaluation_interval=0", "seed=0,1", *more]
+    project.run("sbatch", "--wait", "--cpus-per-task=2", f"launch/{script}.sh", *small)
+    sweep = SweepDir.existing(project.folder / "results", script)
     found = [sweep.run(run_id).result() for run_id in sweep.run_ids()]
     assert [result and result["frames"] for result in found] == [64, 64], project.said()
 

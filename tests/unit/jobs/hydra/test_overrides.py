@@ -108,7 +108,8 @@ def test_a_run_that_is_named_twice_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "sweep"), [("bench_multiwalker", "multiwalker"), ("bucket_brigade", "bucket_brigade")]
+    ("script", "sweep"),
+    [("bench_multiwalker", "multiwalker"), ("bucket_brigade", "bucket_brigade"), ("procgen", "procgen")],
 )
 def test_a_launch_script_names_the_runs_of_its_grid(script: str, sweep: str) -> None:
     text = (ROOT / f"launch/{script}.sh").read_text()
