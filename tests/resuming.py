@@ -189,8 +189,8 @@ def _train(attempt: Attempt, trainer: str) -> int:
         return 75
     summary = {
         "exactness": outcome.exactness,
-        "reset_iterations": outcome.extra.get("reset_iterations"),
         "files": [str(path) for path, _ in outcome.files],
+        **outcome.extra,
     }
     (run_dir.path / "outcome.json").write_text(json.dumps(summary))
     return 0

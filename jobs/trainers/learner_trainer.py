@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -60,12 +60,17 @@ class LearnerTrainer(Generic[T]):
             schedule = replace(schedule, minutes=minutes, frames=schedule.frames if fixed else None)
         known = {**asdict(config), "seed": run.seed, "minutes": minutes}
         with self._learners(config, context) as build:
-            return train_on_schedule(context, build, schedule, known)
+            # Computing may start threads, and the processes of a run are forked without any.
+            return train_on_schedule(context, build, schedule, known, self.facts(config))
 
     @contextmanager
     def _learners(self, config: T, context: RunContext) -> Iterator[Callable[[], Learner]]:
         """Hold what a training needs beside its learner; yield what builds that."""
         yield lambda: self.learner(config, context.run.seed)
+
+    def facts(self, config: T) -> Mapping[str, Any]:  # noqa: ARG002
+        """Return what a run's result records beside its training."""
+        return {}
 
     def evaluate(self, request: EvaluationRequest) -> EvaluationAnswer:
         """Play the episodes of a request as training evaluates.

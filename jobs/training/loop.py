@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.training.best_policy import RETURN, BestPolicy
@@ -100,17 +101,22 @@ class Schedule:
 
 
 def train_on_schedule(
-    context: RunContext, build: Callable[[], Learner], schedule: Schedule, config: Mapping[str, Any]
+    context: RunContext,
+    build: Callable[[], Learner],
+    schedule: Schedule,
+    config: Mapping[str, Any],
+    facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> Outcome:
     """Train a run to its end, from its newest whole checkpoint.
 
-    ``config``: JSON values, for the result and the loggers. Raises :class:`DamagedFileError` for a checkpoint
-    that does not fit, and what :class:`RunContext` raises.
+    ``config``: JSON values, for the result and the loggers; ``facts``: for the result alone. Raises
+    :class:`DamagedFileError` for a checkpoint that does not fit, and what :class:`RunContext` raises.
     """
     store = CheckpointStore(context.run_dir, context.attempt, context.guard)
     loaded = store.newest(context.candidates())
     context.begin(ResumePoint(loaded.file.attempt, loaded.file.frames) if loaded else None)
-    return _Loop(context, build(), schedule, config, store, loaded).run()
+    outcome = _Loop(context, build(), schedule, config, store, loaded).run()
+    return replace(outcome, extra=facts)
 
 
 def iterate(learner: Learner, done: float) -> dict[str, float]:

@@ -256,7 +256,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "versions": provenance.versions(spec),
         "host": provenance.host(),
         "threads": context.run.threads,
-        "cores": len(launch.slot.cores),
+        "cores": len(launch.slot.cores) * (1 + len(launch.members)),
         "peak_memory_mb": context.memory.peak_mb(),
         "speed": throughput(piece.rows for piece in chain).to_json(),
         "final_return": final,

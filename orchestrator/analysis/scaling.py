@@ -14,6 +14,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare.axis import SWEEP, changes_with
 from orchestrator.analysis.ratios import Ratio, ratio
 from orchestrator.analysis.stats import Members, by_point, finite, group_labels, median_interval
+from orchestrator.analysis.summary import actors_of, peak_share
 from orchestrator.core.formatting import count
 from orchestrator.planning.throughput.measure import (
     ALL_REDUCE_TIMER,
@@ -123,7 +124,7 @@ def scaling_lines(collected: Collected) -> list[ScalingLine]:
     """
     shares = _shares(collected)
     rows = [
-        {**row, _SIZE: (_actors(row), row[THREADS])}
+        {**row, _SIZE: (actors_of(row), row[THREADS])}
         for row in collected.runs.iter_rows(named=True)
         if row["in_grid"] and (row[SWEEP], row["run_id"]) in shares and row[THREADS]
     ]
@@ -140,19 +141,6 @@ def scaling_lines(collected: Collected) -> list[ScalingLine]:
         ScalingLine(label, over, tuple(_points(own, over, shares)))
         for label, (_, over, own) in zip(labels, parted, strict=True)
     ]
-
-
-def peak_share(row: _Row) -> float | None:
-    """Return the share of the measured peak FLOP/s of its cores that a run's training takes, if known."""
-    frame, core, fps = row["flop_per_frame"], row["machine_flops_per_core"], row[TRAINING]
-    if not (frame and core and fps and row[THREADS]):
-        return None
-    cores = _actors(row) * row[THREADS]
-    return float(fps * frame / (min(cores, row["run_cores"] or cores) * core))
-
-
-def _actors(row: _Row) -> int:
-    return row[ACTORS] if isinstance(row[ACTORS], int) and row[ACTORS] > 0 else 1
 
 
 def _lines(rows: Sequence[_Row]) -> Iterator[tuple[str, dict[str, Any], list[_Row]]]:

@@ -31,7 +31,8 @@ class SpeedSummary:
     """A group's speed on one kind of hardware.
 
     Both throughputs of each run that has them, and the medians over runs of the seconds per iteration and of
-    two parts of these. ``provisional``: the end-to-end throughput of some run is.
+    two parts of these. ``provisional``: the end-to-end throughput of some run is. ``peak``: the median share
+    of the peak FLOP/s, where runs record it.
     """
 
     group: Group
@@ -42,6 +43,7 @@ class SpeedSummary:
     collection_seconds: float | None
     learning_seconds: float | None
     provisional: bool
+    peak: float | None = None
 
     def split(self) -> tuple[float, float, float]:
         """Return the seconds per iteration of collection, of learning, and of the rest."""
@@ -62,7 +64,8 @@ def speeds(found: Sequence[Group]) -> list[SpeedSummary]:
             training, end_to_end = (known(alike, column) for column in (TRAINING, END_TO_END))
             whole, collection, learning = (middle(known(alike, column)) for column in _TIMES)
             seconds, marked = (whole, collection, learning), is_provisional(alike)
-            rows.append(SpeedSummary(group, name, training, end_to_end, *seconds, marked))
+            peak = middle([share for row in alike if (share := peak_share(row)) is not None])
+            rows.append(SpeedSummary(group, name, training, end_to_end, *seconds, marked, peak))
     return rows
 
 
@@ -80,6 +83,20 @@ def hardware(row: Mapping[str, Any]) -> str:
     """Describe the hardware that decides a run's speed: GPU, CPU, threads."""
     threads, name = row["threads"], machine(row) or "unknown CPU"
     return name if threads is None else f"{name}, {count(threads, 'thread')}"
+
+
+def peak_share(row: Mapping[str, Any]) -> float | None:
+    """Return the share of the measured peak FLOP/s of its cores that a run's training takes, if known."""
+    frame, core, fps = row["flop_per_frame"], row["machine_flops_per_core"], row[TRAINING]
+    if not (frame and core and fps and row["threads"]):
+        return None
+    cores = actors_of(row) * row["threads"]
+    return float(fps * frame / (min(cores, row["run_cores"] or cores) * core))
+
+
+def actors_of(row: Mapping[str, Any]) -> int:
+    """Return the number of processes that train in a run, each with its threads."""
+    return row["actors"] if isinstance(row["actors"], int) and row["actors"] > 0 else 1
 
 
 def warnings(finals: Sequence[Final]) -> list[str]:

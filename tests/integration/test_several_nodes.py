@@ -117,6 +117,9 @@ def test_each_rank_does_its_part_once(start: Callable[..., Job]) -> None:
     assert "rank 0 of 3 begins after step 0" in log
     assert "[rank 1] rank 1 of 3 begins after step 0\n" in log
     assert "[rank 2] rank 2 of 3 begins after step 0\n" in log
+    result = job.run.result()
+    assert result is not None
+    assert result["cores"] == 3
 
 
 @pytest.mark.parametrize("rank", [0, 1])

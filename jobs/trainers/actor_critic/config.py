@@ -70,6 +70,11 @@ class ActorCriticConfig:
         """The type of a network's products."""
         return _PRECISIONS[self.precision]
 
+    @property
+    def passes(self) -> int:
+        """How often a step is learned from."""
+        return 1
+
 
 C = TypeVar("C", bound=ActorCriticConfig)
 # Keys of other programs, with those that mean the same here.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from jobs.trainers.learner_trainer import LearnerTrainer
 from jobs.training.checkpoints import read_payload
 from jobs.training.context import BadConfigError, RunContext, UsualEvaluation
 from jobs.training.loop import Learner, Schedule, policy_in
+from jobs.training.operations import operations_of, peak_of_core
 from orchestrator.core.errors import OrchestrateError
 
 C = TypeVar("C", bound=ActorCriticConfig)
@@ -67,6 +68,19 @@ class ActorCriticTrainer(LearnerTrainer[C]):
             return
         with learner_of_all(config, context, self.learner) as build:
             yield build
+
+    def facts(self, config: C) -> Mapping[str, Any]:
+        """Return the operations that a frame takes and a core can do, for training by pictures on the CPU."""
+        environments = build(config.task, 1, 0, "cpu")
+        if config.device != "cpu" or len(environments.shape) < 3:
+            return {}
+        network = build_network(config, environments)
+        pictures = torch.zeros(environments.learners, *environments.shape, dtype=torch.uint8)
+        played, learned = operations_of(network, lambda: network(pictures))
+        return {
+            "flop_per_frame": played + config.passes * learned,
+            "machine_flops_per_core": peak_of_core(config.products),
+        }
 
     def evaluate(self, request: EvaluationRequest) -> EvaluationAnswer:
         """Play the episodes of a request on the CPU.

@@ -44,6 +44,10 @@ class PpoConfig(ActorCriticConfig):
     gae_lambda: float = 0.95
     clip: float = 0.2
 
+    @property
+    def passes(self) -> int:
+        return self.epochs
+
     def share(self, processes: int) -> Self:
         return replace(super().share(processes), batch_size=self.batch_size // processes)
 

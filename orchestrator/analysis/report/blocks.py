@@ -142,6 +142,11 @@ def shown(value: float | None) -> str:
     return f"{value:.4g}"
 
 
+def share(value: float | None) -> Cell:
+    """Return a part of 1 as a cell, in percent."""
+    return Cell(MISSING) if value is None else Cell(f"{value:.1%}", value)
+
+
 def cell(value: Any) -> Cell:
     """Return a value of a grid's key as a cell."""
     if value is None:

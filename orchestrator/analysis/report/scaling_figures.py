@@ -7,7 +7,17 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from orchestrator.analysis.collect import Collected
-from orchestrator.analysis.report.blocks import MISSING, Cell, Gallery, Points, Section, Table, Text, columns
+from orchestrator.analysis.report.blocks import (
+    MISSING,
+    Cell,
+    Gallery,
+    Points,
+    Section,
+    Table,
+    Text,
+    columns,
+    share,
+)
 from orchestrator.analysis.report.plotting import (
     MOST_PICTURES,
     Draw,
@@ -21,6 +31,7 @@ from orchestrator.analysis.report.plotting import (
     logarithmic,
     picture,
 )
+from orchestrator.analysis.report.tables import PEAK
 from orchestrator.analysis.scaling import PARTS, ScalingLine, ScalingPoint, scaling_lines
 from orchestrator.core.formatting import number
 
@@ -36,10 +47,6 @@ _NOTE = (
     "serial fraction s is by bootstrap over the runs of each size. Doubling the actors pays while it brings "
     "half as many frames/s again or more; beyond, you pay for waiting."
 )
-_PEAK = (
-    "Of peak: frames/s × floating-point operations of a frame, over what the cores do in a product of two "
-    "matrices, measured as the run began."
-)
 
 
 def scaling(collected: Collected) -> Section | None:
@@ -50,7 +57,7 @@ def scaling(collected: Collected) -> Section | None:
     peaks = any(point.peak is not None for line in lines for point in line.points)
     said = Points(tuple((f"{line.label}:" if len(lines) > 1 else "", f"{line.verdict}.") for line in lines))
     drawn = Gallery(tuple(islice(map(_picture, lines, range(1, len(lines) + 1)), MOST_PICTURES)))
-    notes = Text(f"{_NOTE} {_PEAK}" if peaks else _NOTE, note=True)
+    notes = Text(f"{_NOTE} {PEAK}" if peaks else _NOTE, note=True)
     return Section("scaling", "Scaling", (said, drawn, _table(lines, peaks), notes))
 
 
@@ -69,9 +76,9 @@ def _table(lines: Sequence[ScalingLine], peaks: bool) -> Table:
             *(Cell(str(count), count) for count in (point.number, point.cores, len(point.fps))),
             _frames(point),
             _speed_up(point, line.points[0]),
-            _share(point.efficiency),
-            *(_share(point.shares[part]) for part in PARTS),
-            *([_share(point.peak)] if peaks else []),
+            share(point.efficiency),
+            *(share(point.shares[part]) for part in PARTS),
+            *([share(point.peak)] if peaks else []),
         )
         for line in lines
         for point in line.points
@@ -90,10 +97,6 @@ def _speed_up(point: ScalingPoint, first: ScalingPoint) -> Cell:
         return Cell(MISSING) if one is None else Cell("1", 1)
     within = "" if one.low is None else f" [{one.low:.2f}, {one.high:.2f}]"
     return Cell(f"{one.value:.2f}{within}", one.value)
-
-
-def _share(value: float | None) -> Cell:
-    return Cell(MISSING) if value is None else Cell(f"{value:.1%}", value)
 
 
 def _picture(line: ScalingLine, at: int) -> Picture:

@@ -293,7 +293,9 @@ def _speed(data: ReportData) -> Section:
     if not found:
         return Section("speed", "Speed", (Text("No finished run has a measured speed."),))
     table = tables.speed_table(data.speeds)
-    drawn = (Gallery(tuple(found)), *_clipped(table, "results.csv"), Text(_SPEEDS, note=True))
+    peaks = any(speed.peak is not None for speed in data.speeds)
+    notes = Text(f"{_SPEEDS} {tables.PEAK}" if peaks else _SPEEDS, note=True)
+    drawn = (Gallery(tuple(found)), *_clipped(table, "results.csv"), notes)
     return Section("speed", "Speed", (*drawn, *_provisional(data)))
 
 

@@ -23,6 +23,7 @@ from orchestrator.analysis.report.blocks import (
     columns,
     number,
     point_text,
+    share,
     shown,
 )
 from orchestrator.analysis.stats import Final, Group, known, middle
@@ -35,6 +36,11 @@ from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
 
 Row = Mapping[str, Any]
 _MOST_VALUES = 6
+# The meaning of a column of the speeds.
+PEAK = (
+    "Of peak: training frames/s × floating-point operations of a frame, over what the run's cores could do "
+    "in a product of two matrices, measured on one of them as the run began."
+)
 
 
 # Groups
@@ -123,6 +129,7 @@ def speed_table(measured: Sequence[SpeedSummary]) -> Table:
     """Return the table of speeds by group and hardware."""
     measured = [speed for speed in measured if speed.end_to_end_fps]
     heads, named = places([speed.group for speed in measured])
+    peaks = any(speed.peak is not None for speed in measured)
     rows = []
     for speed, name in zip(measured, named, strict=True):
         whole = speed.seconds_per_iteration
@@ -139,10 +146,11 @@ def speed_table(measured: Sequence[SpeedSummary]) -> Table:
                     Cell(f"{part / whole:.0%}", part / whole) if whole else Cell(MISSING)
                     for part in speed.split()
                 ),
+                *([share(speed.peak)] if peaks else []),
             )
         )
     times = ("#s/iteration", "#collection", "#learning", "#other")
-    told = columns("hardware", "#n", *_THROUGHPUTS, "#min – max", *times)
+    told = columns("hardware", "#n", *_THROUGHPUTS, "#min – max", *times, *(["#of peak"] if peaks else []))
     return Table("speeds", (*heads, *told), tuple(rows))
 
 

@@ -14,6 +14,7 @@ from jobs.trainers import learner_trainer
 from jobs.trainers.learner_trainer import LearnerTrainer
 from jobs.trainers.ppo.training import TRAINER
 from jobs.training.loop import Schedule
+from jobs.training.ranks import Ranks
 from orchestrator.config.trainers import PPO
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import CheckpointFile
@@ -35,7 +36,7 @@ def test_it_trains_for_frames_minutes_or_whichever_comes_first(
 ) -> None:
     found: list[Schedule] = []
     monkeypatch.setattr(learner_trainer, "train_on_schedule", lambda *given: found.append(given[2]))
-    TRAINER.train(SimpleNamespace(run=PPO.identify({**TASK, **more}, 0, 1)))
+    TRAINER.train(SimpleNamespace(run=PPO.identify({**TASK, **more}, 0, 1), ranks=Ranks()))
     assert [(schedule.frames, schedule.minutes) for schedule in found] == [length]
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,20 @@ def test_every_game_is_there(game: str) -> None:
     step = made(game, envs=1)
     step.reset()
     assert step.step(torch.zeros(1, 1, dtype=torch.int64)).seen.shape == (1, 64, 64, 3)
+
+
+def test_the_operations_of_a_frame_grow_with_the_epochs_and_those_of_a_core_are_measured() -> None:
+    def facts(task: str, **more: Any) -> Mapping[str, Any]:
+        return TRAINER.facts(TRAINER.config.compose({"task": task, **more}))
+
+    once, twice = (facts("procgen/leaper", epochs=epochs) for epochs in (1, 2))
+    learned = twice["flop_per_frame"] - once["flop_per_frame"]
+    played = once["flop_per_frame"] - learned
+    # Three products each but for the first layer, whose pictures need no gradient.
+    first = 2 * 15 * 15 * 32 * 3 * 8 * 8
+    assert learned == 3 * played - first
+    assert once["machine_flops_per_core"] > 1e8
+    assert facts("gymnasium/CartPole-v1") == {}
 
 
 @pytest.mark.parametrize(
