@@ -31,10 +31,11 @@ class Vocabulary:
     """The names in a trainer's configuration, and other names that people use for them.
 
     ``trainer``: its name in messages. ``groups``: the keys that choose an option; ``options`` returns those
-    of a group, ``values`` the keys and values that an option brings. ``required``: groups without a default
-    → an example of an option. ``own_keys``: keys beside the configuration → a function that returns the
-    value or raises :class:`BadConfigError`. ``hydra``: whether keys have Hydra's ``+``, ``~`` and ``@``.
-    ``not_set``: last parts of keys that look right and cannot be set → the fault and the hint.
+    of a group, ``takes`` whether another name is one, too, and ``values`` the keys and values that an option
+    brings. ``required``: groups without a default → an example of an option. ``own_keys``: keys beside the
+    configuration → a function that returns the value or raises :class:`BadConfigError`. ``hydra``: whether
+    keys have Hydra's ``+``, ``~`` and ``@``. ``not_set``: last parts of keys that look right and cannot be
+    set → the fault and the hint.
 
     ``other_groups``: another name of a group → the key to write. ``other_keys``: the last part of another
     name of a key → the trainer's keys, the likeliest first. ``other_options``: group → the last part of
@@ -46,6 +47,7 @@ class Vocabulary:
     groups: tuple[str, ...]
     options: Callable[[str], Sequence[str]]
     values: Callable[[str, str], Mapping[str, Any]]
+    takes: Callable[[str, str], bool] = lambda *_: False
     required: Mapping[str, str] = field(default_factory=dict)
     own_keys: Mapping[str, Callable[[str, Value], Value]] = field(default_factory=dict)
     hydra: bool = False
@@ -95,7 +97,7 @@ class Vocabulary:
         group = self.group_of(key)
         assert group is not None
         known = self.options(group)
-        if value in known or key.startswith("~"):
+        if value in known or key.startswith("~") or self.takes(group, value):
             return None
         shown = ", ".join(known)
         if len(known) > _MOST_NAMED:

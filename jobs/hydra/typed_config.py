@@ -42,12 +42,14 @@ T = TypeVar("T")
 class Choice:
     """A key that names one of several options; without ``default`` every run has it.
 
-    ``example`` stands in messages, the first option by default.
+    ``example`` stands in messages, the first option by default. ``takes``: whether a name that is none of the
+    options is one all the same.
     """
 
     options: Callable[[], Sequence[str]]
     example: str = ""
     default: str | None = None
+    takes: Callable[[str], bool] = lambda _: False
 
     @property
     def usual(self) -> str:
@@ -105,6 +107,7 @@ class TypedConfig(Generic[T]):
             trainer=self.name,
             groups=(*self.choices, *((PRESET,) if self.presets else ())),
             options=self._options,
+            takes=lambda key, value: key in self.choices and self.choices[key].takes(value),
             values=self._values,
             required={key: choice.usual for key, choice in required.items()},
             own_keys=self.own_keys,

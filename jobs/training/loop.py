@@ -59,7 +59,9 @@ class Learner(Protocol):
     """
 
     frames_per_iteration: int
-    exactness: str
+
+    @property
+    def exactness(self) -> str: ...
 
     @property
     def policy(self) -> torch.nn.Module: ...

@@ -320,6 +320,7 @@ def _actor_critic(name: str, **batch: int) -> TrainerSpec:
         f"jobs.trainers.{name}.training:TRAINER",
         check=f"jobs.trainers.{name}:check",
         tasks="jobs.trainers.actor_critic.environments:environment_names",
+        takes_plugins="jobs.trainers.actor_critic.environments:take_plugin",
         owned={"task.name": "the key `task` names it, such as task: bucket_brigade/hard"},
         inert=("actor_timeout", "checkpoint_interval", "loggers", "project_name"),
         packages=("torch", "numpy", "gymnasium"),

@@ -9,8 +9,14 @@ from typing import Any, Self, TypeVar
 import torch
 
 from jobs.hydra.typed_config import Choice, TypedConfig
-from jobs.trainers.actor_critic.environments import environment_names, family_of, other_names
+from jobs.trainers.actor_critic.environments import (
+    environment_names,
+    family_of,
+    is_other_environment,
+    other_names,
+)
 from jobs.trainers.actor_critic.interface import Environments
+from jobs.trainers.actor_critic.networks import LEAST_PICTURE
 from jobs.training.config_errors import RefusedKeyError, require_positive, unexpected
 from jobs.training.devices import require_device
 from jobs.training.loggers import CSV, TENSORBOARD
@@ -133,7 +139,7 @@ def typed_config(
     return TypedConfig(
         name=name,
         schema=schema,
-        choices={"task": Choice(environment_names, example="bucket_brigade/hard")},
+        choices={"task": Choice(environment_names, "bucket_brigade/hard", takes=is_other_environment)},
         own_keys={"minutes": checked_minutes},
         other_keys={**_OTHER_KEYS, **other_keys},
         other_options={"task": other_names()},
@@ -183,6 +189,11 @@ def require_fitting_network(config: ActorCriticConfig, environments: Environment
         what = "pictures" if pictures else "numbers"
         raise unexpected(
             "network", config.network, f"{' or '.join(fitting)}: {config.task.name} shows {what}"
+        )
+    if config.network == CNN and min(environments.shape[:2]) < LEAST_PICTURE:
+        size = " × ".join(map(str, environments.shape[:2]))
+        raise unexpected(
+            "network", CNN, f"{RESNET}: {config.task.name} shows {size} pixels, {CNN} needs {LEAST_PICTURE}"
         )
     if config.precision != "fp32" and not pictures:
         raise unexpected("precision", config.precision, f"fp32: {config.task.name} shows no pictures")

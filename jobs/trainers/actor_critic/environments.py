@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from jobs.trainers.actor_critic import procgen
@@ -12,11 +13,17 @@ from jobs.trainers.actor_critic.bucket_brigade import (
     BucketBrigadeConfig,
     bucket_brigade_baselines,
 )
-from jobs.trainers.actor_critic.gymnasium_envs import TASKS, Gymnasium, GymnasiumConfig
+from jobs.trainers.actor_critic.gymnasium_envs import (
+    Gymnasium,
+    GymnasiumConfig,
+    gymnasium_names,
+    names_module,
+)
 from jobs.trainers.actor_critic.interface import Environments
 from jobs.training.context import BadConfigError
 from jobs.training.games.bucket_brigade.scenarios import ScenarioError, scenario_names
 from jobs.training.games.procgen import GAMES
+from jobs.training.plugins import Plugin
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,7 @@ class Family:
     ``build``: from keys, the number of environments, a seed and a device. ``baselines``: figures of
     scripted players in the places of learners, from keys, a number of episodes and a seed. ``tested``: the
     keys of the environments in which policies are evaluated. ``other_names``: what other programs call them.
+    ``has_other``: whether there is an environment of a name that is not among ``names``.
     """
 
     names: Callable[[], Sequence[str]]
@@ -34,11 +42,12 @@ class Family:
     baselines: Callable[[Any, int, int], dict[str, dict[str, float]]] = lambda *_: {}
     tested: Callable[[Any], Any] = lambda keys: keys
     other_names: Callable[[], Mapping[str, str]] = dict
+    has_other: Callable[[str], bool] = lambda _: False
 
 
 ENVIRONMENTS: Mapping[str, Family] = {
     "bucket_brigade": Family(scenario_names, BucketBrigadeConfig, BucketBrigade, bucket_brigade_baselines),
-    "gymnasium": Family(lambda: TASKS, GymnasiumConfig, Gymnasium),
+    "gymnasium": Family(gymnasium_names, GymnasiumConfig, Gymnasium, has_other=names_module),
     "procgen": Family(
         lambda: GAMES,
         procgen.ProcgenConfig,
@@ -52,6 +61,12 @@ ENVIRONMENTS: Mapping[str, Family] = {
 def environment_names() -> list[str]:
     """Return the names of all environments, as in a grid."""
     return [f"{family}/{name}" for family, found in ENVIRONMENTS.items() for name in found.names()]
+
+
+def is_other_environment(name: str) -> bool:
+    """Return whether a name in a grid that is not among :func:`environment_names` is an environment's."""
+    family, _, rest = name.partition("/")
+    return family in ENVIRONMENTS and ENVIRONMENTS[family].has_other(rest)
 
 
 def other_names() -> dict[str, str]:
@@ -74,3 +89,15 @@ def build(config: Any, envs: int, seed: int, device: str) -> Environments:
         return family_of(config.name).build(config, envs, seed, device)
     except (ScenarioError, TypeError) as error:
         raise BadConfigError(f"task: {config.name}: {error}") from error
+
+
+def take_plugin(name: str, plugin: Plugin, conf: Path) -> None:  # noqa: ARG001 (as for any trainer)
+    """Take a plug-in that registers environments with Gymnasium, which it did when it was imported.
+
+    Raises :class:`BadConfigError` for one of another trainer.
+    """
+    if plugin != Plugin():
+        raise BadConfigError(
+            f"plug-in {name}: its tasks, models and algorithms are those of benchmarl",
+            hint="for this trainer write plugin = Plugin(), and register environments with Gymnasium",
+        )

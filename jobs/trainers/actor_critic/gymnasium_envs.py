@@ -1,13 +1,16 @@
-"""Tasks of Gymnasium's classic control with discrete actions, side by side in one process.
+"""Environments of Gymnasium, side by side in one process.
 
-An environment has no state that can be saved. What decides it is the state of its random generator at the
-beginning of the episode and the actions since: a replay of these restores it.
+An environment has no state that can be saved. Each episode begins with a seed of its own: a replay of the
+open episode's actions restores it, if the environment depends on nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,10 +18,15 @@ import torch
 from torch import Tensor
 
 from jobs.trainers.actor_critic.interface import Step
-from jobs.training.context import EXACT, BadConfigError
+from jobs.training.config_errors import RefusedKeyError
+from jobs.training.context import EXACT, NO_PROGRESS_LOST, BadConfigError
 from orchestrator.core.installation import install_package
 
-TASKS = ("Acrobot-v1", "CartPole-v1", "MountainCar-v0")
+CLASSIC_CONTROL = ("Acrobot-v1", "CartPole-v1", "MountainCar-v0")
+# Steps that are played twice to see whether an environment can be replayed.
+_PROBE_STEPS = 64
+# A picture has at most so many channels: colours, or gray pictures of several steps.
+_MOST_CHANNELS = 16
 
 
 @dataclass
@@ -28,35 +36,67 @@ class GymnasiumConfig:
     name: str
 
 
-class Gymnasium:
-    """Environments of one task. Their random generators are independent, all decided by the seed."""
+def gymnasium_names() -> list[str]:
+    """Return the ids of all environments, the newest version of each first."""
+    try:
+        from gymnasium import registry
+    except ModuleNotFoundError:  # building one says what is missing
+        return list(CLASSIC_CONTROL)
+    return sorted(registry, key=lambda name: (registry[name].name, -(registry[name].version or 0)))
 
-    exactness = EXACT
+
+def names_module(name: str) -> bool:
+    """Return whether the name has the module that registers it, as in ``minigrid:MiniGrid-Empty-5x5-v0``."""
+    return re.fullmatch(r"[\w.]+:.+", name) is not None
+
+
+class Gymnasium:
+    """Environments of one task. Their episodes are independent, all decided by the seed."""
 
     def __init__(self, config: GymnasiumConfig, envs: int, seed: int, device: str) -> None:
-        self._name, self._device = config.name.partition("/")[2], device
+        self._name, self._seed, self._device = config.name.partition("/")[2], seed, device
         self._envs = [_make(self._name) for _ in range(envs)]
-        for env, seeds in zip(self._envs, np.random.SeedSequence(seed).spawn(envs), strict=True):
-            env.unwrapped.np_random = np.random.Generator(np.random.PCG64(seeds))
         self.envs, self.learners = envs, 1
-        self.parts = (int(self._envs[0].action_space.n),)
-        self.shape = self._envs[0].observation_space.shape
-        self._seen = np.zeros((envs, *self.shape), np.float32)
-        # Of each open episode: the generator's state at its beginning, and the actions.
-        self._starts: list[dict[str, Any]] = [{} for _ in range(envs)]
-        self._actions: list[list[int]] = [[] for _ in range(envs)]
+        self.shape, kind, self._shaped = _observations(self._name, self._envs[0].observation_space)
+        self.parts, self._action = _actions(self._name, self._envs[0].action_space)
+        self._seen = np.zeros((envs, *self.shape), kind)
+        self._episodes = [0] * envs
+        # Of each open episode, one step after the other.
+        self._actions = [array("i") for _ in range(envs)]
+
+    @cached_property
+    def exactness(self) -> str:
+        """Exact if an episode that is played twice is the same, by a trial."""
+        env = _make(self._name)
+        random = np.random.default_rng(self._seed)
+        actions = [[int(random.integers(size)) for size in self.parts] for _ in range(_PROBE_STEPS)]
+        same = self._trial(env, actions) == self._trial(env, actions)
+        env.close()
+        return EXACT if same else NO_PROGRESS_LOST
+
+    def _trial(self, env: Any, actions: Sequence[Sequence[int]]) -> list[Any]:
+        """Play these actions until the episode ends; return all that is seen and gained."""
+        found: list[Any] = [self._bytes(env.reset(seed=self._seed % 2**31)[0])]
+        for action in actions:
+            seen, reward, terminated, truncated, _ = env.step(self._action(action))
+            found += [self._bytes(seen), float(reward), bool(terminated), bool(truncated)]
+            if terminated or truncated:
+                break
+        return found
 
     def reset(self) -> Tensor:
-        self._seen = np.stack([self._begin(number) for number in range(self.envs)])
+        for number in range(self.envs):
+            self._seen[number] = self._begin(number)
         return self._tensor(self._seen)
 
     def step(self, actions: Tensor) -> Step:
         seen, last = np.empty_like(self._seen), np.empty_like(self._seen)
         outcomes = np.empty((3, self.envs), np.float32)
-        for number, action in enumerate(actions[:, 0].tolist()):
-            last[number], reward, terminated, truncated, _ = self._envs[number].step(action)
+        for number, action in enumerate(actions.tolist()):
+            found, reward, terminated, truncated, _ = self._envs[number].step(self._action(action))
+            last[number] = self._shaped(found)
             outcomes[:, number] = reward, terminated, truncated and not terminated
-            self._actions[number].append(action)
+            self._actions[number].extend(action)
             seen[number] = self._begin(number) if terminated or truncated else last[number]
         self._seen = seen
         rewards, terminated, truncated = self._tensor(outcomes)
@@ -71,34 +111,48 @@ class Gymnasium:
         return {}
 
     def state_dict(self) -> dict[str, Any]:
+        replayed = self.exactness == EXACT
         return {
-            "starts": list(self._starts),
-            "actions": [torch.tensor(actions, dtype=torch.int64) for actions in self._actions],
-            "generators": self._generators(),
+            "exactness": self.exactness,
+            "episodes": list(self._episodes),
+            "actions": [
+                torch.tensor(actions if replayed else (), dtype=torch.int32) for actions in self._actions
+            ],
             "seen": torch.from_numpy(self._seen.copy()),
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Replay the open episodes. Raises ``ValueError`` if they do not lead to where they ended."""
-        starts, episodes = saved["starts"], [actions.tolist() for actions in saved["actions"]]
-        for number, (env, start, actions) in enumerate(zip(self._envs, starts, episodes, strict=True)):
-            env.unwrapped.np_random.bit_generator.state = start
+        """Replay the open episodes; where that leads elsewhere, the state is no longer exact."""
+        exact = saved["exactness"] == self.exactness == EXACT
+        if not (exact and self._replays(saved)):
+            self.exactness = NO_PROGRESS_LOST
+        self._episodes = list(saved["episodes"])
+
+    def _replays(self, saved: Mapping[str, Any]) -> bool:
+        width = len(self.parts)
+        for number, (env, actions) in enumerate(zip(self._envs, saved["actions"], strict=True)):
+            self._episodes[number] = saved["episodes"][number] - 1
             self._seen[number] = self._begin(number)
-            for action in actions:
-                self._seen[number] = env.step(action)[0]
-            self._actions[number] = actions
-        same = torch.equal(torch.from_numpy(self._seen), saved["seen"])
-        if not same or self._generators() != saved["generators"]:
-            raise ValueError(f"a replay of {self._name} leads elsewhere")
+            for action in actions.view(-1, width).tolist():
+                found, _, terminated, truncated, _ = env.step(self._action(action))
+                if terminated or truncated:
+                    return False
+                self._seen[number] = self._shaped(found)
+                self._actions[number].extend(action)
+        return torch.equal(torch.from_numpy(self._seen), saved["seen"])
 
     def _begin(self, number: int) -> Any:
         """Begin an episode; return what is seen."""
-        env = self._envs[number]
-        self._starts[number], self._actions[number] = env.unwrapped.np_random.bit_generator.state, []
-        return env.reset()[0]
+        self._episodes[number] += 1
+        self._actions[number] = array("i")
+        return self._shaped(self._envs[number].reset(seed=self._episode_seed(number))[0])
 
-    def _generators(self) -> list[dict[str, Any]]:
-        return [env.unwrapped.np_random.bit_generator.state for env in self._envs]
+    def _episode_seed(self, number: int) -> int:
+        words = np.random.SeedSequence((self._seed, number, self._episodes[number])).generate_state(1)
+        return int(words[0]) >> 1
+
+    def _bytes(self, seen: Any) -> bytes:
+        return np.ascontiguousarray(self._shaped(seen), self._seen.dtype).tobytes()
 
     def _tensor(self, values: Any) -> Tensor:
         return torch.tensor(values, device=self._device)
@@ -109,4 +163,60 @@ def _make(name: str) -> Any:
         import gymnasium
     except ModuleNotFoundError as error:
         raise BadConfigError("gymnasium is not installed", hint=install_package("gymnasium")) from error
-    return gymnasium.make(name, disable_env_checker=True)
+    try:
+        return gymnasium.make(name, disable_env_checker=True)
+    except Exception as error:  # of any package
+        raise _not_made(name, error) from error
+
+
+def _not_made(name: str, error: Exception) -> BadConfigError:
+    """Name what an environment lacks, and how it is installed."""
+    said = " ".join(str(error).split())
+    if extra := re.search(r"gymnasium\[[\w-]+\]", said):
+        return _refused(name, said.partition(",")[0], hint=install_package(extra[0]))
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        missing = error.name.partition(".")[0]
+        return _refused(name, f"it needs {missing}, which is not installed", hint=install_package(missing))
+    return _refused(name, f"{type(error).__name__}: {said}")
+
+
+def _refused(name: str, why: str, hint: str | None = None) -> BadConfigError:
+    return RefusedKeyError("task", f"task: gymnasium/{name}: {why}", hint=hint)
+
+
+def _observations(name: str, space: Any) -> tuple[tuple[int, ...], Any, Callable[[Any], Any]]:
+    """Return the shape of observations, their type, and the function that brings one into the shape.
+
+    Raises :class:`BadConfigError` for other spaces than boxes.
+    """
+    from gymnasium.spaces import Box
+
+    if not isinstance(space, Box):
+        kind = type(space).__name__
+        raise _refused(name, f"its observations are a {kind}, expected a Box of numbers or pictures")
+    shape = space.shape
+    if space.dtype != np.uint8 or len(shape) not in (2, 3):
+        width = int(np.prod(shape))
+        return (width,), np.float32, lambda seen: np.reshape(seen, width)
+    if len(shape) == 2:
+        return (*shape, 1), np.uint8, lambda seen: np.asarray(seen)[..., None]
+    if shape[2] > _MOST_CHANNELS >= shape[0]:
+        return (*shape[1:], shape[0]), np.uint8, lambda seen: np.moveaxis(seen, 0, -1)
+    return shape, np.uint8, np.asarray
+
+
+def _actions(name: str, space: Any) -> tuple[tuple[int, ...], Callable[[Sequence[int]], Any]]:
+    """Return the choices in each part of an action, and the function that makes an action of choices.
+
+    Raises :class:`BadConfigError` for other spaces than discrete ones.
+    """
+    from gymnasium.spaces import Discrete, MultiDiscrete
+
+    if isinstance(space, Discrete):
+        first = int(space.start)
+        return (int(space.n),), lambda chosen: chosen[0] + first
+    if isinstance(space, MultiDiscrete):
+        least, sizes = np.asarray(space.start), space.nvec.flatten().tolist()
+        return tuple(sizes), lambda chosen: np.array(chosen).reshape(least.shape) + least
+    kind = type(space).__name__
+    raise _refused(name, f"its actions are a {kind}, expected Discrete or MultiDiscrete")

@@ -32,7 +32,8 @@ class Environments(Protocol):
     as in :class:`jobs.training.context.Outcome`.
     """
 
-    exactness: str
+    @property
+    def exactness(self) -> str: ...
 
     @property
     def envs(self) -> int: ...
@@ -67,5 +68,5 @@ class Environments(Protocol):
         ...
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Continue from ``saved``."""
+        """Continue from ``saved``. What cannot is no longer exact, and begins new episodes next."""
         ...

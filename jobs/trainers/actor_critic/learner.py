@@ -20,7 +20,7 @@ from jobs.trainers.actor_critic.networks import ActorCritic, Transformer, convol
 from jobs.trainers.actor_critic.playing import Episodes, EpisodeSums, play, pooled
 from jobs.trainers.actor_critic.rollout import Rollout, collect
 from jobs.trainers.actor_critic.update import Update
-from jobs.training.context import NO_PROGRESS_LOST
+from jobs.training.context import EXACT, NO_PROGRESS_LOST
 from jobs.training.loop import Played
 
 # Episodes that the average return is of.
@@ -50,7 +50,11 @@ class ActorCriticLearner:
         self._update = update(own, self.policy, group)
         self.learned = self._update.optimizer
         self.frames_per_iteration = config.envs * config.rollout_steps
-        self.exactness = self.games.environments.exactness if config.device == "cpu" else NO_PROGRESS_LOST
+
+    @property
+    def exactness(self) -> str:
+        """How a training that goes on from its state relates to one left alone."""
+        return self.games.environments.exactness if self._config.device == "cpu" else NO_PROGRESS_LOST
 
     @property
     def running(self) -> dict[str, Any]:
@@ -115,8 +119,11 @@ class Games:
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Restore :meth:`state_dict`."""
         self.environments.load_state_dict(saved["environments"])
-        self._seen.copy_(saved["seen"])
-        self._sums.load_state_dict(saved["sums"])
+        if self.environments.exactness == EXACT:
+            self._seen.copy_(saved["seen"])
+            self._sums.load_state_dict(saved["sums"])
+        else:
+            self._seen = self.environments.reset()
         self.random.set_state(saved["random"].cpu())
 
 

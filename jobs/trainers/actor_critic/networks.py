@@ -16,6 +16,8 @@ _LEAST_VARIANCE = 1e-2
 _PICTURES_AT_ONCE = 256
 # Of the networks for pictures.
 FEATURES, RESIDUAL_FEATURES = 512, 256
+# Pixels across and down that the three convolutions need.
+LEAST_PICTURE = 36
 
 L = TypeVar("L", nn.Linear, nn.Conv2d)
 

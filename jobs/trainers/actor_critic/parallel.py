@@ -12,6 +12,7 @@ from typing import Any
 from jobs.trainers.actor_critic.group import ConnectedGroup
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.rollout import Rollout
+from jobs.training.context import NO_PROGRESS_LOST
 from jobs.training.loop import Played
 from jobs.training.parts import restore, state_of
 
@@ -58,7 +59,8 @@ class LeadingLearner:
         shared = state_of(self.policy), state_of(self.learned)
         self._group.give([(*shared, saved[str(rank)]) for rank in range(1, self._group.size)])
         restore(self._own.games, saved["0"])
-        self._group.gather(None)
+        if NO_PROGRESS_LOST in self._group.gather(self._own.exactness):
+            self.exactness = NO_PROGRESS_LOST
 
     def _order(self, order: _Order, number: float = 0.0) -> None:
         _give_order(self._group, order, number)
@@ -91,6 +93,6 @@ def follow(own: ActorCriticLearner, group: ConnectedGroup) -> None:
                 restore(own.policy, policy)
                 restore(own.learned, learned)
                 restore(own.games, games)
-                group.gather(None)
+                group.gather(own.exactness)
             case _Order.END:
                 return

@@ -37,8 +37,9 @@ SECTIONS: Mapping[str, str] = {
     ),
     "trainer": "The trainer: `benchmarl`, `ppo`, `impala`, `a2c`, `command`, or one of your own.",
     "plugins": (
-        "Tasks, models and algorithms of your own for `benchmarl`: the folder of a Python package, "
-        "relative to the grid file, or the name of an installed one, or a list of these."
+        "Tasks, models and algorithms of your own for `benchmarl`, environments for `ppo`, `impala` and "
+        "`a2c`: the folder of a Python package, relative to the grid file, or the name of an installed one, "
+        "or a list of these."
     ),
     "loggers": (
         "Where the metrics of a program of your own (`command`) go besides its metrics file: `[tensorboard, "
