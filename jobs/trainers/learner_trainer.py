@@ -79,7 +79,7 @@ class LearnerTrainer(Generic[T]):
         """
         run = request.run
         if request.film is not None:
-            raise OrchestrateError(f"the trainer {run.trainer} makes no films", hint="leave out --film")
+            raise OrchestrateError(f"the trainer {run.trainer} makes no films", hint="leave out --render")
         if request.task is not None:
             raise OrchestrateError(
                 f"the trainer {run.trainer} evaluates policies on the task of their training alone",

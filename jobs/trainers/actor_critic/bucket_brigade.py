@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from jobs.trainers.actor_critic.interface import Step
+from jobs.trainers.actor_critic.interface import Step, without_picture
 from jobs.training.context import EXACT
 from jobs.training.games.bucket_brigade.baselines import (
     TEAM_REWARD,
@@ -21,6 +21,7 @@ from jobs.training.games.bucket_brigade.batch import NIGHTS, GameBatch
 from jobs.training.games.bucket_brigade.behaviour import measures
 from jobs.training.games.bucket_brigade.scenarios import AGENTS, ScenarioError
 from jobs.training.games.bucket_brigade.seats import seats
+from jobs.training.video import Frame
 
 
 @dataclass
@@ -68,6 +69,9 @@ class BucketBrigade:
         self._agents = torch.tensor(self._batch.learners, device=device)
         self._identity = torch.eye(self._batch.agents, device=device)[self._agents]
         self._before, self._team = self._batch.episodes.state, torch.zeros(envs, device=device)
+
+    def film(self, show: Callable[[Frame], None]) -> None:  # noqa: ARG002 (there is nothing to show)
+        raise without_picture("bucket_brigade")
 
     def reset(self) -> Tensor:
         return self._rows(self._batch.reset())

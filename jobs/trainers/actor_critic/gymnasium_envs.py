@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jobs.trainers.actor_critic.interface import Step
+from jobs.trainers.actor_critic.interface import Step, without_picture
 from jobs.training.config_errors import RefusedKeyError
 from jobs.training.context import EXACT, NO_PROGRESS_LOST, BadConfigError
+from jobs.training.video import Frame
 from orchestrator.core.installation import install_package
 
 CLASSIC_CONTROL = ("Acrobot-v1", "CartPole-v1", "MountainCar-v0")
@@ -61,6 +62,7 @@ class Gymnasium:
         self.parts, self._action = _actions(self._name, self._envs[0].action_space)
         self._seen = np.zeros((envs, *self.shape), kind)
         self._episodes = [0] * envs
+        self._show: Callable[[Frame], None] | None = None
         # Of each open episode, one step after the other.
         self._actions = [array("i") for _ in range(envs)]
 
@@ -84,9 +86,16 @@ class Gymnasium:
                 break
         return found
 
+    def film(self, show: Callable[[Frame], None]) -> None:
+        if "rgb_array" not in self._envs[0].metadata.get("render_modes", ()):
+            raise without_picture(f"gymnasium/{self._name}")
+        self._envs[0].close()
+        self._envs[0], self._show = _make(self._name, render_mode="rgb_array"), show
+
     def reset(self) -> Tensor:
         for number in range(self.envs):
             self._seen[number] = self._begin(number)
+        self._film()
         return self._tensor(self._seen)
 
     def step(self, actions: Tensor) -> Step:
@@ -97,6 +106,8 @@ class Gymnasium:
             last[number] = self._shaped(found)
             outcomes[:, number] = reward, terminated, truncated and not terminated
             self._actions[number].extend(action)
+            if number == 0:
+                self._film()
             seen[number] = self._begin(number) if terminated or truncated else last[number]
         self._seen = seen
         rewards, terminated, truncated = self._tensor(outcomes)
@@ -141,6 +152,15 @@ class Gymnasium:
                 self._actions[number].extend(action)
         return torch.equal(torch.from_numpy(self._seen), saved["seen"])
 
+    def _film(self) -> None:
+        if self._show is None or self._episodes[0] > 1:
+            return
+        try:
+            picture = self._envs[0].render()
+        except Exception as error:  # of any package
+            raise _not_made(self._name, error) from error
+        self._show(np.ascontiguousarray(picture, np.uint8))
+
     def _begin(self, number: int) -> Any:
         """Begin an episode; return what is seen."""
         self._episodes[number] += 1
@@ -158,13 +178,13 @@ class Gymnasium:
         return torch.tensor(values, device=self._device)
 
 
-def _make(name: str) -> Any:
+def _make(name: str, **more: Any) -> Any:
     try:
         import gymnasium
     except ModuleNotFoundError as error:
         raise BadConfigError("gymnasium is not installed", hint=install_package("gymnasium")) from error
     try:
-        return gymnasium.make(name, disable_env_checker=True)
+        return gymnasium.make(name, disable_env_checker=True, **more)
     except Exception as error:  # of any package
         raise _not_made(name, error) from error
 
@@ -177,7 +197,7 @@ def _not_made(name: str, error: Exception) -> BadConfigError:
     if isinstance(error, ModuleNotFoundError) and error.name:
         missing = error.name.partition(".")[0]
         return _refused(name, f"it needs {missing}, which is not installed", hint=install_package(missing))
-    return _refused(name, f"{type(error).__name__}: {said}")
+    return _refused(name, f"{type(error).__name__}: {said}".rstrip(": "))
 
 
 def _refused(name: str, why: str, hint: str | None = None) -> BadConfigError:

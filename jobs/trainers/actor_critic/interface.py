@@ -8,6 +8,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from jobs.training.video import Frame
+from orchestrator.core.errors import OrchestrateError
+
 
 @dataclass(frozen=True)
 class Step:
@@ -47,6 +50,13 @@ class Environments(Protocol):
     @property
     def parts(self) -> tuple[int, ...]: ...
 
+    def film(self, show: Callable[[Frame], None]) -> None:
+        """Show the first environment's first episode, which the next reset begins: its start and each step.
+
+        Raises :class:`OrchestrateError` if the environment has no picture.
+        """
+        ...
+
     def reset(self) -> Tensor:
         """Begin new episodes; return what is seen (R, *S)."""
         ...
@@ -70,3 +80,8 @@ class Environments(Protocol):
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Continue from ``saved``. What cannot is no longer exact, and begins new episodes next."""
         ...
+
+
+def without_picture(name: str) -> OrchestrateError:
+    """Return the error for an environment that cannot be filmed."""
+    return OrchestrateError(f"{name} has no picture", hint="leave out --render")

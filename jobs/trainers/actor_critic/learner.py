@@ -22,6 +22,7 @@ from jobs.trainers.actor_critic.rollout import Rollout, collect
 from jobs.trainers.actor_critic.update import Update
 from jobs.training.context import EXACT, NO_PROGRESS_LOST
 from jobs.training.loop import Played
+from jobs.training.video import Film
 
 # Episodes that the average return is of.
 _EPISODES = 100
@@ -173,15 +174,21 @@ def build_network(config: ActorCriticConfig, environments: Environments) -> Acto
 
 
 def play_policy(
-    config: ActorCriticConfig, network: ActorCritic, episodes: int, seed: int, deterministic: bool
+    config: ActorCriticConfig,
+    network: ActorCritic,
+    episodes: int,
+    seed: int,
+    deterministic: bool,
+    film: Film | None = None,
 ) -> Played:
     """Play episodes as they are evaluated: in environments of their own, which may differ from training's.
 
-    Where they do, episodes in those of training are played, too, for the gap between both.
+    Film the first one. Where environments differ, episodes in those of training are played, too, for the gap
+    between both.
     """
     random = None if deterministic else torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
     tested = family_of(config.task.name).tested(config.task)
-    found = play(build(tested, episodes, seed, config.device), network, random)
+    found = play(build(tested, episodes, seed, config.device), network, random, film)
     figures = dict(found.figures)
     if tested != config.task:
         trained = play(build(config.task, episodes, seed, config.device), network, random)

@@ -11,6 +11,7 @@ from torch import Tensor
 from jobs.trainers.actor_critic.interface import Environments, Step
 from jobs.trainers.actor_critic.networks import ActorCritic
 from jobs.training.games.bucket_brigade.baselines import TEAM_REWARD
+from jobs.training.video import Film
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,18 @@ class EpisodeSums:
         self._open = saved["open"].to(self._open.device, copy=True)
 
 
-def play(environments: Environments, network: ActorCritic, generator: torch.Generator | None) -> Episodes:
-    """Play an episode in each environment, with the most likely actions if there is no generator."""
+def play(
+    environments: Environments,
+    network: ActorCritic,
+    generator: torch.Generator | None,
+    film: Film | None = None,
+) -> Episodes:
+    """Play an episode in each environment, with the most likely actions if there is no generator.
+
+    Film the first environment's.
+    """
+    if film is not None:
+        environments.film(film.add)
     seen = environments.reset()
     over = torch.zeros(environments.envs, dtype=torch.bool, device=seen.device)
     sums, measured = torch.zeros(3, environments.envs, device=seen.device), torch.zeros(())

@@ -7,7 +7,7 @@ since, and the actions of the open one: a replay of these restores it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,9 +19,12 @@ from jobs.trainers.actor_critic.interface import Step
 from jobs.training.config_errors import unexpected
 from jobs.training.context import EXACT
 from jobs.training.games.procgen import EASY, GAMES, HARD, make_pool
+from jobs.training.video import Frame
 
 # Levels are numbers from 0 to this.
 _LEVELS = 2**31 - 1
+# Pixels of a film, across and down, for each of a picture.
+_FILM_SCALE = 7
 
 
 @dataclass
@@ -73,9 +76,14 @@ class Procgen:
         self._episodes = np.zeros(envs, np.int64)
         self._actions: list[list[int]] = [[] for _ in range(envs)]
         self._seen = np.zeros((envs, *self.shape), np.uint8)
+        self._show: Callable[[Frame], None] | None = None
+
+    def film(self, show: Callable[[Frame], None]) -> None:
+        self._show = show
 
     def reset(self) -> Tensor:
         self._begin(range(self.envs))
+        self._film(self._seen)
         return self._tensor(self._seen)
 
     def step(self, actions: Tensor) -> Step:
@@ -84,6 +92,7 @@ class Procgen:
         for history, action in zip(self._actions, played.tolist(), strict=True):
             history.append(action)
         self._seen = last
+        self._film(last)
         if over := np.flatnonzero(terminated | truncated).tolist():
             self._seen = last.copy()
             self._begin(over)
@@ -124,6 +133,10 @@ class Procgen:
         self._actions = histories
         if (self._episodes != episodes).any() or self._digest() != saved["seen"]:
             raise ValueError(f"a replay of {self._name} leads elsewhere")
+
+    def _film(self, seen: Frame) -> None:
+        if self._show is not None and self._episodes[0] == 1:
+            self._show(seen[0].repeat(_FILM_SCALE, 0).repeat(_FILM_SCALE, 1))
 
     def _begin(self, environments: Sequence[int]) -> None:
         """Begin episodes of these environments."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from jobs.training.checkpoints import read_payload
 from jobs.training.context import BadConfigError, RunContext, UsualEvaluation
 from jobs.training.loop import Learner, Schedule, policy_in
 from jobs.training.operations import operations_of, peak_of_core
-from orchestrator.core.errors import OrchestrateError
+from jobs.training.video import Film
 
 C = TypeVar("C", bound=ActorCriticConfig)
 
@@ -87,10 +87,6 @@ class ActorCriticTrainer(LearnerTrainer[C]):
 
         Raises :class:`OrchestrateError`, and ``FileNotFoundError`` if training removed the checkpoint.
         """
-        if request.film is not None:
-            raise OrchestrateError(
-                f"environments of the trainer {self.config.name} have no picture", hint="leave out --film"
-            )
         torch.set_num_threads(request.run.threads)
         policy, frames = policy_in(read_payload(request.checkpoint), best=request.best)
         own = self._on_cpu(request.run.overrides)
@@ -103,7 +99,8 @@ class ActorCriticTrainer(LearnerTrainer[C]):
         require_same_size(own, played)
         network = build_network(own, build(own.task, 1, 0, "cpu"))
         network.load_state_dict(policy)
-        found = play_policy(played, network, episodes, request.seed, deterministic)
+        with nullcontext() if request.film is None else Film(request.film) as film:
+            found = play_policy(played, network, episodes, request.seed, deterministic, film)
         return EvaluationAnswer(
             frames,
             played.task.name,

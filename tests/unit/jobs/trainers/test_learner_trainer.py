@@ -50,7 +50,7 @@ def test_a_logger_that_does_not_exist_is_found_before_the_queue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "option"), [({"film": Path("film.mp4")}, "--film"), ({"task": "other"}, "--on-task")]
+    ("more", "option"), [({"film": Path("film.mp4")}, "--render"), ({"task": "other"}, "--on-task")]
 )
 def test_by_default_it_evaluates_on_the_task_of_training_without_film(
     more: dict[str, Any], option: str
