@@ -43,7 +43,8 @@ class _Worker:
     def __init__(self, address: str) -> None:
         host, port, self._secret = address.rsplit(":", 2)
         self._port, self._met = int(port), False
-        self._hosts = [*filter(None, [SchedulerJob.current().first_node]), host]
+        known = SchedulerJob.current().first_node, os.environ.get("MASTER_ADDR")
+        self._hosts = [*filter(None, known), host]
 
     def connect(self) -> Connection | None:
         """Return a connection to the worker; ``None`` if it has left, or does not answer."""
@@ -172,12 +173,12 @@ def _work(rank: _Rank, connection: Connection) -> None:
             connection.send({"code": rank.code, "out_of_memory": rank.out_of_memory})
 
 
-def main() -> int:
-    """Work until the worker has left; return the exit code."""
+def attend_worker(address: str) -> int:
+    """Take part in the worker's attempts until it has left; return the exit code."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {*STOP_SIGNALS, signal.SIGHUP})  # the worker decides
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     adopt_orphans()
-    worker = _Worker(os.environ.pop(_VARIABLE))
+    worker = _Worker(address)
     connection = worker.connect()
     if connection is None:
         sys.stderr.write(f"{socket.gethostname()}: found no worker on the job's first node\n")
@@ -190,4 +191,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(attend_worker(os.environ.pop(_VARIABLE)))

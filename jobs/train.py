@@ -4,6 +4,9 @@ One run, or one for each combination of several values (``seed=0,1``). The resul
 same places as a sweep's, under the same run ids. The same call again continues the runs that are left, each
 from its newest checkpoint. SIGTERM, SIGINT and SIGUSR1 make it save and leave.
 
+Started once on each of several nodes, by `srun --ntasks-per-node=1` or `torchrun --nproc-per-node 1`, it
+trains one run at a time on all of them.
+
 Exit codes: 0 all runs are done, 1 some run failed, 2 bad input, 3 the results folder takes no files, 75 saved
 and left before the end: the same call goes on.
 """
@@ -16,9 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.hydra.overrides import runs_of
+from jobs.launcher import Launcher
 from jobs.worker.manual_submission import record_submission
 from jobs.worker.worker import run_command, work
-from orchestrator.config.trainers import get_trainer
+from orchestrator.config.trainers import TrainerSpec, get_trainer
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run, RunState
 from orchestrator.rundir import SweepDir
@@ -28,13 +32,27 @@ _DONE, _SOME_FAILED, _NO_STORAGE, _MORE_TO_DO = 0, 1, 3, 75
 
 
 def train(asked: argparse.Namespace) -> int:
-    """Record the runs in the ledger, work through them here and print their states; return the exit code."""
-    spec = get_trainer(asked.trainer)
+    """Record the runs in the ledger, work through them here and print their states; return the exit code.
+
+    On all nodes but the first of several, start the ranks of runs instead.
+    """
+    spec, launcher = get_trainer(asked.trainer), Launcher.current()
+    if launcher is None:
+        return _train(asked, spec, nodes=1)
+    folder = asked.results.absolute()
+    if launcher.node:
+        return launcher.attend(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with launcher.as_first_node(folder):
+        return _train(asked, spec, launcher.nodes)
+
+
+def _train(asked: argparse.Namespace, spec: TrainerSpec, nodes: int) -> int:
     named = runs_of(spec, asked.overrides)
     runs = named if asked.only is None else [_only(named, asked.only)]
     sweep = SweepDir(asked.results.absolute(), asked.sweep)
     require_own(sweep)
-    job = record_submission(sweep, spec, named, runs, asked.slots)
+    job = record_submission(sweep, spec, named, runs, asked.slots, nodes)
     code = work(sweep.results, sweep.name, job.token)
     if code == _NO_STORAGE:
         return code

@@ -42,5 +42,8 @@ if [[ -f .venv/bin/activate ]]; then source .venv/bin/activate; fi
 python=(python) # or: python=(uv run --no-sync python)
 
 set -u
+if ((${SLURM_JOB_NUM_NODES:-1} > 1)); then # sbatch --nodes=2: each run on all of them
+  python=(srun --ntasks-per-node=1 --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" "${python[@]}")
+fi
 if [[ -n ${SLURM_ARRAY_TASK_ID:-} ]]; then options+=(--only "$SLURM_ARRAY_TASK_ID"); fi
 exec "${python[@]}" -P -m jobs.train "${options[@]}" "$trainer" "${benchmark[@]}" "$@"

@@ -24,14 +24,24 @@ _MARK = "# Points that were trained by hand"
 
 
 def record_submission(
-    sweep: SweepDir, spec: TrainerSpec, named: Sequence[Run], runs: Sequence[Run], slots: int | None = None
+    sweep: SweepDir,
+    spec: TrainerSpec,
+    named: Sequence[Run],
+    runs: Sequence[Run],
+    slots: int | None = None,
+    nodes: int = 1,
 ) -> Job:
     """List all named runs in the index, and enter a job for ``runs`` into the ledger.
 
-    ``slots``: runs at once; by default as many as there are cores, and GPUs where runs need one. A grid that
-    was submitted before goes on to define the sweep.
+    ``slots``: runs at once; by default as many as there are cores, and GPUs where runs need one; on
+    several ``nodes`` one. A grid that was submitted before goes on to define the sweep.
     """
     _require_finite(named)
+    if nodes > 1 and not spec.several_nodes:
+        raise OrchestrateError(
+            f"the trainer {spec.name} trains on one node, and this was started on {nodes}",
+            hint="start it on one",
+        )
     sweep.create()
     with sweep.lock():
         _refuse_other_trainer(sweep, spec)
@@ -41,7 +51,7 @@ def record_submission(
         ledger = sweep.read_ledger()
         number = ledger[-1].number + 1 if ledger else 1
         # The lock is only an aid, so two jobs may take one number; the rest of the token differs.
-        job = _job(f"{number:04d}-{secrets.token_hex(4)}", sweep, spec, runs, slots)
+        job = _job(f"{number:04d}-{secrets.token_hex(4)}", sweep, spec, runs, slots, nodes)
         sweep.add_to_ledger(_entry(job, spec, grid))
     return job
 
@@ -65,16 +75,20 @@ def _grid(name: str, spec: TrainerSpec, rows: Sequence[IndexRow]) -> str:
     return f"{head}\nname: {json.dumps(name)}\ntrainer: {spec.name}\ninclude:\n{points}"
 
 
-def _job(token: str, sweep: SweepDir, spec: TrainerSpec, runs: Sequence[Run], slots: int | None) -> Job:
-    cores = {run.run_id: spec.resources_of(run).cpus_per_task for run in runs}
+def _job(
+    token: str, sweep: SweepDir, spec: TrainerSpec, runs: Sequence[Run], slots: int | None, nodes: int
+) -> Job:
+    cores = {run.run_id: spec.resources_of(run, nodes).cpus_per_task for run in runs}
     least, most = min(cores.values()), max(cores.values())
     gpus = int(any(spec.needs_gpu(run) for run in runs))
+    if nodes > 1:
+        slots = 1
     room = Size(_cores()) if slots is None and least < most else None
     if slots is None:
         slots = min(len(runs), _cores() // least, len(hardware.gpus()) if gpus else len(runs))
     run_ids = sorted(cores, key=lambda run_id: -cores[run_id] if room else 0)
     sizes = {run_id: Size(cores[run_id]) for run_id in run_ids} if least < most else {}
-    needs = Resources(cpus_per_task=most, gpus=gpus)
+    needs = Resources(cpus_per_task=most, gpus=gpus, nodes=nodes)
     return Job(token, sweep.name, "local", tuple(run_ids), max(1, slots), needs, sizes=sizes, room=room)
 
 

@@ -19,6 +19,7 @@ from orchestrator.core.types import Resources
 from orchestrator.rundir import RunDir, SweepDir
 from tests import helpers
 from tests.helpers import ROOT, finish, kill, make_sweep, running, wait_for
+from tests.resuming import bits
 
 STEPS = 12
 
@@ -195,3 +196,47 @@ def test_the_example_on_two_nodes_is_the_example_on_one(start: Callable[..., Job
     for row, line in zip(rows, lines, strict=True):
         assert row.metrics["return"] == pytest.approx(line["metrics"]["return"], rel=1e-4, abs=1e-6)
     assert job.run.checkpoints()[0].frames == 12 * 64
+
+
+def test_torchrun_by_hand_trains_on_all_its_nodes_and_refuses_several_processes_on_one(
+    tmp_path: Path,
+) -> None:
+    run = ["a2c", "task=bucket_brigade/hard", "mode=parallel", "actors=2", "envs=4", "rollout_steps=8"]
+    run += ["steps=256", "hidden=[8]", "evaluation_interval=0", "loggers=[csv]"]
+
+    def torchrun(node: int, processes: int, nodes: int, port: int) -> subprocess.Popen[str]:
+        argv = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nnodes",
+            str(nodes),
+            "--node-rank",
+            str(node),
+        ]
+        argv += ["--nproc-per-node", str(processes), "--master-addr", "127.0.0.1", "--master-port", str(port)]
+        argv += ["-m", "jobs.train", "--results", str(tmp_path / f"{nodes}"), *run]
+        path = {**os.environ, "PYTHONPATH": str(ROOT)}
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            argv, cwd=tmp_path, env=path, stdout=pipe, stderr=subprocess.STDOUT, text=True
+        )
+
+    port = helpers.free_port()
+    started = [torchrun(node, 1, 2, port) for node in (1, 0)]
+    said = [process.communicate(timeout=helpers.PATIENCE_S)[0] for process in started]
+    assert [process.returncode for process in started] == [0, 0], said
+    alone = [sys.executable, "-m", "jobs.train", "--results", str(tmp_path / "1"), *run]
+    subprocess.run(alone, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
+    both, one = (SweepDir(tmp_path / nodes, "by-hand") for nodes in ("2", "1"))
+    (run_id,) = one.run_ids()
+    assert [bits(row.metrics) for row in both.run(run_id).history()] == [
+        bits(row.metrics) for row in one.run(run_id).history()
+    ]
+    assert len(one.run(run_id).history()) == 8
+    assert not list((tmp_path / "2").glob(".agents*"))
+
+    refused = torchrun(0, 2, 1, helpers.free_port())
+    said = [refused.communicate(timeout=helpers.PATIENCE_S)[0]]
+    assert refused.returncode != 0
+    assert "found 2 processes on 1 nodes, expected one on each" in said[0]

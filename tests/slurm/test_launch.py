@@ -115,15 +115,18 @@ def end_of(slurm: Cluster, job: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("script", "more"),
+    ("script", "nodes", "more"),
     [
-        ("bucket_brigade", ["task=bucket_brigade/hard"]),
-        ("procgen", ["task=procgen/coinrun", "rollout_steps=16", "mode=parallel", "actors=2"]),
+        ("bucket_brigade", 1, ["task=bucket_brigade/hard"]),
+        ("procgen", 2, ["task=procgen/coinrun", "rollout_steps=16", "mode=parallel", "actors=2"]),
     ],
 )
-def test_one_job_of_a_game(script: str, more: list[str], project: Project, slurm: Cluster) -> None:
+def test_one_job_of_a_game(
+    script: str, nodes: int, more: list[str], project: Project, slurm: Cluster
+) -> None:
     small = ["steps=64", "envs=4", "batch_size=16", "evaluation_interval=0", "seed=0,1", *more]
-    project.run("sbatch", "--wait", "--cpus-per-task=2", f"launch/{script}.sh", *small)
+    options = ["--cpus-per-task=1", f"--nodes={nodes}", f"--ntasks={nodes}"]
+    project.run("sbatch", "--wait", *options, f"launch/{script}.sh", *small)
     sweep = SweepDir.existing(project.folder / "results", script)
     found = [sweep.run(run_id).result() for run_id in sweep.run_ids()]
     assert [result and result["frames"] for result in found] == [64, 64], project.said()
