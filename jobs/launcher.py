@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jobs.node import attend_worker
 from jobs.worker.agents import ADDRESS_FILE_VARIABLE
+from jobs.worker.scheduler_job import SchedulerJob
 from orchestrator.core.errors import OrchestrateError
 
 # Seconds until the first node's process must have begun.
@@ -33,13 +34,13 @@ class Launcher:
 
         Raises :class:`OrchestrateError` if it started several processes on a node.
         """
-        given = os.environ
-        if "TORCHELASTIC_RUN_ID" in given:
-            node, nodes, processes = _numbers("GROUP_RANK", "GROUP_WORLD_SIZE", "WORLD_SIZE")
-            hint = "torchrun --nproc-per-node 1"
-        elif "SLURM_STEP_NUM_NODES" in given:
-            node, nodes, processes = _numbers("SLURM_NODEID", "SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS")
-            hint = "srun --ntasks-per-node=1"
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            numbers = ("GROUP_RANK", "GROUP_WORLD_SIZE", "WORLD_SIZE")
+            node, nodes, processes = (int(os.environ[name]) for name in numbers)
+            name, hint = "", "torchrun --nproc-per-node 1"
+        elif step := SchedulerJob.current().step:
+            node, nodes, processes, name = step
+            hint = "one task for each node"
         else:
             return None
         if processes != nodes:
@@ -47,12 +48,7 @@ class Launcher:
                 f"found {processes} processes on {nodes} nodes, expected one on each",
                 hint=f"{hint}; the processes of a run are a key of its own, such as actors=4",
             )
-        if nodes == 1:
-            return None
-        if "TORCHELASTIC_RUN_ID" in given:
-            return cls(node, nodes, _agreed_name(node))
-        parts = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
-        return cls(node, nodes, "-".join(given.get(part, "0") for part in parts))
+        return cls(node, nodes, name or _agreed_name(node)) if nodes > 1 else None
 
     @contextmanager
     def as_first_node(self, folder: Path) -> Iterator[None]:
@@ -82,10 +78,6 @@ class Launcher:
 
     def _file(self, folder: Path) -> Path:
         return folder / f".agents-{self.name}"
-
-
-def _numbers(*names: str) -> list[int]:
-    return [int(os.environ[name]) for name in names]
 
 
 def _agreed_name(node: int) -> str:

@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 
 from jobs.training import provenance
-from orchestrator.config.trainers import code_id, get_trainer
+from orchestrator.config.code.identity import code_id
+from orchestrator.config.trainers import get_trainer
 from orchestrator.core.types import Run
 
 # Set before a trainer's modules are imported: with more than one thread such an import starts threads, and a

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 from jobs.training.provenance import NODE_VARIABLE
 from orchestrator.core.errors import DamagedFileError
@@ -32,6 +32,15 @@ _PATIENCE_S = 10.0
 
 # Slurm checks its jobs' ends once in 30 s, and warns up to a minute early.
 _EARLY_S = 90.0
+
+
+class Step(NamedTuple):
+    """A process's ``node``, the step's numbers of ``nodes`` and ``processes``, and a ``name`` of its own."""
+
+    node: int
+    nodes: int
+    processes: int
+    name: str
 
 
 @dataclass(frozen=True)
@@ -128,6 +137,11 @@ class SchedulerJob:
     def dismiss(self, job_ids: Iterable[str]) -> None:
         """Remove pending array elements without work from the queue."""
 
+    @property
+    def step(self) -> Step | None:
+        """This process's place in a step of the job; None if its script started it."""
+        return None
+
 
 class SlurmJob(SchedulerJob):
     """A job of Slurm."""
@@ -149,6 +163,16 @@ class SlurmJob(SchedulerJob):
     @property
     def first_node(self) -> str | None:
         return os.environ.get("SLURM_LAUNCH_NODE_IPADDR")
+
+    @property
+    def step(self) -> Step | None:
+        if "SLURM_STEP_NUM_NODES" not in os.environ:
+            return None
+        node, nodes, processes, number = (
+            int(os.environ[f"SLURM_{name}"])
+            for name in ("NODEID", "STEP_NUM_NODES", "STEP_NUM_TASKS", "STEP_ID")
+        )
+        return Step(node, nodes, processes, f"{self.job_id}-{self.restarts}-{number}")
 
     def ended_by_scheduler(self) -> Reason | None:
         known = self._as_known()

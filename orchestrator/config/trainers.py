@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import importlib.util
 import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Any, Self
 
-from orchestrator.config.code.syntax_hash import syntax_hash
 from orchestrator.config.command import COMMAND_KEY, asked_for
 from orchestrator.config.plug_ins import find_plug_in, plug_in_names
 from orchestrator.core.errors import OrchestrateError
@@ -360,37 +357,7 @@ def is_installed(spec: TrainerSpec) -> bool:
         found = not spec.packages or bool(version(spec.packages[0]))
     except PackageNotFoundError:
         return False
-    return found and all(_plugin_folder(source) is not None for source in spec.plugins)
-
-
-@cache
-def code_id(spec: TrainerSpec) -> str:
-    """Hash the training code into 12 hexadecimal digits.
-
-    It consists of the trainer's sources, its packages' versions and its plug-ins' files. Two results with
-    different ids may differ although their runs are the same. Comments, docstrings, import statements and the
-    names of modules change nothing.
-    """
-    digest = hashlib.sha256()
-    for package in spec.packages:
-        try:
-            digest.update(f"{package}=={version(package)}\n".encode())
-        except PackageNotFoundError:
-            digest.update(f"{package} absent\n".encode())
-    files = {file for module in spec.source for file in _sources(module)}
-    for text in sorted(map(_source_hash, files)):
-        digest.update(text.encode() + b"\n")
-    for source in spec.plugins:
-        _add_plugin(digest, source)
-    return digest.hexdigest()[:12]
-
-
-def _source_hash(file: Path) -> str:
-    """Hash one source file: a module by its syntax, a preset by content and name."""
-    content = file.read_bytes()
-    if file.suffix == ".py":
-        return syntax_hash(content)
-    return f"{file.name} {hashlib.sha256(content).hexdigest()}"
+    return found and all(plugin_folder(source) is not None for source in spec.plugins)
 
 
 def installed_plugin(name: str) -> EntryPoint | None:
@@ -398,45 +365,13 @@ def installed_plugin(name: str) -> EntryPoint | None:
     return next(iter(entry_points(group=PLUGIN_GROUP, name=name)), None)
 
 
-def _add_plugin(digest: hashlib._Hash, source: PluginSource) -> None:
-    """Add every file of the plug-in's package with its relative path: data files decide results, too."""
-    folder = _plugin_folder(source)
-    digest.update(f"plug-in {source.name}\n".encode())
-    for file in sorted(_plugin_files(folder)) if folder is not None else ():
-        content = hashlib.sha256(file.read_bytes()).hexdigest()
-        digest.update(f"{file.relative_to(folder or file).as_posix()}\0{content}\n".encode())
-
-
-def _plugin_files(folder: Path) -> Iterator[Path]:
-    """Yield the files, through links too: in a code snapshot, ignored files are links."""
-    for place, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
-        files = (Path(place, name) for name in names if not name.startswith("."))
-        yield from (file for file in files if file.is_file())
-
-
-def _plugin_folder(source: PluginSource) -> Path | None:
+def plugin_folder(source: PluginSource) -> Path | None:
     """Return the folder of the plug-in's package if it exists."""
     if source.folder:
         return Path(source.folder) if Path(source.folder).is_dir() else None
     point = installed_plugin(source.name)
     spec = importlib.util.find_spec(point.module.partition(".")[0]) if point is not None else None
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
-
-
-def _sources(module: str) -> Iterator[Path]:
-    """Yield the Python and YAML files of a module or package, without importing it."""
-    top, *rest = module.split(".")
-    spec = importlib.util.find_spec(top)
-    if spec is None or spec.origin is None:
-        return
-    base = Path(spec.origin).parent.joinpath(*rest)
-    if not rest and not spec.submodule_search_locations:
-        yield Path(spec.origin)
-    elif base.is_dir():
-        yield from sorted(path for path in base.rglob("*") if path.suffix in (".py", ".yaml"))
-    else:
-        yield base.with_suffix(".py")
 
 
 def trainer_names() -> list[str]:

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.backends.local import LocalBackend
+from orchestrator.config.code.identity import code_id
 from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.sweep import load_sweep
-from orchestrator.config.trainers import BENCHMARL, COMMAND, code_id
+from orchestrator.config.trainers import BENCHMARL, COMMAND
 from orchestrator.control.last_submission import submitted_code
 from orchestrator.control.submit import submit_sweep
 from orchestrator.core.types import RunState
@@ -36,7 +37,8 @@ TELL = """
 import json, jobs.worker.worker, orchestrator.ui.cli, mine
 from jobs.training import provenance
 from orchestrator.core.package_files import template
-from orchestrator.config.trainers import BENCHMARL, COMMAND, code_id
+from orchestrator.config.code.identity import code_id
+from orchestrator.config.trainers import BENCHMARL, COMMAND
 from orchestrator.core.types import RunState
 files = [jobs.worker.worker.__file__, orchestrator.ui.cli.__file__, mine.__file__, str(template("profiles"))]
 print(json.dumps([files, [code_id(BENCHMARL), code_id(COMMAND)], provenance.commit()]))

@@ -125,7 +125,7 @@ def test_one_job_of_a_game(
     script: str, nodes: int, more: list[str], project: Project, slurm: Cluster
 ) -> None:
     small = ["steps=64", "envs=4", "batch_size=16", "evaluation_interval=0", "seed=0,1", *more]
-    options = ["--cpus-per-task=1", f"--nodes={nodes}", f"--ntasks={nodes}"]
+    options = ["--cpus-per-task=1", f"--nodes={nodes}", f"--ntasks={nodes}", "--mem=3G"]
     project.run("sbatch", "--wait", *options, f"launch/{script}.sh", *small)
     sweep = SweepDir.existing(project.folder / "results", script)
     found = [sweep.run(run_id).result() for run_id in sweep.run_ids()]

@@ -10,9 +10,10 @@ import pytest
 
 from jobs.training.context import BadConfigError
 from jobs.training.plugins import as_submitted, load_plugins
+from orchestrator.config.code.identity import code_id
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand
-from orchestrator.config.trainers import BENCHMARL, COMMAND, code_id, is_installed
+from orchestrator.config.trainers import BENCHMARL, COMMAND, is_installed
 from orchestrator.core.errors import GridError
 from orchestrator.core.types import Job, PluginSource, Resources
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import trainers
-from orchestrator.config.trainers import BENCHMARL, COMMAND, TrainerSpec, code_id
+from orchestrator.config.code import identity
+from orchestrator.config.code.identity import code_id
+from orchestrator.config.trainers import BENCHMARL, COMMAND, TrainerSpec
 
 
 @pytest.mark.parametrize("spec", [BENCHMARL, COMMAND], ids=lambda spec: spec.name)
 def test_a_code_id_needs_every_source_it_names(spec: TrainerSpec) -> None:
     for module in spec.source:
-        assert list(trainers._sources(module)), module
+        assert list(identity._sources(module)), module
 
 
 def test_a_code_id_follows_the_sources_and_nothing_else(
@@ -69,7 +70,7 @@ def test_a_code_id_follows_the_yaml_files_of_a_package(
 
 
 def test_benchmarls_code_id_covers_every_preset() -> None:
-    covered = {file for module in BENCHMARL.source for file in trainers._sources(module)}
+    covered = {file for module in BENCHMARL.source for file in identity._sources(module)}
     presets = set((Path(__file__).parents[4] / "jobs" / "conf").rglob("*.yaml"))
     assert len(presets) >= 4
     assert presets <= covered
