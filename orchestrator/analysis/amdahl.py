@@ -76,11 +76,18 @@ def fit(sizes: Mapping[int, Sequence[float]]) -> Amdahl | None:
 
 
 def _resampled(sizes: Sequence[Sequence[float]]) -> Floats:
-    """Draw the runs of each size anew: a matrix (resamples × runs)."""
+    """Draw the runs of each size anew: a matrix (resamples × runs).
+
+    Deviations from the mean are widened: draws of n values have (n - 1) / n of their variance.
+    """
     import numpy as np
 
     generator = np.random.default_rng(_SEED)
-    drawn = [generator.choice(np.asarray(fps), size=(RESAMPLES, len(fps))) for fps in sizes]
+    drawn = []
+    for fps in sizes:
+        speeds, n = np.asarray(fps, dtype=np.float64), len(fps)
+        wide = speeds.mean() + (speeds - speeds.mean()) * math.sqrt(n / max(1, n - 1))
+        drawn.append(generator.choice(wide, size=(RESAMPLES, n)))
     return np.concatenate(drawn, axis=1)
 
 

@@ -96,6 +96,9 @@ class ScalingLine:
             here = len(self.points)
             return f"no fit of Amdahl's law, which takes {FEW_SIZES} numbers of {self.over}: here are {here}"
         found = self.amdahl
+        if not found.parallel:
+            first = count(self.points[0].number, noun)
+            return f"training is no faster with more {self.over}: beyond {first} you pay for waiting"
         within = "" if found.low is None else f" [{found.low:.1%}, {found.high:.1%}]"
         said = f"serial fraction {found.fraction:.1%}{within} by Amdahl's law"
         if found.off > _MUCH:
@@ -128,14 +131,14 @@ def scaling_lines(collected: Collected) -> list[ScalingLine]:
         for row in collected.runs.iter_rows(named=True)
         if row["in_grid"] and (row[SWEEP], row["run_id"]) in shares and row[THREADS]
     ]
-    together = changes_with(rows, collected.keys, _SIZE)
-    apart = [key for key in (SWEEP, *collected.keys) if key not in ("seed", ACTORS, THREADS, *together)]
     parted = []
-    for point, own in by_point(rows, apart):
-        counted = [
-            row for row in Members(tuple(own)).counted()[0] if finite(row[TRAINING]) and row[TRAINING] > 0
-        ]
-        parted += [({**point, **kept}, over, some) for over, kept, some in _lines(counted)]
+    for _, of_sweep in by_point(rows, [SWEEP]):
+        together = changes_with(of_sweep, collected.keys, _SIZE)
+        apart = [key for key in collected.keys if key not in ("seed", ACTORS, THREADS, *together)]
+        for point, own in by_point(of_sweep, [SWEEP, *apart]):
+            done, _ = Members(tuple(own)).counted()
+            lines = _lines([row for row in done if finite(row[TRAINING]) and row[TRAINING] > 0])
+            parted += [({**point, **kept}, over, some) for over, kept, some in lines]
     labels = group_labels([{"algorithm": own[0]["trainer"], **point} for point, _, own in parted])
     return [
         ScalingLine(label, over, tuple(_points(own, over, shares)))

@@ -17,7 +17,7 @@ from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.compare import compare_by
 from orchestrator.analysis.scaling import ACTORS, PARTS, THREADS, scaling_lines
 from orchestrator.core.types import Run
-from orchestrator.rundir import Row
+from orchestrator.rundir import Row, SweepDir
 
 SIZES = (1, 2, 4, 8)
 
@@ -39,7 +39,7 @@ def test_the_interval_of_noisy_runs_holds_the_fraction() -> None:
     noise = random.Random(1)
     held = 0
     for _ in range(40):
-        sizes = {size: [fps(size, 0.1) * noise.gauss(1, 0.05) for _ in range(8)] for size in SIZES}
+        sizes = {size: [fps(size, 0.1) * noise.gauss(1, 0.05) for _ in range(3)] for size in SIZES}
         found = fit(sizes)
         assert found is not None
         assert found.low is not None
@@ -78,11 +78,12 @@ def trained(
     runs: Sequence[Run] | Mapping[str, Sequence[Any]],
     speed: Callable[[Run], float],
     seconds: Seconds = HALVES,
+    name: str = "lab",
     **changes: Any,
 ) -> Collected:
     """These runs of ppo, or those of a matrix, at a speed each; the first iteration of each warms up."""
     runs = matrix_runs(runs, "ppo") if isinstance(runs, Mapping) else runs
-    sweep = create_sweep(results, "lab", runs)
+    sweep = create_sweep(results, name, runs)
     timers = {f"timers/{name}": value for name, value in seconds.items()}
     warm = dict.fromkeys(timers, 100.0)
     for run in runs:
@@ -137,6 +138,11 @@ def test_a_verdict_says_how_far_it_reaches(
     assert line.verdict.endswith(words)
 
 
+def test_more_actors_that_are_slower_are_told(results: Path) -> None:
+    [line] = scaling_lines(trained(results, {"actors": [1, 2, 4]}, lambda run: 100.0 / actors_of(run)))
+    assert line.verdict == "training is no faster with more actors: beyond 1 actor you pay for waiting"
+
+
 def test_a_bad_fit_is_told(results: Path) -> None:
     speeds = {1: 100.0, 2: 190.0, 4: 100.0}
     [line] = scaling_lines(trained(results, {"actors": [1, 2, 4]}, lambda run: speeds[actors_of(run)]))
@@ -163,8 +169,10 @@ def test_a_mode_that_follows_from_the_actors_parts_no_line(results: Path) -> Non
 
     [line] = scaling_lines(trained(results, modes(sequential=[1], parallel=[2, 4]), amdahl(0.1)))
     assert [point.number for point in line.points] == [1, 2, 4]
-    [line] = scaling_lines(trained(results / "other", modes(sequential=[1], parallel=[1, 2]), amdahl(0.1)))
-    assert [len(point.fps) for point in line.points] == [1, 1]
+    trained(results, modes(sequential=[1], parallel=[1, 2]), amdahl(0.1), name="other")
+    both = scaling_lines(collect([SweepDir(results, "lab"), SweepDir(results, "other")]))
+    assert [[point.number for point in line.points] for line in both] == [[1, 2, 4], [1, 2]]
+    assert [len(point.fps) for point in both[1].points] == [1, 1]
 
 
 @pytest.mark.parametrize("matrix", [{"actors": [2], "seed": [0, 1]}, {"lr": [0.1, 0.2]}])
