@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-# Metrics of an iteration, in seconds.
-ALL_REDUCE_TIMER, WAITING_TIMER = "timers/all_reduce_time", "timers/waiting_time"
+from orchestrator.planning.throughput.measure import ALL_REDUCE_TIMER, WAITING_TIMER
+
 # Added to a run's seed for each process; far from what else is added.
 _BETWEEN_RANKS = 7_919_000_017
 _LARGEST_SEED = 2**63

@@ -11,6 +11,7 @@ from torch import Tensor
 from jobs.trainers.actor_critic.interface import Environments
 from jobs.trainers.actor_critic.networks import ActorCritic
 from jobs.trainers.actor_critic.playing import EpisodeSums
+from orchestrator.planning.throughput.measure import ENVIRONMENT_TIMER, INFERENCE_TIMER
 
 
 @dataclass
@@ -62,11 +63,11 @@ def collect(
         rollout.seen[number] = seen
         actions, rollout.logs[number], rollout.values[number] = network.act(seen, generator)
         rollout.actions[number] = actions
-        clock.add("timers/inference_time")
+        clock.add(INFERENCE_TIMER)
         step = environments.step(actions)
         rollout.rewards[number], rollout.ended[number] = step.rewards, step.terminated | step.truncated
         sums.add(step)
-        clock.add("timers/environment_time")
+        clock.add(ENVIRONMENT_TIMER)
         if step.truncated.any():
             with torch.no_grad():
                 _, values = network(step.last())
@@ -75,7 +76,7 @@ def collect(
     with torch.no_grad():
         _, values = network(seen)
     rollout.last_values = network.in_rewards(values)
-    clock.add("timers/inference_time")
+    clock.add(INFERENCE_TIMER)
     return rollout, seen, clock.seconds
 
 
