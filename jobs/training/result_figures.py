@@ -8,15 +8,24 @@ from typing import Any
 
 from orchestrator.rundir import Row
 
+# The number of episodes that ended since a training began, where it is recorded.
+_EPISODES = "train/total_episodes"
 
-def returns(history: Iterable[Row], names: Iterable[str]) -> tuple[float | None, float | None]:
-    """Return the final and the best value of the first of ``names`` that was recorded, without NaN."""
+
+def learned(history: Iterable[Row], names: Iterable[str]) -> dict[str, float | int | None]:
+    """Return the initial, final and best return, and the number of episodes, as far as they are recorded.
+
+    Returns are the values of the first of ``names`` that was recorded, without NaN.
+    """
     rows = list(history)
-    for name in names:
-        values = list(_values(rows, name))
-        if values:
-            return values[-1], max(values)
-    return None, None
+    values = next(filter(None, ([*_values(rows, name)] for name in names)), [])
+    episodes = [*_values(rows, _EPISODES)]
+    return {
+        "initial_return": values[0] if values else None,
+        "final_return": values[-1] if values else None,
+        "best_return": max(values, default=None),
+        "episodes": int(episodes[-1]) if episodes else None,
+    }
 
 
 def summary(result: Mapping[str, Any]) -> dict[str, Any]:

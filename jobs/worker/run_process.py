@@ -233,7 +233,6 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
     attempts = context.run_dir.current_attempts()
     chain = context.run_dir.chain(context.attempt.number)
     claims = [claim for piece in chain if (claim := _claim(context.run_dir.attempt(piece.attempt)))]
-    final, best = result_figures.returns(context.rows, spec.returns)
     return {
         "sweep": launch.sweep.name,
         "attempt": context.attempt.number,
@@ -259,8 +258,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "cores": len(launch.slot.cores) * (1 + len(launch.members)),
         "peak_memory_mb": context.memory.peak_mb(),
         "speed": throughput(piece.rows for piece in chain).to_json(),
-        "final_return": final,
-        "best_return": best,
+        **result_figures.learned(context.rows, spec.returns),
         **outcome.extra,
     }
 

@@ -115,6 +115,8 @@ RESULT_COLUMNS = {
     "seconds_per_iteration": _Column(float, ("speed", "seconds_per_iteration")),
     "collection_seconds": _Column(float, ("speed", "collection_seconds")),
     "learning_seconds": _Column(float, ("speed", "learning_seconds")),
+    "training_episodes": _Column(_count_if_any, ("episodes",)),
+    "initial_return": _Column(float, ("initial_return",)),
     "final_return": _Column(float, ("final_return",)),
     "best_return": _Column(float, ("best_return",)),
     "evaluation_episodes": _Column(_count_if_any, ("evaluation", "episodes"), free=True),

@@ -145,7 +145,9 @@ def test_by_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         result = sweep.run(run_id).result()
         assert result is not None
         assert (result["frames"], result["exactness"]) == (256, "exact")
-        assert result["final_return"] is not None
+        returns = [result[f"{which}_return"] for which in ("initial", "final", "best")]
+        assert max(returns[:2]) <= returns[2]
+        assert result["episodes"] == sweep.run(run_id).history()[-1].metrics["train/total_episodes"]
         metrics = sweep.run(run_id).history()[-1].metrics
         assert {"eval/team/reward_per_night", "eval/behaviour/free_riding"} <= set(metrics)
         (policy,) = (path for path in sweep.run(run_id).path.rglob("policy.pt"))

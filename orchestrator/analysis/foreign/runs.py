@@ -299,7 +299,6 @@ def _facts(one: Experiment) -> dict[str, Any]:
     rows = one.history
     wall_time = rows[-1].wall_time
     timed = math.isfinite(wall_time) and wall_time > 0
-    final, best = _returns(rows)
     return {
         "device": _device(one.config),
         "environments": _environments(one),
@@ -307,18 +306,17 @@ def _facts(one: Experiment) -> dict[str, Any]:
         "iterations": len(rows) if one.logged else None,
         "wall_time": wall_time if timed else None,
         **throughput([rows]).to_json(),
-        "final_return": final,
-        "best_return": best,
+        **_returns(rows),
         "evaluation_episodes": _evaluation_episodes(one.config),
     }
 
 
-def _returns(rows: Sequence[Row]) -> tuple[float | None, float | None]:
+def _returns(rows: Sequence[Row]) -> dict[str, float]:
     for name in BENCHMARL.returns:
         values = [row.metrics[name] for row in rows if math.isfinite(row.metrics.get(name, math.nan))]
         if values:
-            return values[-1], max(values)
-    return None, None
+            return {"initial_return": values[0], "final_return": values[-1], "best_return": max(values)}
+    return {}
 
 
 def _device(config: Mapping[str, Any]) -> str | None:

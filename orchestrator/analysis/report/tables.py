@@ -245,10 +245,15 @@ def runs_table(rows: Sequence[Row], keys: Sequence[str], *, several: bool) -> Ta
     if len({row["target"] for row in rows} - {None}) > 1 and "target" not in varying:
         varying = [*varying, "target"]
     short = short_keys(varying)
+    numbers = [
+        (name, column)
+        for name, column in _RUN_NUMBERS
+        if column not in _NOT_OF_ALL or any(row[column] is not None for row in rows)
+    ]
     heads = (
         *columns("run", *(["sweep"] if several else [])),
         *(Column(short[key], _numbers(rows, key)) for key in varying),
-        *columns("state", *(f"#{name}" for name, _ in _RUN_NUMBERS), "host", "config"),
+        *columns("state", *(f"#{name}" for name, _ in numbers), "host", "config"),
     )
     cells = [
         (
@@ -256,7 +261,7 @@ def runs_table(rows: Sequence[Row], keys: Sequence[str], *, several: bool) -> Ta
             *([Cell(row["sweep"])] if several else []),
             *(cell(row[key]) for key in varying),
             Cell(_state(row), title=row["reason"] or "", state=row["state"]),
-            *(number(row[column]) for _, column in _RUN_NUMBERS),
+            *(number(row[column]) for _, column in numbers),
             Cell(row["hostname"] or MISSING),
             Cell((row["config_hash"] or MISSING)[:8], title=row["config_hash"] or ""),
         )
@@ -279,6 +284,7 @@ def _state(row: Row) -> str:
 _RUN_NUMBERS = (
     ("attempts", "attempts"),
     ("frames", "frames"),
+    ("initial return", "initial_return"),
     ("final return", "final_return"),
     ("best return", "best_return"),
     ("training frames/s", TRAINING),
@@ -286,7 +292,10 @@ _RUN_NUMBERS = (
     ("s/iteration", "seconds_per_iteration"),
     ("wall time (s)", "wall_time"),
     ("peak memory (MiB)", "peak_memory_mb"),
+    ("episodes", "training_episodes"),
 )
+# Left out of a table without values.
+_NOT_OF_ALL = ("training_episodes", "initial_return")
 
 
 def shared_point(rows: Sequence[Row], keys: Sequence[str]) -> dict[str, Any]:

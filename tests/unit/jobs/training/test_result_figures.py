@@ -18,14 +18,22 @@ from orchestrator.rundir import Row
 def test_returns_are_of_the_best_named_metric_and_skip_nan() -> None:
     nan = float("nan")
     history = [
-        Row(1, 1, 0.0, {"eval": 3.0, "train": 9.0}),
-        Row(2, 2, 0.0, {"train": 8.0}),
-        Row(3, 3, 0.0, {"eval": 1.0}),
-        Row(4, 4, 0.0, {"eval": nan}),
+        Row(1, 1, 0.0, {"eval": nan, "train": 9.0}),
+        Row(2, 2, 0.0, {"eval": 2.0, "train": 8.0, "train/total_episodes": 5.0}),
+        Row(3, 3, 0.0, {"eval": 3.0}),
+        Row(4, 4, 0.0, {"eval": 1.0, "train/total_episodes": 7.0}),
+        Row(5, 5, 0.0, {"eval": nan}),
     ]
-    assert result_figures.returns(history, ["eval", "train"]) == (1.0, 3.0)
-    assert result_figures.returns(history, ["absent", "train"]) == (8.0, 9.0)
-    assert result_figures.returns(history, ["absent"]) == (None, None)
+
+    def learned(*names: str) -> list[float | None]:
+        found = result_figures.learned(history, names)
+        assert found.pop("episodes") == 7
+        return [found[f"{which}_return"] for which in ("initial", "final", "best")]
+
+    assert learned("eval", "train") == [2.0, 1.0, 3.0]
+    assert learned("absent", "train") == [9.0, 8.0, 9.0]
+    assert learned("absent") == [None, None, None]
+    assert result_figures.learned([], ["eval"])["episodes"] is None
 
 
 def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:

@@ -37,7 +37,7 @@ COLUMNS = (
     "run_id sweep trainer in_grid algorithm task seed state target attempts device environments "
     "frames iterations wall_time training_fps end_to_end_fps steady_iterations provisional "
     "seconds_per_iteration collection_seconds learning_seconds "
-    "final_return best_return return_metric evaluation_episodes exactness "
+    "training_episodes initial_return final_return best_return return_metric evaluation_episodes exactness "
     "hostname cpu_model cpu_capability cores gpu_model gpu_capability actors threads run_cores "
     "peak_memory_mb flop_per_frame machine_flops_per_core "
     "versions code_id commit dirty config_hash started ended reason"
