@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,7 @@ class Matrix:
 
 
 def matrices(evaluations: Sequence[Evaluation], points: Mapping[str, Mapping[str, Any]]) -> list[Matrix]:
-    """Return a matrix of the returns, and one of each further figure.
+    """Return a matrix of the returns, and one of each further figure, of the tasks that have it.
 
     ``points``: the runs' points by id, in the order of rows; of a run's evaluations on a task the last
     counts. Scripted players have rows where the evaluations hold them.
@@ -54,24 +54,35 @@ def matrices(evaluations: Sequence[Evaluation], points: Mapping[str, Mapping[str
     if not latest:
         return []
     tasks = list(dict.fromkeys(one.task for one in evaluations if (one.run_id, one.task) in latest))
-    columns = [read_task(task) for task in tasks]
+    names = dict(zip(tasks, _labels([read_task(task) for task in tasks]), strict=True))
     evaluated = {run_id for run_id, _ in latest}
     groups = _groups([run_id for run_id in points if run_id in evaluated], points)
     metrics = [RETURN, *sorted({name for one in latest.values() for name in one.figures})]
     labels, setting = _labels([point for point, _ in groups]), setting_of(list(latest.values()))
     found = []
     for metric in metrics:
+        known = [task for task in tasks if metric == RETURN or _has(latest.values(), task, metric)]
         rows = [
             MatrixRow(
                 label,
-                tuple(_estimate([latest.get((one, task)) for one in run_ids], metric) for task in tasks),
-                frozenset(number for number, column in enumerate(columns) if is_own(point, column)),
+                tuple(_estimate([latest.get((one, task)) for one in run_ids], metric) for task in known),
+                frozenset(number for number, task in enumerate(known) if is_own(point, read_task(task))),
             )
             for label, (point, run_ids) in zip(labels, groups, strict=True)
         ]
-        scripted = _scripted_rows(list(latest.values()), tasks, metric)
-        found.append(Matrix(metric, setting, tuple(_labels(columns)), (*rows, *scripted)))
+        scripted = _scripted_rows(list(latest.values()), known, metric)
+        found.append(Matrix(metric, setting, tuple(names[task] for task in known), (*rows, *scripted)))
     return found
+
+
+def _has(evaluations: Iterable[Evaluation], task: str, metric: str) -> bool:
+    """Return whether an evaluation on the task has the figure, of policies or of scripted players."""
+    return any(
+        metric in figures
+        for one in evaluations
+        if one.task == task
+        for figures in (one.figures, *one.baselines.values())
+    )
 
 
 def latest_matrices(sweep_dir: SweepDir) -> list[Matrix]:

@@ -73,6 +73,17 @@ def test_rows_are_what_was_trained_and_columns_what_was_tested() -> None:
     assert [cell and cell.value for cell in reward.rows[2].cells] == [9.0, 9.0]
 
 
+def test_tasks_without_a_figure_have_no_column_in_its_matrix() -> None:
+    found = [
+        replace(one, figures={"gap": 1.0} if one.task == HARD else {}, baselines={}) for one in FOUND[:4]
+    ]
+    returns, gap = matrices(found, POINTS)
+    assert returns.columns == ("easy", 'hard players=["a", "b"]')
+    assert gap.columns == ('hard players=["a", "b"]',)
+    assert [len(row.cells) for row in gap.rows] == [1]
+    assert gap.rows[0].trained == frozenset()
+
+
 def test_cells_as_plain_rows() -> None:
     rows = as_rows(matrices(FOUND, POINTS))
     assert len(rows) == 3 + 3 + 2 * 2
