@@ -363,13 +363,15 @@ def test_hostile_values_reach_the_program_as_they_are(results: Path) -> None:
     assert only(sweep).attempt(1).log.read_text().strip() == ascii([hostile, 'x7-[1, "b"]'])
 
 
-def test_the_warm_parent_stays_fit_to_fork() -> None:
+@pytest.mark.parametrize("trainer", ["benchmarl", "ppo"])
+def test_the_warm_parent_stays_fit_to_fork(trainer: str) -> None:
     """One thread, no W&B, no GPU touched; and torch works in a forked process with threads of its own."""
     script = """
 import os, sys
 from jobs.worker.preload import preload
-preload("benchmarl")
+preload(sys.argv[1])
 import torch
+assert "torch._dynamo" in sys.modules, "each run's optimizer would load it"
 assert len(os.listdir("/proc/self/task")) == 1, "threads beside a fork"
 assert "wandb" not in sys.modules
 assert not torch.cuda.is_initialized()
@@ -380,7 +382,7 @@ if pid == 0:
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
 """
-    subprocess.run([sys.executable, "-c", script], cwd=helpers.ROOT, check=True, timeout=600)
+    subprocess.run([sys.executable, "-c", script, trainer], cwd=helpers.ROOT, check=True, timeout=600)
 
 
 def test_the_page_on_the_run_protocol_holds(results: Path, tmp_path: Path) -> None:
