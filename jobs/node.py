@@ -31,7 +31,7 @@ _VARIABLE = "ORCHESTRATE_WORKER"
 _POLL_S = 0.05
 # Seconds: to connect, to be greeted, to try again, and for a killed rank's keeper to leave.
 # A worker that loads a trainer greets nobody meanwhile.
-_CONNECT_S, _GREET_S, _PATIENCE_S, _KEEPER_S = 5.0, 180.0, 60.0, 15.0
+_CONNECT_S, _GREET_S, _PATIENCE_S, _KEEPER_S = 5.0, 180.0, 300.0, 15.0
 _CANNOT_EXECUTE = 127
 # Bytes of output at a time; more than a pipe holds.
 _MOST_OUTPUT = 1 << 20

@@ -15,8 +15,9 @@ from pathlib import Path
 from jobs.training.connection import Connection, Greeting
 from orchestrator.core.errors import OrchestrateError
 
-# Set by the job's script: the file into which the worker writes where it listens, as HOST:PORT:SECRET.
-ADDRESS_FILE_VARIABLE = "ORCHESTRATE_AGENTS"
+# Set by the job's script: the file into which the worker writes where it listens, as HOST:PORT:SECRET; or,
+# where agents cannot see such a file, PORT:SECRET to take.
+ADDRESS_FILE_VARIABLE, GIVEN_VARIABLE = "ORCHESTRATE_AGENTS", "ORCHESTRATE_AGENTS_AT"
 
 # Seconds until all agents are there: at first, and after an attempt.
 _START_PATIENCE_S, _PATIENCE_S = 300.0, 20.0
@@ -26,17 +27,20 @@ class Agents:
     """The agents of so many ``others``. ``complete``: all wait for an attempt."""
 
     def __init__(self, others: int) -> None:
-        self._others, self._secret = others, secrets.token_hex(32)
+        self._others = others
+        port, _, given = os.environ.get(GIVEN_VARIABLE, "0:").partition(":")
+        self._secret = given or secrets.token_hex(32)
         self._greetings: list[Greeting] = []
         self._there: list[tuple[str, Connection]] = []
         self._since, self._patience = time.monotonic(), _START_PATIENCE_S
         self.began = False
         self._listener: socket.socket | None = None
         if others:
-            file = _address_file()
-            self._listener = socket.create_server(("", 0), backlog=others + 16)
+            file = None if given else _address_file()
+            self._listener = socket.create_server(("", int(port)), backlog=others + 16)
             self._listener.setblocking(False)
-            _publish(file, f"{socket.gethostname()}:{self._listener.getsockname()[1]}:{self._secret}")
+            if file is not None:
+                _publish(file, f"{socket.gethostname()}:{self._listener.getsockname()[1]}:{self._secret}")
 
     def attend(self) -> None:
         """Take new connections, and drop those that ended."""

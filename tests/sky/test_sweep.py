@@ -129,3 +129,18 @@ def test_whatever_becomes_of_the_command_instances_go(bed: Bed, tmp_path: Path, 
     if instance in bed.sky("status"):
         assert re.search(rf"instance {instance} is up since [0-9:]+", said)
     helpers.wait_for(lambda: nothing_is_left(bed), what="the end of the instance, without an exchange")
+
+
+def test_a_run_on_two_machines(bed: Bed, tmp_path: Path, labs: list[CloudLab]) -> None:
+    """The agent on the second one meets the worker by the secret that both were given."""
+    lab = lab_in(tmp_path / "cloud", labs, cpus_per_task=1)
+    base = {"task": "bucket_brigade/hard", "mode": "parallel", "actors": 2, "envs": 4, "rollout_steps": 8}
+    base |= {"steps": 256, "hidden": [8], "evaluation_interval": 0, "loggers": ["csv"]}
+    grid = {"name": "tiny", "trainer": "a2c", "base": base, "resources": {"nodes": 2}}
+    (lab.folder / "tiny.yaml").write_text(json.dumps(grid))
+    lab.done(lab.start("sweep", "--grid", "tiny.yaml", "--on", "profile.yaml"))
+    (run_id,) = lab.dir("tiny").run_ids()
+    result = lab.dir("tiny").run(run_id).result()
+    assert result is not None
+    assert (result["frames"], result["exactness"]) == (256, "exact")
+    assert helpers.wait_for(lambda: nothing_is_left(bed), what="the end of the machines")

@@ -65,7 +65,7 @@ class DisconnectedError(Exception):
 
 
 class ConnectedGroup(Group):
-    """Several processes, connected by ``torch.distributed``: Gloo for CPUs, NCCL for GPUs.
+    """Several processes, connected by ``torch.distributed``: Gloo, or for tensors on GPUs of their own NCCL.
 
     Rank 0 waits ``patience`` seconds at most for the others, which wait for it as long as it lives. ``alive``
     raises when it is known that one of them is gone. All raise :class:`DisconnectedError`. The order of sums
@@ -77,8 +77,8 @@ class ConnectedGroup(Group):
         rank: int,
         size: int,
         store: dist.Store,
-        device: str,
         patience: float,
+        backend: str = "gloo",
         alive: Callable[[], None] = lambda: None,
     ) -> None:
         self.rank, self.size = rank, size
@@ -87,7 +87,7 @@ class ConnectedGroup(Group):
         with self._connected():
             self._all_there()
             dist.init_process_group(
-                "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl",
+                backend,
                 store=dist.PrefixStore("group", store),
                 rank=rank,
                 world_size=size,

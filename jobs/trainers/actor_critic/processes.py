@@ -128,7 +128,13 @@ def _connect(
 ) -> ConnectedGroup:
     if interface := interface_to(place.address):  # Gloo alone asks for the address of the host's name
         os.environ["GLOO_SOCKET_IFNAME"] = interface
-    return ConnectedGroup(rank, place.actors, store, config.device, config.actor_timeout, alive)
+    backend = "gloo"
+    if config.device != "cpu":
+        gpus, local = torch.cuda.device_count(), rank % place.per_node
+        torch.cuda.set_device(local % gpus)
+        if place.per_node <= gpus:  # NCCL refuses two processes on one GPU
+            backend = "cpu:gloo,cuda:nccl"
+    return ConnectedGroup(rank, place.actors, store, config.actor_timeout, backend, alive)
 
 
 def _fork_others(

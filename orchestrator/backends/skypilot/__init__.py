@@ -11,7 +11,14 @@ from orchestrator.backends.instances import Instance, Instances, InstanceState, 
 from orchestrator.backends.script import Script, Setting
 from orchestrator.backends.skypilot import client, instances
 from orchestrator.backends.skypilot.instances import JobId
-from orchestrator.backends.skypilot.task import boot_commands, cluster_name, secret_names, task_file
+from orchestrator.backends.skypilot.task import (
+    AGENTS_SECRET,
+    boot_commands,
+    cluster_name,
+    new_secret,
+    secret_names,
+    task_file,
+)
 from orchestrator.backends.waste import idle_gpus
 from orchestrator.config.command import COMMAND_KEY, program_file
 from orchestrator.config.profiles import Profile
@@ -54,6 +61,7 @@ class SkyPilotBackend:
             array_size=1,
             apart=True,
             most=profile.instances,
+            several_nodes=True,
         )
 
     def concerns(self, plan: Plan, ask: bool = True) -> tuple[Concern, ...]:
@@ -75,6 +83,8 @@ class SkyPilotBackend:
         if self._profile.store is not None:
             keep_store(setting.sweep_dir, job.token, self._profile.store)
         secrets = {name: os.environ[name] for name in secret_names(self._profile)}
+        if job.resources.nodes > 1:
+            secrets[AGENTS_SECRET] = new_secret()
         cluster = cluster_name(setting.sweep_dir, job.token)
         try:
             boot = boot_commands(self._profile)

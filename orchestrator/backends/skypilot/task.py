@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import secrets
 import shlex
 import socket
 import sys
@@ -30,6 +31,8 @@ _BEGUN = "/var/tmp/orchestrate-job-begun"  # noqa: S108 (on the instance, and of
 _SCRIPTS = "~/.sky/sky_app ~/.sky/sky_app/* /tmp/sky_app_* /tmp/sky_setup_* /tmp/sky_task_*"
 # Seconds; a launch takes minutes, plus the time to copy its files.
 _LEAST_LAUNCH_S = 3600
+# A job's secret for its agents.
+AGENTS_SECRET = "ORCHESTRATE_AGENTS_SECRET"  # noqa: S105 (its name)
 _PREFIX = "orc"
 _LONGEST_NAME = 24
 
@@ -59,12 +62,13 @@ def task_file(job: Job, setting: Setting, profile: Profile) -> str:
     name = cluster_name(sweep, job.token)
     task: dict[str, Any] = {
         "name": job.token,
+        "num_nodes": job.resources.nodes if job.resources.nodes > 1 else None,
         "resources": _resources(profile),
         "workdir": str(parcel(sweep, job.token)),
         "file_mounts": dict(profile.file_mounts),
         "envs": dict(profile.environment),
-        "secrets": dict.fromkeys(secret_names(profile)),
-        "setup": _lines(_setup(profile)),
+        "secrets": dict.fromkeys(_all_secrets(job, profile)),
+        "setup": _lines(_setup(job, profile)),
         "run": _lines(_run(job, setting, profile)),
     }
     task = {key: value for key, value in task.items() if value not in ({}, "", None)}
@@ -122,14 +126,14 @@ def _resources(profile: Profile) -> dict[str, Any]:
     return {key: value for key, value in asked.items() if value is not None}
 
 
-def _setup(profile: Profile) -> Iterator[str]:
+def _setup(job: Job, profile: Profile) -> Iterator[str]:
     if profile.setup or profile.python is not None:
         if profile.setup:
-            yield from _begin_lines(profile)
+            yield from _begin_lines(job, profile)
         yield from profile.setup
         return
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    yield from _begin_lines(profile)
+    yield from _begin_lines(job, profile)
     yield "set -e"
     yield 'export PATH="$HOME/.local/bin:$PATH"'
     yield "command -v uv >/dev/null || python3 -m pip install --quiet --user uv"
@@ -168,7 +172,7 @@ def _run(job: Job, setting: Setting, profile: Profile) -> Iterator[str]:
     """Yield shell lines that start the worker with the same folder and code as here."""
     code, sweep = setting.code, setting.sweep_dir
     kept = f"{RESULTS}/{sweep.name}/code/{code.id}"
-    yield from _begin_lines(profile)
+    yield from _begin_lines(job, profile)
     yield "set -e"
     yield "here=$(pwd -P)"
     paths = ":".join(f'"$here"/{shlex.quote(f"{kept}/{path}")}' for path in _copied_python_path(setting))
@@ -177,6 +181,9 @@ def _run(job: Job, setting: Setting, profile: Profile) -> Iterator[str]:
         start = shlex.quote(f"{kept}/{code.cwd.relative_to(code.path)}")
         yield f"mkdir -p {start}"  # a folder without files is not sent
         yield f"cd {start}"
+    if job.resources.nodes > 1:
+        agent = f"{_python(profile)} -P -m {code.entries['node']}"
+        yield from _agent_lines(agent, _port(cluster_name(sweep, job.token)))
     argv = ["-P", "-m", code.entries["instance"]]
     rest = [sweep.name, job.token, "--hold", str(seconds(profile.hold))]
     if profile.store is not None:
@@ -186,14 +193,38 @@ def _run(job: Job, setting: Setting, profile: Profile) -> Iterator[str]:
     yield f'exec {_python(profile)} {shlex.join(argv)} "$here/{RESULTS}" {shlex.join(rest)}'
 
 
-def _begin_lines(profile: Profile) -> Iterator[str]:
+def new_secret() -> str:
+    """Return a secret for the worker and the agents of one job on several nodes."""
+    return secrets.token_hex(32)
+
+
+def _port(cluster: str) -> int:
+    """Return where the worker of an instance listens for agents, below the ports of outgoing connections."""
+    return 20_000 + int(hashlib.sha256(cluster.encode()).hexdigest(), 16) % 10_000
+
+
+def _all_secrets(job: Job, profile: Profile) -> list[str]:
+    return [*secret_names(profile), *([AGENTS_SECRET] if job.resources.nodes > 1 else [])]
+
+
+def _agent_lines(agent: str, port: int) -> Iterator[str]:
+    """Yield shell lines that start an agent on each node but the first, for the worker there."""
+    listens = f'"{port}:${AGENTS_SECRET}"'
+    yield 'if [ "${SKYPILOT_NODE_RANK:-0}" != 0 ]; then'
+    yield '  first=$(printf "%s\\n" "$SKYPILOT_NODE_IPS" | head -n 1)'
+    yield f'  ORCHESTRATE_WORKER="$first":{listens} exec {agent}'
+    yield "fi"
+    yield f"export ORCHESTRATE_AGENTS_AT={listens}"
+
+
+def _begin_lines(job: Job, profile: Profile) -> Iterator[str]:
     """Yield shell lines that mark the job's begin, and hide secrets from other users and the shell history.
 
     SkyPilot writes secrets into the scripts that set up and start a job, and interactive shells read those.
     """
     if _has_boot_commands(profile):
         yield f"touch {_BEGUN}"
-    if secret_names(profile):
+    if _all_secrets(job, profile):
         yield "unset HISTFILE"
         yield f"chmod -f go-rwx {_SCRIPTS} 2>/dev/null || :"
 

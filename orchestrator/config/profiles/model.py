@@ -161,7 +161,11 @@ class Profile:
     scratch: str | None = _key(
         None, "a folder on the node for temporary files; `$VARIABLES` of the job are filled in", read_text
     )
-    price_per_hour: float | None = _key(None, "US dollars for one job and hour", read_price)
+    price_per_hour: float | None = _key(
+        None,
+        "US dollars for one hour of a job, on several `nodes` of each",
+        read_price,
+    )
     feed: bool = _key(True, "whether a job may call sbatch from its node", read_flag)
     ssh: str | None = _key(
         None,

@@ -99,6 +99,7 @@ class Forecast:
 
 def forecast_plan(plan: Plan, seen: Survey, where: TargetCost, table: SpeedTable) -> Forecast:
     """Forecast the plan's runs, including those that wait for room in the queue."""
+    where = where.on_nodes(plan.sweep.resources.nodes)
     runs: list[RunForecast] = []
     loads: list[Range] = []
     groups = _groups(plan, where)

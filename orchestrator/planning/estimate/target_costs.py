@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.config.backends import NO_CLOUDS, get_backend
 from orchestrator.config.profiles import Profile
@@ -42,6 +42,13 @@ class TargetCost:
     begin: Range = _BEGIN
     end: Range = NOTHING
     notes: tuple[str, ...] = ()
+
+    def on_nodes(self, nodes: int) -> TargetCost:
+        """Return the target as one whose jobs have so many machines: each costs the same."""
+        if nodes == 1 or self.price is None:
+            return self
+        words = f"{nodes} times {self.price.words}"
+        return replace(self, price=Price(nodes * self.price.per_hour, words))
 
 
 def where_of(profile: Profile, table: SpeedTable, catalog: Catalog) -> TargetCost:

@@ -71,6 +71,27 @@ def test_the_whole_file(update_golden: bool, monkeypatch: pytest.MonkeyPatch) ->
     assert text == GOLDEN.read_text()
 
 
+def test_a_job_on_several_nodes_has_agents_that_know_its_secret(tmp_path: Path) -> None:
+    setting = setting_in("/lab")
+    text = task_file(Job("0003-0001", "speed", "l4", ("a" * 16,), 1, Resources(nodes=3)), setting, L4)
+    task = yaml.safe_load(text)
+    assert (task["num_nodes"], task["secrets"]) == (3, {"ORCHESTRATE_AGENTS_SECRET": None})
+    stubs = (
+        'exec() { echo "$ORCHESTRATE_WORKER $ORCHESTRATE_AGENTS_AT $*"; exit; }; cd() { :; }; mkdir() { :; }'
+    )
+    said = []
+    for rank in "0", "2":
+        given = {"SKYPILOT_NODE_RANK": rank, "SKYPILOT_NODE_IPS": "10.0.0.7\n10.0.0.8\n10.0.0.9"}
+        given |= {"ORCHESTRATE_AGENTS_SECRET": "sesame", "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+        argv = ["bash", "-c", f"{stubs}\n{task['run']}"]
+        done = subprocess.run(argv, env=given, capture_output=True, text=True, check=True, cwd=tmp_path)
+        said.append(done.stdout)
+    port = said[0].strip().partition(":")[0]
+    assert said[0].startswith(f" {port}:sesame {tmp_path}/env/bin/python -P -m jobs.instance ")
+    assert said[1] == f"10.0.0.7:{port}:sesame  {tmp_path}/env/bin/python -P -m jobs.node\n"
+    assert "num_nodes" not in yaml.safe_load(file_of(L4, setting))
+
+
 def test_a_secret_is_named_only_where_it_is_set_and_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     assert "secrets" not in yaml.safe_load(file_of(L4, setting_in("/lab")))

@@ -49,7 +49,7 @@ def in_processes(size: int, work: Callable[[Group], Any]) -> list[Any]:
             try:
                 listener.close()
                 store = dist.TCPStore("127.0.0.1", port, wait_for_workers=False, timeout=FOREVER)
-                found = work(ConnectedGroup(rank, size, store, "cpu", 60))
+                found = work(ConnectedGroup(rank, size, store, 60))
                 with open(writing, "wb") as file:
                     pickle.dump(found, file)
             finally:
@@ -60,7 +60,7 @@ def in_processes(size: int, work: Callable[[Group], Any]) -> list[Any]:
         "127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
     )
     try:
-        own = work(ConnectedGroup(0, size, store, "cpu", 60))
+        own = work(ConnectedGroup(0, size, store, 60))
         found = [own]
         for reading in pipes:
             with open(reading, "rb") as file:
