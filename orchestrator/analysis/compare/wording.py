@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from orchestrator.analysis.comparability import UNRANKED, classes, differences, mixed_code
-from orchestrator.analysis.compare.axis import TARGET
+from orchestrator.analysis.compare.axis import TARGET, text
 from orchestrator.analysis.compare.model import (
     ComparedValue,
     KeyComparison,
@@ -74,7 +74,23 @@ def _nothing_to_compare(found: KeyComparison) -> str:
         several = len(returning) > 1
         told = (several * f"{found.named(value)}: " + _returns_text(found, value) for value in returning)
         return f"Too few speeds are known to compare them; {'; '.join(told)}"
-    return f"No two finished runs differ in nothing but {found.short}, so nothing can be compared"
+    said = f"No two finished runs differ in nothing but {found.short}, so nothing can be compared"
+    deciding = next(_deciding_keys(found), None)
+    return (
+        f"{said}: each value of {deciding} has one {found.short}, so compare by {deciding}"
+        if deciding
+        else said
+    )
+
+
+def _deciding_keys(found: KeyComparison) -> Iterator[str]:
+    """Yield the keys of which every value has one value of the compared key."""
+    for key in dict.fromkeys(key for one in found.combinations for key in one.point):
+        compared: dict[str, set[str]] = {}
+        for one in found.combinations:
+            compared.setdefault(text(one.point.get(key)), set()).update(cell.value for cell in one.cells)
+        if len(compared) > 1 and all(len(values) == 1 for values in compared.values()):
+            yield key
 
 
 def _speed_text(found: KeyComparison, speed: Ratio, rated: int) -> str:
@@ -238,9 +254,9 @@ def _unranked(found: KeyComparison) -> list[str]:
     told: dict[str, list[str]] = {}
     for one in found.combinations:
         cells = [(found.named(cell.value), cell.terms) for cell in one.cells if cell.returns]
-        for text in differences(cells):
-            told.setdefault(text, []).append(one.label)
-    return [f"{listed(labels, _MOST_NAMED)}: {text}" for text, labels in told.items()]
+        for what in differences(cells):
+            told.setdefault(what, []).append(one.label)
+    return [f"{listed(labels, _MOST_NAMED)}: {what}" for what, labels in told.items()]
 
 
 def _span(ends: list[str]) -> str:

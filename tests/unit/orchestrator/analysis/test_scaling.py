@@ -15,6 +15,7 @@ from benchmarks.synthetic import create_sweep, finish, matrix_runs, result_of
 from orchestrator.analysis.amdahl import WORTH, Amdahl, fit, pays_up_to
 from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.compare import compare_by
+from orchestrator.analysis.compare.wording import verdict
 from orchestrator.analysis.scaling import ACTORS, PARTS, THREADS, scaling_lines
 from orchestrator.core.types import Run
 from orchestrator.rundir import Row, SweepDir
@@ -208,6 +209,15 @@ def test_the_share_of_the_peak_is_of_the_cores_that_there_were(results: Path) ->
     told = {"flop_per_frame": 1e8, "machine_flops_per_core": 1e12, "cores": 2}
     [line] = scaling_lines(trained(results, {"actors": [1, 2, 4]}, lambda _: 5000.0, **told))
     assert [point.peak for point in line.points] == pytest.approx([0.5, 0.25, 0.25])
+
+
+def test_a_key_that_actors_decide_is_compared_by_actors(results: Path) -> None:
+    runs = [*matrix_runs({"mode": ["sequential"]}), *matrix_runs({"mode": ["parallel"], "actors": [2, 4]})]
+    collected = trained(results, runs, amdahl(0.1))
+    assert verdict(compare_by(collected, "mode")).endswith(
+        "nothing can be compared: each value of actors has one mode, so compare by actors."
+    )
+    assert compare_by(collected, "actors").together == ("mode",)
 
 
 def test_actors_of_the_configuration_are_compared_where_the_grid_leaves_them_out(results: Path) -> None:
