@@ -54,8 +54,8 @@ class TrainerSpec:
     :mod:`orchestrator.config.program.identity` finds its files. ``keys``: descriptions of the trainer's own
     keys, in Markdown, for the reference. ``resources``: what a run occupies, from its keys alone; a grid's
     ``resources`` take precedence. ``several_nodes``: one run can be trained on several, each of which has
-    these resources; or, if the cores are ``shared_cores``, its share of them. ``presets``: keys
-    that the key `preset` stands for, by its value. ``x_axis``: what W&B
+    these resources; or, if the cores are ``shared_cores``, its share of them. ``one_node``: why a run cannot,
+    if so. ``presets``: keys that the key `preset` stands for, by its value. ``x_axis``: what W&B
     and TensorBoard show metrics over, "frames" or "iteration".
     """
 
@@ -83,6 +83,7 @@ class TrainerSpec:
     several_nodes: bool = False
     shared_cores: bool = False
     presets: Mapping[str, Mapping[str, Value]] = field(default_factory=dict, hash=False)
+    one_node: Callable[[Run], str] = lambda _: ""
     x_axis: str = "frames"
 
     @classmethod
@@ -105,8 +106,10 @@ class TrainerSpec:
     def resources_of(self, run: Run, nodes: int = 1) -> Resources:
         """Return what a run occupies on each of its nodes: at least one core for each of its threads.
 
-        Raises :class:`OrchestrateError` if the trainer cannot say it of this run.
+        Raises :class:`OrchestrateError` if the trainer cannot say it of this run, or not train it on several.
         """
+        if nodes > 1 and (why := self.one_node(run)):
+            raise OrchestrateError(f"resources.nodes: found {nodes}, and {why}", hint="remove nodes")
         try:
             found = self.resources(run)
             if self.shared_cores:
@@ -291,15 +294,26 @@ COMMAND = TrainerSpec(
 
 # Modules that train; evaluating a policy afterwards changes no result.
 _ACTOR_CRITIC_TRAINS = (
-    *("bucket_brigade", "config", "environments", "group", "gymnasium_envs", "interface"),
+    *("actors", "bucket_brigade", "config", "environments", "group", "gymnasium_envs", "interface"),
     *("learner", "networks", "parallel", "playing", "procgen", "rollout", "update", "value_estimates"),
 )
 
 
 def core_per_actor(run: Run) -> Resources:
-    """Return the resources of a run in several processes, each with the run's threads."""
-    actors = run.overrides.get("actors", 1)
-    return Resources(cpus_per_task=run.threads * actors if isinstance(actors, int) and actors > 0 else 1)
+    """Return the resources of a run in several processes, each with the run's threads.
+
+    Actors that only play share their cores with the processes that learn from them.
+    """
+    numbers = [run.overrides.get(key, 1) for key in ("actors", "learners")]
+    most = max((number for number in numbers if isinstance(number, int)), default=1)
+    return Resources(cpus_per_task=run.threads * max(1, most))
+
+
+def _on_one_node(run: Run) -> str:
+    """Return why processes that share memory train on one node; empty if a run has none."""
+    mode = run.overrides.get("mode")
+    shares = mode == "asynchronous" or (mode == "parallel" and run.trainer == "impala")
+    return f"mode: {mode} of the trainer {run.trainer} trains on one" if shares else ""
 
 
 # Machines by their physical cores.
@@ -339,6 +353,7 @@ def _actor_critic(name: str, **batch: int) -> TrainerSpec:
                 "come first"
             )
         },
+        one_node=_on_one_node,
         frames=("steps",),
         usual_frames={"": 10_000_000},
         minutes="minutes",

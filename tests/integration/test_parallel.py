@@ -1,9 +1,10 @@
-"""Runs of trainers in mode parallel whose processes are killed or stopped, and what is left of them."""
+"""Runs of several processes that are killed or stopped, in each mode, and what is left of them."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +26,54 @@ BASE: dict[str, Any] = {
     "hidden": [8],
     "evaluation_interval": 0,
     "checkpoint_interval": 192,
-    "actor_timeout": 5,
+    "actor_timeout": 3,
     "loggers": ["csv"],
 }
 
 
-class Training:
-    """A worker with one run of three processes."""
+@dataclass(frozen=True)
+class Mode:
+    """A trainer with its keys; the processes beside rank 0 in order, those to kill and the one to stop."""
 
-    def __init__(self, results: Path, **overrides: Any) -> None:
-        run = get_trainer("a2c").identify({**BASE, **overrides}, 0, threads=1)
+    trainer: str
+    keys: dict[str, Any]
+    names: list[str]
+    killed: list[str]
+    stopped: str
+
+
+MODES = {
+    "synchronous": Mode("a2c", {}, ["actor 1", "actor 2"], ["actor 1"], "actor 2 of 3"),
+    "learners": Mode(
+        "impala",
+        {"actors": 2, "learners": 2, "batch_envs": 6},
+        ["learner 1", "actor 0", "actor 1"],
+        ["actor 1", "learner 1"],
+        "actor 0 of 2",
+    ),
+}
+
+
+class Training:
+    """A worker with one run of several processes."""
+
+    def __init__(self, results: Path, mode: str) -> None:
+        self.mode = MODES[mode]
+        run = get_trainer(self.mode.trainer).identify({**BASE, **self.mode.keys}, 0, threads=1)
         sweep = helpers.make_sweep(results, [run])
         self.run: RunDir = sweep.run(run.run_id)
         self.worker = helpers.start_worker(sweep, helpers.submit(sweep), {"ORCHESTRATE_GRACE": "30"})
 
-    def learning(self, attempt: int) -> list[int]:
-        """The processes of this attempt, rank 0 first, once it has come further than the one before."""
+    def learning(self, attempt: int) -> dict[str, int]:
+        """The processes of this attempt by name, once it has come further than the one before."""
         wait_for(lambda: self._is_further(attempt), what=f"a checkpoint of attempt {attempt}")
         (leader,) = helpers.run_processes(self.worker.pid)
-        return [leader, *helpers.children(leader)]
+        return {"leader": leader, **dict(zip(self.mode.names, helpers.children(leader), strict=True))}
+
+    @property
+    def frames(self) -> int:
+        """Those of the newest checkpoint."""
+        return self.run.checkpoints(below=99)[0].frames
 
     def end(self, attempt: int) -> dict[str, Any]:
         return wait_for(lambda: self._end(attempt), what=f"the end of attempt {attempt}")
@@ -57,39 +87,41 @@ class Training:
         return found[0].end() if found else None
 
 
-@pytest.fixture
-def training(results: Path) -> Iterator[Training]:
-    found = Training(results)
+@pytest.fixture(params=MODES)
+def training(results: Path, request: pytest.FixtureRequest) -> Iterator[Training]:
+    found = Training(results, request.param)
     yield found
     kill(found.worker.pid)
     found.worker.wait()
 
 
-def test_actors_that_are_killed_or_hang_are_named_and_the_run_goes_on(training: Training) -> None:
-    _, first, second = training.learning(1)
-    kill(first)
-    ended = training.end(1)
-    assert (ended["outcome"], ended["reason"]) == ("interrupted", "killed")
-    assert ended["message"] == "actor 1: killed by SIGKILL"
-    assert not running(second)
+def test_processes_that_are_killed_or_hang_are_named_and_the_run_goes_on(training: Training) -> None:
+    mode, frames = training.mode, 0
+    stopped = mode.stopped.partition(" of ")[0]
+    faults = [
+        *((name, signal.SIGKILL, f"{name}: killed by SIGKILL") for name in mode.killed),
+        (stopped, signal.SIGSTOP, f"{mode.stopped} did not answer within 3 s: it hangs, or is stopped"),
+        ("leader", signal.SIGKILL, None),
+    ]
+    for attempt, (name, number, message) in enumerate(faults, start=1):
+        processes = training.learning(attempt)
+        assert training.frames > frames
+        frames = training.frames
+        assert not any("/dev/shm/" in Path(f"/proc/{pid}/maps").read_text() for pid in processes.values())
+        kill(processes[name], number)
+        ended = training.end(attempt)
+        assert (ended["outcome"], ended["reason"]) == ("interrupted", "killed")
+        assert message in (None, ended["message"])
+        wait_for(lambda: not any(map(running, processes.values())), what="the end of the processes")  # noqa: B023
 
-    _, _, second = training.learning(2)
-    before = training.run.checkpoints(below=3)[0].frames
-    kill(second, signal.SIGSTOP)
-    ended = training.end(2)
-    assert ended["message"] == "actor 2 of 3 did not answer within 5 s: it hangs, or is stopped"
-    assert not running(second)
-
-    processes = training.learning(3)
-    assert training.run.checkpoints(below=4)[0].frames > before
+    processes = training.learning(len(faults) + 1)
     kill(training.worker.pid, signal.SIGTERM)
     training.worker.wait(helpers.PATIENCE_S)
-    assert training.end(3)["reason"] == "stopped"
-    assert not any(map(running, processes))
+    assert training.end(len(faults) + 1)["reason"] == "stopped"
+    assert not any(map(running, processes.values()))
 
 
-@pytest.mark.parametrize("victim", ["worker", "leader"])
-def test_no_actor_outlives_the_worker_or_rank_0(training: Training, victim: str) -> None:
-    leader, *actors = training.learning(1)
-    kill(training.worker.pid if victim == "worker" else leader)
-    wait_for(lambda: not any(map(running, [leader, *actors])), what="the end of the actors")
+def test_no_process_outlives_the_worker(training: Training) -> None:
+    processes = training.learning(1)
+    kill(training.worker.pid)
+    wait_for(lambda: not any(map(running, processes.values())), what="the end of the processes")

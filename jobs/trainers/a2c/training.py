@@ -6,6 +6,7 @@ The synchronous form of the algorithm of Mnih et al., 2016 (arXiv:1602.01783).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -83,8 +84,8 @@ class A2cUpdate(Update[A2cConfig]):
 class A2cLearner(ActorCriticLearner):
     """A network in training."""
 
-    def __init__(self, config: A2cConfig, seed: int, group: Group = ALONE) -> None:
-        super().__init__(config, seed, A2cUpdate, group)
+    def __init__(self, config: A2cConfig, seed: int, group: Group = ALONE, games: Any = None) -> None:
+        super().__init__(config, seed, A2cUpdate, group, games)
 
 
 TRAINER = ActorCriticTrainer(CONFIG, A2cLearner, schedule_of, require_fit)

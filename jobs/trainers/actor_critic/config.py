@@ -28,6 +28,14 @@ SEQUENTIAL, PARALLEL = MODES = "sequential", "parallel"
 _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
+@dataclass(frozen=True)
+class Players:
+    """Processes that only play; each ``max_lag`` updates at most behind those that learn."""
+
+    number: int
+    max_lag: int
+
+
 @dataclass
 class ActorCriticConfig:
     """The keys of a run; ``task`` holds those of its environment.
@@ -70,6 +78,16 @@ class ActorCriticConfig:
     def share(self, processes: int) -> Self:
         """Return the configuration of one of so many processes."""
         return replace(self, envs=self.envs // processes)
+
+    @property
+    def learning(self) -> int:
+        """The number of processes that average their gradients."""
+        return self.actors
+
+    @property
+    def players(self) -> Players | None:
+        """The processes that play for those that learn; none where each plays for itself."""
+        return None
 
     @property
     def products(self) -> torch.dtype:

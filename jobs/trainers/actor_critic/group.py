@@ -24,6 +24,11 @@ _LOOK = timedelta(seconds=1)
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 5e-5, 2e-3
 
 
+def seed_of(seed: int, number: int) -> int:
+    """Return the seed of one of several processes: a run's own for the first, number 0."""
+    return (seed + _BETWEEN_RANKS * number) % _LARGEST_SEED
+
+
 class Group:
     """One process alone: ``rank`` 0 of ``size`` 1. Others have as many rows as it in each call."""
 
@@ -31,7 +36,7 @@ class Group:
 
     def own_seed(self, seed: int) -> int:
         """Return the seed of what only this process plays: a run's own on rank 0."""
-        return (seed + _BETWEEN_RANKS * self.rank) % _LARGEST_SEED
+        return seed_of(seed, self.rank)
 
     def wait(self) -> None:
         """Wait until all processes are here."""
@@ -57,19 +62,22 @@ ALONE = Group()
 
 
 class DisconnectedError(Exception):
-    """Another process is gone or does not answer. ``behind``: those that this one waits for, if known."""
+    """Another process is gone or does not answer.
 
-    def __init__(self, behind: Sequence[int] = ()) -> None:
+    ``behind``: the numbers of those that this one waits for, if known; ``kind``: as in "actor 1".
+    """
+
+    def __init__(self, kind: str = "actor", behind: Sequence[int] = ()) -> None:
         super().__init__("another process of the run is gone")
-        self.behind = list(behind)
+        self.kind, self.behind = kind, list(behind)
 
 
 class ConnectedGroup(Group):
     """Several processes, connected by ``torch.distributed``: Gloo, or for tensors on GPUs of their own NCCL.
 
     Rank 0 waits ``patience`` seconds at most for the others, which wait for it as long as it lives. ``alive``
-    raises when it is known that one of them is gone. All raise :class:`DisconnectedError`. The order of sums
-    is fixed, so that equal values in have equal means out, bit for bit.
+    raises when it is known that one of them is gone. All raise :class:`DisconnectedError`, with this ``kind``
+    of process. The order of sums is fixed, so that equal values in have equal means out, bit for bit.
     """
 
     def __init__(
@@ -80,8 +88,9 @@ class ConnectedGroup(Group):
         patience: float,
         backend: str = "gloo",
         alive: Callable[[], None] = lambda: None,
+        kind: str = "actor",
     ) -> None:
-        self.rank, self.size = rank, size
+        self.rank, self.size, self._kind = rank, size, kind
         self._store, self._patience, self._alive, self._calls = store, patience, alive, 0
         self._seconds = {ALL_REDUCE_TIMER: 0.0, WAITING_TIMER: 0.0}
         with self._connected():
@@ -117,7 +126,7 @@ class ConnectedGroup(Group):
     def gather(self, value: Any) -> list[Any]:
         with self._connected(WAITING_TIMER):
             if self.rank:
-                self._store.queue_push(f"from/{self.rank}", _packed(value))
+                self._store.queue_push(f"from/{self.rank}", packed(value))
                 return []
             return [value, *(self._unpacked(f"from/{rank}") for rank in range(1, self.size))]
 
@@ -125,7 +134,7 @@ class ConnectedGroup(Group):
         """Give each other process its value, in order of rank."""
         with self._connected():
             for rank, value in enumerate(values, start=1):
-                self._store.queue_push(f"to/{rank}", _packed(value))
+                self._store.queue_push(f"to/{rank}", packed(value))
 
     def take(self) -> Any:
         """Return the value that rank 0 gives this process; wait for it as long as it takes."""
@@ -149,7 +158,7 @@ class ConnectedGroup(Group):
         while not self._store.check([key]):
             self._alive()
             if time.monotonic() > deadline:
-                raise DisconnectedError(self._behind())
+                raise DisconnectedError(self._kind, self._behind())
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
@@ -167,7 +176,7 @@ class ConnectedGroup(Group):
                     raise
                 self._alive()
                 if time.monotonic() > deadline:
-                    raise DisconnectedError(self._behind()) from None
+                    raise DisconnectedError(self._kind, self._behind()) from None
             else:
                 return
 
@@ -182,7 +191,7 @@ class ConnectedGroup(Group):
     def _unpacked(self, queue: str) -> Any:
         if self.rank == 0:
             self._await(queue)
-        return torch.load(io.BytesIO(self._store.queue_pop(queue)), weights_only=True)
+        return unpacked(self._store.queue_pop(queue))
 
     @contextmanager
     def _connected(self, timer: str | None = None) -> Iterator[None]:
@@ -197,8 +206,13 @@ class ConnectedGroup(Group):
             self._seconds[timer] += time.perf_counter() - began
 
 
-def _packed(value: Any) -> bytes:
+def packed(value: Any) -> bytes:
     """Return plain values and tensors as bytes."""
     file = io.BytesIO()
     torch.save(value, file)
     return file.getvalue()
+
+
+def unpacked(content: bytes) -> Any:
+    """Invert :func:`packed`."""
+    return torch.load(io.BytesIO(content), weights_only=True)

@@ -6,7 +6,7 @@ It may be one of several processes that train the same network: each has its sha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -33,7 +33,8 @@ FOR_ACTIONS = 1_000_003
 class ActorCriticLearner:
     """A network in training; as :class:`jobs.training.loop.Learner`.
 
-    ``games``: the environments of this process; ``episodes``: those that all processes played.
+    ``games``: the environments of this process, or those of others in their place; ``episodes``: those that
+    all processes played.
     """
 
     def __init__(
@@ -42,10 +43,11 @@ class ActorCriticLearner:
         seed: int,
         update: Callable[[Any, ActorCritic, Group], Update[Any]],
         group: Group = ALONE,
+        games: Any = None,
     ) -> None:
         self._config, self._group = config, group
         own = config.share(group.size)
-        self.games, self.episodes = Games(own, group.own_seed(seed)), EpisodeHistory()
+        self.games, self.episodes = games or Games(own, group.own_seed(seed)), EpisodeHistory()
         torch.manual_seed(seed)
         self.policy = build_network(config, self.games.environments)
         self._update = update(own, self.policy, group)
@@ -55,7 +57,8 @@ class ActorCriticLearner:
     @property
     def exactness(self) -> str:
         """How a training that goes on from its state relates to one left alone."""
-        return self.games.environments.exactness if self._config.device == "cpu" else NO_PROGRESS_LOST
+        own: str = self.games.exactness
+        return own if self._config.device == "cpu" else NO_PROGRESS_LOST
 
     @property
     def running(self) -> dict[str, Any]:
@@ -64,23 +67,28 @@ class ActorCriticLearner:
 
     def collect(self) -> tuple[Rollout, dict[str, float]]:
         """Return a rollout and the seconds spent, by timer."""
-        return self.games.collect(self.policy)
+        found: tuple[Rollout, dict[str, float]] = self.games.collect(self.policy)
+        return found
 
     def learn(self, collected: tuple[Rollout, dict[str, float]], done: float) -> dict[str, float]:
         """Improve the network; return metrics of all processes, on rank 0."""
         rollout, timers = collected
         self._group.wait()
-        if self._config.anneal_lr:
-            for group in self.learned.param_groups:
-                group["lr"] = self._config.lr * (1 - done)
-        losses = self._update(rollout, self.games.random)
-        timers |= self._group.take_seconds()
+        losses = self.improve(rollout, done)
+        for name, seconds in self._group.take_seconds().items():
+            timers[name] = timers.get(name, 0.0) + seconds
         found = self._group.gather((vars(self.games.take_episodes()), timers))
         if not found:
             return {}
-        ended, seconds = [Episodes(**one) for one, _ in found], [one for _, one in found]
-        means = {name: fmean(one[name] for one in seconds) for name in timers}
-        return {**self.episodes.metrics(pooled(ended)), **losses, **means}
+        ended = [Episodes(**one) for one, _ in found]
+        return {**self.episodes.metrics(pooled(ended)), **losses, **means([one for _, one in found])}
+
+    def improve(self, rollout: Rollout, done: float) -> dict[str, float]:
+        """Improve the network by a rollout of this process; return the means of all processes' losses."""
+        if self._config.anneal_lr:
+            for group in self.learned.param_groups:
+                group["lr"] = self._config.lr * (1 - done)
+        return self._update(rollout, self.games.random)
 
     def play(self, episodes: int, seed: int, deterministic: bool) -> Played:
         """Play episodes in environments of their own."""
@@ -96,6 +104,11 @@ class Games:
         self.random = torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
         self._seen = self.environments.reset()
         self._sums = EpisodeSums(self.environments, config.device)
+
+    @property
+    def exactness(self) -> str:
+        """That of a training that goes on from their state."""
+        return self.environments.exactness
 
     def collect(self, network: ActorCritic) -> tuple[Rollout, dict[str, float]]:
         """Play a rollout; return it and the seconds spent, by timer."""
@@ -156,6 +169,12 @@ class EpisodeHistory:
         """Restore :meth:`state_dict`."""
         self._returns.extend(saved["returns"])
         self._number = saved["number"]
+
+
+def means(many: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each number, by name, over those that have it."""
+    names = dict.fromkeys(name for one in many for name in one)
+    return {name: fmean(one[name] for one in many if name in one) for name in names}
 
 
 def build_network(config: ActorCriticConfig, environments: Environments) -> ActorCritic:

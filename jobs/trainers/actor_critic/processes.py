@@ -13,27 +13,29 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 import torch.distributed as dist
 
+from jobs.trainers.actor_critic.actors import Exchange, RolloutsOfActors, play_for_learners
+from jobs.trainers.actor_critic.children import Children, bind_to_cores
 from jobs.trainers.actor_critic.config import ActorCriticConfig
 from jobs.trainers.actor_critic.group import ALONE, FOREVER, ConnectedGroup, DisconnectedError, Group
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.parallel import LeadingLearner, end_all, follow
 from jobs.training.config_errors import RefusedKeyError
 from jobs.training.context import RunContext
-from jobs.training.process_tree import die_with_parent
 from jobs.training.ranks import RankError, Ranks
 from jobs.worker.failures import end_of
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.config.trainers import get_trainer
-from orchestrator.core.hardware import interface_to, physical_first
+from orchestrator.core.hardware import interface_to
 from orchestrator.core.types import Reason
 from orchestrator.rundir import RunDir
 
@@ -43,34 +45,133 @@ C_contra = TypeVar("C_contra", bound=ActorCriticConfig, contravariant=True)
 # In the environment of this module as a program: the run's folder.
 _RUN = "ORCHESTRATE_RUN_FOLDER"
 # Seconds for the processes to leave once they are told to, and for the cause of a failure to be known.
-_LEAVE_S, _CAUSE_TAKES_S = 10.0, 3.0
+LEAVE_S, _CAUSE_TAKES_S = 10.0, 3.0
 _POLL_S = 0.02
 _LOOPBACK = "127.0.0.1"
 
 
 class Build(Protocol[C_contra]):
-    """Builds the learner of one process from configuration and seed of the run."""
+    """Builds the learner of one process from configuration and seed of the run.
 
-    def __call__(self, config: C_contra, seed: int, group: Group = ALONE, /) -> ActorCriticLearner: ...
+    ``games``: in place of environments of its own.
+    """
+
+    def __call__(
+        self, config: C_contra, seed: int, group: Group = ALONE, games: Any = None, /
+    ) -> ActorCriticLearner: ...
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a process stands: its node's number, and those of actors on each node, with rank 0's address."""
+    """Where a process stands: its node's number, and those that learn on each node, with rank 0's address."""
 
     node: int
     nodes: int
-    actors: int
+    processes: int
     address: str
     port: int
 
     @property
     def per_node(self) -> int:
-        return self.actors // self.nodes
+        return self.processes // self.nodes
 
     def rank(self, local: int) -> int:
         """Return the rank of a node's process."""
         return self.node * self.per_node + local
+
+
+@dataclass(frozen=True)
+class _Team(Generic[C]):
+    """The processes of a run on one node. ``exchange``: with those that only play, if there are any."""
+
+    place: _Place
+    config: C
+    seed: int
+    threads: int
+    build: Build[C]
+    exchange: Exchange | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of processes that learn, in messages."""
+        return "actor" if self.exchange is None else "learner"
+
+    def start(self, children: Children, listener: socket.socket | None = None) -> None:
+        """Fork all processes but this one."""
+
+        works = [
+            (f"{self.kind} {self.place.rank(local)}", partial(self.follow, local))
+            for local in range(1, self.place.per_node)
+        ]
+        if self.exchange is not None:
+            works += [
+                (f"actor {one}", partial(self.play, one)) for one in range(self.exchange.players.number)
+            ]
+        for name, work in works:
+            children.fork(name, work, listener)
+
+    def bind(self, local: int) -> None:
+        """Keep this process on cores of its own; on those of all where they are shared with actors."""
+        if self.exchange is None:
+            bind_to_cores(local * self.threads, self.threads)
+        else:
+            most = max(self.place.processes, self.exchange.players.number)
+            bind_to_cores(0, most * self.threads)
+
+    def learner(self, group: Group) -> ActorCriticLearner:
+        """Build the learner of this process."""
+        if self.exchange is None:
+            return self.build(self.config, self.seed, group)
+        games = RolloutsOfActors(self.config, self.seed, group, self.exchange)
+        return self.build(self.config, self.seed, group, games)
+
+    def connect(
+        self, rank: int, store: dist.Store, alive: Callable[[], None] = lambda: None
+    ) -> ConnectedGroup:
+        """Connect this process with the others that learn."""
+        if interface := interface_to(
+            self.place.address
+        ):  # Gloo alone asks for the address of the host's name
+            os.environ["GLOO_SOCKET_IFNAME"] = interface
+        backend = "gloo"
+        if self.config.device != "cpu":
+            gpus, local = torch.cuda.device_count(), rank % self.place.per_node
+            torch.cuda.set_device(local % gpus)
+            if self.place.per_node <= gpus:  # NCCL refuses two processes on one GPU
+                backend = "cpu:gloo,cuda:nccl"
+        patience, size = self.config.actor_timeout, self.place.processes
+        return ConnectedGroup(rank, size, store, patience, backend, alive, self.kind)
+
+    def play(self, actor: int) -> int:
+        """Be an actor that only plays, until it is killed or fails."""
+        assert self.exchange is not None
+        self.bind(0)
+        with self.exchange.connections.of_actor(actor) as connection:
+            play_for_learners(self.config, self.seed, actor, self.exchange, connection)
+        return 1
+
+    def follow(self, local: int, children: Children | None = None) -> int:
+        """Be a process that follows rank 0; return its exit code. ``children``: others that it started."""
+        if self.exchange is not None:
+            self.exchange.connections.close()
+        self.bind(local)
+        name = f"{self.kind} {self.place.rank(local)}"
+        store = dist.TCPStore(self.place.address, self.place.port, wait_for_workers=False, timeout=FOREVER)
+        try:
+            group = self.connect(self.place.rank(local), store)
+            follow(self.learner(group), group)
+        except DisconnectedError:
+            deadline = time.monotonic() + _CAUSE_TAKES_S
+            while children and time.monotonic() < deadline:
+                for one, message in children.killed().items():
+                    _report(store, one, message, Reason.KILLED)
+                time.sleep(_POLL_S)
+            return 1
+        except Exception as error:
+            traceback.print_exc()
+            _report(store, name, end_of(error).message, end_of(error).reason or Reason.CODE_ERROR)
+            return 1
+        return 0
 
 
 @contextmanager
@@ -79,38 +180,42 @@ def learner_of_all(config: C, context: RunContext, build: Build[C]) -> Iterator[
 
     Raises :class:`RankError` if one of them ends before the run does, or does not answer.
     """
-    nodes = context.ranks.size
-    if config.actors % nodes:
+    nodes, processes = context.ranks.size, config.learning
+    if processes % nodes:
         raise RefusedKeyError(
             "actors",
-            f"actors: found {config.actors}, expected a multiple of the {nodes} nodes",
-            hint=f"write actors: {max(1, config.actors // nodes) * nodes}",
+            f"actors: found {processes}, expected a multiple of the {nodes} nodes",
+            hint=f"write actors: {max(1, processes // nodes) * nodes}",
         )
     master = context.ranks.variables()
     address, port = master.get("MASTER_ADDR", _LOOPBACK), int(master.get("MASTER_PORT", 0))
-    listener = socket.create_server((address, port), backlog=config.actors)
-    place = _Place(0, nodes, config.actors, address, listener.getsockname()[1])
-    seed, threads = context.run.seed, context.run.threads
-    children = _fork_others(place, config, seed, threads, build, listener)
+    listener = socket.create_server((address, port), backlog=processes)
+    place = _Place(0, nodes, processes, address, listener.getsockname()[1])
+    exchange = Exchange(config, config.players) if config.players else None
+    team = _Team(place, config, context.run.seed, context.run.threads, build, exchange)
+    children = Children()
     try:
+        team.start(children, listener)
         context.ranks.start([sys.executable, "-P", "-m", __name__], {_RUN: str(context.run_dir.path)})
-        _bind_to_cores(0, threads)
+        team.bind(0)
         store = dist.TCPStore(
             address, place.port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
         )
-        with _named_causes(store, children, context, config):
-            group = _connect(place, 0, store, config, lambda: _require(context.ranks))
-            yield lambda: LeadingLearner(build(config, seed, group), group)
+        names = [f"{team.kind} {rank}" for rank in range(processes)]
+        with named_causes(children, context, config, lambda: _reported(store, names)):
+            group = team.connect(0, store, lambda: _require(context.ranks))
+            yield lambda: LeadingLearner(team.learner(group), group)
             end_all(group)
-            _reap(children, _LEAVE_S)
-            context.ranks.wait(_LEAVE_S)
+            if exchange is None:
+                children.reap(LEAVE_S)
+            context.ranks.wait(LEAVE_S)
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
-        for pid in children:
-            os.kill(pid, signal.SIGKILL)
-        _reap(children, _LEAVE_S)
+        children.end(LEAVE_S)
         context.ranks.close()
+        if exchange is not None:
+            exchange.close()
 
 
 def _require(ranks: Ranks) -> None:
@@ -119,91 +224,12 @@ def _require(ranks: Ranks) -> None:
         raise DisconnectedError
 
 
-def _connect(
-    place: _Place,
-    rank: int,
-    store: dist.Store,
-    config: ActorCriticConfig,
-    alive: Callable[[], None] = lambda: None,
-) -> ConnectedGroup:
-    if interface := interface_to(place.address):  # Gloo alone asks for the address of the host's name
-        os.environ["GLOO_SOCKET_IFNAME"] = interface
-    backend = "gloo"
-    if config.device != "cpu":
-        gpus, local = torch.cuda.device_count(), rank % place.per_node
-        torch.cuda.set_device(local % gpus)
-        if place.per_node <= gpus:  # NCCL refuses two processes on one GPU
-            backend = "cpu:gloo,cuda:nccl"
-    return ConnectedGroup(rank, place.actors, store, config.actor_timeout, backend, alive)
-
-
-def _fork_others(
-    place: _Place, config: C, seed: int, threads: int, build: Build[C], listener: socket.socket | None = None
-) -> dict[int, int]:
-    """Start the other processes of this node; return their ranks by process number."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    children: dict[int, int] = {}
-    parent = os.getpid()
-    for local in range(1, place.per_node):
-        pid = os.fork()
-        if pid:
-            children[pid] = place.rank(local)
-            continue
-        code = 1
-        try:
-            for number in STOP_SIGNALS:  # rank 0 decides
-                signal.signal(number, signal.SIG_IGN)
-            die_with_parent(parent)
-            if listener is not None:
-                listener.close()
-            code = _follow(place, local, config, seed, threads, build)
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
-    return children
-
-
-def _follow(
-    place: _Place,
-    local: int,
-    config: C,
-    seed: int,
-    threads: int,
-    build: Build[C],
-    children: Mapping[int, int] | None = None,
-) -> int:
-    """Be a process that follows rank 0; return its exit code. ``children``: others that it started."""
-    rank = place.rank(local)
-    _bind_to_cores(local, threads)
-    store = dist.TCPStore(place.address, place.port, wait_for_workers=False, timeout=FOREVER)
-    try:
-        group = _connect(place, rank, store, config)
-        follow(build(config, seed, group), group)
-    except DisconnectedError:
-        deadline = time.monotonic() + _CAUSE_TAKES_S
-        while children and time.monotonic() < deadline:
-            _report_killed(store, children)
-            time.sleep(_POLL_S)
-        return 1
-    except Exception as error:
-        traceback.print_exc()
-        _report(store, rank, end_of(error).message, end_of(error).reason or Reason.CODE_ERROR)
-        return 1
-    return 0
-
-
-def _bind_to_cores(local: int, threads: int) -> None:
-    """Keep this process on cores of its own, if there are enough for all; its results do not depend on it."""
-    cores = physical_first(os.sched_getaffinity(0))
-    if own := cores[local * threads : (local + 1) * threads]:
-        os.sched_setaffinity(0, own)
-
-
 @contextmanager
-def _named_causes(
-    store: dist.Store, children: Mapping[int, int], context: RunContext, config: ActorCriticConfig
+def named_causes(
+    children: Children,
+    context: RunContext,
+    config: ActorCriticConfig,
+    reported: Callable[[], RankError | None] = lambda: None,
 ) -> Iterator[None]:
     """Turn the loss of a connection into the error that says which process caused it."""
     try:
@@ -211,17 +237,25 @@ def _named_causes(
     except DisconnectedError as error:
         deadline = time.monotonic() + _CAUSE_TAKES_S
         while time.monotonic() < deadline:
-            _report_killed(store, children)
-            if cause := _reported(store, config.actors) or context.ranks.error(patience_s=0):
+            if cause := _killed(children) or reported() or context.ranks.error(patience_s=0):
                 raise _judged(cause, context) from None
             time.sleep(_POLL_S)
-        raise RankError(_silent(error.behind, config), Reason.KILLED) from None
+        raise RankError(_silent(error, children, config), Reason.KILLED) from None
 
 
-def _silent(behind: Sequence[int], config: ActorCriticConfig) -> str:
-    which = ", ".join(map(str, behind)) or "one"
+def _killed(children: Children) -> RankError | None:
+    found = (RankError(f"{name}: {how}", Reason.KILLED) for name, how in children.killed().items())
+    return next(found, None)
+
+
+def _silent(error: DisconnectedError, children: Children, config: ActorCriticConfig) -> str:
+    # Those that wait for one that is stopped are behind as well.
+    names = children.stopped() or [f"{error.kind} {number}" for number in error.behind or ("one",)]
+    kind = names[0].partition(" ")[0]
+    which = ", ".join(name.partition(" ")[2] for name in names)
+    number = config.learning if kind == "learner" else config.actors
     return (
-        f"actor {which} of {config.actors} did not answer within {config.actor_timeout:g} s: "
+        f"{kind} {which} of {number} did not answer within {config.actor_timeout:g} s: "
         "it hangs, or is stopped"
     )
 
@@ -232,36 +266,15 @@ def _judged(cause: RankError, context: RunContext) -> RankError:
     return cause
 
 
-def _report(store: dist.Store, rank: int, message: str, reason: Reason) -> None:
-    store.set(f"error/{rank}", json.dumps([message, reason.value]))
+def _report(store: dist.Store, name: str, message: str, reason: Reason) -> None:
+    store.set(f"error/{name}", json.dumps([message, reason.value]))
 
 
-def _report_killed(store: dist.Store, children: Mapping[int, int]) -> None:
-    """Report those children that a signal ended."""
-    for pid, rank in children.items():
-        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if ended is not None and ended.si_code != os.CLD_EXITED:
-            name = signal.Signals(ended.si_status).name
-            _report(store, rank, f"killed by {name}", Reason.KILLED)
-
-
-def _reported(store: dist.Store, actors: int) -> RankError | None:
+def _reported(store: dist.Store, names: list[str]) -> RankError | None:
     """Return the first error that a process has reported: one that was killed makes others fail."""
-    found = [
-        (rank, *json.loads(store.get(key))) for rank in range(actors) if store.check([key := f"error/{rank}"])
-    ]
+    found = [(name, *json.loads(store.get(key))) for name in names if store.check([key := f"error/{name}"])]
     found.sort(key=lambda one: one[2] != Reason.KILLED.value)
-    return next((RankError(f"actor {rank}: {what}", Reason(reason)) for rank, what, reason in found), None)
-
-
-def _reap(children: dict[int, int], patience: float) -> None:
-    """Wait until children have ended, at most so many seconds; forget those that have."""
-    deadline = time.monotonic() + patience
-    while children and time.monotonic() < deadline:
-        for pid in list(children):
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                del children[pid]
-        time.sleep(_POLL_S)
+    return next((RankError(f"{name}: {what}", Reason(reason)) for name, what, reason in found), None)
 
 
 def main() -> int:
@@ -272,12 +285,14 @@ def main() -> int:
     config = trainer.config.compose(run.overrides)
     node, nodes = int(os.environ["NODE_RANK"]), int(os.environ["NNODES"])
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    place = _Place(node, nodes, config.actors, address, port)
+    place = _Place(node, nodes, config.learning, address, port)
+    team = _Team(place, config, run.seed, run.threads, trainer.learner)
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    children = _fork_others(place, config, run.seed, run.threads, trainer.learner)
-    code = _follow(place, 0, config, run.seed, run.threads, trainer.learner, children)
-    _reap(children, _LEAVE_S)
+    children = Children()
+    team.start(children)
+    code = team.follow(0, children)
+    children.reap(LEAVE_S)
     return code
 
 

@@ -21,6 +21,7 @@ from jobs.training.context import BadConfigError, RunContext, UsualEvaluation
 from jobs.training.loop import Learner, Schedule, policy_in
 from jobs.training.operations import operations_of, peak_of_core
 from jobs.training.video import Film
+from orchestrator.config.trainers import get_trainer
 
 C = TypeVar("C", bound=ActorCriticConfig)
 
@@ -63,7 +64,9 @@ class ActorCriticTrainer(LearnerTrainer[C]):
 
     @contextmanager
     def _learners(self, config: C, context: RunContext) -> Iterator[Callable[[], Learner]]:
-        if config.actors == 1 and context.ranks.size == 1:
+        if context.ranks.size > 1 and (why := get_trainer(context.run.trainer).one_node(context.run)):
+            raise BadConfigError(f"found {context.ranks.size} nodes, and {why}")
+        if config.learning == 1 and config.players is None and context.ranks.size == 1:
             yield lambda: self.learner(config, context.run.seed)
             return
         with learner_of_all(config, context, self.learner) as build:

@@ -6,14 +6,16 @@ The objective is that of Espeholt et al., 2018 (arXiv:1802.01561).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from jobs.trainers.actor_critic.config import (
     CNN,
+    PARALLEL,
     ActorCriticConfig,
+    Players,
     require_divisor,
     require_fitting_network,
     require_sense,
@@ -26,7 +28,7 @@ from jobs.trainers.actor_critic.rollout import Rollout
 from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
 from jobs.trainers.actor_critic.update import Update
 from jobs.trainers.actor_critic.value_estimates import vtrace
-from jobs.training.config_errors import require_positive
+from jobs.training.config_errors import require_positive, unexpected
 
 
 @dataclass
@@ -35,6 +37,8 @@ class ImpalaConfig(ActorCriticConfig):
 
     A rollout is learned from ``batch_envs`` environments at a time, each once, in random order.
     ``rho_clip``, ``c_clip``: the largest weights of a step in value targets, and of what follows it.
+    In ``mode`` parallel, ``actors`` processes only play, the policy of ``max_lag`` iterations before or a
+    later one, and ``learners`` processes learn; 0: as many as actors.
     """
 
     envs: int = 32
@@ -43,9 +47,19 @@ class ImpalaConfig(ActorCriticConfig):
     rho_clip: float = 1.0
     c_clip: float = 1.0
     max_gradient_norm: float = 40.0
+    learners: int = 0
+    max_lag: int = 1
 
     def share(self, processes: int) -> Self:
         return replace(super().share(processes), batch_envs=self.batch_envs // processes)
+
+    @property
+    def learning(self) -> int:
+        return self.learners or self.actors
+
+    @property
+    def players(self) -> Players | None:
+        return Players(self.actors, self.max_lag) if self.mode == PARALLEL else None
 
 
 CONFIG = typed_config(
@@ -72,8 +86,17 @@ def require_fit(config: ImpalaConfig) -> None:
     require_sense(config)
     require_positive(config, "batch_envs", "rho_clip", "c_clip")
     require_divisor("batch_envs", config.batch_envs, config.envs, "envs", "envs")
-    require_divisor("actors", config.actors, config.batch_envs, "batch_envs", "batch_envs")
+    _require_learners(config)
     require_fitting_network(config, build(config.task, 1, 0, "cpu"))
+
+
+def _require_learners(config: ImpalaConfig) -> None:
+    for name in ("learners", "max_lag"):
+        if getattr(config, name) < 0:
+            raise unexpected(name, getattr(config, name), "0 or more")
+    name = "learners" if config.learners else "actors"
+    require_divisor(name, config.learning, config.batch_envs, "batch_envs", "batch_envs")
+    require_divisor(name, config.learning, config.actors, "actors", "actors")
 
 
 class ImpalaUpdate(Update[ImpalaConfig]):
@@ -118,8 +141,8 @@ class ImpalaUpdate(Update[ImpalaConfig]):
 class ImpalaLearner(ActorCriticLearner):
     """A network in training."""
 
-    def __init__(self, config: ImpalaConfig, seed: int, group: Group = ALONE) -> None:
-        super().__init__(config, seed, ImpalaUpdate, group)
+    def __init__(self, config: ImpalaConfig, seed: int, group: Group = ALONE, games: Any = None) -> None:
+        super().__init__(config, seed, ImpalaUpdate, group, games)
 
 
 TRAINER = ActorCriticTrainer(CONFIG, ImpalaLearner, schedule_of, require_fit)

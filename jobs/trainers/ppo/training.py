@@ -6,7 +6,7 @@ The clipped objective is that of Schulman et al., 2017 (arXiv:1707.06347).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -139,8 +139,8 @@ class PpoUpdate(Update[PpoConfig]):
 class PpoLearner(ActorCriticLearner):
     """A network in training."""
 
-    def __init__(self, config: PpoConfig, seed: int, group: Group = ALONE) -> None:
-        super().__init__(config, seed, PpoUpdate, group)
+    def __init__(self, config: PpoConfig, seed: int, group: Group = ALONE, games: Any = None) -> None:
+        super().__init__(config, seed, PpoUpdate, group, games)
 
 
 TRAINER = ActorCriticTrainer(CONFIG, PpoLearner, schedule_of, require_fit)

@@ -15,7 +15,7 @@ from orchestrator.config.grid.hydra_sweeps import SweepTextError, sweep_values
 from orchestrator.config.grid.model import same_value
 from orchestrator.config.grid.yaml_scalars import resolve
 from orchestrator.config.sweep import expand
-from orchestrator.core.errors import GridError
+from orchestrator.core.errors import GridError, OrchestrateError
 from orchestrator.core.types import Sweep
 
 HEAD = "name: speed\ntrainer: benchmarl\n"
@@ -213,3 +213,9 @@ def test_nodes_are_for_trainers_that_know_several_and_no_part_of_a_run() -> None
         HEAD.count("\n") + 2,
         "remove nodes, or train with a program of your own for several: trainer: command",
     )
+    impala = (
+        "name: x\ntrainer: impala\nbase: {task: bucket_brigade/hard, mode: parallel, actors: 4, learners: 2}"
+    )
+    assert expand(parse_grid(impala, "grid.yaml")).resources.cpus_per_task == 4
+    with pytest.raises(OrchestrateError, match="mode: parallel of the trainer impala trains on one"):
+        expand(parse_grid(f"{impala}\nresources: {{nodes: 2}}", "grid.yaml"))

@@ -1,0 +1,266 @@
+"""Processes that only play, for others that learn: rollouts and parameters in shared memory.
+
+Each update learns from one rollout of each actor. Before an actor begins its rollout k, it waits for the
+parameters after k - L updates or later, where L is the largest lag allowed. So L + 1 slots are enough, and no
+slot is written while another process reads it: rollout k is in slot k mod (L + 1) of its actor, which the
+update k - L - 1 has read; the parameters after v updates are in slot v mod (L + 1), and those that
+take their place are written after the rollout of each actor that needs v at least.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from jobs.trainers.actor_critic.config import ActorCriticConfig, Players
+from jobs.trainers.actor_critic.environments import build
+from jobs.trainers.actor_critic.group import (
+    DisconnectedError,
+    Group,
+    packed,
+    seed_of,
+    unpacked,
+)
+from jobs.trainers.actor_critic.interface import Environments
+from jobs.trainers.actor_critic.learner import FOR_ACTIONS, Games, build_network, means
+from jobs.trainers.actor_critic.playing import Episodes, pooled
+from jobs.trainers.actor_critic.rollout import Rollout
+from jobs.trainers.actor_critic.shared_memory import SharedMemory
+from jobs.training.context import NO_PROGRESS_LOST
+from jobs.training.ranks import RankError
+from jobs.worker.failures import end_of
+from orchestrator.core.types import Reason
+from orchestrator.planning.throughput.measure import WAITING_TIMER
+
+# Metrics of an iteration.
+LAG, ACTOR_WAITING_TIMER = "train/policy_lag", "timers/actor_waiting_time"
+_LOOK_S = 1.0
+
+
+class Connections:
+    """Rank 0's connections to processes that play, which are forked later. Messages are plain values.
+
+    An actor that owes a message for ``patience`` seconds hangs.
+    """
+
+    def __init__(self, actors: int, patience: float) -> None:
+        self._pairs = [Pipe() for _ in range(actors)]
+        self._patience, self._since = patience, [0.0] * actors
+
+    def lead(self) -> None:
+        """Close what is not rank 0's."""
+        for _, theirs in self._pairs:
+            theirs.close()
+
+    @contextmanager
+    def of_actor(self, actor: int) -> Iterator[Connection]:
+        """Close all but this actor's connection to rank 0; report what the block raises there."""
+        for number, (leads, theirs) in enumerate(self._pairs):
+            leads.close()
+            if number != actor:
+                theirs.close()
+        connection = self._pairs[actor][1]
+        try:
+            yield connection
+        except Exception as error:
+            traceback.print_exc()
+            end = end_of(error)
+            reason = end.reason or Reason.CODE_ERROR
+            connection.send_bytes(packed({"error": end.message, "reason": reason.value}))
+
+    def close(self) -> None:
+        """Close all."""
+        for pair in self._pairs:
+            for one in pair:
+                one.close()
+
+    def send(self, actor: int, message: bytes) -> None:
+        """Send to an actor, which owes a message from now on."""
+        self._since[actor] = time.monotonic()
+        try:
+            self._pairs[actor][0].send_bytes(message)
+        except OSError as error:
+            raise DisconnectedError from error
+
+    def receive(self, wanted: Collection[int]) -> tuple[int, Any]:
+        """Wait for a message of any of these actors; return its number and the message.
+
+        Raises :class:`RankError` for one that failed, :class:`DisconnectedError` for one that is gone or
+        hangs.
+        """
+        connections = {actor: self._pairs[actor][0] for actor in wanted}
+        while True:
+            able = wait(list(connections.values()), _LOOK_S)
+            ready = [actor for actor, one in connections.items() if one in able]
+            late = time.monotonic() - self._patience
+            if hanging := [one for one in wanted if one not in ready and self._since[one] < late]:
+                raise DisconnectedError("actor", hanging)
+            if ready:
+                return ready[0], self._message(ready[0])
+
+    def _message(self, actor: int) -> Any:
+        self._since[actor] = time.monotonic()
+        try:
+            message = unpacked(self._pairs[actor][0].recv_bytes())
+        except (EOFError, OSError) as error:
+            raise DisconnectedError from error
+        if "error" in message:
+            raise RankError(f"actor {actor}: {message['error']}", Reason(message["reason"]))
+        return message
+
+
+class Exchange:
+    """What learners and their actors share. It exists before they are forked."""
+
+    def __init__(self, config: ActorCriticConfig, players: Players) -> None:
+        self.players = players
+        self.connections = Connections(players.number, config.actor_timeout)
+        self._envs, self._steps, self._slots = (
+            config.envs // players.number,
+            config.rollout_steps,
+            players.max_lag + 1,
+        )
+        self._rollouts = [SharedMemory() for _ in range(players.number)]
+        self._parameters = SharedMemory()
+
+    def close(self) -> None:
+        """Close what rank 0 has of it."""
+        self.connections.close()
+        for one in (*self._rollouts, self._parameters):
+            one.close()
+
+    def rollouts(self, actor: int, environments: Environments) -> list[Rollout]:
+        """Return the slots for the rollouts of an actor, which plays environments such as these."""
+        seen, steps, rows = environments.reset(), self._steps, self._envs * environments.learners
+        number, meta = torch.float32, torch.device("meta")
+        like = {
+            "seen": torch.empty(steps, rows, *seen.shape[1:], dtype=seen.dtype, device=meta),
+            "actions": torch.empty(steps, rows, len(environments.parts), dtype=torch.int64, device=meta),
+            "ended": torch.empty(steps, rows, dtype=torch.bool, device=meta),
+            "last_values": torch.empty(rows, dtype=number, device=meta),
+        } | {
+            name: torch.empty(steps, rows, dtype=number, device=meta)
+            for name in ("logs", "values", "rewards", "after")
+        }
+        flat = self._rollouts[actor].tensors([*like.values()] * self._slots)
+        size = len(like)
+        return [
+            Rollout(**dict(zip(like, flat[slot * size : (slot + 1) * size], strict=True)))
+            for slot in range(self._slots)
+        ]
+
+    def parameters(self, network: nn.Module) -> list[list[Tensor]]:
+        """Return the slots for the parameters of a network and its moments."""
+        like = list(network.state_dict().values())
+        flat = self._parameters.tensors(like * self._slots)
+        return [flat[slot * len(like) : (slot + 1) * len(like)] for slot in range(self._slots)]
+
+
+def play_for_learners(
+    config: ActorCriticConfig, seed: int, actor: int, exchange: Exchange, connection: Connection
+) -> None:
+    """Play on the CPU, rollout after rollout, as long as rank 0 lives."""
+    own = replace(config, envs=config.envs // exchange.players.number, device="cpu")
+    games = Games(own, seed_of(seed, actor))
+    network = build_network(own, games.environments)
+    slots, parameters = exchange.rollouts(actor, games.environments), exchange.parameters(network)
+    version = -1
+    for number in count():
+        began = time.perf_counter()
+        while version < max(0, number - exchange.players.max_lag) or connection.poll():
+            connection.recv_bytes()
+            version += 1
+        waited = time.perf_counter() - began
+        _copy(parameters[version % len(parameters)], network.state_dict().values())
+        rollout, timers = games.collect(network)
+        slot = slots[number % len(slots)]
+        _copy(vars(rollout).values(), [vars(slot)[name] for name in vars(rollout)])
+        episodes = vars(games.take_episodes())
+        seconds = {**timers, ACTOR_WAITING_TIMER: waited}
+        connection.send_bytes(packed({"version": version, "episodes": episodes, "seconds": seconds}))
+
+
+def _copy(source: Collection[Tensor], target: Collection[Tensor]) -> None:
+    for own, other in zip(target, source, strict=True):
+        own.copy_(other)
+
+
+class PlayedElsewhere:
+    """In place of :class:`Games` where other processes play: sizes of the environments, random numbers."""
+
+    exactness = NO_PROGRESS_LOST
+
+    def __init__(self, config: ActorCriticConfig, seed: int) -> None:
+        self.environments = build(config.task, 1, seed, "cpu")
+        self.random = torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of random numbers: episodes begin anew."""
+        return {"random": self.random.get_state()}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Restore :meth:`state_dict`."""
+        self.random.set_state(saved["random"].cpu())
+
+
+class RolloutsOfActors(PlayedElsewhere):
+    """The rollouts of one learner's share of the actors; rank 0 attends to all of them."""
+
+    def __init__(self, config: ActorCriticConfig, seed: int, group: Group, exchange: Exchange) -> None:
+        super().__init__(config, group.own_seed(seed))
+        self._group, self._exchange, self._device = group, exchange, config.device
+        self._actors = range(exchange.players.number)
+        share = len(self._actors) // group.size
+        own = self._actors[group.rank * share : (group.rank + 1) * share]
+        self._slots = [exchange.rollouts(actor, self.environments) for actor in own]
+        self._updates = 0
+        self._episodes: list[Episodes] = []
+        if group.rank == 0:
+            exchange.connections.lead()
+
+    def collect(self, network: nn.Module) -> tuple[Rollout, dict[str, float]]:
+        """Return the next rollouts of the actors side by side, and metrics of them on rank 0.
+
+        The network is what actors play from now on.
+        """
+        number, self._updates = self._updates, self._updates + 1
+        metrics = self._attend(network, number) if self._group.rank == 0 else {}
+        self._group.wait()
+        played = [vars(slots[number % len(slots)]) for slots in self._slots]
+        joined = {
+            name: torch.cat([one[name] for one in played], min(1, value.dim() - 1)).to(self._device)
+            for name, value in played[0].items()
+        }
+        return Rollout(**joined), metrics
+
+    def take_episodes(self) -> Episodes:
+        """Return the episodes of all actors that ended in their last rollouts, on rank 0."""
+        taken, self._episodes = self._episodes, []
+        return pooled(taken) if taken else Episodes(torch.empty(0), torch.empty(0), {})
+
+    def _attend(self, network: nn.Module, number: int) -> dict[str, float]:
+        """Give the actors the parameters after so many updates; wait until all have played a rollout."""
+        connections, slots = self._exchange.connections, self._exchange.parameters(network)
+        _copy(network.state_dict().values(), slots[number % len(slots)])
+        for actor in self._actors:
+            connections.send(actor, b"\0")
+        began, missing, found = time.perf_counter(), set(self._actors), []
+        while missing:
+            actor, message = connections.receive(missing)
+            missing.remove(actor)
+            found.append(message)
+        self._episodes = [Episodes(**one["episodes"]) for one in found]
+        metrics = means([one["seconds"] for one in found])
+        metrics[WAITING_TIMER] = time.perf_counter() - began
+        metrics[LAG] = sum(number - one["version"] for one in found) / len(found)
+        return metrics
