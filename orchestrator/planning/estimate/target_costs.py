@@ -44,7 +44,7 @@ class TargetCost:
     notes: tuple[str, ...] = ()
 
     def on_nodes(self, nodes: int) -> TargetCost:
-        """Return the target as one whose jobs have so many machines: each costs the same."""
+        """Return the target with jobs of so many machines, each at its price."""
         if nodes == 1 or self.price is None:
             return self
         words = f"{nodes} times {self.price.words}"
