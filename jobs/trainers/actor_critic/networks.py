@@ -14,6 +14,8 @@ _CLIP = 5.0  # observations beyond so many standard deviations count as so many
 _LEAST_VARIANCE = 1e-2
 # Pictures at a time: the numbers of more do not fit the caches of a processor, nor what malloc keeps.
 _PICTURES_AT_ONCE = 256
+# Channels, kernel and stride.
+_CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 # Of the networks for pictures.
 FEATURES, RESIDUAL_FEATURES = 512, 256
 # Pixels across and down that the three convolutions need.
@@ -78,10 +80,10 @@ class ActorCritic(nn.Module):
 
     def forward(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits (R, sum of parts) and normalized values (R)."""
-        return self.of_normalized(self.normalized(observations))
+        return self.of_prepared(self.prepared(observations))
 
-    def of_normalized(self, observations: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the same of observations that are normalized already."""
+    def of_prepared(self, observations: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same of observations that are prepared already."""
         features = self.body(observations)
         # One product for both, with the numbers of many rows side by side: see log_probabilities.
         weight = torch.cat((self.policy.weight, self.value.weight))
@@ -89,10 +91,10 @@ class ActorCritic(nn.Module):
         columns = (weight @ features.T).add_(bias[:, None])
         return columns[:-1].T, columns[-1]
 
-    def normalized(self, observations: Tensor) -> Tensor:
-        """Return observations in deviations from their mean; pictures as they are."""
+    def prepared(self, observations: Tensor) -> Tensor:
+        """Return observations in deviations from their mean, pictures as the body prepares them."""
         if self.seen is None:
-            return observations
+            return self.body.prepared(observations) if isinstance(self.body, Pictures) else observations
         return ((observations - self.seen.mean) / self.seen.deviation).clamp(-_CLIP, _CLIP)
 
     @torch.no_grad()
@@ -140,22 +142,38 @@ def mlp(width: int, hidden: Sequence[int]) -> tuple[nn.Module, int]:
 class Pictures(nn.Module):
     """A network for pictures of bytes (R, H, W, C): layers from (R, C, H, W), then one of so many features.
 
-    ``precision``: the type of its products.
+    ``shape``: of what the layers take of a picture, from its upper left. ``precision``: the type of products.
+    ``block``: the first layer takes the pixels of a square of so many as channels.
     """
 
     def __init__(
-        self, shape: Sequence[int], precision: torch.dtype, layers: Sequence[nn.Module], features: int
+        self,
+        shape: Sequence[int],
+        precision: torch.dtype,
+        layers: Sequence[nn.Module],
+        features: int,
+        block: int = 1,
     ) -> None:
         super().__init__()
+        self._block = block
+        self._height, self._width, _ = shape
         self._precision = precision
         self.layers = nn.Sequential(*layers)
         with torch.no_grad():
-            width = self._in_rows(torch.zeros(1, *shape)).shape[1]
+            width = self._in_rows(self.prepared(torch.zeros(1, *shape))).shape[1]
         self.head = _orthogonal(nn.Linear(width, features), math.sqrt(2))
         self.to(memory_format=torch.channels_last)
 
+    def prepared(self, pictures: Tensor) -> Tensor:
+        """Return what :meth:`forward` takes of pictures, once for all times."""
+        pictures = pictures[:, : self._height, : self._width]
+        if self._block == 1:
+            return pictures
+        squares = pictures.unflatten(2, (-1, self._block)).unflatten(1, (-1, self._block))
+        return squares.transpose(2, 3).flatten(3)
+
     def forward(self, pictures: Tensor) -> Tensor:
-        """Return features (R, F)."""
+        """Return features (R, F) of prepared pictures."""
         reduced = self._precision != torch.float32
         with torch.autocast(pictures.device.type, dtype=self._precision, enabled=reduced):
             parts = [self._in_rows(part.to(self._precision)) for part in pictures.split(at_once(pictures))]
@@ -171,10 +189,22 @@ def convolutions(shape: Sequence[int], precision: torch.dtype) -> tuple[nn.Modul
     """Return the network of Mnih et al., 2015 (doi:10.1038/nature14236), and its number of features."""
     layers: list[nn.Module] = []
     channels, kind = shape[-1], _OfBytes
-    for size, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+    for size, kernel, stride in _CONVOLUTIONS:
         layers += [_orthogonal(kind(channels, size, kernel, stride), math.sqrt(2)), nn.ReLU(inplace=True)]
         channels, kind = size, nn.Conv2d
-    return Pictures(shape, precision, layers, FEATURES), FEATURES
+    used = (*map(_used, shape[:2]), shape[-1])
+    # Few channels are slow in 16 bits.
+    block = 1 if precision == torch.float32 else _CONVOLUTIONS[0][2]
+    return Pictures(used, precision, layers, FEATURES, block), FEATURES
+
+
+def _used(pixels: int) -> int:
+    """Return how many of so many pixels in a row are used by the last convolution: 60 of 64."""
+    for _, kernel, stride in _CONVOLUTIONS:
+        pixels = (pixels - kernel) // stride + 1
+    for _, kernel, stride in reversed(_CONVOLUTIONS):
+        pixels = (pixels - 1) * stride + kernel
+    return pixels
 
 
 def residual(shape: Sequence[int], precision: torch.dtype) -> tuple[nn.Module, int]:
@@ -193,11 +223,20 @@ def residual(shape: Sequence[int], precision: torch.dtype) -> tuple[nn.Module, i
 
 
 class _OfBytes(nn.Conv2d):
-    """A convolution of bytes, which count as numbers from 0 to 1."""
+    """A convolution of bytes, which count as numbers from 0 to 1.
+
+    Rows (R, C, H, W), or with the pixels of squares as long as a stride as channels, from top left to right.
+    """
 
     def forward(self, rows: Tensor) -> Tensor:
         # Weights are fewer than the numbers of pictures, and bytes are exact in 16 bits.
-        return functional.conv2d(rows, self.weight / 255, self.bias, self.stride, self.padding)
+        weight = self.weight / 255
+        if rows.shape[1] == self.in_channels:
+            return functional.conv2d(rows, weight, self.bias, self.stride, self.padding)
+        height, width = self.stride
+        squares = weight.unflatten(3, (-1, width)).unflatten(2, (-1, height))
+        weight = squares.permute(0, 3, 5, 1, 2, 4).flatten(1, 3)
+        return functional.conv2d(rows, weight.contiguous(memory_format=torch.channels_last), self.bias)
 
 
 class _ResidualBlock(nn.Module):

@@ -103,7 +103,7 @@ class PpoUpdate(Update[PpoConfig]):
         targets, logs, gained = network.normalized_returns(returns), rollout.logs.flatten(), gained.flatten()
         _, mean, variance = self.group.moments(gained)
         gained = (gained - mean) / (variance.sqrt() + 1e-8)
-        rows = (network.normalized(seen), actions, logs, gained, targets)
+        rows = (network.prepared(seen), actions, logs, gained, targets)
         losses = []
         for _ in range(config.epochs):
             order = torch.randperm(len(seen), generator=generator, device=generator.device).to(seen.device)
@@ -121,7 +121,7 @@ class PpoUpdate(Update[PpoConfig]):
     def _losses(
         self, inputs: Tensor, actions: Tensor, logs: Tensor, gained: Tensor, targets: Tensor
     ) -> Tensor:
-        logits, values = self.network.of_normalized(inputs)
+        logits, values = self.network.of_prepared(inputs)
         now, entropy = self.network.log_probabilities(logits, actions)
         change = now - logs
         ratio = change.exp()

@@ -66,22 +66,25 @@ def test_moments_of_parts_are_those_of_the_whole() -> None:
 def test_many_pictures_are_like_few(build: Callable[..., tuple[nn.Module, int]]) -> None:
     pictures = torch.randint(0, 256, (300, 36, 36, 3), dtype=torch.uint8)
     body, features = build((36, 36, 3), torch.float32)
+    assert isinstance(body, Pictures)
+    pictures = body.prepared(pictures)
     found = body(pictures)
     assert found.shape == (300, features)
     torch.testing.assert_close(found, torch.cat([body(part) for part in pictures.split(100)]))
 
 
 def test_pictures_are_numbers_from_0_to_1_in_a_plain_network() -> None:
-    pictures = torch.randint(0, 256, (3, 36, 36, 3), dtype=torch.uint8)
+    pictures = torch.randint(0, 256, (3, 41, 64, 3), dtype=torch.uint8)
     torch.manual_seed(0)
-    body, _ = convolutions((36, 36, 3), torch.float32)
+    body, _ = convolutions((41, 64, 3), torch.float32)
     assert isinstance(body, Pictures)
     layers = (body.layers[number] for number in (0, 2, 4))
     rows = pictures.permute(0, 3, 1, 2).contiguous() / 255
     for layer, stride in zip(layers, (4, 2, 1), strict=True):
         rows = functional.conv2d(rows, layer.weight, layer.bias, stride).relu()
     expected = body.head(rows.permute(0, 2, 3, 1).flatten(1)).relu()
-    torch.testing.assert_close(body(pictures), expected)
-    half, _ = convolutions((36, 36, 3), torch.bfloat16)
+    torch.testing.assert_close(body(body.prepared(pictures)), expected)
+    half, _ = convolutions((41, 64, 3), torch.bfloat16)
+    assert isinstance(half, Pictures)
     half.load_state_dict(body.state_dict())
-    torch.testing.assert_close(half(pictures), expected, rtol=0.05, atol=0.02)
+    torch.testing.assert_close(half(half.prepared(pictures)), expected, rtol=0.05, atol=0.02)
