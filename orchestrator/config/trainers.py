@@ -294,7 +294,16 @@ COMMAND = TrainerSpec(
 
 # Modules that train; evaluating a policy afterwards changes no result.
 _ACTOR_CRITIC_TRAINS = (
-    *("actors", "bucket_brigade", "config", "environments", "group", "gymnasium_envs", "interface"),
+    *(
+        "actors",
+        "asynchronous",
+        "bucket_brigade",
+        "config",
+        "environments",
+        "group",
+        "gymnasium_envs",
+        "interface",
+    ),
     *("learner", "networks", "parallel", "playing", "procgen", "rollout", "update", "value_estimates"),
 )
 

@@ -44,6 +44,9 @@ class Mode:
 
 MODES = {
     "synchronous": Mode("a2c", {}, ["actor 1", "actor 2"], ["actor 1"], "actor 2 of 3"),
+    "asynchronous": Mode(
+        "a2c", {"mode": "asynchronous"}, ["actor 0", "actor 1", "actor 2"], ["actor 1"], "actor 2 of 3"
+    ),
     "learners": Mode(
         "impala",
         {"actors": 2, "learners": 2, "batch_envs": 6},

@@ -5,6 +5,7 @@ The synchronous form of the algorithm of Mnih et al., 2016 (arXiv:1602.01783).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,10 @@ import torch
 from torch import Tensor
 
 from jobs.trainers.actor_critic.config import (
+    ASYNCHRONOUS,
     CNN,
+    PARALLEL,
+    SEQUENTIAL,
     ActorCriticConfig,
     require_fitting_network,
     require_sense,
@@ -26,16 +30,24 @@ from jobs.trainers.actor_critic.rollout import Rollout
 from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
 from jobs.trainers.actor_critic.update import Update
 from jobs.trainers.actor_critic.value_estimates import advantages
+from jobs.training.config_errors import unexpected
 
 
 @dataclass
 class A2cConfig(ActorCriticConfig):
-    """The keys of a run. ``gae_lambda`` of 1: returns of as many steps as the rollout still has."""
+    """The keys of a run. ``gae_lambda`` of 1: returns of as many steps as the rollout still has.
+
+    In ``mode`` asynchronous, each actor takes steps of its own by the rollouts of its share of environments.
+    """
 
     envs: int = 16
     rollout_steps: int = 5
     lr: float = 7e-4
     gae_lambda: float = 1.0
+
+    @property
+    def modes(self) -> Sequence[str]:
+        return SEQUENTIAL, PARALLEL, ASYNCHRONOUS
 
 
 CONFIG = typed_config(
@@ -53,6 +65,8 @@ def require_fit(config: A2cConfig) -> None:
     """Refuse values that do not fit each other or the environments, which are built small."""
     require_sense(config)
     require_shares(config, "gae_lambda")
+    if config.mode == ASYNCHRONOUS and config.device != "cpu":
+        raise unexpected("device", config.device, "cpu in mode asynchronous")
     require_fitting_network(config, build(config.task, 1, 0, "cpu"))
 
 

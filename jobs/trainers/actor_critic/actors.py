@@ -167,7 +167,7 @@ class Exchange:
 
 
 def play_for_learners(
-    config: ActorCriticConfig, seed: int, actor: int, exchange: Exchange, connection: Connection
+    config: ActorCriticConfig, seed: int, exchange: Exchange, actor: int, connection: Connection
 ) -> None:
     """Play on the CPU, rollout after rollout, as long as rank 0 lives."""
     own = replace(config, envs=config.envs // exchange.players.number, device="cpu")
@@ -225,8 +225,6 @@ class RolloutsOfActors(PlayedElsewhere):
         self._slots = [exchange.rollouts(actor, self.environments) for actor in own]
         self._updates = 0
         self._episodes: list[Episodes] = []
-        if group.rank == 0:
-            exchange.connections.lead()
 
     def collect(self, network: nn.Module) -> tuple[Rollout, dict[str, float]]:
         """Return the next rollouts of the actors side by side, and metrics of them on rank 0.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
@@ -24,7 +24,7 @@ from jobs.training.time_budget import checked_minutes
 
 MLP, TRANSFORMER, CNN, RESNET = "mlp", "transformer", "cnn", "resnet"
 _OF_NUMBERS, _OF_PICTURES = (MLP, TRANSFORMER), (CNN, RESNET)
-SEQUENTIAL, PARALLEL = MODES = "sequential", "parallel"
+SEQUENTIAL, PARALLEL, ASYNCHRONOUS = "sequential", "parallel", "asynchronous"
 _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -78,6 +78,11 @@ class ActorCriticConfig:
     def share(self, processes: int) -> Self:
         """Return the configuration of one of so many processes."""
         return replace(self, envs=self.envs // processes)
+
+    @property
+    def modes(self) -> Sequence[str]:
+        """The modes that the trainer has."""
+        return SEQUENTIAL, PARALLEL
 
     @property
     def learning(self) -> int:
@@ -218,8 +223,8 @@ def require_fitting_network(config: ActorCriticConfig, environments: Environment
 
 
 def _require_actors(config: ActorCriticConfig) -> None:
-    if config.mode not in MODES:
-        raise unexpected("mode", repr(config.mode), " or ".join(MODES))
+    if config.mode not in config.modes:
+        raise unexpected("mode", repr(config.mode), " or ".join(config.modes))
     require_positive(config, "actors", "actor_timeout")
     if config.mode == SEQUENTIAL and config.actors > 1:
         raise unexpected(

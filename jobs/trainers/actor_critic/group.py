@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -43,6 +43,11 @@ class Group:
 
     def average(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its mean over the processes."""
+
+    @contextmanager
+    def changing(self, tensors: Iterable[Tensor], *, step: bool = False) -> Iterator[None]:  # noqa: ARG002
+        """Hold these tensors of the training while the block changes them, by a step or otherwise."""
+        yield
 
     def moments(self, rows: Tensor) -> tuple[int, Tensor, Tensor]:
         """Return number, mean and variance of all processes' rows (R, …), column by column."""

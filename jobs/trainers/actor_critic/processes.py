@@ -147,7 +147,7 @@ class _Team(Generic[C]):
         assert self.exchange is not None
         self.bind(0)
         with self.exchange.connections.of_actor(actor) as connection:
-            play_for_learners(self.config, self.seed, actor, self.exchange, connection)
+            play_for_learners(self.config, self.seed, self.exchange, actor, connection)
         return 1
 
     def follow(self, local: int, children: Children | None = None) -> int:
@@ -196,6 +196,8 @@ def learner_of_all(config: C, context: RunContext, build: Build[C]) -> Iterator[
     children = Children()
     try:
         team.start(children, listener)
+        if exchange is not None:
+            exchange.connections.lead()
         context.ranks.start([sys.executable, "-P", "-m", __name__], {_RUN: str(context.run_dir.path)})
         team.bind(0)
         store = dist.TCPStore(

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import torch
 
 from jobs.evaluate import EvaluationAnswer, EvaluationRequest
-from jobs.trainers.actor_critic.config import ActorCriticConfig
+from jobs.trainers.actor_critic.asynchronous import asynchronous_learner
+from jobs.trainers.actor_critic.config import ASYNCHRONOUS, ActorCriticConfig
 from jobs.trainers.actor_critic.environments import build, family_of
 from jobs.trainers.actor_critic.learner import build_network, play_policy
 from jobs.trainers.actor_critic.processes import Build, learner_of_all
@@ -66,10 +67,12 @@ class ActorCriticTrainer(LearnerTrainer[C]):
     def _learners(self, config: C, context: RunContext) -> Iterator[Callable[[], Learner]]:
         if context.ranks.size > 1 and (why := get_trainer(context.run.trainer).one_node(context.run)):
             raise BadConfigError(f"found {context.ranks.size} nodes, and {why}")
-        if config.learning == 1 and config.players is None and context.ranks.size == 1:
+        alone = config.learning == 1 and config.players is None and config.mode != ASYNCHRONOUS
+        if alone and context.ranks.size == 1:
             yield lambda: self.learner(config, context.run.seed)
             return
-        with learner_of_all(config, context, self.learner) as build:
+        start = asynchronous_learner if config.mode == ASYNCHRONOUS else learner_of_all
+        with start(config, context, self.learner) as build:
             yield build
 
     def facts(self, config: C) -> Mapping[str, Any]:

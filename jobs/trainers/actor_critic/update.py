@@ -44,7 +44,9 @@ class Update(Generic[C]):
             sums = sums + losses.detach()
         self.group.average([one.grad for one in self._parameters if one.grad is not None])
         torch.nn.utils.clip_grad_norm_(self._parameters, self.config.max_gradient_norm)
-        self.optimizer.step()
+        states = (value for state in self.optimizer.state.values() for value in state.values())
+        with self.group.changing((*self._parameters, *states), step=True):
+            self.optimizer.step()
         return sums
 
     def means(self, *losses: Tensor) -> list[float]:
@@ -60,4 +62,6 @@ class Update(Generic[C]):
 
     def take_in(self, moments: RunningMoments, rows: Tensor) -> None:
         """Take the rows of all processes into moments."""
-        moments.update(*self.group.moments(rows))
+        found = self.group.moments(rows)
+        with self.group.changing(moments.buffers()):
+            moments.update(*found)

@@ -1,25 +1,38 @@
-"""Processes that only play: how far behind they are, and what those that learn get from them."""
+"""Processes beside rank 0: how far behind they play, what is learned from it, and what they share."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import partial
+from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from jobs.trainers.actor_critic.actors import LAG, Exchange, RolloutsOfActors, play_for_learners
+from jobs.trainers.a2c.training import CONFIG as A2C
+from jobs.trainers.a2c.training import A2cConfig, A2cLearner
+from jobs.trainers.actor_critic.actors import (
+    LAG,
+    Connections,
+    Exchange,
+    PlayedElsewhere,
+    RolloutsOfActors,
+    play_for_learners,
+)
+from jobs.trainers.actor_critic.asynchronous import AsynchronousLearner, SharingGroup, play_and_learn
 from jobs.trainers.actor_critic.group import ALONE, DisconnectedError
 from jobs.trainers.actor_critic.learner import Games
 from jobs.trainers.actor_critic.networks import ActorCritic
 from jobs.trainers.actor_critic.rollout import Rollout
 from jobs.trainers.actor_critic.shared_memory import SharedMemory
-from jobs.trainers.impala.training import CONFIG, ImpalaConfig, ImpalaLearner
+from jobs.trainers.impala.training import CONFIG as IMPALA
+from jobs.trainers.impala.training import ImpalaConfig, ImpalaLearner
 from jobs.training.ranks import RankError
 from tests.helpers import kill
 
@@ -28,9 +41,7 @@ KEYS: dict[str, Any] = {
     "task.opponents": 2,
     "mode": "parallel",
     "actors": 2,
-    "learners": 1,
     "envs": 4,
-    "batch_envs": 4,
     "rollout_steps": 8,
     "hidden": [8],
     "lr": 0.1,
@@ -39,29 +50,41 @@ KEYS: dict[str, Any] = {
 
 
 @contextmanager
-def learning(**more: Any) -> Iterator[tuple[ImpalaLearner, list[int]]]:
-    """A learner, and the processes that play for it."""
-    config: ImpalaConfig = CONFIG.compose({**KEYS, **more})
-    assert config.players is not None
-    exchange = Exchange(config, config.players)
-    actors = []
-    for actor in range(config.actors):
+def actors(
+    number: int, connections: Connections, work: Callable[[int, Connection], None]
+) -> Iterator[list[int]]:
+    """Processes that do this work."""
+    pids = []
+    for actor in range(number):
         pid = os.fork()
         if pid == 0:
             try:
                 torch.set_num_threads(1)
-                with exchange.connections.of_actor(actor) as connection:
-                    play_for_learners(config, 0, actor, exchange, connection)
+                with connections.of_actor(actor) as connection:
+                    work(actor, connection)
             finally:
                 os._exit(1)
-        actors.append(pid)
+        pids.append(pid)
+    connections.lead()
     try:
-        yield ImpalaLearner(config, 0, ALONE, RolloutsOfActors(config, 0, ALONE, exchange)), actors
+        yield pids
     finally:
-        for pid in actors:
+        for pid in pids:
             kill(pid)
             os.waitpid(pid, 0)
-        exchange.close()
+        connections.close()
+
+
+@contextmanager
+def learning(**more: Any) -> Iterator[tuple[ImpalaLearner, list[int]]]:
+    """A learner, and the processes that play for it."""
+    config: ImpalaConfig = IMPALA.compose({**KEYS, "learners": 1, "batch_envs": 4, **more})
+    assert config.players is not None
+    exchange = Exchange(config, config.players)
+    play = partial(play_for_learners, config, 0, exchange)
+    with actors(config.actors, exchange.connections, play) as pids:
+        yield ImpalaLearner(config, 0, ALONE, RolloutsOfActors(config, 0, ALONE, exchange)), pids
+    exchange.close()
 
 
 @pytest.mark.parametrize("lag", [0, 1, 3])
@@ -86,9 +109,9 @@ def logs_of(policy: ActorCritic, rollout: Rollout) -> Tensor:
 
 
 def test_an_actor_that_is_gone_or_fails_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with learning() as (learner, actors):
+    with learning() as (learner, pids):
         learner.learn(learner.collect(), 0.0)
-        kill(actors[1])
+        kill(pids[1])
         with pytest.raises(DisconnectedError):
             learn(learner, 3)
     monkeypatch.setattr(Games, "take_episodes", lambda _: 1 / 0)
@@ -99,6 +122,32 @@ def test_an_actor_that_is_gone_or_fails_is_noticed(monkeypatch: pytest.MonkeyPat
 def learn(learner: ImpalaLearner, times: int) -> None:
     for _ in range(times):
         learner.learn(learner.collect(), 0.0)
+
+
+def test_no_update_of_an_actor_that_learns_is_lost_and_none_is_half_done() -> None:
+    config: A2cConfig = A2C.compose({**KEYS, "mode": "asynchronous", "actors": 3, "envs": 6})
+    connections, memory = Connections(3, 60), SharedMemory()
+
+    def learn(actor: int, connection: Connection) -> None:
+        play_and_learn(config, 0, A2cLearner, SharingGroup(actor, memory), connection)
+
+    with actors(3, connections, learn):
+        own = A2cLearner(config, 0, ALONE, PlayedElsewhere(config, 0))
+        learner = AsynchronousLearner(config, own, connections, memory)
+        lags = []
+        for number in range(1, 20):
+            before = deepcopy(own.policy.state_dict())
+            found = learner.learn(learner.collect(), 0.0)
+            lags.append(found[LAG])
+            steps = {float(state["step"]) for state in own.learned.state.values()}
+            rows = int(own.policy.returns.count)
+            assert len(steps) == 1
+            assert 3 * number <= steps.pop() <= 3 * number + 6
+            assert 3 * number * 32 <= rows <= (3 * number + 6) * 32
+            assert any((before[name] != value).any() for name, value in own.policy.state_dict().items())
+        assert max(lags) > 0
+        assert found["train/total_episodes"] >= 0
+    memory.close()
 
 
 def test_memory_is_that_of_all_processes_and_locked_by_one() -> None:
