@@ -1,7 +1,8 @@
 """`python -m jobs.check`: check the runs of a sweep with their trainer before anything is submitted.
 
-Reads ``{"trainer": name, "plugins": [...], "runs": [...], "elsewhere": bool}`` as JSON on stdin and writes
-``{"problems": [...], "structures": n}`` to stdout. Output of libraries goes to stderr.
+Reads ``{"trainer": name, "plugins": [...], "runs": [...], "elsewhere": bool, "memory": MB of a run or null}``
+as JSON on stdin and writes ``{"problems": [...], "structures": n}`` to stdout. Output of libraries goes to
+stderr.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from orchestrator.core.types import PluginSource, Run
 
 # Set if the runs start on another machine, which may have what is missing here.
 ELSEWHERE = "ORCHESTRATE_CHECK_ELSEWHERE"
+# The MB of memory that a run has, if they are known.
+MEMORY = "ORCHESTRATE_CHECK_MEMORY"
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ def main() -> None:
     plugins = [PluginSource(**plugin) for plugin in request["plugins"]]
     if request.get("elsewhere"):
         os.environ[ELSEWHERE] = "1"
+    if request.get("memory"):
+        os.environ[MEMORY] = str(request["memory"])
     problems = _check_with(get_trainer(request["trainer"]).with_plugins(plugins), runs)
     report = {"problems": [asdict(p) for p in problems], "structures": len({structure(run) for run in runs})}
     json.dump(report, answer)

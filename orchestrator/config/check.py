@@ -13,9 +13,11 @@ from pathlib import Path
 
 from orchestrator.config.grid import Position, parse_grid
 from orchestrator.config.grid.model import bare_key
+from orchestrator.core import hardware
 from orchestrator.core.errors import GridError, OrchestrateError
 from orchestrator.core.installation import install_here
 from orchestrator.core.types import Plan, Sweep, Value
+from orchestrator.core.units import megabytes
 
 LOCAL = "local"
 _TAIL_LINES = 15
@@ -89,6 +91,7 @@ def check_sweep(
         "runs": [run.to_json() for run in sweep.runs],
         # Files and packages of other machines are invisible here.
         "elsewhere": any(target != LOCAL for target in sweep.targets),
+        "memory": _memory_of_run(sweep),
     }
     answer = _ask(python, json.dumps(request), folder)
     positions = _positions(sweep)
@@ -104,6 +107,17 @@ def check_sweep(
     seconds = time.monotonic() - began
     counted = answer["structures"], len(sweep.runs)
     return CheckReport(tuple(problems), *counted, seconds, early, tuple(warnings))
+
+
+def _memory_of_run(sweep: Sweep) -> int | None:
+    """Return the megabytes that the grid requests for a run, or a run's share of this machine."""
+    needs = sweep.resources
+    if needs.mem is not None:
+        return megabytes(needs.mem) * needs.nodes
+    machine = hardware.memory_mb()
+    if machine is None or any(target != LOCAL for target in sweep.targets):
+        return None
+    return machine // max(1, min(len(sweep.runs), hardware.whole_cores() // needs.cpus_per_task))
 
 
 def _ask(python: str, request: str, folder: Path | None) -> dict[str, Value]:

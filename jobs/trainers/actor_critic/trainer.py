@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 import torch
 
+from jobs.check import MEMORY, Problem
 from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.trainers.actor_critic.asynchronous import asynchronous_learner
 from jobs.trainers.actor_critic.config import ASYNCHRONOUS, ActorCriticConfig
 from jobs.trainers.actor_critic.environments import build, family_of
 from jobs.trainers.actor_critic.learner import build_network, play_policy
+from jobs.trainers.actor_critic.memory import memory_warning
 from jobs.trainers.actor_critic.processes import Build, learner_of_all
 from jobs.trainers.learner_trainer import LearnerTrainer
 from jobs.training.checkpoints import read_payload
@@ -23,6 +27,7 @@ from jobs.training.loop import Learner, Schedule, policy_in
 from jobs.training.operations import operations_of, peak_of_core
 from jobs.training.video import Film
 from orchestrator.config.trainers import get_trainer
+from orchestrator.core.types import Run
 
 C = TypeVar("C", bound=ActorCriticConfig)
 
@@ -62,6 +67,14 @@ class ActorCriticTrainer(LearnerTrainer[C]):
     """A trainer of policies that can play other environments of the same size, on the CPU."""
 
     learner: Build[C]
+
+    def check(self, runs: Sequence[Run]) -> list[Problem]:
+        """Return one problem per fault; without faults, a warning for the first run that is too large."""
+        if (problems := super().check(runs)) or MEMORY not in os.environ:
+            return problems
+        available = int(os.environ[MEMORY])
+        found = (memory_warning(run, self.config.compose(run.overrides), available) for run in runs)
+        return list(islice(filter(None, found), 1))
 
     @contextmanager
     def _learners(self, config: C, context: RunContext) -> Iterator[Callable[[], Learner]]:
