@@ -51,7 +51,7 @@ __all__ = ["Launched", "Pictures", "launch"]
 _OF_THE_KERNEL = ("MPLBACKEND", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
 _COLUMNS = 110
 _WIDTH_PX = 800
-_PLOTS = ("learning", "final", "speed")
+_PLOTS = ("learning", "losses", "final", "speed")
 
 
 def launch(
@@ -154,7 +154,7 @@ class Launched:
         return collected
 
     def plot(self, kind: str = "learning") -> Pictures:
-        """The report's pictures of one kind: ``learning`` curves, ``final`` returns or ``speed``.
+        """The report's pictures of one kind: ``learning`` curves, ``losses``, ``final`` returns or ``speed``.
 
         Raises :class:`NotFoundError` while there is nothing to draw.
         """

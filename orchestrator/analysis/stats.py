@@ -8,6 +8,7 @@ intervals by bootstrap over seeds, as rliable defines them; one seed has no inte
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ _BOOTSTRAP_SEED = 20
 # Resampled numbers held at once, which bounds the memory: 32 MB, and as much for their order.
 _MOST_RESAMPLED = 4_000_000
 _CURVE_POINTS = 100
+# Names of losses, of this program's trainers and of BenchMARL.
+_LOSS = re.compile(r"loss/.+|.+/loss[^/]*")
 
 
 @dataclass(frozen=True)
@@ -235,10 +238,16 @@ def estimate_of(sample: Sequence[float], *, intervals: bool = True) -> Estimate 
     return Estimate(float(value[0]), *ends, len(sample))
 
 
-def curves(collected: Collected, found: Sequence[Group]) -> list[Curve]:
-    """Return the learning curve of every group that has one, in order."""
-    series = series_of(collected, [row for group in found for row in group.rows])
-    return [curve for group in found if (curve := _curve(group, series)) is not None]
+def curves(collected: Collected, found: Sequence[Group], metric: str | None = None) -> list[Curve]:
+    """Return the curve of a metric, by default the return, of every group that has one, in order."""
+    names = None if metric is None else [metric]
+    series = series_of(collected, [row for group in found for row in group.rows], names)
+    return [curve for group in found if (curve := _curve(group, series, names)) is not None]
+
+
+def loss_metrics(collected: Collected) -> list[str]:
+    """Return the names of the metrics that are losses, sorted."""
+    return sorted(name for name in collected.metrics["name"].unique() if _LOSS.fullmatch(name))
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,11 +285,11 @@ def series_of(
     }
 
 
-def _curve(group: Group, series: SeriesByRun) -> Curve | None:
+def _curve(group: Group, series: SeriesByRun, metrics: Sequence[str] | None = None) -> Curve | None:
     rows, note = group.counted()
     unfinished = not rows
     rows = rows or list(group.rows)
-    for metric in returns_of(group.rows[0]["trainer"]):
+    for metric in metrics or returns_of(group.rows[0]["trainer"]):
         keys = [(row["sweep"], row["run_id"], metric) for row in rows]
         found = [(series[key].frames, series[key].values) for key in keys if key in series]
         if found:

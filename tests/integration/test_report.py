@@ -30,6 +30,8 @@ from orchestrator.rundir import Evaluation, Row, SweepDir
 from orchestrator.ui.cli import app
 
 GENERATED = "2026-01-02 03:04 UTC"
+# Of the first losses of a sweep.
+LOSSES = [f"losses-{number}.png" for number in range(1, 7)]
 PNG = b"\x89PNG\r\n\x1a\n"
 VOID = {"meta", "img", "source", "br", "input"}
 HOSTILE = (
@@ -101,6 +103,7 @@ def test_one_file_holds_everything_and_pictures_lie_beside_it(results: Path) -> 
         "improvement-3.png",
         "learning-1.png",
         "learning-2.png",
+        *LOSSES,
         "profile-1.png",
         "profile-2.png",
         "profile-3.png",
@@ -216,7 +219,7 @@ def test_a_sweep_without_a_finished_run_gives_an_honest_page(results: Path, atte
     assert "No finished run has a measured speed." in page.words
     assert "No run is finished." in page.words
     assert ("No run has recorded a return yet." in page.words) == (attempts == 0)
-    assert pictures(sweep.report) == ["learning-1.png"] * attempts
+    assert pictures(sweep.report) == ["learning-1.png", *LOSSES] * attempts
     assert "orchestrate sweep --grid GRID" in page.words
 
 
@@ -242,8 +245,12 @@ def test_many_groups_are_split_over_pictures_and_pictures_have_an_end(results: P
     matrix = {"algorithm": [f"algorithm{number}" for number in range(14)], "seed": [0]}
     sweep = finished_sweep(results, "many", matrix, iterations=2)
     page = report(sweep)
-    assert pictures(sweep.report) == ["final-1.png", "learning-1.png", "learning-2.png", "speed-1.png"]
-    alternatives = set(page.values("alt"))
+    assert pictures(sweep.report) == [
+        *("final-1.png", "learning-1.png", "learning-2.png"),
+        *LOSSES,
+        "speed-1.png",
+    ]
+    alternatives = {text for text in page.values("alt") if text.startswith("Learning")}
     assert sum("(1 of 2)" in text for text in alternatives) == 1
     assert sum("(2 of 2)" in text for text in alternatives) == 1
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["write_matrices", "write_report"]
 
-_PICTURE = re.compile(r"(learning|final|profile|improvement|speed|crossover|targets|matrix|gap)-[0-9]+\.png")
+_PICTURE = re.compile(
+    r"(learning|final|profile|improvement|speed|losses|scaling|crossover|targets|matrix|gap)-[0-9]+\.png"
+)
 
 
 def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path, *, generated: str) -> Path:

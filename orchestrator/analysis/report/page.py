@@ -52,7 +52,7 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
 
 
 def pictures_of(collected: Collected, kind: str) -> list[Picture]:
-    """Return the page's pictures of one kind: ``learning``, ``final`` or ``speed``."""
+    """Return the page's pictures of one kind: ``learning``, ``losses``, ``final`` or ``speed``."""
     return pictures(report_data((), collected), kind)
 
 

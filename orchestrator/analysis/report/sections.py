@@ -39,7 +39,7 @@ from orchestrator.analysis.report.training_figures import (
 )
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.speed_drift import drift_of
-from orchestrator.analysis.stats import Final, Group, curves, final_returns, groups
+from orchestrator.analysis.stats import Final, Group, curves, final_returns, groups, loss_metrics
 from orchestrator.analysis.summary import SpeedSummary, speeds, unranked, warnings
 from orchestrator.analysis.variant_ranking import overall_profiles, task_profiles
 from orchestrator.planning.throughput.measure import PROVISIONAL
@@ -50,6 +50,7 @@ _MOST_ROWS = 2000
 _MOST_MISSING = 200
 # Most groups drawn; the tables hold everything.
 _MOST_DRAWN = 120
+_MOST_LOSSES = 6
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,14 @@ def sections(data: ReportData) -> list[Section]:
 
 
 def pictures(data: ReportData, kind: str) -> list[Picture]:
-    """Draw the pictures of ``learning`` curves, ``final`` returns or ``speed``."""
+    """Draw the pictures of ``learning`` curves, ``losses``, ``final`` returns or ``speed``."""
     found = data.groups[:_MOST_DRAWN]
     if kind == "learning":
         return _first(learning_pictures(curves(data.collected, found)))
+    if kind == "losses":
+        losses = (curves(data.collected, found, metric) for metric in loss_metrics(data.collected))
+        found_curves = [curve for some in losses for curve in some]
+        return list(islice(learning_pictures(found_curves, "losses"), _MOST_LOSSES))
     if kind == "final":
         return _first(final_pictures(data.returning[:_MOST_DRAWN]))
     assert kind == "speed"
@@ -193,6 +198,12 @@ def _learning(data: ReportData) -> Section:
         "No run has recorded a return yet.",
         many=len(data.groups) > _MOST_DRAWN,
     )
+
+
+def _losses(data: ReportData) -> Section | None:
+    found = pictures(data, "losses")
+    many = len(data.groups) > _MOST_DRAWN or len(found) == _MOST_LOSSES
+    return _drawn("losses", "Losses", found, "", many=many) if found else None
 
 
 def _final(data: ReportData) -> Section:
@@ -414,6 +425,7 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     _improvements,
     _baselines,
     _evaluations,
+    _losses,
     _speed,
     _scaling,
     _where,

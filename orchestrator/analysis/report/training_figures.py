@@ -42,16 +42,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def learning_pictures(curves: Sequence[Curve]) -> Iterator[Picture]:
-    """Draw one picture per task and metric, split where lines are too many; small where there are several."""
+def learning_pictures(curves: Sequence[Curve], kind: str = "learning") -> Iterator[Picture]:
+    """Draw one picture per task and metric, split where lines are too many; small where there are several.
+
+    ``kind``: how their names begin.
+    """
     panels = _panels(curves, lambda curve: (curve.group.task, curve.metric), LINES)
     for number, (part, title, panel, small) in enumerate(panels, 1):
         yield picture(
-            f"learning-{number}",
+            f"{kind}-{number}",
             title,
             _learning(part, title, _limits(panel), small=small),
             caption=_learning_caption(part),
-            alt=_learning_alt(part, title),
+            alt=_learning_alt(part, title, "Learning curves" if kind == "learning" else "Losses"),
             small=small,
         )
 
@@ -172,9 +175,10 @@ def _learning_caption(part: Sequence[tuple[Curve, str]]) -> str:
     return " ".join(lines)
 
 
-def _learning_alt(part: Sequence[tuple[Curve, str]], title: str) -> str:
+def _learning_alt(part: Sequence[tuple[Curve, str]], title: str, what: str) -> str:
     ends = [f"{label} ends at {curve.band[0][-1]:.4g}" for curve, label in part]
-    return f"Learning curves{about(title)}: return over training frames. {listed(ends)}."
+    metric = part[0][0].metric
+    return f"{what}{about(title)}: {_return_name(metric)} over training frames. {listed(ends)}."
 
 
 # Final returns
