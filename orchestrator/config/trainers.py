@@ -322,7 +322,7 @@ def _on_one_node(run: Run) -> str:
     """Return why processes that share memory train on one node; empty if a run has none."""
     mode = run.overrides.get("mode")
     shares = mode == "asynchronous" or (mode == "parallel" and run.trainer == "impala")
-    return f"mode: {mode} of the trainer {run.trainer} trains on one" if shares else ""
+    return f"mode {mode} of the trainer {run.trainer} trains on one node" if shares else ""
 
 
 # Machines by their physical cores.

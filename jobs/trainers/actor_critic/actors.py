@@ -214,15 +214,21 @@ class PlayedElsewhere:
 
 
 class RolloutsOfActors(PlayedElsewhere):
-    """The rollouts of one learner's share of the actors; rank 0 attends to all of them."""
+    """One learner's share of the rollouts of all actors; rank 0 attends to them."""
 
     def __init__(self, config: ActorCriticConfig, seed: int, group: Group, exchange: Exchange) -> None:
         super().__init__(config, group.own_seed(seed))
         self._group, self._exchange, self._device = group, exchange, config.device
         self._actors = range(exchange.players.number)
-        share = len(self._actors) // group.size
-        own = self._actors[group.rank * share : (group.rank + 1) * share]
-        self._slots = [exchange.rollouts(actor, self.environments) for actor in own]
+        # This learner's rows of those of all actors side by side, actor by actor.
+        rows = config.envs * self.environments.learners
+        each, share = rows // len(self._actors), rows // group.size
+        begin = group.rank * share
+        self._parts = [
+            (exchange.rollouts(actor, self.environments), slice(max(0, first), min(each, first + share)))
+            for actor in self._actors
+            if -share < (first := begin - actor * each) < each
+        ]
         self._updates = 0
         self._episodes: list[Episodes] = []
 
@@ -234,12 +240,16 @@ class RolloutsOfActors(PlayedElsewhere):
         number, self._updates = self._updates, self._updates + 1
         metrics = self._attend(network, number) if self._group.rank == 0 else {}
         self._group.wait()
-        played = [vars(slots[number % len(slots)]) for slots in self._slots]
+        return self.rollout(number), metrics
+
+    def rollout(self, number: int) -> Rollout:
+        """Return a copy of this learner's share of the rollouts of this number."""
+        played = [slots[number % len(slots)].between(rows) for slots, rows in self._parts]
         joined = {
-            name: torch.cat([one[name] for one in played], min(1, value.dim() - 1)).to(self._device)
-            for name, value in played[0].items()
+            name: torch.cat([getattr(one, name) for one in played], min(1, value.dim() - 1)).to(self._device)
+            for name, value in vars(played[0]).items()
         }
-        return Rollout(**joined), metrics
+        return Rollout(**joined)
 
     def take_episodes(self) -> Episodes:
         """Return the episodes of all actors that ended in their last rollouts, on rank 0."""

@@ -37,6 +37,13 @@ class Rollout:
         held = {name: value.index_select(min(1, value.dim() - 1), rows) for name, value in vars(self).items()}
         return Rollout(**held)
 
+    def between(self, rows: slice) -> Rollout:
+        """Return the steps of a range of rows, without a copy."""
+        held = {
+            name: value[rows] if value.dim() == 1 else value[:, rows] for name, value in vars(self).items()
+        }
+        return Rollout(**held)
+
 
 def collect(
     environments: Environments,

@@ -96,7 +96,6 @@ def _require_learners(config: ImpalaConfig) -> None:
             raise unexpected(name, getattr(config, name), "0 or more")
     name = "learners" if config.learners else "actors"
     require_divisor(name, config.learning, config.batch_envs, "batch_envs", "batch_envs")
-    require_divisor(name, config.learning, config.actors, "actors", "actors")
 
 
 class ImpalaUpdate(Update[ImpalaConfig]):

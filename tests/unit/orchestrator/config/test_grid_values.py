@@ -213,9 +213,16 @@ def test_nodes_are_for_trainers_that_know_several_and_no_part_of_a_run() -> None
         HEAD.count("\n") + 2,
         "remove nodes, or train with a program of your own for several: trainer: command",
     )
-    impala = (
-        "name: x\ntrainer: impala\nbase: {task: bucket_brigade/hard, mode: parallel, actors: 4, learners: 2}"
-    )
-    assert expand(parse_grid(impala, "grid.yaml")).resources.cpus_per_task == 4
-    with pytest.raises(OrchestrateError, match="mode: parallel of the trainer impala trains on one"):
-        expand(parse_grid(f"{impala}\nresources: {{nodes: 2}}", "grid.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("trainer", "keys"),
+    [("impala", "mode: parallel, actors: 4, learners: 2"), ("a2c", "mode: asynchronous, actors: 4")],
+)
+def test_processes_that_share_memory_have_one_node_and_a_core_for_each_actor(trainer: str, keys: str) -> None:
+    text = f"name: x\ntrainer: {trainer}\nbase: {{task: bucket_brigade/hard, {keys}}}"
+    assert expand(parse_grid(text, "grid.yaml")).resources.cpus_per_task == 4
+    with pytest.raises(
+        OrchestrateError, match=f"found 2, and mode .* of the trainer {trainer} trains on one node"
+    ):
+        expand(parse_grid(f"{text}\nresources: {{nodes: 2}}", "grid.yaml"))

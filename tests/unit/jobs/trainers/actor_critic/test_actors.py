@@ -26,7 +26,7 @@ from jobs.trainers.actor_critic.actors import (
     play_for_learners,
 )
 from jobs.trainers.actor_critic.asynchronous import AsynchronousLearner, SharingGroup, play_and_learn
-from jobs.trainers.actor_critic.group import ALONE, DisconnectedError
+from jobs.trainers.actor_critic.group import ALONE, DisconnectedError, Group
 from jobs.trainers.actor_critic.learner import Games
 from jobs.trainers.actor_critic.networks import ActorCritic
 from jobs.trainers.actor_critic.rollout import Rollout
@@ -100,6 +100,26 @@ def test_rollouts_are_of_a_policy_that_is_no_further_behind_than_allowed(lag: in
                 own = rollout.of_rows(rows)
                 assert any(torch.allclose(logs_of(policy, own), own.logs, atol=1e-4) for policy in policies)
             learner.learn((rollout, metrics), 0.0)
+
+
+@pytest.mark.parametrize(("players", "learners"), [(1, 4), (2, 4), (4, 2), (3, 2)])
+def test_learners_have_equal_shares_of_what_all_actors_played(players: int, learners: int) -> None:
+    keys = {**KEYS, "actors": players, "learners": learners, "envs": 12, "batch_envs": 12}
+    config: ImpalaConfig = IMPALA.compose(keys)
+    assert config.players is not None
+    exchange = Exchange(config, config.players)
+    groups = [Group() for _ in range(learners)]
+    for rank, group in enumerate(groups):
+        group.rank, group.size = rank, learners
+    shares = [RolloutsOfActors(config, 0, group, exchange) for group in groups]
+    for actor in range(players):
+        rows = exchange.rollouts(actor, shares[0].environments)[0].last_values
+        rows.copy_(torch.arange(len(rows)) + actor * len(rows))
+    exchange.connections.close()
+    taken = [share.rollout(0).last_values for share in shares]
+    assert torch.equal(torch.cat(taken), torch.arange(24.0))
+    assert {len(one) for one in taken} == {24 // learners}
+    exchange.close()
 
 
 def logs_of(policy: ActorCritic, rollout: Rollout) -> Tensor:
