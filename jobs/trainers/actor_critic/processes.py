@@ -212,10 +212,10 @@ def learner_of_all(config: C, context: RunContext, build: Build[C]) -> Iterator[
                 children.reap(LEAVE_S)
             context.ranks.wait(LEAVE_S)
     finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
         children.end(LEAVE_S)
         context.ranks.close()
+        if dist.is_initialized():  # it waits for collectives until the others are gone
+            dist.destroy_process_group()
         if exchange is not None:
             exchange.close()
 
