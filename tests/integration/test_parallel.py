@@ -124,6 +124,7 @@ def test_processes_that_are_killed_or_hang_are_named_and_the_run_goes_on(trainin
     assert not any(map(running, processes.values()))
 
 
+@pytest.mark.parametrize("training", ["learners"], indirect=True)
 def test_no_process_outlives_the_worker(training: Training) -> None:
     processes = training.learning(1)
     kill(training.worker.pid)
