@@ -17,6 +17,7 @@ from orchestrator.analysis.stats import Members, by_point, finite, group_labels,
 from orchestrator.analysis.summary import actors_of, peak_share
 from orchestrator.core.formatting import count
 from orchestrator.planning.throughput.measure import (
+    ACTOR_WAITING_TIMER,
     ALL_REDUCE_TIMER,
     COLLECTION_TIMER,
     ENVIRONMENT_TIMER,
@@ -32,7 +33,7 @@ _Row = Mapping[str, Any]
 PARTS = ("environment", "inference", "learning", "all-reduce", "waiting", "other")
 _TIMERS = (
     *(ENVIRONMENT_TIMER, INFERENCE_TIMER, LEARNING_TIMER, ALL_REDUCE_TIMER, WAITING_TIMER),
-    *(COLLECTION_TIMER, TRAINING_CLOCK),
+    *(COLLECTION_TIMER, TRAINING_CLOCK, ACTOR_WAITING_TIMER),
 )
 # What a run's size is counted in; the first that varies is what a line is over.
 ACTORS, THREADS = "actors", "threads"
@@ -201,14 +202,16 @@ def _shares(collected: Collected) -> dict[tuple[str, str], dict[str, float]]:
 def _parted(seconds: Mapping[str, float]) -> dict[str, float]:
     """Return the shares of an iteration's seconds.
 
-    All-reduce is part of learning; so is waiting as far as the parts would exceed the whole. Parts that go on
-    at a time can exceed it all the same: then the shares are of their sum.
+    All-reduce is part of learning; so is waiting as far as the parts would exceed the whole, but where actors
+    play while others learn. There the parts exceed it by themselves, and the shares are of their sum.
     """
-    environment, inference, learning, all_reduce, waiting, collection, clock = (
+    environment, inference, learning, all_reduce, waiting, collection, clock, _ = (
         seconds.get(name, 0.0) for name in _TIMERS
     )
     whole = clock or collection + learning
     twice = environment + inference + learning + waiting - whole
+    if ACTOR_WAITING_TIMER in seconds:
+        twice = 0.0
     learning = max(0.0, learning - all_reduce - min(waiting, max(0.0, twice)))
     parts = (environment, inference, learning, all_reduce, waiting)
     whole = max(whole, sum(parts))

@@ -40,10 +40,10 @@ from jobs.training.context import NO_PROGRESS_LOST
 from jobs.training.ranks import RankError
 from jobs.worker.failures import end_of
 from orchestrator.core.types import Reason
-from orchestrator.planning.throughput.measure import WAITING_TIMER
+from orchestrator.planning.throughput.measure import ACTOR_WAITING_TIMER, WAITING_TIMER
 
-# Metrics of an iteration.
-LAG, ACTOR_WAITING_TIMER = "train/policy_lag", "timers/actor_waiting_time"
+# A metric of an iteration.
+LAG = "train/policy_lag"
 _LOOK_S = 1.0
 
 

@@ -27,6 +27,8 @@ COLLECTION_TIMER, LEARNING_TIMER = "timers/collection_time", "timers/training_ti
 # Parts of these: of collection; of learning by several processes, which also wait for each other.
 ENVIRONMENT_TIMER, INFERENCE_TIMER = "timers/environment_time", "timers/inference_time"
 ALL_REDUCE_TIMER, WAITING_TIMER = "timers/all_reduce_time", "timers/waiting_time"
+# Of actors that play while other processes learn.
+ACTOR_WAITING_TIMER = "timers/actor_waiting_time"
 # Seconds of an iteration in which the trainer collected or learned, for one that does both at a time.
 TRAINING_CLOCK = "timers/training_clock"
 # Metrics of iterations with an evaluation only.

@@ -195,7 +195,18 @@ def test_runs_without_timers_of_environments_make_no_line(results: Path) -> None
         ({**HALVES, "all_reduce_time": 0.1, "waiting_time": 0.2}, (0.2, 0.3, 0.2, 0.1, 0.2, 0)),
         ({**HALVES, "environment_time": 0.1, "waiting_time": 0.1}, (0.1, 0.3, 0.5, 0, 0.1, 0)),
         # Actors that play while the learner learns: more seconds than the clock's.
-        ({**HALVES, "training_time": 1.0, "training_clock": 1.0}, (2 / 15, 0.2, 2 / 3, 0, 0, 0)),
+        (
+            {
+                "environment_time": 0.5,
+                "inference_time": 0.3,
+                "actor_waiting_time": 0.2,
+                "collection_time": 0.2,
+                "waiting_time": 0.2,
+                "training_time": 1.0,
+                "all_reduce_time": 0.2,
+            },
+            (0.25, 0.15, 0.4, 0.1, 0.1, 0),
+        ),
     ],
 )
 def test_shares_of_an_iteration_add_up(results: Path, seconds: Seconds, expected: Sequence[float]) -> None:
