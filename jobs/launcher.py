@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobs.node import attend_worker
+from jobs.training.context import INTERRUPTED_EXIT
 from jobs.worker.agents import ADDRESS_FILE_VARIABLE
 from jobs.worker.scheduler_job import SchedulerJob
+from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.core.errors import OrchestrateError
 
 # Seconds until the first node's process must have begun.
@@ -73,7 +76,8 @@ class Launcher:
                     f"node {self.node}: no worker on the first node within {_PATIENCE_S:.0f} s ({file})",
                     hint="see its output; all nodes must see the same results folder",
                 )
-            time.sleep(_POLL_S)
+            if signal.sigtimedwait(STOP_SIGNALS, _POLL_S) is not None:
+                return INTERRUPTED_EXIT
         return attend_worker(file.read_text(encoding="ascii"))
 
     def _file(self, folder: Path) -> Path:

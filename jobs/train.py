@@ -39,6 +39,7 @@ def train(asked: argparse.Namespace) -> int:
     spec, launcher = get_trainer(asked.trainer), Launcher.current()
     if launcher is None:
         return _train(asked, spec, nodes=1)
+    runs_of(spec, asked.overrides)  # refuses on all nodes what it refuses on one
     folder = asked.results.absolute()
     if launcher.node:
         return launcher.attend(folder)

@@ -17,7 +17,7 @@ from jobs.training.plain_data import read_plain_data, write_plain_data
 from jobs.training.ranks import Ranks
 from jobs.training.run_memory import RunMemory
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
-from orchestrator.core.types import Run
+from orchestrator.core.types import PluginSource, Run
 from orchestrator.planning.throughput.measure import Window, rate
 from orchestrator.rundir import (
     AttemptDir,
@@ -96,7 +96,8 @@ class RunContext:
 
     ``kept``: the checkpoints of :meth:`load`, :meth:`save` and :meth:`adopt`, oldest first; the last one is
     part of the result. ``stop_signal``: the name of the stop signal, empty before one came. ``memory``: that
-    of the run's processes. ``ranks``: those on the other nodes, which the trainer starts.
+    of the run's processes. ``ranks``: those on the other nodes, which the trainer starts. ``plugins``: those
+    of the sweep, which are loaded.
     """
 
     polls_stopping = False
@@ -114,6 +115,7 @@ class RunContext:
         self._metrics: MetricsWriter | None = None
         self._stop_deadline: float | None = None
         self.memory, self.ranks = RunMemory(), Ranks()
+        self.plugins: tuple[PluginSource, ...] = ()
         self.stop_signal = ""
         self._iteration_began = self._logged = time.monotonic()
         self._iteration_seconds: float | None = None

@@ -140,6 +140,11 @@ class Ranks:
         """Whether a rank is lost or has failed."""
         return any(rank.error for rank in self._ranks)
 
+    @property
+    def cause(self) -> RankError | None:
+        """The error of a rank that is lost or was killed, of which those of others follow."""
+        return next((rank.error for rank in self._ranks if rank.is_cause), None)
+
     def error(self, *, patience_s: float = _CAUSE_TAKES_S) -> RankError | None:
         """Return the cause of the ranks' failure, if they fail; await it for a moment.
 
@@ -147,7 +152,7 @@ class Ranks:
         """
         deadline = time.monotonic() + patience_s
         while self._ranks and time.monotonic() < deadline:
-            if cause := next((rank.error for rank in self._ranks if rank.is_cause), None):
+            if cause := self.cause:
                 return cause
             time.sleep(_POLL_S)
         return next((error for rank in self._ranks if (error := rank.error)), None)

@@ -128,7 +128,7 @@ def _run(launch: Launch) -> int:
     _set_threads(run.threads)
     lease = Lease(attempt.claim_path, claim.lease, since)
     context = RunContext(launch.sweep.name, run, run_dir, attempt, lease, launch.relay)
-    context.memory, context.ranks = launch.memory, Ranks(launch.members)
+    context.memory, context.ranks, context.plugins = launch.memory, Ranks(launch.members), spec.plugins
     context.keep_lease()  # before the stop signals are unblocked: its thread never gets one
     end = _unless_in_vain(_train(launch, context, spec), context, launch.since)
     send(launch.relay, {"end": end.to_json()})

@@ -54,8 +54,8 @@ class TrainerSpec:
     :mod:`orchestrator.config.program.identity` finds its files. ``keys``: descriptions of the trainer's own
     keys, in Markdown, for the reference. ``resources``: what a run occupies, from its keys alone; a grid's
     ``resources`` take precedence. ``several_nodes``: one run can be trained on several, each of which has
-    these resources; or, if the cores are ``shared_cores``, its share of them. ``one_node``: why a run cannot,
-    if so. ``presets``: keys that the key `preset` stands for, by its value. ``x_axis``: what W&B
+    these resources; or, if the cores are ``shared_cores``, its share of them. ``refuses_nodes``: why a
+    run cannot be trained on so many nodes, if so. ``presets``: keys that the key `preset` stands for, by its value. ``x_axis``: what W&B
     and TensorBoard show metrics over, "frames" or "iteration".
     """
 
@@ -83,7 +83,7 @@ class TrainerSpec:
     several_nodes: bool = False
     shared_cores: bool = False
     presets: Mapping[str, Mapping[str, Value]] = field(default_factory=dict, hash=False)
-    one_node: Callable[[Run], str] = lambda _: ""
+    refuses_nodes: Callable[[Run, int], str] = lambda _run, _nodes: ""
     x_axis: str = "frames"
 
     @classmethod
@@ -108,13 +108,15 @@ class TrainerSpec:
 
         Raises :class:`OrchestrateError` if the trainer cannot say it of this run, or not train it on several.
         """
-        if nodes > 1 and (why := self.one_node(run)):
-            raise OrchestrateError(f"resources.nodes: found {nodes}, and {why}", hint="remove nodes")
+        if nodes > 1 and (why := self.refuses_nodes(run, nodes)):
+            raise OrchestrateError(f"resources.nodes: found {nodes}, and {why}", hint="or remove nodes")
         try:
             found = self.resources(run)
             if self.shared_cores:
                 found = replace(found, cpus_per_task=-(-found.cpus_per_task // nodes))
             return replace(found, cpus_per_task=max(found.cpus_per_task, run.threads))
+        except OrchestrateError:
+            raise
         except Exception as error:  # the code of any package
             what = f"trainer {self.name} cannot say what the run {run.point} occupies"
             raise OrchestrateError(f"{what}: {type(error).__name__}: {error}") from error
@@ -193,7 +195,10 @@ class TrainerSpec:
                 hint="or leave it out, and write its keys: docs/parallel.md",
             )
         own = {key: value for key, value in point.items() if key != PRESET_KEY}
-        return {**self.presets[str(name)], **own}
+        preset = dict(self.presets[str(name)])
+        if own.get("mode", preset["mode"]) != preset["mode"]:  # sequential: the same sizes in one process
+            del preset["actors"]
+        return {**preset, **own}
 
     def needs_gpu(self, run: Run) -> bool:
         """Return whether the run requests a GPU, by a device or by a choice such as ``experiment: gpu``."""
@@ -313,16 +318,26 @@ def core_per_actor(run: Run) -> Resources:
 
     Actors that only play share their cores with the processes that learn from them.
     """
-    numbers = [run.overrides.get(key, 1) for key in ("actors", "learners")]
-    most = max((number for number in numbers if isinstance(number, int)), default=1)
-    return Resources(cpus_per_task=run.threads * max(1, most))
+    return Resources(cpus_per_task=run.threads * max(1, _count(run, "actors"), _count(run, "learners")))
 
 
-def _on_one_node(run: Run) -> str:
-    """Return why processes that share memory train on one node; empty if a run has none."""
-    mode = run.overrides.get("mode")
-    shares = mode == "asynchronous" or (mode == "parallel" and run.trainer == "impala")
-    return f"mode {mode} of the trainer {run.trainer} trains on one node" if shares else ""
+def _count(run: Run, key: str) -> int:
+    """Return the run's value of a key for a number of processes. Raises :class:`OrchestrateError`."""
+    found = next((value for name, value in run.overrides.items() if name.lstrip("+~") == key), 1)
+    try:
+        return int(str(found))
+    except ValueError:
+        raise OrchestrateError(f"{key}: found {found!r}, expected a whole number") from None
+
+
+def _refuses_nodes(run: Run, nodes: int) -> str:
+    """Return why a run cannot be trained on so many nodes; empty if it can."""
+    mode, actors = run.overrides.get("mode", "sequential"), _count(run, "actors")
+    if mode != "parallel" or run.trainer == "impala":  # one process, or processes that share memory
+        return f"mode {mode} of the trainer {run.trainer} trains on one node"
+    if actors % nodes:
+        return f"actors: {actors} is no multiple of it: write actors: {max(1, actors // nodes) * nodes}"
+    return ""
 
 
 # Machines by their physical cores.
@@ -362,7 +377,7 @@ def _actor_critic(name: str, **batch: int) -> TrainerSpec:
                 "come first"
             )
         },
-        one_node=_on_one_node,
+        refuses_nodes=_refuses_nodes,
         frames=("steps",),
         usual_frames={"": 10_000_000},
         minutes="minutes",

@@ -26,7 +26,7 @@ BASE: dict[str, Any] = {
     "hidden": [8],
     "evaluation_interval": 0,
     "checkpoint_interval": 192,
-    "actor_timeout": 3,
+    "actor_timeout": 20,
     "loggers": ["csv"],
 }
 
@@ -43,7 +43,7 @@ class Mode:
 
 
 MODES = {
-    "synchronous": Mode("a2c", {}, ["actor 1", "actor 2"], ["actor 1"], "actor 2 of 3"),
+    "synchronous": Mode("a2c", {"actors": 2}, ["actor 1"], ["actor 1"], "actor 1 of 2"),
     "asynchronous": Mode(
         "a2c", {"mode": "asynchronous"}, ["actor 0", "actor 1", "actor 2"], ["actor 1"], "actor 2 of 3"
     ),
@@ -103,7 +103,7 @@ def test_processes_that_are_killed_or_hang_are_named_and_the_run_goes_on(trainin
     stopped = mode.stopped.partition(" of ")[0]
     faults = [
         *((name, signal.SIGKILL, f"{name}: killed by SIGKILL") for name in mode.killed),
-        (stopped, signal.SIGSTOP, f"{mode.stopped} did not answer within 3 s: it hangs, or is stopped"),
+        (stopped, signal.SIGSTOP, f"{mode.stopped} did not answer within 20 s: it hangs, or is stopped"),
         ("leader", signal.SIGKILL, None),
     ]
     for attempt, (name, number, message) in enumerate(faults, start=1):

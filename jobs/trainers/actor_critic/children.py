@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,19 +47,28 @@ class Children:
             if listener is not None:
                 listener.close()
             code = work()
+        except BaseException:
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
 
-    def killed(self) -> dict[str, str]:
-        """Return how those ended that a signal did, by name."""
+    def ended(self) -> dict[str, int]:
+        """Return the exit codes of those that have ended, by name; negative for a signal."""
         found = {}
         for pid, name in self._names.items():
             ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if ended is not None and ended.si_code != os.CLD_EXITED:
-                found[name] = f"killed by {signal.Signals(ended.si_status).name}"
+            if ended is not None:
+                by_itself = ended.si_code == os.CLD_EXITED
+                found[name] = ended.si_status if by_itself else -ended.si_status
         return found
+
+    def killed(self) -> dict[str, str]:
+        """Return how those ended that a signal did, by name."""
+        return {
+            name: f"killed by {signal.Signals(-code).name}" for name, code in self.ended().items() if code < 0
+        }
 
     def stopped(self) -> list[str]:
         """Return the names of those that a signal has stopped."""
@@ -83,6 +93,10 @@ class Children:
 def _state(pid: int) -> str:
     """Return the letter of a child's state."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+# The exit code of a process that only lost the others.
+LOST_THE_OTHERS = 3
 
 
 def bind_to_cores(first: int, number: int) -> None:

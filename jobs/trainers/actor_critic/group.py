@@ -20,7 +20,9 @@ _BETWEEN_RANKS = 7_919_000_017
 _LARGEST_SEED = 2**63
 FOREVER = timedelta(days=365)
 # How often rank 0 looks after the others while it waits for them.
-_LOOK = timedelta(seconds=1)
+_LOOK = timedelta(seconds=0.5)
+# Seconds beyond the patience after which the connections give up by themselves.
+_SLACK_S = 30.0
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 5e-5, 2e-3
 
 
@@ -80,9 +82,10 @@ class DisconnectedError(Exception):
 class ConnectedGroup(Group):
     """Several processes, connected by ``torch.distributed``: Gloo, or for tensors on GPUs of their own NCCL.
 
-    Rank 0 waits ``patience`` seconds at most for the others, which wait for it as long as it lives. ``alive``
-    raises when it is known that one of them is gone. All raise :class:`DisconnectedError`, with this ``kind``
-    of process. The order of sums is fixed, so that equal values in have equal means out, bit for bit.
+    Rank 0 waits ``patience`` seconds at most for the others, which wait for its orders as long as it lives.
+    ``alive`` raises when it is known that one of them is gone. All raise :class:`DisconnectedError`, with
+    this ``kind`` of process. The order of sums is fixed, so that equal values in have equal means out, bit
+    for bit.
     """
 
     def __init__(
@@ -98,6 +101,8 @@ class ConnectedGroup(Group):
         self.rank, self.size, self._kind = rank, size, kind
         self._store, self._patience, self._alive, self._calls = store, patience, alive, 0
         self._seconds = {ALL_REDUCE_TIMER: 0.0, WAITING_TIMER: 0.0}
+        # Rank 0 is the first that gives up, so it knows for whom it waited.
+        longest = patience + _SLACK_S if rank == 0 else 2 * (patience + _SLACK_S)
         with self._connected():
             self._all_there()
             dist.init_process_group(
@@ -105,7 +110,7 @@ class ConnectedGroup(Group):
                 store=dist.PrefixStore("group", store),
                 rank=rank,
                 world_size=size,
-                timeout=FOREVER,
+                timeout=timedelta(seconds=longest),
             )
 
     def wait(self) -> None:
@@ -113,12 +118,12 @@ class ConnectedGroup(Group):
             self._finish(dist.all_reduce(torch.zeros(1), async_op=True))
 
     def average(self, tensors: Sequence[Tensor]) -> None:
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
         with self._connected(ALL_REDUCE_TIMER):
-            flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
             self._finish(dist.all_reduce(flat, async_op=True))
-            flat /= self.size
-            for tensor, mean in zip(tensors, flat.split([one.numel() for one in tensors]), strict=True):
-                tensor.copy_(mean.view(tensor.shape))
+        flat /= self.size
+        for tensor, mean in zip(tensors, flat.split([one.numel() for one in tensors]), strict=True):
+            tensor.copy_(mean.view(tensor.shape))
 
     def moments(self, rows: Tensor) -> tuple[int, Tensor, Tensor]:
         count, own_mean, variance = super().moments(rows)
@@ -152,17 +157,19 @@ class ConnectedGroup(Group):
 
     def _all_there(self) -> None:
         """Wait until all processes have begun: to connect, they need each other at the same time."""
-        self._store.set(f"calls/{self.rank}", "0")
         if self.rank == 0:
             for rank in range(1, self.size):
                 self._await(f"calls/{rank}")
 
     def _await(self, key: str) -> None:
         """Wait on rank 0 until another process has written the key."""
-        deadline, pause = time.monotonic() + self._patience, _SHORTEST_PAUSE_S
+        began, pause, looks = time.monotonic(), _SHORTEST_PAUSE_S, 1
         while not self._store.check([key]):
-            self._alive()
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if waited > looks * _LOOK.total_seconds():
+                self._alive()
+                looks += 1
+            if waited > self._patience:
                 raise DisconnectedError(self._kind, self._behind())
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)

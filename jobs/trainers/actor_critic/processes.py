@@ -11,11 +11,12 @@ import pkgutil
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -24,29 +25,29 @@ import torch
 import torch.distributed as dist
 
 from jobs.trainers.actor_critic.actors import Exchange, RolloutsOfActors, play_for_learners
-from jobs.trainers.actor_critic.children import Children, bind_to_cores
+from jobs.trainers.actor_critic.children import LOST_THE_OTHERS, Children, bind_to_cores
 from jobs.trainers.actor_critic.config import ActorCriticConfig
 from jobs.trainers.actor_critic.group import ALONE, FOREVER, ConnectedGroup, DisconnectedError, Group
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.parallel import LeadingLearner, end_all, follow
-from jobs.training.config_errors import RefusedKeyError
 from jobs.training.context import RunContext
+from jobs.training.plugins import load_plugins
 from jobs.training.ranks import RankError, Ranks
 from jobs.worker.failures import end_of
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.hardware import interface_to
-from orchestrator.core.types import Reason
+from orchestrator.core.types import PluginSource, Reason
 from orchestrator.rundir import RunDir
 
 C = TypeVar("C", bound=ActorCriticConfig)
 C_contra = TypeVar("C_contra", bound=ActorCriticConfig, contravariant=True)
 
-# In the environment of this module as a program: the run's folder.
-_RUN = "ORCHESTRATE_RUN_FOLDER"
+# In the environment of this module as a program: the run's folder, and the plug-ins of its sweep.
+_RUN, _PLUGINS = "ORCHESTRATE_RUN_FOLDER", "ORCHESTRATE_PLUGINS"
 # Seconds for the processes to leave once they are told to, and for the cause of a failure to be known.
 LEAVE_S, _CAUSE_TAKES_S = 10.0, 3.0
-_POLL_S = 0.02
+_POLL_S, _LOOK_S = 0.02, 0.5
 _LOOPBACK = "127.0.0.1"
 
 
@@ -112,11 +113,14 @@ class _Team(Generic[C]):
 
     def bind(self, local: int) -> None:
         """Keep this process on cores of its own; on those of all where they are shared with actors."""
+        players = self.exchange.players.number if self.exchange is not None else 0
+        most = max(self.place.per_node, players) * self.threads
+        if self.place.node and len(os.sched_getaffinity(0)) > most:
+            return  # which of them other jobs have is known on the first node alone
         if self.exchange is None:
             bind_to_cores(local * self.threads, self.threads)
         else:
-            most = max(self.place.processes, self.exchange.players.number)
-            bind_to_cores(0, most * self.threads)
+            bind_to_cores(0, most)
 
     def learner(self, group: Group) -> ActorCriticLearner:
         """Build the learner of this process."""
@@ -129,9 +133,8 @@ class _Team(Generic[C]):
         self, rank: int, store: dist.Store, alive: Callable[[], None] = lambda: None
     ) -> ConnectedGroup:
         """Connect this process with the others that learn."""
-        if interface := interface_to(
-            self.place.address
-        ):  # Gloo alone asks for the address of the host's name
+        interface = interface_to(self.place.address)
+        if interface is not None:  # Gloo by itself asks for the address of the host's name
             os.environ["GLOO_SOCKET_IFNAME"] = interface
         backend = "gloo"
         if self.config.device != "cpu":
@@ -141,6 +144,10 @@ class _Team(Generic[C]):
                 backend = "cpu:gloo,cuda:nccl"
         patience, size = self.config.actor_timeout, self.place.processes
         return ConnectedGroup(rank, size, store, patience, backend, alive, self.kind)
+
+    def store(self) -> dist.TCPStore:
+        """Return a connection to rank 0's store."""
+        return dist.TCPStore(self.place.address, self.place.port, wait_for_workers=False, timeout=FOREVER)
 
     def play(self, actor: int) -> int:
         """Be an actor that only plays, until it is killed or fails."""
@@ -156,17 +163,15 @@ class _Team(Generic[C]):
             self.exchange.connections.close()
         self.bind(local)
         name = f"{self.kind} {self.place.rank(local)}"
-        store = dist.TCPStore(self.place.address, self.place.port, wait_for_workers=False, timeout=FOREVER)
+        store = self.store()
+        if children:
+            threading.Thread(target=_report_killed, args=(children, self.store()), daemon=True).start()
         try:
             group = self.connect(self.place.rank(local), store)
             follow(self.learner(group), group)
         except DisconnectedError:
-            deadline = time.monotonic() + _CAUSE_TAKES_S
-            while children and time.monotonic() < deadline:
-                for one, message in children.killed().items():
-                    _report(store, one, message, Reason.KILLED)
-                time.sleep(_POLL_S)
-            return 1
+            time.sleep(_CAUSE_TAKES_S if children else 0.0)  # for a child that was killed to be reported
+            return LOST_THE_OTHERS
         except Exception as error:
             traceback.print_exc()
             _report(store, name, end_of(error).message, end_of(error).reason or Reason.CODE_ERROR)
@@ -181,12 +186,6 @@ def learner_of_all(config: C, context: RunContext, build: Build[C]) -> Iterator[
     Raises :class:`RankError` if one of them ends before the run does, or does not answer.
     """
     nodes, processes = context.ranks.size, config.learning
-    if processes % nodes:
-        raise RefusedKeyError(
-            "actors",
-            f"actors: found {processes}, expected a multiple of the {nodes} nodes",
-            hint=f"write actors: {max(1, processes // nodes) * nodes}",
-        )
     master = context.ranks.variables()
     address, port = master.get("MASTER_ADDR", _LOOPBACK), int(master.get("MASTER_PORT", 0))
     listener = socket.create_server((address, port), backlog=processes)
@@ -198,14 +197,18 @@ def learner_of_all(config: C, context: RunContext, build: Build[C]) -> Iterator[
         team.start(children, listener)
         if exchange is not None:
             exchange.connections.lead()
-        context.ranks.start([sys.executable, "-P", "-m", __name__], {_RUN: str(context.run_dir.path)})
+        plugins = json.dumps([asdict(one) for one in context.plugins])
+        variables = {_RUN: str(context.run_dir.path), _PLUGINS: plugins}
+        context.ranks.start([sys.executable, "-P", "-m", __name__], variables)
         team.bind(0)
         store = dist.TCPStore(
             address, place.port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
         )
         names = [f"{team.kind} {rank}" for rank in range(processes)]
         with named_causes(children, context, config, lambda: _reported(store, names)):
-            group = team.connect(0, store, lambda: _require(context.ranks))
+            group = team.connect(
+                0, store, lambda: _require_all(children, context.ranks, _reported(store, names))
+            )
             yield lambda: LeadingLearner(team.learner(group), group)
             end_all(group)
             if exchange is None:
@@ -220,9 +223,9 @@ def learner_of_all(config: C, context: RunContext, build: Build[C]) -> Iterator[
             exchange.close()
 
 
-def _require(ranks: Ranks) -> None:
-    """Raise if another node is known to be lost."""
-    if ranks.failed:
+def _require_all(children: Children, ranks: Ranks, reported: RankError | None) -> None:
+    """Raise if a process is known to be lost."""
+    if ranks.failed or children.ended() or reported is not None:
         raise DisconnectedError
 
 
@@ -239,14 +242,25 @@ def named_causes(
     except DisconnectedError as error:
         deadline = time.monotonic() + _CAUSE_TAKES_S
         while time.monotonic() < deadline:
-            if cause := _killed(children) or reported() or context.ranks.error(patience_s=0):
+            if cause := _killed(children) or reported() or context.ranks.cause:
                 raise _judged(cause, context) from None
             time.sleep(_POLL_S)
-        raise RankError(_silent(error, children, config), Reason.KILLED) from None
+        found = _failed(children) or context.ranks.error()
+        raise found or RankError(_silent(error, children, config), Reason.KILLED) from None
 
 
 def _killed(children: Children) -> RankError | None:
     found = (RankError(f"{name}: {how}", Reason.KILLED) for name, how in children.killed().items())
+    return next(found, None)
+
+
+def _failed(children: Children) -> RankError | None:
+    """Return the error of a child that left by itself, without a word."""
+    found = (
+        RankError(f"{name} left with exit code {code}", Reason.CODE_ERROR)
+        for name, code in children.ended().items()
+        if code not in (0, LOST_THE_OTHERS)
+    )
     return next(found, None)
 
 
@@ -263,13 +277,24 @@ def _silent(error: DisconnectedError, children: Children, config: ActorCriticCon
 
 
 def _judged(cause: RankError, context: RunContext) -> RankError:
-    if cause.reason is Reason.KILLED and context.memory.await_verdict():
+    if cause.reason is not Reason.KILLED:
+        return cause
+    if context.memory.await_verdict():
         return RankError(f"{cause}, for want of memory", Reason.OUT_OF_MEMORY)
-    return cause
+    other = context.ranks.error()  # an agent learns a moment later why the kernel killed a process there
+    return other if other is not None and other.reason is Reason.OUT_OF_MEMORY else cause
 
 
 def _report(store: dist.Store, name: str, message: str, reason: Reason) -> None:
     store.set(f"error/{name}", json.dumps([message, reason.value]))
+
+
+def _report_killed(children: Children, store: dist.Store) -> None:
+    """Report children that are killed, as long as this process lives."""
+    while True:
+        for name, message in children.killed().items():
+            _report(store, name, message, Reason.KILLED)
+        time.sleep(_LOOK_S)
 
 
 def _reported(store: dist.Store, names: list[str]) -> RankError | None:
@@ -282,7 +307,10 @@ def _reported(store: dist.Store, names: list[str]) -> RankError | None:
 def main() -> int:
     """Be the processes of a run on another node than its first; return the exit code."""
     run = RunDir(Path(os.environ[_RUN])).description()
-    trainer = pkgutil.resolve_name(get_trainer(run.trainer).train.rpartition(".")[0])
+    plugins = [PluginSource(**one) for one in json.loads(os.environ[_PLUGINS])]
+    spec = get_trainer(run.trainer).with_plugins(plugins)
+    load_plugins(spec)
+    trainer = pkgutil.resolve_name(spec.train.rpartition(".")[0])
     torch.set_num_threads(run.threads)
     config = trainer.config.compose(run.overrides)
     node, nodes = int(os.environ["NODE_RANK"]), int(os.environ["NNODES"])

@@ -78,8 +78,9 @@ class ActorCriticTrainer(LearnerTrainer[C]):
 
     @contextmanager
     def _learners(self, config: C, context: RunContext) -> Iterator[Callable[[], Learner]]:
-        if context.ranks.size > 1 and (why := get_trainer(context.run.trainer).one_node(context.run)):
-            raise BadConfigError(f"found {context.ranks.size} nodes, and {why}")
+        nodes, spec = context.ranks.size, get_trainer(context.run.trainer)
+        if nodes > 1 and (why := spec.refuses_nodes(context.run, nodes)):
+            raise BadConfigError(f"found {nodes} nodes, and {why}")
         alone = config.learning == 1 and config.players is None and config.mode != ASYNCHRONOUS
         if alone and context.ranks.size == 1:
             yield lambda: self.learner(config, context.run.seed)

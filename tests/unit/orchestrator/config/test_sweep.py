@@ -279,10 +279,23 @@ def test_a_trainer_says_what_its_runs_occupy_and_the_grid_overrules_it() -> None
 
 
 def test_a_run_in_several_processes_has_a_core_for_each_thread_of_each() -> None:
-    text = "name: s\ntrainer: ppo\nbase: {mode: parallel, threads: 2}\nmatrix: {actors: [1, 4]}\n"
-    for nodes, cores in (1, [2, 8]), (4, [2, 2]):
+    text = "name: s\ntrainer: ppo\nbase: {mode: parallel, threads: 2}\nmatrix: {actors: [4, '8']}\n"
+    for nodes, cores in (1, [8, 16]), (4, [2, 4]):
         sweep = expand(parse_grid(f"{text}resources: {{nodes: {nodes}}}", "grid.yaml"))
         assert [sweep.needs_of(run).cpus_per_task for run in sweep.runs] == cores
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("{mode: parallel, actors: 3}", "actors: 3 is no multiple of it: write actors: 2"),
+        ("{seed: 0}", "mode: sequential of the trainer ppo trains on one"),
+        ("{mode: parallel, actors: few}", "actors: found 'few', expected a whole number"),
+    ],
+)
+def test_actors_that_do_not_fit_the_nodes_are_refused(keys: str, message: str) -> None:
+    with pytest.raises(OrchestrateError, match=message):
+        expand(parse_grid(f"name: s\ntrainer: ppo\nbase: {keys}\nresources: {{nodes: 2}}", "grid.yaml"))
 
 
 def test_a_preset_is_the_keys_that_it_stands_for() -> None:
@@ -294,6 +307,9 @@ def test_a_preset_is_the_keys_that_it_stands_for() -> None:
     assert preset.runs[0] == of(f"base: {keys}").runs[0]
     assert preset.runs[1].overrides == {"mode": "parallel", "actors": 28, "envs": 64, "batch_size": 3584}
     assert preset.keys == ("mode", "actors", "envs", "batch_size")
+    modes = of("base: {preset: laptop}\nmatrix: {mode: [sequential, parallel]}")
+    assert [run.overrides.get("actors") for run in modes.runs] == [None, 4]
+    assert [run.overrides["envs"] for run in modes.runs] == [32, 32]
     with pytest.raises(GridError, match=r"grid.yaml:3:8: preset: found 'huge', expected one of laptop"):
         of("base: {preset: huge}")
 
