@@ -12,6 +12,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from pathlib import Path
 from typing import Any, Self
 
+from orchestrator.config import actors
 from orchestrator.config.command import COMMAND_KEY, asked_for
 from orchestrator.config.plug_ins import find_plug_in, plug_in_names
 from orchestrator.core.errors import OrchestrateError
@@ -55,8 +56,8 @@ class TrainerSpec:
     keys, in Markdown, for the reference. ``resources``: what a run occupies, from its keys alone; a grid's
     ``resources`` take precedence. ``several_nodes``: one run can be trained on several, each of which has
     these resources; or, if the cores are ``shared_cores``, its share of them. ``refuses_nodes``: why a
-    run cannot be trained on so many nodes, if so. ``presets``: keys that the key `preset` stands for, by its value. ``x_axis``: what W&B
-    and TensorBoard show metrics over, "frames" or "iteration".
+    run cannot be trained on so many nodes, if so. ``presets``: keys that the key `preset` stands for, by its
+    value. ``x_axis``: what W&B and TensorBoard show metrics over, "frames" or "iteration".
     """
 
     name: str
@@ -313,43 +314,6 @@ _ACTOR_CRITIC_TRAINS = (
 )
 
 
-def core_per_actor(run: Run) -> Resources:
-    """Return the resources of a run in several processes, each with the run's threads.
-
-    Actors that only play share their cores with the processes that learn from them.
-    """
-    return Resources(cpus_per_task=run.threads * max(1, _count(run, "actors"), _count(run, "learners")))
-
-
-def _count(run: Run, key: str) -> int:
-    """Return the run's value of a key for a number of processes. Raises :class:`OrchestrateError`."""
-    found = next((value for name, value in run.overrides.items() if name.lstrip("+~") == key), 1)
-    try:
-        return int(str(found))
-    except ValueError:
-        raise OrchestrateError(f"{key}: found {found!r}, expected a whole number") from None
-
-
-def _refuses_nodes(run: Run, nodes: int) -> str:
-    """Return why a run cannot be trained on so many nodes; empty if it can."""
-    mode, actors = run.overrides.get("mode", "sequential"), _count(run, "actors")
-    if mode != "parallel" or run.trainer == "impala":  # one process, or processes that share memory
-        return f"mode {mode} of the trainer {run.trainer} trains on one node"
-    if actors % nodes:
-        return f"actors: {actors} is no multiple of it: write actors: {max(1, actors // nodes) * nodes}"
-    return ""
-
-
-# Machines by their physical cores.
-_MACHINES = {"laptop": 4, "16-core": 16, "28-core": 28, "64-core": 64}
-
-
-def _machine(cores: int, batch: Mapping[str, int]) -> dict[str, Value]:
-    """Return the keys of a preset: an actor on each core, and so many rows of each actor in a batch."""
-    sizes: dict[str, Value] = {key: cores * rows for key, rows in batch.items()}
-    return {"mode": "parallel", "actors": cores, "envs": max(32, 4 * cores), **sizes}
-
-
 def _actor_critic(name: str, **batch: int) -> TrainerSpec:
     return TrainerSpec.of_learner(
         name,
@@ -366,18 +330,18 @@ def _actor_critic(name: str, **batch: int) -> TrainerSpec:
             "jobs.training.games",
         ),
         devices=("device",),
-        resources=core_per_actor,
+        resources=actors.resources_of,
         several_nodes=True,
         shared_cores=True,
-        presets={preset: _machine(cores, batch) for preset, cores in _MACHINES.items()},
+        presets=actors.presets(batch),
         keys={
             PRESET_KEY: (
-                f"actors, environments and sizes of batches for a machine: {', '.join(_MACHINES)}. The "
+                f"actors, environments and sizes of batches for a machine: {', '.join(actors.MACHINES)}. The "
                 "run has the keys that it stands for ([presets](../parallel.md#presets)); values of the grid "
                 "come first"
             )
         },
-        refuses_nodes=_refuses_nodes,
+        refuses_nodes=actors.refuses_nodes,
         frames=("steps",),
         usual_frames={"": 10_000_000},
         minutes="minutes",

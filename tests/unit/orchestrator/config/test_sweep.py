@@ -289,7 +289,7 @@ def test_a_run_in_several_processes_has_a_core_for_each_thread_of_each() -> None
     ("keys", "message"),
     [
         ("{mode: parallel, actors: 3}", "actors: 3 is no multiple of it: write actors: 2"),
-        ("{seed: 0}", "mode: sequential of the trainer ppo trains on one"),
+        ("{seed: 0}", "mode sequential of the trainer ppo trains on one node"),
         ("{mode: parallel, actors: few}", "actors: found 'few', expected a whole number"),
     ],
 )

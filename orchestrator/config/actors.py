@@ -1,0 +1,49 @@
+"""The processes of runs of ppo, impala and a2c: what they occupy, where they can be, presets of their number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.types import Resources, Run, Value
+
+# Machines by their physical cores.
+MACHINES = {"laptop": 4, "16-core": 16, "28-core": 28, "64-core": 64}
+
+
+def resources_of(run: Run) -> Resources:
+    """Return the resources of a run in several processes, each with the run's threads.
+
+    Actors that only play share their cores with the processes that learn from them.
+    """
+    return Resources(cpus_per_task=run.threads * max(1, _count(run, "actors"), _count(run, "learners")))
+
+
+def _count(run: Run, key: str) -> int:
+    """Return the run's value of a key for a number of processes. Raises :class:`OrchestrateError`."""
+    found = next((value for name, value in run.overrides.items() if name.lstrip("+~") == key), 1)
+    try:
+        return int(str(found))
+    except ValueError:
+        raise OrchestrateError(f"{key}: found {found!r}, expected a whole number") from None
+
+
+def refuses_nodes(run: Run, nodes: int) -> str:
+    """Return why a run cannot be trained on so many nodes; empty if it can."""
+    mode, actors = run.overrides.get("mode", "sequential"), _count(run, "actors")
+    if mode != "parallel" or run.trainer == "impala":  # one process, or processes that share memory
+        return f"mode {mode} of the trainer {run.trainer} trains on one node"
+    if actors % nodes:
+        return f"actors: {actors} is no multiple of it: write actors: {max(1, actors // nodes) * nodes}"
+    return ""
+
+
+def presets(batch: Mapping[str, int]) -> dict[str, dict[str, Value]]:
+    """Return the keys of each preset; ``batch``: keys for sizes of batches, with the rows of each actor."""
+    return {name: _machine(cores, batch) for name, cores in MACHINES.items()}
+
+
+def _machine(cores: int, batch: Mapping[str, int]) -> dict[str, Value]:
+    """Return the keys of a preset: an actor on each core, and so many rows of each actor in a batch."""
+    sizes: dict[str, Value] = {key: cores * rows for key, rows in batch.items()}
+    return {"mode": "parallel", "actors": cores, "envs": max(32, 4 * cores), **sizes}
