@@ -1,4 +1,4 @@
-"""The processes of runs of ppo, impala and a2c: what they occupy, where they can be, presets of their number."""
+"""Runs of ppo, impala and a2c in several processes: what they occupy, where they can be, presets."""
 
 from __future__ import annotations
 
