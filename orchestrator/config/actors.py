@@ -12,16 +12,20 @@ MACHINES = {"laptop": 4, "16-core": 16, "28-core": 28, "64-core": 64}
 
 
 def resources_of(run: Run) -> Resources:
-    """Return the resources of a run in several processes, each with the run's threads.
+    """Return the resources of a run in several processes, each with the run's threads."""
+    actors = max(1, _count(run, "actors"))
+    learners = (_count(run, "learners", 0) or actors) if _learns_elsewhere(run) else 0
+    return Resources(cpus_per_task=run.threads * (actors + max(0, learners)))
 
-    Actors that only play share their cores with the processes that learn from them.
-    """
-    return Resources(cpus_per_task=run.threads * max(1, _count(run, "actors"), _count(run, "learners")))
+
+def _learns_elsewhere(run: Run) -> bool:
+    """Whether the run has processes that learn beside those that play."""
+    return run.trainer == "impala" and run.overrides.get("mode") == "parallel"
 
 
-def _count(run: Run, key: str) -> int:
+def _count(run: Run, key: str, otherwise: int = 1) -> int:
     """Return the run's value of a key for a number of processes. Raises :class:`OrchestrateError`."""
-    found = next((value for name, value in run.overrides.items() if name.lstrip("+~") == key), 1)
+    found = next((value for name, value in run.overrides.items() if name.lstrip("+~") == key), otherwise)
     try:
         return int(str(found))
     except ValueError:
@@ -38,12 +42,13 @@ def refuses_nodes(run: Run, nodes: int) -> str:
     return ""
 
 
-def presets(batch: Mapping[str, int]) -> dict[str, dict[str, Value]]:
-    """Return the keys of each preset; ``batch``: keys for sizes of batches, with the rows of each actor."""
-    return {name: _machine(cores, batch) for name, cores in MACHINES.items()}
+def presets(trainer: str, batch: Mapping[str, int]) -> dict[str, dict[str, Value]]:
+    """Return the keys of each preset; ``batch``: keys for sizes of batches, with their rows for each core."""
+    return {name: _machine(trainer, cores, batch) for name, cores in MACHINES.items()}
 
 
-def _machine(cores: int, batch: Mapping[str, int]) -> dict[str, Value]:
-    """Return the keys of a preset: an actor on each core, and so many rows of each actor in a batch."""
+def _machine(trainer: str, cores: int, batch: Mapping[str, int]) -> dict[str, Value]:
+    """Return the keys of a preset: a process on each core."""
     sizes: dict[str, Value] = {key: cores * rows for key, rows in batch.items()}
-    return {"mode": "parallel", "actors": cores, "envs": max(32, 4 * cores), **sizes}
+    actors = {"actors": cores // 2, "learners": cores // 2} if trainer == "impala" else {"actors": cores}
+    return {"mode": "parallel", **actors, "envs": max(32, 4 * cores), **sizes}

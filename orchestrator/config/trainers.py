@@ -196,9 +196,9 @@ class TrainerSpec:
                 hint="or leave it out, and write its keys: docs/parallel.md",
             )
         own = {key: value for key, value in point.items() if key != PRESET_KEY}
-        preset = dict(self.presets[str(name)])
+        preset = self.presets[str(name)]
         if own.get("mode", preset["mode"]) != preset["mode"]:  # sequential: the same sizes in one process
-            del preset["actors"]
+            preset = {key: value for key, value in preset.items() if key not in ("actors", "learners")}
         return {**preset, **own}
 
     def needs_gpu(self, run: Run) -> bool:
@@ -333,7 +333,7 @@ def _actor_critic(name: str, **batch: int) -> TrainerSpec:
         resources=actors.resources_of,
         several_nodes=True,
         shared_cores=True,
-        presets=actors.presets(batch),
+        presets=actors.presets(name, batch),
         keys={
             PRESET_KEY: (
                 f"actors, environments and sizes of batches for a machine: {', '.join(actors.MACHINES)}. The "

@@ -111,16 +111,12 @@ class _Team(Generic[C]):
         for name, work in works:
             children.fork(name, work, listener)
 
-    def bind(self, local: int) -> None:
-        """Keep this process on cores of its own; on those of all where they are shared with actors."""
+    def bind(self, number: int) -> None:
+        """Keep this process on cores of its own; ``number``: of those on its node, actors that play last."""
         players = self.exchange.players.number if self.exchange is not None else 0
-        most = max(self.place.per_node, players) * self.threads
-        if self.place.node and len(os.sched_getaffinity(0)) > most:
+        if self.place.node and len(os.sched_getaffinity(0)) > (self.place.per_node + players) * self.threads:
             return  # which of them other jobs have is known on the first node alone
-        if self.exchange is None:
-            bind_to_cores(local * self.threads, self.threads)
-        else:
-            bind_to_cores(0, most)
+        bind_to_cores(number * self.threads, self.threads)
 
     def learner(self, group: Group) -> ActorCriticLearner:
         """Build the learner of this process."""
@@ -152,7 +148,7 @@ class _Team(Generic[C]):
     def play(self, actor: int) -> int:
         """Be an actor that only plays, until it is killed or fails."""
         assert self.exchange is not None
-        self.bind(0)
+        self.bind(self.place.per_node + actor)
         with self.exchange.connections.of_actor(actor) as connection:
             play_for_learners(self.config, self.seed, self.exchange, actor, connection)
         return 1

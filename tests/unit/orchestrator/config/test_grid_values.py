@@ -216,12 +216,18 @@ def test_nodes_are_for_trainers_that_know_several_and_no_part_of_a_run() -> None
 
 
 @pytest.mark.parametrize(
-    ("trainer", "keys"),
-    [("impala", "mode: parallel, actors: 4, learners: 2"), ("a2c", "mode: asynchronous, actors: 4")],
+    ("trainer", "keys", "cores"),
+    [
+        ("impala", "mode: parallel, actors: 4, learners: 2", 6),
+        ("impala", "mode: parallel, actors: 4", 8),
+        ("a2c", "mode: asynchronous, actors: 4", 4),
+    ],
 )
-def test_processes_that_share_memory_have_one_node_and_a_core_for_each_actor(trainer: str, keys: str) -> None:
+def test_processes_that_share_memory_have_one_node_and_a_core_each(
+    trainer: str, keys: str, cores: int
+) -> None:
     text = f"name: x\ntrainer: {trainer}\nbase: {{task: bucket_brigade/hard, {keys}}}"
-    assert expand(parse_grid(text, "grid.yaml")).resources.cpus_per_task == 4
+    assert expand(parse_grid(text, "grid.yaml")).resources.cpus_per_task == cores
     with pytest.raises(
         OrchestrateError, match=f"found 2, and mode .* of the trainer {trainer} trains on one node"
     ):
