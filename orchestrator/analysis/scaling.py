@@ -14,7 +14,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare.axis import SWEEP, changes_with
 from orchestrator.analysis.ratios import Ratio, ratio
 from orchestrator.analysis.stats import Members, by_point, finite, group_labels, median_interval
-from orchestrator.analysis.summary import actors_of, peak_share
+from orchestrator.analysis.summary import actors_of, peak_share, processes_of
 from orchestrator.core.formatting import count
 from orchestrator.planning.throughput.measure import (
     ACTOR_WAITING_TIMER,
@@ -159,6 +159,10 @@ def _lines(rows: Sequence[_Row]) -> Iterator[tuple[str, dict[str, Any], list[_Ro
             yield ACTORS, point if several else {}, own
 
 
+def _cores(row: _Row) -> int:
+    return processes_of(row) * int(row[THREADS])
+
+
 def _points(
     rows: Sequence[_Row], over: str, shares: Mapping[tuple[str, str], Mapping[str, float]]
 ) -> Iterator[ScalingPoint]:
@@ -168,14 +172,14 @@ def _points(
     sides = {number: {(): {row.get("seed"): row[TRAINING] for row in own}} for number, own in sizes.items()}
     first = next(iter(sizes))
     for number, own in sizes.items():
-        cores = math.prod(own[0][_SIZE])
+        cores = _cores(own[0])
         peaks = [share for row in own if (share := peak_share(row)) is not None]
         told = [shares[row[SWEEP], row["run_id"]] for row in own]
         yield ScalingPoint(
             number,
             cores,
             tuple(row[TRAINING] for row in own),
-            cores / math.prod(sizes[first][0][_SIZE]),
+            cores / _cores(sizes[first][0]),
             ratio(str(number), str(first), sides[number], sides[first], among=max(1, len(sizes) - 1)),
             {part: fmean(one[part] for one in told) for part in PARTS},
             median(peaks) if peaks else None,

@@ -90,13 +90,18 @@ def peak_share(row: Mapping[str, Any]) -> float | None:
     frame, core, fps = row["flop_per_frame"], row["machine_flops_per_core"], row[TRAINING]
     if not (frame and core and fps and row["threads"]):
         return None
-    cores = actors_of(row) * row["threads"]
+    cores = processes_of(row) * row["threads"]
     return float(fps * frame / (min(cores, row["run_cores"] or cores) * core))
 
 
 def actors_of(row: Mapping[str, Any]) -> int:
-    """Return the number of processes that train in a run, each with its threads."""
+    """Return a run's number of actors."""
     return row["actors"] if isinstance(row["actors"], int) and row["actors"] > 0 else 1
+
+
+def processes_of(row: Mapping[str, Any]) -> int:
+    """Return the number of a run's processes, each with its threads: more than actors if others learn."""
+    return row["processes"] or actors_of(row)
 
 
 def warnings(finals: Sequence[Final]) -> list[str]:

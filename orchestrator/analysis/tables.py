@@ -128,6 +128,7 @@ RESULT_COLUMNS = {
     "gpu_model": _Column(str, ("host", "gpu_model")),
     "gpu_capability": _Column(_text, ("host", "gpu_capability")),
     "actors": _Column(_count_if_any, ("config", "actors"), free=True),
+    "processes": _Column(_count_if_any, ("processes",), free=True),
     "threads": _Column(_count, ("threads",)),
     "run_cores": _Column(_count, ("cores",)),
     "peak_memory_mb": _Column(float, ("peak_memory_mb",)),

@@ -95,6 +95,11 @@ class ActorCriticConfig:
         return None
 
     @property
+    def processes(self) -> int:
+        """The number of processes that learn or play, each with the run's threads."""
+        return self.learning + (self.players.number if self.players else 0)
+
+    @property
     def products(self) -> torch.dtype:
         """The type of a network's products."""
         return _PRECISIONS[self.precision]

@@ -90,14 +90,18 @@ class ActorCriticTrainer(LearnerTrainer[C]):
             yield build
 
     def facts(self, config: C) -> Mapping[str, Any]:
-        """Return the operations that a frame takes and a core can do, for training by pictures on the CPU."""
+        """Return the number of processes, and of training by pictures on the CPU what a frame takes, and a
+        core can do, in operations.
+        """
+        known = {"processes": config.processes}
         environments = build(config.task, 1, 0, "cpu")
         if config.device != "cpu" or len(environments.shape) < 3:
-            return {}
+            return known
         network = build_network(config, environments)
         pictures = torch.zeros(environments.learners, *environments.shape, dtype=torch.uint8)
         played, learned = operations_of(network, lambda: network(pictures))
         return {
+            **known,
             "flop_per_frame": played + config.passes * learned,
             "machine_flops_per_core": peak_of_core(config.products),
         }

@@ -222,6 +222,11 @@ def test_the_share_of_the_peak_is_of_the_cores_that_there_were(results: Path) ->
     assert [point.peak for point in line.points] == pytest.approx([0.5, 0.25, 0.25])
 
 
+def test_processes_that_learn_beside_the_actors_have_cores_too(results: Path) -> None:
+    [line] = scaling_lines(trained(results, {"actors": [1, 2]}, lambda _: 5000.0, processes=4))
+    assert [point.cores for point in line.points] == [4, 4]
+
+
 def test_a_key_that_actors_decide_is_compared_by_actors(results: Path) -> None:
     runs = [*matrix_runs({"mode": ["sequential"]}), *matrix_runs({"mode": ["parallel"], "actors": [2, 4]})]
     collected = trained(results, runs, amdahl(0.1))
