@@ -96,7 +96,7 @@ def test_plots_say_what_there_is(tmp_path: Path, results: Path) -> None:
     sweep = launch(counting(tmp_path, pace, seeds=1), results=results)
     with pytest.raises(OrchestrateError, match="found the plot 'returns'") as refused:
         sweep.plot("returns")
-    assert refused.value.hint == "there are: learning, final, speed"
+    assert refused.value.hint == "there are: learning, losses, final, speed"
     with pytest.raises(NotFoundError, match="no run of tiny has anything to plot as 'speed' yet"):
         sweep.plot("speed")
     sweep.stop()
@@ -121,6 +121,6 @@ def test_a_kernel_keeps_to_itself(tmp_path: Path) -> None:
     assert shown(returns) == ["[0.0]"]
     assert plot.outputs[0]["traceback"] == [
         "OrchestrateError: found the plot 'speeds'",
-        "  there are: learning, final, speed",
+        "  there are: learning, losses, final, speed",
     ]
     assert "MPLBACKEND" not in os.environ
