@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.hydra.overrides import runs_of
-from jobs.launcher import Launcher
 from jobs.worker.manual_submission import record_submission
+from jobs.worker.nodes.launcher import Launcher
 from jobs.worker.worker import run_command, work
 from orchestrator.config.trainers import TrainerSpec, get_trainer
 from orchestrator.core.errors import OrchestrateError

@@ -1,7 +1,7 @@
 """The processes of a run on the other nodes of its job, as the run's own process, rank 0, sees them.
 
-An agent on each of these nodes (:mod:`jobs.node`) starts one program per attempt, and ends it with all that
-it started when the connection ends. So nothing outlives rank 0.
+An agent on each of these nodes (:mod:`jobs.worker.nodes.agent`) starts one program per attempt. When the
+connection ends, the agent kills the program and all that it started, so that no process outlives rank 0.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from jobs.training.connection import Connection
 from orchestrator.core.types import Reason
 
-# Seconds between signs of life in both directions, and how many may be missing. Counted in own waits, so that
-# a process that was stopped for a while takes nobody for lost when it goes on.
+# Seconds between heartbeats in both directions, and how many may be missing. Counted in a process's own
+# waits, so that one that was stopped for a while does not take the other for lost when it continues.
 BEAT_S, MOST_SILENT = 1.0, 15
 # In the variables of a rank: a folder of its own, which is removed when it ends.
 SCRATCH = "{scratch}"
@@ -55,7 +55,7 @@ class Rank:
     silent: int = 0
 
     def listen(self) -> None:
-        """Take the messages of its agent; pass its output on."""
+        """Read the messages of the rank's agent and print the rank's output."""
         for message in self.connection.receive():
             self.silent = 0
             if output := message.get("output"):

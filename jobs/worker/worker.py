@@ -19,7 +19,6 @@ from pathlib import Path
 from jobs.training import provenance, result_figures
 from jobs.training.context import FENCED_EXIT, NOT_MINE_EXIT
 from jobs.training.process_tree import adopt_orphans, end_descendants
-from jobs.worker.agents import Agents
 from jobs.worker.assignment import (
     Assignment,
     Availability,
@@ -34,6 +33,7 @@ from jobs.worker.assignment import (
 from jobs.worker.budget_share import BudgetShare
 from jobs.worker.exit import AGAIN, Exit
 from jobs.worker.failures import End, end_of, in_vain, is_storage_error
+from jobs.worker.nodes.agent_connections import Agents
 from jobs.worker.preload import preload, remember_code
 from jobs.worker.run_handle import RunHandle
 from jobs.worker.run_process import Launch, fork_run

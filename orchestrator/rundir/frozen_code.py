@@ -14,7 +14,7 @@ from typing import Any, Self
 ENTRY_POINTS: Mapping[str, str] = {
     "worker": "jobs.worker",
     "instance": "jobs.instance",
-    "node": "jobs.node",
+    "node": "jobs.worker.nodes.agent",
     "answer": "orchestrator.answer",
 }
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)

@@ -95,7 +95,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
         assert address.stat().st_mode & 0o777 == 0o600
         environment = {**os.environ, "ORCHESTRATE_WORKER": address.read_text()}
         for _ in range(nodes - 1):
-            argv = [sys.executable, "-P", "-m", "jobs.node"]
+            argv = [sys.executable, "-P", "-m", "jobs.worker.nodes.agent"]
             job.agents.append(subprocess.Popen(argv, cwd=ROOT, env=environment, start_new_session=True))
         return job
 

@@ -130,7 +130,7 @@ def test_nothing_is_left_on_any_node(nodes: Lab, slurm: Cluster, what: str) -> N
 
 def is_worker(pid: int) -> bool:
     try:
-        return b"jobs.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"jobs.worker" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
 

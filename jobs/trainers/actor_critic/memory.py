@@ -19,7 +19,7 @@ def memory_warning(run: Run, config: ActorCriticConfig, available: int) -> Probl
     if not config.task.name.startswith("procgen/") or config.device != "cpu":
         return None
     episodes = config.evaluation_episodes if config.evaluation_interval else 0
-    fixed = _PROCESS + (config.actors - 1) * _FURTHER + episodes * _GAME
+    fixed = _PROCESS + (config.processes - 1) * _FURTHER + episodes * _GAME
     each = _GAME + config.rollout_steps * _PICTURE
     needed = fixed + config.envs * each
     if needed <= available:

@@ -81,8 +81,7 @@ class ActorCriticTrainer(LearnerTrainer[C]):
         nodes, spec = context.ranks.size, get_trainer(context.run.trainer)
         if nodes > 1 and (why := spec.refuses_nodes(context.run, nodes)):
             raise BadConfigError(f"found {nodes} nodes, and {why}")
-        alone = config.learning == 1 and config.players is None and config.mode != ASYNCHRONOUS
-        if alone and context.ranks.size == 1:
+        if config.processes == nodes == 1 and config.mode != ASYNCHRONOUS:
             yield lambda: self.learner(config, context.run.seed)
             return
         start = asynchronous_learner if config.mode == ASYNCHRONOUS else learner_of_all

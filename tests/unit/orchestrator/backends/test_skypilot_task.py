@@ -88,7 +88,7 @@ def test_a_job_on_several_nodes_has_agents_that_know_its_secret(tmp_path: Path) 
         said.append(done.stdout)
     port = said[0].strip().partition(":")[0]
     assert said[0].startswith(f" {port}:sesame {tmp_path}/env/bin/python -P -m jobs.instance ")
-    assert said[1] == f"10.0.0.7:{port}:sesame  {tmp_path}/env/bin/python -P -m jobs.node\n"
+    assert said[1] == f"10.0.0.7:{port}:sesame  {tmp_path}/env/bin/python -P -m jobs.worker.nodes.agent\n"
     assert "num_nodes" not in yaml.safe_load(file_of(L4, setting))
 
 

@@ -100,7 +100,7 @@ def test_gpus_limit_runs_at_once() -> None:
 
 @pytest.mark.parametrize("asked", [None, 4])
 def test_a_job_on_several_nodes_trains_one_run_at_a_time(asked: int | None) -> None:
-    """Whatever else would fit, or a person chose."""
+    """Even if more runs would fit on the nodes, or the user asked for more."""
     sweep = sweep_of(2, resources=Resources(nodes=3))
     cluster = Capacity("c", 8, 0, pack=4, array_size=9, several_nodes=True)
     (array,) = make_plan(sweep, survey_of(sweep), cluster, submission=1, slots=asked).arrays

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs.node import attend_worker
 from jobs.training.context import INTERRUPTED_EXIT
-from jobs.worker.agents import ADDRESS_FILE_VARIABLE
+from jobs.worker.nodes.agent import attend_worker
+from jobs.worker.nodes.agent_connections import ADDRESS_FILE_VARIABLE
 from jobs.worker.scheduler_job import SchedulerJob
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.core.errors import OrchestrateError

@@ -1,4 +1,4 @@
-"""``python -P -m jobs.node``: on another node of a job, start the ranks of its runs there.
+"""``python -P -m jobs.worker.nodes.agent``: on another node of a job, start the ranks of its runs there.
 
 The worker, on the first node, is found by ``ORCHESTRATE_WORKER`` (``HOST:PORT:SECRET``). For each attempt of
 a run the worker's side sends the program; it is ended with all that it started when the connection ends. The
@@ -30,7 +30,7 @@ from jobs.worker.signals import STOP_SIGNALS
 _VARIABLE = "ORCHESTRATE_WORKER"
 _POLL_S = 0.05
 # Seconds: to connect, to be greeted, to try again, and for a killed rank's keeper to leave.
-# A worker that loads a trainer greets nobody meanwhile.
+# The worker answers no greeting while it loads a trainer.
 _CONNECT_S, _GREET_S, _PATIENCE_S, _KEEPER_S = 5.0, 180.0, 300.0, 15.0
 _CANNOT_EXECUTE = 127
 # Bytes of output at a time; more than a pipe holds.

@@ -1,7 +1,7 @@
 """The agents on the other nodes of a job, as its worker sees them.
 
-The worker listens; each agent (:mod:`jobs.node`) connects, waits for an attempt, starts its rank there, and
-connects anew when the attempt is over. The run's own process takes the connections with it.
+The worker listens; each agent (:mod:`jobs.worker.nodes.agent`) connects, waits for an attempt, starts its
+rank there, and connects anew when the attempt is over. The run's own process takes the connections with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who takes part in a run on several nodes: agents that know the job's secret, and nobody else."""
+"""Only agents that know the job's secret take part in a run on several nodes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from jobs.training.connection import Connection, greet
-from jobs.worker import agents as module
-from jobs.worker.agents import Agents
+from jobs.worker.nodes import agent_connections as module
+from jobs.worker.nodes.agent_connections import Agents
 from orchestrator.core.errors import OrchestrateError
 from tests.helpers import PATIENCE_S, wait_for
 

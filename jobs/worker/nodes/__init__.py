@@ -1,0 +1,1 @@
+"""A job on several nodes: agents on the other nodes, the worker's connections to them, launchers."""
