@@ -34,11 +34,12 @@ def _count(run: Run, key: str, otherwise: int = 1) -> int:
 
 def refuses_nodes(run: Run, nodes: int) -> str:
     """Return why a run cannot be trained on so many nodes; empty if it can."""
-    mode, actors = run.overrides.get("mode", "sequential"), _count(run, "actors")
-    if mode != "parallel" or run.trainer == "impala":  # one process, or processes that share memory
+    mode = run.overrides.get("mode", "sequential")
+    if mode != "parallel":  # one process, or processes that share memory
         return f"mode {mode} of the trainer {run.trainer} trains on one node"
-    if actors % nodes:
-        return f"actors: {actors} is no multiple of it: write actors: {max(1, actors // nodes) * nodes}"
+    for name in ("actors", "learners"):
+        if (found := _count(run, name, 0 if name == "learners" else 1)) % nodes:
+            return f"{name}: {found} is no multiple of it: write {name}: {max(1, found // nodes) * nodes}"
     return ""
 
 

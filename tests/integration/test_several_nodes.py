@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.core.types import Resources
+from orchestrator.config.trainers import get_trainer
+from orchestrator.core.types import Resources, Run
 from orchestrator.rundir import RunDir, SweepDir
 from tests import helpers
 from tests.helpers import ROOT, finish, kill, make_sweep, running, wait_for
@@ -82,9 +83,11 @@ def environment(pid: int) -> str:
 def start(tmp_path: Path) -> Iterator[Callable[..., Job]]:
     jobs: list[Job] = []
 
-    def begin(nodes: int = 2, last: int = STEPS, program: Sequence[Path | str] = ()) -> Job:
+    def begin(
+        nodes: int = 2, last: int = STEPS, program: Sequence[Path | str] = (), run: Run | None = None
+    ) -> Job:
         argv = program or [helpers.COMMANDS / "ranks.py", tmp_path, str(STEPS), tmp_path / "pace"]
-        sweep = make_sweep(tmp_path / "results", [helpers.command_run(argv)])
+        sweep = make_sweep(tmp_path / "results", [run or helpers.command_run(argv)])
         submitted = helpers.submit(sweep, resources=Resources(nodes=nodes))
         address = tmp_path / "address"
         worker = helpers.start_worker(sweep, submitted, {"ORCHESTRATE_AGENTS": str(address)})
@@ -196,6 +199,59 @@ def test_the_example_on_two_nodes_is_the_example_on_one(start: Callable[..., Job
     for row, line in zip(rows, lines, strict=True):
         assert row.metrics["return"] == pytest.approx(line["metrics"]["return"], rel=1e-4, abs=1e-6)
     assert job.run.checkpoints()[0].frames == 12 * 64
+
+
+def test_actors_and_learners_of_impala_on_two_nodes(start: Callable[..., Job]) -> None:
+    """Each node's actors play for its own learners; a fault on another node is named."""
+    keys = {
+        "task": "bucket_brigade/hard",
+        "task.opponents": 2,
+        "mode": "parallel",
+        "actors": 4,
+        "learners": 2,
+    }
+    keys |= {"envs": 8, "batch_envs": 4, "rollout_steps": 8, "hidden": [8], "steps": 10_000_000}
+    keys |= {"evaluation_interval": 0, "checkpoint_interval": 256, "actor_timeout": 20, "loggers": ["csv"]}
+    job = start(run=get_trainer("impala").identify(keys, 0, threads=1))
+
+    def on_other_node(attempt: int) -> dict[str, int]:
+        """The processes there, once the attempt has come to a checkpoint."""
+
+        def newest() -> bool:
+            found = job.run.checkpoints(below=attempt + 1)
+            return bool(found) and found[0].attempt == attempt
+
+        wait_for(newest, what=f"a checkpoint of attempt {attempt}")
+        (learner,) = helpers.run_processes(job.agents[0].pid)
+        return {
+            "learner 1": learner,
+            **dict(zip(["actor 2", "actor 3"], helpers.children(learner), strict=True)),
+        }
+
+    def end(attempt: int) -> dict[str, Any]:
+        found = [one for one in job.run.attempts() if one.number == attempt]
+        return wait_for(found[0].end, what=f"the end of attempt {attempt}")
+
+    host = socket.gethostname()
+    faults = [
+        ("actor 3", signal.SIGKILL, "actor 3: killed by SIGKILL"),
+        ("actor 2", signal.SIGSTOP, "actor 2 of 4 did not answer within 20 s: it hangs, or is stopped"),
+        ("learner 1", signal.SIGKILL, f"rank 1 on {host} was killed by SIGKILL"),
+    ]
+    for attempt, (name, number, message) in enumerate(faults, start=1):
+        processes = on_other_node(attempt)
+        kill(processes[name], number)
+        ended = end(attempt)
+        assert (ended["outcome"], ended["reason"], ended["message"]) == ("interrupted", "killed", message)
+        wait_for(lambda: not any(map(running, processes.values())), what="the end of the processes")  # noqa: B023
+    on_other_node(4)
+    rows = job.run.history()
+    assert [row.frames for row in rows] == [64 * (one + 1) for one in range(len(rows))]
+    assert all(0 <= row.metrics["train/policy_lag"] <= 1 for row in rows)
+    kill(job.worker.pid, signal.SIGTERM)
+    last = job.end(code=130)[-1]
+    assert last is not None
+    assert last["reason"] == "stopped"
 
 
 def test_torchrun_by_hand_trains_on_all_its_nodes_and_refuses_several_processes_on_one(

@@ -48,24 +48,24 @@ _LOOK_S = 1.0
 
 
 class Connections:
-    """Rank 0's connections to processes that play, which are forked later. Messages are plain values.
+    """Connections of the process that leads these actors, which are forked later. Messages are plain values.
 
     An actor that owes a message for ``patience`` seconds hangs.
     """
 
-    def __init__(self, actors: int, patience: float) -> None:
-        self._pairs = [Pipe() for _ in range(actors)]
-        self._patience, self._since = patience, [0.0] * actors
+    def __init__(self, actors: Collection[int], patience: float) -> None:
+        self._pairs = {actor: Pipe() for actor in actors}
+        self._patience, self._since = patience, dict.fromkeys(actors, 0.0)
 
     def lead(self) -> None:
-        """Close what is not rank 0's."""
-        for _, theirs in self._pairs:
+        """Close what is not the leading process's."""
+        for _, theirs in self._pairs.values():
             theirs.close()
 
     @contextmanager
     def of_actor(self, actor: int) -> Iterator[Connection]:
-        """Close all but this actor's connection to rank 0; report what the block raises there."""
-        for number, (leads, theirs) in enumerate(self._pairs):
+        """Close all but this actor's connection; report what the block raises to the leading process."""
+        for number, (leads, theirs) in self._pairs.items():
             leads.close()
             if number != actor:
                 theirs.close()
@@ -80,7 +80,7 @@ class Connections:
 
     def close(self) -> None:
         """Close all."""
-        for pair in self._pairs:
+        for pair in self._pairs.values():
             for one in pair:
                 one.close()
 
@@ -120,23 +120,24 @@ class Connections:
 
 
 class Exchange:
-    """What learners and their actors share. It exists before they are forked."""
+    """What learners and ``actors`` of a node share. It exists before they are forked."""
 
-    def __init__(self, config: ActorCriticConfig, players: Players) -> None:
-        self.players = players
-        self.connections = Connections(players.number, config.actor_timeout)
+    def __init__(self, config: ActorCriticConfig, players: Players, node: int = 0, nodes: int = 1) -> None:
+        number = players.number // nodes
+        self.players, self.actors = players, range(node * number, (node + 1) * number)
+        self.connections = Connections(self.actors, config.actor_timeout)
         self._envs, self._steps, self._slots = (
             config.envs // players.number,
             config.rollout_steps,
             players.max_lag + 1,
         )
-        self._rollouts = [SharedMemory() for _ in range(players.number)]
+        self._rollouts = {actor: SharedMemory() for actor in self.actors}
         self._parameters = SharedMemory()
 
     def close(self) -> None:
-        """Close what rank 0 has of it."""
+        """Close what the leading process has of it."""
         self.connections.close()
-        for one in (*self._rollouts, self._parameters):
+        for one in (*self._rollouts.values(), self._parameters):
             one.close()
 
     def rollouts(self, actor: int, environments: Environments) -> list[Rollout]:
@@ -169,7 +170,7 @@ class Exchange:
 def play_for_learners(
     config: ActorCriticConfig, seed: int, exchange: Exchange, actor: int, connection: Connection
 ) -> None:
-    """Play on the CPU, rollout after rollout, as long as rank 0 lives."""
+    """Play on the CPU, rollout after rollout, as long as the leading process lives."""
     own = replace(config, envs=config.envs // exchange.players.number, device="cpu")
     games = Games(own, seed_of(seed, actor))
     network = build_network(own, games.environments)
@@ -214,31 +215,31 @@ class PlayedElsewhere:
 
 
 class RolloutsOfActors(PlayedElsewhere):
-    """One learner's share of the rollouts of all actors; rank 0 attends to them."""
+    """One learner's share of the rollouts of its node's actors, which the first learner there leads."""
 
     def __init__(self, config: ActorCriticConfig, seed: int, group: Group, exchange: Exchange) -> None:
         super().__init__(config, group.own_seed(seed))
         self._group, self._exchange, self._device = group, exchange, config.device
-        self._actors = range(exchange.players.number)
         # This learner's rows of those of all actors side by side, actor by actor.
         rows = config.envs * self.environments.learners
-        each, share = rows // len(self._actors), rows // group.size
+        each, share = rows // exchange.players.number, rows // group.size
         begin = group.rank * share
+        self._leads = begin == exchange.actors.start * each
         self._parts = [
             (exchange.rollouts(actor, self.environments), slice(max(0, first), min(each, first + share)))
-            for actor in self._actors
+            for actor in exchange.actors
             if -share < (first := begin - actor * each) < each
         ]
         self._updates = 0
         self._episodes: list[Episodes] = []
 
     def collect(self, network: nn.Module) -> tuple[Rollout, dict[str, float]]:
-        """Return the next rollouts of the actors side by side, and metrics of them on rank 0.
+        """Return the next rollouts of the actors side by side, and metrics of them where they are led.
 
         The network is what actors play from now on.
         """
         number, self._updates = self._updates, self._updates + 1
-        metrics = self._attend(network, number) if self._group.rank == 0 else {}
+        metrics = self._attend(network, number) if self._leads else {}
         self._group.wait()
         return self.rollout(number), metrics
 
@@ -252,7 +253,7 @@ class RolloutsOfActors(PlayedElsewhere):
         return Rollout(**joined)
 
     def take_episodes(self) -> Episodes:
-        """Return the episodes of all actors that ended in their last rollouts, on rank 0."""
+        """Return the episodes that ended in the actors' last rollouts, where these are led."""
         taken, self._episodes = self._episodes, []
         return pooled(taken) if taken else Episodes(torch.empty(0), torch.empty(0), {})
 
@@ -260,9 +261,9 @@ class RolloutsOfActors(PlayedElsewhere):
         """Give the actors the parameters after so many updates; wait until all have played a rollout."""
         connections, slots = self._exchange.connections, self._exchange.parameters(network)
         _copy(network.state_dict().values(), slots[number % len(slots)])
-        for actor in self._actors:
+        for actor in self._exchange.actors:
             connections.send(actor, b"\0")
-        began, missing, found = time.perf_counter(), set(self._actors), []
+        began, missing, found = time.perf_counter(), set(self._exchange.actors), []
         while missing:
             actor, message = connections.receive(missing)
             missing.remove(actor)

@@ -187,7 +187,7 @@ def asynchronous_learner(
 
     Raises :class:`RankError` if one of them ends before the run does, or does not answer.
     """
-    connections, memory = Connections(config.actors, config.actor_timeout), SharedMemory()
+    connections, memory = Connections(range(config.actors), config.actor_timeout), SharedMemory()
     children, run = Children(), context.run
     try:
         for actor in range(config.actors):

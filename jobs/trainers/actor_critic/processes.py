@@ -105,15 +105,13 @@ class _Team(Generic[C]):
             for local in range(1, self.place.per_node)
         ]
         if self.exchange is not None:
-            works += [
-                (f"actor {one}", partial(self.play, one)) for one in range(self.exchange.players.number)
-            ]
+            works += [(f"actor {one}", partial(self.play, one)) for one in self.exchange.actors]
         for name, work in works:
             children.fork(name, work, listener)
 
     def bind(self, number: int) -> None:
         """Keep this process on cores of its own; ``number``: of those on its node, actors that play last."""
-        players = self.exchange.players.number if self.exchange is not None else 0
+        players = len(self.exchange.actors) if self.exchange is not None else 0
         if self.place.node and len(os.sched_getaffinity(0)) > (self.place.per_node + players) * self.threads:
             return  # which of them other jobs have is known on the first node alone
         bind_to_cores(number * self.threads, self.threads)
@@ -148,7 +146,7 @@ class _Team(Generic[C]):
     def play(self, actor: int) -> int:
         """Be an actor that only plays, until it is killed or fails."""
         assert self.exchange is not None
-        self.bind(self.place.per_node + actor)
+        self.bind(self.place.per_node + actor - self.exchange.actors.start)
         with self.exchange.connections.of_actor(actor) as connection:
             play_for_learners(self.config, self.seed, self.exchange, actor, connection)
         return 1
@@ -156,7 +154,8 @@ class _Team(Generic[C]):
     def follow(self, local: int, children: Children | None = None) -> int:
         """Be a process that follows rank 0; return its exit code. ``children``: others that it started."""
         if self.exchange is not None:
-            self.exchange.connections.close()
+            connections = self.exchange.connections
+            connections.lead() if children else connections.close()
         self.bind(local)
         name = f"{self.kind} {self.place.rank(local)}"
         store = self.store()
@@ -165,12 +164,18 @@ class _Team(Generic[C]):
         try:
             group = self.connect(self.place.rank(local), store)
             follow(self.learner(group), group)
-        except DisconnectedError:
+        except DisconnectedError as error:
+            if children and error.behind:
+                _report(store, name, _silent(error, children, self.config), Reason.KILLED)
             time.sleep(_CAUSE_TAKES_S if children else 0.0)  # for a child that was killed to be reported
             return LOST_THE_OTHERS
+        except RankError as error:  # of an actor, which has said the rest
+            _report(store, name, str(error), error.reason)
+            return 1
         except Exception as error:
             traceback.print_exc()
-            _report(store, name, end_of(error).message, end_of(error).reason or Reason.CODE_ERROR)
+            end = end_of(error)
+            _report(store, name, f"{name}: {end.message}", end.reason or Reason.CODE_ERROR)
             return 1
         return 0
 
@@ -186,7 +191,7 @@ def learner_of_all(config: C, context: RunContext, build: Build[C]) -> Iterator[
     address, port = master.get("MASTER_ADDR", _LOOPBACK), int(master.get("MASTER_PORT", 0))
     listener = socket.create_server((address, port), backlog=processes)
     place = _Place(0, nodes, processes, address, listener.getsockname()[1])
-    exchange = Exchange(config, config.players) if config.players else None
+    exchange = Exchange(config, config.players, 0, nodes) if config.players else None
     team = _Team(place, config, context.run.seed, context.run.threads, build, exchange)
     children = Children()
     try:
@@ -201,6 +206,8 @@ def learner_of_all(config: C, context: RunContext, build: Build[C]) -> Iterator[
             address, place.port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
         )
         names = [f"{team.kind} {rank}" for rank in range(processes)]
+        if config.players is not None:
+            names += [f"actor {actor}" for actor in range(config.players.number)]
         with named_causes(children, context, config, lambda: _reported(store, names)):
             group = team.connect(
                 0, store, lambda: _require_all(children, context.ranks, _reported(store, names))
@@ -289,15 +296,15 @@ def _report_killed(children: Children, store: dist.Store) -> None:
     """Report children that are killed, as long as this process lives."""
     while True:
         for name, message in children.killed().items():
-            _report(store, name, message, Reason.KILLED)
+            _report(store, name, f"{name}: {message}", Reason.KILLED)
         time.sleep(_LOOK_S)
 
 
 def _reported(store: dist.Store, names: list[str]) -> RankError | None:
     """Return the first error that a process has reported: one that was killed makes others fail."""
-    found = [(name, *json.loads(store.get(key))) for name in names if store.check([key := f"error/{name}"])]
-    found.sort(key=lambda one: one[2] != Reason.KILLED.value)
-    return next((RankError(f"{name}: {what}", Reason(reason)) for name, what, reason in found), None)
+    found = [json.loads(store.get(key)) for name in names if store.check([key := f"error/{name}"])]
+    found.sort(key=lambda one: one[1] != Reason.KILLED.value)
+    return next((RankError(message, Reason(reason)) for message, reason in found), None)
 
 
 def main() -> int:
@@ -312,14 +319,16 @@ def main() -> int:
     node, nodes = int(os.environ["NODE_RANK"]), int(os.environ["NNODES"])
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     place = _Place(node, nodes, config.learning, address, port)
-    team = _Team(place, config, run.seed, run.threads, trainer.learner)
+    exchange = Exchange(config, config.players, node, nodes) if config.players else None
+    team = _Team(place, config, run.seed, run.threads, trainer.learner, exchange)
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     children = Children()
     team.start(children)
     code = team.follow(0, children)
-    children.reap(LEAVE_S)
-    return code
+    if exchange is None:
+        children.reap(LEAVE_S)
+    return code  # actors that play end with this process
 
 
 if __name__ == "__main__":

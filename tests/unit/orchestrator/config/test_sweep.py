@@ -286,16 +286,24 @@ def test_a_run_in_several_processes_has_a_core_for_each_thread_of_each() -> None
 
 
 @pytest.mark.parametrize(
-    ("keys", "message"),
+    ("trainer", "keys", "message"),
     [
-        ("{mode: parallel, actors: 3}", "actors: 3 is no multiple of it: write actors: 2"),
-        ("{seed: 0}", "mode sequential of the trainer ppo trains on one node"),
-        ("{mode: parallel, actors: few}", "actors: found 'few', expected a whole number"),
+        ("ppo", "{mode: parallel, actors: 3}", "actors: 3 is no multiple of it: write actors: 2"),
+        ("ppo", "{seed: 0}", "mode sequential of the trainer ppo trains on one node"),
+        ("ppo", "{mode: parallel, actors: few}", "actors: found 'few', expected a whole number"),
+        ("impala", "{mode: parallel, actors: 1}", "actors: 1 is no multiple of it: write actors: 2"),
+        (
+            "impala",
+            "{mode: parallel, actors: 4, learners: 3}",
+            "learners: 3 is no multiple of it: write learners: 2",
+        ),
+        ("a2c", "{mode: asynchronous, actors: 2}", "mode asynchronous of the trainer a2c trains on one node"),
     ],
 )
-def test_actors_that_do_not_fit_the_nodes_are_refused(keys: str, message: str) -> None:
+def test_actors_that_do_not_fit_the_nodes_are_refused(trainer: str, keys: str, message: str) -> None:
+    grid = f"name: s\ntrainer: {trainer}\nbase: {keys}\nresources: {{nodes: 2}}"
     with pytest.raises(OrchestrateError, match=message):
-        expand(parse_grid(f"name: s\ntrainer: ppo\nbase: {keys}\nresources: {{nodes: 2}}", "grid.yaml"))
+        expand(parse_grid(grid, "grid.yaml"))
 
 
 def test_a_preset_is_the_keys_that_it_stands_for() -> None:

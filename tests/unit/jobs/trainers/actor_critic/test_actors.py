@@ -102,24 +102,31 @@ def test_rollouts_are_of_a_policy_that_is_no_further_behind_than_allowed(lag: in
             learner.learn((rollout, metrics), 0.0)
 
 
-@pytest.mark.parametrize(("players", "learners"), [(1, 4), (2, 4), (4, 2), (3, 2)])
-def test_learners_have_equal_shares_of_what_all_actors_played(players: int, learners: int) -> None:
+@pytest.mark.parametrize(
+    ("players", "learners", "nodes"), [(1, 4, 1), (2, 4, 1), (4, 2, 1), (3, 2, 1), (2, 4, 2), (6, 2, 2)]
+)
+def test_learners_have_equal_shares_of_what_all_actors_of_their_nodes_played(
+    players: int, learners: int, nodes: int
+) -> None:
     keys = {**KEYS, "actors": players, "learners": learners, "envs": 12, "batch_envs": 12}
     config: ImpalaConfig = IMPALA.compose(keys)
     assert config.players is not None
-    exchange = Exchange(config, config.players)
+    exchanges = [Exchange(config, config.players, node, nodes) for node in range(nodes)]
     groups = [Group() for _ in range(learners)]
     for rank, group in enumerate(groups):
         group.rank, group.size = rank, learners
-    shares = [RolloutsOfActors(config, 0, group, exchange) for group in groups]
-    for actor in range(players):
-        rows = exchange.rollouts(actor, shares[0].environments)[0].last_values
-        rows.copy_(torch.arange(len(rows)) + actor * len(rows))
-    exchange.connections.close()
+    shares = [
+        RolloutsOfActors(config, 0, group, exchanges[group.rank * nodes // learners]) for group in groups
+    ]
+    for exchange in exchanges:
+        for actor in exchange.actors:
+            rows = exchange.rollouts(actor, shares[0].environments)[0].last_values
+            rows.copy_(torch.arange(len(rows)) + actor * len(rows))
     taken = [share.rollout(0).last_values for share in shares]
     assert torch.equal(torch.cat(taken), torch.arange(24.0))
     assert {len(one) for one in taken} == {24 // learners}
-    exchange.close()
+    for exchange in exchanges:
+        exchange.close()
 
 
 def logs_of(policy: ActorCritic, rollout: Rollout) -> Tensor:
@@ -146,7 +153,7 @@ def learn(learner: ImpalaLearner, times: int) -> None:
 
 def test_no_update_of_an_actor_that_learns_is_lost_and_none_is_half_done() -> None:
     config: A2cConfig = A2C.compose({**KEYS, "mode": "asynchronous", "actors": 3, "envs": 6})
-    connections, memory = Connections(3, 60), SharedMemory()
+    connections, memory = Connections(range(3), 60), SharedMemory()
 
     def learn(actor: int, connection: Connection) -> None:
         play_and_learn(config, 0, A2cLearner, SharingGroup(actor, memory), connection)
