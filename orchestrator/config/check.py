@@ -13,6 +13,7 @@ from pathlib import Path
 
 from orchestrator.config.grid import Position, parse_grid
 from orchestrator.config.grid.model import bare_key
+from orchestrator.config.trainers import get_trainer
 from orchestrator.core import hardware
 from orchestrator.core.errors import GridError, OrchestrateError
 from orchestrator.core.installation import install_here
@@ -96,6 +97,7 @@ def check_sweep(
     answer = _ask(python, json.dumps(request), folder)
     positions = _positions(sweep)
     faults = [found for found in answer["problems"] if not (partial and found["whole"])]
+    faults += _shared_cores(sweep)
     problems, warnings = (
         sorted(
             (_located(found, positions, sweep.source) for found in faults if found["blocks"] is blocks),
@@ -107,6 +109,25 @@ def check_sweep(
     seconds = time.monotonic() - began
     counted = answer["structures"], len(sweep.runs)
     return CheckReport(tuple(problems), *counted, seconds, early, tuple(warnings))
+
+
+def _shared_cores(sweep: Sweep) -> list[dict[str, Value]]:
+    """Return a warning if the grid requests fewer cores for a run than it has processes and threads."""
+    for run in sweep.runs:
+        needs = sweep.needs_of(run)
+        occupied = get_trainer(run.trainer).resources_of(run, needs.nodes).cpus_per_task
+        if occupied > needs.cpus_per_task:
+            return [
+                {
+                    "run_id": run.run_id,
+                    "key": None,
+                    "message": f"resources.cpus_per_task: found {needs.cpus_per_task}, and the processes "
+                    f"of a run occupy {occupied}: they will share cores and be slow",
+                    "hint": f"write cpus_per_task: {occupied}, or remove it for what each run occupies",
+                    "blocks": False,
+                }
+            ]
+    return []
 
 
 def _memory_of_run(sweep: Sweep) -> int | None:

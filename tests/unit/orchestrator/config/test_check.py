@@ -21,6 +21,22 @@ def test_problems_name_the_line_of_their_key_and_come_in_its_order() -> None:
     assert str(report.problems[0]).startswith("grid.yaml:6:3: ")
 
 
+def test_processes_that_must_share_cores_are_warned_of() -> None:
+    def warnings(trainer: str, resources: str) -> list[str]:
+        base = "base: {task: bucket_brigade/hard, mode: parallel}\nmatrix: {actors: [1, 2]}"
+        grid = f"name: c\ntrainer: {trainer}\n{base}\nresources: {resources}\n"
+        report = check_sweep(expand(parse_grid(grid, "grid.yaml")))
+        assert not report.problems
+        return [str(warning) for warning in report.warnings]
+
+    found = "grid.yaml: resources.cpus_per_task: found 2, and the processes of a run occupy 4"
+    (warning,) = warnings("impala", "{cpus_per_task: 2}")
+    assert warning.startswith(found)
+    assert "write cpus_per_task: 4, or remove it" in warning
+    assert warnings("impala", "{cpus_per_task: '2 * {actors}'}") == []
+    assert warnings("ppo", "{cpus_per_task: 2}") == warnings("ppo", "{mem: 1G}") == []
+
+
 def test_a_check_that_cannot_run_says_why() -> None:
     sweep = expand(parse_grid("name: c\ntrainer: command\nbase: {seed: 0}\n", "grid.yaml"))
     with pytest.raises(OrchestrateError, match="cannot start /nowhere/python"):
