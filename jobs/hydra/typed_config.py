@@ -43,13 +43,14 @@ class Choice:
     """A key that names one of several options; without ``default`` every run has it.
 
     ``example`` stands in messages, the first option by default. ``takes``: whether a name that is none of the
-    options is one all the same.
+    options is one all the same. ``hint``: return what to do about a name that is like no option.
     """
 
     options: Callable[[], Sequence[str]]
     example: str = ""
     default: str | None = None
     takes: Callable[[str], bool] = lambda _: False
+    hint: Callable[[str], str | None] = lambda _: None
 
     @property
     def usual(self) -> str:
@@ -113,7 +114,12 @@ class TypedConfig(Generic[T]):
             own_keys=self.own_keys,
             other_keys=self.other_keys,
             other_options=self.other_options,
+            option_hint=self._option_hint,
         )
+
+    def _option_hint(self, vocabulary: Vocabulary, group: str, value: str) -> str | None:
+        found = vocabulary.nearest_option(group, value)
+        return found or (self.choices[group].hint(value) if group in self.choices else None)
 
     def base(self, run: Run) -> DictConfig:
         """Compose the run's choices alone."""

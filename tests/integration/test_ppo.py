@@ -220,6 +220,12 @@ def test_it_learns_cartpole_with_the_keys_of_the_page(
             "task: found 'gymnasium/Cartpole'",
             "did you mean gymnasium/CartPole-v1?",
         ),
+        (
+            "impala",
+            {"task": "gymnasium/Zzyzx-v7"},
+            "task: found 'gymnasium/Zzyzx-v7'",
+            "name the module that registers it, such as gymnasium/minigrid:",
+        ),
         ("ppo", {"task.opponents": 5}, "5 opponents: expected 0 to 4", ""),
         (
             "ppo",

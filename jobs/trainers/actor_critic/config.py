@@ -12,6 +12,7 @@ from jobs.hydra.typed_config import Choice, TypedConfig
 from jobs.trainers.actor_critic.environments import (
     environment_names,
     family_of,
+    hint_of_other,
     is_other_environment,
     other_names,
 )
@@ -145,6 +146,9 @@ _OTHER_KEYS = {
 }
 
 
+_TASKS = Choice(environment_names, "bucket_brigade/hard", takes=is_other_environment, hint=hint_of_other)
+
+
 def typed_config(
     config: type[C],
     name: str,
@@ -167,7 +171,7 @@ def typed_config(
     return TypedConfig(
         name=name,
         schema=schema,
-        choices={"task": Choice(environment_names, "bucket_brigade/hard", takes=is_other_environment)},
+        choices={"task": _TASKS},
         own_keys={"minutes": checked_minutes},
         other_keys={**_OTHER_KEYS, **other_keys},
         other_options={"task": other_names()},

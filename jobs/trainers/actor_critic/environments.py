@@ -14,6 +14,7 @@ from jobs.trainers.actor_critic.bucket_brigade import (
     bucket_brigade_baselines,
 )
 from jobs.trainers.actor_critic.gymnasium_envs import (
+    NAME_A_MODULE,
     Gymnasium,
     GymnasiumConfig,
     gymnasium_names,
@@ -33,7 +34,8 @@ class Family:
     ``build``: from keys, the number of environments, a seed and a device. ``baselines``: figures of
     scripted players in the places of learners, from keys, a number of episodes and a seed. ``tested``: the
     keys of the environments in which policies are evaluated. ``other_names``: what other programs call them.
-    ``has_other``: whether there is an environment of a name that is not among ``names``.
+    ``has_other``: whether there is an environment of a name that is not among ``names``; ``other_hint``: how
+    to name one.
     """
 
     names: Callable[[], Sequence[str]]
@@ -43,11 +45,14 @@ class Family:
     tested: Callable[[Any], Any] = lambda keys: keys
     other_names: Callable[[], Mapping[str, str]] = dict
     has_other: Callable[[str], bool] = lambda _: False
+    other_hint: str | None = None
 
 
 ENVIRONMENTS: Mapping[str, Family] = {
     "bucket_brigade": Family(scenario_names, BucketBrigadeConfig, BucketBrigade, bucket_brigade_baselines),
-    "gymnasium": Family(gymnasium_names, GymnasiumConfig, Gymnasium, has_other=names_module),
+    "gymnasium": Family(
+        gymnasium_names, GymnasiumConfig, Gymnasium, has_other=names_module, other_hint=NAME_A_MODULE
+    ),
     "procgen": Family(
         lambda: GAMES,
         procgen.ProcgenConfig,
@@ -67,6 +72,12 @@ def is_other_environment(name: str) -> bool:
     """Return whether a name in a grid that is not among :func:`environment_names` is an environment's."""
     family, _, rest = name.partition("/")
     return family in ENVIRONMENTS and ENVIRONMENTS[family].has_other(rest)
+
+
+def hint_of_other(name: str) -> str | None:
+    """Return how to name an environment that is not among :func:`environment_names`."""
+    family = ENVIRONMENTS.get(name.partition("/")[0])
+    return family.other_hint if family is not None else None
 
 
 def other_names() -> dict[str, str]:

@@ -46,6 +46,13 @@ def gymnasium_names() -> list[str]:
     return sorted(registry, key=lambda name: (registry[name].name, -(registry[name].version or 0)))
 
 
+# How to name an environment that is not registered here.
+NAME_A_MODULE = (
+    "name the module that registers it, such as gymnasium/minigrid:MiniGrid-Empty-5x5-v0; "
+    "for an environment of your own add plugins: ./my_envs"
+)
+
+
 def names_module(name: str) -> bool:
     """Return whether the name has the module that registers it, as in ``minigrid:MiniGrid-Empty-5x5-v0``."""
     return re.fullmatch(r"[\w.]+:.+", name) is not None
