@@ -82,16 +82,18 @@ class CorrectedPairs:
     left_out: tuple[str, ...]
 
 
-def standing(finals: Sequence[Final], *, overall: bool = True) -> CorrectedPairs:
+def standing(
+    finals: Sequence[Final], *, overall: bool = True, intervals: bool = True, most: int | None = _MOST_PAIRS
+) -> CorrectedPairs:
     """Compare one reference variant with all that it can be ranked with, in every task and over all of them.
 
     The reference has the highest interquartile mean among the variants with the most seeds; over all tasks,
-    it is the variant that beats the others most often.
+    it is the variant that beats the others most often. ``most``: pairs per task, ``None`` for all.
     """
     panels = _by_task(finals)
     by_task = [family for panel in panels.values() for family in _families(panel)]
     families = [*(_overall_families(finals) if overall else ()), *by_task]
-    pairs = [pair for family in families for pair in family.pairs()]
+    pairs = [pair for family in families for pair in family.pairs(most, intervals=intervals)]
     among = sum(math.comb(len(family.members), 2) for family in families)
     chances = holm([pair.chance or 0.0 for pair in pairs], among)
     corrected = (
@@ -107,10 +109,10 @@ class _Family:
     tasks: tuple[str, ...]
     members: tuple[Variant, ...]
 
-    def pairs(self) -> Iterator[Improvement]:
+    def pairs(self, most: int | None, *, intervals: bool) -> Iterator[Improvement]:
         first, *others = self.members
-        for other in others[:_MOST_PAIRS]:
-            yield against(first, other, self.tasks)
+        for other in others[:most]:
+            yield against(first, other, self.tasks, intervals=intervals)
 
 
 def _by_task(finals: Sequence[Final]) -> dict[str, list[Variant]]:
@@ -146,12 +148,14 @@ def _overall_families(finals: Sequence[Final]) -> Iterator[_Family]:
     able = [variant for variant in able if variant.fewest >= FEW_SEEDS]
     for members in rankable(able, tasks):
         if len(tasks) > 1 and len(members) > 1:
-            often = {
-                id(one): sum(_chance(one, other, tasks) for other in members if other is not one)
-                for one in members
-            }
-            by_merit = sorted(members, key=lambda one: -often[id(one)])
-            yield _Family(tasks, _most_seeds_first(members, by_merit))
+            yield _Family(tasks, _most_seeds_first(members, by_wins(members, tasks)))
+
+
+def by_wins(members: Sequence[Variant], tasks: Sequence[str]) -> list[Variant]:
+    """Sort variants by how often they beat the others in these tasks, which all of them have; most first."""
+    often = [sum(_chance(one, other, tasks) for other in members if other is not one) for one in members]
+    order = sorted(range(len(members)), key=lambda number: -often[number])
+    return [members[number] for number in order]
 
 
 def _left_out(panels: Mapping[str, Sequence[Variant]], families: Sequence[_Family]) -> Iterator[str]:
@@ -169,7 +173,9 @@ def _left_out(panels: Mapping[str, Sequence[Variant]], families: Sequence[_Famil
             yield f"{of}no other variant with comparable returns: {labels}"
 
 
-def against(better: Variant, other: Variant, tasks: tuple[str, ...]) -> Improvement:
+def against(
+    better: Variant, other: Variant, tasks: tuple[str, ...], *, intervals: bool = True
+) -> Improvement:
     """Compare two variants over tasks that both have; the p-value is not corrected.
 
     Below five seeds of either in a task there is no interval and no p-value.
@@ -178,7 +184,10 @@ def against(better: Variant, other: Variant, tasks: tuple[str, ...]) -> Improvem
 
     mine = [np.array(better.scores[task]) for task in tasks]
     theirs = [np.array(other.scores[task]) for task in tasks]
-    value, low, high = probability_of_improvement(mine, theirs)
+    if intervals:
+        value, low, high = probability_of_improvement(mine, theirs)
+    else:
+        value, low, high = _chance(better, other, tasks), None, None
     if min(map(len, (*mine, *theirs))) < FEW_SEEDS:
         return Improvement(tasks, better, other, value, None, None)
     return Improvement(tasks, better, other, value, low, high, chance_of_wins(mine, theirs))

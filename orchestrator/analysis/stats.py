@@ -2,7 +2,7 @@
 
 A group is all runs of a sweep that differ in nothing but the seed. Returns are raw: groups are compared
 within a task and never averaged across tasks. Aggregates are interquartile means over seeds, with 95 %
-intervals by bootstrap over seeds, as rliable defines them; one seed has no interval.
+intervals by bootstrap over seeds, as rliable defines them; fewer than four seeds have none.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.comparability import ReturnTerms, terms_of
+from orchestrator.analysis.significance import INTERVAL_SEEDS
 from orchestrator.config.trainers import returns_of
 from orchestrator.core.labels import run_labels
 from orchestrator.core.types import RunState
@@ -90,7 +91,7 @@ class Group(Members):
 
 @dataclass(frozen=True)
 class Estimate:
-    """An interquartile mean of ``n`` seeds with its 95 % interval, ``None`` for one seed."""
+    """An interquartile mean of ``n`` seeds with its 95 % interval, ``None`` below four seeds."""
 
     value: float
     low: float | None
@@ -327,13 +328,14 @@ def on_common_frames(series: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, F
 
 # The bootstrap
 
-# An interquartile mean and both ends of its interval, point by point; no interval of one seed.
+# An interquartile mean and both ends of its interval, point by point; no interval of too few seeds.
 Band = tuple["Floats", "Floats | None", "Floats | None"]
 
 
 def band_of(scores: Floats, intervals: bool = True) -> Band:
     """Return the interquartile mean and interval of a matrix (seeds × points), point by point."""
-    low, high = bootstrap_interval(scores) if intervals and len(scores) > 1 else (None, None)
+    enough = intervals and len(scores) >= INTERVAL_SEEDS
+    low, high = bootstrap_interval(scores) if enough else (None, None)
     return interquartile_mean(scores), low, high
 
 

@@ -8,13 +8,21 @@ from typing import Any
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.comparability import UNRANKED, ReturnTerms, differences, mixed_code
-from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
 from orchestrator.analysis.stats import Final, Group, final_returns, groups, known, middle
 from orchestrator.core.formatting import count, listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
 
 _TIMES = ("seconds_per_iteration", "collection_seconds", "learning_seconds")
 _MOST_NAMED = 8
+# What fewer seeds than these do not allow.
+_COVERAGE = "the 95 % intervals cover less than 95 %"
+_NO_VERDICT = f"fewer than {FEW_SEEDS} seeds, so there is no verdict"
+_LIMITS = {
+    INTERVAL_SEEDS: f"{_NO_VERDICT}, nor an interval below {INTERVAL_SEEDS}",
+    FEW_SEEDS: f"{_NO_VERDICT}, and {_COVERAGE}",
+    NOMINAL_SEEDS: f"fewer than {NOMINAL_SEEDS} seeds, so {_COVERAGE}",
+}
 SUMMARY_COLUMNS = (
     "group",
     "n",
@@ -106,11 +114,12 @@ def processes_of(row: Mapping[str, Any]) -> int:
 
 def warnings(finals: Sequence[Final]) -> list[str]:
     """Return the limits of the intervals, one line per kind, with the groups concerned."""
-    few = f"fewer than {FEW_SEEDS} seeds, so there is no verdict, intervals are rough and one seed has none"
     about: dict[str, list[str]] = {}
     for final in finals:
-        if 0 < len(final.values) < FEW_SEEDS:
-            about.setdefault(few, []).append(f"{final.group.label} (n={len(final.values)})")
+        for fewer, limit in _LIMITS.items():
+            if 0 < len(final.values) < fewer:
+                about.setdefault(limit, []).append(f"{final.group.label} (n={len(final.values)})")
+                break
     for final in finals:
         if final.note:
             about.setdefault(final.note, []).append(final.group.label)

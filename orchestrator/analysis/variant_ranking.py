@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.analysis.comparability import ReturnTerms, classes
+from orchestrator.analysis.significance import INTERVAL_SEEDS
 from orchestrator.analysis.stats import RESAMPLES, Final
 from orchestrator.core.labels import labeller
 
@@ -51,7 +52,7 @@ class Variant:
 
 @dataclass(frozen=True, eq=False)
 class PerformanceProfile:
-    """Share of a variant's runs that score above each threshold; no band where a task has one seed.
+    """Share of a variant's runs that score above each threshold; no band where a task has too few seeds.
 
     Between two thresholds the share is that of the lower one.
     """
@@ -226,13 +227,13 @@ def performance_profile(
     """Return the share of runs above each threshold, and its interval, all of shape (thresholds,).
 
     ``scores``: per task one number per run. Every task weighs the same; with as many runs in each it is
-    rliable's score distribution. No interval where a task has one run.
+    rliable's score distribution. No interval where a task has too few runs.
     """
     import numpy as np
 
     above = [(own[:, None] > thresholds).astype(float) for own in scores]
     value = np.mean([matrix.mean(axis=0) for matrix in above], axis=0)
-    if any(len(own) < 2 for own in scores):
+    if any(len(own) < INTERVAL_SEEDS for own in scores):
         return value, None, None
     generator = np.random.default_rng(SEED)
     draws = np.mean([weights(generator, len(matrix)) @ matrix for matrix in above], axis=0)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
 from orchestrator.analysis.compare.axis import text
 from orchestrator.analysis.report.plotting import Picture
 
@@ -101,7 +103,15 @@ class Table:
     kind = "table"
 
 
-Block = Text | Points | FoldedText | Gallery | Table
+@dataclass(frozen=True)
+class Html:
+    """A part of the page that is drawn elsewhere, escaped."""
+
+    markup: Markup
+    kind = "html"
+
+
+Block = Text | Points | FoldedText | Gallery | Table | Html
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.report.answer import styles as answer_styles
 from orchestrator.analysis.report.blocks import point_text
 from orchestrator.analysis.report.plotting import Picture
 from orchestrator.analysis.report.sections import ReportData, pictures, report_data, sections
@@ -35,7 +36,7 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
     """Build the page of these sweeps; ``generated`` is the time of writing, as text."""
     data = report_data(sweep_dirs, collected)
     found = sections(data)
-    style, script = _part("page.css"), _part("page.js")
+    style, script = _part("page.css") + answer_styles(), _part("page.js")
     html = _template().render(
         title=", ".join(sweep.name for sweep in sweep_dirs),
         generated=generated,

@@ -13,6 +13,7 @@ from orchestrator.analysis.compare.wording import notes, verdict
 from orchestrator.analysis.evaluation_matrix import latest_matrices
 from orchestrator.analysis.improvement import standing
 from orchestrator.analysis.report import tables
+from orchestrator.analysis.report.answer import answer_section
 from orchestrator.analysis.report.baselines import beside_baselines
 from orchestrator.analysis.report.blocks import (
     Block,
@@ -42,6 +43,7 @@ from orchestrator.analysis.speed_drift import drift_of
 from orchestrator.analysis.stats import Final, Group, curves, final_returns, groups, loss_metrics
 from orchestrator.analysis.summary import SpeedSummary, speeds, unranked, warnings
 from orchestrator.analysis.variant_ranking import overall_profiles, task_profiles
+from orchestrator.analysis.verdict.leaders import countable
 from orchestrator.planning.throughput.measure import PROVISIONAL
 from orchestrator.rundir import SweepDir
 
@@ -131,6 +133,10 @@ def _clipped(table: Table, elsewhere: str = "") -> tuple[Block, ...]:
 
 
 # One function per section
+
+
+def _answer(data: ReportData) -> Section | None:
+    return answer_section(data.groups, data.finals, prices(data.sweep_dirs))
 
 
 def _warnings(data: ReportData) -> Section | None:
@@ -251,7 +257,7 @@ _PROFILES = (
 
 
 def _improvements(data: ReportData) -> Section | None:
-    found = standing(data.returning, overall=len(data.returning) <= _MOST_DRAWN)
+    found = standing(data.returning, overall=countable(data.returning))
     if not found.pairs and not found.left_out:
         return None
     left_out = [("left out:", text) for text in found.left_out]
@@ -416,6 +422,7 @@ def _provenance(data: ReportData) -> Section:
 
 
 SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
+    _answer,
     _warnings,
     _sweeps,
     _groups,

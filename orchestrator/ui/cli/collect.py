@@ -9,11 +9,12 @@ from orchestrator.core.formatting import count, listed
 from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from orchestrator.analysis.collect import Collected
     from orchestrator.analysis.compare import KeyComparison
+    from orchestrator.analysis.verdict.leaders import Answer
     from orchestrator.rundir import SweepDir
 
 Sweeps = Annotated[list[str] | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")]
@@ -29,6 +30,7 @@ Others = Annotated[
 
 # Missing runs named per reason.
 _NAMED = 6
+_MOST_ANSWERS = 12
 # Combinations and notes of a comparison.
 _MOST_SECTIONS, _MOST_NOTES = 30, 12
 
@@ -62,6 +64,7 @@ def collect(
     from orchestrator.analysis.speed_drift import drift_of
     from orchestrator.analysis.stats import final_returns, groups
     from orchestrator.analysis.summary import provisional, summary_table, unranked
+    from orchestrator.analysis.verdict.leaders import answers
     from orchestrator.control.fleet import present
     from orchestrator.planning.throughput.record import take_up
 
@@ -75,7 +78,9 @@ def collect(
         columns, rows = summary_table(collected)
         compared = target_comparisons([sweep_dir], collected, intervals=False).values()
         compared_groups = groups(collected)
-        limits = [*unranked(final_returns(compared_groups, intervals=False)), *collected.warnings]
+        finals = final_returns(compared_groups, intervals=False)
+        found_answers = answers(finals)
+        limits = [*unranked(finals), *collected.warnings]
         limits += [f"* {line}" for line in provisional(compared_groups)]
         if (drift := drift_of(compared_groups)) is not None:
             limits.append(str(drift))
@@ -88,6 +93,7 @@ def collect(
                     "missing": [item._asdict() for item in collected.missing],
                     "problems": list(collected.problems),
                     "notes": limits,
+                    "answers": [one.as_dict() for one in found_answers],
                     "marl_eval": {
                         "runs": exported.runs,
                         "absolute_metrics": exported.measured,
@@ -101,6 +107,7 @@ def collect(
             _print_written(sweep_dir, exported.notes, collected.problems)
             for one in compared:
                 print_comparison(one)
+            _print_answers(found_answers)
 
 
 def found_sweeps(results: Path, names: list[str] | None) -> list[SweepDir]:
@@ -151,6 +158,16 @@ def _print_written(sweep_dir: SweepDir, notes: Iterable[str], problems: Iterable
     damaged = {one.partition(":")[0] for one in problems if one.startswith(f"{sweep_dir.name}/")}
     without = f", without {count(len(damaged), 'damaged run')}" if damaged else ""
     console.print(f"wrote {written}{without}", soft_wrap=True)
+
+
+def _print_answers(found: Sequence[Answer]) -> None:
+    from orchestrator.ui.cli import sweep_table
+
+    console = sweep_table.console()
+    for answer in found[:_MOST_ANSWERS]:
+        console.print(f"[bold]answer[/bold] {_safe(answer)}", soft_wrap=True)
+    if (more := len(found) - _MOST_ANSWERS) > 0:
+        console.print(f"… {more} more answers are in the report", style="dim")
 
 
 def _files(sweep_dir: SweepDir) -> list[Path]:

@@ -199,7 +199,7 @@ def test_curves_are_left_to_whoever_draws_them(results: Path, monkeypatch: pytes
         return bootstrap(scores)
 
     monkeypatch.setattr(stats, "bootstrap_interval", counted)
-    runs = matrix_runs({"algorithm": ["mappo", "iql"], "threads": [1, 2], "seed": range(2)})
+    runs = matrix_runs({"algorithm": ["mappo", "iql"], "threads": [1, 2], "seed": range(4)})
     sweep = create_sweep(results, "lab", runs)
     for run in runs:
         train(sweep, run, 1000.0, list(map(float, range(30))))

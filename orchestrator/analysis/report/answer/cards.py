@@ -1,0 +1,215 @@
+"""Draw answers as cards: leaders with their seeds on one axis, speed, dollars, failures, and the remedy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from statistics import fmean
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from orchestrator.analysis.comparability import differences
+from orchestrator.analysis.improvement import against
+from orchestrator.analysis.report.answer.failures import failures
+from orchestrator.analysis.report.blocks import Block, Html, Points, Section, Text, shown
+from orchestrator.analysis.report.plotting import DARK, LIGHT
+from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
+from orchestrator.analysis.stats import Final, Group, finite, known, middle
+from orchestrator.analysis.variant_ranking import Variant, names
+from orchestrator.analysis.verdict.leaders import Answer, answers
+from orchestrator.core.formatting import count, dollars, listed
+from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
+
+_MOST_CARDS, _MOST_ROWS, _MOST_NAMED, _MOST_LINES = 12, 5, 4, 100
+_HOUR_S = 3600.0
+# (sweep, run id) → US dollars for an hour of that run.
+Prices = Mapping[tuple[str, str], float]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A variant's row of a card. Places are in percent of the card's axis; ``ends`` of its interval."""
+
+    label: str
+    colour: int
+    value: str
+    facts: str
+    dots: tuple[float, ...]
+    middle: float
+    ends: tuple[float, float] | None
+    behind: bool
+
+
+@dataclass(frozen=True)
+class Card:
+    """One answer as text and marks. ``axis``: both ends of the axis of its marks, as text."""
+
+    title: str
+    flags: tuple[str, ...]
+    verdict: str
+    remedy: str
+    marks: tuple[Mark, ...]
+    axis: tuple[str, str]
+    notes: tuple[str, ...]
+    failed: tuple[str, ...]
+
+
+def answer_section(groups: Sequence[Group], finals: Sequence[Final], prices: Prices) -> Section | None:
+    """Return the section of answers; ``None`` without runs."""
+    if not groups:
+        return None
+    found = answers(finals)
+    cards = [_card(answer, groups, finals, prices) for answer in found[:_MOST_CARDS]]
+    cards += list(_without_answer(groups, found))[: _MOST_CARDS - len(cards)]
+    blocks: list[Block] = [Html(Markup(_template().render(cards=cards)))]  # noqa: S704  it escapes
+    if rest := found[_MOST_CARDS:]:
+        blocks.append(Points(tuple(("", str(answer)) for answer in rest[:_MOST_LINES])))
+    return Section("answer", "The answer", (*blocks, Text(_HOW_TO_READ, note=True)))
+
+
+_HOW_TO_READ = (
+    "A dot is the final return of one seed, the bar the 95 % interval of their interquartile mean: from "
+    f"{INTERVAL_SEEDS} seeds on, and below {NOMINAL_SEEDS} it covers less than 95 %. Leaders cannot be told "
+    f"apart from the best by a test of ranks, corrected for all pairs on this page; below {FEW_SEEDS} seeds "
+    "nothing leads. Needed seeds are of each variant in each task, for a verdict in four of five repeats if "
+    "the first two differ as they seem to. Speeds and dollars are medians over runs."
+)
+
+
+def styles() -> str:
+    """Return the style sheet of the cards, with the pictures' colours of variants."""
+    light, dark = (
+        "".join(f"--c{number}: {colour}; " for number, colour in enumerate(theme.lines))
+        for theme in (LIGHT, DARK)
+    )
+    colours = "".join(f".c{number} {{ --c: var(--c{number}); }}\n" for number in range(len(LIGHT.lines)))
+    return (
+        f":root {{ {light}}}\n"
+        f"@media screen and (prefers-color-scheme: dark) {{ :root:not([data-theme=light]) {{ {dark}}} }}\n"
+        f"@media screen {{ :root[data-theme=dark] {{ {dark}}} }}\n"
+        f"{colours}{files(__package__).joinpath('cards.css').read_text(encoding='utf-8')}"
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    source = files(__package__).joinpath("cards.html.j2").read_text(encoding="utf-8")
+    return environment.from_string(source)
+
+
+def _card(answer: Answer, groups: Sequence[Group], finals: Sequence[Final], prices: Prices) -> Card:
+    every = (*answer.leaders, *answer.behind)
+    told, notes = every[:_MOST_ROWS], _notes(answer)
+    title = f"All tasks together ({len(answer.tasks)})" if answer.overall else answer.tasks[0] or "All runs"
+    if answer.overall:
+        marks = _overall_marks(answer, told, finals, prices)
+        failed = tuple(failures(groups))
+        return Card(title, (), answer.verdict, answer.remedy, marks, ("0", "1"), notes, failed)
+    own = [final for final in finals if final.group.task == answer.tasks[0] and final.values]
+    named = {(final.group.number, final.group.side): final for final in own}
+    marks, axis = _marks(answer, told, named, prices)
+    labels = names([final.group.point for final in own])
+    flags = tuple(differences([(label, final.terms) for label, final in zip(labels, own, strict=True)]))
+    failed = tuple(failures([one for one in groups if one.task == answer.tasks[0]]))
+    return Card(title, flags, answer.verdict, answer.remedy, marks, axis, notes, failed)
+
+
+def _without_answer(groups: Sequence[Group], found: Sequence[Answer]) -> Iterator[Card]:
+    """Yield the cards of tasks without any final return."""
+    answered = {task for answer in found for task in answer.tasks}
+    for task in dict.fromkeys(group.task for group in groups):
+        if task not in answered:
+            failed = tuple(failures([group for group in groups if group.task == task]))
+            yield Card(task or "All runs", (), "no final return yet", "", (), ("", ""), (), failed)
+
+
+def _notes(answer: Answer) -> tuple[str, ...]:
+    notes = []
+    if more := [one.label for one in answer.leaders[_MOST_ROWS:]]:
+        notes.append(f"also not told apart: {listed(more, _MOST_NAMED)}")
+    if answer.few and len(answer.few) < len(answer.leaders):
+        few = [f"{one.label} (n={one.fewest})" for one in answer.few]
+        notes.append(f"too few seeds to be told apart from anything: {listed(few, _MOST_NAMED)}")
+    if answer.behind:
+        notes.append(
+            f"behind, by more than luck: {listed([one.label for one in answer.behind], _MOST_NAMED)}"
+        )
+    return tuple(notes)
+
+
+def _overall_marks(
+    answer: Answer, told: Sequence[Variant], finals: Sequence[Final], prices: Prices
+) -> tuple[Mark, ...]:
+    """Return marks at the mean chance of returning more than another variant."""
+    every = (*answer.leaders, *answer.behind)
+    marks = []
+    for one in told:
+        others = [other for other in every if other is not one]
+        chances = [against(one, other, answer.tasks, intervals=False).value for other in others]
+        wins = fmean(chances) if chances else 0.5
+        value = f"P(> another) {wins:.2f}" if chances else ""
+        # Variants have the same label in all tasks, but not always the same number.
+        own = [final for final in finals if one.scores.get(final.group.task) is final.values]
+        facts = _facts(own, prices)
+        marks.append(
+            Mark(one.label, _colour(one), value, facts, (), 100 * wins, None, behind=one in answer.behind)
+        )
+    return tuple(marks)
+
+
+def _marks(
+    answer: Answer, told: Sequence[Variant], named: Mapping[tuple[int, int], Final], prices: Prices
+) -> tuple[tuple[Mark, ...], tuple[str, str]]:
+    values = [value for one in told for value in one.scores[answer.tasks[0]]]
+    low, high = min(values), max(values)
+
+    def place(value: float) -> float:
+        return round(2 + 96 * (value - low) / (high - low), 2) if high > low else 50.0
+
+    marks = []
+    for one in told:
+        final = named[one.number, one.side]
+        estimate = final.estimate
+        assert estimate is not None
+        known_ends = estimate.low is not None and estimate.high is not None
+        ends = (place(estimate.low or 0.0), place(estimate.high or 0.0)) if known_ends else None
+        dots = tuple(map(place, final.values))
+        facts = _facts([final], prices)
+        behind = one in answer.behind
+        text = str(estimate) if known_ends else shown(estimate.value)
+        marks.append(Mark(one.label, _colour(one), text, facts, dots, place(estimate.value), ends, behind))
+    return tuple(marks), (shown(low), shown(high))
+
+
+def _colour(variant: Variant) -> int:
+    return variant.number % len(LIGHT.lines)
+
+
+def _facts(finals: Sequence[Final], prices: Prices) -> str:
+    rows = [row for final in finals for row in final.group.counted()[0]]
+    seeds = sum(len(final.values) for final in finals)
+    speed = middle(known(rows, TRAINING) or known(rows, END_TO_END))
+    cost = middle([price for row in rows if (price := _price(row, prices)) is not None])
+    return " · ".join(
+        [
+            count(seeds, "seed" if len(finals) == 1 else "run"),
+            *([] if speed is None else [f"{speed:,.0f} frames/s"]),
+            *([] if cost is None else [f"{dollars(cost)} a run"]),
+        ]
+    )
+
+
+def _price(row: Mapping[str, Any], prices: Prices) -> float | None:
+    hour = prices.get((row["sweep"], row["run_id"]))
+    if hour is None or not finite(row["wall_time"]):
+        return None
+    cost = hour * row["wall_time"] / _HOUR_S
+    return cost if math.isfinite(cost) else None

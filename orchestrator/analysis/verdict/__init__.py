@@ -1,0 +1,1 @@
+"""State what the results of runs allow to be said, and what they do not."""

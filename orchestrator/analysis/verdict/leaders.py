@@ -1,0 +1,145 @@
+"""Find the variants that lead: all that cannot be told apart from the best, per task and over all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from orchestrator.analysis.comparability import classes
+from orchestrator.analysis.improvement import Improvement, by_wins, standing
+from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.stats import Final
+from orchestrator.analysis.variant_ranking import Variant, over_tasks, rankable, values_by_task, variants
+from orchestrator.analysis.verdict.seeds_needed import MOST, MoreSeeds, more_seeds
+from orchestrator.core.formatting import count, listed
+
+# Most comparisons of variants over all tasks; beyond them there is only an answer per task.
+_MOST_OVERALL = 60_000
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Variants of ``tasks`` with comparable returns.
+
+    ``leaders`` cannot be told apart from the best, best first; ``behind`` can, by more than luck. ``more``:
+    seeds that would tell the first two leaders apart, ``None`` where one leads. ``overall``: over all tasks.
+    """
+
+    tasks: tuple[str, ...]
+    leaders: tuple[Variant, ...]
+    behind: tuple[Variant, ...]
+    more: MoreSeeds | None
+    overall: bool = False
+
+    @property
+    def few(self) -> tuple[Variant, ...]:
+        """The leaders with too few seeds for a verdict."""
+        return tuple(one for one in self.leaders if one.fewest < FEW_SEEDS)
+
+    @property
+    def seeds(self) -> str:
+        """Number of seeds of a leader in a task, as text."""
+        numbers = [len(one.scores[task]) for one in self.leaders for task in self.tasks]
+        least, most = min(numbers), max(numbers)
+        return count(least, "seed") if least == most else f"{least}–{most} seeds"
+
+    @property
+    def title(self) -> str:
+        """The task, or a name for all of them."""
+        return f"all tasks ({len(self.tasks)})" if self.overall else self.tasks[0] or "all runs"
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: who leads, or that it cannot be told."""
+        first, *others = self.leaders
+        if not others and not self.behind:
+            return f"only {first.label} has a comparable return ({self.seeds})"
+        if not others:
+            return f"{first.label} leads, by more than luck ({self.seeds})"
+        labels = listed([one.label for one in self.leaders], _MOST_NAMED)
+        return f"cannot tell from {self.seeds} which is best of {labels}"
+
+    @property
+    def remedy(self) -> str:
+        """What would settle it; empty where one leads."""
+        return "" if self.more is None else f"{self.more} would be needed"
+
+    def as_dict(self) -> dict[str, object]:
+        """Return it in JSON types."""
+        return {
+            "tasks": list(self.tasks),
+            "leaders": [one.label for one in self.leaders],
+            "behind": [one.label for one in self.behind],
+            "more_seeds": None if self.more is None or self.more.more > MOST else self.more.more,
+            "verdict": str(self),
+        }
+
+    def __str__(self) -> str:
+        return f"{self.title}: {'; '.join(filter(None, (self.verdict, self.remedy)))}"
+
+
+def answers(finals: Sequence[Final]) -> list[Answer]:
+    """Return the answer over all tasks, if there are several, and the one of each task.
+
+    Variants with returns that cannot be ranked against each other are in different answers.
+    """
+    returning = [final for final in finals if final.values]
+    panels = [*_overall(returning), *_by_task(returning)]
+    among = sum(math.comb(len(members), 2) for _, members in panels)
+    pairs = standing(returning, overall=countable(returning), intervals=False, most=None).pairs
+    beaten: dict[tuple[str, ...], set[_Key]] = {}
+    for pair in pairs:
+        beaten.setdefault(pair.tasks, set()).update(_beaten(pair))
+    return [_answer(tasks, members, beaten.get(tasks, set()), among) for tasks, members in panels]
+
+
+def countable(finals: Sequence[Final]) -> bool:
+    """Return whether the variants are few enough to compare them over all tasks."""
+    return len(finals) ** 2 / max(1, len({final.group.task for final in finals})) <= _MOST_OVERALL
+
+
+_Key = tuple[str, int, int]
+
+
+def _key(variant: Variant) -> _Key:
+    return variant.label, variant.number, variant.side
+
+
+def _beaten(pair: Improvement) -> Iterator[_Key]:
+    if pair.beyond_chance and pair.value > 0.5:  # the reference can lose too, as it is chosen by its mean
+        yield _key(pair.other)
+
+
+def _overall(finals: Sequence[Final]) -> Iterator[tuple[tuple[str, ...], list[Variant]]]:
+    every = over_tasks(finals) if countable(finals) else []
+    tasks = tuple(values_by_task(every))
+    if len(tasks) > 1:
+        able = [variant for variant in every if variant.scores.keys() >= set(tasks)]
+        for members in rankable(able, tasks):
+            if members:
+                yield tasks, by_wins(members, tasks)
+
+
+def _by_task(finals: Sequence[Final]) -> Iterator[tuple[tuple[str, ...], list[Variant]]]:
+    best_first = sorted(finals, key=lambda final: -final.estimate.value if final.estimate else 0.0)
+    panels = variants(best_first)
+    for task in dict.fromkeys(final.group.task for final in finals):
+        for members in classes((variant, variant.terms[task]) for variant in panels[task]):
+            yield (task,), members
+
+
+def _answer(tasks: tuple[str, ...], members: Sequence[Variant], beaten: set[_Key], among: int) -> Answer:
+    """Return the answer for these members, the best first."""
+    leaders = [one for one in members if _key(one) not in beaten]
+    behind = [one for one in members if _key(one) in beaten]
+    more = _more(leaders, tasks, among) if len(leaders) > 1 else None
+    return Answer(tasks, tuple(leaders), tuple(behind), more, len(tasks) > 1)
+
+
+def _more(leaders: Sequence[Variant], tasks: Sequence[str], among: int) -> MoreSeeds:
+    import numpy as np
+
+    mine, theirs = ([np.array(one.scores[task]) for task in tasks] for one in leaders[:2])
+    return more_seeds(mine, theirs, among)

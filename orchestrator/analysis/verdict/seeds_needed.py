@@ -1,0 +1,93 @@
+"""Estimate how many more seeds would tell two variants apart, from the spread of their returns so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from orchestrator.analysis.significance import FEW_SEEDS, LEVEL, least_chance
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+# Chance of a verdict with so many seeds, if the returns differ as much as they seem to.
+POWER = 0.8
+MOST = 100
+
+
+@dataclass(frozen=True)
+class MoreSeeds:
+    """Number of further seeds of each variant in each task. ``at_least``: the spread is not known yet."""
+
+    more: int
+    at_least: bool = False
+
+    def __str__(self) -> str:
+        if self.more > MOST:
+            return f"more than {MOST} more"
+        return f"{'at least' if self.at_least else 'about'} {self.more} more"
+
+
+def more_seeds(mine: Sequence[Floats], theirs: Sequence[Floats], among: int = 1) -> MoreSeeds:
+    """Estimate how many more seeds a test of ranks would need to tell two variants apart.
+
+    Both hold one number per run, per task; ``among`` is the number of pairs that the test is corrected for.
+    Noether's formula, with the chance to win that means and spread give for normal distributions.
+    """
+    here = min(map(len, (*mine, *theirs)))
+    fewest = _fewest(len(mine), among)
+    effects = [_effect(*pair) for pair in zip(mine, theirs, strict=True)]
+    known = [effect for effect in effects if effect is not None]
+    if len(known) < len(effects):
+        return MoreSeeds(max(1, fewest - here), at_least=True)
+    wins = [_wins(effect) for effect in known]
+    away = abs(sum(chance for chance, _ in wins) / len(wins) - 0.5)
+    spread = math.sqrt(sum(variance for _, variance in wins) / len(wins))
+    normal = NormalDist()
+    reach = normal.inv_cdf(1 - LEVEL / among / 2) * math.sqrt(1 / 6) + normal.inv_cdf(POWER) * spread
+    needed = (reach / away) ** 2 / len(wins) if away else math.inf
+    return MoreSeeds(max(1, fewest - here, math.ceil(min(needed, here + MOST + 1)) - here))
+
+
+def _wins(effect: float) -> tuple[float, float]:
+    """Return the chance that a run of the one wins, and the variance of its estimate times the seeds of each.
+
+    Of two normal distributions that are ``effect`` deviations apart.
+    """
+    from scipy.special import owens_t  # type: ignore[import-untyped]
+
+    apart = effect / math.sqrt(2)
+    chance = NormalDist().cdf(apart)
+    both = chance - 2 * float(owens_t(apart, 1 / math.sqrt(3)))  # one run wins against two
+    return chance, max(0.0, 2 * (both - chance**2))
+
+
+def _effect(mine: Floats, theirs: Floats) -> float | None:
+    """Return the difference of means in pooled standard deviations; ``None`` of one run each.
+
+    Corrected by Hedges' factor, as few seeds show too large an effect.
+    """
+    free = len(mine) + len(theirs) - 2
+    if free < 1:
+        return None
+    difference = float(mine.mean() - theirs.mean())
+    squares = float(((mine - mine.mean()) ** 2).sum() + ((theirs - theirs.mean()) ** 2).sum())
+    if squares <= 0:
+        return math.copysign(math.inf, difference) if difference else 0.0
+    return (1 - 3 / (4 * free - 1)) * difference / math.sqrt(squares / free)
+
+
+@cache
+def _fewest(tasks: int, among: int) -> int:
+    """Return the fewest seeds with which any pair could be told apart."""
+    seeds = FEW_SEEDS
+    while seeds < FEW_SEEDS + MOST and least_chance([(seeds, seeds)] * tasks) * among > LEVEL:
+        seeds += 1
+    return seeds

@@ -1,0 +1,134 @@
+"""What leads, and how many seeds would settle it, on simulated returns of which the truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+import pytest
+
+from orchestrator.analysis.significance import LEVEL, chance_of_wins
+from orchestrator.analysis.stats import bootstrap_interval, final_returns, groups, interquartile_mean
+from orchestrator.analysis.verdict.leaders import Answer, answers
+from orchestrator.analysis.verdict.seeds_needed import MOST, POWER, more_seeds
+from tests.simulated import simulated
+
+TASKS = ("t1", "t2")
+
+
+def found(
+    value: Callable[[str, str], float], seeds: int, algorithms: int = 5, tasks: int = 1
+) -> list[Answer]:
+    """The answers on runs with these returns; ``value``: a run's, by algorithm and task."""
+    collected = simulated(value, [f"a{number}" for number in range(algorithms)], seeds, TASKS[:tasks])
+    return answers(final_returns(groups(collected), intervals=False))
+
+
+@pytest.mark.parametrize(("seeds", "families"), [(3, 20), (5, 40), (10, 60)])
+def test_of_five_equal_algorithms_none_leads(seeds: int, families: int) -> None:
+    """At most one family in twenty has a false leader or a false loser; by chance up to seven of sixty."""
+    generator = np.random.default_rng(seeds)
+    told = [found(lambda *_: generator.normal(), seeds)[0] for _ in range(families)]
+    false = sum(len(one.leaders) < 5 for one in told)
+    assert false <= (7 if seeds > 5 else 0)
+    for one in told:
+        if len(one.leaders) == 5:
+            assert one.verdict.startswith(f"cannot tell from {seeds} seeds which is best of ")
+            assert "more would be needed" in one.remedy
+
+
+def test_equals_over_several_tasks_are_seldom_told_apart() -> None:
+    generator = np.random.default_rng(7)
+    families = [found(lambda *_: generator.normal(), 5, 3, 2) for _ in range(40)]
+    assert all([one.overall for one in family] == [True, False, False] for family in families)
+    assert sum(any(one.behind for one in family) for family in families) <= 5
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3, 4])
+def test_under_five_seeds_nothing_leads_however_far_ahead(seeds: int) -> None:
+    generator = np.random.default_rng(seeds)
+    (one,) = found(lambda name, _: generator.normal(100.0 * (name == "a1")), seeds)
+    assert len(one.leaders) == 5
+    assert one.leaders[0].label == "a1"
+    assert one.few == one.leaders
+
+
+def test_a_clear_winner_leads_alone() -> None:
+    generator = np.random.default_rng(0)
+    (one,) = found(lambda name, _: generator.normal(4.0 * (name == "a3")), 10)
+    assert [leader.label for leader in one.leaders] == ["a3"]
+    assert one.more is None
+    assert str(one) == "t1: a3 leads, by more than luck (10 seeds)"
+
+
+def test_two_winners_that_are_alike_lead_together() -> None:
+    generator = np.random.default_rng(3)
+    (one,) = found(lambda name, _: generator.normal(5.0 * (name in ("a1", "a3"))), 10)
+    assert {leader.label for leader in one.leaders} == {"a1", "a3"}
+    assert len(one.behind) == 3
+
+
+def test_one_algorithm_has_nothing_to_lead() -> None:
+    (one,) = found(lambda *_: 1.0, 5, algorithms=1)
+    assert one.verdict == "only a0 has a comparable return (5 seeds)"
+    assert one.remedy == ""
+
+
+# The number of seeds
+
+
+def exactly(mean: float, n: int) -> np.ndarray:
+    """``n`` numbers with just this mean and a standard deviation of 1."""
+    values = np.linspace(-1, 1, n)
+    return mean + values / values.std(ddof=1)
+
+
+@pytest.mark.parametrize(("away", "among"), [(1.2, 1), (0.9, 1), (1.2, 10)])
+def test_with_so_many_more_seeds_four_of_five_repeats_settle_it(away: float, among: int) -> None:
+    n = 6
+    told = more_seeds([exactly(away / (1 - 3 / 39), n)], [exactly(0.0, n)], among)
+    each = n + told.more
+    generator = np.random.default_rng(1)
+    settled = [
+        chance_of_wins([generator.normal(away, 1, each)], [generator.normal(0, 1, each)]) <= LEVEL / among
+        for _ in range(400)
+    ]
+    assert POWER - 0.07 < np.mean(settled) < POWER + 0.07
+
+
+def test_the_number_from_few_seeds_is_about_the_true_one() -> None:
+    """Eight seeds of a difference of 1.2 deviations; the true need is 13 each, so 5 more."""
+    generator = np.random.default_rng(2)
+    guesses = [
+        more_seeds([generator.normal(1.2, 1, 8)], [generator.normal(0, 1, 8)]).more for _ in range(300)
+    ]
+    assert 3 <= median(guesses) <= 9
+
+
+def test_equals_need_more_seeds_than_anybody_has() -> None:
+    told = more_seeds([exactly(0.0, 6)], [exactly(0.0, 6)])
+    assert told.more > MOST
+    assert str(told) == f"more than {MOST} more"
+
+
+def test_without_a_spread_only_the_fewest_seeds_for_a_verdict_are_known() -> None:
+    assert str(more_seeds([np.array([1.0])], [np.array([0.0])])) == "at least 4 more"
+
+
+def test_several_tasks_need_fewer_seeds_in_each() -> None:
+    one, four = (more_seeds([exactly(0.8, 6)] * n, [exactly(0.0, 6)] * n).more for n in (1, 4))
+    assert four < one / 2
+
+
+# Intervals
+
+
+@pytest.mark.parametrize(("seeds", "least"), [(4, 0.84), (7, 0.88), (10, 0.91)])
+def test_coverage_of_intervals_is_known(seeds: int, least: float) -> None:
+    """Below ten seeds the interval covers less than it says, as the page does; below four there is none."""
+    scores = np.random.default_rng(5).normal(size=(seeds, 1500))
+    low, high = bootstrap_interval(scores)
+    assert interquartile_mean(scores).shape == low.shape
+    covered = np.mean((low <= 0) & (high >= 0))
+    assert least < covered < 0.95
