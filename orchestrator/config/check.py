@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from orchestrator.config.grid import Position, parse_grid
 from orchestrator.config.grid.model import bare_key
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core import hardware
-from orchestrator.core.errors import GridError, OrchestrateError
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.installation import install_here
 from orchestrator.core.types import Plan, Sweep, Value
 from orchestrator.core.units import megabytes
@@ -95,12 +94,11 @@ def check_sweep(
         "memory": _memory_of_run(sweep),
     }
     answer = _ask(python, json.dumps(request), folder)
-    positions = _positions(sweep)
     faults = [found for found in answer["problems"] if not (partial and found["whole"])]
     faults += _shared_cores(sweep)
     problems, warnings = (
         sorted(
-            (_located(found, positions, sweep.source) for found in faults if found["blocks"] is blocks),
+            (_located(found, sweep) for found in faults if found["blocks"] is blocks),
             key=lambda problem: (problem.line is None, problem.line, problem.column),
         )
         for blocks in (True, False)
@@ -174,15 +172,11 @@ def _check_failure(python: str, code: int, tail: Sequence[str]) -> OrchestrateEr
     )
 
 
-def _positions(sweep: Sweep) -> Mapping[str, Position]:
-    try:
-        return parse_grid(sweep.grid_text, sweep.source).positions
-    except GridError:
-        return {}  # a sweep without a file
-
-
-def _located(found: Mapping[str, Value], positions: Mapping[str, Position], file: str) -> CheckProblem:
-    key = found["key"]
-    at = None if key is None else positions.get(key) or positions.get(bare_key(key))
-    line, column = at if at is not None else (None, None)
-    return CheckProblem(found["run_id"], key, found["message"], found["hint"], file, line, column)
+def _located(found: Mapping[str, Value], sweep: Sweep) -> CheckProblem:
+    key, run_id = found["key"], found["run_id"]
+    name = "" if key is None else bare_key(key)
+    at = (
+        sweep.own_positions.get(run_id, {}).get(name) or sweep.positions.get(key) or sweep.positions.get(name)
+    )
+    line, column, file = at if at is not None else (None, None, "")
+    return CheckProblem(run_id, key, found["message"], found["hint"], file or sweep.source, line, column)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.config.grid import Axis, Grid, Point, Position, parse_grid
+from orchestrator.config.grid import Axis, Grid, Point, parse_grid
+from orchestrator.config.grid.extends import written
 from orchestrator.config.grid.files import read_text
-from orchestrator.config.grid.model import bare_key, same_value, shown
+from orchestrator.config.grid.model import Position, Rule, bare_key, over, same_value, shown
 from orchestrator.config.grid.points import matching_steps
 from orchestrator.config.grid.resources import largest, resources_of
-from orchestrator.config.grid.yaml_nodes import YamlFile
+from orchestrator.config.grid.yaml_nodes import Entries, Items, YamlFile
 from orchestrator.config.trainers import PRESET_KEY
-from orchestrator.core.errors import GridError, OrchestrateError
+from orchestrator.core.errors import OrchestrateError, PlacedError
 from orchestrator.core.types import Run, Sweep, Value
 
 
@@ -30,50 +31,81 @@ def expand(grid: Grid) -> Sweep:
     Points of ``include`` come last. Raises :class:`GridError` if two points are the same run.
     """
     runs: dict[str, Run] = {}
-    for point, origin in _points(grid):
-        run = _identify(grid, point, origin)
+    places: dict[str, Mapping[str, Position]] = {}
+    used: set[Rule] = set()
+    for point, fixed, origin in _points(grid):
+        rules = [rule for rule in grid.rules if rule.fits(point)]
+        run = _identify(grid, _ruled(point, rules, fixed), origin)
         if run.run_id in runs:
             raise _duplicate(grid, runs[run.run_id], run, origin)
         runs[run.run_id] = run
-    if not runs:
-        raise GridError(
-            "exclude leaves no point of the matrix",
-            file=grid.source,
-            line=grid.exclude[-1].at.line,
-            column=grid.exclude[-1].at.column,
-            hint="remove entries from exclude",
-        )
+        if rules:
+            used.update(rules)
+            places[run.run_id] = {key: at for rule in rules for key, at in rule.places.items()}
     source = YamlFile(grid.source)
+    if not runs:
+        raise source.error(
+            grid.exclude[-1].at, "exclude leaves no point of the matrix", "remove entries from exclude"
+        )
+    for rule in grid.rules:
+        if rule not in used and not rule.at.file:
+            raise source.error(rule.at, "for: no run agrees with this entry, so nothing is set")
     needs = {one.run_id: resources_of(one, grid.resources, grid.trainer, source) for one in runs.values()}
     most = largest(set(needs.values()))
     return Sweep(
         name=grid.name,
         trainer=grid.trainer.name,
         runs=tuple(runs.values()),
-        grid_text=grid.text,
+        grid_text=_whole_text(grid, used),
         source=grid.source,
         keys=grid.trainer.keys_of(grid.keys),
         targets=grid.targets,
         resources=most,
         plugins=grid.plugins,
         needs={run_id: own for run_id, own in needs.items() if own != most},
+        positions=grid.positions,
+        own_positions=places,
     )
 
 
-def _points(grid: Grid) -> Iterator[tuple[dict[str, Value], Position | None]]:
-    """Yield each point's values, and its position for points of ``include``."""
+def _whole_text(grid: Grid, used: Collection[Rule]) -> str:
+    """Return the grid as one text: as written, or with what it extends and without rules for no run."""
+    if grid.merged is None:
+        return grid.text
+    kept = [rule in used for rule in grid.rules]
+    entries = []
+    for entry in grid.merged.entries:
+        if entry.key == "for" and isinstance(entry.node, Items):
+            items = tuple(itertools.compress(entry.node.items, kept))
+            entry = replace(entry, node=Items(items, entry.node.at))
+        entries.append(entry)
+    return written(
+        Entries(tuple(entries), grid.merged.at), f"With what it extends: {', '.join(grid.extends)}"
+    )
+
+
+def _points(grid: Grid) -> Iterator[tuple[dict[str, Value], Mapping[str, Value], Position | None]]:
+    """Yield each point's values before any rule, those that no rule replaces, and an `include`'s position."""
     excluded = {cell for point in grid.exclude for cell in _cells(grid.axes, point)}
     if grid.axes:
         for cell in itertools.product(*(range(len(axis.steps)) for axis in grid.axes)):
             if cell not in excluded:
-                yield _values(grid, cell), None
+                yield _values(grid, cell), {}, None
     elif not grid.include:
-        yield dict(grid.base), None
+        yield dict(grid.base), {}, None
     for extra in grid.include:
         for target in grid.targets if grid.compare else (None,):
-            own = {bare_key(key) for key in extra.values}
-            kept = {key: value for key, value in grid.base.items() if bare_key(key) not in own}
-            yield {**kept, **extra.values, **({"target": target} if target else {})}, extra.at
+            aim = {"target": target} if target else {}
+            yield {**over(grid.base, extra.values), **aim}, extra.values, extra.at
+
+
+def _ruled(
+    point: Mapping[str, Value], rules: Sequence[Rule], fixed: Mapping[str, Value]
+) -> Mapping[str, Value]:
+    """Return a point with what the rules set, the later ones over the earlier ones."""
+    for rule in rules:
+        point = over(point, rule.values)
+    return over(point, fixed) if rules else point
 
 
 def _cells(axes: tuple[Axis, ...], point: Point) -> Iterator[tuple[int, ...]]:
@@ -95,13 +127,11 @@ def _identify(grid: Grid, point: Mapping[str, Value], origin: Position | None) -
         run = grid.trainer.identify(overrides, seed, threads, target)
     except OrchestrateError as error:
         at = origin or grid.positions.get(PRESET_KEY)
-        raise GridError(
-            str(error), file=grid.source, line=at and at.line, column=at and at.column, hint=error.hint
-        ) from None
+        raise YamlFile(grid.source).error(at, str(error), error.hint) from None
     return replace(run, loggers=grid.loggers)
 
 
-def _duplicate(grid: Grid, first: Run, second: Run, origin: Position | None) -> GridError:
+def _duplicate(grid: Grid, first: Run, second: Run, origin: Position | None) -> PlacedError:
     """Return the error for two points with the same run.
 
     Their values are equal, or differ only in keys that decide nothing.
@@ -120,9 +150,7 @@ def _duplicate(grid: Grid, first: Run, second: Run, origin: Position | None) -> 
         )
         hint = "put such a key into base"
     at = origin or grid.positions.get(differing[0] if differing else _repeated(grid))
-    return GridError(
-        message, file=grid.source, line=at.line if at else None, column=at.column if at else None, hint=hint
-    )
+    return YamlFile(grid.source).error(at, message, hint)
 
 
 def _repeated(grid: Grid) -> str:

@@ -179,6 +179,7 @@ class Sweep:
     """An expanded grid. ``grid_text`` is the file as submitted.
 
     ``resources``: of a run, the largest amount of each; ``needs``: those of runs that need less, by id.
+    ``positions``: line, column and file of a key; ``own_positions``: by run id, of keys from `for`.
     """
 
     name: str
@@ -191,6 +192,10 @@ class Sweep:
     resources: Resources = field(default_factory=Resources)
     plugins: tuple[PluginSource, ...] = ()
     needs: Mapping[str, Resources] = field(default_factory=dict)
+    positions: Mapping[str, tuple[int, int, str]] = field(default_factory=dict, compare=False, repr=False)
+    own_positions: Mapping[str, Mapping[str, tuple[int, int, str]]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def needs_of(self, run: Run) -> Resources:
         """Return the resources of one of its runs."""

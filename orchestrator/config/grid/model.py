@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from orchestrator.config.trainers import TrainerSpec
 from orchestrator.core.types import PluginSource, Value
+
+if TYPE_CHECKING:
+    from orchestrator.config.grid.yaml_nodes import Entries
 
 # More points than this are a mistake.
 MAX_POINTS = 100_000
 
 
 class Position(NamedTuple):
-    """A position in a file; both numbers count from 1."""
+    """A position in a file; both numbers count from 1. ``file``: one that the grid extends, else empty."""
 
     line: int
     column: int
+    file: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,23 @@ class Point:
 
     values: Mapping[str, Value]
     at: Position
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """One entry of ``for``: the ``values`` of points that have, for each key of ``when``, one of its values.
+
+    Values of ``when`` are spelled by :func:`same_value`. ``places``: the position of each key in ``values``.
+    """
+
+    when: Mapping[str, frozenset[str]]
+    values: Mapping[str, Value]
+    at: Position
+    places: Mapping[str, Position]
+
+    def fits(self, point: Mapping[str, Value]) -> bool:
+        """Return whether a point, before any rule, has the values of ``when``."""
+        return all(key in point and same_value(point[key]) in wanted for key, wanted in self.when.items())
 
 
 @dataclass(frozen=True)
@@ -61,7 +82,8 @@ class ResourceRequest:
 class Grid:
     """A parsed grid file. Its points are not expanded yet, but Hydra sweeps such as ``range(3)`` are lists.
 
-    ``positions``: where each key is first written.
+    ``positions``: where each key is first written. ``merged``: its sections with those of the files that it
+    ``extends``, if there are any.
     """
 
     name: str
@@ -78,12 +100,23 @@ class Grid:
     text: str
     source: str
     positions: Mapping[str, Position]
+    rules: tuple[Rule, ...] = ()
+    extends: tuple[str, ...] = ()
+    merged: Entries | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Every key of the grid: varying keys first, as written."""
         axes = (key for axis in self.axes for key in axis.keys)
-        return tuple(dict.fromkeys([*axes, *self.base, *(k for point in self.include for k in point.values)]))
+        rules = (key for rule in self.rules for key in rule.values)
+        include = (key for point in self.include for key in point.values)
+        return tuple(dict.fromkeys([*axes, *self.base, *rules, *include]))
+
+
+def over(point: Mapping[str, Value], values: Mapping[str, Value]) -> dict[str, Value]:
+    """Return a point with these values in the place of its own, also if a key has other signs of Hydra."""
+    names = {bare_key(key) for key in values}
+    return {**{key: value for key, value in point.items() if bare_key(key) not in names}, **values}
 
 
 def bare_key(key: str) -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from orchestrator.config.backends import RESOURCE_SYNTAX
 from orchestrator.config.command import COMMAND_KEY, OTHER_COMMAND_KEYS, PROGRAM_OF_ONES_OWN
+from orchestrator.config.grid.extends import ANCHORS, Extended
 from orchestrator.config.grid.hydra_sweeps import SweepTextError
 from orchestrator.config.grid.loggers import read_loggers
-from orchestrator.config.grid.model import Axis, Grid, Position, shown
+from orchestrator.config.grid.model import Axis, Grid, Point, Position, shown
 from orchestrator.config.grid.plugins import read_plugins
 from orchestrator.config.grid.points import read_exclude, read_include, refuse_empty
 from orchestrator.config.grid.resources import OTHER_NAMES, RESOURCES, read_resources
+from orchestrator.config.grid.rules import read_rules
 from orchestrator.config.grid.values import Keys, one_value, several_values
 from orchestrator.config.grid.yaml_nodes import (
     Entries,
@@ -23,7 +26,7 @@ from orchestrator.config.grid.yaml_nodes import (
     YamlFile,
     did_you_mean,
     kind,
-    read_nodes,
+    plain_value,
 )
 from orchestrator.config.trainers import TrainerSpec, get_trainer, trainer_names
 from orchestrator.core.types import Value
@@ -45,6 +48,14 @@ SECTIONS: Mapping[str, str] = {
         "Where the metrics of a program of your own (`command`) go besides its metrics file: `[tensorboard, "
         "wandb]`, or one of them. The other trainers have a key for it."
     ),
+    "extends": (
+        "The name of another grid file, or a list of them, relative to this one. Its sections count as "
+        "if they stood here; what this file says itself comes first."
+    ),
+    "anchors": (
+        "A place for blocks with YAML's anchors (`&name`), to which other sections refer (`*name`, `<<: "
+        "*name`). It is otherwise ignored."
+    ),
     "base": "Keys that are the same in every run.",
     "matrix": (
         "Keys with several values. Every combination is a run. The first key varies slowest and the "
@@ -52,13 +63,19 @@ SECTIONS: Mapping[str, str] = {
         "seed by seed, so that a busy hour slows all alike."
     ),
     "zip": "Keys with lists that advance together, as one more axis after those of `matrix`.",
+    "for": (
+        "A list of mappings. Each has a condition, `algorithm: mappo` or several values as in `algorithm: "
+        "[iql, qmix]`, and in `set` the keys of the runs that agree with it. They take the place of keys in "
+        "`base`; where two entries set a key, the later one counts. An entry for no run is an error."
+    ),
     "exclude": (
         "A list of mappings. Each takes away every point that agrees with all of its keys. It may "
         "name keys of `matrix` and `zip`, and `target` with `compare: true`. An entry that takes "
         "nothing away is an error: it is nearly always a mistake."
     ),
     "include": (
-        "A list of mappings. Each adds one whole point: `base`, and over it the entry's own keys. "
+        "A list of mappings. Each adds one whole point: `base`, over it what `for` sets, and over that the "
+        "entry's own keys. "
         "It must name every key of `matrix` and `zip`, may name further keys of the trainer, and "
         "never extends or changes other points."
     ),
@@ -91,6 +108,9 @@ _OTHER_SECTIONS: Mapping[str, str] = {
     "sweeps": "matrix",
     "strategy": "matrix",
     "defaults": "base",
+    **dict.fromkeys(("inherit", "inherits", "include_file", "import", "from"), "extends: other.yaml"),
+    **dict.fromkeys(("when", "if", "rules", "per_algorithm", "only"), "for: [{algorithm: mappo, set: {…}}]"),
+    **dict.fromkeys(("x-common", "definitions", "templates", "aliases"), "anchors"),
     "common": "base",
     "config": "base",
     "overrides": "base",
@@ -116,8 +136,9 @@ def parse_grid(text: str, source: str) -> Grid:
     Raises :class:`GridError` with line, column, what was found, what was expected and the nearest spelling.
     """
     place = YamlFile(source)
-    sections = _sections(read_nodes(text, place), place)
-    name = _name(sections, place)
+    extended = Extended(text, place, _known_sections)
+    sections = {entry.key: entry for entry in extended.root.entries}
+    name = _name(sections, place, inherits=bool(extended.files))
     spec = _trainer(sections, place)
     keys = Keys(spec, place)
     base = _base(sections.get("base"), keys, place)
@@ -129,6 +150,8 @@ def parse_grid(text: str, source: str) -> Grid:
     exclude = read_exclude(_node(sections, "exclude"), base, varying, place)
     include = read_include(_node(sections, "include"), axes, keys, place)
     refuse_empty(sections, base, axes, include, place)
+    rules, rule_nodes = read_rules(_node(sections, "for"), base, varying, include, keys, place)
+    _check_anchors(_node(sections, ANCHORS), keys)
     positions = {**keys.positions, **{name: sections[name].at for name in sections if name == "plugins"}}
     return Grid(
         name=name,
@@ -145,7 +168,42 @@ def parse_grid(text: str, source: str) -> Grid:
         text=text,
         source=source,
         positions=positions,
+        rules=rules,
+        extends=tuple(extended.files),
+        merged=_merged(extended.root, rule_nodes, exclude) if extended.files else None,
     )
+
+
+def _merged(root: Entries, rules: tuple[Node, ...], exclude: Sequence[Point]) -> Entries:
+    """Return the merged sections, in order, without entries of `for` and `exclude` that fit no point."""
+    kept = {point.at for point in exclude}
+
+    def items(entry: KeyNode) -> tuple[Node, ...] | None:
+        if entry.key == "for":
+            return rules
+        if entry.key == "exclude" and isinstance(entry.node, Items):
+            return tuple(item for item in entry.node.items if item.at in kept)
+        return None
+
+    return Entries(
+        tuple(
+            replace(entry, node=Items(found, entry.node.at)) if (found := items(entry)) is not None else entry
+            for entry in sorted(root.entries, key=lambda one: [*SECTIONS].index(one.key))
+            if entry.key != ANCHORS
+        ),
+        root.at,
+    )
+
+
+def _check_anchors(node: Node | None, keys: Keys) -> None:
+    """Refuse secrets in the section for anchors, as elsewhere in a grid."""
+    if isinstance(node, Items):
+        for item in node.items:
+            _check_anchors(item, keys)
+    elif isinstance(node, Entries):
+        for entry in node.entries:
+            keys.check_secret(entry.key, plain_value(entry.node), entry.at)
+            _check_anchors(entry.node, keys)
 
 
 def _with_targets(axes: tuple[Axis, ...], targets: tuple[str, ...], compare: bool) -> tuple[Axis, ...]:
@@ -153,7 +211,7 @@ def _with_targets(axes: tuple[Axis, ...], targets: tuple[str, ...], compare: boo
     return (*axes, Axis(("target",), tuple((target,) for target in targets))) if compare else axes
 
 
-def _sections(root: Node, source: YamlFile) -> dict[str, KeyNode]:
+def _known_sections(root: Node, source: YamlFile) -> Entries:
     if not isinstance(root, Entries):
         raise source.error(root.at, f"found {kind(root)}, expected the sections {', '.join(SECTIONS)}")
     for entry in root.entries:
@@ -163,7 +221,7 @@ def _sections(root: Node, source: YamlFile) -> dict[str, KeyNode]:
                 f"found {shown(entry.key)}, expected one of: {', '.join(SECTIONS)}",
                 _suggest_section(entry.key),
             )
-    return {entry.key: entry for entry in root.entries}
+    return root
 
 
 def _suggest_section(key: str) -> str:
@@ -180,10 +238,11 @@ def _node(sections: Mapping[str, KeyNode], name: str) -> Node | None:
     return sections[name].node if name in sections else None
 
 
-def _name(sections: Mapping[str, KeyNode], source: YamlFile) -> str:
+def _name(sections: Mapping[str, KeyNode], source: YamlFile, *, inherits: bool) -> str:
     node = _node(sections, "name")
     if node is None:
-        raise source.error(Position(1, 1), "the grid has no name", "add a line such as name: speed")
+        hint = "a name is not inherited: add one" if inherits else "add a line such as name: speed"
+        raise source.error(Position(1, 1), "the grid has no name", hint)
     name = node.value if isinstance(node, Scalar) else None
     if not isinstance(name, str) or not SWEEP_NAME.fullmatch(name) or name.endswith((".", "-")):
         raise source.error(

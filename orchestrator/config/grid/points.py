@@ -7,17 +7,31 @@ from collections.abc import Mapping, Sequence
 
 from orchestrator.config.grid.model import MAX_POINTS, Axis, Point, bare_key, same_value, shown
 from orchestrator.config.grid.values import Keys, nearest_key, one_value
-from orchestrator.config.grid.yaml_nodes import Entries, Items, KeyNode, Node, Scalar, YamlFile, kind
+from orchestrator.config.grid.yaml_nodes import (
+    Entries,
+    Items,
+    KeyNode,
+    Node,
+    Scalar,
+    YamlFile,
+    kind,
+    plain_value,
+)
 from orchestrator.core.types import Value
 
 
 def read_exclude(
     node: Node | None, base: Mapping[str, Value], axes: Sequence[Axis], source: YamlFile
 ) -> tuple[Point, ...]:
-    """Parse entries that remove matching points. An entry without a match is an error."""
+    """Parse entries that remove matching points.
+
+    An entry without a match is an error; an inherited one is left out.
+    """
     known = [key for axis in axes for key in axis.keys]
     points = []
     for entries in _list_of_points(node, "exclude", source):
+        if entries.at.file and not _can_match(entries, axes):
+            continue
         for entry in entries.entries:
             if entry.key not in known:
                 raise _not_an_axis(entry, base, known, source)
@@ -115,6 +129,13 @@ def _not_an_axis(
         f"exclude: found {shown(entry.key)}, expected keys of matrix or zip: {', '.join(known) or 'none'}",
         f"did you mean {near}?" if near else None,
     )
+
+
+def _can_match(entries: Entries, axes: Sequence[Axis]) -> bool:
+    """Return whether some points have the values of an entry."""
+    known = {key for axis in axes for key in axis.keys}
+    point = Point({entry.key: plain_value(entry.node) for entry in entries.entries}, entries.at)
+    return point.values.keys() <= known and all(matching_steps(axis, point) for axis in axes)
 
 
 def _must_match(entries: Entries, point: Point, axes: Sequence[Axis], source: YamlFile) -> None:

@@ -68,13 +68,7 @@ class Keys:
 
     def check_value(self, key: str, value: Value, at: Position) -> None:
         """Check the ranges of seed and threads, and refuse secrets, for any trainer."""
-        if found := secret_in(key, value):
-            raise self.source.error(
-                at,
-                f"found {found}{'' if found == key else f' in {key}'}, which looks like a secret: grids, "
-                "results and reports stay on disk",
-                WHERE_THEY_GO,
-            )
+        self.check_secret(key, value, at)
         if key in _LIMITS:
             low, high = _LIMITS[key]
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
@@ -84,6 +78,16 @@ class Keys:
                 )
             if key == "threads":
                 self.max_threads = max(self.max_threads, value)
+
+    def check_secret(self, key: str, value: Value, at: Position) -> None:
+        """Refuse what looks like a secret."""
+        if found := secret_in(key, value):
+            raise self.source.error(
+                at,
+                f"found {found}{'' if found == key else f' in {key}'}, which looks like a secret: grids, "
+                "results and reports stay on disk",
+                WHERE_THEY_GO,
+            )
 
 
 def one_value(key: str, node: Node, source: YamlFile, *, where: str) -> Value:

@@ -1,4 +1,4 @@
-"""Parse YAML into values with positions. Refuse duplicate keys, tags, anchors and merge keys."""
+"""Parse YAML into values with positions. Refuse duplicate keys and tags; fill in aliases and merge keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from orchestrator.core.types import Value
 # libyaml if installed: ten times as fast. Only its events: its composer recurses without a limit.
 _LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _MAX_DEPTH = 20
+# Values in all that aliases may stand for: nested ones multiply.
+_MAX_ALIASED = 200_000
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
+# In place of the key <<, which in quotes is text.
+_MERGE = "\0merge"
 
 
 @dataclass(frozen=True)
@@ -61,17 +65,25 @@ Node = Scalar | Items | Entries
 
 @dataclass(frozen=True)
 class YamlFile:
-    """A file in error messages. ``noun``: the kind of file; ``example``: one to start from."""
+    """A file in error messages. ``noun``: the kind of file; ``example``: one to start from.
+
+    ``extended``: a grid extends it, so that positions in it name it.
+    """
 
     name: str
     noun: str = "grid"
     example: str = "the one that `orchestrate init` writes"
     failure: type[PlacedError] = GridError
+    extended: bool = False
+
+    def position(self, mark: Any) -> Position:
+        """Return the position of a mark of the YAML parser."""
+        return Position(mark.line + 1, mark.column + 1, self.name if self.extended else "")
 
     def error(self, at: Position | None, message: str, hint: str | None = None) -> PlacedError:
         """Make an error of the file's kind at a position."""
-        line, column = at if at is not None else (None, None)
-        return self.failure(message, file=self.name, line=line, column=column, hint=hint)
+        line, column, file = at if at is not None else (None, None, "")
+        return self.failure(message, file=file or self.name, line=line, column=column, hint=hint)
 
     def unexpected(self, key: str, node: Node, expected: str, hint: str | None = None) -> PlacedError:
         """Make an error for a key with another kind of value than ``expected``."""
@@ -134,9 +146,20 @@ def kind(node: Node) -> str:
     return "nothing" if node.value is None else shown(node.value)
 
 
+@dataclass(frozen=True)
+class _Anchored:
+    """A node with an anchor. ``height``: levels below it; ``size``: values in it, those of aliases too."""
+
+    node: Node
+    height: int
+    size: int
+
+
 class _Reader:
     def __init__(self, source: YamlFile) -> None:
         self.source = source
+        self._anchors: dict[str, _Anchored] = {}
+        self._size = self._deepest = 0
 
     def document(self, events: Iterator[Any]) -> Node:
         node: Node | None = None
@@ -144,7 +167,7 @@ class _Reader:
             if isinstance(event, yaml.NodeEvent):
                 if node is not None:
                     raise self.source.error(
-                        _start(event), f"found a second document, expected one {self.source.noun} per file"
+                        self.at(event), f"found a second document, expected one {self.source.noun} per file"
                     )
                 node = self.node(event, events, 0)
         if node is None:
@@ -152,10 +175,24 @@ class _Reader:
         return node
 
     def node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
-        at = _start(event)
-        self.refuse_extras(event, at)
-        if depth > _MAX_DEPTH:
-            raise self.source.error(at, f"found values nested more than {_MAX_DEPTH} deep")
+        at = self.at(event)
+        if isinstance(event, yaml.AliasEvent):
+            return self.aliased(str(event.anchor), at, depth)
+        self.refuse_tag(event, at)
+        if event.anchor in self._anchors:
+            first = self._anchors[event.anchor].node.at
+            raise self.source.error(at, f"found &{event.anchor} twice: it is already on line {first.line}")
+        self.descend(depth, at)
+        if event.anchor is None:
+            return self.content(event, at, events, depth)
+        size, deepest = self._size, self._deepest
+        self._deepest = depth
+        node = self.content(event, at, events, depth)
+        self._anchors[event.anchor] = _Anchored(node, self._deepest - depth, self._size - size + 1)
+        self._deepest = max(deepest, self._deepest)
+        return node
+
+    def content(self, event: Any, at: Position, events: Iterator[Any], depth: int) -> Node:
         if isinstance(event, yaml.ScalarEvent):
             return self.scalar(event, at)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -164,29 +201,58 @@ class _Reader:
                 items.append(self.node(event, events, depth + 1))
             return Items(tuple(items), at)
         entries: dict[str, KeyNode] = {}
+        merged: list[KeyNode] = []
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             entry = self.entry(event, events, depth)
             if entry.key in entries:
-                first = entries[entry.key].at
-                raise self.source.error(
-                    entry.at, f"found {shown(entry.key)} twice: it is already on line {first.line}"
-                )
+                first, name = entries[entry.key].at, "<<" if entry.key == _MERGE else shown(entry.key)
+                raise self.source.error(entry.at, f"found {name} twice: it is already on line {first.line}")
+            if entry.key == _MERGE:
+                merged += self.merged(entry)
             entries[entry.key] = entry
-        return Entries(tuple(entries.values()), at)
+        # As YAML's merge keys do: own keys first, then the earlier mapping.
+        found = {entry.key: entry for entry in reversed(merged)}
+        found = {entry.key: found[entry.key] for entry in merged} | entries
+        return Entries(tuple(entry for key, entry in found.items() if key != _MERGE), at)
 
     def entry(self, event: Any, events: Iterator[Any], depth: int) -> KeyNode:
-        at = _start(event)
-        self.refuse_extras(event, at)
+        at = self.at(event)
         if not isinstance(event, yaml.ScalarEvent):
-            raise self.source.error(at, "found a list or mapping as a key, expected text")
-        key = self.scalar(event, at)
-        if key.plain and event.value == "<<":
+            found = "an alias" if isinstance(event, yaml.AliasEvent) else "a list or mapping"
+            raise self.source.error(at, f"found {found} as a key, expected text")
+        self.refuse_tag(event, at)
+        if event.anchor is not None:
             raise self.source.error(
-                at, f"found a merge key (<<), which {self.source.noun}s do not have", "write the keys out"
+                at, f"found &{event.anchor} on a key", f"write it behind the colon: {event.value}: &…"
             )
+        key = self.scalar(event, at)
         if not isinstance(key.value, str) or not key.value:
             raise self.source.error(at, f"found the key {event.value or '(empty)'}, expected text")
-        return KeyNode(key.value, at, self.node(next(events), events, depth + 1))
+        name = _MERGE if key.plain and key.value == "<<" else key.value
+        return KeyNode(name, at, self.node(next(events), events, depth + 1))
+
+    def aliased(self, name: str, at: Position, depth: int) -> Node:
+        """Return the node that an alias stands for; it keeps the position of its anchor."""
+        found = self._anchors.get(name)
+        if found is None:
+            raise self.source.error(
+                at,
+                f"found *{name}, and no &{name} that ends above it",
+                did_you_mean(name, self._anchors, otherwise="a text that starts with * needs quotes"),
+            )
+        self._size += found.size
+        if self._size > _MAX_ALIASED:
+            raise self.source.error(at, f"found *{name}: aliases stand for more than {_MAX_ALIASED:,} values")
+        self.descend(depth + found.height, at)
+        return found.node
+
+    def merged(self, entry: KeyNode) -> list[KeyNode]:
+        """Return the entries of the mappings behind a merge key."""
+        nodes = entry.node.items if isinstance(entry.node, Items) else (entry.node,)
+        for node in nodes:
+            if not isinstance(node, Entries):
+                raise self.source.unexpected("<<", node, "a mapping, such as <<: *common")
+        return [inner for node in nodes if isinstance(node, Entries) for inner in node.entries]
 
     def scalar(self, event: Any, at: Position) -> Scalar:
         text: str = event.value
@@ -202,14 +268,13 @@ class _Reader:
         except ValueError as error:
             raise self.source.error(at, f"found {shown(text)}: {error}") from None
 
-    def refuse_extras(self, event: Any, at: Position) -> None:
-        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            mark = "*" if isinstance(event, yaml.AliasEvent) else "&"
-            raise self.source.error(
-                at,
-                f"found {mark}{event.anchor}: {self.source.noun}s have neither anchors nor aliases",
-                "write the value out; a text that starts with & or * needs quotes",
-            )
+    def descend(self, depth: int, at: Position) -> None:
+        if depth > _MAX_DEPTH:
+            raise self.source.error(at, f"found values nested more than {_MAX_DEPTH} deep")
+        self._size += 1
+        self._deepest = max(self._deepest, depth)
+
+    def refuse_tag(self, event: Any, at: Position) -> None:
         if event.tag is not None:
             tag = event.tag.replace("tag:yaml.org,2002:", "!!")
             raise self.source.error(
@@ -218,14 +283,13 @@ class _Reader:
                 "quotes make text; 1.0 and 1 are numbers",
             )
 
-
-def _start(event: Any) -> Position:
-    return Position(event.start_mark.line + 1, event.start_mark.column + 1)
+    def at(self, event: Any) -> Position:
+        return self.source.position(event.start_mark)
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, source: YamlFile) -> PlacedError:
     mark = error.problem_mark or error.context_mark
-    at = Position(mark.line + 1, mark.column + 1) if mark is not None else None
+    at = source.position(mark) if mark is not None else None
     problem = error.problem or "it cannot be read"
     context = f" {error.context}" if error.context else ""
     hint = None

@@ -142,7 +142,7 @@ def test_what_is_forbidden_may_still_be_told() -> None:
         ("forbid: [gres]\noptions: {gres: tmp}", "options: found gres, which this profile forbids"),
         ("backend: local\nmem: 4G", "x.yaml:2:1: found mem, which is no key of backend: local"),
         ("backend: slrum", "backend: found slrum, expected one of: local, skypilot, slurm"),
-        ("a: &b c", "profiles have neither anchors nor aliases"),
+        ("partition: *a", "x.yaml:1:12: found *a, and no &a that ends above it"),
         ("partition: a\npartition: b", "found partition twice"),
         ("", "the file is empty"),
     ],
