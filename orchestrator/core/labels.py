@@ -6,22 +6,44 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 Point = Mapping[str, Any]
 
 # BenchMARL has many keys twice; an algorithm reads one of the two.
 _KIND = re.compile(r"^(on|off)_policy_(?=.)")
 
+# Text that stands for itself: `mappo`, `vmas/balance`, `torch.nn.Tanh`. Answers need their question.
+_NAME = re.compile(r"[^\W\d_][\w./@+:-]*")
+_ANSWERS = {
+    "y",
+    "n",
+    "t",
+    "f",
+    "yes",
+    "no",
+    "on",
+    "off",
+    "true",
+    "false",
+    "none",
+    "null",
+    "default",
+    "auto",
+    "all",
+    "any",
+}
+
 
 def varying_keys(points: Sequence[Point], without: Collection[str] = ()) -> list[str]:
-    """Return the keys that differ between points, in the points' own order.
+    """Return the keys that differ between points, in the points' own order, the seed last.
 
     Keys that vary together are all kept, as any of them may cause a difference. Left out are keys that are
     constant within each sweep (the sweep's name implies them) and the second of a BenchMARL pair with equal
     values.
     """
-    keys = list(dict.fromkeys(key for point in points for key in point if key not in without))
+    found_keys = dict.fromkeys(key for point in points for key in point if key not in without)
+    keys = sorted(found_keys, key=lambda key: key == "seed")
     if len(points) < 2:
         return keys
     together: dict[tuple[int, ...], dict[tuple[str, ...], list[str]]] = {}
@@ -76,7 +98,7 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
 def labeller(points: Sequence[Point], without: Collection[str] = ()) -> Callable[[Point], str]:
     """Return a function that labels a point by the varying keys: ``mappo cpu lr=0.001 seed=0``.
 
-    A text value stands without its key unless another key has the same value.
+    A name stands without its key unless another key has the same value.
     """
     keys = varying_keys(points, without)
     names = short_keys(keys)
@@ -84,7 +106,7 @@ def labeller(points: Sequence[Point], without: Collection[str] = ()) -> Callable
 
     def part(key: str, value: Any) -> str:
         shared = isinstance(value, str) and any(value in texts[other] for other in keys if other != key)
-        alone = isinstance(value, str) and not shared and _text(value) == value
+        alone = isinstance(value, str) and not shared and _is_name(value)
         return value if alone else f"{names[key]}={_text(value)}"
 
     return lambda point: " ".join(part(key, point[key]) for key in keys if key in point)
@@ -93,6 +115,28 @@ def labeller(points: Sequence[Point], without: Collection[str] = ()) -> Callable
 def run_labels(points: Sequence[Point], without: Collection[str] = ()) -> list[str]:
     """Return a label for each point, made of the varying keys."""
     return list(map(labeller(points, without), points))
+
+
+class KeyColumn(NamedTuple):
+    """A key that varies, by its short name, with its value in each point as text."""
+
+    key: str
+    name: str
+    values: tuple[str, ...]
+
+
+def key_columns(points: Sequence[Point], without: Collection[str] = ()) -> list[KeyColumn]:
+    """Return the keys that differ between points as columns of a table."""
+    keys = varying_keys(points, without)
+    names = short_keys(keys)
+    return [
+        KeyColumn(key, names[key], tuple(_text(point[key]) if key in point else "" for point in points))
+        for key in keys
+    ]
+
+
+def _is_name(value: str) -> bool:
+    return bool(_NAME.fullmatch(value)) and value.lower() not in _ANSWERS
 
 
 def _text(value: Any) -> str:

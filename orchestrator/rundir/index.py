@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.rundir.atomic import dump_json
 
 RUN_ID = re.compile(r"[0-9a-f]{16}")
 
@@ -23,9 +22,11 @@ class IndexRow(NamedTuple):
 
 
 def index_text(rows: Iterable[IndexRow]) -> str:
-    """Return the content of the index file."""
+    """Return the content of the index file; keys stay in the grid's order, in which tables show them."""
     lines = ["run_id\tin_grid\tpoint\n"]
-    lines += [f"{row.run_id}\t{int(row.in_grid)}\t{dump_json(row.point).decode()}" for row in rows]
+    lines += [
+        f"{row.run_id}\t{int(row.in_grid)}\t{json.dumps(row.point, ensure_ascii=False)}\n" for row in rows
+    ]
     return "".join(lines)
 
 

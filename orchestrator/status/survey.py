@@ -96,6 +96,12 @@ class Survey:
         counted = Counter(self.statuses[row.run_id].state for row in self.rows if row.in_grid)
         return {state: counted[state] for state in RunState if counted[state]}
 
+    def first(self, state: RunState) -> str:
+        """Return the id of the first run of the latest grid in this state, which some run is in."""
+        return next(
+            row.run_id for row in self.rows if row.in_grid and self.statuses[row.run_id].state is state
+        )
+
     def target(self, run_id: str) -> str | None:
         """Return the target of the run's present or last job; another tree's job is named with its place."""
         token = self.statuses[run_id].token or ""

@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,8 +10,11 @@ import typer
 from orchestrator.core.formatting import count
 from orchestrator.ui.cli.common import (
     RESULTS,
+    Grid,
+    GridOption,
     Json,
     Results,
+    grid_file,
     print_json,
     print_problems,
     print_warnings,
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 
 
 def check(
-    grid: Annotated[Path, typer.Argument(metavar="GRID", help="The grid file.")],
+    grid: Grid = None,
+    grid_option: GridOption = None,
     on: Annotated[str | None, typer.Option("--on", metavar="TARGET", help="Check for this target.")] = None,
     results: Results = RESULTS,
     as_json: Json = False,
@@ -45,7 +48,7 @@ def check(
     from orchestrator.control.submit import plan_sweep
     from orchestrator.rundir import SweepDir
 
-    sweep = load_sweep(grid)
+    sweep = load_sweep(grid_file(grid, grid_option, "check"))
     backend = target_of(sweep, on)
     capacity, notes = capacity_now(backend)
     plan = plan_sweep(sweep, SweepDir(results, sweep.name), capacity).plan

@@ -20,6 +20,12 @@ Results = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 RESULTS = Path("results")
+Grid = Annotated[
+    str | None, typer.Argument(metavar="GRID", help="The grid file; also --grid GRID.", show_default=False)
+]
+GridOption = Annotated[
+    str | None, typer.Option("--grid", metavar="GRID", help="The grid file.", show_default=False)
+]
 
 
 def amount(unit: str, example: str, *, unlimited: bool = False) -> Any:
@@ -35,6 +41,15 @@ def amount(unit: str, example: str, *, unlimited: bool = False) -> Any:
         raise OrchestrateError(f"{param.opts[0]}: found {value}, expected {unit}", hint=hint)
 
     return checked
+
+
+def grid_file(argument: str | None, option: str | None, command: str) -> Path:
+    """Return the grid file, which is given as an argument or as the option ``--grid``."""
+    if argument is not None and option is not None:
+        raise OrchestrateError(f"found two grids, {option} and {argument}, expected one")
+    if (given := option or argument) is None:
+        raise OrchestrateError("no grid is given", hint=f"as in: orchestrate {command} sweeps/speed.yaml")
+    return Path(given)
 
 
 def print_json(value: Any) -> None:

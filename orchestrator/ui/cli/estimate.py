@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,9 +8,12 @@ import typer
 from orchestrator.core.formatting import count
 from orchestrator.ui.cli.common import (
     RESULTS,
+    Grid,
+    GridOption,
     Json,
     Results,
     amount,
+    grid_file,
     print_json,
     print_warnings,
     refuse_untrainable,
@@ -28,7 +30,8 @@ _LISTED = 12
 
 
 def estimate(
-    grid: Annotated[Path, typer.Argument(metavar="GRID", help="The grid file.")],
+    grid: Grid = None,
+    grid_option: GridOption = None,
     on: Annotated[
         str | None,
         typer.Option("--on", metavar="TARGET,…", help="Targets to compare; by default the grid's own."),
@@ -71,7 +74,7 @@ def estimate(
     from orchestrator.planning.estimate import recommend
     from orchestrator.rundir import SweepDir
 
-    sweep = load_sweep(grid)
+    sweep = load_sweep(grid_file(grid, grid_option, "estimate"))
     try:
         limit = None if deadline is None else span(deadline)
     except ValueError as error:

@@ -3,18 +3,28 @@ from __future__ import annotations
 import codecs
 import sys
 from collections.abc import Iterable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.ui.cli.common import RESULTS, Results
+
+if TYPE_CHECKING:
+    from orchestrator.rundir import SweepDir
 
 _PIECE = 1 << 16
 
 
 def logs(
     sweep: Annotated[str, typer.Argument(metavar="SWEEP")],
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Id prefix, or algorithm=mappo,seed=0.")],
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]",
+            help="Id prefix, or algorithm=mappo,seed=0; without it the runs are listed.",
+            show_default=False,
+        ),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on printing until the run ends.")
     ] = False,
@@ -25,8 +35,11 @@ def logs(
 ) -> None:
     """Print the log of a run, by default of its newest attempt, on any target.
 
+    Without a run, list the sweep's runs with their states and attempts.
+
     [bold]Examples[/bold]
 
+      orchestrate logs speed
       orchestrate logs speed algorithm=mappo,seed=0
       orchestrate logs speed 3fa9 -f
     """
@@ -36,12 +49,41 @@ def logs(
     from orchestrator.status.select_runs import one_run
 
     sweep_dir = SweepDir.existing(results, sweep)
+    if run is None:
+        _list_runs(sweep_dir, follow or attempt is not None)
+        return
     row = one_run(sweep_dir.read_index(), run)
     with log_from(sweep_dir, row.run_id, attempt, follow) as pipe:
         if pipe is None:
             _print(log_pieces(sweep_dir, row.run_id, attempt, follow=follow))
         else:
             _print(iter(lambda: pipe.read1(_PIECE), b""))
+
+
+def _list_runs(sweep_dir: SweepDir, one_is_meant: bool) -> None:
+    """Print the runs of the sweep, each with its id, and how to print a log."""
+    from orchestrator.control.fleet import present
+    from orchestrator.core.errors import NotFoundError
+    from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.terminal.table import Column, KeyTable, cell
+
+    seen = present(sweep_dir)
+    rows = [row for row in seen.rows if row.in_grid]
+    if not rows:
+        raise NotFoundError(f"the sweep {sweep_dir.name} has no runs")
+    states = [seen.statuses[row.run_id] for row in rows]
+    ill = [one for one in states if one.why and one.attempt] or [one for one in states if one.attempt]
+    example = f"orchestrate logs {sweep_dir.name} {(ill or states)[0].run_id[:8]}"
+    if one_is_meant:
+        raise NotFoundError(f"no run of {sweep_dir.name} is named", hint=f"as in: {example}")
+    table = [
+        Column("run", [cell(row.run_id[:8], "dim") for row in rows], left=True),
+        *sweep_table.run_keys(rows, rows),
+        Column("state", [cell(one.state.value, sweep_table.STYLE[one.state]) for one in states], left=True),
+        Column("attempts", [cell(one.attempt or "") for one in states]),
+    ]
+    sweep_table.show(sweep_table.console(), KeyTable(table))
+    typer.echo(f"next: {example}")
 
 
 def _print(pieces: Iterable[bytes]) -> None:

@@ -99,14 +99,14 @@ def _print(found: list[SweepDir], detailed: bool) -> None:
 
     def on_disk(seen: Survey) -> None:
         console.print(f"{sweep_dir.name}: on disk, until all have answered:", style="yellow", highlight=False)
-        console.print(sweep_table.sweep_view(sweep_dir.name, seen, limit=sweep_table.ROWS))
+        sweep_table.show(console, sweep_table.sweep_view(sweep_dir.name, seen, limit=sweep_table.ROWS))
 
     for sweep_dir in found:
         seen = _look(sweep_dir, on_disk)
         if detailed:
-            console.print(sweep_table.sweep_view(sweep_dir.name, seen, limit=_ROWS))
+            sweep_table.show(console, sweep_table.sweep_view(sweep_dir.name, seen, limit=_ROWS))
         else:
-            console.print(sweep_table.sweep_line(sweep_dir.name, seen))
+            sweep_table.show(console, sweep_table.sweep_line(sweep_dir.name, seen))
             for note in seen.remarks:
                 console.print(note, style="yellow", markup=False, highlight=False, soft_wrap=True)
         if as_of := _as_of(sweep_dir):

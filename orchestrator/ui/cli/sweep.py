@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.formatting import count
 from orchestrator.ui.cli.common import (
     RESULTS,
+    Grid,
+    GridOption,
     Json,
     Results,
     amount,
+    grid_file,
     print_json,
     print_warnings,
     refuse_untrainable,
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    grid: Annotated[Path, typer.Option("--grid", metavar="GRID", help="The grid file.")],
+    grid: Grid = None,
+    grid_option: GridOption = None,
     on: Annotated[
         str | None, typer.Option("--on", metavar="TARGET,...", help="Where to run it; several share it.")
     ] = None,
@@ -75,12 +79,12 @@ def sweep(
 
     [bold]Examples[/bold]
 
-      orchestrate sweep --grid sweeps/speed.yaml
-      orchestrate sweep --grid sweeps/speed.yaml --dry-run
-      orchestrate sweep --grid sweeps/speed.yaml --detach --slots 1
-      orchestrate sweep --grid sweeps/speed.yaml --on gpu -- --reservation=course
-      orchestrate sweep --grid sweeps/speed.yaml --on l4 --budget 20
-      orchestrate sweep --grid sweeps/speed.yaml --on local,gpu
+      orchestrate sweep sweeps/speed.yaml
+      orchestrate sweep sweeps/speed.yaml --dry-run
+      orchestrate sweep sweeps/speed.yaml --detach --slots 1
+      orchestrate sweep sweeps/speed.yaml --on gpu -- --reservation=course
+      orchestrate sweep sweeps/speed.yaml --on l4 --budget 20
+      orchestrate sweep sweeps/speed.yaml --on local,gpu
     """
     from orchestrator.config.sweep import load_sweep
     from orchestrator.control.flow import flow_of
@@ -88,12 +92,26 @@ def sweep(
     from orchestrator.rundir import SweepDir
     from orchestrator.ui.cli.work_through import work_through
 
-    loaded, wish = load_sweep(grid), SubmitOptions(slots, canary, budget)
-    flow = flow_of(loaded, SweepDir(results, loaded.name), wish, on, options or (), adopt=adopt)
+    first, further = _parted(grid, options or [])
+    loaded = load_sweep(grid_file(first, grid_option, "sweep"))
+    wish = SubmitOptions(slots, canary, budget)
+    flow = flow_of(loaded, SweepDir(results, loaded.name), wish, on, further, adopt=adopt)
     if dry_run:
         _print_plan(flow.rehearse(detach=bool(detach)), loaded, as_json)
     else:
         raise typer.Exit(work_through(flow, detach=detach, as_json=as_json))
+
+
+def _parted(first: str | None, others: list[str]) -> tuple[str | None, list[str]]:
+    """Return the argument that names a grid, if there is one, and the options of sbatch after ``--``."""
+    if first is not None and first.startswith("-"):
+        return None, [first, *others]
+    if others and not others[0].startswith("-"):
+        raise OrchestrateError(
+            f"found {others[0]!r} after the grid, expected options of sbatch",
+            hint="as in: orchestrate sweep GRID -- --reservation=course; one sweep is of one grid",
+        )
+    return first, others
 
 
 def _print_plan(planned: Mapping[str, Any], sweep: Sweep, as_json: bool) -> None:

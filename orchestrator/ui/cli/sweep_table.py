@@ -7,18 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Self, TypeVar
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from orchestrator.core.formatting import count, duration, number
-from orchestrator.core.labels import labeller
+from orchestrator.core.labels import key_columns
 from orchestrator.core.types import URGENT_FIRST, RunState
 from orchestrator.planning.ordering import sweep_eta
 from orchestrator.rundir import IndexRow
 from orchestrator.status.survey import RunStatus, Survey
+from orchestrator.ui.terminal.table import Column, KeyTable, cell
 
 _Item = TypeVar("_Item")
 
@@ -74,29 +73,25 @@ class SweepScreen:
 def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
     """Draw a sweep: a summary line, a row per run (the ``limit`` most urgent ones), reasons below."""
     rows = [row for row in survey.rows if row.in_grid]
-    label = labeller([row.point for row in rows])
     shown = _most_urgent(rows, survey.statuses, limit)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("run", no_wrap=True)
-    table.add_column("", overflow="fold")
     several = len({target for row in rows if (target := survey.target(row.run_id))}) > 1
-    if several:
-        table.add_column("target", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    for column in ("frames", "end-to-end\nframes/s", "return", "ETA"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for row in shown:
-        status = survey.statuses[row.run_id]
-        table.add_row(
-            Text(row.run_id[:8], style="dim"),
-            escape(label(row.point)),
-            *([Text(survey.target(row.run_id) or "")] if several else []),
-            Text(status.state.value, style=STYLE[status.state]),
-            frames(status),
-            number(status.end_to_end_fps),
-            number(status.value),
-            duration(status.eta),
-        )
+    states = [survey.statuses[row.run_id] for row in shown]
+    table = KeyTable(
+        [
+            Column("run", [cell(row.run_id[:8], "dim") for row in shown], left=True),
+            *run_keys(rows, shown),
+            *(
+                [Column("target", [cell(survey.target(row.run_id) or "") for row in shown])]
+                if several
+                else []
+            ),
+            Column("state", [cell(one.state.value, STYLE[one.state]) for one in states], left=True),
+            Column("frames", [cell(frames(one)) for one in states]),
+            Column("end-to-end\nframes/s", [cell(number(one.end_to_end_fps)) for one in states]),
+            Column("return", [cell(number(one.value)) for one in states]),
+            Column("ETA", [cell(duration(one.eta)) for one in states]),
+        ]
+    )
     parts: list[Any] = [sweep_line(name, survey), table]
     if len(shown) < len(rows):
         parts.append(Text(f"… and {len(rows) - len(shown)} more", style="dim"))
@@ -107,6 +102,16 @@ def sweep_view(name: str, survey: Survey, limit: int | None = None) -> Group:
         note = "kept but not counted: from earlier versions of this grid"
         parts.append(Text(f"{count(outside, 'run')} {note}", style="dim"))
     return Group(*parts)
+
+
+def run_keys(rows: Sequence[IndexRow], shown: Sequence[IndexRow]) -> list[Column]:
+    """Return a column for each key that varies between the runs of a sweep, with the values of some."""
+    number = {row.run_id: position for position, row in enumerate(rows)}
+    at = [number[row.run_id] for row in shown]
+    return [
+        Column(one.name, [cell(one.values[position]) for position in at], left=True, key=True)
+        for one in key_columns([row.point for row in rows])
+    ]
 
 
 def sweep_line(name: str, survey: Survey) -> Text:
@@ -128,13 +133,18 @@ def sweep_line(name: str, survey: Survey) -> Text:
 def frames(status: RunStatus) -> str:
     if status.frames is None:
         return ""
-    if not status.total:
+    if not status.total or status.frames == status.total:
         return f"{status.frames:,}"
     return f"{100 * status.frames // status.total}% of {status.total:,}"
 
 
 def console() -> Console:
     return Console(highlight=False)
+
+
+def show(to: Console, what: RenderableType) -> None:
+    """Print in the width of a terminal; elsewhere lines are as long as they are."""
+    to.print(what, soft_wrap=not to.is_terminal)
 
 
 def with_bar(items: Iterable[_Item], total: int, *, least: int = 1, title: str = "") -> Iterator[_Item]:

@@ -99,7 +99,7 @@ def _conclude(flow: Flow, started: Started, seen: Survey) -> None:
         return
     for line in up:
         typer.echo(f"{line}; the same command again sees it off, and `sky down` ends it at once", err=True)
-    sweep_table.console().print(sweep_table.sweep_view(name, seen, sweep_table.ROWS))
+    sweep_table.show(sweep_table.console(), sweep_table.sweep_view(name, seen, sweep_table.ROWS))
     for run_id, problem in started.problems.items():
         typer.echo(f"{run_id}: {problem}", err=True)
     counts = seen.counts()
@@ -109,7 +109,8 @@ def _conclude(flow: Flow, started: Started, seen: Survey) -> None:
         left = f"{count(len(seen.left), 'run')} {'held back' if flow.wish.canary else 'left'}{why}"
         typer.echo(f"{left}; the same command{more} goes on with them", err=True)
     if counts.get(RunState.FAILED):
-        typer.echo(f"next: orchestrate logs {name} RUN, then orchestrate retry {name}")
+        failed = seen.first(RunState.FAILED)
+        typer.echo(f"next: orchestrate logs {name} {failed[:8]}, then orchestrate retry {name}")
     elif counts.get(RunState.STALE):
         typer.echo(f"next: orchestrate retry {name} trains the stale runs anew")
     elif counts.get(RunState.DONE) and not seen.left:
