@@ -171,6 +171,30 @@ def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
     return list(SUMMARY_COLUMNS), rows
 
 
+def summary_json(collected: Collected) -> list[dict[str, Any]]:
+    """Return the groups of :func:`summary_table` with numbers, their speeds by hardware."""
+    return [
+        {
+            "group": final.group.label,
+            "point": dict(final.group.point),
+            "n": len(final.values),
+            "states": dict(final.group.states),
+            "final_return": final.estimate and final.estimate.value,
+            "speeds": [
+                {
+                    "hardware": one.hardware,
+                    TRAINING: middle(one.training_fps),
+                    END_TO_END: middle(one.end_to_end_fps),
+                    "provisional": one.provisional,
+                    "seconds_per_iteration": one.seconds_per_iteration,
+                }
+                for one in speeds([final.group])
+            ],
+        }
+        for final in final_returns(groups(collected), intervals=False)
+    ]
+
+
 def _per_hardware(
     own: Sequence[SpeedSummary],
     pick: Callable[[SpeedSummary], float | None],

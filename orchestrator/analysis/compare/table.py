@@ -36,7 +36,8 @@ class Shown(NamedTuple):
     value: float | None = None
 
 
-_NOTHING = Shown("–")
+NOTHING = "–"
+_NOTHING = Shown(NOTHING)
 _FPS, _COST = "{}\nframes/s", "$ per million\nframes"
 _END_TO_END_GAIN = "end-to-end\nspeed-up"
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,13 +9,14 @@ from orchestrator.core.formatting import count, listed
 from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from orchestrator.analysis.collect import Collected
     from orchestrator.analysis.compare import KeyComparison
     from orchestrator.analysis.verdict.leaders import Answer
     from orchestrator.rundir import SweepDir
+    from orchestrator.ui.terminal.table import Column
 
 Sweeps = Annotated[list[str] | None, typer.Argument(metavar="SWEEP", help="All sweeps if left away.")]
 Others = Annotated[
@@ -63,7 +64,7 @@ def collect(
     from orchestrator.analysis.compare import table, target_comparisons
     from orchestrator.analysis.speed_drift import drift_of
     from orchestrator.analysis.stats import final_returns, groups
-    from orchestrator.analysis.summary import provisional, summary_table, unranked
+    from orchestrator.analysis.summary import provisional, summary_json, summary_table, unranked
     from orchestrator.analysis.verdict.leaders import answers
     from orchestrator.control.fleet import present
     from orchestrator.planning.throughput.record import take_up
@@ -88,7 +89,7 @@ def collect(
             print_json(
                 {
                     "sweep": sweep_dir.name,
-                    "groups": [dict(zip(columns, row, strict=True)) for row in rows],
+                    "groups": summary_json(collected),
                     "targets": [table.as_json(one) for one in compared],
                     "missing": [item._asdict() for item in collected.missing],
                     "problems": list(collected.problems),
@@ -103,7 +104,7 @@ def collect(
                 }
             )
         else:
-            _print(sweep_dir, collected, columns, rows, limits)
+            _print(sweep_dir, collected, [one.point for one in compared_groups], columns, rows, limits)
             _print_written(sweep_dir, exported.notes, collected.problems)
             for one in compared:
                 print_comparison(one)
@@ -120,31 +121,41 @@ def found_sweeps(results: Path, names: list[str] | None) -> list[SweepDir]:
 def _print(
     sweep_dir: SweepDir,
     collected: Collected,
+    points: Sequence[Mapping[str, Any]],
     columns: list[str],
     rows: list[list[str]],
     limits: Iterable[str],
 ) -> None:
-    from rich.table import Table
-
     from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.terminal.table import Column, KeyTable, cell
 
     console = sweep_table.console()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for position, column in enumerate(columns):
-        # The group column shrinks before the figures do.
-        table.add_column(
-            _head(column), justify="left" if position == 0 else "right", overflow="fold", no_wrap=position > 0
-        )
-    for row in rows:
-        table.add_row(*map(_safe, row))
-    console.print(table)
+    names, *figures = zip(*rows, strict=True) if rows else [()] * len(columns)
+    table = [
+        *group_columns(points, names),
+        *(
+            Column(_head(head), [cell(value) for value in values])
+            for head, values in zip(columns[1:], figures, strict=True)
+        ),
+    ]
+    sweep_table.show(console, KeyTable(table))
     for why, who in _by_reason(sweep_dir, collected).items():
-        console.print(f"[yellow]missing[/yellow] {len(who)} runs, {_safe(why)}", soft_wrap=True)
+        console.print(f"[yellow]missing[/yellow] {count(len(who), 'run')}, {_safe(why)}", soft_wrap=True)
         console.print(f"  {_safe(listed(who, _NAMED))}", style="dim", soft_wrap=True)
     for warning in limits:
         console.print(f"[yellow]note[/yellow] {_safe(warning)}", soft_wrap=True)
     for problem in collected.problems:
         console.print(f"[red]problem[/red] {_safe(problem)}", soft_wrap=True)
+
+
+def group_columns(points: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Column]:
+    """Return a column for each key that differs between groups, or one of their labels if none does."""
+    from orchestrator.core.labels import key_columns
+    from orchestrator.ui.terminal.table import Column, cell
+
+    keys = key_columns(points) if len(points) > 1 else []
+    told = [(one.name, one.values) for one in keys] or [("group", tuple(labels))]
+    return [Column(name, [cell(value) for value in values], left=True, key=True) for name, values in told]
 
 
 def _print_written(sweep_dir: SweepDir, notes: Iterable[str], problems: Iterable[str]) -> None:
@@ -178,27 +189,24 @@ def print_comparison(compared: KeyComparison) -> None:
     """Print the table, notes and verdict of a comparison."""
     from rich.markup import escape
 
-    from orchestrator.analysis.compare.table import columns, sections
+    from orchestrator.analysis.compare.table import NOTHING, columns, sections
     from orchestrator.analysis.compare.wording import notes, verdict
     from orchestrator.core.formatting import plain
     from orchestrator.ui.cli import sweep_table
+    from orchestrator.ui.terminal.table import Column, KeyTable, cell
 
     console = sweep_table.console()
-    told = [(label, [[cell.text for cell in row] for row in rows]) for label, rows in sections(compared)]
-    head = columns(compared)
-    heads = [list(line) for line in zip(*(name.rpartition("\n")[::2] for name in head), strict=True)]
-    widths = [
-        max(map(len, column))
-        for column in zip(*heads, *(row for _, rows in told for row in rows), strict=True)
-    ]
-    for line in heads:
-        if any(line):
-            console.print(_line(line, widths), style="bold", markup=False, highlight=False, soft_wrap=True)
+    told = sections(compared)
     shown = told if len(told) <= _MOST_SECTIONS else [*told[: _MOST_SECTIONS - 1], told[-1]]
-    for label, rows in shown:
-        console.print(plain(label), style="cyan", markup=False, highlight=False, soft_wrap=True)
-        for row in rows:
-            console.print(_line(row, widths), markup=False, highlight=False, soft_wrap=True)
+    parts = _named_keys(compared)
+    rows = [(parts.get(label, (label,)), row) for label, own in shown for row in own]
+    cells = zip(*([one.text for one in row] for _, row in rows), strict=True)
+    table = [
+        Column(head, [cell(text) for text in texts], left=number == 0, key=number == 0)
+        for number, (head, texts) in enumerate(zip(columns(compared), cells, strict=True))
+        if number == 0 or {*texts} - {"", NOTHING}
+    ]
+    sweep_table.show(console, KeyTable(table, [heads for heads, _ in rows]))
     if len(shown) < len(told):
         console.print(f"… {len(told) - len(shown)} more combinations: the CSV file has all", style="dim")
     for note in notes(compared)[:_MOST_NOTES]:
@@ -206,21 +214,22 @@ def print_comparison(compared: KeyComparison) -> None:
     console.print(escape(plain(verdict(compared))), soft_wrap=True)
 
 
-def _line(cells: list[str], widths: list[int]) -> str:
+def _named_keys(compared: KeyComparison) -> dict[str, list[str]]:
+    """Return for the label of each combination its keys that differ, each with its value."""
     from orchestrator.core.formatting import plain
+    from orchestrator.core.labels import key_columns
 
-    first, *others = map(plain, cells)
-    return "  ".join(
-        [
-            f"  {first:<{widths[0]}}",
-            *(f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True)),
-        ]
+    found = compared.combinations
+    keys = key_columns([one.point for one in found]) if len(found) > 1 else []
+    named = (
+        [f"{key.name}={plain(key.values[at])}" for key in keys if key.values[at]] for at in range(len(found))
     )
+    return {one.label: parts for one, parts in zip(found, named, strict=True) if parts}
 
 
 def _head(column: str) -> str:
     """Format a column's name as a heading, on two lines if it is long."""
-    return _safe(column).replace(" frames/s", "\nframes/s").replace(" (IQM)", "\n(IQM)")
+    return column.replace(" frames/s", "\nframes/s").replace(" (IQM)", "\n(IQM)")
 
 
 def _safe(text: object) -> str:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -20,6 +19,8 @@ from rich.text import Text
 
 from orchestrator.core.formatting import plain
 
+Parts = tuple[str, ...]
+
 _GAP = "  "
 _INDENT = "  "
 _HEADING = "cyan"
@@ -27,7 +28,7 @@ _HEADING = "cyan"
 _LEAST_PREFIX = 4
 # Names are folded to lines of this length, or as long as their longest part.
 _LINE = 8
-_PIECES = re.compile(r"[^\s_.]+[_.]*|[_.]+")
+_WORDS, _SYLLABLES = re.compile(r"[^\s_.]+[_.]*|[_.]+"), re.compile(r"[^\s_.-]+[_.-]*|[_.-]+")
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,13 @@ class Column:
     def width(self) -> int:
         return max(map(cell_len, (*self.name.split("\n"), *(cell.plain for cell in self.cells))), default=0)
 
-    def folded(self) -> Column:
+    def folded(self, at: re.Pattern[str] = _WORDS) -> Column:
         """Return the column with its name on several lines, no wider than its cells where that can be."""
-        pieces = _PIECES.findall(self.name)
+        pieces = at.findall(self.name)
         target = max(_LINE, *map(cell_len, (*pieces, *(cell.plain for cell in self.cells))))
         lines = [""]
         for piece in pieces:
-            space = " " if lines[-1] and lines[-1][-1] not in "_." else ""
+            space = " " if lines[-1] and lines[-1][-1] not in "_.-" else ""
             if cell_len(lines[-1] + space + piece) <= target:
                 lines[-1] += space + piece
             else:
@@ -72,17 +73,21 @@ class _Layout(NamedTuple):
     columns: Sequence[Column]
     prefixes: dict[str, str]
     moved: Sequence[Column]
+    gap: str = _GAP
 
     def fits(self, width: int) -> bool:
-        taken = sum(column.width for column in self.columns) + len(_GAP) * (len(self.columns) - 1)
-        return taken + len(_INDENT) * bool(self.moved) <= width
+        return sum(column.width + len(self.gap) for column in self.columns) - len(self.gap) <= width
 
 
 class KeyTable:
-    """A table with keys of the grid as columns; one without cells is left out if it is no key."""
+    """A table with keys of the grid as columns; a column of figures without any is left out.
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    ``heads``: for each row what stands above it and its neighbours with the same, in parts.
+    """
+
+    def __init__(self, columns: Sequence[Column], heads: Sequence[Sequence[str]] = ()) -> None:
         self._columns = [one for one in columns if one.key or one.left or any(map(len, one.cells))]
+        self._heads = [tuple(parts) for parts in heads]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         yield from self.lines(options.max_width if console.is_terminal else None)
@@ -92,68 +97,97 @@ class KeyTable:
         layout = self._laid_out(width)
         for name, prefix in layout.prefixes.items():
             yield Text(f"{name}: {prefix}…", style="dim")
-        widths = [column.width for column in layout.columns]
-        indent = _INDENT * bool(layout.moved)
-        names = [column.name.split("\n") for column in layout.columns]
-        for number in range(depth := max(map(len, names), default=0)):
-            line = [Text(lines[at] if (at := number - depth + len(lines)) >= 0 else "") for lines in names]
-            yield _line(indent, line, layout.columns, widths, "bold")
+        yield from _header(layout, self._indent(layout.moved))
         rows = range(len(self._columns[0].cells) if self._columns else 0)
-        values = {row: tuple(one.cells[row].plain for one in layout.moved) for row in rows}
-        first = {value: number for number, value in reversed([*enumerate(values.values())])}
-        for value, alike in groupby(sorted(rows, key=lambda row: first[values[row]]), values.__getitem__):
-            heads = [f"{one.name}={text}" for one, text in zip(layout.moved, value, strict=True)]
-            yield from (Text(line, style=_HEADING) for line in _packed(heads, width or 0))
-            for row in alike:
-                yield _line(indent, [one.cells[row] for one in layout.columns], layout.columns, widths)
+        outer = dict(zip(rows, self._heads, strict=True)) if self._heads else dict.fromkeys(rows, ())
+        inner = {row: tuple(_named(one, row) for one in layout.moved if len(one.cells[row])) for row in rows}
+        for above, many in _together(rows, outer):
+            yield from _headings(above, "", width)
+            for below, some in _together(many, inner):
+                yield from _headings(below, _INDENT * bool(self._heads), width)
+                for row in some:
+                    yield _line(
+                        layout, self._indent(layout.moved), [one.cells[row] for one in layout.columns]
+                    )
+
+    def _indent(self, moved: Sequence[Column]) -> str:
+        return _INDENT * (bool(self._heads) + bool(moved))
 
     def _laid_out(self, width: int | None) -> _Layout:
         if width is None:
-            flat = [replace(one, name=one.name.replace("\n", " ")) for one in self._columns]
-            return _Layout(flat, {}, ())
-        moved: list[Column] = []
+            return _Layout([replace(one, name=one.name.replace("\n", " ")) for one in self._columns], {}, ())
+        stay, moved = list(self._columns), list[Column]()
         while True:
-            stay = [one for one in self._columns if one not in moved]
-            layouts = _layouts(stay, [one for one in self._columns if one in moved])
-            for layout in layouts:
-                if layout.fits(width):
+            room = width - len(self._indent(moved))
+            for layout in _layouts(stay, moved, narrow=bool(self._heads)):
+                if layout.fits(room):
                     return layout
-            keys = [one for one in layout.columns if one.key]
+            keys = {id(one): own.width for one, own in zip(stay, layout.columns, strict=True) if one.key}
             if not keys:
                 return layout
-            widest = max(keys, key=lambda one: one.width)
-            moved.append(stay[layout.columns.index(widest)])
+            widest = max(keys, key=keys.__getitem__)
+            stay = [one for one in stay if id(one) != widest]
+            moved = [one for one in self._columns if not any(one is other for other in stay)]
 
 
-def _layouts(columns: Sequence[Column], moved: Sequence[Column]) -> Iterator[_Layout]:
-    """Yield ways to show these columns, from the plainest to the narrowest."""
+def _together(rows: Iterable[int], parts: Mapping[int, Parts]) -> Iterator[tuple[Parts, list[int]]]:
+    """Yield the rows that have the same parts of a heading, in the order of their first row."""
+    found: dict[Parts, list[int]] = {}
+    for row in rows:
+        found.setdefault(parts[row], []).append(row)
+    yield from found.items()
+
+
+def _named(column: Column, row: int) -> str:
+    return f"{column.name}={column.cells[row].plain}"
+
+
+def _headings(parts: Parts, indent: str, width: int | None) -> Iterator[Text]:
+    room = None if width is None else width - len(indent)
+    yield from (Text(indent + line, style=_HEADING) for line in _packed(parts, room))
+
+
+def _layouts(columns: Sequence[Column], moved: Sequence[Column], *, narrow: bool) -> Iterator[_Layout]:
+    """Yield ways to show these columns, from the plainest to the narrowest.
+
+    ``narrow``: also split the words of headings, and leave a single space between columns.
+    """
     yield _Layout(columns, {}, moved)
-    folded = [one.folded() for one in columns]
-    yield _Layout(folded, {}, moved)
+    yield _Layout([one.folded() for one in columns], {}, moved)
     prefixes = {one.name: prefix for one in columns if (prefix := one.prefix())}
-    yield _Layout([one.without(prefixes.get(one.name, "")).folded() for one in columns], prefixes, moved)
+    short = [one.without(prefixes.get(one.name, "")) for one in columns]
+    yield _Layout([one.folded() for one in short], prefixes, moved)
+    if narrow:
+        split = [one.folded(_SYLLABLES) for one in short]
+        yield _Layout(split, prefixes, moved)
+        yield _Layout(split, prefixes, moved, " ")
 
 
-def _line(
-    indent: str, cells: Sequence[Text], columns: Sequence[Column], widths: Sequence[int], style: str = ""
-) -> Text:
+def _header(layout: _Layout, indent: str) -> Iterator[Text]:
+    names = [column.name.split("\n") for column in layout.columns]
+    depth = max(map(len, names), default=0)
+    for lines in zip(*([""] * (depth - len(own)) + own for own in names), strict=True):
+        yield _line(layout, indent, [Text(line) for line in lines], "bold")
+
+
+def _line(layout: _Layout, indent: str, cells: Sequence[Text], style: str = "") -> Text:
     line = Text(indent, style=style)
-    for cell, column, width in zip(cells, columns, widths, strict=True):
-        space = " " * (width - cell_len(cell.plain))
+    for cell, column in zip(cells, layout.columns, strict=True):
+        space = " " * (column.width - cell_len(cell.plain))
         line.append_text(Text.assemble(cell, space) if column.left else Text.assemble(space, cell))
-        line.append(_GAP)
+        line.append(layout.gap)
     line.rstrip()
     return line
 
 
-def _packed(parts: Sequence[str], width: int) -> Iterator[str]:
+def _packed(parts: Sequence[str], width: int | None) -> Iterator[str]:
     """Yield the parts side by side on as few lines as hold them; a longer one loses its middle."""
     line = ""
     for part in parts:
-        if line and cell_len(line + _GAP + part) > width:
+        if line and width is not None and cell_len(line + _GAP + part) > width:
             yield line
             line = ""
-        line += _GAP * bool(line) + shortened(part, width)
+        line += _GAP * bool(line) + (part if width is None else shortened(part, width))
     if line:
         yield line
 

@@ -1,0 +1,147 @@
+"""What a person sees at 80 columns, and what a pipe gets: a line a run, the same keys in the same order."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from benchmarks.synthetic import create_sweep, finish, matrix_runs, training_rows, write_journal
+from orchestrator.rundir import SweepDir
+from orchestrator.ui.cli import app
+from tests.terminal import in_terminal
+
+LONG = ["multi_agent_proximal_policy_optimisation", "independent_q_learning"]
+WIDE = {
+    "task": ["vmas/navigation"],
+    "algorithm": LONG,
+    "experiment.on_policy_n_envs_per_worker": [60, 600],
+    "experiment.share_policy_params": [True, False],
+    "model.activation_class": ["torch.nn.Tanh", "torch.nn.ReLU"],
+    "zeta": ["no", "yes"],
+    "seed": range(1),
+}
+
+
+def trained(results: Path, matrix: dict[str, object], name: str = "lab") -> SweepDir:
+    runs = matrix_runs(matrix)  # type: ignore[arg-type]
+    sweep = create_sweep(results, name, runs)
+    for run in runs:
+        finish(sweep.run(run.run_id), run, training_rows(run, 3))
+    write_journal(sweep)
+    return sweep
+
+
+def orchestrate(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def rows_of(sweep: SweepDir, lines: list[str]) -> list[str]:
+    ids = {run_id[:8] for run_id in sweep.run_ids()}
+    return [line for line in lines if set(line.split()[:1]) & ids]
+
+
+def test_many_keys_and_long_names_fit_80_columns_a_line_a_run(tmp_path: Path) -> None:
+    sweep = trained(tmp_path / "results", WIDE)
+    for command in ("status", "logs"):
+        seen = in_terminal(command, "lab", cwd=tmp_path)
+        assert seen.code == 0, seen.text
+        assert max(map(len, seen.lines)) <= 80
+        rows = rows_of(sweep, seen.lines)
+        assert len(rows) == 32
+        assert all(" done" in row for row in rows)
+        assert max(seen.text.count(name) for name in LONG) <= 2  # above its runs, not in each
+
+
+@pytest.mark.parametrize(
+    "command", [("collect",), ("compare", "--by", "algorithm"), ("compare", "--by", "zeta")]
+)
+def test_tables_of_groups_fit_80_columns(command: tuple[str, ...], tmp_path: Path) -> None:
+    trained(tmp_path / "results", {**WIDE, "seed": range(2)})
+    seen = in_terminal(command[0], "lab", *command[1:], cwd=tmp_path)
+    assert seen.code == 0, seen.text
+    end = next(at for at, line in enumerate(seen.lines) if line.startswith(("note", "wrote")))
+    assert max(map(len, seen.lines[:end])) <= 80
+    figures = [line for line in seen.lines[:end] if re.search(r" [\d,]{5} ", line)]
+    assert len(figures) == 32
+
+
+def test_json_of_collect_has_numbers(tmp_path: Path) -> None:
+    trained(tmp_path / "results", {"task": ["a"], "algorithm": ["mappo", "iql"], "seed": range(2)})
+    (found,) = json.loads(
+        f"[{orchestrate('collect', 'lab', '--json', '--results', str(tmp_path / 'results')).output}]"
+    )
+    for group, algorithm in zip(found["groups"], ("mappo", "iql"), strict=True):
+        assert group["point"]["algorithm"] == algorithm
+        assert (group["n"], group["states"]) == (2, {"done": 2})
+        assert isinstance(group["final_return"], float)
+        (speed,) = group["speeds"]
+        assert all(isinstance(speed[name], float) for name in ("end_to_end_fps", "seconds_per_iteration"))
+
+
+def test_a_pipe_gets_a_line_a_run_with_every_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    sweep = trained(tmp_path / "results", WIDE)
+    said = orchestrate("status", "lab", "--results", str(tmp_path / "results"))
+    rows = rows_of(sweep, said.output.splitlines())
+    assert len(rows) == 32
+    assert all(re.search(r"torch\.nn\.\w+ +(no|yes) +done ", row) for row in rows)
+    assert sorted({row.split()[1] for row in rows}) == sorted(LONG)
+    assert not any(line.endswith(" ") for line in said.output.splitlines())
+
+
+def test_keys_have_one_order_everywhere_and_the_seed_is_last(tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text("")
+    grid = tmp_path / "grid.yaml"
+    argv = json.dumps([sys.executable, str(tmp_path / "prog.py"), "{zeta}", "{alpha}"])
+    grid.write_text(
+        f"name: lab\ntrainer: command\nbase: {{command: {argv}}}\n"
+        "matrix: {seed: range(2), zeta: [1, 2], alpha: [3, 4]}\n"
+    )
+    results = ("--results", str(tmp_path / "results"))
+    rehearsed = orchestrate("sweep", str(grid), "--dry-run", *results)
+    assert rehearsed.exit_code == 0, rehearsed.output
+    assert "alpha=3 zeta=2 seed=1" in rehearsed.output
+    orchestrate("sweep", str(grid), *results)
+    for command in ("status", "logs", "collect"):
+        head = next(
+            line for line in orchestrate(command, "lab", *results).output.splitlines() if "zeta" in line
+        )
+        assert re.search(r"alpha +zeta" + (" +seed" if command != "collect" else ""), head), command
+
+
+def test_a_grid_is_named_by_argument_or_option(tmp_path: Path) -> None:
+    grid = tmp_path / "grid.yaml"
+    argv = json.dumps([sys.executable, "-c", "pass"])
+    grid.write_text(f"name: lab\ntrainer: command\nbase: {{command: {argv}}}\nmatrix: {{seed: range(2)}}\n")
+    results = ("--results", str(tmp_path / "results"))
+    for command, more in (("sweep", ["--dry-run"]), ("check", []), ("estimate", [])):
+        short = orchestrate(command, str(grid), *more, *results)
+        long = orchestrate(command, "--grid", str(grid), *more, *results)
+        assert (short.exit_code, long.exit_code) == (0, 0), (command, short.output, long.output)
+        assert re.sub(r"[\d.]+ s", "", short.output) == re.sub(r"[\d.]+ s", "", long.output)
+        assert "no grid is given" in str(orchestrate(command).exception)
+        assert "found" in str(orchestrate(command, str(grid), "--grid", str(grid)).exception)
+    assert "after the grid" in str(orchestrate("sweep", str(grid), str(grid)).exception)
+    assert "no grid is given" in str(orchestrate("sweep", "--", "--reservation=course").exception)
+
+
+def test_a_failure_names_a_run_and_logs_lists_them(tmp_path: Path) -> None:
+    grid = tmp_path / "grid.yaml"
+    argv = json.dumps([sys.executable, "-c", "print('about to fail'); raise SystemExit(3)"])
+    grid.write_text(f"name: lab\ntrainer: command\nbase: {{command: {argv}}}\nmatrix: {{seed: range(2)}}\n")
+    results = ("--results", str(tmp_path / "results"))
+    swept = orchestrate("sweep", "--grid", str(grid), *results).output
+    (run_id,) = re.findall(r"next: orchestrate logs lab ([0-9a-f]{8}), then orchestrate retry lab", swept)
+    listed = orchestrate("logs", "lab", *results)
+    assert listed.exit_code == 0
+    assert len(rows_of(SweepDir(tmp_path / "results", "lab"), listed.output.splitlines())) == 2
+    assert f"next: orchestrate logs lab {run_id}" in listed.output
+    assert "about to fail" in orchestrate("logs", "lab", run_id, *results).output
+    unnamed = orchestrate("logs", "lab", "--follow", *results).exception
+    assert "no run of lab is named" in str(unnamed)
+    assert getattr(unnamed, "hint", "") == f"as in: orchestrate logs lab {run_id}"
