@@ -28,6 +28,7 @@ from rich.text import Text
 
 from orchestrator.analysis import marl_eval_export
 from orchestrator.analysis.collect import Collected, gather, write
+from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
 from orchestrator.config.sweep import load_sweep
 from orchestrator.control import fleet
 from orchestrator.control.flow import Flow, flow_of
@@ -162,7 +163,8 @@ class Launched:
 
         if kind not in _PLOTS:
             raise OrchestrateError(f"found the plot {kind!r}", hint=f"there are: {', '.join(_PLOTS)}")
-        pictures = Pictures(pictures_of(gather([self.folder], fleet.present), kind))
+        collected = measured_by(gather([self.folder], fleet.present), FinalMeasure())
+        pictures = Pictures(pictures_of(collected, kind))
         if not pictures:
             raise NotFoundError(
                 f"no run of {self.folder.name} has anything to plot as {kind!r} yet",

@@ -49,7 +49,8 @@ class Collected:
     ``runs`` has one row per run, in the order of the index; ``keys`` are its columns that come from the grid.
     ``metrics`` are ordered by run, iteration and name; ``wall_time`` is in seconds. ``problems`` name damaged
     files; ``warnings`` list limits on comparing the rows. ``points`` map (sweep, run_id) to the run's keys as
-    written; ``others`` name the sweeps trained without this program.
+    written; ``others`` name the sweeps trained without this program. ``final``: what counts as
+    a final return.
     """
 
     runs: pl.DataFrame
@@ -60,6 +61,7 @@ class Collected:
     warnings: tuple[str, ...]
     points: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     others: tuple[str, ...] = ()
+    final: str = "the last evaluation"
 
 
 def gather(

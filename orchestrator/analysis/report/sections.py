@@ -136,7 +136,7 @@ def _clipped(table: Table, elsewhere: str = "") -> tuple[Block, ...]:
 
 
 def _answer(data: ReportData) -> Section | None:
-    return answer_section(data.groups, data.finals, prices(data.sweep_dirs))
+    return answer_section(data.groups, data.finals, prices(data.sweep_dirs), data.collected.final)
 
 
 def _warnings(data: ReportData) -> Section | None:

@@ -6,7 +6,7 @@ import typer
 
 from orchestrator.core.errors import NotFoundError
 from orchestrator.core.formatting import count, listed
-from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen, print_json
+from orchestrator.ui.cli.common import FINAL, RESULTS, Final, Json, Results, chosen, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +42,7 @@ def collect(
         bool, typer.Option("--verify", help="Check the content of every file against its checksum.")
     ] = False,
     others: Others = None,
+    final: Final = FINAL,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -65,10 +66,12 @@ def collect(
     from orchestrator.analysis.speed_drift import drift_of
     from orchestrator.analysis.stats import final_returns, groups
     from orchestrator.analysis.summary import provisional, summary_json, summary_table, unranked
+    from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
     from orchestrator.analysis.verdict.leaders import answers
     from orchestrator.control.fleet import present
     from orchestrator.planning.throughput.record import take_up
 
+    measure = FinalMeasure.parse(final)
     found = found_sweeps(results, sweeps)
     foreign = read_others(others or [], found)
     for sweep_dir in found:
@@ -76,6 +79,7 @@ def collect(
         write(collected, sweep_dir)
         exported = marl_eval_export.write(collected, sweep_dir)
         take_up(sweep_dir)
+        collected = measured_by(collected, measure)  # the files have every run's last evaluation
         columns, rows = summary_table(collected)
         compared = target_comparisons([sweep_dir], collected, intervals=False).values()
         compared_groups = groups(collected)
@@ -94,6 +98,7 @@ def collect(
                     "missing": [item._asdict() for item in collected.missing],
                     "problems": list(collected.problems),
                     "notes": limits,
+                    "final": collected.final,
                     "answers": [one.as_dict() for one in found_answers],
                     "marl_eval": {
                         "runs": exported.runs,
@@ -108,7 +113,7 @@ def collect(
             _print_written(sweep_dir, exported.notes, collected.problems)
             for one in compared:
                 print_comparison(one)
-            _print_answers(found_answers)
+            _print_answers(found_answers, collected.final)
 
 
 def found_sweeps(results: Path, names: list[str] | None) -> list[SweepDir]:
@@ -171,10 +176,12 @@ def _print_written(sweep_dir: SweepDir, notes: Iterable[str], problems: Iterable
     console.print(f"wrote {written}{without}", soft_wrap=True)
 
 
-def _print_answers(found: Sequence[Answer]) -> None:
+def _print_answers(found: Sequence[Answer], final: str) -> None:
     from orchestrator.ui.cli import sweep_table
 
     console = sweep_table.console()
+    if found:
+        console.print(f"final return of a run: {_safe(final)}", style="dim", soft_wrap=True)
     for answer in found[:_MOST_ANSWERS]:
         console.print(f"[bold]answer[/bold] {_safe(answer)}", soft_wrap=True)
     if (more := len(found) - _MOST_ANSWERS) > 0:

@@ -19,7 +19,17 @@ Results = Annotated[
     Path, typer.Option("--results", metavar="DIR", help="Where results are kept.", show_default=True)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Final = Annotated[
+    str,
+    typer.Option(
+        "--final",
+        metavar="MEASURE",
+        help="What counts as a run's final return: last (evaluation), mean:K (of the last K evaluations) or "
+        "area (under the curve).",
+    ),
+]
 RESULTS = Path("results")
+FINAL = "mean:5"
 Grid = Annotated[
     str | None, typer.Argument(metavar="GRID", help="The grid file; also --grid GRID.", show_default=False)
 ]

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.ui.cli.collect import Others, found_sweeps, print_comparison
-from orchestrator.ui.cli.common import RESULTS, Json, Results, print_json
+from orchestrator.ui.cli.common import FINAL, RESULTS, Final, Json, Results, print_json
 
 
 def compare(
@@ -29,6 +29,7 @@ def compare(
         ),
     ] = None,
     others: Others = None,
+    final: Final = FINAL,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -49,21 +50,26 @@ def compare(
     from orchestrator.analysis.collect import gather, read_others
     from orchestrator.analysis.compare import compare_by, prices, table
     from orchestrator.analysis.report.compare_figures import write_comparison
+    from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
     from orchestrator.control.fleet import present
     from orchestrator.core.formatting import plain
     from orchestrator.rundir.sweep import comparison_dir
 
+    measure = FinalMeasure.parse(final)
     found = found_sweeps(results, sweeps)
-    collected = gather(found, present, others=read_others(others or [], found))
+    collected = measured_by(gather(found, present, others=read_others(others or [], found)), measure)
     compared = compare_by(collected, by, baseline=baseline, prices=prices(found))
     # A comparison of several sweeps belongs to none of their folders.
     home = found[0].path if len(found) == 1 else results
     folder = output or comparison_dir(home, compared.short)
     written = write_comparison(compared, folder)
     if as_json:
-        print_json({**table.as_json(compared), "files": [str(path) for path in written]})
+        print_json(
+            {**table.as_json(compared), "final": collected.final, "files": [str(path) for path in written]}
+        )
         return
     print_comparison(compared)
+    typer.echo(f"final return: {collected.final}")
     for problem in collected.problems:
         typer.echo(f"problem: {plain(problem)}", err=True)
     typer.echo(f"wrote {', '.join(str(path) for path in written if not path.stem.endswith('-dark'))}")

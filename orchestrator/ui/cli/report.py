@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.ui.cli.collect import Others, Sweeps, found_sweeps
-from orchestrator.ui.cli.common import RESULTS, Json, Results, print_json, print_warnings
+from orchestrator.ui.cli.common import FINAL, RESULTS, Final, Json, Results, print_json, print_warnings
 
 # Damaged files named at most.
 _NAMED = 3
@@ -21,6 +21,7 @@ def report(
         ),
     ] = None,
     others: Others = None,
+    final: Final = FINAL,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -31,18 +32,21 @@ def report(
       orchestrate report speed
       orchestrate report speed multiwalker --output comparison
       orchestrate report speed --with their_runs
+      orchestrate report speed --final last
     """
     from datetime import datetime
 
     from orchestrator.analysis.collect import gather, read_others
     from orchestrator.analysis.report import write_report
+    from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
     from orchestrator.control.fleet import present
 
+    measure = FinalMeasure.parse(final)
     found = found_sweeps(results, sweeps)
     # A report of several sweeps belongs to none of their folders.
     folder = output or (found[0].report if len(found) == 1 else results / "report")
     generated = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
-    collected = gather(found, present, others=read_others(others or [], found))
+    collected = measured_by(gather(found, present, others=read_others(others or [], found)), measure)
     print_warnings(collected.problems[:_NAMED])
     if (more := len(collected.problems) - _NAMED) > 0:
         print_warnings([f"{more} more files are damaged; the report names them"])

@@ -59,8 +59,10 @@ class Card:
     failed: tuple[str, ...]
 
 
-def answer_section(groups: Sequence[Group], finals: Sequence[Final], prices: Prices) -> Section | None:
-    """Return the section of answers; ``None`` without runs."""
+def answer_section(
+    groups: Sequence[Group], finals: Sequence[Final], prices: Prices, measure: str
+) -> Section | None:
+    """Return the section of answers; ``None`` without runs. ``measure``: what counts as a final return."""
     if not groups:
         return None
     found = answers(finals)
@@ -69,7 +71,8 @@ def answer_section(groups: Sequence[Group], finals: Sequence[Final], prices: Pri
     blocks: list[Block] = [Html(Markup(_template().render(cards=cards)))]  # noqa: S704  it escapes
     if rest := found[_MOST_CARDS:]:
         blocks.append(Points(tuple(("", str(answer)) for answer in rest[:_MOST_LINES])))
-    return Section("answer", "The answer", (*blocks, Text(_HOW_TO_READ, note=True)))
+    note = f"Final return of a run: {measure}. {_HOW_TO_READ}"
+    return Section("answer", "The answer", (*blocks, Text(note, note=True)))
 
 
 _HOW_TO_READ = (

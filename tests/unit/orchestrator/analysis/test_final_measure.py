@@ -1,0 +1,116 @@
+"""What counts as a final return, on curves of which the truth is known, and through the commands."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.synthetic import COLLECTION, EVAL, create_sweep, finish, matrix_runs
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.tables import RunReading
+from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
+from orchestrator.core.types import RunState
+from orchestrator.rundir import IndexRow, Row
+from orchestrator.ui.cli import app
+from tests.simulated import of_readings
+
+FRAMES = 1000
+
+
+def trained(*curves: Sequence[float], metric: str = EVAL) -> Collected:
+    """A run for each curve: its evaluations, one every 1000 frames."""
+    readings = []
+    for seed, curve in enumerate(curves):
+        history = [Row(at, (at + 1) * FRAMES, float(at), {metric: value}) for at, value in enumerate(curve)]
+        finite = [value for value in curve if math.isfinite(value)]
+        facts = {"final_return": finite[-1] if finite else None, "frames": len(curve) * FRAMES}
+        index = IndexRow(f"{seed:016x}", True, {"algorithm": "mappo", "seed": seed})
+        readings.append(RunReading("s", index, RunState.DONE, "", facts, history))
+    return of_readings(readings)
+
+
+def finals(collected: Collected, measure: str) -> list[float | None]:
+    return measured_by(collected, FinalMeasure.parse(measure)).runs["final_return"].to_list()
+
+
+def test_each_measure_of_a_known_curve() -> None:
+    collected = trained([float(value) for value in range(31)])
+    assert finals(collected, "last") == [30.0]
+    assert finals(collected, "mean:5") == [28.0]
+    assert finals(collected, "mean:100") == [25.0]  # at most a third: the last eleven
+    assert finals(collected, "area") == pytest.approx([15.0])
+
+
+def test_a_short_run_is_not_judged_by_its_beginning() -> None:
+    assert finals(trained([0.0, 9.0]), "mean:5") == [9.0]
+    assert finals(trained([0.0, 1.0, 8.0, 9.0]), "mean:5") == [8.5]
+    assert finals(trained([4.0]), "area") == [4.0]
+
+
+def test_the_default_does_not_hang_on_one_lucky_evaluation() -> None:
+    """Of equal runs with noisy evaluations it scatters half as much or less than the last one."""
+    curves = np.random.default_rng(0).normal(10, 1, size=(400, 20)).tolist()
+    collected = trained(*curves)
+    last, mean = (np.std(finals(collected, name)) for name in ("last", "mean:5"))
+    assert mean < 0.5 * last
+    lucky = trained([*[1.0] * 19, 5.0], [2.0] * 20)
+    assert finals(lucky, "last") == [5.0, 2.0]
+    assert finals(lucky, "mean:5") == pytest.approx([1.8, 2.0])
+
+
+def test_a_run_that_diverged_has_no_final_return() -> None:
+    """Its last finite evaluation would stand for it otherwise."""
+    collected = trained([1.0, 2.0, 3.0, math.nan], [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, math.inf])
+    for measure in ("last", "mean:2", "area"):
+        first, second, third = finals(collected, measure)
+        assert [math.isfinite(value or 0.0) for value in (first, second, third)] == [False, True, False]
+
+
+def test_iterations_without_an_episode_are_left_out_of_collection_returns() -> None:
+    assert finals(trained([1.0, 2.0, 3.0, math.nan], metric=COLLECTION), "last") == [3.0]
+
+
+def test_commands_take_and_name_the_measure(results: Path) -> None:
+    runs = matrix_runs({"algorithm": ["mappo", "iql"], "seed": range(2)})
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        level = 3.0 if run.overrides["algorithm"] == "mappo" else 5.0
+        rows = [Row(at, (at + 1) * FRAMES, float(at), {EVAL: level + at}) for at in range(20)]
+        finish(sweep.run(run.run_id), run, rows)
+
+    def said(*command: str) -> str:
+        result = CliRunner().invoke(app, [*command, "--results", str(results)])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    told = json.loads(said("collect", "speed", "--json"))
+    assert told["final"].startswith("the mean of the last 5 evaluations")
+    assert [row["final return (IQM)"] for row in told["groups"]] == ["20", "22"]
+    told = json.loads(said("collect", "speed", "--json", "--final", "last"))
+    assert (told["final"], told["groups"][0]["final return (IQM)"]) == ("the last evaluation", "22")
+    assert told["answers"][0]["leaders"] == ["iql", "mappo"]
+    assert "final return: the area under the curve" in said(
+        "compare", "speed", "--by", "algorithm", "--final", "area"
+    )
+    said("report", "speed", "--final", "last")
+    assert "Final return of a run: the last evaluation." in (sweep.report / "index.html").read_text()
+    said("report", "speed")
+    assert (
+        "Final return of a run: the mean of the last 5 evaluations"
+        in (sweep.report / "index.html").read_text()
+    )
+
+
+@pytest.mark.parametrize("measure", ["best", "mean:0", "mean:", "mean:x", ""])
+def test_an_unknown_measure_is_refused(results: Path, measure: str) -> None:
+    create_sweep(results, "speed", matrix_runs({"algorithm": ["mappo"], "seed": [0]}))
+    result = CliRunner().invoke(app, ["report", "speed", "--results", str(results), "--final", measure])
+    assert result.exit_code != 0
+    said = f"{result.output} {result.exception}"
+    assert f"--final: found {measure!r}, expected last, mean:K or area" in said
