@@ -5,10 +5,14 @@ from __future__ import annotations
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from orchestrator.ui.reference import pages
+from jobs.training.context import Outcome, RunContext
+from orchestrator.analysis.collect import Collected
+from orchestrator.api import Launched, Pictures, launch
+from orchestrator.ui.reference import pages, python
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    for place, text in pages().items():
+    parts = (launch, Launched, Pictures, Collected, RunContext, Outcome)
+    for place, text in {**pages(), "reference/api.md": python(parts)}.items():
         files.append(File.generated(config, place, content=text))
     return files

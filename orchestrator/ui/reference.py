@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -82,6 +82,43 @@ def profile_table() -> list[str]:
     """List the keys for docs/profiles.md."""
     rows = [[f"`{name}`", _default(default), told] for name, default, told in told_keys()]
     return _table(["key", "default", "meaning"], rows)
+
+
+def python(things: Sequence[type[Any] | Callable[..., Any]]) -> str:
+    """List functions and classes, with their public methods and attributes, by their docstrings."""
+    intro = "The commands as functions; [a notebook](../notebook.ipynb) shows them at work."
+    lines = ["# Python", "", f"{intro} {_SENTENCE}", ""]
+    for thing in things:
+        lines += [f"## {thing.__name__}", "", *_signature(thing.__name__, thing), *_docstring(thing)]
+        if isinstance(thing, type):
+            for name, member in vars(thing).items():
+                told = member.fget if isinstance(member, property) else member
+                if not name.startswith("_") and inspect.isfunction(told):
+                    call = f"{thing.__name__}.{name}"
+                    lines += [f"### {call}", ""]
+                    lines += [] if isinstance(member, property) else _signature(call, told)
+                    lines += _docstring(told)
+    return "\n".join(lines)
+
+
+def _signature(name: str, thing: Callable[..., Any]) -> list[str]:
+    """Return the code to import or call a thing, without annotations, which docstrings have in words."""
+    if isinstance(thing, type):
+        return [f"`from {thing.__module__} import {name}`", ""]
+    found = inspect.signature(thing)
+    plain = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in found.parameters.values()
+        if parameter.name != "self"
+    ]
+    call = f"{name}{found.replace(parameters=plain, return_annotation=inspect.Signature.empty)}"
+    return [*([] if "." in name else [f"`from {thing.__module__} import {name}`", ""]), f"`{call}`", ""]
+
+
+def _docstring(thing: Any) -> list[str]:
+    """Return a docstring as Markdown."""
+    text = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", inspect.cleandoc(thing.__doc__ or ""))
+    return [text.replace("``", "`"), ""]
 
 
 def _command(path: str, command: click.Command) -> Iterator[str]:

@@ -13,6 +13,7 @@ import click
 import pytest
 import typer
 
+from orchestrator import api
 from orchestrator.config.grid.parse import SECTIONS
 from orchestrator.config.profiles import Profile
 from orchestrator.core.types import Resources
@@ -103,5 +104,14 @@ def test_every_page_has_its_place(site: Path) -> None:
     known = [file.relative_to(ROOT / "docs").as_posix() for file in (ROOT / "docs").rglob("*.md")]
     assert "index.md" in known
     assert [name for name in known if f": {name}" not in nav] == []
-    assert re.findall(r"^  - ([\w-]+):$", nav, re.MULTILINE) == ["How-to", "Reference", "Design"]
-    assert "  - Tutorial: tutorial.md\n" in nav
+    parts = re.findall(r"^  - ([\w -]+):", nav, re.MULTILINE)
+    assert parts == ["orchestrate", "Get started", "Guides", "Cookbook", "Reference", "Explanation"]
+
+
+def test_the_python_reference_has_what_the_module_offers(site: Path) -> None:
+    page = Page(site / "reference/api/index.html")
+    for name in api.__all__:
+        assert name.lower() in page.ids
+    for method in (name for name, found in vars(api.Launched).items() if name[0] != "_" and callable(found)):
+        assert f"launched{method}" in page.ids, method
+    assert "launch(grid, on=None, *, results='results'" in " ".join(page.code)

@@ -1,0 +1,125 @@
+"""docs/cookbook.md: each grid is checked, and its commands are typed where they take seconds."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.check import check_sweep
+from orchestrator.config.sweep import load_sweep
+from orchestrator.core.types import Sweep
+from orchestrator.rundir import SweepDir
+from tests.helpers import PATIENCE_S, ROOT
+
+PAGE = (ROOT / "docs" / "cookbook.md").read_text()
+FILE = re.compile(
+    r"^```yaml\n# (?P<name>[\w-]+\.yaml)(?:: (?P<runs>\d+) runs)?\n(?P<text>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+COMMANDS = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+RECIPES = PAGE.split("\n## ")[1:]
+
+
+def save(folder: Path, text: str = PAGE) -> Iterator[tuple[str, int]]:
+    """Write the page's grids to a folder; their names, and the runs that the page says."""
+    for found in FILE.finditer(text):
+        (folder / found["name"]).write_text(found["text"])
+        if found["runs"]:
+            yield found["name"], int(found["runs"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_there_are_fifteen_and_each_has_a_grid_and_a_command() -> None:
+    assert len(RECIPES) == 15
+    for recipe in RECIPES:
+        title = recipe.partition("\n")[0]
+        assert FILE.search(recipe), title
+        assert COMMANDS.search(recipe), title
+    assert len(FILE.findall(PAGE)) == PAGE.count("```yaml")
+
+
+def test_every_grid_has_as_many_runs_as_the_page_says(folder: Path) -> None:
+    for name, runs in save(folder):
+        assert len(load_sweep(Path(name)).runs) == runs, name
+
+
+def test_more_seeds_are_new_runs_and_the_same_old_ones(folder: Path) -> None:
+    assert [*save(folder)]
+    few, many = (load_sweep(Path(f"{count}-seeds.yaml")) for count in ("three", "eight"))
+    assert {run.run_id for run in few.runs} < {run.run_id for run in many.runs}
+    assert few.name == many.name
+
+
+@pytest.mark.parametrize("trainer", ["benchmarl", "ppo", "impala"])
+def test_every_grid_is_one_that_its_trainer_takes(folder: Path, trainer: str) -> None:
+    """All in one process: to load a trainer takes longer than to check."""
+    sweeps: list[Sweep] = [load_sweep(Path(name)) for name, _ in save(folder)]
+    runs = {run.run_id: run for sweep in sweeps if sweep.trainer == trainer for run in sweep.runs}
+    every = next(sweep for sweep in sweeps if sweep.trainer == trainer)
+    report = check_sweep(replace(every, runs=tuple(runs.values()), targets=("cpu",)))
+    assert [f"{one.key}: {one.message}" for one in report.problems] == []
+    assert report.points == len(runs) > 0
+
+
+def typed(folder: Path, line: str) -> str:
+    program, *arguments = line.split()
+    assert program == "orchestrate"
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "orchestrator.ui.cli", *arguments],
+        cwd=folder,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, (line, done.stdout[-2000:], done.stderr[-2000:])
+    return done.stdout
+
+
+def test_a_program_of_ones_own_trains_as_the_page_says(folder: Path) -> None:
+    shutil.copy(ROOT / "examples/program/train.py", folder)
+    (recipe,) = (one for one in RECIPES if one.startswith("A program of mine"))
+    assert [*save(folder, recipe)]
+    for line in COMMANDS.findall(recipe)[0].splitlines():
+        typed(folder, line)
+    sweep = SweepDir(folder / "results", "hill")
+    assert len([run for run in map(sweep.run, sweep.run_ids()) if run.result()]) == 2
+
+
+def test_what_goes_to_a_cluster_is_planned_as_the_page_says(folder: Path) -> None:
+    shutil.copy(ROOT / "examples/program/train.py", folder)
+    runs = dict(save(folder))
+    lines = [line for block in COMMANDS.findall(PAGE) for line in block.splitlines() if "--dry-run" in line]
+    assert len(lines) == 5
+    for line in lines:
+        (name,) = re.findall(r"--grid (\S+)", line)
+        said = typed(folder, line)
+        assert "#SBATCH" in said
+        assert load_sweep(Path(name)).name in said
+        assert runs[name] > 0
+    assert not (folder / "results").exists()
+
+
+def test_every_other_command_is_one_that_exists() -> None:
+    """They are those of pages with tests of their own; here their words are compared with the program's."""
+    from orchestrator.ui.cli import app
+
+    known = {
+        command.name or command.callback.__name__ for command in app.registered_commands if command.callback
+    }
+    for block in COMMANDS.findall(PAGE):
+        for line in block.splitlines():
+            assert line.split()[1] in known, line
