@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _Point = Mapping[str, Any]
 
-# Most variants that can be distinguished by colour and dash.
-FEW_VARIANTS = 24
+# Colours of lines: one per algorithm, and of its variants each has another dash.
+HUES = 8
 RESAMPLES = 1000
 _BOOTSTRAP_SEED = 20
 # Resampled numbers held at once, which bounds the memory: 32 MB, and as much for their order.
@@ -72,8 +72,8 @@ class Members:
 class Group(Members):
     """Runs of one sweep that differ only in their seed.
 
-    ``variant`` is the part of ``point`` that other tasks and other sweeps may have as well. ``number`` counts
-    variants and ``side`` sweeps, from 0: they fix colour and dash in every picture.
+    ``variant`` is the part of ``point`` that other tasks and other sweeps may have as well. ``number``
+    of the variant and ``side``, which counts sweeps from 0, fix colour and dash in every picture.
     """
 
     sweep: str
@@ -133,12 +133,17 @@ class ReturnCurve:
 
 @dataclass(frozen=True, eq=False)
 class Curve(ReturnCurve):
-    """A group's return over training frames. ``unfinished``: no seed of it is done yet."""
+    """A group's return over training frames. ``unfinished``: no seed of it is done yet.
+
+    ``seconds``: wall time at the frames, runs × points. ``runs``: the runs' rows, in the order of ``scores``.
+    """
 
     group: Group
     metric: str
     unfinished: bool
     note: str
+    seconds: Floats
+    runs: tuple[_Point, ...]
 
 
 def groups(collected: Collected) -> tuple[Group, ...]:
@@ -151,7 +156,7 @@ def groups(collected: Collected) -> tuple[Group, ...]:
     return tuple(
         Group(tuple(own), point["sweep"], number, sides.index(point["sweep"]), label, point, variant)
         for (point, own), number, label, variant in zip(
-            parted, _numbers(points, variants), group_labels(points), variants, strict=True
+            parted, _numbers(variants), group_labels(points), variants, strict=True
         )
     )
 
@@ -188,16 +193,22 @@ def _variants(points: Sequence[_Point], trainers: Sequence[str]) -> list[dict[st
     return found
 
 
-def _numbers(points: Sequence[_Point], variants: Sequence[_Point]) -> list[int]:
-    """Number each variant, over all tasks if few enough to be distinguished, else by task."""
+def _numbers(variants: Sequence[_Point]) -> list[int]:
+    """Number each variant: its algorithm's colour, plus ``HUES`` times its place among those of that colour.
+
+    Where all variants have one algorithm, each has a colour of its own.
+    """
     identities = [tuple(variant.items()) for variant in variants]
-    few = len(set(identities)) <= FEW_VARIANTS
-    seen: dict[Any, dict[Any, int]] = {}
-    numbers = []
-    for point, identity in zip(points, identities, strict=True):
-        own = seen.setdefault(None if few else point.get("task"), {})
-        numbers.append(own.setdefault(identity, len(own)))
-    return numbers
+    algorithms = [variant.get("algorithm", variant.get("trainer")) for variant in variants]
+    kinds = algorithms if len(set(algorithms)) > 1 else identities
+    hues = {kind: number % HUES for number, kind in enumerate(dict.fromkeys(kinds))}
+    taken: Counter[int] = Counter()
+    numbers: dict[Any, int] = {}
+    for identity, kind in zip(identities, kinds, strict=True):
+        if identity not in numbers:
+            numbers[identity] = hues[kind] + HUES * taken[hues[kind]]
+            taken[hues[kind]] += 1
+    return [numbers[identity] for identity in identities]
 
 
 def group_labels(points: Sequence[Mapping[str, Any]], without: tuple[str, ...] = ()) -> list[str]:
@@ -241,9 +252,22 @@ def estimate_of(sample: Sequence[float], *, intervals: bool = True) -> Estimate 
 
 def curves(collected: Collected, found: Sequence[Group], metric: str | None = None) -> list[Curve]:
     """Return the curve of a metric, by default the return, of every group that has one, in order."""
-    names = None if metric is None else [metric]
-    series = series_of(collected, [row for group in found for row in group.rows], names)
-    return [curve for group in found if (curve := _curve(group, series, names)) is not None]
+    return next(several_curves(collected, found, [metric]))
+
+
+def several_curves(
+    collected: Collected, found: Sequence[Group], metrics: Sequence[str | None]
+) -> Iterator[list[Curve]]:
+    """Yield the curves of each metric, as :func:`curves`, and read the tables once for all."""
+    rows = [row for group in found for row in group.rows]
+    series: SeriesByRun = {}
+    if names := [name for name in metrics if name is not None]:
+        series = series_of(collected, rows, names)
+    if None in metrics:
+        series = {**series, **series_of(collected, rows)}
+    for metric in metrics:
+        wanted = None if metric is None else [metric]
+        yield [curve for group in found if (curve := _curve(group, series, wanted)) is not None]
 
 
 def loss_metrics(collected: Collected) -> list[str]:
@@ -292,21 +316,25 @@ def _curve(group: Group, series: SeriesByRun, metrics: Sequence[str] | None = No
     rows = rows or list(group.rows)
     for metric in metrics or returns_of(group.rows[0]["trainer"]):
         keys = [(row["sweep"], row["run_id"], metric) for row in rows]
-        found = [(series[key].frames, series[key].values) for key in keys if key in series]
+        runs = tuple(row for row, key in zip(rows, keys, strict=True) if key in series)
+        found = [series[key] for key in keys if key in series]
         if found:
             break
     else:
         return None
-    frames, scores = on_common_frames(found)
+    frames, scores = on_common_frames([(own.frames, own.values) for own in found])
+    seconds = held([(own.frames, own.seconds) for own in found], frames)
     lost = len(rows) - len(found)
-    ends = {float(own[-1]) for own, _ in found}
+    ends = {float(own.frames[-1]) for own in found}
     notes = [
         note,
         f"{lost} of {len(rows)} seeds have no values" if lost else "",
         f"seeds differ in length, cut at {min(ends):,.0f} frames" if len(ends) > 1 else "",
         "not finished" if unfinished else "",
     ]
-    return Curve(frames, scores, group, metric, unfinished, joined(notes)) if len(frames) else None
+    if not len(frames):
+        return None
+    return Curve(frames, scores, group, metric, unfinished, joined(notes), seconds, runs)
 
 
 def on_common_frames(series: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
@@ -322,8 +350,15 @@ def on_common_frames(series: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, F
     grid = union[(union >= first) & (union <= last)]
     if len(grid) > _CURVE_POINTS:
         grid = grid[np.unique(np.linspace(0, len(grid) - 1, _CURVE_POINTS).round().astype(int))]
+    return grid, held(series, grid)
+
+
+def held(series: Sequence[tuple[Floats, Floats]], grid: Floats) -> Floats:
+    """Return each run's latest value at these frames, of shape (runs, points)."""
+    import numpy as np
+
     rows = [values[np.searchsorted(frames, grid, side="right") - 1] for frames, values in series]
-    return grid, np.array(rows, dtype=np.float64).reshape(len(series), len(grid))
+    return np.array(rows, dtype=np.float64).reshape(len(series), len(grid))
 
 
 # The bootstrap

@@ -235,15 +235,15 @@ def test_hostile_names_stay_text(results: Path) -> None:
         '{"outcome": "failed", "reason": "code error", "message": "<script>alert(5)</script>"}'
     )
     page = report(sweep)
-    assert page.tags.count("script") == 1
+    assert page.tags.count("script") == 3  # two of ours, and data
     assert page.values("onclick") == page.values("onerror") == []
     assert len(page.values("src")) == 2 * len(pictures(sweep.report))
     for name in (*HOSTILE, "<b>host</b>", "<script>alert(5)</script>", "</pre><script>alert(4)</script>"):
         assert " ".join(name.split()) in page.words
     assert not re.search(r"\b49\b", page.words)
     scripts = re.findall(r"<script>.*?</script>", page.source, flags=re.DOTALL)
-    assert len(scripts) == 1
-    assert "alert" not in scripts[0]
+    assert len(scripts) == 2
+    assert "alert" not in "".join(scripts)
 
 
 @pytest.mark.parametrize("attempts", [0, 1])
@@ -418,7 +418,7 @@ def test_a_sweep_against_another_from_five_seeds_on_and_only_where_returns_came_
     assert [row[0] for row in rows[:4]] == ["mappo", "mappo", "iql", "iql"]
     assert mappo.startswith("0.82 [")
     assert iql == "not ranked against each other"
-    flag = "not ranked against each other, t: trained for different lengths: 12,000 frames (before mappo, "
+    flag = "not ranked against each other, t: trained for different lengths: 12,000 frames (after mappo, "
     assert page.words.index(flag) < page.words.index("P(> before)")
 
 
@@ -547,5 +547,5 @@ def test_others_that_were_evaluated_in_two_episodes_and_trained_for_less_are_fla
     pairs = [tuple(row[1:3]) for row in rows_of(page, "pairs")[1:]]
     assert pairs == [("ours iql", "ours mappo"), ("theirs iql", "theirs mappo")]
     told = page.words.partition("P(> ours)")[0]
-    assert "60,000 frames (ours mappo, ours iql); 6,000 frames (theirs mappo, theirs iql)" in told
-    assert "10 episodes (ours mappo, ours iql); 2 episodes (theirs mappo, theirs iql)" in told
+    assert "6,000 frames (theirs iql, theirs mappo); 60,000 frames (ours iql, ours mappo)" in told
+    assert "2 episodes (theirs iql, theirs mappo); 10 episodes (ours iql, ours mappo)" in told

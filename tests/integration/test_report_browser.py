@@ -202,7 +202,7 @@ def test_paper_gets_all_rows_and_no_controls(page: Page) -> None:
     assert column(page, "run") == []
     controls = "[...document.querySelectorAll('input, #theme, .states, nav, output')]"
     visible = f"{controls}.filter(one => one.getClientRects().length).length"
-    assert page.evaluate(visible) == 5
+    assert page.evaluate(visible) == 7
     page.system(paper=True)
     assert page.evaluate(visible) == 0
     assert len(column(page, "run")) == 15
@@ -210,10 +210,10 @@ def test_paper_gets_all_rows_and_no_controls(page: Page) -> None:
     assert style(page, "#runs .wide", "overflowX") == "visible"
     folded = "document.querySelectorAll('details:not([open])').length"
     page.evaluate(f"addEventListener('beforeprint', () => window.foldedOnPaper = {folded})")
-    assert page.evaluate(folded) == 1
+    assert page.evaluate(folded) == 2
     paper = page.pdf()
     assert paper.startswith(b"%PDF-")
-    assert page.evaluate("[window.foldedOnPaper, " + folded + "]") == [0, 1]
+    assert page.evaluate("[window.foldedOnPaper, " + folded + "]") == [0, 2]
     sides = {(round(wide), round(high)) for wide, high in media_boxes(paper)}
     assert (595, 842) in sides
     assert (842, 595) in sides  # the table of runs lies

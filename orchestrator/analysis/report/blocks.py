@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,23 @@ class Gallery:
         """The caption that several pictures share, to be written once; empty if they differ."""
         captions = {picture.caption for picture in self.pictures}
         return captions.pop() if len(self.pictures) > 1 and len(captions) == 1 else ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart for the reader to explore. ``data``: JSON that is safe inside a script element."""
+
+    data: str
+    kind = "chart"
+
+
+@dataclass(frozen=True)
+class Folded:
+    """Blocks that are folded where the page's script runs, as something better stands above them."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    kind = "folded"
 
 
 @dataclass(frozen=True)
@@ -111,7 +128,7 @@ class Html:
     kind = "html"
 
 
-Block = Text | Points | FoldedText | Gallery | Table | Html
+Block = Text | Points | FoldedText | Gallery | Table | Html | Chart | Folded
 
 
 @dataclass(frozen=True)
@@ -125,9 +142,15 @@ class Section:
     @property
     def pictures(self) -> tuple[Picture, ...]:
         """All pictures of the section."""
-        return tuple(
-            picture for block in self.blocks if isinstance(block, Gallery) for picture in block.pictures
-        )
+        return tuple(_pictures(self.blocks))
+
+
+def _pictures(blocks: Iterable[Block]) -> Iterator[Picture]:
+    for block in blocks:
+        if isinstance(block, Gallery):
+            yield from block.pictures
+        elif isinstance(block, Folded):
+            yield from _pictures(block.blocks)
 
 
 def columns(*names: str) -> tuple[Column, ...]:

@@ -24,6 +24,9 @@
   show(memory.get());
   button.hidden = false;
 
+  // Pictures below a chart that shows the same are folded; without this script they stay open.
+  for (const one of document.querySelectorAll("details.folded")) one.open = false;
+
   // What is folded on a screen is open on paper.
   let folded = [];
   addEventListener("beforeprint", () => {

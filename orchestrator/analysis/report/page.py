@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -36,7 +36,8 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
     """Build the page of these sweeps; ``generated`` is the time of writing, as text."""
     data = report_data(sweep_dirs, collected)
     found = sections(data)
-    style, script = _part("page.css") + answer_styles(), _part("page.js")
+    style = _part("page.css") + answer_styles() + _part("chart/chart.css")
+    scripts = [_part("page.js"), _part("chart/chart.js")]
     html = _template().render(
         title=", ".join(sweep.name for sweep in sweep_dirs),
         generated=generated,
@@ -46,8 +47,8 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
         outside=sum(not row["in_grid"] for row in data.rows),
         sections=found,
         style=Markup(style),  # noqa: S704  our own files
-        script=Markup(script),  # noqa: S704
-        policy=_policy(style, script),
+        scripts=[Markup(script) for script in scripts],  # noqa: S704
+        policy=_policy(style, scripts),
     )
     return Page(html, tuple(picture for section in found for picture in section.pictures))
 
@@ -69,10 +70,11 @@ def _part(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _policy(style: str, script: str) -> str:
+def _policy(style: str, scripts: Iterable[str]) -> str:
     """Return the page's content security policy: nothing over a network, no script or style but ours."""
+    allowed = " ".join(f"'{_digest(script)}'" for script in scripts)
     return (
-        f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src {allowed}; "
         "base-uri 'none'; form-action 'none'"
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orchestrator.analysis.improvement import Improvement
-from orchestrator.analysis.stats import Estimate, Group, ReturnCurve
+from orchestrator.analysis.stats import HUES, Estimate, Group, ReturnCurve
 from orchestrator.analysis.variant_ranking import names
 
 if TYPE_CHECKING:
@@ -83,7 +83,9 @@ DARK = Theme(
     ("#5ab4f0", "#ff8f4d", "#3fd0a4", "#e08bd0", "#e3c04f", "#a9c7ff", "#e4e7ee", "#858d9d"),
     ("#4f9fd0", "#e08a3c", "#646b7a"),
 )
-_DASHES = ("-", "--", "-.")  # dots are for unfinished runs
+_Dash = str | tuple[int, tuple[float, ...]]
+# Dots are for unfinished runs.
+_DASHES: tuple[_Dash, ...] = ("-", "--", "-.", (0, (8, 2, 1, 2, 1, 2)), (0, (3, 2)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 Draw = Callable[[Theme], "Figure"]
@@ -94,14 +96,14 @@ def picture(name: str, title: str, draw: Draw, *, caption: str, alt: str, small:
     return Picture(name, title, caption, _clean(alt), _png(draw, LIGHT), _png(draw, DARK), small)
 
 
-def dash(number: int, side: int) -> str:
-    """Return a line's dash: variants beyond the number of colours get another one, and so does each sweep."""
-    return _DASHES[(number // len(LIGHT.lines) + side) % len(_DASHES)]
+def dash(number: int, side: int) -> _Dash:
+    """Return a line's dash: variants of one colour differ in it, and so does each sweep."""
+    return _DASHES[(number // HUES + side) % len(_DASHES)]
 
 
 def marker(number: int, side: int) -> str:
     """Return the marker of a variant's points in a sweep."""
-    return _MARKERS[(number + 3 * side) % len(_MARKERS)]
+    return _MARKERS[(number // HUES + number % HUES + 3 * side) % len(_MARKERS)]
 
 
 # Words
@@ -130,13 +132,15 @@ def bundles(
 ) -> Iterable[tuple[list[tuple[_T, str]], str]]:
     """Split as :func:`parts`, with a variant's sweeps side by side and never in different pieces.
 
-    ``kin``: the number of an item's variant and of its sweep.
+    Variants keep their order, so the first ones share a piece. ``kin``: the number of an item's variant and
+    of its sweep.
     """
     by_variant: dict[int, list[tuple[_T, str]]] = {}
-    for item in sorted(named, key=lambda pair: kin(pair[0])):
+    for item in named:
         by_variant.setdefault(kin(item[0])[0], []).append(item)
-    most = max(map(len, by_variant.values()))
-    for piece, name in parts(list(by_variant.values()), max(1, size // most), title):
+    several = [sorted(own, key=lambda pair: kin(pair[0])[1]) for own in by_variant.values()]
+    most = max(map(len, several))
+    for piece, name in parts(several, max(1, size // most), title):
         yield [item for bundle in piece for item in bundle], name
 
 
@@ -186,7 +190,7 @@ def heading(on: Axes, title: str, *, small: bool = False) -> None:
     on.set_title(wrapped(title, 44 if small else 70), loc="left")
 
 
-def band(on: Axes, curve: ReturnCurve, line: str, mark: str, colour: str, *, held: bool = False) -> None:
+def band(on: Axes, curve: ReturnCurve, line: Any, mark: str, colour: str, *, held: bool = False) -> None:
     """Draw returns with their interval. ``held``: each value until the next, as at times of one's own."""
     value, low, high = curve.band
     few = len(curve.x) <= _MARKED_POINTS

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count, islice
 
 from orchestrator.analysis.collect import Collected
@@ -18,6 +20,8 @@ from orchestrator.analysis.report.baselines import beside_baselines
 from orchestrator.analysis.report.blocks import (
     Block,
     Cell,
+    Chart,
+    Folded,
     FoldedText,
     Gallery,
     Points,
@@ -26,6 +30,7 @@ from orchestrator.analysis.report.blocks import (
     Text,
     columns,
 )
+from orchestrator.analysis.report.chart import chart_data
 from orchestrator.analysis.report.compare_figures import comparison_pictures
 from orchestrator.analysis.report.crossover_figures import where_to_run
 from orchestrator.analysis.report.matrix_figures import matrix_pictures
@@ -40,7 +45,16 @@ from orchestrator.analysis.report.training_figures import (
 )
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.speed_drift import drift_of
-from orchestrator.analysis.stats import Final, Group, curves, final_returns, groups, loss_metrics
+from orchestrator.analysis.stats import (
+    Curve,
+    Final,
+    Group,
+    curves,
+    final_returns,
+    groups,
+    loss_metrics,
+    several_curves,
+)
 from orchestrator.analysis.summary import SpeedSummary, speeds, unranked, warnings
 from orchestrator.analysis.variant_ranking import overall_profiles, task_profiles
 from orchestrator.analysis.verdict.leaders import countable
@@ -79,6 +93,11 @@ class ReportData:
             found.setdefault(row["sweep"], []).append(row)
         return found
 
+    @cached_property
+    def curves(self) -> list[Curve]:
+        """The learning curves of all groups that have one."""
+        return curves(self.collected, self.groups)
+
     @property
     def returning(self) -> list[Final]:
         """The groups that have a final return."""
@@ -86,16 +105,29 @@ class ReportData:
 
 
 def report_data(sweep_dirs: Sequence[SweepDir], collected: Collected) -> ReportData:
-    """Collect the data of the sections."""
-    found = groups(collected)
+    """Collect the data of the sections, groups from the best result of their task to the worst."""
+    finals = ranked(final_returns(groups(collected)))
+    found = tuple(final.group for final in finals)
     return ReportData(
         tuple(sweep_dirs),
         collected,
         tuple(collected.runs.iter_rows(named=True)),
         found,
-        tuple(final_returns(found)),
+        tuple(finals),
         tuple(speeds(found)),
     )
+
+
+def ranked(finals: Iterable[Final]) -> list[Final]:
+    """Sort by result within each task, groups without one last; tasks keep their order."""
+    by_task: dict[str, list[Final]] = {}
+    for final in finals:
+        by_task.setdefault(final.group.task, []).append(final)
+
+    def place(final: Final) -> float:
+        return math.inf if final.estimate is None else -final.estimate.value
+
+    return [final for own in by_task.values() for final in sorted(own, key=place)]
 
 
 def sections(data: ReportData) -> list[Section]:
@@ -107,9 +139,10 @@ def pictures(data: ReportData, kind: str) -> list[Picture]:
     """Draw the pictures of ``learning`` curves, ``losses``, ``final`` returns or ``speed``."""
     found = data.groups[:_MOST_DRAWN]
     if kind == "learning":
-        return _first(learning_pictures(curves(data.collected, found)))
+        return _first(learning_pictures(data.curves[:_MOST_DRAWN]))
     if kind == "losses":
-        losses = (curves(data.collected, found, metric) for metric in loss_metrics(data.collected))
+        names = loss_metrics(data.collected)[:_MOST_LOSSES]
+        losses = several_curves(data.collected, found, names)
         found_curves = [curve for some in losses for curve in some]
         return list(islice(learning_pictures(found_curves, "losses"), _MOST_LOSSES))
     if kind == "final":
@@ -197,13 +230,13 @@ _GROUPS = (
 
 
 def _learning(data: ReportData) -> Section:
-    return _drawn(
-        "learning",
-        "Learning",
-        pictures(data, "learning"),
-        "No run has recorded a return yet.",
-        many=len(data.groups) > _MOST_DRAWN,
-    )
+    many = len(data.groups) > _MOST_DRAWN
+    found = pictures(data, "learning")
+    drawn = _drawn("learning", "Learning", found, "No run has recorded a return yet.", many=many)
+    if not found:
+        return drawn
+    chart = Chart(chart_data(data.curves, prices(data.sweep_dirs)))
+    return Section("learning", "Learning", (chart, Folded("As pictures, for paper", drawn.blocks)))
 
 
 def _losses(data: ReportData) -> Section | None:

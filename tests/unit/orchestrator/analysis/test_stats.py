@@ -24,6 +24,7 @@ from benchmarks.synthetic import (
 from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.report.tables import group_table, speed_table
 from orchestrator.analysis.stats import (
+    HUES,
     Estimate,
     bootstrap_interval,
     curves,
@@ -157,7 +158,14 @@ def test_a_group_is_every_key_but_the_seed(results: Path) -> None:
         "iql lr=0.0001",
     ]
     assert [group.task for group in found] == ["vmas/navigation"] * 4
-    assert [group.number for group in found] == [0, 1, 2, 3]
+    assert [divmod(group.number, HUES) for group in found] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+
+
+def test_variants_of_one_algorithm_have_colours_of_their_own(results: Path) -> None:
+    sweep = finished_sweep(
+        results, "one", {"algorithm": ["mappo"], "experiment.lr": [1.0, 2.0]}, iterations=1
+    )
+    assert [group.number for group in groups(collect([sweep]))] == [0, 1]
 
 
 def test_two_sweeps_are_not_thrown_together(results: Path) -> None:

@@ -1,0 +1,114 @@
+"""Data of the chart that a reader can explore: each group's curve and its seeds, small enough for a page."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.analysis.report.plotting import group_names
+from orchestrator.analysis.stats import HUES, Curve, middle
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+# Dollars for an hour of a run, by sweep and run id.
+Prices = Mapping[tuple[str, str], float]
+
+# Values are whole numbers up to _TOP between the least and the greatest of their kind; _GAP is no value.
+_TOP = 65_534
+_GAP = 65_535
+# Values of single seeds on a page, of one seed at least, and seeds of a line: room for 10,000 runs.
+_SEED_VALUES = 60_000
+_SEED_POINTS = 8
+_MOST_SEEDS = 30
+
+
+def chart_data(curves: Sequence[Curve], prices: Prices) -> str:
+    """Return the data as JSON: a panel per task and metric, its lines in the order of ``curves``.
+
+    Safe inside a script element of a page.
+    """
+    panels: dict[tuple[str, str], list[Curve]] = {}
+    for curve in curves:
+        panels.setdefault((curve.group.task, curve.metric), []).append(curve)
+    seeds = sum(min(len(curve.scores), _MOST_SEEDS) for curve in curves)
+    points = max(_SEED_POINTS, _SEED_VALUES // max(1, 2 * seeds))
+    told = [_panel(task, metric, own, prices, points) for (task, metric), own in panels.items()]
+    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _panel(task: str, metric: str, own: Sequence[Curve], prices: Prices, points: int) -> dict[str, Any]:
+    import numpy as np
+
+    values = np.concatenate(
+        [part.ravel() for curve in own for part in (curve.scores, *curve.band) if part is not None]
+    )
+    returns = (float(values.min()), float(values.max()))
+    longest = max((float(np.nanmax(curve.seconds, initial=0)) for curve in own), default=0.0)
+    names = group_names([curve.group for curve in own])
+    return {
+        "task": task,
+        "metric": metric,
+        "returns": returns,
+        "seconds": longest,
+        "lines": [
+            _line(curve, name, prices, points, returns, longest)
+            for curve, name in zip(own, names, strict=True)
+        ],
+    }
+
+
+def _line(
+    curve: Curve, name: str, prices: Prices, points: int, returns: tuple[float, float], longest: float
+) -> dict[str, Any]:
+    """Return one line; ``points``: most points of a seed."""
+    import numpy as np
+
+    group, (value, low, high) = curve.group, curve.band
+    known = [prices[key] for row in curve.runs if (key := (row["sweep"], row["run_id"])) in prices]
+    at = np.unique(np.linspace(0, len(curve.x) - 1, points).round().astype(int))
+    several = range(min(len(curve.scores), _MOST_SEEDS)) if len(curve.scores) > 1 else ()
+    return {
+        "name": name,
+        "id": f"{group.number}-{group.side}",
+        "hue": group.number % HUES,
+        "dash": group.number // HUES + group.side,
+        "unfinished": curve.unfinished,
+        "n": len(curve.scores),
+        "frames": [int(frames) for frames in curve.x],
+        "value": _packed(value, *returns),
+        "low": None if low is None else _packed(low, *returns),
+        "high": None if high is None else _packed(high, *returns),
+        "seconds": _packed(np.median(curve.seconds, axis=0), 0, longest),
+        "price": middle(known),
+        "at": [int(point) for point in at] if len(at) < len(curve.x) else None,
+        "seeds": [
+            {
+                "name": _seed(curve.runs[number]),
+                "value": _packed(curve.scores[number][at], *returns),
+                "seconds": _packed(curve.seconds[number][at], 0, longest),
+            }
+            for number in several
+        ],
+    }
+
+
+def _seed(row: Mapping[str, Any]) -> str:
+    """Name a run of a group by its seed."""
+    seed = row.get("seed")
+    return str(row["run_id"])[:8] if seed is None else f"seed {seed}"
+
+
+def _packed(values: Floats, low: float, high: float) -> str:
+    """Return numbers as base64 of 16 bits each, little-endian."""
+    import numpy as np
+
+    scaled = (values - low) / ((high - low) or 1.0) * _TOP
+    whole = np.where(np.isfinite(scaled), np.clip(np.nan_to_num(scaled), 0, _TOP).round(), _GAP)
+    return base64.b64encode(whole.astype("<u2").tobytes()).decode()
