@@ -17,8 +17,9 @@ from markupsafe import Markup
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.report.answer import styles as answer_styles
 from orchestrator.analysis.report.blocks import point_text
+from orchestrator.analysis.report.data import ReportData, report_data
 from orchestrator.analysis.report.plotting import Picture
-from orchestrator.analysis.report.sections import ReportData, pictures, report_data, sections
+from orchestrator.analysis.report.sections import pictures, sections
 from orchestrator.analysis.report.tables import Row, shared_point
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir

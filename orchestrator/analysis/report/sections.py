@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, islice
 
-from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.compare import KeyComparison, compare_by, prices, target_comparisons
 from orchestrator.analysis.compare.axis import SWEEP
 from orchestrator.analysis.compare.wording import notes, verdict
@@ -33,6 +30,7 @@ from orchestrator.analysis.report.blocks import (
 from orchestrator.analysis.report.chart import chart_data
 from orchestrator.analysis.report.compare_figures import comparison_pictures
 from orchestrator.analysis.report.crossover_figures import where_to_run
+from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.matrix_figures import matrix_pictures
 from orchestrator.analysis.report.money import money_of
 from orchestrator.analysis.report.plotting import MOST_PICTURES, Picture
@@ -45,21 +43,11 @@ from orchestrator.analysis.report.training_figures import (
 )
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.speed_drift import drift_of
-from orchestrator.analysis.stats import (
-    Curve,
-    Final,
-    Group,
-    curves,
-    final_returns,
-    groups,
-    loss_metrics,
-    several_curves,
-)
-from orchestrator.analysis.summary import SpeedSummary, speeds, unranked, warnings
+from orchestrator.analysis.stats import loss_metrics, several_curves
+from orchestrator.analysis.summary import unranked, warnings
 from orchestrator.analysis.variant_ranking import overall_profiles, task_profiles
 from orchestrator.analysis.verdict.leaders import countable
 from orchestrator.planning.throughput.measure import PROVISIONAL
-from orchestrator.rundir import SweepDir
 
 # Most rows that a browser sorts and filters without a pause; the rest is in results.csv.
 _MOST_ROWS = 2000
@@ -67,67 +55,6 @@ _MOST_MISSING = 200
 # Most groups drawn; the tables hold everything.
 _MOST_DRAWN = 120
 _MOST_LOSSES = 6
-
-
-@dataclass(frozen=True)
-class ReportData:
-    """Data of the sections. ``rows`` are the table of runs, ``by_sweep`` each sweep's part of it."""
-
-    sweep_dirs: tuple[SweepDir, ...]
-    collected: Collected
-    rows: tuple[tables.Row, ...]
-    groups: tuple[Group, ...]
-    finals: tuple[Final, ...]
-    speeds: tuple[SpeedSummary, ...]
-
-    @property
-    def sweeps(self) -> list[str]:
-        """Names of the sweeps."""
-        return list(self.by_sweep)
-
-    @property
-    def by_sweep(self) -> Mapping[str, Sequence[tables.Row]]:
-        """Rows of each sweep."""
-        found: dict[str, list[tables.Row]] = {sweep_dir.name: [] for sweep_dir in self.sweep_dirs}
-        for row in self.rows:
-            found.setdefault(row["sweep"], []).append(row)
-        return found
-
-    @cached_property
-    def curves(self) -> list[Curve]:
-        """The learning curves of all groups that have one."""
-        return curves(self.collected, self.groups)
-
-    @property
-    def returning(self) -> list[Final]:
-        """The groups that have a final return."""
-        return [final for final in self.finals if final.estimate is not None]
-
-
-def report_data(sweep_dirs: Sequence[SweepDir], collected: Collected) -> ReportData:
-    """Collect the data of the sections, groups from the best result of their task to the worst."""
-    finals = ranked(final_returns(groups(collected)))
-    found = tuple(final.group for final in finals)
-    return ReportData(
-        tuple(sweep_dirs),
-        collected,
-        tuple(collected.runs.iter_rows(named=True)),
-        found,
-        tuple(finals),
-        tuple(speeds(found)),
-    )
-
-
-def ranked(finals: Iterable[Final]) -> list[Final]:
-    """Sort by result within each task, groups without one last; tasks keep their order."""
-    by_task: dict[str, list[Final]] = {}
-    for final in finals:
-        by_task.setdefault(final.group.task, []).append(final)
-
-    def place(final: Final) -> float:
-        return math.inf if final.estimate is None else -final.estimate.value
-
-    return [final for own in by_task.values() for final in sorted(own, key=place)]
 
 
 def sections(data: ReportData) -> list[Section]:

@@ -1,0 +1,75 @@
+"""Data of the report's sections: rows, groups, final returns, speeds and curves, sorted by result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.report.tables import Row
+from orchestrator.analysis.stats import Curve, Final, Group, curves, final_returns, groups
+from orchestrator.analysis.summary import SpeedSummary, speeds
+from orchestrator.rundir import SweepDir
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Data of the sections. ``rows`` are the table of runs, ``by_sweep`` each sweep's part of it."""
+
+    sweep_dirs: tuple[SweepDir, ...]
+    collected: Collected
+    rows: tuple[Row, ...]
+    groups: tuple[Group, ...]
+    finals: tuple[Final, ...]
+    speeds: tuple[SpeedSummary, ...]
+
+    @property
+    def sweeps(self) -> list[str]:
+        """Names of the sweeps."""
+        return list(self.by_sweep)
+
+    @property
+    def by_sweep(self) -> Mapping[str, Sequence[Row]]:
+        """Rows of each sweep."""
+        found: dict[str, list[Row]] = {sweep_dir.name: [] for sweep_dir in self.sweep_dirs}
+        for row in self.rows:
+            found.setdefault(row["sweep"], []).append(row)
+        return found
+
+    @cached_property
+    def curves(self) -> list[Curve]:
+        """The learning curves of all groups that have one."""
+        return curves(self.collected, self.groups)
+
+    @property
+    def returning(self) -> list[Final]:
+        """The groups that have a final return."""
+        return [final for final in self.finals if final.estimate is not None]
+
+
+def report_data(sweep_dirs: Sequence[SweepDir], collected: Collected) -> ReportData:
+    """Collect the data of the sections, groups from the best result of their task to the worst."""
+    finals = ranked(final_returns(groups(collected)))
+    found = tuple(final.group for final in finals)
+    return ReportData(
+        tuple(sweep_dirs),
+        collected,
+        tuple(collected.runs.iter_rows(named=True)),
+        found,
+        tuple(finals),
+        tuple(speeds(found)),
+    )
+
+
+def ranked(finals: Iterable[Final]) -> list[Final]:
+    """Sort by result within each task, groups without one last; tasks keep their order."""
+    by_task: dict[str, list[Final]] = {}
+    for final in finals:
+        by_task.setdefault(final.group.task, []).append(final)
+
+    def place(final: Final) -> float:
+        return math.inf if final.estimate is None else -final.estimate.value
+
+    return [final for own in by_task.values() for final in sorted(own, key=place)]
