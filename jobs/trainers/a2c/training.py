@@ -14,7 +14,6 @@ from torch import Tensor
 
 from jobs.trainers.actor_critic.config import (
     ASYNCHRONOUS,
-    CNN,
     PARALLEL,
     SEQUENTIAL,
     ActorCriticConfig,
@@ -55,7 +54,7 @@ CONFIG = typed_config(
     "a2c",
     defaults={
         "bucket_brigade": {"envs": 1024},
-        "procgen": {"envs": 32, "rollout_steps": 16, "discount": 0.999, "gae_lambda": 0.95, "network": CNN},
+        "procgen": {"envs": 32, "rollout_steps": 16, "gae_lambda": 0.95},
     },
     other_keys={},
 )

@@ -146,6 +146,10 @@ _OTHER_KEYS = {
 }
 
 
+# Defaults of a family that all trainers share. In Procgen the most likely actions alone often lead nowhere.
+_OF_FAMILY: Mapping[str, Mapping[str, Any]] = {
+    "procgen": {"discount": 0.999, "network": CNN, "evaluation_deterministic": False}
+}
 _TASKS = Choice(environment_names, "bucket_brigade/hard", takes=is_other_environment, hint=hint_of_other)
 
 
@@ -164,7 +168,8 @@ def typed_config(
     def schema(chosen: Mapping[str, str]) -> C:
         task = chosen["task"]
         found = config(task=family_of(task).config(task), project_name=name)
-        for key, value in defaults.get(task.partition("/")[0], {}).items():
+        family = task.partition("/")[0]
+        for key, value in {**_OF_FAMILY.get(family, {}), **defaults.get(family, {})}.items():
             setattr(found, key, value)
         return found
 

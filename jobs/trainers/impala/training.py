@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from jobs.trainers.actor_critic.config import (
-    CNN,
     PARALLEL,
     ActorCriticConfig,
     Players,
@@ -65,10 +64,7 @@ class ImpalaConfig(ActorCriticConfig):
 CONFIG = typed_config(
     ImpalaConfig,
     "impala",
-    defaults={
-        "bucket_brigade": {"envs": 1024, "rollout_steps": 16, "batch_envs": 128},
-        "procgen": {"discount": 0.999, "network": CNN},
-    },
+    defaults={"bucket_brigade": {"envs": 1024, "rollout_steps": 16, "batch_envs": 128}},
     other_keys={
         "rho_bar": ("rho_clip",),
         "c_bar": ("c_clip",),

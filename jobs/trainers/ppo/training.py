@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from jobs.trainers.actor_critic.config import (
-    CNN,
     ActorCriticConfig,
     require_divisor,
     require_fitting_network,
@@ -56,14 +55,7 @@ CONFIG = typed_config(
     PpoConfig,
     "ppo",
     defaults={
-        "procgen": {
-            "envs": 32,
-            "rollout_steps": 128,
-            "batch_size": 1024,
-            "lr": 5e-4,
-            "discount": 0.999,
-            "network": CNN,
-        }
+        "procgen": {"envs": 32, "rollout_steps": 128, "batch_size": 1024, "lr": 5e-4},
     },
     other_keys={
         "clip_range": ("clip",),
