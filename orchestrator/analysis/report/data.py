@@ -11,6 +11,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.report.tables import Row
 from orchestrator.analysis.stats import Curve, Final, Group, curves, final_returns, groups
 from orchestrator.analysis.summary import SpeedSummary, speeds
+from orchestrator.analysis.verdict.fairness import Check, audit
 from orchestrator.rundir import SweepDir
 
 
@@ -42,6 +43,11 @@ class ReportData:
     def curves(self) -> list[Curve]:
         """The learning curves of all groups that have one."""
         return curves(self.collected, self.groups)
+
+    @cached_property
+    def audit(self) -> list[Check]:
+        """The conditions of the runs."""
+        return audit(self.groups, self.finals)
 
     @property
     def returning(self) -> list[Final]:

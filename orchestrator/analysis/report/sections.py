@@ -12,7 +12,7 @@ from orchestrator.analysis.compare.wording import notes, verdict
 from orchestrator.analysis.evaluation_matrix import latest_matrices
 from orchestrator.analysis.improvement import standing
 from orchestrator.analysis.report import tables
-from orchestrator.analysis.report.answer import answer_section
+from orchestrator.analysis.report.answer import answer_section, audit_section
 from orchestrator.analysis.report.baselines import beside_baselines
 from orchestrator.analysis.report.blocks import (
     Block,
@@ -42,10 +42,10 @@ from orchestrator.analysis.report.training_figures import (
     speed_pictures,
 )
 from orchestrator.analysis.significance import FEW_SEEDS
-from orchestrator.analysis.speed_drift import drift_of
 from orchestrator.analysis.stats import loss_metrics, several_curves
 from orchestrator.analysis.summary import unranked, warnings
 from orchestrator.analysis.variant_ranking import overall_profiles, task_profiles
+from orchestrator.analysis.verdict.fairness import red_flags
 from orchestrator.analysis.verdict.leaders import countable
 from orchestrator.planning.throughput.measure import PROVISIONAL
 
@@ -96,13 +96,16 @@ def _clipped(table: Table, elsewhere: str = "") -> tuple[Block, ...]:
 
 
 def _answer(data: ReportData) -> Section | None:
-    return answer_section(data.groups, data.finals, prices(data.sweep_dirs), data.collected.final)
+    flags = red_flags(data.audit)
+    return answer_section(data.groups, data.finals, prices(data.sweep_dirs), data.collected.final, flags)
+
+
+def _audit(data: ReportData) -> Section | None:
+    return audit_section(data.audit) if len(data.groups) > 1 else None
 
 
 def _warnings(data: ReportData) -> Section | None:
     found = [("", text) for text in (*warnings(data.finals), *data.collected.warnings)]
-    if (drift := drift_of(data.groups)) is not None:
-        found.append(("", str(drift)))
     found += [("damaged:", text) for text in data.collected.problems]
     return Section("warnings", "Before you read on", (Points(tuple(found)),)) if found else None
 
@@ -240,11 +243,12 @@ _NO_PAIR = (
 _PAIRS = (
     "P(X > Y) is the chance that a run of X returns more than a run of Y, a tie counting half, with its "
     "95 % interval by bootstrap over seeds, of that pair by itself; it says how often, not by how much. X "
-    "has the highest interquartile mean of the variants with the most seeds in its task, over all tasks it "
-    "is the one that beats the others most often, and P the mean over tasks. Y are the next ones, up to 50 "
-    "of a task. More than luck: p is the chance of so many wins or losses between variants that are alike, "
-    "by a permutation test of the ranks, corrected by Holm's method for all pairs that could be made of the "
-    "variants of each task here, as X was picked from them; at most one page in twenty has a yes by luck. "
+    "has the highest interquartile mean of the variants with two thirds of the most seeds in its task or "
+    "more, over all tasks it is the one that beats the others most often, and P the mean over tasks. Y are "
+    "the next ones, up to 50 of a task. More than luck: p is the chance of so many wins or losses between "
+    "variants that are alike, by a permutation test of the ranks, corrected by Holm's method for all pairs "
+    "that could be made of the variants of each task here, as X was picked from them; at most one page in "
+    "twenty has a yes by luck. "
     f"Variants with fewer than {FEW_SEEDS} seeds are left out."
 )
 
@@ -383,6 +387,7 @@ def _provenance(data: ReportData) -> Section:
 
 SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     _answer,
+    _audit,
     _warnings,
     _sweeps,
     _groups,

@@ -108,8 +108,8 @@ def _key(variant: Variant) -> _Key:
 
 
 def _beaten(pair: Improvement) -> Iterator[_Key]:
-    if pair.beyond_chance and pair.value > 0.5:  # the reference can lose too, as it is chosen by its mean
-        yield _key(pair.other)
+    if pair.beyond_chance:  # the reference can lose too, as it is chosen by its mean
+        yield _key(pair.other if pair.value > 0.5 else pair.better)
 
 
 def _overall(finals: Sequence[Final]) -> Iterator[tuple[tuple[str, ...], list[Variant]]]:

@@ -63,9 +63,9 @@ def collect(
     from orchestrator.analysis import marl_eval_export
     from orchestrator.analysis.collect import gather, read_others, write
     from orchestrator.analysis.compare import table, target_comparisons
-    from orchestrator.analysis.speed_drift import drift_of
     from orchestrator.analysis.stats import final_returns, groups
     from orchestrator.analysis.summary import provisional, summary_json, summary_table, unranked
+    from orchestrator.analysis.verdict.fairness import SPEED, audit
     from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
     from orchestrator.analysis.verdict.leaders import answers
     from orchestrator.control.fleet import present
@@ -87,8 +87,13 @@ def collect(
         found_answers = answers(finals)
         limits = [*unranked(finals), *collected.warnings]
         limits += [f"* {line}" for line in provisional(compared_groups)]
-        if (drift := drift_of(compared_groups)) is not None:
-            limits.append(str(drift))
+        checks = audit(compared_groups, finals)
+        limits += [
+            f"red flag, {check.name}: {flag}"
+            for check in checks
+            if check.name in SPEED
+            for flag in check.flags
+        ]
         if as_json:
             print_json(
                 {

@@ -1,5 +1,6 @@
-"""The page's first section: an answer card per task and one over all tasks."""
+"""The page's first section: an answer card per task and one over all tasks; the fairness audit."""
 
+from orchestrator.analysis.report.answer.audit import audit_section
 from orchestrator.analysis.report.answer.cards import answer_section, styles
 
-__all__ = ["answer_section", "styles"]
+__all__ = ["answer_section", "audit_section", "styles"]

@@ -16,12 +16,23 @@ from markupsafe import Markup
 from orchestrator.analysis.comparability import differences
 from orchestrator.analysis.improvement import against
 from orchestrator.analysis.report.answer.failures import failures
-from orchestrator.analysis.report.blocks import Block, Html, Points, Section, Text, shown
+from orchestrator.analysis.report.blocks import (
+    Block,
+    Cell,
+    Html,
+    Points,
+    Section,
+    Table,
+    Text,
+    columns,
+    shown,
+)
 from orchestrator.analysis.report.plotting import DARK, LIGHT
 from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
 from orchestrator.analysis.stats import Final, Group, finite, known, middle
 from orchestrator.analysis.variant_ranking import Variant, names
 from orchestrator.analysis.verdict.leaders import Answer, answers
+from orchestrator.analysis.verdict.missing_seeds import Bounds, lead_holds, missing_seeds
 from orchestrator.core.formatting import count, dollars, listed
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
 
@@ -60,17 +71,29 @@ class Card:
 
 
 def answer_section(
-    groups: Sequence[Group], finals: Sequence[Final], prices: Prices, measure: str
+    groups: Sequence[Group], finals: Sequence[Final], prices: Prices, measure: str, flags: Sequence[str]
 ) -> Section | None:
-    """Return the section of answers; ``None`` without runs. ``measure``: what counts as a final return."""
+    """Return the section of answers; ``None`` without runs.
+
+    ``measure``: what counts as a final return; ``flags``: conditions that were not equal.
+    """
     if not groups:
         return None
     found = answers(finals)
     cards = [_card(answer, groups, finals, prices) for answer in found[:_MOST_CARDS]]
     cards += list(_without_answer(groups, found))[: _MOST_CARDS - len(cards)]
-    blocks: list[Block] = [Html(Markup(_template().render(cards=cards)))]  # noqa: S704  it escapes
+    blocks: list[Block] = []
+    if flags:
+        blocks.append(Points((("red flags:", f"{', '.join(flags)}; see the fairness audit below"),)))
+    blocks.append(Html(Markup(_template().render(cards=cards))))  # noqa: S704  it escapes
     if rest := found[_MOST_CARDS:]:
         blocks.append(Points(tuple(("", str(answer)) for answer in rest[:_MOST_LINES])))
+    if bounds := missing_seeds(finals):
+        blocks += [
+            Text("Missing seeds", title=True),
+            missing_table(bounds[:_MOST_LINES]),
+            Text(_MISSING, note=True),
+        ]
     note = f"Final return of a run: {measure}. {_HOW_TO_READ}"
     return Section("answer", "The answer", (*blocks, Text(note, note=True)))
 
@@ -82,6 +105,33 @@ _HOW_TO_READ = (
     "nothing leads. Needed seeds are of each variant in each task, for a verdict in four of five repeats if "
     "the first two differ as they seem to. Speeds and dollars are medians over runs."
 )
+
+
+_MISSING = (
+    "Seeds that failed or have no finite return, bounded: at worst each of them had the lowest return of its "
+    "task, initial ones included, at best the highest final one. The place at worst is that with the "
+    "missing seeds of all variants against this one, at best with all of them in its favour."
+)
+
+
+def missing_table(found: Sequence[Bounds]) -> Table:
+    """Return the table of variants with missing seeds: plain, and in the worst and the best case."""
+    rows = [
+        (
+            Cell(one.task or "–"),
+            Cell(one.label),
+            Cell(f"{one.missing} of {one.seeds}", one.missing),
+            Cell(f"{shown(one.plain)}", one.plain),
+            Cell(f"{shown(one.low)} to {shown(one.high)}", one.low),
+            Cell(f"{one.place} of {one.of}", one.place),
+            Cell(str(one.best) if one.best == one.worst else f"{one.best} to {one.worst}", one.worst),
+        )
+        for one in found
+    ]
+    heads = columns(
+        "task", "group", "#missing", "#IQM", "#IQM, worst to best", "#place", "#place, best to worst"
+    )
+    return Table("missing seeds", heads, tuple(rows))
 
 
 def styles() -> str:
@@ -121,8 +171,21 @@ def _card(answer: Answer, groups: Sequence[Group], finals: Sequence[Final], pric
     marks, axis = _marks(answer, told, named, prices)
     labels = names([final.group.point for final in own])
     flags = tuple(differences([(label, final.terms) for label, final in zip(labels, own, strict=True)]))
-    failed = tuple(failures([one for one in groups if one.task == answer.tasks[0]]))
+    failed = (
+        *failures([one for one in groups if one.task == answer.tasks[0]]),
+        *_worst_case(lead_holds(answer, finals)),
+    )
     return Card(title, flags, answer.verdict, answer.remedy, marks, axis, notes, failed)
+
+
+def _worst_case(holds: bool | None) -> tuple[str, ...]:
+    if holds is None:
+        return ()
+    return (
+        "the lead holds if all missing seeds were against it"
+        if holds
+        else "the lead would not hold if all missing seeds were against it",
+    )
 
 
 def _without_answer(groups: Sequence[Group], found: Sequence[Answer]) -> Iterator[Card]:

@@ -149,16 +149,16 @@ def test_the_best_of_a_task_stands_against_the_others(results: Path) -> None:
 
 
 def test_under_five_seeds_there_is_no_pair_and_it_is_said_of_whom(results: Path) -> None:
-    found = standing(finals(results, {("a", "x"): [9] * 4, ("a", "y"): FIVE, ("b", "x"): FIVE}))
+    found = standing(finals(results, {("a", "x"): [9] * 4, ("a", "w"): FIVE, ("b", "x"): FIVE}))
     assert found.pairs == ()
     assert found.left_out == ("a: fewer than 5 seeds, too few for a verdict: x (n=4)",)
 
 
 def test_one_lucky_seed_is_not_the_best_and_hides_no_pair(results: Path) -> None:
     found = standing(
-        finals(results, {("a", "lucky"): [1000], ("a", "x"): FIVE, ("a", "y"): [7, 8, 9, 10, 11]})
+        finals(results, {("a", "lucky"): [1000], ("a", "x"): FIVE, ("a", "w"): [7, 8, 9, 10, 11]})
     )
-    assert named(found.pairs) == [("y", "x", 1.0)]
+    assert named(found.pairs) == [("w", "x", 1.0)]
     assert found.pairs[0].beyond_chance
     assert "lucky (n=1)" in found.left_out[0]
 
@@ -167,9 +167,9 @@ def test_the_reference_has_the_most_seeds(results: Path) -> None:
     """Few seeds reach an extreme by luck: who has fewer is held against the best of the others."""
     ten = [value + 10 for value in range(10)]
     found = standing(
-        finals(results, {("a", "few"): [50, 51, 52, 53, 54], ("a", "x"): ten, ("a", "y"): range(10)})
+        finals(results, {("a", "few"): [50, 51, 52, 53, 54], ("a", "x"): ten, ("a", "w"): range(10)})
     )
-    assert named(found.pairs) == [("x", "few", 0.0), ("x", "y", 1.0)]
+    assert named(found.pairs) == [("x", "few", 0.0), ("x", "w", 1.0)]
 
 
 def test_so_many_pairs_that_five_seeds_cannot_tell_any(results: Path) -> None:
@@ -182,16 +182,16 @@ def test_so_many_pairs_that_five_seeds_cannot_tell_any(results: Path) -> None:
 
 
 def test_who_was_trained_longer_is_no_rival(results: Path) -> None:
-    scores = {("a", "short"): [9.0] * 5, ("a", "x"): FIVE, ("a", "y"): [7, 8, 9, 10, 11]}
-    found = standing(finals(results, scores, lengths={"x": 10, "y": 10}))
-    assert named(found.pairs) == [("y", "x", 1.0)]
+    scores = {("a", "short"): [9.0] * 5, ("a", "x"): FIVE, ("a", "w"): [7, 8, 9, 10, 11]}
+    found = standing(finals(results, scores, lengths={"x": 10, "w": 10}))
+    assert named(found.pairs) == [("w", "x", 1.0)]
     assert found.left_out == ("no other variant with comparable returns: short",)
 
 
 def test_who_was_trained_longer_is_on_no_axis_with_the_others(results: Path) -> None:
-    scores = {(task, name): FIVE for task in ("a", "b") for name in ("short", "brief", "x", "y", "alone")}
-    told = finals(results, scores, lengths={"x": 10, "y": 10, "alone": 100})
-    together = [("short", "brief"), ("x", "y")]
+    scores = {(task, name): FIVE for task in ("a", "b") for name in ("short", "brief", "x", "w", "alone")}
+    told = finals(results, scores, lengths={"x": 10, "w": 10, "alone": 100})
+    together = [("short", "brief"), ("x", "w")]
     for found in (task_profiles(told)[:2], task_profiles(told)[2:], overall_profiles(told)):
         labels = [tuple(one.variant.label for one in profiles.profiles) for profiles in found]
         assert sorted(labels) == together
@@ -199,11 +199,11 @@ def test_who_was_trained_longer_is_on_no_axis_with_the_others(results: Path) -> 
 
 def test_three_seeds_have_no_band(results: Path) -> None:
     told = finals(
-        results, {("a", "x"): [1, 2, 3], ("a", "y"): [2, 3, 4, 5], ("b", "x"): [1], ("b", "y"): [2]}
+        results, {("a", "x"): [1, 2, 3], ("a", "w"): [2, 3, 4, 5], ("b", "x"): [1], ("b", "w"): [2]}
     )
     (profiles,) = task_profiles(told)
     assert profiles.tasks == ("a",)
-    assert {one.variant.label: one.low is None for one in profiles.profiles} == {"x": True, "y": False}
+    assert {one.variant.label: one.low is None for one in profiles.profiles} == {"x": True, "w": False}
 
 
 def test_tasks_weigh_the_same_however_many_seeds_they_have(results: Path) -> None:
@@ -211,11 +211,11 @@ def test_tasks_weigh_the_same_however_many_seeds_they_have(results: Path) -> Non
         results,
         {
             ("a", "x"): [0, 10],
-            ("a", "y"): [4, 5],
+            ("a", "w"): [4, 5],
             ("b", "x"): [-100, 0, -100, 0, -100, -100],
-            ("b", "y"): [-50, -50],
+            ("b", "w"): [-50, -50],
             ("c", "x"): [7, 7],
-            ("c", "y"): [7, 7],
+            ("c", "w"): [7, 7],
         },
     )
     [profiles] = overall_profiles(told)
@@ -229,14 +229,14 @@ def test_tasks_weigh_the_same_however_many_seeds_they_have(results: Path) -> Non
 def test_over_all_tasks_the_one_that_beats_the_others_most_often(results: Path) -> None:
     scores = {
         ("a", "x"): [0.0, 10] * 5,
-        ("a", "y"): [4.0, 5] * 5,
+        ("a", "w"): [4.0, 5] * 5,
         ("b", "x"): [-100.0, 0, -100, 0, -100, -100],
-        ("b", "y"): [-50.0] * 6,
+        ("b", "w"): [-50.0] * 6,
         ("c", "x"): [7.0] * 5,
-        ("c", "y"): [7.0] * 5,
+        ("c", "w"): [7.0] * 5,
     }
     overall, *by_task = standing(finals(results, scores)).pairs
-    assert (overall.tasks, overall.better.label) == (("a", "b", "c"), "y")
+    assert (overall.tasks, overall.better.label) == (("a", "b", "c"), "w")
     assert overall.value == pytest.approx((1 / 2 + 2 / 3 + 1 / 2) / 3)
     assert overall.beyond_chance is False
     assert [one.tasks for one in by_task] == [("a",), ("b",), ("c",)]
@@ -246,27 +246,27 @@ def test_over_all_tasks_the_one_that_beats_the_others_most_often(results: Path) 
 def test_a_variant_that_lacks_a_task_is_left_out_and_named(results: Path) -> None:
     low, high = FIVE, [value + 1 for value in FIVE]
     told = finals(
-        results, {("a", "x"): high, ("a", "y"): low, ("a", "z"): high, ("b", "x"): high, ("b", "y"): low}
+        results, {("a", "x"): high, ("a", "w"): low, ("a", "z"): high, ("b", "x"): high, ("b", "w"): low}
     )
     [profiles] = overall_profiles(told)
-    assert [one.variant.label for one in profiles.profiles] == ["x", "y"]
+    assert [one.variant.label for one in profiles.profiles] == ["x", "w"]
     assert profiles.left_out == ("z",)
     overall = [pair for pair in standing(told).pairs if len(pair.tasks) > 1]
-    assert [(one.better.label, one.other.label) for one in overall] == [("x", "y")]
+    assert [(one.better.label, one.other.label) for one in overall] == [("x", "w")]
     assert all(len(pair.tasks) == 1 for pair in standing(told, overall=False).pairs)
 
 
 def test_one_task_or_one_variant_is_not_overall(results: Path) -> None:
-    assert overall_profiles(finals(results / "1", {("a", "x"): [1, 2], ("a", "y"): [2, 3]})) == []
+    assert overall_profiles(finals(results / "1", {("a", "x"): [1, 2], ("a", "w"): [2, 3]})) == []
     assert overall_profiles(finals(results / "2", {("a", "x"): [1, 2], ("b", "x"): [2, 3]})) == []
     alone = standing(finals(results / "3", {("a", "x"): FIVE, ("b", "x"): FIVE}))
     assert (alone.pairs, alone.left_out) == ((), ())
 
 
 def test_sweeps_of_different_tasks_make_one_variant_and_of_the_same_task_two(results: Path) -> None:
-    first: Scores = {("a", "x"): [1, 2], ("a", "y"): [2, 3]}
-    other = over_tasks(finals(results / "1", first, {("b", "x"): [1, 2], ("b", "y"): [2, 3]}))
-    assert [(one.label, list(one.scores)) for one in other] == [("x", ["a", "b"]), ("y", ["a", "b"])]
+    first: Scores = {("a", "x"): [1, 2], ("a", "w"): [2, 3]}
+    other = over_tasks(finals(results / "1", first, {("b", "x"): [1, 2], ("b", "w"): [2, 3]}))
+    assert [(one.label, list(one.scores)) for one in other] == [("x", ["a", "b"]), ("w", ["a", "b"])]
     same = over_tasks(finals(results / "2", first, {("a", "x"): [1, 2]}))
     assert [one.label for one in same] == ["sweep0 x", "sweep0 y", "sweep1 x"]
     assert [(one.number, one.side) for one in same] == [(0, 0), (1, 0), (0, 1)]

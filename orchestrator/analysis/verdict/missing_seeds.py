@@ -1,0 +1,129 @@
+"""Bound the returns of missing seeds by the worst and the best that they could have been, as far as is known.
+
+Seeds that failed or diverged are seldom a random part of all seeds: an algorithm that crashes where it learns
+badly looks better by what is left. A missing return lies between the lowest return of the task, initial ones
+included, and the highest final one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.analysis.comparability import classes
+from orchestrator.analysis.stats import Final, Group, estimate_of, finite, known
+from orchestrator.analysis.variant_ranking import names
+from orchestrator.analysis.verdict.leaders import Answer, answers
+from orchestrator.core.types import RunState
+
+_LOST = {RunState.FAILED.value, RunState.UNKNOWN.value, RunState.CANCELLED.value}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """A variant of a task with ``missing`` of its ``seeds``.
+
+    ``plain``: interquartile mean of the others. ``low`` and ``high``: with the worst and the best returns for
+    the missing ones. ``place`` among ``of`` variants: by ``plain``; ``worst`` and ``best``, where the
+    missing seeds of all variants are against it or in its favour.
+    """
+
+    task: str
+    label: str
+    seeds: int
+    missing: int
+    plain: float
+    low: float
+    high: float
+    place: int
+    worst: int
+    best: int
+    of: int
+
+
+def missing_of(group: Group) -> int:
+    """Return the number of seeds that failed, or finished without a finite return."""
+    counted = group.counted()[0]
+    lost = sum(row["state"] in _LOST for row in group.rows)
+    return lost + sum(not finite(row["final_return"]) for row in counted)
+
+
+def missing_seeds(finals: Sequence[Final]) -> list[Bounds]:
+    """Return the bounds of every variant with missing seeds and a return, by task."""
+    return [bounds for panel in _panels(finals) for bounds in _bounds(panel) if bounds.missing]
+
+
+def lead_holds(answer: Answer, finals: Sequence[Final]) -> bool | None:
+    """Return whether a single leader leads also if all missing seeds of its task are against it.
+
+    ``None`` where several lead, or no seed is missing.
+    """
+    if len(answer.leaders) > 1 or not answer.behind or answer.overall:
+        return None
+    task, (leader,) = answer.tasks[0], answer.leaders
+    own = next(panel for panel in _panels(finals) if any(_is(one, answer) for one in panel))
+    if not any(missing_of(final.group) for final in own):
+        return None
+    low, high = _range(own)
+    against = {id(one): _filled(one, low if _is(one, answer) else high) for one in own}
+    again = answers([against.get(id(one), one) for one in finals])
+    return any(
+        one.tasks == (task,) and [other.number for other in one.leaders] == [leader.number] for one in again
+    )
+
+
+def _is(final: Final, answer: Answer) -> bool:
+    """Return whether these returns are those of the answer's first leader."""
+    leader = answer.leaders[0]
+    group = final.group
+    return (group.task, group.number, group.side) == (answer.tasks[0], leader.number, leader.side)
+
+
+def _panels(finals: Sequence[Final]) -> Iterator[list[Final]]:
+    """Yield the final returns that can be ranked against each other, per task."""
+    returning = [final for final in finals if final.values]
+    for task in dict.fromkeys(final.group.task for final in returning):
+        yield from classes((final, final.terms) for final in returning if final.group.task == task)
+
+
+def _bounds(panel: Sequence[Final]) -> Iterator[Bounds]:
+    low, high = _range(panel)
+    plain, worst, best = (
+        [_mean(one) for one in several]
+        for several in (panel, [_filled(one, low) for one in panel], [_filled(one, high) for one in panel])
+    )
+    labels = names([final.group.point for final in panel])
+    for number, final in enumerate(panel):
+        missing = missing_of(final.group)
+        others = [other for other in range(len(panel)) if other != number]
+        yield Bounds(
+            final.group.task,
+            labels[number],
+            len(final.values) + missing,
+            missing,
+            plain[number],
+            worst[number],
+            best[number],
+            1 + sum(plain[other] > plain[number] for other in others),
+            1 + sum(best[other] > worst[number] for other in others),
+            1 + sum(worst[other] > best[number] for other in others),
+            len(panel),
+        )
+
+
+def _range(panel: Sequence[Final]) -> tuple[float, float]:
+    """Return the lowest return of a task, initial ones included, and the highest final one."""
+    finals = [value for final in panel for value in final.values]
+    initial = [value for final in panel for value in known(final.group.rows, "initial_return")]
+    return min([*finals, *initial]), max(finals)
+
+
+def _filled(final: Final, value: float) -> Final:
+    """Return the final returns with this value for each missing seed."""
+    values = (*final.values, *[value] * missing_of(final.group))
+    return replace(final, values=values, estimate=estimate_of(values, intervals=False))
+
+
+def _mean(final: Final) -> float:
+    assert final.estimate is not None
+    return final.estimate.value

@@ -1,0 +1,99 @@
+"""Each red flag where runs differ in just that, and none where they are equal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.synthetic import COLLECTION, EPOCH, EVAL, create_sweep, finish, matrix_runs, training_rows
+from orchestrator.analysis.collect import Collected, collect
+from orchestrator.analysis.stats import final_returns, groups
+from orchestrator.analysis.verdict.fairness import audit, red_flags
+from orchestrator.core.types import Run
+from orchestrator.rundir import Row, SweepDir
+from orchestrator.ui.cli import app
+
+HOST = {"hostname": "node2", "cpu_model": "Another CPU"}
+DIFFERENT: dict[str, Mapping[str, Any]] = {
+    "frames": {"frames": 90_000},
+    "evaluation episodes": {"evaluation": {"episodes": 2}},
+    "code": {"code_id": "feed" * 4},
+    "hardware": {"host": HOST},
+    "threads": {"threads": 4},
+}
+
+
+def sweep_of(results: Path, changes: Mapping[str, Any], seeds: int = 3) -> SweepDir:
+    """Two algorithms with equal conditions, except for these of ``iql``."""
+    runs = matrix_runs({"task": ["t"], "algorithm": ["mappo", "iql"], "seed": range(seeds)})
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        own = changes if run.overrides["algorithm"] == "iql" else {}
+        finish(sweep.run(run.run_id), run, training_rows(run, 4), **{"evaluation": {"episodes": 10}, **own})
+    return sweep
+
+
+def flags(collected: Collected) -> list[str]:
+    found = groups(collected)
+    return red_flags(audit(found, final_returns(found, intervals=False)))
+
+
+def test_equal_runs_have_no_red_flag(results: Path) -> None:
+    assert flags(collect([sweep_of(results, {})])) == []
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_a_condition_that_differs_has_the_only_red_flag(results: Path, name: str) -> None:
+    assert flags(collect([sweep_of(results, DIFFERENT[name])])) == [name]
+
+
+def test_returns_of_collection_beside_evaluations_have_a_red_flag(results: Path) -> None:
+    runs = matrix_runs({"task": ["t"], "algorithm": ["mappo", "iql"], "seed": range(3)})
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        name = EVAL if run.overrides["algorithm"] == "mappo" else COLLECTION
+        rows = [Row(at, 6000 * (at + 1), float(at), {name: float(at)}) for at in range(4)]
+        finish(sweep.run(run.run_id), run, rows, final_return=3.0)
+    assert flags(collect([sweep])) == ["return metric"]
+
+
+def test_machines_that_all_variants_share_have_none(results: Path) -> None:
+    runs = matrix_runs({"task": ["t"], "algorithm": ["mappo", "iql"], "seed": range(4)})
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        host = {"host": HOST} if run.seed % 2 else {}
+        finish(sweep.run(run.run_id), run, training_rows(run, 4), **host)
+    assert flags(collect([sweep])) == []
+
+
+def test_threads_that_the_grid_compares_have_none(results: Path) -> None:
+    runs = matrix_runs({"task": ["t"], "algorithm": ["mappo"], "threads": [1, 2], "seed": range(3)})
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        finish(sweep.run(run.run_id), run, training_rows(run, 4))
+    assert flags(collect([sweep])) == []
+
+
+def test_a_slow_hour_has_a_red_flag_in_collect_and_before_the_ranking(results: Path) -> None:
+    runs = matrix_runs({"task": ["t"], "algorithm": ["mappo", "iql"], "seed": range(15)})
+    sweep = create_sweep(results, "speed", runs)
+
+    def speed(run: Run) -> dict[str, float]:
+        fps = (600.0 if run.seed >= 10 else 1000.0) + 7 * (run.seed * 5 % 11)
+        return {"training_fps": fps, "end_to_end_fps": fps, "seconds_per_iteration": 1.0}
+
+    for run in runs:
+        started = EPOCH + 60 * run.seed
+        finish(sweep.run(run.run_id), run, training_rows(run, 3), speed=speed(run), started=started)
+    said = CliRunner().invoke(app, ["collect", "speed", "--json", "--results", str(results)])
+    notes = json.loads(said.output)["notes"]
+    assert any(note.startswith("red flag, speed over time: speed depends on when") for note in notes)
+    assert CliRunner().invoke(app, ["report", "speed", "--results", str(results)]).exit_code == 0
+    page = (sweep.report / "index.html").read_text()
+    assert page.index("<b>red flags:</b> speed over time") < page.index('<article class="card">')
+    assert "speed depends on when runs were started" in page

@@ -1,0 +1,89 @@
+"""Missing seeds bounded, on simulated returns of which those that went missing are known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.stats import Final, estimate_of, final_returns, groups
+from orchestrator.analysis.tables import RunReading
+from orchestrator.analysis.verdict.leaders import answers
+from orchestrator.analysis.verdict.missing_seeds import lead_holds, missing_seeds
+from orchestrator.core.types import RunState
+from orchestrator.rundir import IndexRow, Row
+from tests.simulated import EVAL, of_readings
+
+
+def with_failures(returns: dict[str, list[float]], lost: dict[str, list[int]], *, nan: bool) -> Collected:
+    """Runs with these returns, by algorithm; of the lost seeds there is a failure, or a return of NaN."""
+    readings = []
+    for name, values in returns.items():
+        for seed, value in enumerate(values):
+            gone = seed in lost.get(name, [])
+            index = IndexRow(f"{len(readings):016x}", True, {"task": "t", "algorithm": name, "seed": seed})
+            if gone and not nan:
+                readings.append(RunReading("s", index, RunState.FAILED, "out of memory", {"frames": 0}))
+                continue
+            final = math.nan if gone else value
+            facts = {"final_return": final, "frames": 6000, "initial_return": -4.0}
+            history = [Row(0, 6000, 6.0, {EVAL: final})]
+            readings.append(RunReading("s", index, RunState.DONE, "", facts, history))
+    return of_readings(readings)
+
+
+def told(collected: Collected) -> list[Final]:
+    return final_returns(groups(collected), intervals=False)
+
+
+@pytest.mark.parametrize("nan", [False, True])
+def test_bounds_hold_what_all_seeds_would_have_given(nan: bool) -> None:
+    """Whichever seeds went missing: at random, or the worst ones."""
+    generator = np.random.default_rng(4)
+    for repeat in range(30):
+        returns = {name: generator.normal(size=10).clip(-3, 3).tolist() for name in "abc"}
+        order = np.argsort(returns["a"]) if repeat % 2 else generator.permutation(10)
+        gone = [int(seed) for seed in order[:3]]
+        (found,) = missing_seeds(told(with_failures(returns, {"a": gone}, nan=nan)))
+        assert (found.label, found.seeds, found.missing, found.of) == ("a", 10, 3, 3)
+        truth = estimate_of(returns["a"])
+        assert truth is not None
+        means = [estimate.value for name in "abc" if (estimate := estimate_of(returns[name])) is not None]
+        highest = max(value for name in "abc" for value in returns[name])
+        if max(returns["a"]) < highest:  # it is known how high returns get
+            assert found.low <= truth.value <= found.high
+            assert found.best <= 1 + sum(mean > truth.value for mean in means) <= found.worst
+
+
+def test_a_lead_that_rests_on_crashes_does_not_hold() -> None:
+    """``a`` equals the others, but every seed that learns badly crashes."""
+    generator = np.random.default_rng(0)
+    shared = {name: generator.normal(size=20).tolist() for name in "bc"}
+    every = generator.normal(size=60)
+    returns = {"a": every.tolist(), **shared}
+    crashed = [seed for seed, value in enumerate(every) if value < 0.5]
+    finals = told(with_failures(returns, {"a": crashed}, nan=False))
+    (answer,) = answers(finals)
+    assert [one.label for one in answer.leaders] == ["a"]
+    assert lead_holds(answer, finals) is False
+    (found,) = missing_seeds(finals)
+    assert (found.place, found.worst) == (1, 3)
+
+
+def test_a_lead_far_ahead_holds_without_a_seed() -> None:
+    generator = np.random.default_rng(0)
+    returns = {name: generator.normal(20.0 * (name == "a"), 1, 10).tolist() for name in "abc"}
+    finals = told(with_failures(returns, {"a": [3], "b": [0]}, nan=False))
+    (answer,) = answers(finals)
+    assert lead_holds(answer, finals) is True
+    assert [(one.label, one.place, one.worst) for one in missing_seeds(finals)] == [("a", 1, 1), ("b", 3, 3)]
+
+
+def test_nothing_is_said_where_nothing_is_missing() -> None:
+    returns = {name: [float(seed) + 30 * (name == "a") for seed in range(10)] for name in "abc"}
+    finals = told(with_failures(returns, {}, nan=False))
+    (answer,) = answers(finals)
+    assert missing_seeds(finals) == []
+    assert lead_holds(answer, finals) is None
