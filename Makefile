@@ -9,7 +9,7 @@ SOURCES := orchestrator jobs tests benchmarks examples
 # Procgen by EnvPool without the assets of its other games: the two packages that it imports, and Qt's libraries.
 PROCGEN := --no-deps envpool envpool-assets PyQt5-Qt5 dm-env optree
 
-.PHONY: help setup demo procgen format lint type test test-slurm test-sky bench bench-slurm docs check
+.PHONY: help setup demo pictures procgen format lint type test test-slurm test-sky bench bench-slurm docs check
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -21,6 +21,9 @@ demo: $(VENV)/.train  ## train a small sweep here, end to end, and write its rep
 	$(BIN)/orchestrate sweep --grid sweeps/speed.yaml
 	$(BIN)/orchestrate collect speed
 	$(BIN)/orchestrate report speed
+
+pictures: $(VENV)/.dev  ## the pictures of README and docs, from the results of `make demo`; with chromium
+	$(BIN)/python -m tests.pictures results speed
 
 procgen: $(VENV)/.procgen  ## the games of Procgen, for tasks procgen/*
 

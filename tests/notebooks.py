@@ -45,7 +45,7 @@ def install_kernel() -> None:
 
 
 def execute(notebook: Any, folder: Path, *, stop_at_errors: bool = True) -> None:
-    """Execute it with the kernel it names, begun in ``folder``; outputs are then in it."""
+    """Execute it with the project's kernel, begun in ``folder``; outputs are then in it."""
     client = NotebookClient(
         notebook,
         kernel_name=KERNEL,

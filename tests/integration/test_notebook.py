@@ -40,6 +40,11 @@ def test_it_is_committed_without_outputs() -> None:
     assert notebook.metadata.language_info == {"name": "python"}, "an editor wrote its own version there"
 
 
+def test_it_opens_on_a_kernel_that_every_jupyter_has() -> None:
+    spec = our_notebook().metadata.kernelspec
+    assert (spec.name, spec.language) == ("python3", "python")
+
+
 def test_its_links_lead_somewhere() -> None:
     targets = re.findall(r"\]\((?!https?://|#)([^)#]+)", text_of(our_notebook()))
     assert targets
