@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,10 @@ from orchestrator.config.worktree import LARGEST_FILE
 
 _RUNS = frozenset(("base", "matrix", "zip", "include"))
 _GRID_KEYS = _RUNS | frozenset(
-    ("name", "trainer", "plugins", "loggers", "exclude", "targets", "compare", "resources")
+    (
+        *("name", "trainer", "plugins", "loggers", "extends", "anchors"),
+        *("for", "exclude", "targets", "compare", "resources"),
+    )
 )
 # Profile keys that a program's own settings hardly have.
 _OF_MACHINES = frozenset(
@@ -68,9 +72,21 @@ def _read(path: Path, size: int) -> tuple[str, bool]:
 
 
 def _is_grid_or_profile(text: bytes) -> bool:
-    keys = _top_keys(text)
-    is_grid = {"name", "trainer"} <= keys <= _GRID_KEYS and bool(keys & _RUNS)
-    return is_grid or (bool(keys & _OF_MACHINES) and keys <= _profile_keys())
+    top = _top_values(text)
+    keys = top.keys()
+    return _is_grid(top) or (bool(keys & _OF_MACHINES) and keys <= _profile_keys())
+
+
+def _is_grid(top: Mapping[str, str]) -> bool:
+    """Return whether a file has the sections of a grid, or of one that grids extend.
+
+    The latter has a list `for`, or names a trainer; a program's settings may have a mapping of that name.
+    """
+    if not top.keys() <= _GRID_KEYS:
+        return False
+    if "for" in top or "extends" in top:
+        return top.get("for", "sequence") == "sequence" and len(top) > 1
+    return top.get("trainer") == "scalar" and bool(top.keys() & _RUNS)
 
 
 @cache
@@ -80,14 +96,14 @@ def _profile_keys() -> frozenset[str]:
     return frozenset(key.name for key in fields(Profile) if "told" in key.metadata)
 
 
-def _top_keys(text: bytes) -> set[str]:
-    """Return the top-level keys of a YAML file; empty if it is cut short or no mapping."""
+def _top_values(text: bytes) -> dict[str, str]:
+    """Map a YAML file's top-level keys to the kinds of their values; empty if it is cut or no mapping."""
     import yaml
 
     try:
         root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, RecursionError, ValueError):
-        return set()
+        return {}
     if not isinstance(root, yaml.MappingNode):
-        return set()
-    return {key.value for key, _ in root.value if isinstance(key, yaml.ScalarNode)}
+        return {}
+    return {key.value: value.id for key, value in root.value if isinstance(key, yaml.ScalarNode)}

@@ -12,6 +12,8 @@ import pytest
 from orchestrator.config import worktree
 from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.command import code_of, module_of, program_file, script_of
+from orchestrator.config.grid.parse import SECTIONS
+from orchestrator.config.program import file_hash
 from orchestrator.config.program.identity import ProgramFiles, ProjectFiles
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.rundir import SweepDir
@@ -68,6 +70,30 @@ def point(*command: str, **keys: Any) -> dict[str, Any]:
 
 def files(start: Path, asked: dict[str, Any]) -> set[str]:
     return set(ProjectFiles(start).program(asked).files)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_settings"),
+    [
+        (GRID + "for: [{seed: 0, set: {lr: 1}}]\n", False),
+        ("extends: grid.yaml\nname: more\nmatrix: {seed: [1]}\n", False),
+        ("trainer: command\nbase: {lr: 1}\nresources: {mem: 4G}\n", False),
+        ("anchors: {a: &a [1]}\nbase: {lr: 1}\nfor: [{seed: *a, set: {lr: 1}}]\n", False),
+        ("trainer: {max_epochs: 3}\nbase: {lr: 1}\n", True),
+        ("base: {lr: 1}\n", True),
+        ("extends: other\nmodel: {layers: 3}\n", True),
+        ("for: 5\nbase: {lr: 1}\n", True),
+    ],
+)
+def test_grids_and_what_they_extend_are_no_settings_of_a_program(
+    project: Path, text: str, is_settings: bool
+) -> None:
+    (project / "other.yaml").write_text(text)
+    assert ("other.yaml" in files(project, point("python", "train.py"))) is is_settings
+
+
+def test_every_section_is_known_as_one() -> None:
+    assert set(SECTIONS) == file_hash._GRID_KEYS
 
 
 def test_sources_and_settings_of_the_project_count(project: Path) -> None:
