@@ -32,7 +32,7 @@ PPO: dict[str, tuple[dict[str, Any], int]] = {
 def plain(nights: int) -> float:
     """Return the steps/s of plain Python."""
     from benchmarks.plain_brigade import PlainGame
-    from jobs.training.games.bucket_brigade.scenarios import scenario
+    from jobs.training.games.bucket_brigade.catalogue import scenario
 
     draw, game = random.Random(0), PlainGame(scenario(SCENARIO), 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from jobs.training.games.bucket_brigade.scenarios import AGENTS, PerAgent, Scenario
+from jobs.training.games.bucket_brigade.catalogue import AGENTS, PerAgent, Scenario
 
 SAFE, BURNING, RUINED = 0, 1, 2
 WORK = 1

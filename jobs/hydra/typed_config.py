@@ -10,7 +10,7 @@ import copy
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -82,6 +82,10 @@ class TypedConfig(Generic[T]):
         Raises :class:`BadConfigError` with the key, the fault, and the right spelling if one is near.
         """
         return self._object(self._filled(self._chosen(overrides), overrides))
+
+    def first_look(self, runs: Sequence[Run]) -> list[Problem]:
+        """Return the problems of single names, keys and values, which need nothing that trains."""
+        return [replace(problem, early=True) for problem in self.problems(runs)]
 
     def problems(self, runs: Sequence[Run], check_one: Callable[[T], None] | None = None) -> list[Problem]:
         """Return one problem per fault, each with the first run that has it.

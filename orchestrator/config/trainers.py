@@ -305,6 +305,7 @@ _ACTOR_CRITIC_TRAINS = (
         "asynchronous",
         "bucket_brigade",
         "config",
+        "environment_keys",
         "environments",
         "group",
         "gymnasium_envs",
@@ -325,6 +326,7 @@ def _actor_critic(name: str, **batch: int) -> TrainerSpec:
         inert=("actor_timeout", "checkpoint_interval", "loggers", "project_name"),
         packages=("torch", "numpy", "gymnasium"),
         source=(
+            f"jobs.trainers.{name}.config",
             f"jobs.trainers.{name}.training",
             *(f"jobs.trainers.actor_critic.{module}" for module in _ACTOR_CRITIC_TRAINS),
             "jobs.training.games",

@@ -9,7 +9,14 @@ from orchestrator.core.types import Run
 
 
 def check(runs: Sequence[Run]) -> list[Problem]:
-    """Return the faults of these runs, each with the first run that has it."""
+    """Return the faults of these runs, each with the first run that has it.
+
+    Names, keys and types are looked at first, without PyTorch.
+    """
+    from jobs.trainers.a2c.config import CONFIG
+
+    if problems := CONFIG.first_look(runs):
+        return problems
     from jobs.trainers.a2c.training import TRAINER
 
     return TRAINER.check(runs)

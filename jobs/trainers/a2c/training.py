@@ -5,22 +5,17 @@ The synchronous form of the algorithm of Mnih et al., 2016 (arXiv:1602.01783).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from jobs.trainers.a2c.config import CONFIG, A2cConfig
 from jobs.trainers.actor_critic.config import (
     ASYNCHRONOUS,
-    PARALLEL,
-    SEQUENTIAL,
-    ActorCriticConfig,
     require_fitting_network,
     require_sense,
     require_shares,
-    typed_config,
 )
 from jobs.trainers.actor_critic.environments import build
 from jobs.trainers.actor_critic.group import ALONE, Group
@@ -30,34 +25,6 @@ from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
 from jobs.trainers.actor_critic.update import Update
 from jobs.trainers.actor_critic.value_estimates import advantages
 from jobs.training.config_errors import unexpected
-
-
-@dataclass
-class A2cConfig(ActorCriticConfig):
-    """The keys of a run. ``gae_lambda`` of 1: returns of as many steps as the rollout still has.
-
-    In ``mode`` asynchronous, each actor takes steps of its own by the rollouts of its share of environments.
-    """
-
-    envs: int = 16
-    rollout_steps: int = 5
-    lr: float = 7e-4
-    gae_lambda: float = 1.0
-
-    @property
-    def modes(self) -> Sequence[str]:
-        return SEQUENTIAL, PARALLEL, ASYNCHRONOUS
-
-
-CONFIG = typed_config(
-    A2cConfig,
-    "a2c",
-    defaults={
-        "bucket_brigade": {"envs": 1024},
-        "procgen": {"envs": 32, "rollout_steps": 16, "gae_lambda": 0.95},
-    },
-    other_keys={},
-)
 
 
 def require_fit(config: A2cConfig) -> None:

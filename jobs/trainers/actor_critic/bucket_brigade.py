@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from jobs.trainers.actor_critic.environment_keys import BucketBrigadeConfig
 from jobs.trainers.actor_critic.interface import Step, without_picture
 from jobs.training.context import EXACT
 from jobs.training.games.bucket_brigade.baselines import (
@@ -17,24 +17,11 @@ from jobs.training.games.bucket_brigade.baselines import (
     behaviour_figures,
     with_gap,
 )
-from jobs.training.games.bucket_brigade.batch import NIGHTS, GameBatch
+from jobs.training.games.bucket_brigade.batch import GameBatch
 from jobs.training.games.bucket_brigade.behaviour import measures
-from jobs.training.games.bucket_brigade.scenarios import AGENTS, ScenarioError
+from jobs.training.games.bucket_brigade.catalogue import AGENTS, ScenarioError
 from jobs.training.games.bucket_brigade.seats import seats
 from jobs.training.video import Frame
-
-
-@dataclass
-class BucketBrigadeConfig:
-    """The keys of the game.
-
-    ``name``: the environment, as in a grid. ``opponents``: how many, or the names of scripted players; the
-    other agents learn, with one policy. ``nights``: episodes are cut after so many.
-    """
-
-    name: str
-    opponents: Any = 3
-    nights: int = NIGHTS
 
 
 def players_of(opponents: Any) -> int | list[str]:

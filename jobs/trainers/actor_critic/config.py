@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar
-
-import torch
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from jobs.hydra.typed_config import Choice, TypedConfig
 from jobs.trainers.actor_critic.environments import (
@@ -17,16 +15,20 @@ from jobs.trainers.actor_critic.environments import (
     other_names,
 )
 from jobs.trainers.actor_critic.interface import Environments
-from jobs.trainers.actor_critic.networks import LEAST_PICTURE
 from jobs.training.config_errors import RefusedKeyError, require_positive, unexpected
-from jobs.training.devices import require_device
 from jobs.training.loggers import CSV, TENSORBOARD
 from jobs.training.time_budget import checked_minutes
+
+if TYPE_CHECKING:
+    import torch
 
 MLP, TRANSFORMER, CNN, RESNET = "mlp", "transformer", "cnn", "resnet"
 _OF_NUMBERS, _OF_PICTURES = (MLP, TRANSFORMER), (CNN, RESNET)
 SEQUENTIAL, PARALLEL, ASYNCHRONOUS = "sequential", "parallel", "asynchronous"
-_PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+# The type of a network's products in PyTorch.
+_PRECISIONS = {"fp32": "float32", "bf16": "bfloat16"}
+# The network for pictures needs so many pixels across and down.
+LEAST_PICTURE = 36
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,10 @@ class ActorCriticConfig:
     @property
     def products(self) -> torch.dtype:
         """The type of a network's products."""
-        return _PRECISIONS[self.precision]
+        import torch
+
+        found: torch.dtype = getattr(torch, _PRECISIONS[self.precision])
+        return found
 
     @property
     def passes(self) -> int:
@@ -185,6 +190,8 @@ def typed_config(
 
 def require_sense(config: ActorCriticConfig) -> None:
     """Refuse values that do not fit each other, or not the machine. Raises :class:`RefusedKeyError`."""
+    from jobs.training.devices import require_device  # it loads PyTorch
+
     require_positive(config, "steps", "envs", "rollout_steps", "lr", "max_gradient_norm")
     for name in ("evaluation_interval", "checkpoint_interval", "entropy_weight", "value_weight"):
         if not getattr(config, name) >= 0:

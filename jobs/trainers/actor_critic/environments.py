@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.trainers.actor_critic import procgen
-from jobs.trainers.actor_critic.bucket_brigade import (
-    BucketBrigade,
-    BucketBrigadeConfig,
-    bucket_brigade_baselines,
-)
-from jobs.trainers.actor_critic.gymnasium_envs import (
+from jobs.trainers.actor_critic.environment_keys import (
     NAME_A_MODULE,
-    Gymnasium,
+    BucketBrigadeConfig,
     GymnasiumConfig,
+    ProcgenConfig,
     gymnasium_names,
     names_module,
+    other_games,
+    tested_levels,
 )
 from jobs.trainers.actor_critic.interface import Environments
 from jobs.training.context import BadConfigError
-from jobs.training.games.bucket_brigade.scenarios import ScenarioError, scenario_names
+from jobs.training.games.bucket_brigade.catalogue import ScenarioError, scenario_names
 from jobs.training.games.procgen import GAMES
 from jobs.training.plugins import Plugin
 
@@ -31,8 +29,8 @@ from jobs.training.plugins import Plugin
 class Family:
     """Environments of one kind. ``names``: those after the slash; ``config``: their keys, by their name.
 
-    ``build``: from keys, the number of environments, a seed and a device. ``baselines``: figures of
-    scripted players in the places of learners, from keys, a number of episodes and a seed. ``tested``: the
+    ``made_by``: the class of the environments, ``module:name``, imported when they are built. ``scripted``:
+    the function that returns the figures of scripted players in the places of learners. ``tested``: the
     keys of the environments in which policies are evaluated. ``other_names``: what other programs call them.
     ``has_other``: whether there is an environment of a name that is not among ``names``; ``other_hint``: how
     to name one.
@@ -40,25 +38,48 @@ class Family:
 
     names: Callable[[], Sequence[str]]
     config: Callable[[str], Any]
-    build: Callable[[Any, int, int, str], Environments]
-    baselines: Callable[[Any, int, int], dict[str, dict[str, float]]] = lambda *_: {}
+    made_by: str
+    scripted: str | None = None
     tested: Callable[[Any], Any] = lambda keys: keys
     other_names: Callable[[], Mapping[str, str]] = dict
     has_other: Callable[[str], bool] = lambda _: False
     other_hint: str | None = None
 
+    @property
+    def build(self) -> Callable[[Any, int, int, str], Environments]:
+        """Build environments from keys, their number, a seed and a device."""
+        found: Callable[[Any, int, int, str], Environments] = pkgutil.resolve_name(self.made_by)
+        return found
 
+    def baselines(self, keys: Any, episodes: int, seed: int) -> dict[str, dict[str, float]]:
+        """Return the figures of scripted players in so many episodes."""
+        if self.scripted is None:
+            return {}
+        found: dict[str, dict[str, float]] = pkgutil.resolve_name(self.scripted)(keys, episodes, seed)
+        return found
+
+
+_MODULES = "jobs.trainers.actor_critic"
 ENVIRONMENTS: Mapping[str, Family] = {
-    "bucket_brigade": Family(scenario_names, BucketBrigadeConfig, BucketBrigade, bucket_brigade_baselines),
+    "bucket_brigade": Family(
+        scenario_names,
+        BucketBrigadeConfig,
+        f"{_MODULES}.bucket_brigade:BucketBrigade",
+        scripted=f"{_MODULES}.bucket_brigade:bucket_brigade_baselines",
+    ),
     "gymnasium": Family(
-        gymnasium_names, GymnasiumConfig, Gymnasium, has_other=names_module, other_hint=NAME_A_MODULE
+        gymnasium_names,
+        GymnasiumConfig,
+        f"{_MODULES}.gymnasium_envs:Gymnasium",
+        has_other=names_module,
+        other_hint=NAME_A_MODULE,
     ),
     "procgen": Family(
         lambda: GAMES,
-        procgen.ProcgenConfig,
-        procgen.Procgen,
-        tested=procgen.tested,
-        other_names=procgen.other_names,
+        ProcgenConfig,
+        f"{_MODULES}.procgen:Procgen",
+        tested=tested_levels,
+        other_names=other_games,
     ),
 }
 

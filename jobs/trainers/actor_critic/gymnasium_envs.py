@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,45 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from jobs.trainers.actor_critic.environment_keys import GymnasiumConfig
 from jobs.trainers.actor_critic.interface import Step, without_picture
 from jobs.training.config_errors import RefusedKeyError
 from jobs.training.context import EXACT, NO_PROGRESS_LOST, BadConfigError
 from jobs.training.video import Frame
 from orchestrator.core.installation import install_package
 
-CLASSIC_CONTROL = ("Acrobot-v1", "CartPole-v1", "MountainCar-v0")
 # Steps that are played twice to see whether an environment can be replayed.
 _PROBE_STEPS = 64
 # A picture has at most so many channels: colours, or gray pictures of several steps.
 _MOST_CHANNELS = 16
-
-
-@dataclass
-class GymnasiumConfig:
-    """The keys of the task. ``name``: the environment, as in a grid."""
-
-    name: str
-
-
-def gymnasium_names() -> list[str]:
-    """Return the ids of all environments, the newest version of each first."""
-    try:
-        from gymnasium import registry
-    except ModuleNotFoundError:  # building one says what is missing
-        return list(CLASSIC_CONTROL)
-    return sorted(registry, key=lambda name: (registry[name].name, -(registry[name].version or 0)))
-
-
-# How to name an environment that is not registered here.
-NAME_A_MODULE = (
-    "name the module that registers it, such as gymnasium/minigrid:MiniGrid-Empty-5x5-v0; "
-    "for an environment of your own add plugins: ./my_envs"
-)
-
-
-def names_module(name: str) -> bool:
-    """Return whether the name has the module that registers it, as in ``minigrid:MiniGrid-Empty-5x5-v0``."""
-    return re.fullmatch(r"[\w.]+:.+", name) is not None
 
 
 class Gymnasium:

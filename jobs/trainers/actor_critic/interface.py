@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jobs.training.video import Frame
 from orchestrator.core.errors import OrchestrateError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

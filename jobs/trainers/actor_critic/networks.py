@@ -18,8 +18,6 @@ _PICTURES_AT_ONCE = 256
 _CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 # Of the networks for pictures.
 FEATURES, RESIDUAL_FEATURES = 512, 256
-# Pixels across and down that the three convolutions need.
-LEAST_PICTURE = 36
 
 L = TypeVar("L", nn.Linear, nn.Conv2d)
 

@@ -8,53 +8,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from jobs.trainers.actor_critic.environment_keys import ProcgenConfig
 from jobs.trainers.actor_critic.interface import Step
 from jobs.training.config_errors import unexpected
 from jobs.training.context import EXACT
-from jobs.training.games.procgen import EASY, GAMES, HARD, make_pool
+from jobs.training.games.procgen import EASY, HARD, make_pool
 from jobs.training.video import Frame
 
 # Levels are numbers from 0 to this.
 _LEVELS = 2**31 - 1
 # Pixels of a film, across and down, for each of a picture.
 _FILM_SCALE = 7
-
-
-@dataclass
-class ProcgenConfig:
-    """The keys of a game. ``name``: the environment, as in a grid.
-
-    Training plays ``num_levels`` levels from ``start_level`` on, evaluations ``test_num_levels`` from
-    ``test_start_level`` on; 0 for all levels there are.
-    """
-
-    name: str
-    mode: str = EASY
-    num_levels: int = 200
-    start_level: int = 0
-    test_num_levels: int = 0
-    test_start_level: int = 0
-
-
-def tested(config: ProcgenConfig) -> ProcgenConfig:
-    """Return the keys of the environments in which policies are evaluated."""
-    return replace(config, num_levels=config.test_num_levels, start_level=config.test_start_level)
-
-
-def other_names() -> dict[str, str]:
-    """Return what other programs call the games."""
-    spellings = (
-        *("{0}", "{0}-v0", "{0}easy-v0", "{0}hard-v0"),
-        *("procgen-{0}", "procgen-{0}-v0", "procgen:procgen-{0}-v0", "procgen:{0}", "procgen_{0}"),
-    )
-    return {spelling.format(game): game for game in GAMES for spelling in spellings}
 
 
 class Procgen:

@@ -22,7 +22,7 @@ from jobs.trainers.benchmarl.tasks.bucket_brigade import BucketBrigade, BucketBr
 from jobs.trainers.benchmarl.tasks.kaz import ImageConfig, Kaz, VectorConfig
 from jobs.trainers.benchmarl.tasks.multiwalker import MultiwalkerConfig, MultiwalkerShared
 from jobs.training.context import BadConfigError
-from jobs.training.games.bucket_brigade.scenarios import scenario_names
+from jobs.training.games.bucket_brigade.catalogue import scenario_names
 from jobs.training.plugins import Plugin
 
 OURS = Plugin(

@@ -5,21 +5,12 @@ The objective is that of Espeholt et al., 2018 (arXiv:1802.01561).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from jobs.trainers.actor_critic.config import (
-    PARALLEL,
-    ActorCriticConfig,
-    Players,
-    require_divisor,
-    require_fitting_network,
-    require_sense,
-    typed_config,
-)
+from jobs.trainers.actor_critic.config import require_divisor, require_fitting_network, require_sense
 from jobs.trainers.actor_critic.environments import build
 from jobs.trainers.actor_critic.group import ALONE, Group
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
@@ -27,54 +18,8 @@ from jobs.trainers.actor_critic.rollout import Rollout
 from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
 from jobs.trainers.actor_critic.update import Update
 from jobs.trainers.actor_critic.value_estimates import vtrace
+from jobs.trainers.impala.config import CONFIG, ImpalaConfig
 from jobs.training.config_errors import require_positive, unexpected
-
-
-@dataclass
-class ImpalaConfig(ActorCriticConfig):
-    """The keys of a run.
-
-    A rollout is learned from ``batch_envs`` environments at a time, each once, in random order.
-    ``rho_clip``, ``c_clip``: the largest weights of a step in value targets, and of what follows it.
-    In ``mode`` parallel, ``actors`` processes only play, the policy of ``max_lag`` iterations before or a
-    later one, and ``learners`` processes learn; 0: as many as actors.
-    """
-
-    envs: int = 32
-    rollout_steps: int = 128
-    batch_envs: int = 8
-    rho_clip: float = 1.0
-    c_clip: float = 1.0
-    max_gradient_norm: float = 40.0
-    learners: int = 0
-    max_lag: int = 1
-
-    def share(self, processes: int) -> Self:
-        return replace(super().share(processes), batch_envs=self.batch_envs // processes)
-
-    @property
-    def learning(self) -> int:
-        return self.learners or self.actors
-
-    @property
-    def players(self) -> Players | None:
-        return Players(self.actors, self.max_lag) if self.mode == PARALLEL else None
-
-
-CONFIG = typed_config(
-    ImpalaConfig,
-    "impala",
-    defaults={"bucket_brigade": {"envs": 1024, "rollout_steps": 16, "batch_envs": 128}},
-    other_keys={
-        "rho_bar": ("rho_clip",),
-        "c_bar": ("c_clip",),
-        "clip_rho_threshold": ("rho_clip",),
-        "vtrace_clip_rho_threshold": ("rho_clip",),
-        "vtrace_clip_pg_rho_threshold": ("rho_clip",),
-        "batch_size": ("batch_envs",),
-        "minibatch_size": ("batch_envs",),
-    },
-)
 
 
 def require_fit(config: ImpalaConfig) -> None:

@@ -5,19 +5,16 @@ The clipped objective is that of Schulman et al., 2017 (arXiv:1707.06347).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from jobs.trainers.actor_critic.config import (
-    ActorCriticConfig,
     require_divisor,
     require_fitting_network,
     require_sense,
     require_shares,
-    typed_config,
 )
 from jobs.trainers.actor_critic.environments import build
 from jobs.trainers.actor_critic.group import ALONE, Group
@@ -27,44 +24,8 @@ from jobs.trainers.actor_critic.rollout import Rollout
 from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
 from jobs.trainers.actor_critic.update import Update
 from jobs.trainers.actor_critic.value_estimates import advantages
+from jobs.trainers.ppo.config import CONFIG, PpoConfig
 from jobs.training.config_errors import require_positive
-
-
-@dataclass
-class PpoConfig(ActorCriticConfig):
-    """The keys of a run.
-
-    Each of the ``epochs`` of learning takes the rows (environments × learners × steps) in random order,
-    ``batch_size`` at a time.
-    """
-
-    batch_size: int = 2048
-    epochs: int = 4
-    gae_lambda: float = 0.95
-    clip: float = 0.2
-
-    @property
-    def passes(self) -> int:
-        return self.epochs
-
-    def share(self, processes: int) -> Self:
-        return replace(super().share(processes), batch_size=self.batch_size // processes)
-
-
-CONFIG = typed_config(
-    PpoConfig,
-    "ppo",
-    defaults={
-        "procgen": {"envs": 32, "rollout_steps": 128, "batch_size": 1024, "lr": 5e-4},
-    },
-    other_keys={
-        "clip_range": ("clip",),
-        "clip_epsilon": ("clip",),
-        "minibatch_size": ("batch_size",),
-        "n_epochs": ("epochs",),
-        "ppo_epochs": ("epochs",),
-    },
-)
 
 
 def require_fit(config: PpoConfig) -> None:

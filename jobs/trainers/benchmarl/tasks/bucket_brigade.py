@@ -22,9 +22,10 @@ from jobs.training.games.bucket_brigade.baselines import (
 )
 from jobs.training.games.bucket_brigade.batch import GameBatch
 from jobs.training.games.bucket_brigade.behaviour import measures
+from jobs.training.games.bucket_brigade.catalogue import AGENTS, ScenarioError, scenario
 from jobs.training.games.bucket_brigade.environment import GROUP, BucketBrigadeEnv
 from jobs.training.games.bucket_brigade.game import one_hot_state, seen_state
-from jobs.training.games.bucket_brigade.scenarios import AGENTS, ScenarioError, parameters, scenario
+from jobs.training.games.bucket_brigade.scenarios import parameters
 from jobs.training.games.bucket_brigade.seats import seats
 
 _ONE_HOT = "one_hot"

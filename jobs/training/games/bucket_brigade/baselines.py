@@ -9,10 +9,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from jobs.training.games.bucket_brigade.batch import NIGHTS, GameBatch
+from jobs.training.games.bucket_brigade.batch import GameBatch
 from jobs.training.games.bucket_brigade.behaviour import behaviour, measures
+from jobs.training.games.bucket_brigade.catalogue import AGENTS, NIGHTS
 from jobs.training.games.bucket_brigade.opponents import ARCHETYPES
-from jobs.training.games.bucket_brigade.scenarios import AGENTS
 from jobs.training.games.bucket_brigade.seats import LEARNER, SPECIALIST
 
 RANDOM_PLAY = "uniform"

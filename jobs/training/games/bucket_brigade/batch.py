@@ -18,17 +18,11 @@ import torch
 from torch import Tensor
 
 from jobs.training.games.bucket_brigade import game
+from jobs.training.games.bucket_brigade.catalogue import AGENTS, NIGHTS, ScenarioError, scenario
 from jobs.training.games.bucket_brigade.game import GameState
-from jobs.training.games.bucket_brigade.scenarios import (
-    AGENTS,
-    Parameters,
-    ScenarioError,
-    parameters,
-    scenario,
-)
+from jobs.training.games.bucket_brigade.scenarios import Parameters, parameters
 from jobs.training.games.bucket_brigade.seats import Seats, seats
 
-NIGHTS = 50
 _ONE = 0x3F800000  # the bits of 1.0 as a float
 _STATE = tuple(one.name for one in fields(GameState))
 

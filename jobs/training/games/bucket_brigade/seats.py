@@ -9,6 +9,7 @@ from difflib import get_close_matches
 import torch
 from torch import Tensor
 
+from jobs.training.games.bucket_brigade.catalogue import ScenarioError
 from jobs.training.games.bucket_brigade.game import GameState
 from jobs.training.games.bucket_brigade.opponents import (
     ARCHETYPES,
@@ -18,7 +19,7 @@ from jobs.training.games.bucket_brigade.opponents import (
     archetype_actions,
     specialist_actions,
 )
-from jobs.training.games.bucket_brigade.scenarios import Parameters, ScenarioError, by_column
+from jobs.training.games.bucket_brigade.scenarios import Parameters, by_column
 
 LEARNER, SPECIALIST = "learner", "specialist"
 PLAYERS = (LEARNER, SPECIALIST, RANDOM, *ARCHETYPES)

@@ -22,9 +22,9 @@ with warnings.catch_warnings():  # what these say of each other at import is the
     from jobs.training.context import BadConfigError
     from jobs.training.games.bucket_brigade.baselines import GAP_CLOSED, TEAM_REWARD, with_gap
     from jobs.training.games.bucket_brigade.batch import GameBatch
+    from jobs.training.games.bucket_brigade.catalogue import scenario_names
     from jobs.training.games.bucket_brigade.environment import BucketBrigadeEnv
     from jobs.training.games.bucket_brigade.game import actions_of
-    from jobs.training.games.bucket_brigade.scenarios import scenario_names
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -15,8 +15,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from jobs.trainers.actor_critic.environment_keys import ProcgenConfig
 from jobs.trainers.actor_critic.interface import Step
-from jobs.trainers.actor_critic.procgen import Procgen, ProcgenConfig
+from jobs.trainers.actor_critic.procgen import Procgen
 from jobs.trainers.ppo.training import TRAINER
 from jobs.training.games.procgen import GAMES, make_pool
 from orchestrator.config.trainers import PPO

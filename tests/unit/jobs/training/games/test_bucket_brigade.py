@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import plain_brigade
+from jobs.training.games.bucket_brigade.catalogue import ScenarioError, scenario, scenario_names
 from jobs.training.games.bucket_brigade.game import (
     BURNING,
     RUINED,
@@ -24,14 +25,7 @@ from jobs.training.games.bucket_brigade.game import (
     play_night,
     rewards,
 )
-from jobs.training.games.bucket_brigade.scenarios import (
-    Parameters,
-    ScenarioError,
-    parameters,
-    ring_distance,
-    scenario,
-    scenario_names,
-)
+from jobs.training.games.bucket_brigade.scenarios import Parameters, parameters, ring_distance
 
 NIGHTS = Path(__file__).parents[4] / "games" / "bucket_brigade_nights.jsonl.xz"
 # Team reward a night of uniform play, as published; few games were played for it.

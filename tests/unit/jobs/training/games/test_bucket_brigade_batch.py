@@ -10,8 +10,8 @@ from torch import Tensor
 
 from jobs.training.games.bucket_brigade import batch
 from jobs.training.games.bucket_brigade.batch import GameBatch
+from jobs.training.games.bucket_brigade.catalogue import ScenarioError
 from jobs.training.games.bucket_brigade.opponents import ARCHETYPES
-from jobs.training.games.bucket_brigade.scenarios import ScenarioError
 
 Night = tuple[Tensor, Tensor, Tensor]
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from jobs.training.games.bucket_brigade.catalogue import scenario, scenario_names
 from jobs.training.games.bucket_brigade.game import BURNING, GameState, first_night, play_night
 from jobs.training.games.bucket_brigade.opponents import (
     ARCHETYPES,
@@ -17,12 +18,7 @@ from jobs.training.games.bucket_brigade.opponents import (
     specialist_actions,
     work_probability,
 )
-from jobs.training.games.bucket_brigade.scenarios import (
-    Parameters,
-    parameters,
-    scenario,
-    scenario_names,
-)
+from jobs.training.games.bucket_brigade.scenarios import Parameters, parameters
 from jobs.training.games.bucket_brigade.seats import seats
 
 GAMES = 20_000
