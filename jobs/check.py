@@ -1,8 +1,8 @@
 """`python -m jobs.check`: check the runs of a sweep with their trainer before anything is submitted.
 
 Reads ``{"trainer": name, "plugins": [...], "runs": [...], "elsewhere": bool, "memory": MB of a run or null}``
-as JSON on stdin and writes ``{"problems": [...], "structures": n}`` to stdout. Output of libraries goes to
-stderr.
+as JSON on stdin and writes ``{"problems": [...], "structures": n}`` to stdout, with ``"progress": true``
+after a line ``[done, total]`` whenever a configuration is checked. Output of libraries goes to stderr.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from orchestrator.core.types import PluginSource, Run
 
 # Set if the runs start on another machine, which may have what is missing here.
 ELSEWHERE = "ORCHESTRATE_CHECK_ELSEWHERE"
+# The file descriptor that takes the progress of a check.
+PROGRESS = "ORCHESTRATE_CHECK_PROGRESS"
 # The MB of memory that a run has, if they are known.
 MEMORY = "ORCHESTRATE_CHECK_MEMORY"
 
@@ -66,6 +68,12 @@ def distinct(runs: Sequence[Run]) -> list[Run]:
     return list(found.values())
 
 
+def report_checked(done: int, total: int) -> None:
+    """Report that so many of the configurations are checked."""
+    if number := os.environ.get(PROGRESS):
+        os.write(int(number), f"[{done}, {total}]\n".encode())
+
+
 def main() -> None:
     """Check the runs on stdin and write the problems to stdout."""
     answer = os.fdopen(os.dup(1), "w")
@@ -75,6 +83,8 @@ def main() -> None:
     plugins = [PluginSource(**plugin) for plugin in request["plugins"]]
     if request.get("elsewhere"):
         os.environ[ELSEWHERE] = "1"
+    if request.get("progress"):
+        os.environ[PROGRESS] = str(answer.fileno())
     if request.get("memory"):
         os.environ[MEMORY] = str(request["memory"])
     problems = _check_with(get_trainer(request["trainer"]).with_plugins(plugins), runs)

@@ -30,13 +30,15 @@ class Seen:
         return [line.rstrip() for line in self.text.split("\n")]
 
 
-def in_terminal(*arguments: str, cwd: Path, columns: int = 80, rows: int = 200) -> Seen:
+def in_terminal(
+    *arguments: str, cwd: Path, columns: int = 80, rows: int = 200, python: str | None = None
+) -> Seen:
     """Run `orchestrate` with these arguments in a terminal of this size."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator.ui.cli", *arguments],
+        [python or sys.executable, "-m", "orchestrator.ui.cli", *arguments],
         cwd=cwd,
         env={**environment, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"},
         stdin=theirs,

@@ -130,7 +130,7 @@ def _collect(
         index = _index(sweep, problems)
         name = sweep.name
         reader = _Reader(sweep, states.get(name, {}), reasons.get(name, {}), targets.get(name, {}), checksums)
-        readings += read_all(reader.read, index)
+        readings += read_all(reader.read, index, f"{name}: reading runs")
     for reading in readings:
         problems += [f"{reading.sweep}/{reading.index.run_id}: {text}" for text in reading.problems]
     trainers = _trainers(sweep_dirs, readings)

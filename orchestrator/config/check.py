@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +19,7 @@ from orchestrator.config.trainers import get_trainer
 from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.installation import install_here
+from orchestrator.core.progress import report_step
 from orchestrator.core.types import Plan, Sweep, Value
 from orchestrator.core.units import megabytes
 
@@ -92,8 +96,9 @@ def check_sweep(
         # Files and packages of other machines are invisible here.
         "elsewhere": any(target != LOCAL for target in sweep.targets),
         "memory": _memory_of_run(sweep),
+        "progress": True,
     }
-    answer = _ask(python, json.dumps(request), folder)
+    answer = _ask(python, json.dumps(request), folder, f"checking configurations with {sweep.trainer}")
     faults = [found for found in answer["problems"] if not (partial and found["whole"])]
     faults += _shared_cores(sweep)
     problems, warnings = (
@@ -139,27 +144,56 @@ def _memory_of_run(sweep: Sweep) -> int | None:
     return machine // max(1, min(len(sweep.runs), hardware.whole_cores() // needs.cpus_per_task))
 
 
-def _ask(python: str, request: str, folder: Path | None) -> dict[str, Value]:
+def _ask(python: str, request: str, folder: Path | None, step: str) -> dict[str, Value]:
     # -P: ignore a folder named jobs in the current one.
     argv = [python, "-P", "-m", "jobs.check"]
-    try:
-        done = subprocess.run(
-            argv,
-            cwd=folder,
-            input=request,
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE_SECONDS,
-            check=False,
-        )
-    except OSError as error:
-        raise OrchestrateError(f"cannot start {python}: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise OrchestrateError(f"the check took more than {_PATIENCE_SECONDS} s and was ended") from None
-    if done.returncode != 0:
-        raise _check_failure(python, done.returncode, done.stderr.strip().splitlines()[-_TAIL_LINES:])
-    answer: dict[str, Value] = json.loads(done.stdout)
+    report_step(step)
+    with tempfile.TemporaryFile("w+", errors="replace") as errors:
+        try:
+            process = subprocess.Popen(
+                argv, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        except OSError as error:
+            raise OrchestrateError(f"cannot start {python}: {error.strerror}") from None
+        lines, ended = _lines_of(process, request, step)
+        if ended:
+            raise OrchestrateError(f"the check took more than {_PATIENCE_SECONDS} s and was ended")
+        if process.returncode != 0:
+            errors.seek(0)
+            tail = errors.read().strip().splitlines()[-_TAIL_LINES:]
+            raise _check_failure(python, process.returncode, tail)
+    answer: dict[str, Value] = json.loads(lines[-1])
     return answer
+
+
+def _lines_of(process: subprocess.Popen[str], request: str, step: str) -> tuple[list[str], bool]:
+    """Send the request, report progress, return what is left of the output and whether time was up."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    timer = threading.Timer(_PATIENCE_SECONDS, end)
+    timer.start()
+    lines: list[str] = []
+    try:
+        with contextlib.suppress(BrokenPipeError), process.stdin as stdin:  # its exit code says why
+            stdin.write(request)
+        for line in process.stdout:
+            if line.startswith("["):
+                report_step(step, *json.loads(line))
+            else:
+                lines.append(line)
+        process.wait()
+    finally:
+        timer.cancel()
+        process.kill()
+        process.stdout.close()
+        process.wait()
+    return lines, late.is_set()
 
 
 def _check_failure(python: str, code: int, tail: Sequence[str]) -> OrchestrateError:

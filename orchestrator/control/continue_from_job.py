@@ -16,6 +16,7 @@ from orchestrator.control.last_submission import LastSubmission, latest_target
 from orchestrator.control.poll import poll_sweep
 from orchestrator.control.submit import SubmitOptions
 from orchestrator.core.errors import OrchestrateError, QueueFullError, RefusedError
+from orchestrator.core.formatting import count
 from orchestrator.core.types import Capacity, Plan
 from orchestrator.rundir import SweepDir
 
@@ -37,7 +38,7 @@ def proceed(results: Path, name: str, job: str) -> str:
         time.sleep(_INTERVAL_S)  # without a lock, so that other jobs can end
     if not plan.jobs:
         return "nothing more to submit now"
-    said = f"submitted {len(plan.jobs)} more jobs for {len(plan.run_ids)} runs"
+    said = f"submitted {count(len(plan.jobs), 'more job')} for {count(len(plan.run_ids), 'run')}"
     return f"{said}, {len(plan.waiting)} wait" if plan.waiting else said
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from orchestrator.backends.base import Backend
 from orchestrator.backends.script import Script, Setting
 from orchestrator.core.errors import QueueFullError, RefusedError
+from orchestrator.core.formatting import count
 from orchestrator.core.types import Array, Plan, array_of
 from orchestrator.rundir import FrozenCode, SweepDir
 from orchestrator.rundir.ledger_entries import SubmissionEntry
@@ -36,7 +37,8 @@ class Submission:
                 self._record(_cut(self.plan, position), {}, waiting=full or bool(self.plan.waiting))
                 if not self.job_ids or not full:
                     raise
-                return (f"{len(self.plan.waiting)} runs wait for room in the queue: {error}",)
+                runs = count(len(self.plan.waiting), "run")
+                return (f"{runs} wait{'s' * (runs == '1 run')} for room in the queue: {error}",)
             arrays = self.plan.arrays
             left = without(arrays[position].run_ids, array.run_ids)
             arrays = (*arrays[:position], array, *arrays[position + 1 :])

@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
+from orchestrator.core.progress import counted
+
 _Item = TypeVar("_Item")
 _Read = TypeVar("_Read")
 
@@ -30,13 +32,16 @@ def no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def read_all(read: Callable[[_Item], _Read], items: Sequence[_Item]) -> list[_Read]:
-    """Apply ``read`` to each item, in order. Threads help only where waiting dominates: they slow parsing."""
+def read_all(read: Callable[[_Item], _Read], items: Sequence[_Item], step: str = "reading") -> list[_Read]:
+    """Apply ``read`` to each item, in order, and report progress as ``step``.
+
+    Threads help only where waiting dominates: they slow parsing.
+    """
     first, rest = items[:_FIRST], items[_FIRST:]
     wall, busy = time.perf_counter(), time.thread_time()
     done = [read(item) for item in first]
     wall, busy = time.perf_counter() - wall, time.thread_time() - busy
     if wall < _SLOW * busy:
-        return done + [read(item) for item in rest]
+        return done + [read(item) for item in counted(rest, step, len(items), len(done))]
     with ThreadPoolExecutor(_THREADS) as pool:
-        return done + list(pool.map(read, rest))
+        return done + list(counted(pool.map(read, rest), step, len(items), len(done)))

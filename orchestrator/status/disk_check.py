@@ -47,7 +47,7 @@ def inspect(sweep_dir: SweepDir, run_ids: Iterable[str]) -> dict[str, RunEvidenc
             return RunEvidence(damage=str(error))
 
     run_ids = list(run_ids)
-    return dict(zip(run_ids, read_all(look, run_ids), strict=True))
+    return dict(zip(run_ids, read_all(look, run_ids, "looking at runs"), strict=True))
 
 
 def correct(seen: Survey, found: Mapping[str, RunEvidence], sweep_dir: SweepDir) -> Survey:

@@ -15,7 +15,7 @@ from typing import Any
 
 from orchestrator.config.code.snapshot import is_whole
 from orchestrator.core.errors import DamagedFileError
-from orchestrator.core.formatting import listed
+from orchestrator.core.formatting import count, listed
 from orchestrator.rundir import CodeDir, RunDir
 from orchestrator.rundir.atomic import storage_errors
 from orchestrator.rundir.copy_origin import Copy
@@ -76,7 +76,7 @@ def _fetch_new(sync: SweepSync, screen: SyncProgress) -> None:
     visited = _runs_to_check(sync, _fetch_index(sync, sync.folder.index.parent))
     visited = restore_precedence(sync, visited)
     follow_retries(sync, visited)
-    screen.begin(f"{sync.listed.name}: comparing {len(visited)} runs")
+    screen.begin(f"{sync.listed.name}: comparing {count(len(visited), 'run')}")
     chosen = _plan(sync, visited, sync.folder.staged)
     copy_times(chosen)
     _count(sync, chosen)
@@ -89,7 +89,7 @@ def _fetch_new(sync: SweepSync, screen: SyncProgress) -> None:
         sync.report.problems += [line for line in problems if line not in sync.report.problems]
         done += sum(one.size for one in batch)
         screen.came(done)
-        screen.begin(f"{sync.listed.name}: checking {len(batch)} runs")
+        screen.begin(f"{sync.listed.name}: checking {count(len(batch), 'run')}")
         finish_batch(sync, batch, clean=not problems)
         sync.folder.remember(sync.state)
     fill_free_places(sync)

@@ -11,9 +11,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from benchmarks.synthetic import create_sweep, finish, matrix_runs, training_rows, write_journal
+from orchestrator.config.check import check_sweep
+from orchestrator.config.sweep import load_sweep
+from orchestrator.core.progress import listening
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.cli import app
 from tests.terminal import in_terminal
+from tests.warm import FRESH
 
 LONG = ["multi_agent_proximal_policy_optimisation", "independent_q_learning"]
 WIDE = {
@@ -145,3 +149,28 @@ def test_a_failure_names_a_run_and_logs_lists_them(tmp_path: Path) -> None:
     unnamed = orchestrate("logs", "lab", "--follow", *results).exception
     assert "no run of lab is named" in str(unnamed)
     assert getattr(unnamed, "hint", "") == f"as in: orchestrate logs lab {run_id}"
+
+
+def test_a_check_says_what_it_does_and_how_much_is_left(tmp_path: Path) -> None:
+    grid = tmp_path / "grid.yaml"
+    grid.write_text(
+        "name: lab\ntrainer: ppo\nbase: {task: gymnasium/CartPole-v1, envs: 8, batch_size: 128}\n"
+        "matrix: {lr: [1e-3, 1e-4], seed: range(2)}\n"
+    )
+    # An interpreter of its own loads PyTorch, which takes longer than any work that is silent.
+    seen = in_terminal("check", "grid.yaml", cwd=tmp_path, python=FRESH)
+    assert seen.code == 0, seen.text
+    assert "checking configurations with ppo" in seen.text
+    assert "all good: 4 runs in 1 structure" in seen.text.splitlines()[-2]
+    steps: list[tuple[str, int, int]] = []
+    with listening(lambda *step: steps.append(step)):
+        assert not check_sweep(load_sweep(grid)).problems
+    told = "checking configurations with ppo"
+    assert [step for step in steps if step[0] == told][-2:] == [(told, 0, 2), (told, 1, 2)]
+
+
+def test_what_is_not_on_a_terminal_has_no_line_of_progress(tmp_path: Path) -> None:
+    trained(tmp_path / "results", {"task": ["a"], "algorithm": ["mappo", "iql"], "seed": range(2)})
+    said = orchestrate("collect", "lab", "--results", str(tmp_path / "results"))
+    assert "reading" not in said.output
+    assert "\x1b" not in said.output

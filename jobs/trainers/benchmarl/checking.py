@@ -15,7 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from jobs.check import Problem
+from jobs.check import Problem, report_checked
 from jobs.hydra.checking import Findings, Shape, check_values, structures
 from jobs.trainers.benchmarl import rules
 from jobs.trainers.benchmarl.building import require_possible, try_build
@@ -109,7 +109,8 @@ def _check_builds(shapes: Sequence[_Shape], findings: Findings) -> None:
     """Build each distinct set of choices, and further values of task, model, algorithm while time allows."""
     deadline = time.monotonic() + _BUILD_SECONDS
     built: set[tuple[str, str]] = set()
-    for shape in shapes:
+    for done, shape in enumerate(shapes):
+        report_checked(done, len(shapes))
         for number, run in enumerate(shape.good):
             parts = _built_parts(shape, run)
             first = number == 0 and not parts <= built

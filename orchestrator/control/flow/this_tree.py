@@ -21,6 +21,7 @@ from orchestrator.control.submit import SubmissionReport, SubmitOptions
 from orchestrator.core.bulk_read import no_garbage_collection
 from orchestrator.core.errors import ChecksFailedError
 from orchestrator.core.formatting import count
+from orchestrator.core.progress import report_step
 from orchestrator.core.types import Job, Sweep
 from orchestrator.rundir import SweepDir
 from orchestrator.status.survey import Survey
@@ -49,6 +50,7 @@ class OwnTarget(Flow):
     def _start(self) -> Started:
         kept = delegate.take_back(self.sweep, self.sweep_dir) if self._take_back else {}
         exchange_with_instances(self.sweep_dir, self._tell, not_within=0, orphans=True)
+        report_step("looking at what is done")
         with no_garbage_collection():
             capacity = self._backend.capacity(ask=False)
             prospect = submit.plan_sweep(self.sweep, self.sweep_dir, capacity, self.wish)
@@ -62,6 +64,7 @@ class OwnTarget(Flow):
             raise ChecksFailedError(report.problems)
         for warning in (*report.warnings, *dry_run.said_before(self._backend, prospect.plan)):
             self._warn(str(warning))
+        report_step(f"submitting to {self.target}")
         done = submit.submit_sweep(self.sweep, self.sweep_dir, self._backend, self.wish)
         plan, self._jobs, self._waiting = done.plan, done.plan.jobs, done.plan.waiting
         return Started(

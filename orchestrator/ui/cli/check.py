@@ -22,8 +22,10 @@ from orchestrator.ui.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from orchestrator.config.check import CheckReport
-    from orchestrator.core.types import Plan
+    from orchestrator.core.types import Plan, Sweep
 
 
 def check(
@@ -41,20 +43,11 @@ def check(
 
       orchestrate check sweeps/speed.yaml
     """
-    from orchestrator.backends.registry import target_of
-    from orchestrator.config.check import check_sweep
-    from orchestrator.config.sweep import load_sweep
-    from orchestrator.control.dry_run import capacity_now
-    from orchestrator.control.submit import plan_sweep
-    from orchestrator.rundir import SweepDir
+    from orchestrator.ui.terminal.working import working
 
-    sweep = load_sweep(grid_file(grid, grid_option, "check"))
-    backend = target_of(sweep, on)
-    capacity, notes = capacity_now(backend)
-    plan = plan_sweep(sweep, SweepDir(results, sweep.name), capacity).plan
-    concerns = [*notes, *map(str, backend.concerns(plan, ask=not notes))]
-    report = check_sweep(replace(sweep, targets=(on,)) if on else sweep)
-    concerns += map(str, report.warnings)
+    file = grid_file(grid, grid_option, "check")
+    with working(f"reading {file}"):
+        sweep, plan, report, concerns = _look(file, on, results)
     if as_json:
         print_json(
             {
@@ -73,6 +66,24 @@ def check(
     if report.problems:
         raise typer.Exit(2)
     refuse_untrainable(len(plan.skipped), len(sweep.runs), plan.target)
+
+
+def _look(file: Path, on: str | None, results: Path) -> tuple[Sweep, Plan, CheckReport, list[str]]:
+    """Return the grid's sweep, what would be submitted, what the check found, and warnings."""
+    from orchestrator.backends.registry import target_of
+    from orchestrator.config.check import check_sweep
+    from orchestrator.config.sweep import load_sweep
+    from orchestrator.control.dry_run import capacity_now
+    from orchestrator.control.submit import plan_sweep
+    from orchestrator.rundir import SweepDir
+
+    sweep = load_sweep(file)
+    backend = target_of(sweep, on)
+    capacity, notes = capacity_now(backend)
+    plan = plan_sweep(sweep, SweepDir(results, sweep.name), capacity).plan
+    concerns = [*notes, *map(str, backend.concerns(plan, ask=not notes))]
+    report = check_sweep(replace(sweep, targets=(on,)) if on else sweep)
+    return sweep, plan, report, [*concerns, *map(str, report.warnings)]
 
 
 def _say_what_was_found(report: CheckReport, plan: Plan, concerns: Sequence[str]) -> None:

@@ -60,40 +60,44 @@ def collect(
       orchestrate collect --verify
       orchestrate collect speed --with their_runs
     """
-    from orchestrator.analysis import marl_eval_export
-    from orchestrator.analysis.collect import gather, read_others, write
-    from orchestrator.analysis.compare import table, target_comparisons
-    from orchestrator.analysis.stats import final_returns, groups
-    from orchestrator.analysis.summary import provisional, summary_json, summary_table, unranked
-    from orchestrator.analysis.verdict.fairness import SPEED, audit
-    from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
-    from orchestrator.analysis.verdict.leaders import answers
-    from orchestrator.control.fleet import present
-    from orchestrator.planning.throughput.record import take_up
+    from orchestrator.ui.terminal.working import working
 
-    measure = FinalMeasure.parse(final)
-    found = found_sweeps(results, sweeps)
-    foreign = read_others(others or [], found)
+    with working("reading results"):
+        from orchestrator.analysis import marl_eval_export
+        from orchestrator.analysis.collect import gather, read_others, write
+        from orchestrator.analysis.compare import table, target_comparisons
+        from orchestrator.analysis.stats import final_returns, groups
+        from orchestrator.analysis.summary import provisional, summary_json, summary_table, unranked
+        from orchestrator.analysis.verdict.fairness import SPEED, audit
+        from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
+        from orchestrator.analysis.verdict.leaders import answers
+        from orchestrator.control.fleet import present
+        from orchestrator.planning.throughput.record import take_up
+
+        measure = FinalMeasure.parse(final)
+        found = found_sweeps(results, sweeps)
+        foreign = read_others(others or [], found)
     for sweep_dir in found:
-        collected = gather([sweep_dir], present, verify, foreign)
-        write(collected, sweep_dir)
-        exported = marl_eval_export.write(collected, sweep_dir)
-        take_up(sweep_dir)
-        collected = measured_by(collected, measure)  # the files have every run's last evaluation
-        columns, rows = summary_table(collected)
-        compared = target_comparisons([sweep_dir], collected, intervals=False).values()
-        compared_groups = groups(collected)
-        finals = final_returns(compared_groups, intervals=False)
-        found_answers = answers(finals)
-        limits = [*unranked(finals), *collected.warnings]
-        limits += [f"* {line}" for line in provisional(compared_groups)]
-        checks = audit(compared_groups, finals)
-        limits += [
-            f"red flag, {check.name}: {flag}"
-            for check in checks
-            if check.name in SPEED
-            for flag in check.flags
-        ]
+        with working(f"{sweep_dir.name}: reading runs"):
+            collected = gather([sweep_dir], present, verify, foreign)
+            write(collected, sweep_dir)
+            exported = marl_eval_export.write(collected, sweep_dir)
+            take_up(sweep_dir)
+            collected = measured_by(collected, measure)  # the files have every run's last evaluation
+            columns, rows = summary_table(collected)
+            compared = target_comparisons([sweep_dir], collected, intervals=False).values()
+            compared_groups = groups(collected)
+            finals = final_returns(compared_groups, intervals=False)
+            found_answers = answers(finals)
+            limits = [*unranked(finals), *collected.warnings]
+            limits += [f"* {line}" for line in provisional(compared_groups)]
+            checks = audit(compared_groups, finals)
+            limits += [
+                f"red flag, {check.name}: {flag}"
+                for check in checks
+                if check.name in SPEED
+                for flag in check.flags
+            ]
         if as_json:
             print_json(
                 {

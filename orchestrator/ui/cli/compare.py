@@ -47,22 +47,27 @@ def compare(
       orchestrate compare old new --by sweep
       orchestrate compare speed --with their_runs --by sweep
     """
-    from orchestrator.analysis.collect import gather, read_others
-    from orchestrator.analysis.compare import compare_by, prices, table
-    from orchestrator.analysis.report.compare_figures import write_comparison
-    from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
-    from orchestrator.control.fleet import present
     from orchestrator.core.formatting import plain
-    from orchestrator.rundir.sweep import comparison_dir
+    from orchestrator.core.progress import report_step
+    from orchestrator.ui.terminal.working import working
 
-    measure = FinalMeasure.parse(final)
-    found = found_sweeps(results, sweeps)
-    collected = measured_by(gather(found, present, others=read_others(others or [], found)), measure)
-    compared = compare_by(collected, by, baseline=baseline, prices=prices(found))
-    # A comparison of several sweeps belongs to none of their folders.
-    home = found[0].path if len(found) == 1 else results
-    folder = output or comparison_dir(home, compared.short)
-    written = write_comparison(compared, folder)
+    with working("reading results"):
+        from orchestrator.analysis.collect import gather, read_others
+        from orchestrator.analysis.compare import compare_by, prices, table
+        from orchestrator.analysis.report.compare_figures import write_comparison
+        from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
+        from orchestrator.control.fleet import present
+        from orchestrator.rundir.sweep import comparison_dir
+
+        measure = FinalMeasure.parse(final)
+        found = found_sweeps(results, sweeps)
+        collected = measured_by(gather(found, present, others=read_others(others or [], found)), measure)
+        compared = compare_by(collected, by, baseline=baseline, prices=prices(found))
+        # A comparison of several sweeps belongs to none of their folders.
+        home = found[0].path if len(found) == 1 else results
+        folder = output or comparison_dir(home, compared.short)
+        report_step(f"drawing the comparison by {compared.short}")
+        written = write_comparison(compared, folder)
     if as_json:
         print_json(
             {**table.as_json(compared), "final": collected.final, "files": [str(path) for path in written]}

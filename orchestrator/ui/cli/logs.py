@@ -66,8 +66,10 @@ def _list_runs(sweep_dir: SweepDir, one_is_meant: bool) -> None:
     from orchestrator.core.errors import NotFoundError
     from orchestrator.ui.cli import sweep_table
     from orchestrator.ui.terminal.table import Column, KeyTable, cell
+    from orchestrator.ui.terminal.working import working
 
-    seen = present(sweep_dir)
+    with working(f"{sweep_dir.name}: looking at its runs"):
+        seen = present(sweep_dir)
     rows = [row for row in seen.rows if row.in_grid]
     if not rows:
         raise NotFoundError(f"the sweep {sweep_dir.name} has no runs")

@@ -86,18 +86,23 @@ def sweep(
       orchestrate sweep sweeps/speed.yaml --on l4 --budget 20
       orchestrate sweep sweeps/speed.yaml --on local,gpu
     """
-    from orchestrator.config.sweep import load_sweep
-    from orchestrator.control.flow import flow_of
-    from orchestrator.control.submit import SubmitOptions
-    from orchestrator.rundir import SweepDir
-    from orchestrator.ui.cli.work_through import work_through
+    from orchestrator.ui.terminal.working import working
 
     first, further = _parted(grid, options or [])
-    loaded = load_sweep(grid_file(first, grid_option, "sweep"))
-    wish = SubmitOptions(slots, canary, budget)
-    flow = flow_of(loaded, SweepDir(results, loaded.name), wish, on, further, adopt=adopt)
-    if dry_run:
-        _print_plan(flow.rehearse(detach=bool(detach)), loaded, as_json)
+    file = grid_file(first, grid_option, "sweep")
+    with working(f"reading {file}"):
+        from orchestrator.config.sweep import load_sweep
+        from orchestrator.control.flow import flow_of
+        from orchestrator.control.submit import SubmitOptions
+        from orchestrator.rundir import SweepDir
+        from orchestrator.ui.cli.work_through import work_through
+
+        loaded = load_sweep(file)
+        wish = SubmitOptions(slots, canary, budget)
+        flow = flow_of(loaded, SweepDir(results, loaded.name), wish, on, further, adopt=adopt)
+        planned = flow.rehearse(detach=bool(detach)) if dry_run else None
+    if planned is not None:
+        _print_plan(planned, loaded, as_json)
     else:
         raise typer.Exit(work_through(flow, detach=detach, as_json=as_json))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.core.errors import NotFoundError, OrchestrateError, UnreachableError
-from orchestrator.core.formatting import plain
+from orchestrator.core.formatting import count, plain
 from orchestrator.ui.cli.common import RESULTS, amount, chosen
 
 if TYPE_CHECKING:
@@ -92,7 +92,6 @@ def sync(
       orchestrate sync --wandb other-results
     """
     from orchestrator.sync.request import SyncOptions, kinds
-    from orchestrator.sync.source import find_source
     from orchestrator.ui.cli.upload import upload
 
     if dest.is_symlink() or dest.exists():
@@ -122,20 +121,32 @@ def sync(
     if watch is not None and not dry_run:
         whole = _watch(source, dest, wish, watch)
     else:
-        whole = _is_whole(_once(find_source(source, dest), dest, wish, dry_run))
+        whole = _is_whole(_once(_found(source, dest), dest, wish, dry_run))
     if wandb and (dest.exists() or not dry_run):
         whole = upload(dest, wish.sweeps, wish.runs, dry_run=dry_run) and whole
     if prune_remote and not dry_run:
-        _prune(find_source(source, dest), dest, wish, yes)
+        _prune(_found(source, dest), dest, wish, yes)
     raise typer.Exit(0 if whole else 1)
+
+
+def _found(source: str, dest: Path) -> Source:
+    from orchestrator.sync.source import find_source
+    from orchestrator.ui.terminal.working import working
+
+    with working(f"looking for {source}"):
+        return find_source(source, dest)
 
 
 def _exchange(results: Path, names: Iterable[str]) -> bool | None:
     """Fetch from the instances and clusters of the sweeps here; whether all came, or ``None`` without any."""
     from orchestrator.control.fleet import exchange, is_open
+    from orchestrator.ui.terminal.working import working
 
     found = [one for one in chosen(results, names) if is_open(one)]
-    whole = [exchange(one, typer.echo) for one in found]
+    whole = []
+    for one in found:
+        with working(f"{one.name}: fetching from its instances and clusters") as above:
+            whole.append(exchange(one, above(typer.echo)))
     return all(whole) if found else None
 
 
@@ -184,12 +195,11 @@ def _watch(source: str, dest: Path, wish: SyncOptions, seconds: float) -> bool:
     A lost connection is retried.
     """
     from orchestrator.control.at_work import works
-    from orchestrator.sync.source import find_source
 
     found, unknown_since = None, None
     while True:
         try:
-            found = found or find_source(source, dest)
+            found = found or _found(source, dest)
             brought = _once(found, dest, wish, dry_run=False)
             if unknown_since is not None:
                 typer.echo("the connection is back", err=True)
@@ -208,12 +218,15 @@ def _prune(source: Source, dest: Path, wish: SyncOptions, yes: bool) -> None:
     from orchestrator.sync.prune import Dispensable, prune
 
     def agreed(found: Dispensable) -> bool:
-        what = f"{found.count} files ({amount(found.size)}) of {len(found.files)} finished runs"
+        files, runs = count(found.count, "file"), count(len(found.files), "finished run")
+        what = f"{files} ({amount(found.size)}) of {runs}"
         where = plain(f"{source.text}/{found.sync.listed.name}")
         return yes or typer.confirm(f"delete {what} in {where}? They are here, checked just now")
 
     done = prune(source, dest, wish, agreed)
     for found in done:
-        typer.echo(f"{found.sync.listed.name}: deleted {found.count} files, {amount(found.size)}, there")
+        typer.echo(
+            f"{found.sync.listed.name}: deleted {count(found.count, 'file')}, {amount(found.size)}, there"
+        )
     if not done:
         typer.echo("nothing was deleted there")

@@ -7,7 +7,7 @@ from typing import Self
 
 import typer
 
-from orchestrator.core.formatting import amount, plain
+from orchestrator.core.formatting import amount, count, plain
 from orchestrator.sync.request import SyncProgress, SyncReport
 from orchestrator.ui.cli.progress_lines import ProgressLines
 
@@ -58,7 +58,7 @@ class SyncScreen(SyncProgress):
 
     def expect(self, sweep: str, files: int, size: int) -> None:
         if files and not self._live and not self._quiet:
-            typer.echo(f"{sweep}: {files} files, {amount(size)} to come")
+            typer.echo(f"{sweep}: {count(files, 'file')}, {amount(size)} to come")
         if files:
             self._pulse.expect(sweep, size)
             self._task = self._bar.add_task(plain(sweep), total=size)
@@ -72,6 +72,8 @@ class SyncScreen(SyncProgress):
         self._pulse.begin(what)
         if self._live and not self._bar.tasks:
             self._task = self._bar.add_task(plain(what), total=None)
+        elif self._live and self._bar.tasks[-1].total is None:
+            self._bar.update(self._task, description=plain(what))
 
     def say(self, text: str) -> None:
         if self._live:
@@ -82,13 +84,13 @@ class SyncScreen(SyncProgress):
 
 def report(brought: SyncReport, dry_run: bool) -> None:
     """Print what was fetched of a sweep, or would be, with problems and notes."""
-    came = f"{brought.files} files, {amount(brought.size)}" if brought.files else "nothing new"
+    came = f"{count(brought.files, 'file')}, {amount(brought.size)}" if brought.files else "nothing new"
     if dry_run:
-        due = f", {brought.due} runs would be verified" if brought.due else ""
+        due = f", {count(brought.due, 'run')} would be verified" if brought.due else ""
         aside = f", {brought.put_aside} put aside" if brought.put_aside else ""
         typer.echo(f"{brought.sweep}: {came} would come{due}{aside}")
     else:
-        new = f", {len(brought.complete)} runs verified" if brought.complete else ""
+        new = f", {count(len(brought.complete), 'run')} verified" if brought.complete else ""
         typer.echo(
             f"{brought.sweep}: {came}{new}; {brought.finished} of {brought.runs} runs are finished there"
         )

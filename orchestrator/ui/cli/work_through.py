@@ -25,12 +25,15 @@ def work_through(flow: Flow, *, detach: bool | None, as_json: bool) -> int:
     from orchestrator.core.types import RunState
     from orchestrator.ui.cli import sweep_table
     from orchestrator.ui.cli.money import settle_up
+    from orchestrator.ui.terminal.working import working
 
     detach = flow.leaves if detach is None else detach
     began, name = time.time(), flow.sweep_dir.name
     screen = sweep_table.SweepScreen(name, quiet=as_json)
     tell = partial(typer.echo, err=True) if as_json else screen.note
-    started = flow.start(tell, lambda text: print_warnings([text]), detach=detach)
+    with working(f"{name}: looking at what is done") as above:
+        warn = above(lambda text: print_warnings([text]))
+        started = flow.start(above(tell), warn, detach=detach)
     if not as_json:
         _announce(name, started)
     print_kept(started.kept)
@@ -60,7 +63,7 @@ def work_through(flow: Flow, *, detach: bool | None, as_json: bool) -> int:
 def _announce(name: str, started: Started) -> None:
     counted = f"{count(started.to_do, 'run')} to do" if started.to_do else "nothing new to submit"
     where = f" on {started.where}" if started.where else ""
-    adopted = f", {started.adopted} live worker(s) adopted" if started.adopted else ""
+    adopted = f", {count(started.adopted, 'live worker')} adopted" if started.adopted else ""
     typer.echo("\n  ".join([f"{name}: {counted}{where}{adopted} ({started.path})", *started.lines]))
 
 

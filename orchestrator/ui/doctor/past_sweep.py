@@ -10,6 +10,7 @@ from orchestrator.config.profiles import Profile, as_typed
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.findings import Finding, not_here, ok, problem
+from orchestrator.core.formatting import count
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
 from orchestrator.rundir.ledger_entries import submissions
@@ -39,7 +40,7 @@ def validated(results: Path, profile: Profile) -> Finding:
         return not_here(NAME, f"sweep {SWEEP} is at work", f"orchestrate status {SWEEP} --watch")
     if done := [run for run in here if run.state is RunState.DONE]:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(max(run.since or 0 for run in done)))
-        return ok(NAME, f"{len(done)} runs of sweep {SWEEP} were trained there, the last at {when}")
+        return ok(NAME, f"{count(len(done), 'run')} of sweep {SWEEP} trained there, the last at {when}")
     if runs:
         return not_here(NAME, f"sweep {SWEEP} ran elsewhere so far", f"rm -r {sweep.path} && {again}")
     return not_here(NAME, "only a sweep can check: nodes, their Python, the results folder", again)

@@ -268,5 +268,5 @@ def test_sweeps_of_different_tasks_make_one_variant_and_of_the_same_task_two(res
     other = over_tasks(finals(results / "1", first, {("b", "x"): [1, 2], ("b", "w"): [2, 3]}))
     assert [(one.label, list(one.scores)) for one in other] == [("x", ["a", "b"]), ("w", ["a", "b"])]
     same = over_tasks(finals(results / "2", first, {("a", "x"): [1, 2]}))
-    assert [one.label for one in same] == ["sweep0 x", "sweep0 y", "sweep1 x"]
+    assert [one.label for one in same] == ["sweep0 x", "sweep0 w", "sweep1 x"]
     assert [(one.number, one.side) for one in same] == [(0, 0), (1, 0), (0, 1)]
