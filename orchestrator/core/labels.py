@@ -15,24 +15,7 @@ _KIND = re.compile(r"^(on|off)_policy_(?=.)")
 
 # Text that stands for itself: `mappo`, `vmas/balance`, `torch.nn.Tanh`. Answers need their question.
 _NAME = re.compile(r"[^\W\d_][\w./@+:-]*")
-_ANSWERS = {
-    "y",
-    "n",
-    "t",
-    "f",
-    "yes",
-    "no",
-    "on",
-    "off",
-    "true",
-    "false",
-    "none",
-    "null",
-    "default",
-    "auto",
-    "all",
-    "any",
-}
+_ANSWERS = {"yes", "no", "on", "off", "true", "false", "none", "null", "default", "auto", "all", "any"}
 
 
 def varying_keys(points: Sequence[Point], without: Collection[str] = ()) -> list[str]:
