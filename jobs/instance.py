@@ -31,7 +31,6 @@ from jobs.worker.assignment import find_job, pool_of
 from jobs.worker.scheduler_job import MAILBOX_VARIABLE, VARIABLES
 from jobs.worker.signals import STOP_SIGNALS
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
-from orchestrator.core.formatting import count
 from orchestrator.core.secret_detection import looks_secret
 from orchestrator.core.types import Job
 from orchestrator.rundir import Event, SweepDir
@@ -186,10 +185,11 @@ class Instance:
         return code
 
     def _begin(self) -> Work:
-        token, runs = self._job.token, count(len(self._job.run_ids), "run")
+        token, number = self._job.token, len(self._job.run_ids)
         if self._sweep.has_begun(token):
             say(f"job {token} of sweep {self._sweep.name} was begun before: no worker is started again")
             return FormerWorker(self._sweep, token)
+        runs = f"{number} run{'s' * (number != 1)}"
         say(f"job {token} of sweep {self._sweep.name} begins: {runs}, {self._job.slots} at once")
         return OwnWorker(self._sweep, token)
 
