@@ -18,7 +18,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluate import final_checkpoint
 from orchestrator.analysis.evaluation_matrix import BEHAVIOUR, RETURN, figure_of, is_own, setting_of
 from orchestrator.analysis.played_tasks import read_task
-from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS
 from orchestrator.analysis.stats import (
     Estimate,
     Group,
@@ -157,8 +157,8 @@ class FramesToThreshold:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the median by bootstrap; none of one seed."""
-        return median_interval(self.frames) if len(self.frames) > 1 else None
+        """The 95 % interval of the median by bootstrap; none below four seeds."""
+        return median_interval(self.frames) if len(self.frames) >= INTERVAL_SEEDS else None
 
 
 def _above(value: float, other: float) -> bool:
@@ -242,12 +242,14 @@ def rankings(found: EvaluatedSweep, figure: str) -> list[Ranking]:
 def frames_to_best(found: Sequence[Ranking], collected: Collected) -> list[FramesToThreshold | None]:
     """Return when each group reached its best baseline in training; ``None`` without a curve."""
     series = _curves(found, collected, [one.figure for one in found])
-    return [_frames_to(own, one.best) for own, one in zip(series, found, strict=True)]
+    return [first_reached(own, one.best) for own, one in zip(series, found, strict=True)]
 
 
 def frames_to_half(found: Sequence[Ranking], collected: Collected) -> list[FramesToThreshold | None]:
     """Return when each group had closed half of the gap in training; ``None`` without a curve."""
-    return [_frames_to(own, HALF) for own in _curves(found, collected, [gap_of(one.figure) for one in found])]
+    return [
+        first_reached(own, HALF) for own in _curves(found, collected, [gap_of(one.figure) for one in found])
+    ]
 
 
 def _curves(found: Sequence[Ranking], collected: Collected, figures: Sequence[str]) -> list[list[Series]]:
@@ -274,7 +276,8 @@ def _metrics(figure: str, trainer: str) -> list[str]:
     return [f"{_IN_TRAINING}{figure}"]
 
 
-def _frames_to(curves: Sequence[Series], threshold: float) -> FramesToThreshold | None:
+def first_reached(curves: Sequence[Series], threshold: float) -> FramesToThreshold | None:
+    """Return when each curve first had a value of ``threshold`` or more; ``None`` without curves."""
     import numpy as np
 
     if not curves:

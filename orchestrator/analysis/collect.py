@@ -50,7 +50,7 @@ class Collected:
     ``metrics`` are ordered by run, iteration and name; ``wall_time`` is in seconds. ``problems`` name damaged
     files; ``warnings`` list limits on comparing the rows. ``points`` map (sweep, run_id) to the run's keys as
     written; ``others`` name the sweeps trained without this program. ``final``: what counts as
-    a final return.
+    a final return; ``threshold``: the return to which times are measured, ``None`` for one of each task.
     """
 
     runs: pl.DataFrame
@@ -62,6 +62,7 @@ class Collected:
     points: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     others: tuple[str, ...] = ()
     final: str = "the last evaluation"
+    threshold: float | None = None
 
 
 def gather(

@@ -12,7 +12,7 @@ from orchestrator.analysis.compare.wording import notes, verdict
 from orchestrator.analysis.evaluation_matrix import latest_matrices
 from orchestrator.analysis.improvement import standing
 from orchestrator.analysis.report import tables
-from orchestrator.analysis.report.answer import answer_section, audit_section
+from orchestrator.analysis.report.answer import answer_section, audit_section, threshold_section
 from orchestrator.analysis.report.baselines import beside_baselines
 from orchestrator.analysis.report.blocks import (
     Block,
@@ -47,6 +47,7 @@ from orchestrator.analysis.summary import unranked, warnings
 from orchestrator.analysis.variant_ranking import overall_profiles, task_profiles
 from orchestrator.analysis.verdict.fairness import red_flags
 from orchestrator.analysis.verdict.leaders import countable
+from orchestrator.analysis.verdict.thresholds import times_to_threshold
 from orchestrator.planning.throughput.measure import PROVISIONAL
 
 # Most rows that a browser sorts and filters without a pause; the rest is in results.csv.
@@ -253,6 +254,12 @@ _PAIRS = (
 )
 
 
+def _thresholds(data: ReportData) -> Section | None:
+    threshold = data.collected.threshold
+    found = times_to_threshold(data.collected, data.finals, prices(data.sweep_dirs), threshold)
+    return threshold_section(found, chosen=threshold is not None)
+
+
 def _baselines(data: ReportData) -> Section | None:
     return beside_baselines(data.sweep_dirs, data.collected, data.groups)
 
@@ -395,6 +402,7 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     _final,
     _profiles,
     _improvements,
+    _thresholds,
     _baselines,
     _evaluations,
     _losses,

@@ -6,7 +6,16 @@ from typing import Annotated
 import typer
 
 from orchestrator.ui.cli.collect import Others, Sweeps, found_sweeps
-from orchestrator.ui.cli.common import FINAL, RESULTS, Final, Json, Results, print_json, print_warnings
+from orchestrator.ui.cli.common import (
+    FINAL,
+    RESULTS,
+    Final,
+    Json,
+    Results,
+    amount,
+    print_json,
+    print_warnings,
+)
 
 # Damaged files named at most.
 _NAMED = 3
@@ -22,6 +31,15 @@ def report(
     ] = None,
     others: Others = None,
     final: Final = FINAL,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold",
+            metavar="RETURN",
+            help="The return to which times are measured; by default one of each task.",
+            callback=amount("a return", "--threshold 10"),
+        ),
+    ] = None,
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
@@ -34,6 +52,7 @@ def report(
       orchestrate report speed --with their_runs
       orchestrate report speed --final last
     """
+    from dataclasses import replace
     from datetime import datetime
 
     from orchestrator.analysis.collect import gather, read_others
@@ -50,6 +69,7 @@ def report(
     print_warnings(collected.problems[:_NAMED])
     if (more := len(collected.problems) - _NAMED) > 0:
         print_warnings([f"{more} more files are damaged; the report names them"])
+    collected = replace(collected, threshold=threshold)
     page = write_report(found, collected, folder, generated=generated)
     if as_json:
         print_json({"page": str(page), "pictures": sorted(str(picture) for picture in folder.glob("*.png"))})

@@ -299,10 +299,10 @@ def test_the_first_evaluation_that_reaches_the_threshold_counts(results: Path) -
 @pytest.mark.parametrize(
     ("frames", "median"),
     [
-        ((1.0, 2.0, math.inf), 2.0),
-        ((1.0, math.inf), math.inf),
-        ((1.0, 2.0), 1.5),
-        ((math.inf,) * 3, math.inf),
+        ((1.0, 2.0, 2.0, math.inf), 2.0),
+        ((1.0, math.inf, math.inf, math.inf), math.inf),
+        ((1.0, 2.0, 1.0, 2.0), 1.5),
+        ((math.inf,) * 4, math.inf),
     ],
 )
 def test_seeds_that_never_reach_it_are_later_than_all(frames: tuple[float, ...], median: float) -> None:

@@ -1,0 +1,71 @@
+"""The section of times to a threshold: medians over seeds, censored where too few reached it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from orchestrator.analysis.baselines import FramesToThreshold
+from orchestrator.analysis.report.blocks import MISSING, Block, Cell, Section, Table, Text, columns, shown
+from orchestrator.analysis.report.plotting import compact
+from orchestrator.analysis.variant_ranking import names
+from orchestrator.analysis.verdict.thresholds import USUAL_PART, TimeToThreshold
+from orchestrator.core.formatting import dollars, duration
+
+_MOST_ROWS = 2000
+_NOTE = (
+    "When a run first had an evaluation at or above the threshold: medians over finished runs, with 95 % "
+    "intervals by bootstrap from four seeds on. A seed that never did counts as later than all others: where "
+    "that is the median or an end of the interval, > stands before the shortest training of such a seed. "
+    "Times go up to the end of an evaluation, so a run that is evaluated seldom seems late."
+)
+
+
+def threshold_section(found: Sequence[TimeToThreshold], *, chosen: bool) -> Section | None:
+    """Return the section; ``None`` without times. ``chosen``: the threshold was given."""
+    if not found:
+        return None
+    why = (
+        "The threshold is the one of --threshold."
+        if chosen
+        else f"The threshold of a task is {USUAL_PART:.0%} of the way from the median first return to the "
+        "highest final one of its groups; --threshold sets another."
+    )
+    blocks: tuple[Block, ...] = (_table(found[:_MOST_ROWS]), Text(f"{_NOTE} {why}", note=True))
+    return Section("thresholds", "Time to a threshold", blocks)
+
+
+def _table(found: Sequence[TimeToThreshold]) -> Table:
+    rows = []
+    priced = any(one.dollars_per_second is not None for one in found)
+    for one, label in zip(found, names([one.group.point for one in found]), strict=True):
+        price = one.dollars_per_second
+        cost = Cell(MISSING) if price is None else _time(one.seconds, partial(_dollars, price))
+        rows.append(
+            (
+                Cell(one.group.task or MISSING),
+                Cell(label),
+                Cell(shown(one.threshold), one.threshold),
+                Cell(f"{one.frames.reached} of {len(one.frames.frames)}", one.frames.reached),
+                _time(one.frames, lambda at: compact(float(f"{at:.3g}"))),
+                _time(one.seconds, duration),
+                *((cost,) if priced else ()),
+            )
+        )
+    heads = columns("task", "group", "#threshold", "#seeds that reached it", "#frames", "#wall time")
+    return Table("times to a threshold", (*heads, *(columns("#dollars") if priced else ())), tuple(rows))
+
+
+def _dollars(price: float, seconds: float) -> str:
+    return dollars(price * seconds)
+
+
+def _time(found: FramesToThreshold, show: Callable[[float], str]) -> Cell:
+    def told(at: float) -> str:
+        return show(at) if math.isfinite(at) else f"> {show(found.trained)}"
+
+    interval = found.interval
+    ends = "" if interval is None else f" [{told(interval[0])}, {told(interval[1])}]"
+    censored = not math.isfinite(found.median)
+    return Cell(told(found.median) + ("" if censored else ends), found.median)

@@ -1,0 +1,74 @@
+"""When runs reached a return: frames, wall time and dollars, censored for runs that never did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.analysis.baselines import FramesToThreshold, first_reached
+from orchestrator.analysis.collect import Collected
+from orchestrator.analysis.comparability import kind_of
+from orchestrator.analysis.stats import Final, Group, Series, SeriesByRun, middle, series_of
+
+# The part of the way from the first return of the task to the best group's final one.
+USUAL_PART = 0.9
+
+
+@dataclass(frozen=True)
+class TimeToThreshold:
+    """When the finished runs of a group first had a return of ``threshold`` or more.
+
+    ``seconds``: wall time. ``dollars_per_second``: the median price of its runs, ``None`` where unknown.
+    """
+
+    group: Group
+    threshold: float
+    frames: FramesToThreshold
+    seconds: FramesToThreshold
+    dollars_per_second: float | None
+
+
+def times_to_threshold(
+    collected: Collected,
+    finals: Sequence[Final],
+    prices: Mapping[tuple[str, str], float],
+    threshold: float | None = None,
+) -> list[TimeToThreshold]:
+    """Return the times of every group with returns of evaluations; by default each task has a threshold."""
+    able = [
+        final
+        for final in finals
+        if final.estimate is not None and kind_of(final.terms.metric) == "evaluation"
+    ]
+    series = series_of(collected, [row for final in able for row in final.group.counted()[0]])
+    found = []
+    for task in dict.fromkeys(final.group.task for final in able):
+        own = [final for final in able if final.group.task == task]
+        curves = [_curves(final, series) for final in own]
+        level = threshold if threshold is not None else _usual(own, curves)
+        for final, several in zip(own, curves, strict=True):
+            frames = first_reached(several, level)
+            seconds = first_reached([replace(one, frames=one.seconds) for one in several], level)
+            if frames is not None and seconds is not None:
+                price = _price(final.group, prices)
+                found.append(TimeToThreshold(final.group, level, frames, seconds, price))
+    return found
+
+
+def _curves(final: Final, series: SeriesByRun) -> list[Series]:
+    rows = final.group.counted()[0]
+    keys = [(row["sweep"], row["run_id"], row["return_metric"]) for row in rows]
+    return [series[key] for key in keys if key in series]
+
+
+def _usual(own: Sequence[Final], curves: Sequence[Sequence[Series]]) -> float:
+    """Return the usual threshold of a task, with three digits."""
+    first = middle([float(one.values[0]) for several in curves for one in several]) or 0.0
+    best = max(final.estimate.value for final in own if final.estimate is not None)
+    return float(f"{first + USUAL_PART * (best - first):.3g}")
+
+
+def _price(group: Group, prices: Mapping[tuple[str, str], float]) -> float | None:
+    known = [prices.get((row["sweep"], row["run_id"])) for row in group.counted()[0]]
+    hour = middle([price for price in known if price is not None])
+    return None if hour is None else hour / 3600.0

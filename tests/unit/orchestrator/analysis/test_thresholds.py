@@ -1,0 +1,82 @@
+"""Times to a threshold on curves that reach it at a known time, or never."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.synthetic import EVAL, create_sweep, finish, matrix_runs
+from orchestrator.analysis.collect import collect
+from orchestrator.analysis.stats import final_returns, groups
+from orchestrator.analysis.verdict.thresholds import TimeToThreshold, times_to_threshold
+from orchestrator.rundir import Row, SweepDir
+from orchestrator.ui.cli import app
+
+LENGTH = 20
+
+
+def sweep_of(results: Path, steps: dict[str, list[int | None]]) -> SweepDir:
+    """Runs whose return jumps from 0 to 10 at this evaluation, one every 1000 frames and 60 s, or never."""
+    seeds = max(map(len, steps.values()))
+    runs = matrix_runs({"task": ["t"], "algorithm": list(steps), "seed": range(seeds)})
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        step = steps[str(run.overrides["algorithm"])][run.seed]
+        reached = LENGTH + 1 if step is None else step
+        rows = [
+            Row(at, 1000 * at, 60.0 * at, {EVAL: 10.0 if at >= reached else 0.0})
+            for at in range(1, LENGTH + 1)
+        ]
+        finish(sweep.run(run.run_id), run, rows)
+    return sweep
+
+
+def times(sweep: SweepDir, threshold: float | None = None) -> list[TimeToThreshold]:
+    collected = collect([sweep])
+    finals = final_returns(groups(collected), intervals=False)
+    return times_to_threshold(collected, finals, {(sweep.name, "x"): 1.0}, threshold)
+
+
+def test_times_are_those_of_the_jumps_and_censored_seeds_are_later_than_all_others(results: Path) -> None:
+    sweep = sweep_of(results, {"fast": [4, 5, 6, 7, 8], "slow": [10, None, 12, None, None]})
+    fast, slow = times(sweep)
+    assert (fast.threshold, fast.frames.reached, fast.frames.median, fast.seconds.median) == (9, 5, 6000, 360)
+    assert fast.frames.interval is not None
+    assert 4000 <= fast.frames.interval[0] <= 6000 <= fast.frames.interval[1] <= 8000
+    assert (slow.frames.reached, slow.frames.median) == (2, math.inf)
+    assert slow.frames.trained == 1000 * LENGTH
+
+
+def test_a_threshold_that_is_given_counts_for_every_task(results: Path) -> None:
+    sweep = sweep_of(results, {"fast": [4, 5, 6], "slow": [10, 11, 12]})
+    assert [one.frames.reached for one in times(sweep, 10.5)] == [0, 0]
+    assert [(one.threshold, one.frames.median) for one in times(sweep, 2.0)] == [(2, 5000), (2, 11000)]
+
+
+def test_the_page_shows_what_is_censored_as_censored(results: Path) -> None:
+    sweep = sweep_of(results, {"fast": [4, 5, 6, 7, 8], "slow": [10, None, 12, None, None]})
+    command = ["report", "speed", "--results", str(results)]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    page = (sweep.report / "index.html").read_text()
+    row = page.partition("Table of times to a threshold")[2].partition("</table>")[0].rpartition("<tr>")[2]
+    for cell in ("slow", "2 of 5", "> 20k", "> 20:00"):
+        assert f">{cell.replace('>', '&gt;')}</td>" in row
+    assert "90% of the way" in page
+    assert CliRunner().invoke(app, [*command, "--threshold", "3"]).exit_code == 0
+    assert "The threshold is the one of --threshold." in (sweep.report / "index.html").read_text()
+
+
+def test_no_number_is_no_threshold(results: Path) -> None:
+    sweep_of(results, {"fast": [4]})
+    said = CliRunner().invoke(app, ["report", "speed", "--results", str(results), "--threshold", "nan"])
+    assert said.exit_code != 0
+    assert "--threshold: found nan, expected a return" in f"{said.output} {said.exception}"
+
+
+@pytest.mark.parametrize("seeds", [3, 4])
+def test_below_four_seeds_a_time_has_no_interval(results: Path, seeds: int) -> None:
+    (found,) = times(sweep_of(results, {"fast": [4, 5, 6, 7][:seeds]}))
+    assert (found.frames.interval is None) == (seeds < 4)
