@@ -138,7 +138,7 @@ def test_the_report_says_where_to_run(results: Path) -> None:
         "(1 thread, 6,000 environments), 12,000 frames/s of training, 10,800 end-to-end; "
         "the lines of CPU and GPU cross at about 1,100 environments." in page
     )
-    assert (sweep.report / "crossover-1.png").read_bytes().startswith(PNG)
+    assert (sweep.report / "crossover-1.pdf").read_bytes().startswith(b"%PDF-")
 
 
 def test_without_a_gpu_the_report_shows_no_crossover_and_says_why(results: Path) -> None:

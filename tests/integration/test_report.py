@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import base64
+import csv
 import html
 import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
@@ -31,8 +32,7 @@ from orchestrator.ui.cli import app
 
 GENERATED = "2026-01-02 03:04 UTC"
 # Of the first losses of a sweep.
-LOSSES = [f"losses-{number}.png" for number in range(1, 7)]
-PNG = b"\x89PNG\r\n\x1a\n"
+LOSSES = [f"losses-{number}.svg" for number in range(1, 7)]
 VOID = {"meta", "img", "source", "br", "input"}
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -88,7 +88,7 @@ def report(sweep: SweepDir, **told: object) -> Page:
 
 
 def pictures(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.glob("*.png"))
+    return sorted(path.name for path in folder.glob("*.svg"))
 
 
 def test_one_file_holds_everything_and_pictures_lie_beside_it(results: Path) -> None:
@@ -96,34 +96,34 @@ def test_one_file_holds_everything_and_pictures_lie_beside_it(results: Path) -> 
     sweep = finished_sweep(results, "speed", matrix, iterations=3)
     page = report(sweep)
     assert pictures(sweep.report) == [
-        "final-1.png",
-        "final-2.png",
-        "improvement-1.png",
-        "improvement-2.png",
-        "improvement-3.png",
-        "learning-1.png",
-        "learning-2.png",
+        "final-1.svg",
+        "final-2.svg",
+        "improvement-1.svg",
+        "improvement-2.svg",
+        "improvement-3.svg",
+        "learning-1.svg",
+        "learning-2.svg",
         *LOSSES,
-        "profile-1.png",
-        "profile-2.png",
-        "profile-3.png",
-        "speed-1.png",
+        "profile-1.svg",
+        "profile-2.svg",
+        "profile-3.svg",
+        "speed-1.svg",
     ]
-    sources = page.values("src")
-    assert all(source.startswith("data:image/png;base64,") for source in sources)
-    embedded = [base64.b64decode(value.partition(",")[2]) for value in sources]
-    assert all(picture.startswith(PNG) for picture in embedded)
-    light, dark = embedded[::2], embedded[1::2]
-    assert sorted(light) == sorted(path.read_bytes() for path in sweep.report.glob("*.png"))
-    assert len(dark) == len(light)
-    assert not set(dark) & set(light)
-    assert page.values("srcset") == []
+    assert page.values("src") == page.values("srcset") == []
+    drawn = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
+    assert len([one for one in drawn if one]) >= len(pictures(sweep.report))
+    for path in sweep.report.glob("*.svg"):
+        assert ElementTree.parse(path).getroot().tag.endswith("svg")
+        assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF-")
     headings = re.findall(r"<h2[^>]*>(.*?)</h2>", page.source)
     assert {"Groups", "Learning", "Final returns", "Speed", "Runs", "Provenance"} < set(headings)
     ids = page.values("id")
     assert len(ids) == len(set(ids))
-    assert {href.removeprefix("#") for href in page.values("href")} <= set(ids)
-    assert not re.search(r"https?:|url\(|@import|fetch\(", page.source)
+    beside = {path.name for path in sweep.report.iterdir()}
+    assert {href.removeprefix("#") for href in page.values("href")} <= set(ids) | beside
+    assert {path.name for path in sweep.report.glob("table-*")} < set(page.values("href"))
+    assert not re.search(r"https?:|url\((?!#)|@import|fetch\(", page.source)
+    assert page.values("style") == [], "the policy forbids them"
     assert "default-src 'none'" in " ".join(page.values("content"))
     assert all(alternative for _, name, alternative in page.attributes if name == "alt")
 
@@ -143,7 +143,7 @@ def test_runs_in_several_sizes_have_a_section_on_scaling(results: Path) -> None:
     said = CliRunner().invoke(app, ["report", "scaling", "--results", str(results)])
     assert said.exit_code == 0, said.output
     page = Page(sweep.report / "index.html")
-    assert "scaling-1.png" in pictures(sweep.report)
+    assert "scaling-1.svg" in pictures(sweep.report)
     law = "serial fraction 20.0% [20.0%, 20.0%] by Amdahl's law: beyond 2 actors you pay for waiting"
     assert law in page.words
     cells = "4 4 2 2,500 [2,500, 2,500] 2.50 [2.50, 2.50] 62.5% 33.3% 33.3% 0.0% 0.0% 33.3% 0.0% 15.6%"
@@ -240,7 +240,7 @@ def test_hostile_names_stay_text(results: Path) -> None:
     page = report(sweep)
     assert page.tags.count("script") == 3  # two of ours, and data
     assert page.values("onclick") == page.values("onerror") == []
-    assert len(page.values("src")) == 2 * len(pictures(sweep.report))
+    assert page.values("src") == []
     for name in (*HOSTILE, "<b>host</b>", "<script>alert(5)</script>", "</pre><script>alert(4)</script>"):
         assert " ".join(name.split()) in page.words
     assert not re.search(r"\b49\b", page.words)
@@ -260,7 +260,7 @@ def test_a_sweep_without_a_finished_run_gives_an_honest_page(results: Path, atte
     assert "No finished run has a measured speed." in page.words
     assert "No run is finished." in page.words
     assert ("No run has recorded a return yet." in page.words) == (attempts == 0)
-    assert pictures(sweep.report) == ["learning-1.png", *LOSSES] * attempts
+    assert pictures(sweep.report) == ["learning-1.svg", *LOSSES] * attempts
     assert "orchestrate sweep --grid GRID" in page.words
 
 
@@ -287,9 +287,9 @@ def test_many_groups_are_split_over_pictures_and_pictures_have_an_end(results: P
     sweep = finished_sweep(results, "many", matrix, iterations=2)
     page = report(sweep)
     assert pictures(sweep.report) == [
-        *("final-1.png", "learning-1.png", "learning-2.png"),
+        *("final-1.svg", "learning-1.svg", "learning-2.svg"),
         *LOSSES,
-        "speed-1.png",
+        "speed-1.svg",
     ]
     alternatives = {text for text in page.values("alt") if text.startswith("Learning")}
     assert sum("(1 of 2)" in text for text in alternatives) == 1
@@ -299,12 +299,19 @@ def test_many_groups_are_split_over_pictures_and_pictures_have_an_end(results: P
 def test_pictures_of_a_former_report_are_removed_and_other_files_stay(results: Path) -> None:
     sweep = finished_sweep(results, "speed", {"algorithm": ["mappo"], "seed": [0]}, iterations=2)
     sweep.report.mkdir()
-    (sweep.report / "learning-7.png").write_bytes(b"old")
-    mine = ("notes.txt", "learning-mine.png", "speed-1-slide.png", "final-.png", "my-speed-1.png")
+    (sweep.report / "learning-7.svg").write_bytes(b"old")
+    mine = (
+        "notes.txt",
+        "table-mine.txt",
+        "learning-mine.svg",
+        "speed-1-slide.svg",
+        "final-.svg",
+        "my-speed-1.svg",
+    )
     for name in mine:
         (sweep.report / name).write_text("mine")
     report(sweep)
-    assert "learning-7.png" not in pictures(sweep.report)
+    assert "learning-7.svg" not in pictures(sweep.report)
     assert [(sweep.report / name).read_text() for name in mine] == ["mine"] * len(mine)
 
 
@@ -507,7 +514,7 @@ def test_policies_stand_beside_scripted_players_where_evaluations_hold_some(resu
     assert "Table of frames to thresholds" in page.values("aria-label")
     assert "100 [100, 100] 5 of 5 seeds" in page.words
     assert "scripted: random 0.75" in page.words
-    assert "gap-1.png" in pictures(sweep.report)
+    assert "gap-1.svg" in pictures(sweep.report)
     assert any(text.startswith("team/gap_closed. a (n=5): 1.5 [1.5, 1.5]") for text in page.values("alt"))
 
 
@@ -552,3 +559,18 @@ def test_others_that_were_evaluated_in_two_episodes_and_trained_for_less_are_fla
     told = page.words.partition("P(> ours)")[0]
     assert "6,000 frames (theirs iql, theirs mappo); 60,000 frames (ours iql, ours mappo)" in told
     assert "2 episodes (theirs iql, theirs mappo); 10 episodes (ours iql, ours mappo)" in told
+
+
+def test_tables_are_files_for_programs_and_for_papers(results: Path) -> None:
+    runs = matrix_runs({"algorithm": ["a&b_c", "=1+1"], "seed": [0, 1]})
+    sweep = create_sweep(results, "odd", runs)
+    for run in runs:
+        finish(sweep.run(run.run_id), run, training_rows(run, 2), final_return=1234567.125 + run.seed)
+    report(sweep)
+    heads, *rows = csv.reader((sweep.report / "table-runs.csv").open(newline=""))
+    assert {row[heads.index("final return")] for row in rows} == {"1234567.125", "1234568.125"}
+    assert {row[heads.index("algorithm")] for row in rows} == {"a&b_c", "'=1+1"}
+    paper = (sweep.report / "table-groups.tex").read_text()
+    assert paper.startswith("\\begin{tabular}{lrlrrrl}\n\\toprule\ngroup & n & states & ")
+    assert "\na\\&b\\_c & 2 & 2 done & " in paper
+    assert "\\%" in paper

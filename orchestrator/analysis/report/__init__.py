@@ -1,4 +1,4 @@
-"""Write the report: one page that needs no network, and its pictures as files beside it."""
+"""Write the report: one page that needs no network, and its pictures and tables as files beside it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["write_matrices", "write_report"]
 
-_PICTURE = re.compile(
-    r"(learning|final|profile|improvement|speed|losses|scaling|crossover|targets|matrix|gap)-[0-9]+\.png"
+_FORMER = re.compile(
+    r"(learning|final|profile|improvement|speed|losses|scaling|crossover|targets|matrix|gap)-[0-9]+"
+    r"\.(png|svg|pdf)|table-[a-z0-9-]+\.(csv|tex)"
 )
 
 
 def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path, *, generated: str) -> Path:
-    """Write ``index.html`` and the pictures into the folder ``out``; return the page's path.
+    """Write ``index.html``, pictures and tables into the folder ``out``; return the page's path.
 
     ``generated`` is printed as the time of writing: all else is a function of the tables, the sweeps' grids
     and the installed versions. Raises :class:`~orchestrator.core.errors.StorageError` if ``out`` cannot be
@@ -32,9 +33,9 @@ def write_report(sweep_dirs: Sequence[SweepDir], collected: Collected, out: Path
     from orchestrator.analysis.report.page import build
 
     page = build(sweep_dirs, collected, generated)
-    make_folder(out, _PICTURE)
-    for picture in page.pictures:
-        write_atomic(out / f"{picture.name}.png", picture.light)
+    make_folder(out, _FORMER)
+    for name, content in page.files():
+        write_atomic(out / name, content)
     write_atomic(out / "index.html", page.html.encode())
     return out / "index.html"
 
@@ -44,7 +45,7 @@ def write_matrices(found: Sequence[Matrix], out: Path) -> list[Path]:
     from orchestrator.analysis.evaluation_matrix import as_csv
     from orchestrator.analysis.report.matrix_figures import matrix_pictures
 
-    make_folder(out, _PICTURE)
+    make_folder(out, _FORMER)
     files = {"matrix.csv": as_csv(found).encode()}
     files |= {f"{one.name}.png": one.light for one in matrix_pictures(found)}
     for name, content in files.items():
@@ -52,13 +53,13 @@ def write_matrices(found: Sequence[Matrix], out: Path) -> list[Path]:
     return [out / name for name in files]
 
 
-def make_folder(out: Path, pictures: re.Pattern[str]) -> None:
-    """Make the folder ``out``, and remove former ``pictures`` from it."""
+def make_folder(out: Path, former: re.Pattern[str]) -> None:
+    """Make the folder ``out``, and remove ``former`` files from it."""
     with storage_errors(out):
         try:
             out.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise OrchestrateError(f"{out} cannot be a folder: a file is in the way") from error
-        for path in out.glob("*.png"):
-            if pictures.fullmatch(path.name):
+        for path in out.iterdir():
+            if former.fullmatch(path.name):
                 path.unlink(missing_ok=True)

@@ -53,6 +53,7 @@ def matrix_pictures(found: Sequence[Matrix], numbers: Iterator[int] | None = Non
                     _heatmap(name, matrix, columns, rows),
                     caption=f"{caption} {matrix.setting.capitalize()}.",
                     alt=f"Heatmap of {name}. {listed(list(_best(matrix, columns, rows)))}.",
+                    themed=False,
                 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -16,8 +16,9 @@ from markupsafe import Markup
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.report.answer import styles as answer_styles
-from orchestrator.analysis.report.blocks import point_text
+from orchestrator.analysis.report.blocks import Section, point_text
 from orchestrator.analysis.report.data import ReportData, report_data
+from orchestrator.analysis.report.export import table_files, table_stems
 from orchestrator.analysis.report.plotting import Picture
 from orchestrator.analysis.report.sections import pictures, sections
 from orchestrator.analysis.report.tables import Row, shared_point
@@ -27,10 +28,17 @@ from orchestrator.rundir import SweepDir
 
 @dataclass(frozen=True)
 class Page:
-    """The finished page, and its pictures for the folder."""
+    """The finished page, and its sections for the folder."""
 
     html: str
-    pictures: tuple[Picture, ...]
+    sections: tuple[Section, ...]
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Yield name and content of the files beside it: pictures as SVG and PDF, tables as CSV and LaTeX."""
+        for picture in (picture for section in self.sections for picture in section.pictures):
+            yield f"{picture.name}.svg", picture.vector.svg.encode()
+            yield f"{picture.name}.pdf", picture.vector.pdf
+        yield from table_files(self.sections)
 
 
 def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) -> Page:
@@ -47,11 +55,12 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
         counts=_counts(data),
         outside=sum(not row["in_grid"] for row in data.rows),
         sections=found,
+        stems=table_stems(found),
         style=Markup(style),  # noqa: S704  our own files
         scripts=[Markup(script) for script in scripts],  # noqa: S704
         policy=_policy(style, scripts),
     )
-    return Page(html, tuple(picture for section in found for picture in section.pictures))
+    return Page(html, tuple(found))
 
 
 def pictures_of(collected: Collected, kind: str) -> list[Picture]:
@@ -63,7 +72,7 @@ def _template() -> Any:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["data_uri"] = _data_uri
+    environment.filters["id"] = id
     return environment.from_string(_part("page.html.j2"))
 
 
@@ -82,10 +91,6 @@ def _policy(style: str, scripts: Iterable[str]) -> str:
 
 def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-def _data_uri(png: bytes) -> str:
-    return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
 def _counts(data: ReportData) -> list[tuple[str, int]]:

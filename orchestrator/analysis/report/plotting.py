@@ -8,9 +8,13 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from markupsafe import Markup
+
 from orchestrator.analysis.improvement import Improvement
+from orchestrator.analysis.report.vector import Vector, inline, vector
 from orchestrator.analysis.stats import HUES, Estimate, Group, ReturnCurve
 from orchestrator.analysis.variant_ranking import names
 
@@ -35,23 +39,6 @@ _DPI = 150
 # as on a telephone.
 WIDE_IN = 8.6
 SMALL_IN = 5.2
-
-
-@dataclass(frozen=True)
-class Picture:
-    """One figure: ``name`` is its file's stem, ``light`` and ``dark`` are PNG files.
-
-    ``caption`` explains how to read it, ``alt`` describes it for readers who do not see it. ``small``: made
-    to stand beside others of its kind.
-    """
-
-    name: str
-    title: str
-    caption: str
-    alt: str
-    light: bytes
-    dark: bytes
-    small: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,12 +75,59 @@ _Dash = str | tuple[int, tuple[float, ...]]
 _DASHES: tuple[_Dash, ...] = ("-", "--", "-.", (0, (8, 2, 1, 2, 1, 2)), (0, (3, 2)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
+# The page's names of the colours that its theme changes.
+_PAGE_COLOURS = {
+    **{colour: f"var(--c{number})" for number, colour in enumerate(LIGHT.lines)},
+    LIGHT.paper: "var(--paper)",
+    LIGHT.ink: "var(--ink)",
+    LIGHT.faint: "var(--line)",
+}
+
 Draw = Callable[[Theme], "Figure"]
 
 
-def picture(name: str, title: str, draw: Draw, *, caption: str, alt: str, small: bool = False) -> Picture:
-    """Draw a picture in both themes."""
-    return Picture(name, title, caption, _clean(alt), _png(draw, LIGHT), _png(draw, DARK), small)
+@dataclass(frozen=True)
+class Picture:
+    """One figure: ``name`` is its file's stem; each form of it is drawn when first needed.
+
+    ``caption`` explains how to read it, ``alt`` describes it for readers who do not see it. ``small``: made
+    to stand beside others of its kind. ``themed``: a page's theme may change its colours.
+    """
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    draw: Draw
+    small: bool = False
+    themed: bool = True
+
+    @cached_property
+    def light(self) -> bytes:
+        """The picture as PNG, on white."""
+        return _png(self.draw, LIGHT)
+
+    @cached_property
+    def dark(self) -> bytes:
+        """The picture as PNG, on black."""
+        return _png(self.draw, DARK)
+
+    @cached_property
+    def vector(self) -> Vector:
+        """The picture as SVG and as PDF."""
+        return vector(lambda: self.draw(LIGHT), _style(LIGHT))
+
+    @property
+    def inline(self) -> Markup:
+        """The picture as a part of a page, in the colours of the page's theme."""
+        return inline(self.vector.svg, self.name, self.alt, _PAGE_COLOURS if self.themed else {})
+
+
+def picture(
+    name: str, title: str, draw: Draw, *, caption: str, alt: str, small: bool = False, themed: bool = True
+) -> Picture:
+    """Return a picture, to be drawn in either theme."""
+    return Picture(name, title, caption, _clean(alt), draw, small, themed)
 
 
 def dash(number: int, side: int) -> _Dash:

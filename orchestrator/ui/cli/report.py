@@ -43,7 +43,7 @@ def report(
     results: Results = RESULTS,
     as_json: Json = False,
 ) -> None:
-    """Write a report: one page that needs no network, and its pictures as PNG.
+    """Write a report: one page that needs no network, with pictures (SVG, PDF) and tables (CSV, LaTeX).
 
     [bold]Examples[/bold]
 
@@ -72,6 +72,6 @@ def report(
     collected = replace(collected, threshold=threshold)
     page = write_report(found, collected, folder, generated=generated)
     if as_json:
-        print_json({"page": str(page), "pictures": sorted(str(picture) for picture in folder.glob("*.png"))})
+        print_json({"page": str(page), "pictures": sorted(str(picture) for picture in folder.glob("*.svg"))})
     else:
         typer.echo(f"wrote {page}")
