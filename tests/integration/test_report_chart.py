@@ -39,6 +39,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = matrix_runs(matrix)
     sweep = create_sweep(tmp_path_factory.mktemp("chart") / "results", "seen", runs)
     for run in runs:
+        log = sweep.run(run.run_id).attempt(1).log
+        log.parent.mkdir(parents=True)
+        log.write_text(f"{'early line ' * 500}\n<b>the end of seed {run.seed}</b>\n")
         level = LEVELS[run.overrides["algorithm"]] + run.overrides["experiment.lr"] * 1000
         rows = [Row(at, 1000 * at, 360.0 * at, {EVAL: level * at / 10 + run.seed}) for at in range(1, 11)]
         finish(sweep.run(run.run_id), run, rows, final_return=level + run.seed)
@@ -185,6 +188,7 @@ def test_the_address_brings_the_same_view_back(page: Page, browser: Browser, rep
 
 
 def test_a_keyboard_moves_and_zooms(page: Page) -> None:
+    page.evaluate(DRAWN)
     page.evaluate(f"{CANVAS}.focus()")
     page.press("+")
     assert "zoom=" in address(page)
@@ -224,3 +228,20 @@ def test_a_telephone_gets_the_chart_in_its_width(browser: Browser, report: Path)
     assert paint(page) != dark
     assert page.complaints == []
     page.close()
+
+
+def test_a_run_shows_what_differs_its_log_and_how_to_train_it_again(page: Page) -> None:
+    page.evaluate("window.first = document.querySelector('#runs tbody button')")
+    page.click("#runs thead th:nth-child(4) button")
+    page.evaluate("window.first.click()")
+    told = page.evaluate("document.querySelector('.detail').innerText")
+    assert "python -m jobs.train --sweep again benchmarl" in told
+    assert "algorithm=iql experiment.lr=0.001 task=vmas/navigation seed=0" in told
+    assert "<b>the end of seed 0</b>" in told
+    assert "early line" not in told
+    page.evaluate(
+        "window.last = [...document.querySelectorAll('#runs tbody button')].at(-1); window.last.click()"
+    )
+    assert "experiment.algorithm" in page.evaluate("document.querySelector('.detail table')?.innerText ?? ''")
+    page.evaluate("window.last.click()")
+    assert page.evaluate("document.querySelector('.detail').hidden")

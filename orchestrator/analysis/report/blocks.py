@@ -65,6 +65,14 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class Details:
+    """Details of the rows of the table before it. ``data``: JSON that is safe inside a script element."""
+
+    data: str
+    kind = "details"
+
+
+@dataclass(frozen=True)
 class Folded:
     """Blocks that are folded where the page's script runs, as something better stands above them."""
 
@@ -128,7 +136,7 @@ class Html:
     kind = "html"
 
 
-Block = Text | Points | FoldedText | Gallery | Table | Html | Chart | Folded
+Block = Text | Points | FoldedText | Gallery | Table | Html | Chart | Details | Folded
 
 
 @dataclass(frozen=True)

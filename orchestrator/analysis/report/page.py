@@ -46,7 +46,7 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
     data = report_data(sweep_dirs, collected)
     found = sections(data)
     style = _part("page.css") + answer_styles() + _part("chart/chart.css")
-    scripts = [_part("page.js"), _part("chart/chart.js")]
+    scripts = [_part("page.js"), _part("run_details.js"), _part("chart/chart.js")]
     html = _template().render(
         title=", ".join(sweep.name for sweep in sweep_dirs),
         generated=generated,

@@ -18,6 +18,7 @@ from orchestrator.analysis.report.blocks import (
     Block,
     Cell,
     Chart,
+    Details,
     Folded,
     FoldedText,
     Gallery,
@@ -35,6 +36,7 @@ from orchestrator.analysis.report.matrix_figures import matrix_pictures
 from orchestrator.analysis.report.money import money_of
 from orchestrator.analysis.report.plotting import MOST_PICTURES, Picture
 from orchestrator.analysis.report.ranking_figures import improvement_pictures, profile_pictures
+from orchestrator.analysis.report.run_details import run_details
 from orchestrator.analysis.report.scaling_figures import scaling
 from orchestrator.analysis.report.training_figures import (
     final_pictures,
@@ -51,7 +53,7 @@ from orchestrator.analysis.verdict.thresholds import times_to_threshold
 from orchestrator.planning.throughput.measure import PROVISIONAL
 
 # Most rows that a browser sorts and filters without a pause; the rest is in results.csv.
-_MOST_ROWS = 2000
+_MOST_ROWS = 1000
 _MOST_MISSING = 200
 # Most groups drawn; the tables hold everything.
 _MOST_DRAWN = 120
@@ -374,7 +376,8 @@ def _runs(data: ReportData) -> Section:
     shown = data.rows[:_MOST_ROWS]
     several = len({row["sweep"] for row in data.rows}) > 1
     table = tables.runs_table(shown, data.collected.keys, several=several)
-    blocks: tuple[Block, ...] = (table,)
+    details = Details(run_details(data.sweep_dirs, shown, data.collected.points))
+    blocks: tuple[Block, ...] = (table, details)
     if len(data.rows) > len(shown):
         blocks = (
             *blocks,

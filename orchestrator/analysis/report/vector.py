@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _MANY_MARKS = 4
 _STYLE = re.compile(r' style="([^"]*)"')
 _USE = re.compile(r'<use xlink:href="#([^"]+)" x="([^"]+)" y="([^"]+)"( style="[^"]*")?/>\s*')
+_COMMAND = re.compile(r"([A-Za-z])([^A-Za-z]*)")
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{2,}")
 
 
@@ -100,9 +101,30 @@ def _value(name: str, value: str, colours: Mapping[str, str]) -> str:
 
 
 def _path(text: str) -> str:
-    """Return a path's commands with one digit behind the point, which is a tenth of a pixel."""
-    short = re.sub(r"-?\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), text)
-    return re.sub(r"\s*([A-Za-z])\s*", r"\1", short).strip()
+    """Return a path in tenths of a pixel, lines relative to the point before: half of the bytes."""
+    told: list[str] = []
+    at: tuple[int, int] | None = None
+    for command, numbers in _COMMAND.findall(text):
+        values = [round(10 * float(number)) for number in numbers.split()]
+        if command == "L" and at is not None:
+            step = (values[0] - at[0], values[1] - at[1])
+            told.append(_line(*step))
+        else:
+            told.append(command + " ".join(map(_tenths, values)))
+        at = (values[-2], values[-1]) if values else None
+    return "".join(told)
+
+
+def _line(right: int, down: int) -> str:
+    if not down:
+        return f"h{_tenths(right)}" if right else ""
+    return f"l{_tenths(right)} {_tenths(down)}" if right else f"v{_tenths(down)}"
+
+
+def _tenths(value: int) -> str:
+    whole, rest = divmod(abs(value), 10)
+    text = f"{whole or ''}.{rest}" if rest else str(whole)
+    return f"-{text}" if value < 0 else text
 
 
 def _rounded(number: re.Match[str]) -> str:

@@ -1,0 +1,124 @@
+"""Details of single runs: configuration that differs, the end of the log, the command to train it again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from orchestrator.analysis.report.tables import Row
+from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.types import RunState
+from orchestrator.rundir import RunDir, SweepDir
+
+# Bytes of a log's end, of all logs together, and differing keys of a run: what a page has room for.
+_TAIL = 1200
+_ALL_TAILS = 250_000
+_MOST_KEYS = 30
+_NOT_OF_GRID = ("seed", "target")
+
+
+def run_details(
+    sweep_dirs: Sequence[SweepDir],
+    rows: Sequence[Row],
+    points: Mapping[tuple[str, str], Mapping[str, Any]],
+) -> str:
+    """Return the details of these rows as JSON, in their order. Safe inside a script element of a page."""
+    folders = {sweep.name: sweep for sweep in sweep_dirs}
+    runs = [folders[row["sweep"]].run(row["run_id"]) if row["sweep"] in folders else None for row in rows]
+    differing = _differing([{} if run is None else _configuration(run) for run in runs])
+    tails = _tails(rows, runs)
+    told = [
+        {
+            "name": f"{row['sweep']} {row['run_id']}",
+            "again": _again(row, points.get((row["sweep"], row["run_id"]), {})),
+            "differs": differing[at],
+            "log": tails.get(at, ""),
+        }
+        for at, row in enumerate(rows)
+    ]
+    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _again(row: Row, point: Mapping[str, Any]) -> str:
+    """Return the command that trains the run once more, beside the sweep."""
+    words = [f"{key}={_hydra(value)}" for key, value in point.items() if key not in _NOT_OF_GRID]
+    seed = [f"seed={point['seed']}"] if "seed" in point else []
+    command = ["python", "-m", "jobs.train", "--sweep", "again", str(row["trainer"]), *words, *seed]
+    return shlex.join(command)
+
+
+def _hydra(value: Any) -> str:
+    """Write a value as on Hydra's command line."""
+    if isinstance(value, str):
+        plain = value and all(letter.isalnum() or letter in "_-./" for letter in value)
+        quoted = value.replace("\\", "\\\\").replace("'", "\\'")
+        return value if plain else f"'{quoted}'"
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{key}:{_hydra(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_hydra, value)) + "]"
+    return json.dumps(value)
+
+
+def _configuration(run: RunDir) -> dict[str, str]:
+    """Return the composed configuration of a finished run, key by key as text."""
+    try:
+        found = (run.result() or {}).get("config")
+    except (DamagedFileError, OSError):
+        return {}
+    return dict(_flat(found, "")) if isinstance(found, Mapping) else {}
+
+
+def _flat(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for name, one in value.items():
+            yield from _flat(one, f"{key}.{name}" if key else str(name))
+    else:
+        yield key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _differing(found: Sequence[Mapping[str, str]]) -> list[list[tuple[str, str, str]]]:
+    """Return each run's keys with another value than most runs: key, value, and the value of most."""
+    values: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for own in found:
+        for key, value in own.items():
+            values[key][value] += 1
+    usual = {key: counted.most_common(1)[0][0] for key, counted in values.items() if len(counted) > 1}
+    return [
+        [(key, own[key], most) for key, most in usual.items() if key in own and own[key] != most][:_MOST_KEYS]
+        for own in found
+    ]
+
+
+def _tails(rows: Sequence[Row], runs: Sequence[RunDir | None]) -> dict[int, str]:
+    """Return the ends of logs by the row's place: of runs without a result first, until there is no room."""
+    order = sorted(range(len(rows)), key=lambda at: rows[at]["state"] == RunState.DONE.value)
+    found: dict[int, str] = {}
+    room = _ALL_TAILS
+    for at in order:
+        run = runs[at]
+        if room <= 0 or run is None:
+            continue
+        if tail := _tail(run):
+            found[at] = tail
+            room -= len(tail)
+    return found
+
+
+def _tail(run: RunDir) -> str:
+    try:
+        attempts = run.attempts()
+        if not attempts:
+            return ""
+        with attempts[-1].log.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - _TAIL))
+            text = file.read().decode(errors="replace")
+    except (OSError, DamagedFileError):
+        return ""
+    lines = text.splitlines()
+    return "\n".join(lines[1:] if size > _TAIL and len(lines) > 1 else lines)
