@@ -15,14 +15,16 @@ from pathlib import Path
 
 from tests.helpers import ROOT
 
+_ERASED = re.compile(r"[^\n]*\r\x1b\[2K")
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a command wrote to its terminal, without codes, and its exit code."""
+    """What a command left on its terminal, what it drew there meanwhile, without codes, and its exit code."""
 
     text: str
+    drawn: str
     code: int
 
     @property
@@ -56,4 +58,5 @@ def in_terminal(
             break
         written += piece
     os.close(ours)
-    return Seen(_CODES.sub("", written.decode(errors="replace")), process.wait())
+    drawn = written.decode(errors="replace")
+    return Seen(_CODES.sub("", _ERASED.sub("", drawn)), _CODES.sub("", drawn), process.wait())

@@ -115,7 +115,7 @@ class KeyTable:
 
     def _laid_out(self, width: int | None) -> _Layout:
         if width is None:
-            return _Layout([replace(one, name=one.name.replace("\n", " ")) for one in self._columns], {}, ())
+            return next(_layouts(self._columns, (), narrow=False))
         stay, moved = list(self._columns), list[Column]()
         while True:
             room = width - len(self._indent(moved))
@@ -152,6 +152,7 @@ def _layouts(columns: Sequence[Column], moved: Sequence[Column], *, narrow: bool
 
     ``narrow``: also split the words of headings, and leave a single space between columns.
     """
+    yield _Layout([replace(one, name=one.name.replace("\n", " ")) for one in columns], {}, moved)
     yield _Layout(columns, {}, moved)
     yield _Layout([one.folded() for one in columns], {}, moved)
     prefixes = {one.name: prefix for one in columns if (prefix := one.prefix())}
