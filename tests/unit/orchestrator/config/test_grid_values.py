@@ -220,15 +220,20 @@ def test_nodes_are_for_trainers_that_know_several_and_no_part_of_a_run() -> None
     [
         ("impala", "mode: parallel, actors: 4, learners: 2", 6),
         ("impala", "mode: parallel, actors: 4", 8),
-        ("a2c", "mode: asynchronous, actors: 4", 4),
+        ("ppo", "mode: parallel, actors: 4", 4),
     ],
 )
-def test_processes_that_share_memory_have_one_node_and_a_core_each(
-    trainer: str, keys: str, cores: int
-) -> None:
+def test_processes_have_a_core_each_on_one_node_or_two(trainer: str, keys: str, cores: int) -> None:
     text = f"name: x\ntrainer: {trainer}\nbase: {{task: bucket_brigade/hard, {keys}}}"
     assert expand(parse_grid(text, "grid.yaml")).resources.cpus_per_task == cores
+    both = expand(parse_grid(f"{text}\nresources: {{nodes: 2}}", "grid.yaml")).resources
+    assert (both.nodes, both.cpus_per_task) == (2, cores // 2)
+
+
+def test_processes_that_share_memory_have_one_node_and_a_core_each() -> None:
+    text = "name: x\ntrainer: a2c\nbase: {task: bucket_brigade/hard, mode: asynchronous, actors: 4}"
+    assert expand(parse_grid(text, "grid.yaml")).resources.cpus_per_task == 4
     with pytest.raises(
-        OrchestrateError, match=f"found 2, and mode .* of the trainer {trainer} trains on one node"
+        OrchestrateError, match="found 2, and mode asynchronous of the trainer a2c trains on one"
     ):
         expand(parse_grid(f"{text}\nresources: {{nodes: 2}}", "grid.yaml"))
