@@ -154,12 +154,15 @@ def _print(
     ]
     sweep_table.show(console, KeyTable(table))
     for why, who in _by_reason(sweep_dir, collected).items():
-        console.print(f"[yellow]missing[/yellow] {count(len(who), 'run')}, {_safe(why)}", soft_wrap=True)
-        console.print(f"  {_safe(listed(who, _NAMED))}", style="dim", soft_wrap=True)
+        console.print(
+            f"[yellow]missing[/yellow] {count(len(who), 'run')}, {_safe(why)}",
+            soft_wrap=not console.is_terminal,
+        )
+        console.print(f"  {_safe(listed(who, _NAMED))}", style="dim", soft_wrap=not console.is_terminal)
     for warning in limits:
-        console.print(f"[yellow]note[/yellow] {_safe(warning)}", soft_wrap=True)
+        console.print(f"[yellow]note[/yellow] {_safe(warning)}", soft_wrap=not console.is_terminal)
     for problem in collected.problems:
-        console.print(f"[red]problem[/red] {_safe(problem)}", soft_wrap=True)
+        console.print(f"[red]problem[/red] {_safe(problem)}", soft_wrap=not console.is_terminal)
 
 
 def group_columns(points: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Column]:
@@ -177,12 +180,12 @@ def _print_written(sweep_dir: SweepDir, notes: Iterable[str], problems: Iterable
 
     console = sweep_table.console()
     for note in notes:
-        console.print(f"[yellow]note[/yellow] {_safe(note)}", soft_wrap=True)
+        console.print(f"[yellow]note[/yellow] {_safe(note)}", soft_wrap=not console.is_terminal)
     first, *others = _files(sweep_dir)
     written = ", ".join([str(first), *(path.name for path in others)])
     damaged = {one.partition(":")[0] for one in problems if one.startswith(f"{sweep_dir.name}/")}
     without = f", without {count(len(damaged), 'damaged run')}" if damaged else ""
-    console.print(f"wrote {written}{without}", soft_wrap=True)
+    console.print(f"wrote {written}{without}", soft_wrap=not console.is_terminal)
 
 
 def _print_answers(found: Sequence[Answer], final: str) -> None:
@@ -190,9 +193,11 @@ def _print_answers(found: Sequence[Answer], final: str) -> None:
 
     console = sweep_table.console()
     if found:
-        console.print(f"final return of a run: {_safe(final)}", style="dim", soft_wrap=True)
+        console.print(
+            f"final return of a run: {_safe(final)}", style="dim", soft_wrap=not console.is_terminal
+        )
     for answer in found[:_MOST_ANSWERS]:
-        console.print(f"[bold]answer[/bold] {_safe(answer)}", soft_wrap=True)
+        console.print(f"[bold]answer[/bold] {_safe(answer)}", soft_wrap=not console.is_terminal)
     if (more := len(found) - _MOST_ANSWERS) > 0:
         console.print(f"… {more} more answers are in the report", style="dim")
 
@@ -226,8 +231,8 @@ def print_comparison(compared: KeyComparison) -> None:
     if len(shown) < len(told):
         console.print(f"… {len(told) - len(shown)} more combinations: the CSV file has all", style="dim")
     for note in notes(compared)[:_MOST_NOTES]:
-        console.print(f"[yellow]note[/yellow] {escape(plain(note))}", soft_wrap=True)
-    console.print(escape(plain(verdict(compared))), soft_wrap=True)
+        console.print(f"[yellow]note[/yellow] {escape(plain(note))}", soft_wrap=not console.is_terminal)
+    console.print(escape(plain(verdict(compared))), soft_wrap=not console.is_terminal)
 
 
 def _named_keys(compared: KeyComparison) -> dict[str, list[str]]:

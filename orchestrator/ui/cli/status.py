@@ -108,11 +108,17 @@ def _print(found: list[SweepDir], detailed: bool) -> None:
         else:
             sweep_table.show(console, sweep_table.sweep_line(sweep_dir.name, seen))
             for note in seen.remarks:
-                console.print(note, style="yellow", markup=False, highlight=False, soft_wrap=True)
+                console.print(
+                    note, style="yellow", markup=False, highlight=False, soft_wrap=not console.is_terminal
+                )
         if as_of := _as_of(sweep_dir):
-            console.print(as_of, style="yellow", markup=False, highlight=False, soft_wrap=True)
+            console.print(
+                as_of, style="yellow", markup=False, highlight=False, soft_wrap=not console.is_terminal
+            )
         for line in _costs(sweep_dir):
-            console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
+            console.print(
+                line, style="yellow", markup=False, highlight=False, soft_wrap=not console.is_terminal
+            )
 
 
 def _costs(sweep_dir: SweepDir) -> list[str]:
