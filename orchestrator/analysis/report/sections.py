@@ -157,7 +157,7 @@ def _groups(data: ReportData) -> Section:
 _GROUPS = (
     "A group is all runs that differ only in their seed; n counts the seeds with a finite final return. "
     "Returns are raw. IQM: interquartile mean over seeds (up to three seeds, their mean), with a 95 % "
-    "interval by bootstrap over seeds; one seed gives none. frames/s: medians over runs; training: "
+    "interval by bootstrap over seeds, from four seeds on. frames/s: medians over runs; training: "
     "collecting and learning; end-to-end: wall time, with evaluations and checkpoints."
 )
 

@@ -71,7 +71,7 @@ def final_pictures(finals: Sequence[Final]) -> Iterator[Picture]:
             _finals(part, title, small=small),
             caption=(
                 "Final return of each run (dots), their interquartile mean (diamond) and its 95 % "
-                "interval (bar; none for one seed). Raw returns, not normalised."
+                "interval (bar; none below four seeds). Raw returns, not normalised."
             ),
             alt=f"Final returns{about(title)}. {listed(means)}.",
             small=small,

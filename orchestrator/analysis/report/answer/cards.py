@@ -165,7 +165,7 @@ def _card(answer: Answer, groups: Sequence[Group], finals: Sequence[Final], pric
     if answer.overall:
         marks = _overall_marks(answer, told, finals, prices)
         failed = tuple(failures(groups))
-        return Card(title, (), answer.verdict, answer.remedy, marks, ("0", "1"), notes, failed)
+        return Card(title, (), _sentence(answer), answer.remedy, marks, ("0", "1"), notes, failed)
     own = [final for final in finals if final.group.task == answer.tasks[0] and final.values]
     named = {(final.group.number, final.group.side): final for final in own}
     marks, axis = _marks(answer, told, named, prices)
@@ -175,16 +175,23 @@ def _card(answer: Answer, groups: Sequence[Group], finals: Sequence[Final], pric
         *failures([one for one in groups if one.task == answer.tasks[0]]),
         *_worst_case(lead_holds(answer, finals)),
     )
-    return Card(title, flags, answer.verdict, answer.remedy, marks, axis, notes, failed)
+    return Card(title, flags, _sentence(answer), answer.remedy, marks, axis, notes, failed)
+
+
+def _sentence(answer: Answer) -> str:
+    """Return the verdict with a capital, unless it begins with a variant's name."""
+    verdict = answer.verdict
+    named = verdict.startswith(answer.leaders[0].label)
+    return verdict if named else verdict[0].upper() + verdict[1:]
 
 
 def _worst_case(holds: bool | None) -> tuple[str, ...]:
     if holds is None:
         return ()
     return (
-        "the lead holds if all missing seeds were against it"
+        "more than luck also if all missing seeds were against the leader"
         if holds
-        else "the lead would not hold if all missing seeds were against it",
+        else "no more than luck if all missing seeds were against the leader",
     )
 
 
@@ -194,7 +201,7 @@ def _without_answer(groups: Sequence[Group], found: Sequence[Answer]) -> Iterato
     for task in dict.fromkeys(group.task for group in groups):
         if task not in answered:
             failed = tuple(failures([group for group in groups if group.task == task]))
-            yield Card(task or "All runs", (), "no final return yet", "", (), ("", ""), (), failed)
+            yield Card(task or "All runs", (), "No final return yet", "", (), ("", ""), (), failed)
 
 
 def _notes(answer: Answer) -> tuple[str, ...]:

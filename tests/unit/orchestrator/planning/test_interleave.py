@@ -12,7 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.config.trainers import BENCHMARL
+from orchestrator.core.types import Capacity, RunState, Sweep
 from orchestrator.planning.interleave import interleaved
+from orchestrator.planning.plan import make_plan
+from orchestrator.rundir import IndexRow
+from orchestrator.status.survey import RunStatus, Survey
 
 
 def points(matrix: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -82,3 +87,17 @@ def test_any_points_are_put_in_an_order_that_is_always_the_same(
     order = interleaved(every, lanes)
     assert sorted(order) == list(range(len(every)))
     assert order == interleaved([dict(reversed(point.items())) for point in every], lanes)
+
+
+def test_a_plan_starts_the_compared_values_in_turns() -> None:
+    """No algorithm has an hour for itself, whatever the order of the grid."""
+    runs = tuple(
+        BENCHMARL.identify({"algorithm": name}, seed, 1) for name in algorithms(3) for seed in range(5)
+    )
+    statuses = {run.run_id: RunStatus(run.run_id, RunState.PENDING) for run in runs}
+    seen = Survey([IndexRow(run.run_id, True, run.point) for run in runs], statuses, frozenset())
+    plan = make_plan(Sweep("s", "benchmarl", runs, "text"), seen, Capacity("local", 1, 0), submission=1)
+    (job,) = plan.jobs
+    algorithm = {run.run_id: run.overrides["algorithm"] for run in runs}
+    order = [algorithm[run_id] for run_id in job.run_ids]
+    assert all(set(order[start : start + 3]) == set(algorithms(3)) for start in range(0, 15, 3))
