@@ -15,6 +15,8 @@ from pathlib import Path
 
 from PIL import Image, ImageSequence
 
+from orchestrator.control import fleet
+from orchestrator.core.types import RunState
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.ui.top.app import Top
 from orchestrator.ui.top.fleet_access import FleetTree
@@ -32,6 +34,9 @@ _FILM_PX, _FILM_FRAMES = 300, 40
 
 def take(results: Path, sweep: str, folder: Path = FOLDER) -> Iterator[Path]:
     """Draw the report, the screen of `top` and a film of the best run; yield each file."""
+    statuses = fleet.present(SweepDir(results, sweep)).statuses.values()
+    if any(status.state is RunState.STALE for status in statuses):
+        raise SystemExit(f"{sweep} was trained by other code: remove its folder, and make demo")
     folder.mkdir(parents=True, exist_ok=True)
     orchestrate("report", sweep, "--results", results)
     with tempfile.TemporaryDirectory() as temporary, chromium(Path(temporary) / "profile") as browser:
