@@ -26,6 +26,7 @@ from benchmarks.synthetic import (
 from orchestrator.analysis.collect import collect
 from orchestrator.analysis.report import write_report
 from orchestrator.core.errors import OrchestrateError, StorageError
+from orchestrator.core.progress import listening
 from orchestrator.core.types import RunState
 from orchestrator.rundir import Evaluation, Row, SweepDir
 from orchestrator.ui.cli import app
@@ -574,3 +575,13 @@ def test_tables_are_files_for_programs_and_for_papers(results: Path) -> None:
     assert paper.startswith("\\begin{tabular}{lrlrrrl}\n\\toprule\ngroup & n & states & ")
     assert "a\\&b\\_c & 2 & 2 done & " in paper
     assert "\\%" in paper
+
+
+def test_building_reports_its_sections_and_pictures(results: Path) -> None:
+    sweep = finished_sweep(results, "speed", {"algorithm": ["mappo"], "seed": [0, 1]}, iterations=2)
+    steps: list[tuple[str, int, int]] = []
+    with listening(lambda *told: steps.append(told)):
+        report(sweep)
+    drawn = [(done, total) for step, done, total in steps if step == "drawing pictures"]
+    assert drawn == [(number, len(drawn)) for number in range(len(pictures(sweep.report)))]
+    assert [done for step, done, _ in steps if step == "working out sections"][:3] == [0, 1, 2]

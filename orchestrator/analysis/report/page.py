@@ -22,22 +22,25 @@ from orchestrator.analysis.report.export import table_files, table_stems
 from orchestrator.analysis.report.plotting import Picture
 from orchestrator.analysis.report.sections import pictures, sections
 from orchestrator.analysis.report.tables import Row, shared_point
+from orchestrator.analysis.report.vector import Vector
+from orchestrator.core.progress import counted
 from orchestrator.core.types import RunState
 from orchestrator.rundir import SweepDir
 
 
 @dataclass(frozen=True)
 class Page:
-    """The finished page, and its sections for the folder."""
+    """The finished page, and its sections and pictures for the folder."""
 
     html: str
     sections: tuple[Section, ...]
+    vectors: tuple[tuple[str, Vector], ...]
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """Yield name and content of the files beside it: pictures as SVG and PDF, tables as CSV and LaTeX."""
-        for picture in (picture for section in self.sections for picture in section.pictures):
-            yield f"{picture.name}.svg", picture.vector.svg.encode()
-            yield f"{picture.name}.pdf", picture.vector.pdf
+        for name, one in self.vectors:
+            yield f"{name}.svg", one.svg.encode()
+            yield f"{name}.pdf", one.pdf
         yield from table_files(self.sections)
 
 
@@ -45,6 +48,8 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
     """Build the page of these sweeps; ``generated`` is the time of writing, as text."""
     data = report_data(sweep_dirs, collected)
     found = sections(data)
+    drawn = [picture for section in found for picture in section.pictures]
+    vectors = [(one.name, one.vector) for one in counted(drawn, "drawing pictures", len(drawn))]
     style = _part("page.css") + answer_styles() + _part("chart/chart.css")
     scripts = [_part("page.js"), _part("run_details.js"), _part("chart/chart.js")]
     html = _template().render(
@@ -60,7 +65,7 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
         scripts=[Markup(script) for script in scripts],  # noqa: S704
         policy=_policy(style, scripts),
     )
-    return Page(html, tuple(found))
+    return Page(html, tuple(found), tuple(vectors))
 
 
 def pictures_of(collected: Collected, kind: str) -> list[Picture]:

@@ -50,6 +50,7 @@ from orchestrator.analysis.variant_ranking import overall_profiles, task_profile
 from orchestrator.analysis.verdict.fairness import red_flags
 from orchestrator.analysis.verdict.leaders import countable
 from orchestrator.analysis.verdict.thresholds import times_to_threshold
+from orchestrator.core.progress import counted
 from orchestrator.planning.throughput.measure import PROVISIONAL
 
 # Most rows that a browser sorts and filters without a pause; the rest is in results.csv.
@@ -62,7 +63,8 @@ _MOST_LOSSES = 6
 
 def sections(data: ReportData) -> list[Section]:
     """Build the sections that have content."""
-    return [section for make in SECTIONS if (section := make(data)) is not None]
+    made = (make(data) for make in counted(SECTIONS, "working out sections", len(SECTIONS)))
+    return [section for section in made if section is not None]
 
 
 def pictures(data: ReportData, kind: str) -> list[Picture]:

@@ -59,18 +59,21 @@ def report(
     from orchestrator.analysis.report import write_report
     from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
     from orchestrator.control.fleet import present
+    from orchestrator.ui.terminal.working import working
 
     measure = FinalMeasure.parse(final)
     found = found_sweeps(results, sweeps)
     # A report of several sweeps belongs to none of their folders.
     folder = output or (found[0].report if len(found) == 1 else results / "report")
     generated = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
-    collected = measured_by(gather(found, present, others=read_others(others or [], found)), measure)
+    with working("reading results"):
+        collected = measured_by(gather(found, present, others=read_others(others or [], found)), measure)
     print_warnings(collected.problems[:_NAMED])
     if (more := len(collected.problems) - _NAMED) > 0:
         print_warnings([f"{more} more files are damaged; the report names them"])
     collected = replace(collected, threshold=threshold)
-    page = write_report(found, collected, folder, generated=generated)
+    with working("writing the report"):
+        page = write_report(found, collected, folder, generated=generated)
     if as_json:
         print_json({"page": str(page), "pictures": sorted(str(picture) for picture in folder.glob("*.svg"))})
     else:
