@@ -131,7 +131,7 @@ def test_a_sweep_from_grid_to_tables(bench: Bench) -> None:
         assert (bench.results / "tiny" / name).stat().st_size > 0
     assert "index.html" in bench.run("report", "tiny")
     page = (bench.results / "tiny" / "report" / "index.html").read_text()
-    assert "data:image/png" in page
+    assert "<svg" in page
 
 
 def test_again_does_nothing_and_says_so(bench: Bench) -> None:
@@ -277,7 +277,7 @@ def test_logs_follow_until_the_run_ends(bench: Bench, tmp_path: Path) -> None:
     ("arguments", "code", "expected"),
     [
         (["sweep", "--grid", "nowhere.yaml"], 2, "nowhere.yaml"),
-        (["sweep"], 2, "--grid"),
+        (["sweep"], 2, "no grid is given"),
         (["sweep", "--grid", "grid.yaml", "--on", "mars"], 2, "mars"),
         (["check", "grid.yaml", "--on", "mars"], 2, "mars"),
         (["status", "nosuch"], 2, "nosuch"),
@@ -431,8 +431,7 @@ def test_two_grids_of_one_name_are_each_judged_by_their_own(bench: Bench) -> Non
     bench.run("sweep", "--grid", "other.yaml", "--detach")
     output, errors = process.communicate(timeout=600)
     assert process.returncode == 0, output + errors
-    assert "seed=0" in output
-    assert "seed=3" not in output
+    assert re.findall(r"^[0-9a-f]{8} +(\d+) +done", output, re.MULTILINE) == ["0", "1"]
     bench.run("sweep", "--grid", "other.yaml")
     assert bench.states() == ["done"] * 2
 
