@@ -29,6 +29,15 @@ def claimed(lab: Lab) -> list[str]:
     return [log.token for log in lab.dir().read_journals() for event in log.events if event.kind == CLAIMED]
 
 
+def claimed_by_jobs(lab: Lab) -> set[bool]:
+    """Whether workers that claimed runs are Slurm's jobs."""
+    return {
+        log.holder.job_id is not None
+        for log in lab.dir().read_journals()
+        if log.holder is not None and any(event.kind == CLAIMED for event in log.events)
+    }
+
+
 def test_both_work_on_it(lab: Lab, slurm: Cluster) -> None:
     """Two runs fit on each node, so many on this machine as are asked for."""
     lab.count_grid(runs=12, pace=0.03)
@@ -70,7 +79,7 @@ def test_a_cluster_that_refuses_is_told_and_the_others_go_on(lab: Lab, slurm: Cl
 
 
 def test_a_command_that_is_killed_again_and_again_loses_and_doubles_nothing(lab: Lab, slurm: Cluster) -> None:
-    lab.count_grid(runs=10, pace=0.1)
+    lab.count_grid(runs=10, pace=0.1, last=5)
     chance = random.Random(5)
     for _ in range(5):
         following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH, "--slots", "1")
@@ -79,8 +88,12 @@ def test_a_command_that_is_killed_again_and_again_loses_and_doubles_nothing(lab:
             following.wait(chance.uniform(0.2, 2.5))
         following.kill()
         following.communicate()
+    following = lab.start("sweep", "--grid", "tiny.yaml", *BOTH, "--slots", "1")
+    helpers.wait_for((lab.folder / "results" / "tiny" / "grids").is_dir, what="the sweep's folder")
+    helpers.wait_for(lambda: claimed_by_jobs(lab) == {True, False}, what="runs at work on both")
     lab.pace(0.01)
-    lab.run("sweep", "--grid", "tiny.yaml", *BOTH, "--slots", "1")
+    _, errors = following.communicate(timeout=helpers.PATIENCE_S)
+    assert following.returncode == 0, errors
     assert sorted(judge_runs(lab, slurm)) == [1] * 10
     assert set(targets(lab)) == {"local", "profile"}
     assert len(claimed(lab)) == 10
