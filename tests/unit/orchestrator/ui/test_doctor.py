@@ -84,7 +84,7 @@ def test_a_sweep_tells_what_no_look_can(tmp_path: Path) -> None:
     submit(sweep)
     assert training().fix == "orchestrate status validate --watch"
     work(sweep)
-    assert training().found.startswith("2 runs of sweep validate were trained")
+    assert training().found.startswith("2 runs of sweep validate trained there")
     elsewhere = validated(results, Profile("local", "x", "local"))
     assert elsewhere.verdict is Verdict.OK
     there = Profile("there", "there.yaml", "local")
