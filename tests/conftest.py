@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from tests import warm
+from tests.browser import Browser, BrowserError, chromium
 
 # How long an example takes says how busy the machine is, and nothing of the code.
 settings.register_profile("any machine", deadline=None)
@@ -106,3 +107,13 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether `--update-golden` was given: golden files are then written instead of compared."""
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser for the tests of a file."""
+    try:
+        with chromium(tmp_path_factory.mktemp("profile")) as browser:
+            yield browser
+    except BrowserError as error:
+        pytest.fail(str(error), pytrace=False)

@@ -26,7 +26,12 @@ _FOREVER = 1e9
 
 # Modules that decide the results of every learner.
 _LEARNER_SOURCE = (
-    *("jobs.hydra.override_text", "jobs.hydra.typed_config", "jobs.hydra.values"),
+    *(
+        "jobs.hydra.override_text",
+        "jobs.hydra.typed_config",
+        "jobs.hydra.values",
+        "orchestrator.core.hydra_text",
+    ),
     *("jobs.trainers.learner_trainer", "jobs.training.best_policy", "jobs.training.loop"),
     *("jobs.training.parts", "jobs.training.time_budget"),
 )
@@ -252,6 +257,7 @@ BENCHMARL = TrainerSpec(
         "jobs.conf",
         "jobs.hydra.composition",
         "jobs.hydra.override_text",
+        "orchestrator.core.hydra_text",
         "jobs.training.best_policy",
         "jobs.training.games",
         "jobs.training.time_budget",

@@ -37,8 +37,7 @@ class Submission:
                 self._record(_cut(self.plan, position), {}, waiting=full or bool(self.plan.waiting))
                 if not self.job_ids or not full:
                     raise
-                runs = count(len(self.plan.waiting), "run")
-                return (f"{runs} wait{'s' * (runs == '1 run')} for room in the queue: {error}",)
+                return (f"{count(len(self.plan.waiting), 'run')} waiting for room in the queue: {error}",)
             arrays = self.plan.arrays
             left = without(arrays[position].run_ids, array.run_ids)
             arrays = (*arrays[:position], array, *arrays[position + 1 :])

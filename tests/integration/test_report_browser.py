@@ -22,7 +22,7 @@ from benchmarks.synthetic import (
 from orchestrator.analysis.collect import collect
 from orchestrator.analysis.report import write_report
 from orchestrator.core.types import RunState
-from tests.browser import Browser, BrowserError, Page, chromium
+from tests.browser import Browser, Page
 
 pytestmark = pytest.mark.browser
 
@@ -49,15 +49,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     skipped = {runs[11].run_id: RunState.SKIPPED}
     collected = collect([sweep], states={"seen": skipped}, reasons={"seen": {runs[11].run_id: "needs a GPU"}})
     return write_report([sweep], collected, sweep.report, generated="2026-01-02 03:04 UTC")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    try:
-        with chromium(tmp_path_factory.mktemp("profile")) as browser:
-            yield browser
-    except BrowserError as error:
-        pytest.fail(str(error), pytrace=False)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from orchestrator.analysis.report import write_report
 from orchestrator.core.types import Job, Resources
 from orchestrator.rundir import Event, Holder, Row
 from orchestrator.rundir.journal import CLAIMED, STARTED
-from tests.browser import Browser, BrowserError, Page, chromium
+from tests.browser import Browser, Page
 from tests.helpers import enter
 
 pytestmark = pytest.mark.browser
@@ -54,15 +54,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for run in runs:
         journal.append(Event(CLAIMED, 1.0, run.run_id, 1))
     return write_report([sweep], collect([sweep]), sweep.report, generated="2026-01-02 03:04 UTC")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    try:
-        with chromium(tmp_path_factory.mktemp("profile")) as browser:
-            yield browser
-    except BrowserError as error:
-        pytest.fail(str(error), pytrace=False)
 
 
 @pytest.fixture
@@ -181,7 +172,7 @@ def test_the_address_brings_the_same_view_back(page: Page, browser: Browser, rep
     assert values(again) == told
     again.evaluate("location.hash = '#runs'")
     assert values(again) == told
-    again.evaluate("location.hash = '#learning?x=nonsense&smooth=7&zoom=9~1&show=nobody'")
+    again.evaluate("location.hash = '#learning?x=nonsense&smooth=7&zoom=9~1&show=no_such_group'")
     assert list(values(again)) == [""]
     assert again.complaints == []
     again.close()

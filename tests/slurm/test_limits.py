@@ -28,7 +28,7 @@ def test_jobs_that_end_submit_what_the_queue_has_room_for(lab: Lab, slurm: Clust
     lab.profile(pack=1, cpus_per_task=1, mem="500M")
     lab.count_grid(runs=3 * limit)
     env = counted(lab)
-    assert f"{2 * limit} runs wait for room in the queue" in lab.sweep(env=env)
+    assert f"{2 * limit} runs waiting for room in the queue" in lab.sweep(env=env)
     helpers.wait_for(lambda: lab.results_of() == 3 * limit, what="what waits to be submitted and done")
     assert judge_runs(lab, slurm) == [1] * (3 * limit)
     codes = (lab.folder / "sbatch.log").read_text().split()
@@ -47,7 +47,7 @@ def test_where_one_job_is_the_limit_a_person_stays_or_comes_again(lab: Lab, slur
         said = lab.sweep("tiny", "--follow", env=env)
     finally:
         slurm.run(*qos, "MaxSubmitJobsPerUser=-1")
-    assert "2 runs wait for room in the queue: this command again submits them, or --follow" in said
+    assert "2 runs waiting for room in the queue: this command again submits them, or --follow" in said
     assert "your limit there is one job" in said
     assert judge_runs(lab, slurm) == [1] * 3
     assert (lab.folder / "sbatch.log").read_text().split() == ["0"] * 3

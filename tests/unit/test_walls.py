@@ -39,6 +39,7 @@ SHARED = (
     "config.trainers",
     "core.errors",
     "core.hardware",
+    "core.hydra_text",
     "core.installation",
     "core.s3",
     "core.secret_detection",

@@ -54,13 +54,18 @@ def as_csv(table: Table) -> str:
 
 def _plain(cell: Cell) -> str:
     """Return a number with all digits where the text is no more than that number."""
+    if cell.sort is not None and _is_number(cell.text):
+        return cell.key
+    # A spreadsheet would run a text that begins so.
+    return f"'{cell.text}" if cell.text[:1] in ("=", "+", "@") else cell.text
+
+
+def _is_number(text: str) -> bool:
     try:
-        alone = cell.sort is not None and float(cell.text.replace(",", "")) is not None
+        float(text.replace(",", ""))
     except ValueError:
-        alone = False
-    text = cell.key if alone else cell.text
-    # A spreadsheet would run it.
-    return f"'{text}" if not alone and text[:1] in ("=", "+", "@") else text
+        return False
+    return True
 
 
 def as_latex(table: Table) -> str:

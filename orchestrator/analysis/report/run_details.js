@@ -18,7 +18,7 @@
       panel.replaceChildren(
         make("h3", {}, "Run " + one.name),
         make("p", {}, "To train it once more, beside the sweep, and to read its whole log:"),
-        make("pre", {}, one.again + "\norchestrate logs " + one.name),
+        make("pre", {}, (one.again && one.again + "\n") + "orchestrate logs " + one.name),
         differs.length ? make("div", {class: "wide"}, make("table", {}, make("thead", {}, head), make("tbody", {}, ...differs)))
           : make("p", {class: "note"}, "Its configuration is that of most runs, or it has no result yet."),
         ...(one.log ? [make("p", {}, "The end of its log:"), make("pre", {class: "log"}, one.log)] : []));

@@ -10,6 +10,7 @@ from typing import Any
 
 from orchestrator.analysis.report.tables import Row
 from orchestrator.core.errors import DamagedFileError
+from orchestrator.core.hydra_text import NoSpellingError, hydra_text
 from orchestrator.core.types import RunState
 from orchestrator.rundir import RunDir, SweepDir
 
@@ -44,24 +45,18 @@ def run_details(
 
 
 def _again(row: Row, point: Mapping[str, Any]) -> str:
-    """Return the command that trains the run once more, beside the sweep."""
-    words = [f"{key}={_hydra(value)}" for key, value in point.items() if key not in _NOT_OF_GRID]
+    """Return the command that trains the run once more, beside the sweep; empty if Hydra cannot say it."""
+    try:
+        words = [
+            key if key.startswith("~") and value is None else f"{key}={hydra_text(value)}"
+            for key, value in point.items()
+            if key not in _NOT_OF_GRID
+        ]
+    except NoSpellingError:
+        return ""
     seed = [f"seed={point['seed']}"] if "seed" in point else []
     command = ["python", "-m", "jobs.train", "--sweep", "again", str(row["trainer"]), *words, *seed]
     return shlex.join(command)
-
-
-def _hydra(value: Any) -> str:
-    """Write a value as on Hydra's command line."""
-    if isinstance(value, str):
-        plain = value and all(letter.isalnum() or letter in "_-./" for letter in value)
-        quoted = value.replace("\\", "\\\\").replace("'", "\\'")
-        return value if plain else f"'{quoted}'"
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{_hydra(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ",".join(map(_hydra, value)) + "]"
-    return json.dumps(value)
 
 
 def _configuration(run: RunDir) -> dict[str, str]:

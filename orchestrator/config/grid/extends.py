@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -29,6 +29,7 @@ EXTENDS, ANCHORS, SET = "extends", "anchors", "set"
 _KEYED = ("base", "matrix", "zip")
 _MAX_FILES = 50
 _WIDTH = 110
+_Kind = TypeVar("_Kind", Entries, Items)
 
 
 class Extended:
@@ -140,21 +141,22 @@ def _node(root: Entries, name: str) -> Node | None:
 
 
 def _mapping(root: Entries, name: str, source: YamlFile) -> tuple[KeyNode, ...]:
-    node = _node(root, name)
-    if node is None or (isinstance(node, Scalar) and node.value is None):
-        return ()
-    if not isinstance(node, Entries):
-        raise source.unexpected(name, node, "a mapping")
-    return node.entries
+    node = _child(root, name, Entries, "a mapping", source)
+    return () if node is None else node.entries
 
 
 def _list(root: Entries, name: str, source: YamlFile) -> tuple[Node, ...]:
+    node = _child(root, name, Items, "a list of mappings", source)
+    return () if node is None else node.items
+
+
+def _child(root: Entries, name: str, kind: type[_Kind], expected: str, source: YamlFile) -> _Kind | None:
     node = _node(root, name)
     if node is None or (isinstance(node, Scalar) and node.value is None):
-        return ()
-    if not isinstance(node, Items):
-        raise source.unexpected(name, node, "a list of mappings")
-    return node.items
+        return None
+    if not isinstance(node, kind):
+        raise source.unexpected(name, node, expected)
+    return node
 
 
 def _over(inherited: Sequence[KeyNode], own: Sequence[KeyNode]) -> tuple[KeyNode, ...]:

@@ -149,7 +149,7 @@ def waiting(number: int, *, submitted: bool, no_feed: str | None, follow: bool) 
     if submitted and no_feed is not None:
         or_follow = ", or --follow as jobs end" if follow else ""
         how = f"this command again submits them{or_follow} ({no_feed})"
-    return f"{count(number, 'run')} wait for room in the queue: {how}"
+    return f"{count(number, 'run')} waiting for room in the queue: {how}"
 
 
 def array_line(job_id: str, jobs: int, slots: int) -> str:

@@ -90,7 +90,7 @@ def test_any_points_are_put_in_an_order_that_is_always_the_same(
 
 
 def test_a_plan_starts_the_compared_values_in_turns() -> None:
-    """No algorithm has an hour for itself, whatever the order of the grid."""
+    """One run of each algorithm starts before the next of any, though the grid lists seeds together."""
     runs = tuple(
         BENCHMARL.identify({"algorithm": name}, seed, 1) for name in algorithms(3) for seed in range(5)
     )

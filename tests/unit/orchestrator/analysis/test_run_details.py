@@ -1,0 +1,56 @@
+"""The command that trains a run of the page again: it names the same run, whatever its values are."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jobs.hydra.overrides import runs_of
+from orchestrator.analysis.report.run_details import run_details
+from orchestrator.config.trainers import get_trainer
+
+ALGORITHM = get_trainer("benchmarl")
+numbers = st.one_of(st.integers(-(10**9), 10**9), st.floats(allow_nan=False, allow_infinity=False))
+# Texts that read as secrets, or as something to compute, are refused when a sweep is made.
+texts = st.text(
+    st.characters(exclude_categories=("Cs", "Lu", "Lt", "Nd"), exclude_characters="${"), max_size=12
+)
+values = st.recursive(
+    st.one_of(numbers, st.booleans(), texts), lambda inner: st.lists(inner, max_size=3), max_leaves=5
+)
+
+
+def command(trainer: str, point: dict[str, Any]) -> list[str]:
+    row = {"sweep": "s", "run_id": "r", "trainer": trainer, "state": "done"}
+    [told] = json.loads(run_details([], [row], {("s", "r"): point}))
+    return shlex.split(told["again"])
+
+
+@given(values, st.integers(0, 99))
+@example("\\", 0)
+@example("a\\b 'quoted' \"twice\" \\'", 1)
+@example("a=b,c", 2)
+@example("choice(1,2)", 2)
+@example("null", 2)
+@example(["a b", [1e-05, True]], 3)
+@example(1e-07, 4)
+def test_the_command_names_the_same_run(value: Any, seed: int) -> None:
+    point = {"algorithm": "mappo", "+experiment.x": value, "seed": seed, "target": "slurm"}
+    program, overrides = command("benchmarl", point)[:6], command("benchmarl", point)[6:]
+    assert program == ["python", "-m", "jobs.train", "--sweep", "again", "benchmarl"]
+    [run] = runs_of(ALGORITHM, overrides)
+    assert run == ALGORITHM.identify({"algorithm": "mappo", "+experiment.x": value}, seed, 1)
+
+
+@pytest.mark.parametrize("value", ["${oc.env:HOME}", {"null": 1}])
+def test_a_value_that_hydra_cannot_read_has_no_command(value: Any) -> None:
+    assert command("benchmarl", {"experiment.x": value, "seed": 0}) == []
+
+
+def test_a_deleted_key_stays_deleted() -> None:
+    assert command("benchmarl", {"~experiment.x": None, "seed": 0})[6:] == ["~experiment.x", "seed=0"]
