@@ -97,6 +97,8 @@ def test_one_file_holds_everything_and_pictures_lie_beside_it(results: Path) -> 
     sweep = finished_sweep(results, "speed", matrix, iterations=3)
     page = report(sweep)
     assert pictures(sweep.report) == [
+        "cost-1.svg",
+        "cost-2.svg",
         "final-1.svg",
         "final-2.svg",
         "improvement-1.svg",
@@ -238,7 +240,7 @@ def test_hostile_names_stay_text(results: Path) -> None:
         '{"outcome": "failed", "reason": "code error", "message": "<script>alert(5)</script>"}'
     )
     page = report(sweep)
-    assert page.tags.count("script") == 5  # three of ours, and data of two
+    assert page.tags.count("script") == 7  # four of ours, and data of three
     assert page.values("onclick") == page.values("onerror") == []
     assert page.values("src") == []
     for name in (*HOSTILE, "<b>host</b>", "<script>alert(5)</script>", "</pre><script>alert(4)</script>"):
@@ -287,7 +289,7 @@ def test_many_groups_are_split_over_pictures_and_pictures_have_an_end(results: P
     sweep = finished_sweep(results, "many", matrix, iterations=2)
     page = report(sweep)
     assert pictures(sweep.report) == [
-        *("final-1.svg", "learning-1.svg", "learning-2.svg"),
+        *("cost-1.svg", "final-1.svg", "learning-1.svg", "learning-2.svg"),
         *LOSSES,
         "speed-1.svg",
     ]

@@ -225,7 +225,7 @@ def test_a_run_shows_what_differs_its_log_and_how_to_train_it_again(page: Page) 
     page.evaluate("window.first = document.querySelector('#runs tbody button')")
     page.click("#runs thead th:nth-child(4) button")
     page.evaluate("window.first.click()")
-    told = page.evaluate("document.querySelector('.detail').innerText")
+    told = page.evaluate("document.querySelector('#runs .detail').innerText")
     assert "python -m jobs.train --sweep again benchmarl" in told
     assert "algorithm=iql experiment.lr=0.001 task=vmas/navigation seed=0" in told
     assert "<b>the end of seed 0</b>" in told
@@ -233,6 +233,26 @@ def test_a_run_shows_what_differs_its_log_and_how_to_train_it_again(page: Page) 
     page.evaluate(
         "window.last = [...document.querySelectorAll('#runs tbody button')].at(-1); window.last.click()"
     )
-    assert "experiment.algorithm" in page.evaluate("document.querySelector('.detail table')?.innerText ?? ''")
+    assert "experiment.algorithm" in page.evaluate(
+        "document.querySelector('#runs .detail table')?.innerText ?? ''"
+    )
     page.evaluate("window.last.click()")
-    assert page.evaluate("document.querySelector('.detail').hidden")
+    assert page.evaluate("document.querySelector('#runs .detail').hidden")
+
+
+def test_a_return_shows_its_pairs_with_the_other_variants(page: Page) -> None:
+    """Seeds differ by one each and learning rates by 0.9: six of nine pairs are won."""
+    cell = "#evidence tbody tr:nth-child(1) td:nth-child(2) .open"
+    assert page.evaluate("document.querySelector('#evidence .detail').hidden")
+    page.click(cell)
+    told = page.evaluate(
+        "[...document.querySelectorAll('#evidence .detail tbody tr')]"
+        ".map(row => [...row.cells].map(cell => cell.textContent))"
+    )
+    assert [row[0] for row in told] == ["mappo lr=0.0001", "iql lr=0.001", "iql lr=0.0001"]
+    chances = ("0.67", "1.00", "1.00")
+    assert [row[1:] for row in told] == [["3", chance, "too few seeds"] for chance in chances]
+    title = page.evaluate("document.querySelector('#evidence .detail h3').textContent")
+    assert title == "mappo lr=0.001 on vmas/navigation, 3 seeds"
+    page.click(cell)
+    assert page.evaluate("document.querySelector('#evidence .detail').hidden")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -73,6 +74,14 @@ class Details:
 
 
 @dataclass(frozen=True)
+class PairDetails:
+    """Pairs of variants of the table before it. ``data``: JSON that is safe inside a script element."""
+
+    data: str
+    kind = "pair_details"
+
+
+@dataclass(frozen=True)
 class Folded:
     """Blocks that are folded where the page's script runs, as something better stands above them."""
 
@@ -136,7 +145,7 @@ class Html:
     kind = "html"
 
 
-Block = Text | Points | FoldedText | Gallery | Table | Html | Chart | Details | Folded
+Block = Text | Points | FoldedText | Gallery | Table | Html | Chart | Details | PairDetails | Folded
 
 
 @dataclass(frozen=True)
@@ -164,6 +173,12 @@ def _pictures(blocks: Iterable[Block]) -> Iterator[Picture]:
 def columns(*names: str) -> tuple[Column, ...]:
     """Return columns of these names; one that begins with ``#`` holds numbers."""
     return tuple(Column(name.removeprefix("#"), name.startswith("#")) for name in names)
+
+
+def safe_json(value: Any) -> str:
+    """Return JSON that ends no script element of a page."""
+    told = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return told.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 # Values as cells and text

@@ -12,6 +12,7 @@ from orchestrator.analysis.report.tables import Row
 from orchestrator.analysis.stats import Curve, Final, Group, curves, final_returns, groups
 from orchestrator.analysis.summary import SpeedSummary, speeds
 from orchestrator.analysis.verdict.fairness import Check, audit
+from orchestrator.analysis.verdict.leaders import Answer, answers
 from orchestrator.rundir import SweepDir
 
 
@@ -48,6 +49,11 @@ class ReportData:
     def audit(self) -> list[Check]:
         """The conditions of the runs."""
         return audit(self.groups, self.finals)
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        """Which variants lead, over all tasks and in each."""
+        return answers(self.finals)
 
     @property
     def returning(self) -> list[Final]:

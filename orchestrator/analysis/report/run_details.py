@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from orchestrator.analysis.report.blocks import safe_json
 from orchestrator.analysis.report.tables import Row
 from orchestrator.core.errors import DamagedFileError
 from orchestrator.core.hydra_text import NoSpellingError, hydra_text
@@ -40,8 +41,7 @@ def run_details(
         }
         for at, row in enumerate(rows)
     ]
-    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return safe_json(told)
 
 
 def _again(row: Row, point: Mapping[str, Any]) -> str:

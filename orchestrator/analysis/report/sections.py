@@ -12,7 +12,12 @@ from orchestrator.analysis.compare.wording import notes, verdict
 from orchestrator.analysis.evaluation_matrix import latest_matrices
 from orchestrator.analysis.improvement import standing
 from orchestrator.analysis.report import tables
-from orchestrator.analysis.report.answer import answer_section, audit_section, threshold_section
+from orchestrator.analysis.report.answer import (
+    answer_section,
+    audit_section,
+    evidence_section,
+    threshold_section,
+)
 from orchestrator.analysis.report.baselines import beside_baselines
 from orchestrator.analysis.report.blocks import (
     Block,
@@ -30,8 +35,10 @@ from orchestrator.analysis.report.blocks import (
 )
 from orchestrator.analysis.report.chart import chart_data
 from orchestrator.analysis.report.compare_figures import comparison_pictures
+from orchestrator.analysis.report.cost_figures import cost_section
 from orchestrator.analysis.report.crossover_figures import where_to_run
 from orchestrator.analysis.report.data import ReportData
+from orchestrator.analysis.report.effect_figures import effect_section
 from orchestrator.analysis.report.matrix_figures import matrix_pictures
 from orchestrator.analysis.report.money import money_of
 from orchestrator.analysis.report.plotting import MOST_PICTURES, Picture
@@ -47,6 +54,7 @@ from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.stats import loss_metrics, several_curves
 from orchestrator.analysis.summary import unranked, warnings
 from orchestrator.analysis.variant_ranking import overall_profiles, task_profiles
+from orchestrator.analysis.verdict.evidence import evidence
 from orchestrator.analysis.verdict.fairness import red_flags
 from orchestrator.analysis.verdict.leaders import countable
 from orchestrator.analysis.verdict.thresholds import times_to_threshold
@@ -102,7 +110,20 @@ def _clipped(table: Table, elsewhere: str = "") -> tuple[Block, ...]:
 
 def _answer(data: ReportData) -> Section | None:
     flags = red_flags(data.audit)
-    return answer_section(data.groups, data.finals, prices(data.sweep_dirs), data.collected.final, flags)
+    spent = prices(data.sweep_dirs)
+    return answer_section(data.groups, data.finals, data.answers, spent, data.collected.final, flags)
+
+
+def _evidence(data: ReportData) -> Section | None:
+    return evidence_section(evidence(data.returning), data.answers)
+
+
+def _cost(data: ReportData) -> Section | None:
+    return cost_section(data.returning, prices(data.sweep_dirs))
+
+
+def _effects(data: ReportData) -> Section | None:
+    return effect_section(data.returning)
 
 
 def _audit(data: ReportData) -> Section | None:
@@ -399,6 +420,7 @@ def _provenance(data: ReportData) -> Section:
 
 SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     _answer,
+    _evidence,
     _audit,
     _warnings,
     _sweeps,
@@ -408,6 +430,8 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     _profiles,
     _improvements,
     _thresholds,
+    _cost,
+    _effects,
     _baselines,
     _evaluations,
     _losses,

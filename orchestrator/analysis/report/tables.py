@@ -107,7 +107,7 @@ def improvement_table(found: Sequence[Improvement]) -> Table:
             Cell(one.better.label),
             Cell(one.other.label),
             Cell(str(one), one.value),
-            _verdict(one),
+            Cell(verdict_text(one), None if one.beyond_chance is None else one.chance),
             Cell(f"{one.better.n} and {one.other.n}"),
         )
         for one in found
@@ -116,10 +116,13 @@ def improvement_table(found: Sequence[Improvement]) -> Table:
     return Table("pairs", heads, tuple(rows))
 
 
-def _verdict(one: Improvement) -> Cell:
-    if one.chance is None or one.beyond_chance is None:
-        return Cell(f"too few seeds for {one.among} pairs" if one.among > 1 else "too few seeds")
-    return Cell(f"{'yes' if one.beyond_chance else 'no'}, p = {one.chance:.2g}", one.chance)
+def verdict_text(one: Improvement) -> str:
+    """Return whether a pair differs by more than luck, in words."""
+    if one.chance is None:
+        return "too few seeds"
+    if one.beyond_chance is None:
+        return f"too few seeds for {one.among} pairs"
+    return f"{'yes' if one.beyond_chance else 'no'}, p = {one.chance:.2g}"
 
 
 # Speed

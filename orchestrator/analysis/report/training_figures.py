@@ -34,6 +34,7 @@ from orchestrator.analysis.report.plotting import (
     style_legend,
     wrapped,
 )
+from orchestrator.analysis.significance import INTERVAL_SEEDS
 from orchestrator.analysis.stats import Curve, Final, group_labels
 from orchestrator.analysis.summary import SpeedSummary
 
@@ -169,7 +170,8 @@ def _return_name(metric: str) -> str:
 def _learning_caption(part: Sequence[tuple[Curve, str]]) -> str:
     metric = part[0][0].metric
     lines = [
-        f"{metric}: interquartile mean over seeds and, from two seeds on, its 95 % interval at each point."
+        f"{metric}: interquartile mean over seeds and, from {INTERVAL_SEEDS} seeds on, its 95 % "
+        "interval at each point."
     ]
     lines += [f"{label}: {curve.note}." for curve, label in part if curve.note]
     return " ".join(lines)

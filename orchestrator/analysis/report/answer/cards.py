@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from statistics import fmean
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
@@ -29,17 +27,15 @@ from orchestrator.analysis.report.blocks import (
 )
 from orchestrator.analysis.report.plotting import DARK, LIGHT
 from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
-from orchestrator.analysis.stats import Final, Group, finite, known, middle
+from orchestrator.analysis.stats import Final, Group, known, middle
 from orchestrator.analysis.variant_ranking import Variant, names
-from orchestrator.analysis.verdict.leaders import Answer, answers
+from orchestrator.analysis.verdict.cost_front import Prices, dollars_of
+from orchestrator.analysis.verdict.leaders import Answer
 from orchestrator.analysis.verdict.missing_seeds import Bounds, lead_holds, missing_seeds
 from orchestrator.core.formatting import count, dollars, listed
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
 
 _MOST_CARDS, _MOST_ROWS, _MOST_NAMED, _MOST_LINES = 12, 5, 4, 100
-_HOUR_S = 3600.0
-# (sweep, run id) → US dollars for an hour of that run.
-Prices = Mapping[tuple[str, str], float]
 
 
 @dataclass(frozen=True)
@@ -71,15 +67,19 @@ class Card:
 
 
 def answer_section(
-    groups: Sequence[Group], finals: Sequence[Final], prices: Prices, measure: str, flags: Sequence[str]
+    groups: Sequence[Group],
+    finals: Sequence[Final],
+    found: Sequence[Answer],
+    prices: Prices,
+    measure: str,
+    flags: Sequence[str],
 ) -> Section | None:
-    """Return the section of answers; ``None`` without runs.
+    """Return the section of the answers ``found``; ``None`` without runs.
 
     ``measure``: what counts as a final return; ``flags``: conditions that were not equal.
     """
     if not groups:
         return None
-    found = answers(finals)
     cards = [_card(answer, groups, finals, prices) for answer in found[:_MOST_CARDS]]
     cards += list(_without_answer(groups, found))[: _MOST_CARDS - len(cards)]
     blocks: list[Block] = []
@@ -270,7 +270,7 @@ def _facts(finals: Sequence[Final], prices: Prices) -> str:
     rows = [row for final in finals for row in final.group.counted()[0]]
     seeds = sum(len(final.values) for final in finals)
     speed = middle(known(rows, TRAINING) or known(rows, END_TO_END))
-    cost = middle([price for row in rows if (price := _price(row, prices)) is not None])
+    cost = middle([price for row in rows if (price := dollars_of(row, prices)) is not None])
     return " · ".join(
         [
             count(seeds, "seed" if len(finals) == 1 else "run"),
@@ -278,11 +278,3 @@ def _facts(finals: Sequence[Final], prices: Prices) -> str:
             *([] if cost is None else [f"{dollars(cost)} a run"]),
         ]
     )
-
-
-def _price(row: Mapping[str, Any], prices: Prices) -> float | None:
-    hour = prices.get((row["sweep"], row["run_id"]))
-    if hour is None or not finite(row["wall_time"]):
-        return None
-    cost = hour * row["wall_time"] / _HOUR_S
-    return cost if math.isfinite(cost) else None

@@ -1,0 +1,80 @@
+"""The section of the evidence: final returns of variants by task, and each pair of variants on a click."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.analysis.report.blocks import (
+    MISSING,
+    Cell,
+    PairDetails,
+    Section,
+    Table,
+    Text,
+    columns,
+    safe_json,
+)
+from orchestrator.analysis.report.tables import verdict_text
+from orchestrator.analysis.significance import FEW_SEEDS
+from orchestrator.analysis.verdict.evidence import MOST_PAIRED, Evidence
+from orchestrator.analysis.verdict.leaders import Answer
+from orchestrator.core.formatting import count
+
+_MOST_ROWS = 500
+_HOW_TO_READ = (
+    "Interquartile means over seeds with 95 % intervals. Bold: the leaders of a task, which cannot be told "
+    "apart from its best; grey: behind by more than luck; neither: a task without a verdict. A click on a "
+    f"return compares its variant with the best {MOST_PAIRED} of the task, one by one: the chance that a run "
+    "of it returns more, a tie counting half, and whether that is more than luck, corrected for all pairs of "
+    f"variants on this page. Below {FEW_SEEDS} seeds of either there is no verdict, nor where the corrected "
+    "test of so few could not say yes."
+)
+
+
+def evidence_section(found: Evidence, answers: Sequence[Answer]) -> Section | None:
+    """Return the section; ``None`` for a single variant. ``answers`` are of the same returns."""
+    if len(found.rows) < 2:
+        return None
+    states = {
+        (answer.tasks[0], id(values)): state
+        for answer in answers
+        if not answer.overall and answer.behind
+        for state, variants in (("leader", answer.leaders), ("behind", answer.behind))
+        for variant in variants
+        for values in variant.scores.values()
+    }
+    rows = []
+    for variant, finals in found.rows[:_MOST_ROWS]:
+        cells = [Cell(variant.label)]
+        for task in found.tasks:
+            final = finals.get(task)
+            if final is None or final.estimate is None:
+                cells.append(Cell(MISSING))
+            else:
+                state = states.get((task, id(final.values)), "")
+                cells.append(Cell(str(final.estimate), final.estimate.value, state=state))
+        rows.append(tuple(cells))
+    heads = columns("variant", *(f"#{task or 'final return'}" for task in found.tasks))
+    blocks = (
+        Table("variants", heads, tuple(rows)),
+        PairDetails(_pairs(found)),
+        Text(_HOW_TO_READ, note=True),
+    )
+    left = len(found.rows) - len(rows)
+    more = (Text(f"{count(left, 'more variant')}: the table of groups has them.", note=True),) if left else ()
+    return Section("evidence", "Variants by task", (*blocks, *more))
+
+
+def _pairs(found: Evidence) -> str:
+    """Return the pairs for the page's script: per task [row, row, chance, verdict], and its rows' seeds."""
+    tasks = [
+        {
+            "name": task,
+            "seeds": {at: len(own[task].values) for at, (_, own) in enumerate(found.rows) if task in own},
+            "pairs": [
+                [*at, round(pair.value, 3), verdict_text(pair)] for at, pair in found.pairs[task].items()
+            ],
+        }
+        for task in found.tasks
+    ]
+    return safe_json({"labels": [variant.label for variant, _ in found.rows], "tasks": tasks})

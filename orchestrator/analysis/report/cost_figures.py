@@ -1,0 +1,142 @@
+"""Returns against what a run costs: a picture and a table per class of comparable variants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from orchestrator.analysis.report.blocks import MISSING, Block, Cell, Gallery, Section, Table, Text, columns
+from orchestrator.analysis.report.plotting import (
+    LINES,
+    MOST_PICTURES,
+    Draw,
+    Picture,
+    Theme,
+    about,
+    axes,
+    from_zero_or_log,
+    heading,
+    legend,
+    legend_height,
+    listed,
+    marker,
+    picture,
+    short,
+)
+from orchestrator.analysis.stats import Final
+from orchestrator.analysis.variant_ranking import names
+from orchestrator.analysis.verdict.cost_front import CostClass, Costed, cost_classes
+from orchestrator.core.formatting import dollars, duration
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST_ROWS = 1000
+_NOTE = (
+    "A variant is on the front if all that return more also cost more; costs within 5 % count as equal. "
+    "Returns are interquartile means over seeds, costs medians over runs: dollars where all variants of a "
+    "task have a price, else wall time. "
+    "Neither says what is more than luck, and wall times depend on machines: see the fairness audit."
+)
+
+
+def cost_section(finals: Sequence[Final], prices: Mapping[tuple[str, str], float]) -> Section | None:
+    """Return the section; ``None`` where no task has two variants with comparable returns and a cost."""
+    found = cost_classes(finals, prices)
+    if not found:
+        return None
+    drawn = [_picture(one, at, small=len(found) > 1) for at, one in enumerate(found[:MOST_PICTURES], 1)]
+    blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), _table(found), Text(_NOTE, note=True))
+    return Section("cost", "Return against cost", blocks)
+
+
+def _labels(found: CostClass) -> list[str]:
+    return names([one.final.group.point for one in found.members])
+
+
+def _table(found: Sequence[CostClass]) -> Table:
+    priced = any(one.dollars is not None for some in found for one in some.members)
+    rows = []
+    for some in found:
+        for one, label in zip(some.members, _labels(some), strict=True):
+            spent = Cell(MISSING) if one.dollars is None else Cell(dollars(one.dollars), one.dollars)
+            rows.append(
+                (
+                    Cell(some.task or MISSING),
+                    Cell(label),
+                    Cell(str(one.final.estimate), one.value),
+                    Cell(duration(one.seconds), one.seconds),
+                    *((spent,) if priced else ()),
+                    Cell("yes" if one.on_front else "no"),
+                )
+            )
+    heads = columns("task", "group", "#final return, IQM [95 %]", "#wall time of a run")
+    money = columns("#dollars of a run") if priced else ()
+    return Table("costs", (*heads, *money, *columns("on the front")), tuple(rows[:_MOST_ROWS]))
+
+
+def _picture(found: CostClass, at: int, *, small: bool) -> Picture:
+    labels = _labels(found)
+    front = [
+        f"{label}: {one.value:.4g} for {_spent(found, one)}"
+        for one, label in zip(found.members, labels, strict=True)
+        if one.on_front
+    ]
+    return picture(
+        f"cost-{at}",
+        found.task,
+        _draw(found, labels, small=small),
+        caption="Variants, with 95 % intervals; the line joins the front: the most return for what it costs.",
+        alt=f"Final return against cost{about(found.task)}. On the front: {listed(front)}.",
+        small=small,
+    )
+
+
+def _spent(found: CostClass, one: Costed) -> str:
+    return dollars(found.cost(one)) if found.priced else duration(one.seconds)
+
+
+def _named(found: CostClass, labels: Sequence[str]) -> Iterator[tuple[Costed, str]]:
+    """Yield the variants with a place in the legend: the front first, from the cheapest."""
+    order = sorted(zip(found.members, labels, strict=True), key=lambda pair: not pair[0].on_front)
+    yield from order[:LINES]
+
+
+def _draw(found: CostClass, labels: Sequence[str], *, small: bool) -> Draw:
+    named = list(_named(found, labels))
+    told = [short(label) for _, label in named]
+    scale, unit = (1.0, "US dollars") if found.priced else _unit([one.seconds for one in found.members])
+
+    def draw(theme: Theme) -> Figure:
+        figure, on = axes((3.4 if small else 4.0) + legend_height(told, small=small), small=small)
+        front = [one for one in found.members if one.on_front]
+        ends = [found.cost(one) / scale for one in front]
+        on.plot(ends, [one.value for one in front], color=theme.ink, linewidth=1, drawstyle="steps-post")
+        handles = {}
+        for one in found.members:
+            group, estimate = one.final.group, one.final.estimate
+            x, colour = found.cost(one) / scale, theme.line(group.number)
+            if estimate is not None and estimate.low is not None and estimate.high is not None:
+                on.vlines(x, estimate.low, estimate.high, color=colour, linewidth=3, alpha=0.3)
+            (handles[id(one)],) = on.plot(
+                [x],
+                [one.value],
+                color=colour,
+                linestyle="",
+                marker=marker(group.number, group.side),
+                markersize=8 if one.on_front else 5,
+            )
+        heading(on, found.task, small=small)
+        on.set_xlabel(f"{'cost' if found.priced else 'wall time'} of a run ({unit})")
+        on.set_ylabel("final return")
+        from_zero_or_log(on, [found.cost(one) / scale for one in found.members])
+        legend(figure, [handles[id(one)] for one, _ in named], told, small=small)
+        return figure
+
+    return draw
+
+
+def _unit(seconds: Sequence[float]) -> tuple[float, str]:
+    """Return the seconds of a unit that suits these times, and its name."""
+    longest = max(seconds)
+    return (3600.0, "hours") if longest > 7200 else (60.0, "minutes") if longest > 300 else (1.0, "seconds")

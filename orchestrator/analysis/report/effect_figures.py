@@ -1,0 +1,123 @@
+"""The effect of one key at a time: a picture and a table of its values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from orchestrator.analysis.compare.axis import text
+from orchestrator.analysis.report.blocks import (
+    MISSING,
+    Block,
+    Cell,
+    Gallery,
+    Section,
+    Table,
+    Text,
+    columns,
+    number,
+)
+from orchestrator.analysis.report.plotting import (
+    BARS,
+    MOST_PICTURES,
+    Draw,
+    Picture,
+    Theme,
+    about,
+    axes,
+    heading,
+    listed,
+    parts,
+    picture,
+    rows,
+    short,
+)
+from orchestrator.analysis.stats import Final
+from orchestrator.analysis.verdict.key_effects import KeyEffect, ValueEffect, key_effects
+from orchestrator.core.labels import short_keys
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST_ROWS = 1000
+_NOTE = (
+    "Compared are runs of one task that differ in this key and their seed alone, in each combination of the "
+    "other keys that has all values of this one. Chance to return more: of a run with this value than of one "
+    "with another value, a tie counting half, averaged over values and combinations; ½ means that the key "
+    "does not matter on average. Mean return: of the combinations' interquartile means. Keys that matter "
+    "most come first. This describes the runs; it is no test."
+)
+
+
+def effect_section(finals: Sequence[Final]) -> Section | None:
+    """Return the section; ``None`` where no two keys of the grid vary in a task."""
+    found = key_effects(finals)
+    if not found:
+        return None
+    drawn = _pictures(found)[:MOST_PICTURES]
+    blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), _table(found), Text(_NOTE, note=True))
+    return Section("effects", "Effect of each key", blocks)
+
+
+def _table(found: Sequence[KeyEffect]) -> Table:
+    spelled = short_keys([effect.key for effect in found])
+    cells = [
+        (
+            Cell(effect.task or MISSING),
+            Cell(spelled[effect.key]),
+            Cell(_text(one)),
+            number(one.mean),
+            Cell(f"{one.wins:.2f}", one.wins),
+            Cell(f"{one.best_in} of {one.combinations}", one.best_in),
+        )
+        for effect in found
+        for one in effect.values
+    ]
+    heads = columns("task", "key", "value", "#mean return", "#chance to return more", "#best in combinations")
+    return Table("effects", heads, tuple(cells[:_MOST_ROWS]))
+
+
+def _text(one: ValueEffect) -> str:
+    return MISSING if one.value is None else text(one.value)
+
+
+def _pictures(found: Sequence[KeyEffect]) -> list[Picture]:
+    spelled = short_keys([effect.key for effect in found])
+    tasks = list(dict.fromkeys(effect.task for effect in found))
+    drawn: list[Picture] = []
+    for task in tasks:
+        lines = [
+            (f"{spelled[effect.key]}={_text(one)}", one)
+            for effect in found
+            if effect.task == task
+            for one in effect.values
+        ]
+        for part, title in parts(lines, BARS, task):
+            said = [f"{label}: {one.wins:.2f}" for label, one in part]
+            drawn.append(
+                picture(
+                    f"effects-{len(drawn) + 1}",
+                    title,
+                    _draw(part, title, small=len(tasks) > 1),
+                    caption="The chance that a run with this value returns more than one with another value.",
+                    alt=f"Effect of each key{about(task)}, as a chance to return more. {listed(said)}.",
+                    small=len(tasks) > 1,
+                )
+            )
+    return drawn
+
+
+def _draw(part: Sequence[tuple[str, ValueEffect]], title: str, *, small: bool) -> Draw:
+    def draw(theme: Theme) -> Figure:
+        figure, on = axes(1.1 + 0.34 * len(part), small=small)
+        for row, (_, one) in enumerate(part):
+            on.hlines(row, 0.5, one.wins, color=theme.lines[0], linewidth=5, alpha=0.37)
+            on.plot(one.wins, row, "o", color=theme.lines[0], markersize=6)
+        on.axvline(0.5, color=theme.ink, linewidth=0.8, linestyle=":")
+        heading(on, title, small=small)
+        rows(on, [short(label) for label, _ in part], 22 if small else 34)
+        on.set_xlim(-0.02, 1.02)
+        on.set_xlabel("chance to return more than with another value")
+        return figure
+
+    return draw

@@ -1,0 +1,101 @@
+"""Set returns against what a run costs: which variants no other one beats in both."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+from orchestrator.analysis.comparability import classes
+from orchestrator.analysis.stats import Final, finite, known, middle
+
+# (sweep, run id) → US dollars for an hour of that run.
+Prices = Mapping[tuple[str, str], float]
+_HOUR_S = 3600.0
+# Costs that differ by no more than this count as equal.
+_EQUAL_COST = 1.05
+
+
+@dataclass(frozen=True)
+class Costed:
+    """A variant in a task with the medians over its runs.
+
+    ``seconds``: wall time of a run, ``dollars``: its price, ``None`` where unknown. ``on_front``: no variant
+    of its class returns more for about as much or less, or as much for less.
+    """
+
+    final: Final
+    seconds: float
+    dollars: float | None
+    on_front: bool = False
+
+    @property
+    def value(self) -> float:
+        """The final return: the interquartile mean over seeds."""
+        assert self.final.estimate is not None
+        return self.final.estimate.value
+
+
+@dataclass(frozen=True)
+class CostClass:
+    """Variants of a task whose returns can be ranked, from the cheapest; by dollars if all have a price."""
+
+    task: str
+    members: tuple[Costed, ...]
+
+    @property
+    def priced(self) -> bool:
+        """Whether all have a price."""
+        return all(one.dollars is not None for one in self.members)
+
+    def cost(self, one: Costed) -> float:
+        """Return what the class is compared by: dollars, or seconds of wall time."""
+        return one.dollars if self.priced and one.dollars is not None else one.seconds
+
+
+def cost_classes(finals: Sequence[Final], prices: Prices) -> list[CostClass]:
+    """Return every class of two variants or more with a final return and a wall time, by task."""
+    found = []
+    for task in dict.fromkeys(final.group.task for final in finals):
+        own = [final for final in finals if final.group.task == task and final.estimate is not None]
+        for members in classes((final, final.terms) for final in own):
+            costed = [one for final in members if (one := _costed(final, prices)) is not None]
+            if len(costed) > 1:
+                found.append(_with_front(CostClass(task, tuple(costed))))
+    return found
+
+
+def dollars_of(row: Mapping[str, Any], prices: Prices) -> float | None:
+    """Return what a run cost in US dollars, by its wall time; ``None`` where that or its price is unknown."""
+    hour = prices.get((row["sweep"], row["run_id"]))
+    if hour is None or not finite(row["wall_time"]):
+        return None
+    cost: float = hour * row["wall_time"] / _HOUR_S
+    return cost if math.isfinite(cost) else None
+
+
+def _costed(final: Final, prices: Prices) -> Costed | None:
+    rows = final.group.counted()[0]
+    seconds = middle(known(rows, "wall_time"))
+    if not seconds:
+        return None
+    return Costed(
+        final, seconds, middle([cost for row in rows if (cost := dollars_of(row, prices)) is not None])
+    )
+
+
+def _with_front(found: CostClass) -> CostClass:
+    """Sort by cost; mark each that no variant as cheap exceeds, and that no cheaper one equals."""
+    in_order = sorted(found.members, key=lambda one: (found.cost(one), -one.value))
+    costs = [found.cost(one) for one in in_order]
+    highest = [-math.inf, *accumulate((one.value for one in in_order), max)]
+
+    def on_front(one: Costed) -> bool:
+        as_cheap = highest[bisect_right(costs, _EQUAL_COST * found.cost(one))]
+        cheaper = highest[bisect_left(costs, found.cost(one) / _EQUAL_COST)]
+        return cheaper < one.value >= as_cheap
+
+    return CostClass(found.task, tuple(replace(one, on_front=on_front(one)) for one in in_order))

@@ -1,0 +1,83 @@
+"""Compare all pairs of variants in each task: how often one returns more, and whether by more than luck."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from orchestrator.analysis.comparability import classes
+from orchestrator.analysis.improvement import Improvement, against, standing
+from orchestrator.analysis.stats import Final
+from orchestrator.analysis.variant_ranking import Variant, over_tasks, variants
+from orchestrator.analysis.verdict.leaders import countable
+
+# Most variants of a task that are compared with each other, the best ones.
+MOST_PAIRED = 20
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Final returns of all variants in all tasks.
+
+    ``rows``: the variants over all tasks, with their final return in each task that they have. ``pairs``: per
+    task by the positions of two rows, the higher interquartile mean first; only rows whose returns can be
+    ranked against each other.
+    """
+
+    tasks: tuple[str, ...]
+    rows: tuple[tuple[Variant, Mapping[str, Final]], ...]
+    pairs: Mapping[str, Mapping[tuple[int, int], Improvement]]
+
+
+def evidence(finals: Sequence[Final]) -> Evidence:
+    """Compare these final returns.
+
+    Verdicts are corrected for all pairs of variants that could be made in the tasks and over all of them, so
+    none contradicts that of :func:`standing`: a pair that it tests has its verdict, and any other one a
+    correction by Bonferroni's method, which rejects no more than Holm's over all pairs.
+    """
+    returning = [final for final in finals if final.values]
+    tested = standing(returning, overall=countable(returning), intervals=False, most=None).pairs
+    among = tested[0].among if tested else 1
+    known = {(pair.tasks, _both(pair.better, pair.other)): pair for pair in tested}
+    of_values = {id(final.values): final for final in returning}
+    rows = tuple(
+        (one, {task: of_values[id(values)] for task, values in one.scores.items()})
+        for one in over_tasks(returning)
+        if one.scores
+    )
+    place = {
+        (task, final.group.number, final.group.side): at
+        for at, (_, own) in enumerate(rows)
+        for task, final in own.items()
+    }
+    pairs = {}
+    for task, panel in variants(_best_first(returning)).items():
+        found = {}
+        for one, other in _rankable_pairs(panel[:MOST_PAIRED], task):
+            pair = known.get(((task,), _both(one, other))) or _bonferroni(one, other, task, among)
+            at = (place[task, one.number, one.side], place[task, other.number, other.side])
+            found[at] = pair
+        pairs[task] = found
+    return Evidence(tuple(dict.fromkeys(final.group.task for final in returning)), rows, pairs)
+
+
+def _best_first(finals: Sequence[Final]) -> list[Final]:
+    return sorted(finals, key=lambda final: -final.estimate.value if final.estimate else 0.0)
+
+
+def _rankable_pairs(panel: Sequence[Variant], task: str) -> Iterator[tuple[Variant, Variant]]:
+    for members in classes((variant, variant.terms[task]) for variant in panel):
+        for at, one in enumerate(members):
+            for other in members[at + 1 :]:
+                yield one, other
+
+
+def _both(one: Variant, other: Variant) -> frozenset[tuple[int, int]]:
+    return frozenset({(one.number, one.side), (other.number, other.side)})
+
+
+def _bonferroni(one: Variant, other: Variant, task: str, among: int) -> Improvement:
+    pair = against(one, other, (task,), intervals=False)
+    chance = None if pair.chance is None else min(1.0, among * pair.chance)
+    return replace(pair, chance=chance, among=among)

@@ -1,0 +1,91 @@
+"""The effect of one key of the grid at a time: how its values fare where all other keys are equal."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from orchestrator.analysis.comparability import classes
+from orchestrator.analysis.significance import wins
+from orchestrator.analysis.stats import Final
+from orchestrator.core.labels import varying_keys
+
+_NOT_KEYS = ("task", "sweep", "seed")
+
+
+@dataclass(frozen=True)
+class ValueEffect:
+    """A value of a key, in ``combinations`` of the other keys that have all values of the key.
+
+    ``mean``: of the interquartile means. ``wins``: mean chance that a run returns more than one with another
+    value of the key, a tie counting half. ``best_in``: combinations in which it has the highest interquartile
+    mean.
+    """
+
+    value: Any
+    combinations: int
+    mean: float
+    wins: float
+    best_in: int
+
+
+@dataclass(frozen=True)
+class KeyEffect:
+    """A key that varies in a task, with its values from the best to the worst."""
+
+    task: str
+    key: str
+    values: tuple[ValueEffect, ...]
+
+    @property
+    def size(self) -> float:
+        """The distance between the best and the worst value, in chances to win."""
+        return self.values[0].wins - self.values[-1].wins
+
+
+def key_effects(finals: Sequence[Final]) -> list[KeyEffect]:
+    """Return the effects by task, the largest first; none in a task where a single key varies."""
+    found = []
+    returning = [final for final in finals if final.estimate is not None]
+    for task in dict.fromkeys(final.group.task for final in returning):
+        own = [final for final in returning if final.group.task == task]
+        for members in classes((final, final.terms) for final in own):
+            keys = varying_keys([final.group.point for final in members], _NOT_KEYS)
+            if len(keys) > 1:
+                effects = [effect for key in keys if (effect := _effect(task, key, members)) is not None]
+                found += sorted(effects, key=lambda effect: -effect.size)
+    return found
+
+
+def _effect(task: str, key: str, members: Sequence[Final]) -> KeyEffect | None:
+    """Return the effect of a key; ``None`` where no combination of the others has all of its values."""
+    by_rest: dict[str, dict[str, Final]] = defaultdict(dict)
+    values: dict[str, Any] = {}
+    for final in members:
+        point = final.group.point
+        value = repr(point.get(key))
+        values[value] = point.get(key)
+        rest = repr(sorted((name, repr(one)) for name, one in point.items() if name != key))
+        by_rest[rest][value] = final
+    whole = [own for own in by_rest.values() if len(own) == len(values)]
+    if not whole or len(values) < 2:
+        return None
+    effects = [_value_effect(values[value], value, whole) for value in values]
+    return KeyEffect(task, key, tuple(sorted(effects, key=lambda one: -one.wins)))
+
+
+def _value_effect(value: Any, name: str, whole: Sequence[dict[str, Final]]) -> ValueEffect:
+    import numpy as np
+
+    chances, means, best_in = [], [], 0
+    for own in whole:
+        arrays = {other: np.array(final.values) for other, final in own.items()}
+        against = [wins(arrays[name], array).mean() for other, array in arrays.items() if other != name]
+        chances.append(float(np.mean(against)))
+        level = {other: final.estimate.value for other, final in own.items() if final.estimate is not None}
+        means.append(level[name])
+        best_in += level[name] == max(level.values())
+    return ValueEffect(value, len(whole), fmean(means), fmean(chances), best_in)
