@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markupsafe import Markup, escape
 
+from orchestrator.analysis.report.small_font import families, in_full
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -37,7 +39,8 @@ def vector(figure: Callable[[], Figure], style: Mapping[str, Any]) -> Vector:
     import matplotlib
 
     svg, pdf = io.StringIO(), io.BytesIO()
-    fixed = {"svg.fonttype": "none", "svg.hashsalt": "report", "pdf.fonttype": 42}
+    fixed: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": "report", "pdf.fonttype": 42}
+    fixed["font.family"] = families()
     with matplotlib.rc_context({**style, **fixed}), warnings.catch_warnings():
         # A name in a script that the font lacks shows as boxes; that is no reason to fail.
         warnings.filterwarnings("ignore", message="Glyph")
@@ -47,7 +50,7 @@ def vector(figure: Callable[[], Figure], style: Mapping[str, Any]) -> Vector:
             drawn.set_layout_engine("none")
         drawn.savefig(svg, format="svg", metadata={"Date": None})
         drawn.savefig(pdf, format="pdf", metadata={"CreationDate": None})
-    return Vector(svg.getvalue(), pdf.getvalue())
+    return Vector(in_full(svg.getvalue()), pdf.getvalue())
 
 
 def inline(svg: str, name: str, alt: str, colours: Mapping[str, str]) -> Markup:
