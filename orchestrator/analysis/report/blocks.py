@@ -177,7 +177,7 @@ def columns(*names: str) -> tuple[Column, ...]:
 
 def safe_json(value: Any) -> str:
     """Return JSON that ends no script element of a page."""
-    told = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    told = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return told.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.analysis.report.blocks import MISSING, Block, Cell, Gallery, Section, Table, Text, columns
@@ -25,7 +25,7 @@ from orchestrator.analysis.report.plotting import (
 )
 from orchestrator.analysis.stats import Final
 from orchestrator.analysis.variant_ranking import names
-from orchestrator.analysis.verdict.cost_front import CostClass, Costed, cost_classes
+from orchestrator.analysis.verdict.cost_front import CostClass, Costed, Prices, cost_classes
 from orchestrator.core.formatting import dollars, duration
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _NOTE = (
 )
 
 
-def cost_section(finals: Sequence[Final], prices: Mapping[tuple[str, str], float]) -> Section | None:
+def cost_section(finals: Sequence[Final], prices: Prices) -> Section | None:
     """Return the section; ``None`` where no task has two variants with comparable returns and a cost."""
     found = cost_classes(finals, prices)
     if not found:

@@ -1,5 +1,4 @@
 (() => {
-  "use strict";
   const root = document.documentElement;
 
   // Light, dark, or as the system says. A page that was opened as a file may not remember anything.

@@ -14,7 +14,7 @@ from orchestrator.analysis.stats import Final, finite, known, middle
 
 # (sweep, run id) → US dollars for an hour of that run.
 Prices = Mapping[tuple[str, str], float]
-_HOUR_S = 3600.0
+HOUR_S = 3600.0
 # Costs that differ by no more than this count as equal.
 _EQUAL_COST = 1.05
 
@@ -73,7 +73,7 @@ def dollars_of(row: Mapping[str, Any], prices: Prices) -> float | None:
     hour = prices.get((row["sweep"], row["run_id"]))
     if hour is None or not finite(row["wall_time"]):
         return None
-    cost: float = hour * row["wall_time"] / _HOUR_S
+    cost: float = hour * row["wall_time"] / HOUR_S
     return cost if math.isfinite(cost) else None
 
 

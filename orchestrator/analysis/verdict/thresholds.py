@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.analysis.baselines import FramesToThreshold, first_reached
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.comparability import kind_of
 from orchestrator.analysis.stats import Final, Group, Series, SeriesByRun, middle, series_of
+from orchestrator.analysis.verdict.cost_front import HOUR_S, Prices
 
 # The part of the way from the first return of the task to the best group's final one.
 USUAL_PART = 0.9
@@ -31,7 +32,7 @@ class TimeToThreshold:
 def times_to_threshold(
     collected: Collected,
     finals: Sequence[Final],
-    prices: Mapping[tuple[str, str], float],
+    prices: Prices,
     threshold: float | None = None,
 ) -> list[TimeToThreshold]:
     """Return the times of every group with returns of evaluations; by default each task has a threshold."""
@@ -68,7 +69,7 @@ def _usual(own: Sequence[Final], curves: Sequence[Sequence[Series]]) -> float:
     return float(f"{first + USUAL_PART * (best - first):.3g}")
 
 
-def _price(group: Group, prices: Mapping[tuple[str, str], float]) -> float | None:
+def _price(group: Group, prices: Prices) -> float | None:
     known = [prices.get((row["sweep"], row["run_id"])) for row in group.counted()[0]]
     hour = middle([price for price in known if price is not None])
-    return None if hour is None else hour / 3600.0
+    return None if hour is None else hour / HOUR_S

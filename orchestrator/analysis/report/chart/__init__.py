@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.analysis.report.blocks import safe_json
 from orchestrator.analysis.report.plotting import group_names
 from orchestrator.analysis.stats import HUES, Curve, middle
+from orchestrator.analysis.verdict.cost_front import Prices
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
-
-# Dollars for an hour of a run, by sweep and run id.
-Prices = Mapping[tuple[str, str], float]
 
 # Values are whole numbers up to _TOP between the least and the greatest of their kind; _GAP is no value.
 _TOP = 65_534
@@ -39,8 +37,7 @@ def chart_data(curves: Sequence[Curve], prices: Prices) -> str:
     seeds = sum(min(len(curve.scores), _MOST_SEEDS) for curve in curves)
     points = max(_SEED_POINTS, _SEED_VALUES // max(1, 2 * seeds))
     told = [_panel(task, metric, own, prices, points) for (task, metric), own in panels.items()]
-    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return safe_json(told)
 
 
 def _panel(task: str, metric: str, own: Sequence[Curve], prices: Prices, points: int) -> dict[str, Any]:

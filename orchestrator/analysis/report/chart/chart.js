@@ -1,8 +1,7 @@
 // The chart of learning curves: lines to choose, values under the pointer, zoom, smoothing, and three x axes.
 // What is shown stands in the address, after "#learning?", so a link or a reload shows the same.
 (() => {
-  "use strict";
-  const TOP = 65534, GAP = 65535;  // as they are packed in chart.py
+  const TOP = 65534, GAP = 65535;  // as they are packed in chart/__init__.py
   const LEADERS = 10;  // lines at first: more cannot be told apart
   const DASHES = [[], [7, 4], [7, 3, 1.5, 3], [11, 3, 2, 3, 2, 3], [4, 3]];
   const DOTS = [1.5, 3];  // of lines that are not finished
@@ -23,16 +22,6 @@
     for (const [limit, unit] of [[86400, "d"], [3600, "h"], [60, "min"]])
       if (Math.abs(seconds) >= 2 * limit) return Number((seconds / limit).toPrecision(3)) + " " + unit;
     return Number(seconds.toPrecision(3)) + " s";
-  };
-  const blank = document.createElement("template");
-  blank.innerHTML = "<svg></svg>";
-  const SVG = blank.content.firstChild.namespaceURI;  // written out it would look like an address
-  const make = (name, attributes = {}, ...inside) => {
-    const svg = name === "svg" || name === "line";
-    const one = svg ? document.createElementNS(SVG, name) : document.createElement(name);
-    for (const [key, value] of Object.entries(attributes)) one.setAttribute(key, value);
-    one.append(...inside);
-    return one;
   };
 
   // Data
