@@ -149,7 +149,7 @@ class Page:
 
     def load(self, page: Path) -> None:
         seen = len(self._browser.events)
-        self.call("Page.navigate", url=page.as_uri())
+        self.call("Page.navigate", url=page.absolute().as_uri())
         self._browser.wait_for(
             lambda event: (
                 event in self._browser.events[seen:]

@@ -20,6 +20,7 @@ from orchestrator.analysis.variant_ranking import names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 _T = TypeVar("_T")
@@ -259,6 +260,7 @@ def from_zero_or_log(on: Axes, values: Sequence[float]) -> None:
     positive = [value for value in values if value > 0]
     if positive and max(positive) / min(positive) > _LOG_RATIO:
         on.set_xscale("log")
+        _round_ticks(on.xaxis, positive)
     else:
         on.set_xlim(0, 1.08 * max(values))
         on.locator_params(axis="x", nbins=6)
@@ -266,16 +268,20 @@ def from_zero_or_log(on: Axes, values: Sequence[float]) -> None:
 
 
 def logarithmic(on: Axes, values: Sequence[float]) -> None:
-    """Scale the y axis with ticks at round numbers: over less than a decade it would have one, or none."""
-    from matplotlib.ticker import LogLocator
-
+    """Scale the y axis logarithmically."""
     on.set_yscale("log")
-    low, high = min(values), max(values)
-    on.set_ylim(low / 1.25, high * 1.25)
-    steps = (1.0, 2.0, 5.0) if high / low < 100 else (1.0,)
-    on.yaxis.set_major_locator(LogLocator(subs=steps))
+    on.set_ylim(min(values) / 1.25, max(values) * 1.25)
+    _round_ticks(on.yaxis, values)
     on.yaxis.set_major_formatter(compact)
-    on.minorticks_off()
+
+
+def _round_ticks(axis: Axis, values: Sequence[float]) -> None:
+    """Set ticks at round numbers: over less than a decade a logarithmic axis would have one, or none."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    steps = (1.0, 2.0, 5.0) if max(values) / min(values) < 100 else (1.0,)
+    axis.set_major_locator(LogLocator(subs=steps))
+    axis.set_minor_locator(NullLocator())
 
 
 def legend_height(labels: Sequence[str], *, small: bool) -> float:

@@ -1,0 +1,51 @@
+"""Figures as SVG and PDF: plain numbers at logarithmic axes, and fonts that others have or that are inside."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from matplotlib.figure import Figure
+
+from orchestrator.analysis.report.plotting import from_zero_or_log, logarithmic, picture
+
+TEXT = re.compile(r"<text[^>]*>([^<]*)</text>")
+
+
+def drawn(
+    values: list[float], label: str = "frames/s", *, upright: bool = False
+) -> tuple[list[str], str, bytes]:
+    """The texts of a picture with values along one axis, its SVG and its PDF."""
+
+    def draw(_: object) -> Figure:
+        figure = Figure(figsize=(6, 3), layout="constrained")
+        on = figure.subplots()
+        on.plot(range(len(values)), values) if upright else on.plot(values, range(len(values)))
+        (logarithmic if upright else from_zero_or_log)(on, values)
+        on.set_xlabel(label)
+        return figure
+
+    made = picture("p", "P", draw, caption="", alt="p").vector
+    return TEXT.findall(made.svg), made.svg, made.pdf
+
+
+@pytest.mark.parametrize("upright", [False, True])
+@pytest.mark.parametrize("values", [[20.0, 400.0], [3.0, 70.0], [1.0, 90_000.0]])
+def test_a_logarithmic_axis_has_several_plain_numbers(values: list[float], upright: bool) -> None:
+    texts, _, _ = drawn(values, upright=upright)
+    numbers = [text for text in texts if re.fullmatch(r"[\d.]+[kM]?", text)]
+    assert len(numbers) >= 3
+    assert not [text for text in texts if "$" in text or "\\" in text]
+
+
+def test_files_name_a_usual_font_and_hold_what_letters_they_need() -> None:
+    _, svg, pdf = drawn([1.0, 2.0], "Rückkehr γ → ½")
+    assert set(re.findall(r"font-family: ([^;\"]+)", svg)) == {"'DejaVu Sans'"}
+    assert b"/FontFile2" in pdf
+    assert len(pdf) < 40_000
+
+
+def test_a_letter_that_the_small_font_lacks_is_drawn_by_the_full_one() -> None:
+    """U+10D0 is Georgian: in DejaVu Sans, not among the usual letters."""
+    usual, other = drawn([1.0, 2.0], "a")[2], drawn([1.0, 2.0], "a\u10d0")[2]
+    assert usual.count(b"/FontFile2") + 1 == other.count(b"/FontFile2")
