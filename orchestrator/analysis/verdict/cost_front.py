@@ -41,7 +41,7 @@ class Costed:
 
 @dataclass(frozen=True)
 class CostClass:
-    """Variants of a task whose returns can be ranked, from the cheapest; by dollars if all have a price."""
+    """Variants of a task with returns that can be ranked, from the cheapest; by dollars if all have a price."""
 
     task: str
     members: tuple[Costed, ...]

@@ -20,7 +20,7 @@ class Evidence:
     """Final returns of all variants in all tasks.
 
     ``rows``: the variants over all tasks, with their final return in each task that they have. ``pairs``: per
-    task by the positions of two rows, the higher interquartile mean first; only rows whose returns can be
+    task by the positions of two rows, the higher interquartile mean first; only rows with returns that can be
     ranked against each other.
     """
 
