@@ -299,14 +299,18 @@ def series_of(
 
     names = metrics or {name for row in rows for name in returns_of(row["trainer"])}
     wanted = {row["run_id"] for row in rows}
+    run = ("sweep", "run_id", "name")
     table = collected.metrics.filter(
         pl.col("name").is_in(list(names)) & pl.col("value").is_finite() & pl.col("run_id").is_in(list(wanted))
+    ).sort(run, maintain_order=True)
+    frames, seconds, values = (
+        table[column].cast(pl.Float64).to_numpy() for column in ("frames", "wall_time", "value")
     )
+    # Slices of whole columns: a table of its own for each of many thousand runs is slow.
+    spans = table.with_row_index("start").group_by(run, maintain_order=True).agg(pl.first("start"), pl.len())
     return {
-        (str(sweep), str(run_id), str(name)): Series(
-            part["frames"].to_numpy().astype(float), part["wall_time"].to_numpy(), part["value"].to_numpy()
-        )
-        for (sweep, run_id, name), part in table.partition_by("sweep", "run_id", "name", as_dict=True).items()
+        (sweep, run_id, name): Series(*(column[start : start + size] for column in (frames, seconds, values)))
+        for sweep, run_id, name, start, size in spans.iter_rows()
     }
 
 

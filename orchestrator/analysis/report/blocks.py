@@ -112,6 +112,18 @@ class Cell:
             return "Infinity" if self.sort > 0 else "-Infinity"
         return repr(self.sort)
 
+    @property
+    def place(self) -> str:
+        """The number as a page sorts by it, with nine digits; empty if there is none."""
+        if isinstance(self.sort, float) and math.isfinite(self.sort):
+            return f"{self.sort:.9g}"
+        return self.key
+
+    @property
+    def plain(self) -> bool:
+        """Whether the text is that number, with or without commas."""
+        return self.text.replace(",", "") == self.place
+
 
 @dataclass(frozen=True)
 class Column:

@@ -39,7 +39,9 @@
   const key = cell => {
     if (cell.dataset.sort !== undefined) return Number(cell.dataset.sort);
     const text = cell.textContent.trim();
-    return text === "" || text === "–" ? null : text;
+    if (text === "" || text === "–") return null;
+    const value = cell.classList.contains("number") ? Number(text.replaceAll(",", "")) : NaN;
+    return Number.isNaN(value) ? text : value;
   };
   // Numbers, then words, and last what is missing, in either direction.
   const rank = value => value === null ? 2 : typeof value === "number" ? 0 : 1;

@@ -41,7 +41,7 @@ from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.effect_figures import effect_section
 from orchestrator.analysis.report.matrix_figures import matrix_pictures
 from orchestrator.analysis.report.money import money_of
-from orchestrator.analysis.report.plotting import MOST_PICTURES, Picture
+from orchestrator.analysis.report.plotting import LINES, MOST_PICTURES, Picture
 from orchestrator.analysis.report.ranking_figures import improvement_pictures, profile_pictures
 from orchestrator.analysis.report.run_details import run_details
 from orchestrator.analysis.report.scaling_figures import scaling
@@ -51,7 +51,7 @@ from orchestrator.analysis.report.training_figures import (
     speed_pictures,
 )
 from orchestrator.analysis.significance import FEW_SEEDS
-from orchestrator.analysis.stats import loss_metrics, several_curves
+from orchestrator.analysis.stats import Curve, loss_metrics, several_curves
 from orchestrator.analysis.summary import unranked, warnings
 from orchestrator.analysis.variant_ranking import overall_profiles, task_profiles
 from orchestrator.analysis.verdict.evidence import evidence
@@ -82,9 +82,12 @@ def pictures(data: ReportData, kind: str) -> list[Picture]:
         return _first(learning_pictures(data.curves[:_MOST_DRAWN]))
     if kind == "losses":
         names = loss_metrics(data.collected)[:_MOST_LOSSES]
-        losses = several_curves(data.collected, found, names)
-        found_curves = [curve for some in losses for curve in some]
-        return list(islice(learning_pictures(found_curves, "losses"), _MOST_LOSSES))
+        losses: list[Curve] = []
+        for own in several_curves(data.collected, found, names):
+            losses += own
+            if len(losses) > _MOST_LOSSES * LINES:  # more would not be drawn
+                break
+        return list(islice(learning_pictures(losses, "losses"), _MOST_LOSSES))
     if kind == "final":
         return _first(final_pictures(data.returning[:_MOST_DRAWN]))
     assert kind == "speed"

@@ -41,7 +41,7 @@ class Costed:
 
 @dataclass(frozen=True)
 class CostClass:
-    """Variants of a task with returns that can be ranked, from the cheapest; by dollars if all have a price."""
+    """Variants of a task with returns that can be ranked, the cheapest first; dollars if all are priced."""
 
     task: str
     members: tuple[Costed, ...]

@@ -1,4 +1,4 @@
-"""Figures as SVG and PDF: plain numbers at logarithmic axes, and fonts that others have or that are inside."""
+"""Figures as SVG and PDF: plain numbers at logarithmic axes, fonts that others have or that are inside."""
 
 from __future__ import annotations
 
