@@ -47,6 +47,15 @@ def compare(results: Path, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["compare", *arguments, "--results", str(results)])
 
 
+def test_without_a_key_those_that_differ_are_named(results: Path) -> None:
+    lab(results)
+    said = compare(results, "lab")
+    assert said.exit_code != 0
+    assert said.exception is not None
+    told = str(said.exception)
+    assert told.endswith("these differ: n_envs, train_device, threads")
+
+
 def test_a_table_here_and_as_csv_a_picture_and_a_sentence(results: Path) -> None:
     lab(results)
     said = compare(results, "lab", "--by", "threads")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -200,6 +201,23 @@ def test_a_table_for_people_and_one_line_for_what_cannot_be(theatre: Theatre) ->
 
 
 # In this process, which loads BenchMARL once
+
+
+def test_runs_that_have_not_begun_are_left_out_of_those_that_keys_select(
+    theatre: Theatre, tmp_path: Path
+) -> None:
+    tree = tmp_path / "results"
+    shutil.copytree(theatre.folder / "results", tree)
+    absent = theatre.found("pettingzoo/multiwalker").path.name
+    shutil.rmtree(tree / "small" / "runs" / absent)
+    selected = theatre.run(
+        "evaluate", "small", f"seed={SEED}", "--episodes", "1", "--results", str(tree), "--json"
+    )
+    [played] = json.loads(selected.stdout)["evaluations"]
+    assert played["run_id"] == theatre.found("vmas/navigation").path.name
+    assert selected.stderr.splitlines()[0] == "left out: 1 run not begun"
+    named = theatre.run("evaluate", "small", absent, "--results", str(tree), code=2)
+    assert f"run {absent} has not begun yet" in named.stderr
 
 
 def ask(run: RunDir, checkpoint: CheckpointFile, **how: Any) -> Any:

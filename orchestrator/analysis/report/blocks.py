@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -222,8 +222,3 @@ def cell(value: Any) -> Cell:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return Cell(f"{value:g}" if isinstance(value, float) else str(value), value)
     return Cell(text(value))
-
-
-def point_text(point: Mapping[str, Any]) -> str:
-    """Format a point of the grid: ``key=value, …``."""
-    return ", ".join(f"{key}={text(value)}" for key, value in point.items())

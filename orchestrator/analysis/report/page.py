@@ -16,12 +16,12 @@ from markupsafe import Markup
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.report.answer import styles as answer_styles
-from orchestrator.analysis.report.blocks import Section, point_text
+from orchestrator.analysis.report.blocks import Section
 from orchestrator.analysis.report.data import ReportData, report_data
 from orchestrator.analysis.report.export import table_files, table_stems
 from orchestrator.analysis.report.plotting import Picture
 from orchestrator.analysis.report.sections import pictures, sections
-from orchestrator.analysis.report.tables import Row, shared_point
+from orchestrator.analysis.report.tables import Row, shared_settings
 from orchestrator.analysis.report.vector import Vector
 from orchestrator.core.progress import counted
 from orchestrator.core.types import RunState
@@ -57,7 +57,7 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
         title=", ".join(sweep.name for sweep in sweep_dirs),
         generated=generated,
         trained=_period(data.rows),
-        shared=point_text(shared_point(data.rows, collected.keys)),
+        shared=shared_settings(data.rows, collected.keys),
         counts=_counts(data),
         outside=sum(not row["in_grid"] for row in data.rows),
         sections=found,

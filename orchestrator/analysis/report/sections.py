@@ -58,6 +58,7 @@ from orchestrator.analysis.verdict.evidence import evidence
 from orchestrator.analysis.verdict.fairness import red_flags
 from orchestrator.analysis.verdict.leaders import countable
 from orchestrator.analysis.verdict.thresholds import times_to_threshold
+from orchestrator.core.labels import labeller
 from orchestrator.core.progress import counted
 from orchestrator.planning.throughput.measure import PROVISIONAL
 
@@ -390,8 +391,8 @@ def _missing(data: ReportData) -> Section | None:
     missing = data.collected.missing
     if not missing:
         return None
-    shared = tables.shared_point(data.rows, data.collected.keys)
-    blocks: tuple[Block, ...] = (tables.missing_table(missing[:_MOST_MISSING], shared),)
+    label = labeller(list(data.collected.points.values()))
+    blocks: tuple[Block, ...] = (tables.missing_table(missing[:_MOST_MISSING], label),)
     if len(missing) > _MOST_MISSING:
         more = f"And {len(missing) - _MOST_MISSING} more: orchestrate status lists them all."
         blocks = (*blocks, Text(more, note=True))

@@ -22,7 +22,6 @@ from orchestrator.analysis.report.blocks import (
     cell,
     columns,
     number,
-    point_text,
     share,
     shown,
 )
@@ -208,16 +207,18 @@ def _values(values: Iterable[Any]) -> str:
 # Runs
 
 
-def missing_table(missing: Sequence[Missing], shared: Mapping[str, Any]) -> Table:
-    """Return the table of runs without a usable result: state, reason, and the next command."""
+def missing_table(missing: Sequence[Missing], label: Callable[[Mapping[str, Any]], str]) -> Table:
+    """Return the table of runs without a usable result: state, reason, and the next command.
+
+    ``label`` names a run's keys.
+    """
     rows = []
     for item in missing:
         state = item.why.partition(":")[0]
-        point = point_text({key: value for key, value in item.point.items() if key not in shared})
         reason = item.why.removeprefix(state).removeprefix(": ")
         rows.append(
             (
-                Cell(f"{item.run_id[:8]} {point}".strip(), title=item.run_id),
+                Cell(f"{item.run_id[:8]} {label(item.point)}".strip(), title=item.run_id),
                 Cell(state, state=state),
                 Cell(reason or MISSING),
                 Cell(_next(state, item), source=True),
@@ -301,9 +302,11 @@ _RUN_NUMBERS = (
 _NOT_OF_ALL = ("training_episodes", "initial_return")
 
 
-def shared_point(rows: Sequence[Row], keys: Sequence[str]) -> dict[str, Any]:
-    """Return the grid keys with one value for all rows."""
-    return shared_keys([{key: row[key] for key in keys if row[key] is not None} for row in rows])
+def shared_settings(rows: Sequence[Row], keys: Sequence[str]) -> list[str]:
+    """Return the grid keys with one value for all rows, in short: ``lr=0.001``."""
+    shared = shared_keys([{key: row[key] for key in keys if row[key] is not None} for row in rows])
+    names = short_keys(keys)
+    return [f"{names[key]}={text(value)}" for key, value in shared.items()]
 
 
 # Provenance

@@ -1,19 +1,24 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orchestrator.core.errors import OrchestrateError
 from orchestrator.ui.cli.collect import Others, found_sweeps, print_comparison
 from orchestrator.ui.cli.common import FINAL, RESULTS, Final, Json, Results, print_json
+
+if TYPE_CHECKING:
+    from orchestrator.rundir import SweepDir
 
 
 def compare(
     sweeps: Annotated[list[str], typer.Argument(metavar="SWEEP…", help="One sweep, or several.")],
     by: Annotated[
-        str, typer.Option("--by", metavar="KEY", help="A key of the grid, in full or short: n_envs.")
-    ],
+        str | None, typer.Option("--by", metavar="KEY", help="A key of the grid, in full or short: n_envs.")
+    ] = None,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -61,6 +66,8 @@ def compare(
 
         measure = FinalMeasure.parse(final)
         found = found_sweeps(results, sweeps)
+        if by is None:
+            raise _without_key(found)
         collected = measured_by(gather(found, present, others=read_others(others or [], found)), measure)
         compared = compare_by(collected, by, baseline=baseline, prices=prices(found))
         # A comparison of several sweeps belongs to none of their folders.
@@ -78,3 +85,16 @@ def compare(
     for problem in collected.problems:
         typer.echo(f"problem: {plain(problem)}", err=True)
     typer.echo(f"wrote {', '.join(str(path) for path in written if not path.stem.endswith('-dark'))}")
+
+
+def _without_key(found: Sequence[SweepDir]) -> OrchestrateError:
+    """Return the error of a comparison without a key; it names those that differ."""
+    from orchestrator.core.labels import short_keys, varying_keys
+
+    points = [row.point for sweep in found for row in sweep.read_index() if row.in_grid]
+    keys = varying_keys(points, without=("seed",))
+    names = [short_keys(keys)[key] for key in keys] + (["sweep"] if len(found) > 1 else [])
+    told = f"these differ: {', '.join(names)}" if names else "all runs have the same ones"
+    return OrchestrateError(
+        f"compare: a key to compare by is missing; {told}", hint=f"--by {names[0] if names else 'KEY'}"
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.core.errors import NotFoundError, OrchestrateError, StorageError
+from orchestrator.core.formatting import count
 from orchestrator.ui.cli.common import RESULTS, Json, Results, chosen_runs, print_json, print_problems_there
 from orchestrator.ui.cli.evaluation_matrix import print_matrices
 
@@ -87,7 +88,7 @@ def evaluate(
     sweep_dir = SweepDir.existing(results, sweep)
     if not runs:
         require_policies(sweep_dir)
-    run_ids = [row.run_id for row in chosen_runs(sweep_dir, runs)] if runs else finished_runs(sweep_dir)
+    run_ids = _chosen(sweep_dir, runs) if runs else finished_runs(sweep_dir)
     if not run_ids:
         hint = f"name one that has a checkpoint; `orchestrate status {sweep}` lists them"
         raise NotFoundError(f"no run of {sweep} is finished", hint=hint)
@@ -101,6 +102,17 @@ def evaluate(
     played = play(sweep_dir, run_ids, wish, tasks, again=bool(runs))
     ended = list(with_bar(played, len(run_ids) * len(tasks), least=2))
     _tell(sweep_dir, ended, render, as_json=as_json, as_matrix=matrix or len(tasks) > 1)
+
+
+def _chosen(sweep_dir: SweepDir, selectors: Sequence[str]) -> list[str]:
+    """Return the runs that are meant; of several that keys select, those that have begun."""
+    chosen = [row.run_id for row in chosen_runs(sweep_dir, selectors)]
+    if len(chosen) == 1 or not any("=" in selector for selector in selectors):
+        return chosen
+    begun = [run_id for run_id in chosen if sweep_dir.run(run_id).attempts()]
+    if begun and len(begun) < len(chosen):
+        typer.echo(f"left out: {count(len(chosen) - len(begun), 'run')} not begun", err=True)
+    return begun or chosen
 
 
 def _tasks(
