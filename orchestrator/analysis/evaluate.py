@@ -177,7 +177,7 @@ def choose_checkpoint(run_dir: RunDir, frames: int | None) -> CheckpointFile:
 
 
 def _without_checkpoint(run_dir: RunDir) -> NotFoundError:
-    sweep = run_dir.path.parent.parent.name
+    sweep = run_dir.sweep
     absent = read_absent(run_dir.path)
     bring = f"orchestrate sync SOURCE --sweep {sweep} --run {run_dir.run_id[:8]} --only checkpoints"
     if absent.files:
@@ -185,7 +185,7 @@ def _without_checkpoint(run_dir: RunDir) -> NotFoundError:
         return NotFoundError(f"run {run_dir.run_id}: its checkpoint {where}", hint=bring)
     if run_dir.result_path.exists():
         return NotFoundError(f"run {run_dir.run_id} is finished, but its checkpoint is not here", hint=bring)
-    begun = "has no checkpoint yet" if run_dir.attempts() else "has not begun yet"
+    begun = "has no checkpoint yet" if run_dir.attempts() else "has not begun"
     return NotFoundError(
         f"run {run_dir.run_id} {begun}",
         hint=f"`orchestrate status {sweep}` shows its progress; if it is trained elsewhere: {bring}",
@@ -196,7 +196,8 @@ def _evaluable_run(run_dir: RunDir) -> Run:
     try:
         run = run_dir.description()
     except FileNotFoundError:
-        raise NotFoundError(f"run {run_dir.run_id} has not begun yet") from None
+        hint = f"`orchestrate status {run_dir.sweep}` says why"
+        raise NotFoundError(f"run {run_dir.run_id} has not begun", hint=hint) from None
     if not get_trainer(run.trainer).evaluate:
         raise _other_trainer(f"run {run.run_id} is", run.trainer)
     return run

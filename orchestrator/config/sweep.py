@@ -164,4 +164,6 @@ def _repeated(grid: Grid) -> str:
 
 def _grids_near(path: Path) -> str:
     found = sorted(path.parent.glob("*.yaml")) or sorted(Path("sweeps").glob("*.yaml"))
-    return f"there are: {', '.join(map(str, found[:5]))}" if found else "write one; docs/grid.md shows how"
+    if found:
+        return f"there are: {', '.join(map(str, found[:5]))}"
+    return "`orchestrate init` writes one to begin with"

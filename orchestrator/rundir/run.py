@@ -33,7 +33,7 @@ class RunDir:
 
     def __init__(self, path: Path, descriptions: Descriptions | None = None) -> None:
         self.path = path
-        self.run_id = path.name
+        self.run_id, self.sweep = path.name, path.parent.parent.name
         self._submitted = descriptions or Descriptions(path.parent.parent)
         self.description_path = path / "run.json"
         self.result_path = path / "result.json"
@@ -258,8 +258,7 @@ class RunDir:
         return [attempt for attempt in self.attempts() if attempt.number > last]
 
     def _damaged(self, path: Path, problem: str) -> DamagedFileError:
-        sweep = self.path.parent.parent.name
-        hint = f"restore the file, or train the run again: orchestrate retry {sweep} {self.run_id}"
+        hint = f"restore the file, or train the run again: orchestrate retry {self.sweep} {self.run_id}"
         if again := fetch_command(self.path):
             hint = f"fetch it again: {again}"
         return DamagedFileError(path, problem, hint=hint)

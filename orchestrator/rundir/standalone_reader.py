@@ -98,7 +98,7 @@ class GlanceRun:
     def apply_decision(self, kind: str, said: Any) -> None:
         """Apply a decision; ``said``: the reason of a skip, or the last attempt it concerns."""
         if kind == "submission":
-            if not self.attempt:
+            if not self.attempt or self.state == "pending":
                 self.state, self.why = "skipped", str(said)[:300]
         elif kind == "cancel":
             self.cancelled = self.state != "done"

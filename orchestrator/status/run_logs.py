@@ -52,7 +52,7 @@ def _log_path(run_dir: RunDir, attempt: int | None) -> Path:
     attempts = {one.number: one for one in run_dir.attempts()}
     if not attempts:
         raise NotFoundError(
-            f"run {run_dir.run_id} has not begun yet", hint="orchestrate status SWEEP --watch waits for it"
+            f"run {run_dir.run_id} has not begun", hint=f"`orchestrate status {run_dir.sweep}` says why"
         )
     number = max(attempts) if attempt is None else attempt
     if number not in attempts:

@@ -156,9 +156,9 @@ def survey(
     living = {log.token: is_alive(log, jobs.get(log.token), alive) for log in logs}
     live = live_tokens(ledger, logs, living, jobs)
     statuses = {row.run_id: RunStatus(row.run_id) for row in rows}
-    _apply_skips(statuses, ledger)
+    skips = _apply_skips(statuses, ledger)
     _apply_journals(statuses, logs, living, jobs, now, lease)
-    _apply_decisions(statuses, ledger)
+    _apply_decisions(statuses, ledger, skips)
     _apply_queue(statuses, ledger, live, jobs)
     _apply_early_ends(statuses, ledger, set(living), jobs)
     bad_machines = failing_machines(rows, logs, now)
@@ -170,7 +170,7 @@ def survey(
 def decided(seen: Survey, decisions: Iterable[LedgerEntry]) -> Survey:
     """Return the survey after these ledger entries."""
     statuses = dict(seen.statuses)
-    _apply_decisions(statuses, decisions)
+    _apply_decisions(statuses, decisions, {})
     return replace(seen, statuses=statuses)
 
 
@@ -184,16 +184,20 @@ def mark_stale(seen: Survey, today: str) -> Survey:
     return replace(seen, statuses=statuses)
 
 
-def _apply_skips(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
-    """Mark runs as skipped if the latest submission that mentions them skips them."""
+def _apply_skips(
+    statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]
+) -> dict[str, entries.SubmissionEntry]:
+    """Mark runs that the latest submission mentioning them skips; return these submissions by run."""
+    skips: dict[str, entries.SubmissionEntry] = {}
     for entry in entries.submissions(ledger):
-        for run_id, why in entry.skipped.items():
-            if run_id in statuses:
-                statuses[run_id] = RunStatus(run_id, RunState.SKIPPED, reason=why)
+        skips |= dict.fromkeys(entry.skipped, entry)
         for job in entry.jobs:
             for run_id in job.run_ids:
-                if run_id in statuses:
-                    statuses[run_id] = RunStatus(run_id)
+                skips.pop(run_id, None)
+    for run_id, entry in skips.items():
+        if run_id in statuses:
+            statuses[run_id] = RunStatus(run_id, RunState.SKIPPED, reason=entry.skipped[run_id])
+    return skips
 
 
 def _apply_queue(
@@ -343,8 +347,15 @@ def _after(before: Mapping[str, Any], event: Event, token: str) -> dict[str, Any
     return {}
 
 
-def _apply_decisions(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntry]) -> None:
-    """Apply cancellations, retries, results found and results lost, in their order."""
+def _apply_decisions(
+    statuses: dict[str, RunStatus],
+    ledger: Iterable[LedgerEntry],
+    skips: Mapping[str, entries.SubmissionEntry],
+) -> None:
+    """Apply cancellations, retries, results found and results lost, in their order.
+
+    ``skips``: the submissions that skip runs; one that came after a decision skips the run again.
+    """
     decide: Mapping[type[LedgerEntry], Callable[[RunStatus, Any], RunStatus]] = {
         entries.FoundEntry: _found,
         entries.LostEntry: _lost,
@@ -361,7 +372,10 @@ def _apply_decisions(statuses: dict[str, RunStatus], ledger: Iterable[LedgerEntr
             status, again = statuses.get(run_id), retried.get(run_id)
             if status is None or (isinstance(entry, entries.CancelEntry) and _is_over(entry, again, status)):
                 continue
-            statuses[run_id] = decide[type(entry)](status, about)
+            status, skip = decide[type(entry)](status, about), skips.get(run_id)
+            if skip is not None and skip.number > entry.number and status.state is RunState.PENDING:
+                status = replace(status, state=RunState.SKIPPED, reason=skip.skipped[run_id])
+            statuses[run_id] = status
 
 
 def _is_over(

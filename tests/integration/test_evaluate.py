@@ -217,7 +217,7 @@ def test_runs_that_have_not_begun_are_left_out_of_those_that_keys_select(
     assert played["run_id"] == theatre.found("vmas/navigation").path.name
     assert selected.stderr.splitlines()[0] == "left out: 1 run not begun"
     named = theatre.run("evaluate", "small", absent, "--results", str(tree), code=2)
-    assert f"run {absent} has not begun yet" in named.stderr
+    assert f"run {absent} has not begun" in named.stderr
 
 
 def ask(run: RunDir, checkpoint: CheckpointFile, **how: Any) -> Any:

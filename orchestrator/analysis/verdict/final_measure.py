@@ -44,7 +44,7 @@ class FinalMeasure:
             return "the last evaluation"
         if self.kind == _AREA:
             return "the area under the curve of evaluations over frames, divided by the frames"
-        return f"the mean of the last {self.count} evaluations, at most the last third of a run's"
+        return f"the mean of the last {self.count} evaluations, or of the last third if these are fewer"
 
     def of(self, frames: Sequence[float], values: Sequence[float]) -> float:
         """Return the measure of one run's finite values in order."""

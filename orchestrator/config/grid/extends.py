@@ -19,7 +19,7 @@ from orchestrator.config.grid.yaml_nodes import (
     Node,
     Scalar,
     YamlFile,
-    did_you_mean,
+    nearest,
     read_nodes,
 )
 from orchestrator.config.grid.yaml_scalars import resolve
@@ -58,11 +58,11 @@ class Extended:
     def _parent(self, item: Scalar, source: YamlFile, here: tuple[str, ...]) -> Entries:
         path = Path(source.name).parent / Path(str(item.value)).expanduser()
         if not os.path.exists(path):
-            near = sorted(one.name for one in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
+            near = nearest(path.stem, sorted(one.stem for one in path.parent.glob("*.yaml")))
             raise source.error(
                 item.at,
                 f"{EXTENDS}: found {shown(item.value)}, and there is no such file",
-                did_you_mean(path.name, near, otherwise=f"paths are relative to {source.name}"),
+                f"did you mean {near}.yaml?" if near else f"paths are relative to {source.name}",
             )
         if os.path.realpath(path) in here:
             raise source.error(

@@ -49,7 +49,7 @@ def cancel(sweep: _Sweep, runs: _Runs = None, results: Results = RESULTS, as_jso
         print_json({"sweep": sweep, "cancelled": decided.run_ids})
     else:
         left = len(rows) - len(decided.run_ids)
-        already = f"; {left} had ended already" if left and not decided.problems else ""
+        already = f"; {left} had ended or been skipped already" if left and not decided.problems else ""
         typer.echo(f"{sweep}: {count(len(decided.run_ids), 'run')} cancelled{already}")
         for line in (*decided.news, *costs(sweep_dir)):
             typer.echo(line)

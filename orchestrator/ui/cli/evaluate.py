@@ -84,6 +84,7 @@ def evaluate(
     from orchestrator.analysis.evaluate import evaluate as play
     from orchestrator.rundir import SweepDir
     from orchestrator.ui.cli.sweep_table import with_bar
+    from orchestrator.ui.terminal.working import working
 
     sweep_dir = SweepDir.existing(results, sweep)
     if not runs:
@@ -100,7 +101,11 @@ def evaluate(
             raise OrchestrateError(f"--render: one file, but {meant} are meant", hint="name one")
     wish = EvaluationOptions(checkpoint, best, episodes, deterministic, seed, film=render)
     played = play(sweep_dir, run_ids, wish, tasks, again=bool(runs))
-    ended = list(with_bar(played, len(run_ids) * len(tasks), least=2))
+    if (total := len(run_ids) * len(tasks)) == 1:
+        with working("playing the policy"):
+            ended = list(played)
+    else:
+        ended = list(with_bar(played, total))
     _tell(sweep_dir, ended, render, as_json=as_json, as_matrix=matrix or len(tasks) > 1)
 
 

@@ -138,7 +138,9 @@ def _watch(found: list[SweepDir], exchange: bool) -> None:
     from orchestrator.control.fleet import fetch_from_trees
     from orchestrator.ui.cli import sweep_table
 
-    with Live(console=sweep_table.console(), auto_refresh=False) as live:
+    screen = sweep_table.console()
+    # Elsewhere than on a terminal the last state is printed, in lines as long as they are.
+    with Live(console=screen, auto_refresh=False, transient=not screen.is_terminal) as live:
 
         def show(sweep_dir: SweepDir, seen: Survey) -> None:
             live.update(sweep_table.sweep_view(sweep_dir.name, seen, sweep_table.ROWS), refresh=True)
@@ -159,6 +161,8 @@ def _watch(found: list[SweepDir], exchange: bool) -> None:
             time.sleep(_REFRESH_S)
         for one in found if exchange else ():
             fetch_from_trees(one, tell)
+    if not screen.is_terminal:
+        sweep_table.show(screen, Group(*views, *up))
 
 
 def _as_of(sweep_dir: SweepDir) -> str:

@@ -67,7 +67,7 @@ def test_a_checkpoint_by_its_frames_or_the_newest(run: RunDir) -> None:
 
 
 def test_why_there_is_no_checkpoint_and_what_brings_one(run: RunDir) -> None:
-    with pytest.raises(NotFoundError, match="has not begun yet"):
+    with pytest.raises(NotFoundError, match="has not begun"):
         choose_checkpoint(run, None)
     saved(run, 300).unlink()
     with pytest.raises(NotFoundError, match="has no checkpoint yet"):
