@@ -62,7 +62,7 @@ class Extended:
             raise source.error(
                 item.at,
                 f"{EXTENDS}: found {shown(item.value)}, and there is no such file",
-                f"did you mean {near}.yaml?" if near else f"paths are relative to {source.name}",
+                f"paths are relative to {source.name}" + (f"; did you mean {near}.yaml?" if near else ""),
             )
         if os.path.realpath(path) in here:
             raise source.error(

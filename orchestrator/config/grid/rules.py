@@ -22,6 +22,8 @@ from orchestrator.config.grid.yaml_nodes import (
 from orchestrator.core.types import Value
 
 _EXAMPLE = "such as for: [{algorithm: mappo, set: {experiment.lr: 1e-3}}]"
+# Sections with several values for each key.
+_AXES = ("matrix", "zip")
 _OTHER_SETS = dict.fromkeys(("sets", "then", "with", "values", "overrides", "keys", "base", "use"), SET)
 _MOST_SHOWN = 10
 
@@ -84,6 +86,14 @@ def _entries(node: Node | None, source: YamlFile) -> list[Entries]:
 
 def _require_both(item: Entries, source: YamlFile) -> None:
     names = [entry.key for entry in item.entries]
+    for entry in item.entries:
+        if entry.key in _AXES:
+            raise source.error(
+                entry.at,
+                f"for: found {entry.key}, and an entry gives a run one value for each key",
+                "for several values of some runs alone write a second grid that extends this one, "
+                "or give all values in matrix and exclude the others",
+            )
     if SET not in names:
         meant = next((name for name in names if name in _OTHER_SETS), None)
         raise source.error(

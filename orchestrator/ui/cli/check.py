@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.core.formatting import count
+from orchestrator.core.types import RunState
 from orchestrator.ui.cli.common import (
     RESULTS,
     Grid,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orchestrator.config.check import CheckReport
-    from orchestrator.core.types import Plan, Sweep
+    from orchestrator.control.submit import SubmissionPlan
 
 
 def check(
@@ -47,11 +48,12 @@ def check(
 
     file = grid_file(grid, grid_option, "check")
     with working(f"reading {file}"):
-        sweep, plan, report, concerns = _look(file, on, results)
+        planned, report, concerns = _look(file, on, results)
+    plan = planned.plan
     if as_json:
         print_json(
             {
-                "sweep": sweep.name,
+                "sweep": plan.sweep.name,
                 "points": report.points,
                 "structures": report.structures,
                 "seconds": round(report.seconds, 2),
@@ -62,14 +64,14 @@ def check(
             }
         )
     else:
-        _say_what_was_found(report, plan, concerns)
+        _say_what_was_found(report, planned, concerns)
     if report.problems:
         raise typer.Exit(2)
-    refuse_untrainable(len(plan.skipped), len(sweep.runs), plan.target)
+    refuse_untrainable(len(plan.skipped), len(plan.sweep.runs), plan.target)
 
 
-def _look(file: Path, on: str | None, results: Path) -> tuple[Sweep, Plan, CheckReport, list[str]]:
-    """Return the grid's sweep, what would be submitted, what the check found, and warnings."""
+def _look(file: Path, on: str | None, results: Path) -> tuple[SubmissionPlan, CheckReport, list[str]]:
+    """Return what would be submitted, what the check found, and warnings."""
     from orchestrator.backends.registry import target_of
     from orchestrator.config.check import check_sweep
     from orchestrator.config.sweep import load_sweep
@@ -80,19 +82,20 @@ def _look(file: Path, on: str | None, results: Path) -> tuple[Sweep, Plan, Check
     sweep = load_sweep(file)
     backend = target_of(sweep, on)
     capacity, notes = capacity_now(backend)
-    plan = plan_sweep(sweep, SweepDir(results, sweep.name), capacity).plan
-    concerns = [*notes, *map(str, backend.concerns(plan, ask=not notes))]
+    planned = plan_sweep(sweep, SweepDir(results, sweep.name), capacity)
+    concerns = [*notes, *map(str, backend.concerns(planned.plan, ask=not notes))]
     report = check_sweep(replace(sweep, targets=(on,)) if on else sweep)
-    return sweep, plan, report, [*concerns, *map(str, report.warnings)]
+    return planned, report, [*concerns, *map(str, report.warnings)]
 
 
-def _say_what_was_found(report: CheckReport, plan: Plan, concerns: Sequence[str]) -> None:
+def _say_what_was_found(report: CheckReport, planned: SubmissionPlan, concerns: Sequence[str]) -> None:
+    plan = planned.plan
     counted = f"{count(report.points, 'run')} in {count(report.structures, 'structure')}"
     print_warnings(concerns)
     if not report.problems:
         good = "" if concerns or len(plan.skipped) == len(plan.sweep.runs) else "all good: "
         typer.echo(f"{good}{counted}, checked in {report.seconds:.1f} s")
-        _say_what_is_to_do(plan)
+        _say_what_is_to_do(planned)
         return
     print_problems(report.problems)
     rest = "; the rest is checked when this is mended" if report.early else ""
@@ -100,9 +103,15 @@ def _say_what_was_found(report: CheckReport, plan: Plan, concerns: Sequence[str]
     typer.echo(f"{told}. Nothing of this grid would be submitted", err=True)
 
 
-def _say_what_is_to_do(plan: Plan) -> None:
-    left = len(plan.sweep.runs) - len(plan.run_ids) - len(plan.skipped)
-    done = f", {left} done, at work or failed" if left else ""
-    typer.echo(f"{len(plan.run_ids)} to do{done}")
-    for why, number in Counter(plan.skipped.values()).items():
+def _say_what_is_to_do(planned: SubmissionPlan) -> None:
+    plan, statuses = planned.plan, planned.seen.statuses
+    planned_for = {*plan.run_ids, *plan.skipped}
+    states = Counter(statuses[run.run_id].state for run in plan.sweep.runs if run.run_id not in planned_for)
+    others = "".join(f", {states[state]} {state.value}" for state in RunState if states[state])
+    typer.echo(f"{len(plan.run_ids)} to do{others}")
+    elsewhere = {run.run_id: run.target for run in plan.sweep.runs if run.target not in (None, plan.target)}
+    for target, number in Counter(elsewhere.values()).items():
+        typer.echo(f"{number} for target {target}")
+    here = [why for run_id, why in plan.skipped.items() if run_id not in elsewhere]
+    for why, number in Counter(here).items():
         typer.echo(f"{number} skipped: {why}")
