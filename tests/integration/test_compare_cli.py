@@ -93,6 +93,17 @@ def test_a_comparison_made_again_leaves_no_old_pictures(results: Path) -> None:
     assert not list(folder.glob("compare-7*"))
 
 
+def test_json_has_the_grids_values_and_keys(results: Path) -> None:
+    lab(results, devices=("cpu",))
+    found = json.loads(compare(results, "lab", "--by", "n_envs", "--json").output)
+    assert (found["values"], found["baseline"]) == ([60, 6000], 60)
+    assert [one["value"] for one in found["overall"]] == [60, 6000]
+    keys = [one["keys"] for one in found["combinations"]]
+    assert {(one[DEVICE], one["threads"]) for one in keys} == {
+        (device, threads) for device in ("cpu", "cuda") for threads in (1, 2)
+    }
+
+
 def test_several_sweeps_are_compared_beside_their_folders(results: Path) -> None:
     for name in ("old", "new"):
         lab(results, name, devices=("cpu",))

@@ -24,13 +24,19 @@ _WITHIN = ("task", "algorithm")
 class ComparedKey:
     """A key with the values that runs have of it, in the grid's order, as text.
 
-    ``together``: other keys that have one value for each of its values, and so change with it.
+    ``typed``: the value that each text stands for. ``together``: other keys that have one value for each of
+    its values, and so change with it.
     """
 
     key: str
     short: str
-    values: tuple[str, ...]
+    typed: Mapping[str, Any]
     together: tuple[str, ...]
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values as text."""
+        return tuple(self.typed)
 
 
 def text(value: Any) -> str:
@@ -56,15 +62,15 @@ def find_axis(rows: Sequence[Row], keys: Sequence[str], key: str) -> ComparedKey
     """Return the key with its values; raises :class:`OrchestrateError` if all runs have the same one."""
     varying = _varying(rows, keys)
     known = with_key(rows, keys, key)
-    values = tuple(dict.fromkeys(text(row[key]) for row in known))
-    if len(values) < 2:
-        only = f"is {values[0]} in all runs" if values else "is unknown for all runs"
+    typed = {text(row[key]): row[key] for row in known}
+    if len(typed) < 2:
+        only = f"is {next(iter(typed))} in all runs" if typed else "is unknown for all runs"
         raise OrchestrateError(
             f"{key} {only}, so there is nothing to compare by it",
             hint=f"keys with several values: {_named(varying)}",
         )
     short = short_keys(list(dict.fromkeys((*varying, key))))[key]
-    return ComparedKey(key, short, values, changes_with(known, keys, key))
+    return ComparedKey(key, short, typed, changes_with(known, keys, key))
 
 
 def with_key(rows: Sequence[Row], keys: Sequence[str], key: str) -> list[Row]:

@@ -106,13 +106,14 @@ class KeyComparison:
     differences; ``per`` is the divisor of efficiency: "thread", "core", "dollar", or nothing. ``overall`` are
     geometric means of the ratios over all combinations. ``moved``: number of runs left out of a comparison of
     targets, as they moved between them. ``figure`` is the compared throughput, a column of the table of runs.
-    Efficiency per dollar is by end-to-end throughput in any case, as evaluations are paid for.
+    Efficiency per dollar is by end-to-end throughput in any case, as evaluations are paid for. ``typed``: the
+    value of the grid that each value as text stands for.
     """
 
     sweeps: tuple[str, ...]
     key: str
     short: str
-    values: tuple[str, ...]
+    typed: Mapping[str, Any]
     baseline: str
     together: tuple[str, ...]
     per: str
@@ -120,6 +121,11 @@ class KeyComparison:
     overall: tuple[ValueRatios, ...]
     moved: int = 0
     figure: str = TRAINING
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values as text, in the grid's order."""
+        return tuple(self.typed)
 
     @property
     def priced(self) -> bool:

@@ -80,7 +80,7 @@ def compare_by(
     axis = find_axis(stayed, collected.keys, by)
     if by == TARGET:  # a first run that moved does not change the order
         order = list(dict.fromkeys((row[TARGET] or "").partition(",")[0] for row in rows))
-        axis = replace(axis, values=tuple(sorted(axis.values, key=order.index)))
+        axis = replace(axis, typed={value: value for value in sorted(axis.values, key=order.index)})
     sets = list(_sets(stayed, collected.keys, axis))
     base = find_baseline(axis, baseline, {value: _seeds(sets, value) for value in axis.values})
     counted = [row for one in sets for group in one.groups.values() for row in group.counted()[0]]
@@ -91,7 +91,7 @@ def compare_by(
         tuple(dict.fromkeys(row["sweep"] for row in rows)),
         axis.key,
         axis.short,
-        axis.values,
+        axis.typed,
         base,
         axis.together,
         per,

@@ -187,30 +187,31 @@ def as_json(found: KeyComparison) -> dict[str, Any]:
     return {
         "sweeps": list(found.sweeps),
         "key": found.key,
-        "values": list(found.values),
-        "baseline": found.baseline,
+        "values": list(found.typed.values()),
+        "baseline": found.typed[found.baseline],
         "changes_with_it": list(found.together),
         "efficiency_per": found.per or None,
         "speed_up_by": NAMES[found.figure],
         "combinations": [
             {
                 "combination": one.label,
+                "keys": dict(one.point),
                 "equal_frames": one.frames,
                 "equal_seconds": one.seconds,
-                "cells": [_cell_json(cell) for cell in one.cells],
+                "cells": [_cell_json(cell, found.typed) for cell in one.cells],
             }
             for one in found.combinations
         ],
-        "overall": [_ratios_json(one) for one in found.overall],
+        "overall": [_ratios_json(one, found.typed) for one in found.overall],
         "moved": found.moved,
         "notes": notes(found),
         "verdict": verdict(found),
     }
 
 
-def _ratios_json(one: ValueRatios) -> dict[str, Any]:
+def _ratios_json(one: ValueRatios, typed: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "value": one.value,
+        "value": typed[one.value],
         "pairs": one.speed and one.speed.n,
         "speed_up": one.speed and asdict(one.speed),
         "end_to_end_speed_up": one.end_to_end and asdict(one.end_to_end),
@@ -219,10 +220,10 @@ def _ratios_json(one: ValueRatios) -> dict[str, Any]:
     }
 
 
-def _cell_json(cell: ComparedValue) -> dict[str, Any]:
+def _cell_json(cell: ComparedValue, typed: Mapping[str, Any]) -> dict[str, Any]:
     returns = zip(_RETURNS, (cell.final, cell.at_frames, cell.at_time), strict=True)
     return {
-        **_ratios_json(cell),
+        **_ratios_json(cell, typed),
         "n": cell.n,
         "states": cell.members.states,
         **{name: cell.middle(name) for name in cell.figures},

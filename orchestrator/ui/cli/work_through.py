@@ -49,7 +49,8 @@ def work_through(flow: Flow, *, detach: bool | None, as_json: bool) -> int:
         settle_up(flow.sweep_dir, began, quiet=as_json)
     if as_json:
         print_warnings(seen.remarks)
-        runs = [flow.fact_of(seen, row.run_id) for row in seen.rows if row.in_grid]
+        rows = [row for row in seen.rows if row.in_grid]
+        runs = [{**flow.fact_of(seen, row.run_id), "point": row.point} for row in rows]
         print_json({"sweep": name, **flow.facts(), "runs": runs})
     else:
         _conclude(flow, started, seen)
