@@ -29,12 +29,16 @@ def bring(home: Path) -> SyncReport:
 
 
 def everything(folder: Path) -> dict[str, tuple[bytes, int] | None]:
-    """Files with content and time, and folders; not what is hidden, nor mailboxes."""
+    """Files with content and time, and folders; not what is hidden, nor mailboxes.
+
+    Times are whole seconds, as rsync compares them: a file that grows while it is fetched gets the content of
+    the moment at which it is read, and the time of a moment before.
+    """
     found: dict[str, tuple[bytes, int] | None] = {}
     for path in folder.rglob("*"):
         name = path.relative_to(folder)
         if path.suffix != ".mail" and not any(part.startswith(".") for part in name.parts):
-            found[name.as_posix()] = (path.read_bytes(), path.stat().st_mtime_ns) if path.is_file() else None
+            found[name.as_posix()] = (path.read_bytes(), int(path.stat().st_mtime)) if path.is_file() else None
     return found
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.core.formatting import count
-from orchestrator.core.types import RunState
 from orchestrator.ui.cli.common import (
     RESULTS,
     Grid,
@@ -104,6 +103,8 @@ def _say_what_was_found(report: CheckReport, planned: SubmissionPlan, concerns: 
 
 
 def _say_what_is_to_do(planned: SubmissionPlan) -> None:
+    from orchestrator.core.types import RunState
+
     plan, statuses = planned.plan, planned.seen.statuses
     planned_for = {*plan.run_ids, *plan.skipped}
     states = Counter(statuses[run.run_id].state for run in plan.sweep.runs if run.run_id not in planned_for)
