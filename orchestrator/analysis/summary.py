@@ -8,8 +8,10 @@ from typing import Any
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.comparability import UNRANKED, ReturnTerms, differences, mixed_code
+from orchestrator.analysis.generalization import Generalization, generalizations
 from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
 from orchestrator.analysis.stats import Final, Group, final_returns, groups, known, middle
+from orchestrator.analysis.tables import GAP, TRAINING_LEVELS
 from orchestrator.core.formatting import count, listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
 
@@ -32,6 +34,7 @@ SUMMARY_COLUMNS = (
     "end-to-end frames/s",
     "s/iteration",
 )
+LEVEL_COLUMNS = ("levels of training (IQM)", "gap (IQM)")
 
 
 @dataclass(frozen=True)
@@ -153,9 +156,14 @@ def unranked(finals: Sequence[Final]) -> list[str]:
 
 
 def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
-    """Return the columns and rows that `collect` prints, one row per group. Intervals are in the report."""
+    """Return the columns and rows that `collect` prints, one row per group. Intervals are in the report.
+
+    Where evaluations play levels of training too, the return there and the gap follow the final return.
+    """
+    found = groups(collected)
+    levels = _levels(found)
     rows = []
-    for final in final_returns(groups(collected), intervals=False):
+    for final in final_returns(found, intervals=False):
         own = speeds([final.group])
         rows.append(
             [
@@ -163,16 +171,31 @@ def summary_table(collected: Collected) -> tuple[list[str], list[list[str]]]:
                 str(len(final.values)),
                 final.group.states_text,
                 "" if final.estimate is None else f"{final.estimate.value:.4g}",
+                *(_level_texts(levels.get(id(final.group))) if levels else ()),
                 _per_hardware(own, lambda speed: middle(speed.training_fps), "{:,.0f}"),
                 _per_hardware(own, lambda speed: middle(speed.end_to_end_fps), "{:,.0f}", mark=True),
                 _per_hardware(own, lambda speed: speed.seconds_per_iteration, "{:.3g}"),
             ]
         )
-    return list(SUMMARY_COLUMNS), rows
+    at = SUMMARY_COLUMNS.index("training frames/s")
+    return [*SUMMARY_COLUMNS[:at], *(LEVEL_COLUMNS if levels else ()), *SUMMARY_COLUMNS[at:]], rows
+
+
+def _levels(found: Sequence[Group]) -> dict[int, Generalization]:
+    """Return the generalization of the groups that have one, by the group's identity."""
+    return {id(one.group): one for one in generalizations(found, intervals=False)}
+
+
+def _level_texts(one: Generalization | None) -> list[str]:
+    if one is None:
+        return [""] * len(LEVEL_COLUMNS)
+    return [f"{sample.estimate.value:.4g}" for sample in (one.training, one.gap)]
 
 
 def summary_json(collected: Collected) -> list[dict[str, Any]]:
     """Return the groups of :func:`summary_table` with numbers, their speeds by hardware."""
+    found = groups(collected)
+    levels = _levels(found)
     return [
         {
             "group": final.group.label,
@@ -180,6 +203,7 @@ def summary_json(collected: Collected) -> list[dict[str, Any]]:
             "n": len(final.values),
             "states": dict(final.group.states),
             "final_return": final.estimate and final.estimate.value,
+            **_level_numbers(levels.get(id(final.group))),
             "speeds": [
                 {
                     "hardware": one.hardware,
@@ -191,8 +215,14 @@ def summary_json(collected: Collected) -> list[dict[str, Any]]:
                 for one in speeds([final.group])
             ],
         }
-        for final in final_returns(groups(collected), intervals=False)
+        for final in final_returns(found, intervals=False)
     ]
+
+
+def _level_numbers(one: Generalization | None) -> dict[str, float]:
+    if one is None:
+        return {}
+    return {TRAINING_LEVELS: one.training.estimate.value, GAP: one.gap.estimate.value}
 
 
 def _per_hardware(

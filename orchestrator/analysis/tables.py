@@ -144,6 +144,12 @@ RESULT_COLUMNS = {
 }
 
 
+# Columns of runs that are evaluated on unseen levels: the last return on the levels of training, and how much
+# more that is. With their metrics.
+TRAINING_LEVELS, GAP = "training_levels_return", "generalization_gap"
+LEVEL_METRICS = {TRAINING_LEVELS: f"eval/{TRAINING_LEVELS}", GAP: f"eval/{GAP}"}
+
+
 # Tables
 
 
@@ -179,7 +185,7 @@ def runs_table(
         shared.append("actors")
     keys = _key_columns(
         (key for point in points for key in point if key not in shared),
-        {*columns, *own, "return_metric", "state", "reason"},
+        {*columns, *own, "return_metric", *LEVEL_METRICS, "state", "reason"},
     )
     for key, name in keys.items():
         columns[name] = _key_series([point.get(key) for point in points])
@@ -189,6 +195,8 @@ def runs_table(
         if name == "best_return":
             metrics = [_return_metric(reading, trainers.get(reading.sweep)) for reading in readings]
             columns["return_metric"] = pl.Series(metrics, dtype=pl.String)
+            for level, metric in LEVEL_METRICS.items():
+                columns[level] = pl.Series([_last(reading, metric) for reading in readings], dtype=pl.Float64)
     if any("threads" in point for point in points):
         usual = (None if reading.foreign else 1 for reading in readings)
         threads = [_whole(point.get("threads", one)) for point, one in zip(points, usual, strict=True)]
@@ -215,6 +223,13 @@ def _return_metric(reading: RunReading, trainer: str | None) -> str | None:
         if any(math.isfinite(row.metrics.get(name, math.nan)) for row in reading.history):
             return name
     return None
+
+
+def _last(reading: RunReading, metric: str) -> float | None:
+    """Return the last value of a metric that a run with a final return recorded."""
+    if reading.facts.get("final_return") is None:
+        return None
+    return next((row.metrics[metric] for row in reversed(reading.history) if metric in row.metrics), None)
 
 
 def _whole(value: Any) -> int | None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["write_matrices", "write_report"]
 
 _FORMER = re.compile(
-    r"(learning|final|profile|improvement|speed|losses|scaling|crossover|targets|matrix|gap)-[0-9]+"
-    r"\.(png|svg|pdf)|table-[a-z0-9-]+\.(csv|tex)"
+    r"(learning|final|generalization|profile|improvement|cost|effects|speed|losses|scaling|crossover|targets"
+    r"|matrix|gap)-[0-9]+\.(png|svg|pdf)|table-[a-z0-9-]+\.(csv|tex)"
 )
 
 

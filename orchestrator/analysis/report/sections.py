@@ -10,6 +10,7 @@ from orchestrator.analysis.compare import KeyComparison, compare_by, prices, tar
 from orchestrator.analysis.compare.axis import SWEEP
 from orchestrator.analysis.compare.wording import notes, verdict
 from orchestrator.analysis.evaluation_matrix import latest_matrices
+from orchestrator.analysis.generalization import generalizations
 from orchestrator.analysis.improvement import standing
 from orchestrator.analysis.report import tables
 from orchestrator.analysis.report.answer import (
@@ -39,6 +40,7 @@ from orchestrator.analysis.report.cost_figures import cost_section
 from orchestrator.analysis.report.crossover_figures import where_to_run
 from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.effect_figures import effect_section
+from orchestrator.analysis.report.generalization_figures import generalization_section
 from orchestrator.analysis.report.matrix_figures import matrix_pictures
 from orchestrator.analysis.report.money import money_of
 from orchestrator.analysis.report.plotting import LINES, MOST_PICTURES, Picture
@@ -208,6 +210,10 @@ def _losses(data: ReportData) -> Section | None:
 def _final(data: ReportData) -> Section:
     found = pictures(data, "final")
     return _drawn("final", "Final returns", found, "No finished run has a finite final return.")
+
+
+def _generalization(data: ReportData) -> Section | None:
+    return generalization_section(generalizations(data.groups)[:_MOST_DRAWN])
 
 
 def _drawn(id_: str, title: str, found: list[Picture], nothing: str, *, many: bool = False) -> Section:
@@ -431,6 +437,7 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     _groups,
     _learning,
     _final,
+    _generalization,
     _profiles,
     _improvements,
     _thresholds,

@@ -13,6 +13,7 @@ from orchestrator.analysis.compare import KeyComparison
 from orchestrator.analysis.compare.axis import text
 from orchestrator.analysis.compare.table import columns as comparison_columns
 from orchestrator.analysis.compare.table import sections as comparison_rows
+from orchestrator.analysis.generalization import Generalization
 from orchestrator.analysis.improvement import Improvement
 from orchestrator.analysis.report.blocks import (
     MISSING,
@@ -27,6 +28,7 @@ from orchestrator.analysis.report.blocks import (
 )
 from orchestrator.analysis.stats import Final, Group, known, middle
 from orchestrator.analysis.summary import SpeedSummary, hardware, is_provisional, machine
+from orchestrator.analysis.tables import GAP, TRAINING_LEVELS
 from orchestrator.analysis.variant_ranking import names
 from orchestrator.core.formatting import listed
 from orchestrator.core.labels import shared_keys, short_keys, varying_keys
@@ -96,6 +98,25 @@ def _end_to_end(values: Sequence[float], provisional: bool) -> Cell:
 
 def _estimate(final: Final) -> Cell:
     return Cell(MISSING) if final.estimate is None else Cell(str(final.estimate), final.estimate.value)
+
+
+def generalization_table(found: Sequence[Generalization]) -> Table:
+    """Return the table of returns on unseen levels, on those of training, and of the gaps."""
+    heads, named = places([one.group for one in found])
+    rows = tuple(
+        (
+            *name,
+            number(len(one.gap.values)),
+            *(
+                Cell(str(sample.estimate), sample.estimate.value)
+                for sample in (one.unseen, one.training, one.gap)
+            ),
+            Cell(one.note),
+        )
+        for one, name in zip(found, named, strict=True)
+    )
+    told = (f"#{name}, IQM [95 %]" for name in ("unseen levels", "levels of training", "gap"))
+    return Table("generalization", (*heads, *columns("#n", *told, "note")), rows)
 
 
 def improvement_table(found: Sequence[Improvement]) -> Table:
@@ -291,6 +312,8 @@ _RUN_NUMBERS = (
     ("initial return", "initial_return"),
     ("final return", "final_return"),
     ("best return", "best_return"),
+    ("on levels of training", TRAINING_LEVELS),
+    ("gap", GAP),
     ("training frames/s", TRAINING),
     ("end-to-end frames/s", END_TO_END),
     ("s/iteration", "seconds_per_iteration"),
@@ -299,7 +322,7 @@ _RUN_NUMBERS = (
     ("episodes", "training_episodes"),
 )
 # Left out of a table without values.
-_NOT_OF_ALL = ("training_episodes", "initial_return")
+_NOT_OF_ALL = ("training_episodes", "initial_return", TRAINING_LEVELS, GAP)
 
 
 def shared_settings(rows: Sequence[Row], keys: Sequence[str]) -> list[str]:

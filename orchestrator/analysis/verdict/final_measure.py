@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from orchestrator.analysis.tables import LEVEL_METRICS
 from orchestrator.core.errors import OrchestrateError
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from orchestrator.analysis.collect import Collected
 
 _LAST, _MEAN, _AREA = "last", "mean", "area"
@@ -62,13 +65,26 @@ class FinalMeasure:
 def measured_by(collected: Collected, measure: FinalMeasure) -> Collected:
     """Return the tables with this measure as the final return of every run that has one.
 
+    The returns on levels of training, and the gaps, are measured in the same way.
     A run has none if its last evaluation is not a number: it diverged. Of a return of collection such values
     are left out, as no episode ended then.
     """
     import polars as pl
 
     runs = collected.runs
-    wanted = runs.select("sweep", "run_id", name=pl.col("return_metric"))
+    metrics = {"final_return": pl.col("return_metric")}
+    metrics |= {column: pl.lit(metric) for column, metric in LEVEL_METRICS.items()}
+    for column, metric in metrics.items():
+        if runs[column].null_count() < len(runs):
+            runs = runs.with_columns(_measured(collected, column, metric, measure))
+    return replace(collected, runs=runs, final=str(measure))
+
+
+def _measured(collected: Collected, column: str, metric: pl.Expr, measure: FinalMeasure) -> pl.Series:
+    """Return this measure of each run that has a value in the column, which is the last one of the metric."""
+    import polars as pl
+
+    wanted = collected.runs.select("sweep", "run_id", name=metric)
     found = (
         collected.metrics.join(wanted, on=["sweep", "run_id", "name"], how="semi")
         .group_by("sweep", "run_id", "name", maintain_order=True)
@@ -78,15 +94,11 @@ def measured_by(collected: Collected, measure: FinalMeasure) -> Collected:
         (sweep, run_id): _score(measure, name, frames, values)
         for sweep, run_id, name, frames, values in found.iter_rows()
     }
-    rows = runs.select("sweep", "run_id", "final_return").iter_rows()
+    rows = collected.runs.select("sweep", "run_id", column).iter_rows()
     finals = [
         before if before is None else scores.get((sweep, run_id), before) for sweep, run_id, before in rows
     ]
-    return replace(
-        collected,
-        runs=runs.with_columns(pl.Series("final_return", finals, dtype=pl.Float64)),
-        final=str(measure),
-    )
+    return pl.Series(column, finals, dtype=pl.Float64)
 
 
 def _score(measure: FinalMeasure, metric: str, frames: Sequence[int], values: Sequence[float]) -> float:

@@ -1,0 +1,109 @@
+"""Generalization: returns on levels of training and on unseen ones, and the gap between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from orchestrator.analysis.generalization import Generalization, Sample
+from orchestrator.analysis.report.blocks import Gallery, Section, Text
+from orchestrator.analysis.report.plotting import (
+    BARS,
+    MOST_PICTURES,
+    Draw,
+    Picture,
+    Theme,
+    about,
+    axes,
+    bundles,
+    diamond,
+    group_names,
+    heading,
+    listed,
+    picture,
+    rows,
+    style_legend,
+)
+from orchestrator.analysis.report.tables import generalization_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_NOTE = (
+    "Of runs whose evaluations also play episodes on the levels of training. Unseen levels: the final "
+    "return. Levels of training, and the gap, by which they return more: of the same evaluations, measured "
+    "in the same way. Each is the interquartile mean over seeds (up to three seeds, their mean), with a 95 % "
+    "interval by bootstrap over seeds, from four seeds on. Where the interval of a gap contains zero, these "
+    "seeds do not show that unseen levels return less. A gap is the estimate of the seeds' gaps, which need "
+    "not be the difference of the other two."
+)
+
+
+def generalization_section(found: Sequence[Generalization]) -> Section | None:
+    """Return the report's section; ``None`` where no run was evaluated on levels of training as well."""
+    if not found:
+        return None
+    drawn = Gallery(tuple(islice(_pictures(found), MOST_PICTURES)))
+    return Section(
+        "generalization", "Generalization", (drawn, generalization_table(found), Text(_NOTE, note=True))
+    )
+
+
+def _pictures(found: Sequence[Generalization]) -> list[Picture]:
+    drawn: list[Picture] = []
+    for task in dict.fromkeys(one.group.task for one in found):
+        own = [one for one in found if one.group.task == task]
+        named = list(zip(own, group_names([one.group for one in own]), strict=True))
+        for part, title in bundles(named, lambda one: (one.group.number, one.group.side), BARS, task):
+            gaps = [f"{name}: {one.gap.estimate}, {len(one.gap.values)} seeds" for one, name in part]
+            drawn.append(
+                picture(
+                    f"generalization-{len(drawn) + 1}",
+                    title,
+                    _drawn(part, title),
+                    caption=(
+                        "Left: final return of each run (small), and their interquartile mean with its 95 % "
+                        "interval (bar; none below four seeds): full on unseen levels, hollow on "
+                        "those of training. Right: the gap of each run, and the same of them."
+                    ),
+                    alt=f"Gap between levels of training and unseen levels{about(title)}. {listed(gaps)}.",
+                )
+            )
+    return drawn
+
+
+def _drawn(part: Sequence[tuple[Generalization, str]], title: str) -> Draw:
+    def draw(theme: Theme) -> Figure:
+        figure, left = axes(1.7 + 0.5 * len(part), columns=2)
+        right = figure.axes[1]
+        for row, (one, _) in enumerate(part):
+            colour = theme.line(one.group.number)
+            _sample(left, row - 0.17, one.unseen, colour, theme)
+            _sample(left, row + 0.17, one.training, colour, theme, hollow=True)
+            _sample(right, row, one.gap, colour, theme)
+        right.axvline(0, color=theme.ink, linewidth=0.8, linestyle=":")
+        heading(left, title)
+        rows(left, [f"{label} (n={len(one.gap.values)})" for one, label in part], 22)
+        rows(right, [""] * len(part))
+        left.set_xlabel("final return")
+        right.set_xlabel("gap: levels of training less unseen levels")
+        mark = {"marker": "D", "linestyle": "", "color": theme.ink}
+        style_legend(
+            figure,
+            [("unseen levels", mark), ("levels of training", {**mark, "fillstyle": "none"})],
+            columns=2,
+        )
+        return figure
+
+    return draw
+
+
+def _sample(on: Axes, row: float, sample: Sample, colour: str, theme: Theme, *, hollow: bool = False) -> None:
+    fill = "none" if hollow else "full"
+    at = [row] * len(sample.values)
+    on.plot(sample.values, at, "o", color=colour, markersize=4, alpha=0.7, fillstyle=fill)
+    diamond(on, row, sample.estimate, colour, theme)
+    if hollow:
+        on.plot(sample.estimate.value, row, "D", color=theme.paper, markersize=4, markeredgecolor=theme.paper)
