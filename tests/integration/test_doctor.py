@@ -12,7 +12,7 @@ import pytest
 from orchestrator.ui.doctor import training
 from orchestrator.ui.doctor.torch_probe import Probing
 from tests.helpers import running, wait_for
-from tests.libraries import without_glu
+from tests.libraries import without_glu, without_qt
 
 # A PyTorch for CUDA in every respect that the doctor looks at, on a machine whose driver is too old for it.
 TOO_NEW = """
@@ -66,6 +66,21 @@ def test_a_machine_without_glu_says_what_to_install(tmp_path: Path) -> None:
     )
     fix = told.stdout.splitlines()[told.stdout.splitlines().index(lines(told.stdout)["OpenGL"]) + 1]
     assert fix.strip().startswith("fix: on Debian and Ubuntu apt-get install libgl")
+
+
+def test_a_machine_without_qt_says_what_to_install(tmp_path: Path) -> None:
+    scratch, folder = tmp_path / "scratch", tmp_path / "folder"
+    scratch.mkdir()
+    folder.mkdir()
+    told = doctor(folder, without_qt(scratch))
+    assert (told.returncode, told.stderr) == (3, ""), told.stdout
+    found = lines(told.stdout)["Procgen"]
+    assert found.startswith(
+        "problem   Procgen           procgen needs Qt's libraries: libQt5Gui.so.5: cannot"
+    )
+    fix = told.stdout.splitlines()[told.stdout.splitlines().index(found) + 1]
+    assert fix.strip().startswith("fix: ")
+    assert "[procgen]" in fix
 
 
 @pytest.mark.parametrize(
