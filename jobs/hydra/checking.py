@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from omegaconf import DictConfig, OmegaConf
 
-from jobs.check import Problem, structure
+from jobs.check import ELSEWHERE, Problem, structure
 from jobs.hydra.override_text import override_text
 from jobs.hydra.spelling import Vocabulary
 from jobs.hydra.values import set_value
-from jobs.training.config_errors import RefusedKeyError, bare_key
+from jobs.training.config_errors import MissingHereError, RefusedKeyError, bare_key
 from jobs.training.context import BadConfigError
 from orchestrator.core.types import Run, Value
 
@@ -43,9 +44,13 @@ class Findings:
         self._found: dict[tuple[str | None, str], Problem] = {}
 
     def add(self, run: Run, error: BadConfigError, *, whole: bool = False, early: bool = False) -> None:
-        """Add an error that the run has; ``whole`` and ``early`` as in :class:`Problem`."""
+        """Add an error that the run has; ``whole`` and ``early`` as in :class:`Problem`.
+
+        What this machine lacks is a warning for runs that start on another one.
+        """
         key = error.key if isinstance(error, RefusedKeyError) else None
-        problem = Problem(run.run_id, key, str(error), error.hint, whole, early)
+        blocks = not (isinstance(error, MissingHereError) and ELSEWHERE in os.environ)
+        problem = Problem(run.run_id, key, str(error), error.hint, whole, early, blocks)
         self._found.setdefault((key, str(error)), problem)
 
     @property

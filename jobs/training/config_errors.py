@@ -13,6 +13,10 @@ class RefusedKeyError(BadConfigError):
         self.key = key
 
 
+class MissingHereError(RefusedKeyError):
+    """This machine lacks what a task needs; another one may have it."""
+
+
 def unexpected(
     key: str, found: object, expected: str, *, meant: str | None = None, hint: str | None = None
 ) -> RefusedKeyError:

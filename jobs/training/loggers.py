@@ -229,7 +229,7 @@ def _identity(context: RunContext) -> dict[str, Any]:
         "point": context.run.point,
         "threads": context.run.threads,
         "code_id": claim.code_id if claim else None,
-        "versions": provenance.versions(spec),
+        "versions": provenance.versions(spec, context.run),
         "host": provenance.host(),
     }
 

@@ -47,9 +47,13 @@ def host() -> dict[str, Any]:
     }
 
 
-def versions(spec: TrainerSpec) -> dict[str, str]:
-    """Return the versions of Python, this program and the installed packages that decide a result."""
-    found = {package: _version(package) for package in spec.packages}
+def versions(spec: TrainerSpec, run: Run | None = None) -> dict[str, str]:
+    """Return the versions of Python, this program and the installed packages that decide a result.
+
+    With ``run`` also those of its task's packages.
+    """
+    packages = spec.packages if run is None else spec.packages_of(run)
+    found = {package: _version(package) for package in packages}
     return {
         "python": platform.python_version(),
         "orchestrate": __version__,

@@ -252,7 +252,7 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "code_ids": _each_once(claim.code_id for claim in claims),
         "targets": _each_once(claim.target for claim in claims),
         "commit": launch.commit,
-        "versions": provenance.versions(spec),
+        "versions": provenance.versions(spec, context.run),
         "host": provenance.host(),
         "threads": context.run.threads,
         "cores": len(launch.slot.cores) * (1 + len(launch.members)),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from orchestrator.config.backends import get_backend
 from orchestrator.config.profiles import Profile, preparation
+from orchestrator.config.task_packages import TaskPackages
 from orchestrator.core.package_files import template
 from orchestrator.core.types import Array, Job, Resources
 from orchestrator.core.units import seconds
@@ -22,10 +23,14 @@ _AGAIN_CODE = 75
 
 @dataclass(frozen=True)
 class Setting:
-    """What all jobs of a submission share: the sweep's folder (absolute) and the code to run."""
+    """What all jobs of a submission share: the sweep's folder (absolute) and the code to run.
+
+    ``tasks_need``: what the tasks of its runs need beside their trainer's packages.
+    """
 
     sweep_dir: SweepDir
     code: FrozenCode
+    tasks_need: tuple[TaskPackages, ...] = ()
 
 
 @dataclass(frozen=True)

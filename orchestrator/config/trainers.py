@@ -15,6 +15,13 @@ from typing import Any, Self
 from orchestrator.config import actors
 from orchestrator.config.command import COMMAND_KEY, asked_for
 from orchestrator.config.plug_ins import find_plug_in, plug_in_names
+from orchestrator.config.task_packages import (
+    ACTOR_CRITIC_TASKS,
+    TaskPackages,
+    fitting,
+    registering_module,
+    task_of,
+)
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import PluginSource, Resources, Run, Value, run_identity
 
@@ -50,7 +57,8 @@ class TrainerSpec:
     policies cannot be evaluated. ``tasks``: likewise, what returns the names of all tasks, for patterns
     such as ``vmas/*``; may be empty. ``owned``: keys that the program sets and a grid may not; ``inert``:
     keys that decide nothing and stay out of the identity; both are shell-style patterns. ``packages``:
-    distributions that decide a result by their versions; ``source``: worker-side modules that do, and
+    distributions that decide a result by their versions, and ``task_packages`` what tasks need beside these,
+    by patterns of their names; ``source``: worker-side modules that do, and
     packages with their YAML files. ``returns``: the metrics that mean "return", best first; ``devices``: the
     keys that can request a GPU. ``takes_plugins``: a "module:function" that registers a plug-in, empty
     without support for them; ``plugins``: those of one sweep. ``frames``: keys for the number of frames, the
@@ -72,6 +80,7 @@ class TrainerSpec:
     owned: Mapping[str, str] = field(default_factory=dict, hash=False)
     inert: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    task_packages: Mapping[str, TaskPackages] = field(default_factory=dict, hash=False)
     source: tuple[str, ...] = ()
     returns: tuple[str, ...] = ("return",)
     devices: tuple[str, ...] = ()
@@ -126,6 +135,16 @@ class TrainerSpec:
         except Exception as error:  # the code of any package
             what = f"trainer {self.name} cannot say what the run {run.point} occupies"
             raise OrchestrateError(f"{what}: {type(error).__name__}: {error}") from error
+
+    def packages_of(self, run: Run) -> tuple[str, ...]:
+        """Return the distributions that decide the run's result by their versions, if they are installed."""
+        of_task = [package for needs in fitting(run, self.task_packages) for package in needs.decide]
+        module = registering_module(task_of(run)) if self.task_packages else ""
+        return tuple(dict.fromkeys([*self.packages, *of_task, *([module] if module else [])]))
+
+    def needs_of_tasks(self, runs: Iterable[Run]) -> tuple[TaskPackages, ...]:
+        """Return what the tasks of these runs need beside the trainer's own packages, each once."""
+        return tuple(dict.fromkeys(needs for run in runs for needs in fitting(run, self.task_packages)))
 
     def with_plugins(self, plugins: Iterable[PluginSource]) -> TrainerSpec:
         """Return the same trainer with these plug-ins; their code counts as its own."""
@@ -331,6 +350,7 @@ def _actor_critic(name: str, **batch: int) -> TrainerSpec:
         owned={"task.name": "the key `task` names it, such as task: bucket_brigade/hard"},
         inert=("actor_timeout", "checkpoint_interval", "loggers", "project_name"),
         packages=("torch", "numpy", "gymnasium"),
+        task_packages=ACTOR_CRITIC_TASKS,
         source=(
             f"jobs.trainers.{name}.config",
             f"jobs.trainers.{name}.training",

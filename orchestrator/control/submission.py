@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from orchestrator.backends.base import Backend
 from orchestrator.backends.script import Script, Setting
+from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import QueueFullError, RefusedError
 from orchestrator.core.formatting import count
 from orchestrator.core.types import Array, Plan, array_of
@@ -67,7 +68,7 @@ def _submit_array(script: Script, backend: Backend, before: Sequence[str]) -> tu
         if not array.avoid:
             raise
         smaller = replace(array, avoid=())
-    return _submit_array(script_of(smaller, sweep_dir, backend, script.setting.code), backend, before)
+    return _submit_array(_rendered(smaller, backend, script.setting), backend, before)
 
 
 def _cut(plan: Plan, position: int) -> Plan:
@@ -76,9 +77,14 @@ def _cut(plan: Plan, position: int) -> Plan:
     return replace(plan, arrays=plan.arrays[:position], waiting=(*plan.waiting, *dict.fromkeys(left)))
 
 
-def script_of(array: Array, sweep_dir: SweepDir, backend: Backend, code: FrozenCode) -> Script:
-    """Render an array's script, with absolute paths."""
-    setting = Setting(SweepDir(sweep_dir.results.absolute(), sweep_dir.name), code)
+def scripts_of(plan: Plan, sweep_dir: SweepDir, backend: Backend, code: FrozenCode) -> list[Script]:
+    """Render the script of each array, with absolute paths."""
+    whole = SweepDir(sweep_dir.results.absolute(), sweep_dir.name)
+    needs = get_trainer(plan.sweep.trainer).needs_of_tasks(plan.sweep.runs)
+    return [_rendered(array, backend, Setting(whole, code, needs)) for array in plan.arrays]
+
+
+def _rendered(array: Array, backend: Backend, setting: Setting) -> Script:
     return Script(array, backend.render(array, setting), setting)
 
 

@@ -21,7 +21,7 @@ from orchestrator.control.poll import (
     settle_submissions,
 )
 from orchestrator.control.staleness import with_stale
-from orchestrator.control.submission import Submission, script_of, without
+from orchestrator.control.submission import Submission, scripts_of, without
 from orchestrator.core.errors import DamagedFileError, OrchestrateError
 from orchestrator.core.types import Capacity, Plan, Run, RunState, Sweep, TargetAssignment, number_of
 from orchestrator.planning.auto_retry import second_chances
@@ -212,7 +212,7 @@ def submit_sweep(
             # A worker that is replaced is replaced by its like, whatever became of the checkout meanwhile.
             code = code or (None if define else submitted_code(sweep_dir)) or freeze(sweep_dir, Path.cwd())
             money = reckon(plan, seen, sweep_dir, backend.address, list_price, wish.budget, launch=define)
-            scripts = [script_of(array, sweep_dir, backend, code) for array in money.plan.arrays]
+            scripts = scripts_of(money.plan, sweep_dir, backend, code)
             entry = _entry(money, backend, wish, grid, code, deal)
             submission = Submission(money.plan, sweep_dir, entry)  # what cannot be rendered is not on record
             full = submission.submit(scripts, backend)
@@ -247,7 +247,7 @@ def render_plan(
 ) -> dict[str, str]:
     """What would be submitted, by array, to the byte; ``code`` as for :func:`submit_sweep`."""
     code = code or freeze(sweep_dir, Path.cwd(), dry=True)
-    return {array.token: script_of(array, sweep_dir, backend, code).text for array in plan.arrays}
+    return {one.array.token: one.text for one in scripts_of(plan, sweep_dir, backend, code)}
 
 
 def _entry(

@@ -70,6 +70,15 @@ def constraints() -> Path:
     return data("constraints.txt")
 
 
+def constrained_version(package: str) -> str | None:
+    """Return the package's version in ``constraints.txt``, if it stands there."""
+    for line in constraints().read_text().splitlines():
+        name, _, version = line.partition("==")
+        if name.strip().lower() == package.lower():
+            return version.strip()
+    return None
+
+
 def _pip(what: list[str]) -> str:
     # Environments made by uv have no pip.
     program = [sys.executable, "-m", "pip", "install"]

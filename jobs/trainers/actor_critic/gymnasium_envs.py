@@ -18,7 +18,7 @@ from torch import Tensor
 
 from jobs.trainers.actor_critic.environment_keys import GymnasiumConfig
 from jobs.trainers.actor_critic.interface import Step, without_picture
-from jobs.training.config_errors import RefusedKeyError
+from jobs.training.config_errors import MissingHereError, RefusedKeyError
 from jobs.training.context import EXACT, NO_PROGRESS_LOST, BadConfigError
 from jobs.training.video import Frame
 from orchestrator.core.installation import install_package
@@ -160,7 +160,8 @@ def _make(name: str, **more: Any) -> Any:
     try:
         import gymnasium
     except ModuleNotFoundError as error:
-        raise BadConfigError("gymnasium is not installed", hint=install_package("gymnasium")) from error
+        missing = "gymnasium is not installed"
+        raise MissingHereError("task", missing, hint=install_package("gymnasium")) from error
     try:
         return gymnasium.make(name, disable_env_checker=True, **more)
     except Exception as error:  # of any package
@@ -171,11 +172,15 @@ def _not_made(name: str, error: Exception) -> BadConfigError:
     """Name what an environment lacks, and how it is installed."""
     said = " ".join(str(error).split())
     if extra := re.search(r"gymnasium\[[\w-]+\]", said):
-        return _refused(name, said.partition(",")[0], hint=install_package(extra[0]))
+        return _lacking(name, said.partition(",")[0], install_package(extra[0]))
     if isinstance(error, ModuleNotFoundError) and error.name:
         missing = error.name.partition(".")[0]
-        return _refused(name, f"it needs {missing}, which is not installed", hint=install_package(missing))
+        return _lacking(name, f"it needs {missing}, which is not installed", install_package(missing))
     return _refused(name, f"{type(error).__name__}: {said}".rstrip(": "))
+
+
+def _lacking(name: str, what: str, hint: str) -> BadConfigError:
+    return MissingHereError("task", f"task: gymnasium/{name}: {what}", hint=hint)
 
 
 def _refused(name: str, why: str, hint: str | None = None) -> BadConfigError:

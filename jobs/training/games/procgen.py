@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from jobs.training.context import BadConfigError
+from jobs.training.config_errors import MissingHereError
 from orchestrator.core.installation import install_here
 
 GAMES = (
@@ -34,7 +34,7 @@ def make_pool(
 ) -> Any:
     """Make a pool of environments, one for each seed, with Gymnasium's interface and pictures (H, W, C).
 
-    ``num_levels``: 0 for all. Raises :class:`BadConfigError`.
+    ``num_levels``: 0 for all. Raises :class:`MissingHereError`.
     """
     return registration().make_gymnasium(
         f"{game.capitalize()}{mode.capitalize()}-v0",
@@ -52,7 +52,7 @@ def registration() -> Any:
     """Load EnvPool's Procgen; return the module that makes pools."""
     for name, package in _PACKAGES.items():
         if find_spec(name) is None:
-            raise BadConfigError(f"procgen needs {package}, which is not installed", hint=_installation())
+            raise _missing(f"procgen needs {package}, which is not installed")
     _load_qt()
     if "envpool" not in sys.modules:
         sys.modules["envpool"] = _without_families()
@@ -62,12 +62,13 @@ def registration() -> Any:
         procgen.ProcgenEnvSpec  # noqa: B018 (it raises what loading raised)
     except ImportError as error:
         missing = error.__cause__ or error
-        raise BadConfigError(f"procgen needs Qt's libraries: {missing}", hint=_installation()) from error
+        raise _missing(f"procgen needs Qt's libraries: {missing}") from error
     return importlib.import_module("envpool.registration")
 
 
-def _installation() -> str:
-    return f"{install_here('procgen')}, or without the assets of other games, in a clone: make procgen"
+def _missing(what: str) -> MissingHereError:
+    how = f"{install_here('procgen')}, or without the assets of other games, in a clone: make procgen"
+    return MissingHereError("task", what, hint=how)
 
 
 def _without_families() -> ModuleType:
@@ -93,7 +94,8 @@ def _load(library: Path) -> None:
     try:
         ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
-        raise BadConfigError(
+        raise MissingHereError(
+            "task",
             f"procgen: Qt's {library.name} cannot be loaded: {error}",
             hint="install what is missing; on Debian and Ubuntu: apt-get install libgl1 libglib2.0-0",
         ) from error

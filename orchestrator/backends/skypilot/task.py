@@ -9,14 +9,19 @@ import secrets
 import shlex
 import socket
 import sys
-from collections.abc import Iterator
-from importlib import metadata
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from orchestrator.backends.script import Setting
 from orchestrator.config.profiles import Profile
+from orchestrator.config.task_packages import TaskPackages
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.installation import DISTRIBUTION, IN_A_CLONE
+from orchestrator.core.installation import (
+    DISTRIBUTION,
+    IN_A_CLONE,
+    constrained_version,
+    installed_version,
+)
 from orchestrator.core.installation import requirements as declared
 from orchestrator.core.s3 import is_bucket
 from orchestrator.core.types import Job
@@ -68,7 +73,7 @@ def task_file(job: Job, setting: Setting, profile: Profile) -> str:
         "file_mounts": dict(profile.file_mounts),
         "envs": dict(profile.environment),
         "secrets": dict.fromkeys(_all_secrets(job, profile)),
-        "setup": _lines(_setup(job, profile)),
+        "setup": _lines(_setup(job, profile, setting.tasks_need)),
         "run": _lines(_run(job, setting, profile)),
     }
     task = {key: value for key, value in task.items() if value not in ({}, "", None)}
@@ -126,7 +131,7 @@ def _resources(profile: Profile) -> dict[str, Any]:
     return {key: value for key, value in asked.items() if value is not None}
 
 
-def _setup(job: Job, profile: Profile) -> Iterator[str]:
+def _setup(job: Job, profile: Profile, tasks_need: Sequence[TaskPackages]) -> Iterator[str]:
     if profile.setup or profile.python is not None:
         if profile.setup:
             yield from _begin_lines(job, profile)
@@ -140,27 +145,45 @@ def _setup(job: Job, profile: Profile) -> Iterator[str]:
     yield f"[ -x {_ENVIRONMENT}/bin/python ] || uv venv --quiet --python {version} {_ENVIRONMENT}"
     wanted = " ".join(map(shlex.quote, [*requirements(), *_for_store(profile)]))
     yield f"uv pip install --quiet --python {_ENVIRONMENT}/bin/python {wanted}"
+    for needs in tasks_need:
+        yield from _install_for_tasks(needs)
+
+
+def _install_for_tasks(needs: TaskPackages) -> Iterator[str]:
+    """Yield shell lines that install what tasks need; Debian's packages only where their libraries lack."""
+    if needs.install:
+        wanted = " ".join(shlex.quote(_at_own_version(name)) for name in needs.install)
+        yield f"uv pip install --quiet --python {_ENVIRONMENT}/bin/python --no-deps {wanted}"
+    if needs.libraries:
+        load = f"import ctypes; [ctypes.CDLL(name) for name in {tuple(needs.libraries)}]"
+        yield f"if ! {_ENVIRONMENT}/bin/python -c {shlex.quote(load)} 2>/dev/null; then"
+        yield "  root=$(command -v sudo || :)"
+        yield "  $root apt-get -qq update"
+        packages = " ".join(map(shlex.quote, needs.libraries.values()))
+        yield f"  $root apt-get -qq install --yes --no-install-recommends {packages} >/dev/null"
+        yield "fi"
 
 
 def requirements() -> list[str]:
     """Return the packages that a worker imports, at the versions of this environment for equal results."""
-    from packaging.requirements import Requirement
-
-    wanted = []
     if not (needed := declared("train")):
         raise OrchestrateError(
             f"unknown packages for an instance: {DISTRIBUTION} is not installed for {sys.executable}",
             hint=f"in a clone of this program: {IN_A_CLONE.format(extra='train')}",
         )
-    for one in map(Requirement, needed):
-        try:
-            version = metadata.version(one.name).partition("+")[0]  # "+cpu" is for this machine
-        except metadata.PackageNotFoundError:
-            wanted.append(f"{one.name}{one.specifier}")
-            continue
-        extras = f"[{','.join(sorted(one.extras))}]" if one.extras else ""
-        wanted.append(f"{one.name}{extras}=={version}")
-    return sorted(wanted)
+    return sorted(map(_at_own_version, needed))
+
+
+def _at_own_version(requirement: str) -> str:
+    """Return a requirement at the version of this environment, else at that of the constraints, if known."""
+    from packaging.requirements import Requirement
+
+    one = Requirement(requirement)
+    version = installed_version(one.name) or constrained_version(one.name)
+    if not version:
+        return f"{one.name}{one.specifier}"
+    extras = f"[{','.join(sorted(one.extras))}]" if one.extras else ""
+    return f"{one.name}{extras}=={version.partition('+')[0]}"  # "+cpu" is for this machine
 
 
 def _for_store(profile: Profile) -> list[str]:

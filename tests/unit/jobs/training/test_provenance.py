@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jobs.training import provenance
-from orchestrator.config.trainers import COMMAND
+from orchestrator.config.trainers import COMMAND, PPO
 from tests.helpers import command_run
 
 
@@ -95,3 +95,23 @@ def test_on_an_instance_files_are_known_only_from_a_copy(
     code = provenance.code_of(COMMAND, run, tmp_path / "results")
     assert code.id is None
     assert "no copy of the project was kept" in (code.unknown or "")
+
+
+@pytest.mark.parametrize(
+    ("task", "packages"),
+    [
+        ("procgen/coinrun", {"envpool", "envpool-assets", "PyQt5-Qt5"}),
+        ("gymnasium/ale_py:ALE/Pong-v5", {"ale_py"}),
+        ("gymnasium/minigrid.envs:MiniGrid-Empty-5x5-v0", {"minigrid"}),
+        ("gymnasium/HalfCheetah-v5", {"mujoco"}),
+        ("gymnasium/LunarLander-v3", {"Box2D"}),
+        ("gymnasium/CartPole-v1", set()),
+        ("bucket_brigade/hard", set()),
+    ],
+)
+def test_a_result_names_the_versions_of_its_tasks_packages(
+    monkeypatch: pytest.MonkeyPatch, task: str, packages: set[str]
+) -> None:
+    monkeypatch.setattr(provenance, "_version", lambda name: None if name == "box2d-py" else f"1.0 of {name}")
+    own, found = provenance.versions(PPO), provenance.versions(PPO, PPO.identify({"task": task}, 0, 1))
+    assert found == own | {package: f"1.0 of {package}" for package in packages}

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,16 @@ from orchestrator.backends.skypilot.task import (
     task_file,
 )
 from orchestrator.config.profiles import Profile
+from orchestrator.config.task_packages import PROCGEN
+from orchestrator.config.trainers import PPO
 from orchestrator.core.types import Array, Job, Plan, Resources, Run, Sweep
 from orchestrator.rundir import FrozenCode, SweepDir
 from orchestrator.rundir.sweep import SWEEP_NAME
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "skypilot_l4.yaml"
+ROOT = Path(__file__).parents[4]
+PACKAGES = PROCGEN.install
+QUIET = "--yes --no-install-recommends"
 CODE_ID = "0123456789abcdef"
 L4 = Profile(
     "l4",
@@ -217,6 +223,49 @@ def test_without_a_word_of_python_this_environments_packages_are_installed() -> 
     assert (
         '"$HOME"/.orchestrate/env/bin/python' in task["run"] or ".orchestrate/env/bin/python" in task["run"]
     )
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_packages_of_a_task_are_installed_too(
+    there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its libraries only where they lack; versions are those of this environment, or of the constraints."""
+    if not there:
+        monkeypatch.setattr("importlib.metadata.version", not_installed)
+    plain = Profile("cpu", "cpu.yaml", backend="skypilot")
+    needs = PPO.needs_of_tasks([PPO.identify({"task": "procgen/coinrun"}, seed, 1) for seed in range(2)])
+    text = file_of(plain, replace(setting_in("/lab"), tasks_need=needs))
+    lines = yaml.safe_load(text)["setup"].splitlines()
+    (install,) = [line for line in lines if "--no-deps" in line]
+    wanted = install.partition("--no-deps ")[2].split()
+    assert [one.partition("==")[0] for one in wanted] == list(PACKAGES)
+    assert set(wanted) <= set((ROOT / "constraints.txt").read_text().splitlines())
+    home, log = tmp_path / "home", tmp_path / "log"
+    python = home / ".orchestrate" / "env" / "bin" / "python"
+    for path, code in ((python, int(not there)), (tmp_path / "apt-get", 0), (tmp_path / "sudo", 0)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f'#!/bin/sh\necho "${{0##*/}}" "$@" >> {log}\nexit {code}\n')
+        path.chmod(0o755)
+    env = {"HOME": str(home), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    tail = "\n".join(["set -e", *lines[lines.index(install) + 1 :]])
+    subprocess.run(["bash", "-c", tail], env=env, check=True)
+    asked = [line for line in log.read_text().splitlines() if line.startswith("sudo")]
+    missing = ["sudo apt-get -qq update", f"sudo apt-get -qq install {QUIET} libgl1 libglib2.0-0"]
+    assert asked == ([] if there else missing)
+
+
+def not_installed(name: str) -> str:
+    raise PackageNotFoundError(name)
+
+
+def test_other_tasks_need_no_more() -> None:
+    plain = Profile("cpu", "cpu.yaml", backend="skypilot")
+    assert PPO.needs_of_tasks([PPO.identify({"task": "bucket_brigade/hard"}, 0, 1)]) == ()
+    assert "--no-deps" not in file_of(plain, setting_in("/lab"))
+
+
+def test_make_installs_the_same_for_procgen() -> None:
+    assert f"PROCGEN := --no-deps {' '.join(PACKAGES)}\n" in (ROOT / "Makefile").read_text()
 
 
 @pytest.mark.parametrize(("store", "count"), [("s3://bucket/folder", 1), ("host:boto3", 0), (None, 0)])

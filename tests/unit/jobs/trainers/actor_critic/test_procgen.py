@@ -15,10 +15,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from jobs.check import ELSEWHERE
 from jobs.trainers.actor_critic.environment_keys import ProcgenConfig
 from jobs.trainers.actor_critic.interface import Step
 from jobs.trainers.actor_critic.procgen import Procgen
 from jobs.trainers.ppo.training import TRAINER
+from jobs.training.games import procgen
 from jobs.training.games.procgen import GAMES, make_pool
 from orchestrator.config.trainers import PPO
 from tests.libraries import without_qt
@@ -155,6 +157,18 @@ def test_what_cannot_be_is_one_line(more: dict[str, Any], message: str, hint: st
     assert problem.message.startswith(message)
     assert "\n" not in problem.message
     assert hint is None or problem.hint == hint
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_packages_that_lack_here_only_are_a_warning(elsewhere: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(procgen, "find_spec", lambda _: None)
+    if elsewhere:
+        monkeypatch.setenv(ELSEWHERE, "1")
+    procgen.registration.cache_clear()
+    (problem,) = TRAINER.check([PPO.identify({"task": "procgen/coinrun"}, 0, 1)])
+    procgen.registration.cache_clear()
+    assert (problem.key, problem.message) == ("task", "procgen needs envpool, which is not installed")
+    assert problem.blocks is not elsewhere
 
 
 def test_hidden_libraries_of_qt_are_one_line_before_the_queue(tmp_path: Path) -> None:
