@@ -30,10 +30,14 @@ Overrides = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kill:
-    """SIGKILL at the ``count``-th time that the process is at ``where`` (see :func:`_places`)."""
+    """SIGKILL at the ``count``-th time that the process is at ``where`` (see :func:`_places`).
+
+    ``process``: a process that the run's own one forks, such as "actor 1"; by default the run's own.
+    """
 
     where: str
     count: int
+    process: str = ""
 
 
 @dataclass(frozen=True)
@@ -260,13 +264,15 @@ def _places(trainer: str, overrides: Overrides) -> dict[str, tuple[Any, str]]:
 
 
 def _arm(kill: Kill, trainer: str, overrides: Overrides) -> None:
+    from jobs.trainers.actor_critic.children import Children
+
     owner, name = _places(trainer, overrides)[kill.where]
     original: Callable[..., Any] = getattr(owner, name)
-    left = kill.count
+    left, armed = kill.count, not kill.process
 
     def deadly(*args: Any, **kwargs: Any) -> Any:
         nonlocal left
-        left -= 1
+        left -= armed
         if left or kill.where.startswith("after"):
             result = original(*args, **kwargs)
         if left == 0:
@@ -274,6 +280,19 @@ def _arm(kill: Kill, trainer: str, overrides: Overrides) -> None:
         return result
 
     setattr(owner, name, deadly)
+    if trainer == "benchmarl":
+        return
+    fork = Children.fork
+
+    def arming(self: Any, name: str, work: Callable[[], int], *more: Any) -> None:
+        def armed_work() -> int:
+            nonlocal armed
+            armed = name == kill.process
+            return work()
+
+        fork(self, name, armed_work, *more)
+
+    Children.fork = arming  # type: ignore[method-assign]
 
 
 def _plain(output: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import random
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,8 @@ from jobs.trainers.actor_critic.saved_policy import load_policy
 from jobs.training.best_policy import RETURN
 from orchestrator.rundir import RunDir, SweepDir
 from orchestrator.ui.cli import app
-from tests.helpers import ROOT
+from tests.helpers import ROOT, wait_for
+from tests.recorded_env import EPISODES, TASK
 from tests.resuming import Attempt, Kill, Nursery, bits, differences
 
 TINY: dict[str, Any] = {
@@ -37,6 +41,8 @@ OWN: dict[str, dict[str, Any]] = {
     "a2c": {"gae_lambda": 0.9},
 }
 PAGE = ROOT / "docs" / "ppo.md"
+# An attempt that is killed at any of the places but an evaluation comes nowhere near the end.
+LONG: dict[str, Any] = {"steps": 4096, "evaluation_interval": 0, "checkpoint_interval": 256}
 # How often a process is at each place in the whole run, roughly.
 PLACES = {
     "collecting": 60,
@@ -46,6 +52,7 @@ PLACES = {
     "after rename": 8,
     "flush": 15,
 }
+SAVES, PLAYS_AND_LEARNS = ["before rename", "after rename", "flush"], ["collecting", "training"]
 
 
 def final_state(folder: Path) -> dict[str, Any]:
@@ -84,20 +91,98 @@ def test_killed_anywhere_equals_left_alone(
 ) -> None:
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     draw, overrides = random.Random(json.dumps([trainer, more])), {**TINY, **OWN[trainer], **more}
+    others = range(1, more.get("actors", 1))
+    places = {"": list(PLACES), **{f"actor {number}": PLAYS_AND_LEARNS for number in others}}
     with Nursery(trainer) as nursery:
         assert nursery.run(Attempt(str(alone), overrides, 3)) == 0, log(alone)
         hits = 0
         while hits < kills:
-            where = draw.choice(list(PLACES))
-            code = nursery.run(
-                Attempt(str(killed), overrides, 3, Kill(where, draw.randint(1, PLACES[where])))
-            )
-            hits += code == -9
+            code = nursery.run(Attempt(str(killed), overrides, 3, kill_of(draw, places)))
+            assert code in (0, -9) or was_killed(killed), log(killed)
+            hits += code != 0
             if code == 0:  # it was done before: kill another
                 compare(alone, killed)
                 killed = tmp_path / f"killed-{hits}"
         assert nursery.run(Attempt(str(killed), overrides, 3)) == 0, log(killed)
     compare(alone, killed)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "more", "places"),
+    [
+        (
+            "impala",
+            {"mode": "parallel", "actors": 2, "learners": 2},
+            {
+                "": [*SAVES, "training"],
+                "learner 1": ["training"],
+                "actor 0": ["collecting"],
+                "actor 1": ["collecting"],
+            },
+        ),
+        (
+            "a2c",
+            {"mode": "asynchronous", "actors": 2},
+            {"": SAVES, "actor 0": PLAYS_AND_LEARNS, "actor 1": PLAYS_AND_LEARNS},
+        ),
+    ],
+    ids=["impala", "asynchronous"],
+)
+def test_killed_anywhere_loses_nothing_that_was_saved(
+    trainer: str, more: dict[str, Any], places: dict[str, list[str]], tmp_path: Path
+) -> None:
+    """Each attempt goes on from the newest checkpoint, with episodes that no attempt before has played."""
+    draw, killed = random.Random(trainer), RunDir(tmp_path / "killed")
+    keys = {**TINY, **OWN[trainer], **more, "task": TASK, **LONG}
+    hits, saved, played = 0, 0, list[str]()
+    with Nursery(trainer) as nursery:
+        while hits < 5:
+            episodes = tmp_path / f"episodes-{hits}"
+            where = kill_of(draw, places)
+            code = nursery.run(Attempt(str(killed.path), keys, 3, where, env={EPISODES: str(episodes)}))
+            assert code == -9 or (code and was_killed(killed.path)), log(killed.path)
+            hits += 1
+            wait_for(lambda: not open_below(killed.path), what="the end of all processes and of their memory")
+            checkpoints = killed.checkpoints(below=99)
+            newest = checkpoints[0].frames if checkpoints else 0
+            assert newest >= saved
+            saved = newest
+            frames = [row.frames for row in killed.history()]
+            assert frames == [*range(32, len(frames) * 32 + 32, 32)]
+            assert frames[-1:] >= [saved] * bool(saved)
+            played += episodes.read_text().split() if episodes.exists() else []
+        code = nursery.run(Attempt(str(killed.path), keys, 3, env={EPISODES: str(tmp_path / "last")}))
+        assert code == 0, log(killed.path)
+    assert len(played) == len(set(played)) > 8
+    assert [row.frames for row in killed.history()] == [*range(32, LONG["steps"] + 32, 32)]
+    assert killed.attempts()[-1].number == hits + 1
+
+
+def kill_of(draw: random.Random, places: Mapping[str, Sequence[str]]) -> Kill:
+    """A kill of any process of a run, anywhere in what it does. ``places``: those that each comes to."""
+    process = draw.choice(list(places))
+    where = draw.choice(places[process])
+    return Kill(where, draw.randint(1, PLACES[where]), process)
+
+
+def was_killed(folder: Path) -> bool:
+    """Whether the last attempt ended because another process of the run was killed."""
+    return "killed by SIGKILL" in log(folder)
+
+
+def open_below(folder: Path) -> list[str]:
+    """The processes that have files open in a folder, as all of a run have its log."""
+    return [
+        pid
+        for pid in os.listdir("/proc")
+        if pid.isdigit() and any(target.startswith(f"{folder}/") for target in open_files(pid))
+    ]
+
+
+def open_files(pid: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return [os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
+    return []
 
 
 def compare(alone: Path, killed: Path) -> None:

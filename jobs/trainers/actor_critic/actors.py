@@ -142,10 +142,13 @@ class Exchange:
 
     def rollouts(self, actor: int, environments: Environments) -> list[Rollout]:
         """Return the slots for the rollouts of an actor, which plays environments such as these."""
-        seen, steps, rows = environments.reset(), self._steps, self._envs * environments.learners
+        steps, rows = self._steps, self._envs * environments.learners
+        # Without a reset: the actor plays on from what it has seen.
+        shape = environments.shape
+        kind = torch.uint8 if len(shape) == 3 else torch.float32
         number, meta = torch.float32, torch.device("meta")
         like = {
-            "seen": torch.empty(steps, rows, *seen.shape[1:], dtype=seen.dtype, device=meta),
+            "seen": torch.empty(steps, rows, *shape, dtype=kind, device=meta),
             "actions": torch.empty(steps, rows, len(environments.parts), dtype=torch.int64, device=meta),
             "ended": torch.empty(steps, rows, dtype=torch.bool, device=meta),
             "last_values": torch.empty(rows, dtype=number, device=meta),

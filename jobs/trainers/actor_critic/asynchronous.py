@@ -23,7 +23,7 @@ from torch import Tensor
 from jobs.trainers.actor_critic.actors import LAG, Connections, PlayedElsewhere
 from jobs.trainers.actor_critic.children import Children, bind_to_cores
 from jobs.trainers.actor_critic.config import SEQUENTIAL, ActorCriticConfig
-from jobs.trainers.actor_critic.group import ALONE, DisconnectedError, Group, packed
+from jobs.trainers.actor_critic.group import ALONE, DisconnectedError, Group, packed, seed_of_attempt
 from jobs.trainers.actor_critic.learner import ActorCriticLearner, means
 from jobs.trainers.actor_critic.playing import Episodes, pooled
 from jobs.trainers.actor_critic.processes import LEAVE_S, Build, named_causes
@@ -189,9 +189,10 @@ def asynchronous_learner(
     """
     connections, memory = Connections(range(config.actors), config.actor_timeout), SharedMemory()
     children, run = Children(), context.run
+    seed = seed_of_attempt(run.seed, context.attempt.number)
     try:
         for actor in range(config.actors):
-            work = partial(_learn, config, run.seed, run.threads, build, actor, connections, memory)
+            work = partial(_learn, config, seed, run.threads, build, actor, connections, memory)
             children.fork(f"actor {actor}", work)
         connections.lead()
         with named_causes(children, context, config):

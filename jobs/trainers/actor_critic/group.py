@@ -17,6 +17,8 @@ from orchestrator.planning.throughput.measure import ALL_REDUCE_TIMER, WAITING_T
 
 # Added to a run's seed for each process; far from what else is added.
 _BETWEEN_RANKS = 7_919_000_017
+# Added for each attempt before; no number of processes reaches it.
+_BETWEEN_ATTEMPTS = 1_299_709_000_000_007
 _LARGEST_SEED = 2**63
 FOREVER = timedelta(days=365)
 # How often rank 0 looks after the others while it waits for them.
@@ -29,6 +31,11 @@ _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 5e-5, 2e-3
 def seed_of(seed: int, number: int) -> int:
     """Return the seed of one of several processes: a run's own for the first, number 0."""
     return (seed + _BETWEEN_RANKS * number) % _LARGEST_SEED
+
+
+def seed_of_attempt(seed: int, attempt: int) -> int:
+    """Return the seed of what an attempt plays that does not go on from saved episodes: others each time."""
+    return (seed + _BETWEEN_ATTEMPTS * (attempt - 1)) % _LARGEST_SEED
 
 
 class Group:

@@ -27,7 +27,14 @@ import torch.distributed as dist
 from jobs.trainers.actor_critic.actors import Exchange, RolloutsOfActors, play_for_learners
 from jobs.trainers.actor_critic.children import LOST_THE_OTHERS, Children, bind_to_cores
 from jobs.trainers.actor_critic.config import ActorCriticConfig
-from jobs.trainers.actor_critic.group import ALONE, FOREVER, ConnectedGroup, DisconnectedError, Group
+from jobs.trainers.actor_critic.group import (
+    ALONE,
+    FOREVER,
+    ConnectedGroup,
+    DisconnectedError,
+    Group,
+    seed_of_attempt,
+)
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.parallel import LeadingLearner, end_all, follow
 from jobs.training.context import RunContext
@@ -43,8 +50,8 @@ from orchestrator.rundir import RunDir
 C = TypeVar("C", bound=ActorCriticConfig)
 C_contra = TypeVar("C_contra", bound=ActorCriticConfig, contravariant=True)
 
-# In the environment of this module as a program: the run's folder, and the plug-ins of its sweep.
-_RUN, _PLUGINS = "ORCHESTRATE_RUN_FOLDER", "ORCHESTRATE_PLUGINS"
+# In the environment of this module as a program: the run's folder, the attempt, the plug-ins of its sweep.
+_RUN, _ATTEMPT, _PLUGINS = "ORCHESTRATE_RUN_FOLDER", "ORCHESTRATE_RUN_ATTEMPT", "ORCHESTRATE_PLUGINS"
 # Seconds for the processes to leave once they are told to, and for the cause of a failure to be known.
 LEAVE_S, _CAUSE_TAKES_S = 10.0, 3.0
 _POLL_S, _LOOK_S = 0.02, 0.5
@@ -88,6 +95,7 @@ class _Team(Generic[C]):
     place: _Place
     config: C
     seed: int
+    attempt: int
     threads: int
     build: Build[C]
     exchange: Exchange | None = None
@@ -148,7 +156,8 @@ class _Team(Generic[C]):
         assert self.exchange is not None
         self.bind(self.place.per_node + actor - self.exchange.actors.start)
         with self.exchange.connections.of_actor(actor) as connection:
-            play_for_learners(self.config, self.seed, self.exchange, actor, connection)
+            seed = seed_of_attempt(self.seed, self.attempt)
+            play_for_learners(self.config, seed, self.exchange, actor, connection)
         return 1
 
     def follow(self, local: int, children: Children | None = None) -> int:
@@ -192,14 +201,15 @@ def learner_of_all(config: C, context: RunContext, build: Build[C]) -> Iterator[
     listener = socket.create_server((address, port), backlog=processes)
     place = _Place(0, nodes, processes, address, listener.getsockname()[1])
     exchange = Exchange(config, config.players, 0, nodes) if config.players else None
-    team = _Team(place, config, context.run.seed, context.run.threads, build, exchange)
+    run, attempt = context.run, context.attempt.number
+    team = _Team(place, config, run.seed, attempt, run.threads, build, exchange)
     children = Children()
     try:
         team.start(children, listener)
         if exchange is not None:
             exchange.connections.lead()
         plugins = json.dumps([asdict(one) for one in context.plugins])
-        variables = {_RUN: str(context.run_dir.path), _PLUGINS: plugins}
+        variables = {_RUN: str(context.run_dir.path), _ATTEMPT: str(attempt), _PLUGINS: plugins}
         context.ranks.start([sys.executable, "-P", "-m", __name__], variables)
         team.bind(0)
         store = dist.TCPStore(
@@ -320,7 +330,8 @@ def main() -> int:
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     place = _Place(node, nodes, config.learning, address, port)
     exchange = Exchange(config, config.players, node, nodes) if config.players else None
-    team = _Team(place, config, run.seed, run.threads, trainer.learner, exchange)
+    attempt = int(os.environ[_ATTEMPT])
+    team = _Team(place, config, run.seed, attempt, run.threads, trainer.learner, exchange)
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     children = Children()

@@ -10,7 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jobs.trainers.actor_critic.config import require_divisor, require_fitting_network, require_sense
+from jobs.trainers.actor_critic.config import (
+    SEQUENTIAL,
+    require_divisor,
+    require_fitting_network,
+    require_sense,
+)
 from jobs.trainers.actor_critic.environments import build
 from jobs.trainers.actor_critic.group import ALONE, Group
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
@@ -35,6 +40,9 @@ def _require_learners(config: ImpalaConfig) -> None:
     for name in ("learners", "max_lag"):
         if getattr(config, name) < 0:
             raise unexpected(name, getattr(config, name), "0 or more")
+    if config.mode == SEQUENTIAL and config.learners > 1:
+        hint = "write mode: parallel, or leave out learners"
+        raise unexpected("learners", config.learners, "0 or 1 in mode sequential", hint=hint)
     name = "learners" if config.learners else "actors"
     require_divisor(name, config.learning, config.batch_envs, "batch_envs", "batch_envs")
 

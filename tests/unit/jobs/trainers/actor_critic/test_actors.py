@@ -32,8 +32,9 @@ from jobs.trainers.actor_critic.networks import ActorCritic
 from jobs.trainers.actor_critic.rollout import Rollout
 from jobs.trainers.actor_critic.shared_memory import SharedMemory
 from jobs.trainers.impala.training import CONFIG as IMPALA
-from jobs.trainers.impala.training import ImpalaConfig, ImpalaLearner
+from jobs.trainers.impala.training import TRAINER, ImpalaConfig, ImpalaLearner
 from jobs.training.ranks import RankError
+from orchestrator.config.trainers import get_trainer
 from tests.helpers import kill
 
 KEYS: dict[str, Any] = {
@@ -78,7 +79,10 @@ def actors(
 @contextmanager
 def learning(**more: Any) -> Iterator[tuple[ImpalaLearner, list[int]]]:
     """A learner, and the processes that play for it."""
-    config: ImpalaConfig = IMPALA.compose({**KEYS, "learners": 1, "batch_envs": 4, **more})
+    keys = {**KEYS, "learners": 1, "batch_envs": 4, **more}
+    if "task" in more:
+        del keys["task.opponents"]
+    config: ImpalaConfig = IMPALA.compose(keys)
     assert config.players is not None
     exchange = Exchange(config, config.players)
     play = partial(play_for_learners, config, 0, exchange)
@@ -129,10 +133,34 @@ def test_learners_have_equal_shares_of_what_all_actors_of_their_nodes_played(
         exchange.close()
 
 
+def test_the_first_transition_of_an_actor_is_one_of_its_environments() -> None:
+    with learning(task="gymnasium/CartPole-v1") as (learner, _):
+        rollout, _ = learner.collect()
+    position, speed = rollout.seen[0, :, 0], rollout.seen[0, :, 1]
+    torch.testing.assert_close(rollout.seen[1, :, 0], position + 0.02 * speed)
+
+
 def logs_of(policy: ActorCritic, rollout: Rollout) -> Tensor:
     with torch.no_grad():
         logits, _ = policy(rollout.seen.flatten(0, 1))
         return policy.log_probabilities(logits, rollout.actions.flatten(0, 1))[0].view(rollout.logs.shape)
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"learners": 2}, "learners: found 2, expected 0 or 1 in mode sequential"),
+        ({"learners": 1}, None),
+        ({"mode": "parallel", "actors": 2, "learners": 2}, None),
+    ],
+)
+def test_learners_are_processes_of_mode_parallel(keys: dict[str, Any], told: str | None) -> None:
+    run = get_trainer("impala").identify(
+        {**KEYS, "mode": "sequential", "actors": 1, "batch_envs": 2, **keys}, 0, 1
+    )
+    problems = TRAINER.check([run])
+    assert [problem.message for problem in problems] == ([told] if told else [])
+    assert not told or problems[0].hint == "write mode: parallel, or leave out learners"
 
 
 def test_an_actor_that_is_gone_or_fails_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
