@@ -37,7 +37,7 @@ class Generalization:
 
 
 def generalizations(found: Sequence[Group], *, intervals: bool = True) -> list[Generalization]:
-    """Return the generalization of every group whose evaluations play levels of training too, in order."""
+    """Return the generalization of every group that is evaluated on levels of training too, in order."""
     return [one for group in found if (one := _of(group, intervals)) is not None]
 
 

@@ -1,4 +1,4 @@
-"""Rows of time and money for the page: predicted and actual per submission, and the cost of frames."""
+"""Time and money: predicted and actual per submission, and the cost of frames."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from orchestrator.analysis.report.blocks import Block, Cell, Section, Table, Text, columns
 from orchestrator.core.formatting import dollars, duration
 from orchestrator.planning.estimate import Range
 from orchestrator.planning.predictions import Prediction, bills, rates
 from orchestrator.rundir import SweepDir
 
 _NOT_KNOWN = "–"
+_NOTE = (
+    "Predicted: at submission. Actual: from the first worker's start to the last worker's end; dollars by "
+    "the time of jobs and the price at submission, repeated work included."
+)
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,39 @@ class Money:
 
     submissions: tuple[tuple[str, ...], ...]
     targets: tuple[tuple[str, ...], ...]
+
+
+def money_section(sweep_dirs: Iterable[SweepDir]) -> Section | None:
+    """Return the report's section; ``None`` where no job of these sweeps has begun."""
+    money = money_of(sweep_dirs)
+    if not money.submissions:
+        return None
+    blocks: list[Block] = [
+        _plain(
+            "submissions",
+            money.submissions,
+            "submission (UTC)",
+            "target",
+            "#runs",
+            "#time predicted [80 %]",
+            "#actual",
+            "#of it",
+            "#dollars predicted [80 %]",
+            "#actual",
+            "#of it",
+        ),
+        Text(_NOTE, note=True),
+    ]
+    if money.targets:
+        names = ("target", "#dollars", "#frames", "#dollars for a million frames")
+        blocks.append(_plain("prices", money.targets, *names))
+    else:
+        blocks.append(Text("The cost is unknown: no profile sets price_per_hour."))
+    return Section("money", "Time and money", tuple(blocks))
+
+
+def _plain(name: str, rows: Iterable[Sequence[str]], *heads: str) -> Table:
+    return Table(name, columns(*heads), tuple(tuple(map(Cell, row)) for row in rows), headed=True)
 
 
 def money_of(sweep_dirs: Iterable[SweepDir]) -> Money:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import count, islice
 
@@ -22,7 +22,6 @@ from orchestrator.analysis.report.answer import (
 from orchestrator.analysis.report.baselines import beside_baselines
 from orchestrator.analysis.report.blocks import (
     Block,
-    Cell,
     Chart,
     Details,
     Folded,
@@ -32,7 +31,6 @@ from orchestrator.analysis.report.blocks import (
     Section,
     Table,
     Text,
-    columns,
 )
 from orchestrator.analysis.report.chart import chart_data
 from orchestrator.analysis.report.compare_figures import comparison_pictures
@@ -42,7 +40,7 @@ from orchestrator.analysis.report.data import ReportData
 from orchestrator.analysis.report.effect_figures import effect_section
 from orchestrator.analysis.report.generalization_figures import generalization_section
 from orchestrator.analysis.report.matrix_figures import matrix_pictures
-from orchestrator.analysis.report.money import money_of
+from orchestrator.analysis.report.money import money_section
 from orchestrator.analysis.report.plotting import LINES, MOST_PICTURES, Picture
 from orchestrator.analysis.report.ranking_figures import improvement_pictures, profile_pictures
 from orchestrator.analysis.report.run_details import run_details
@@ -346,41 +344,7 @@ def _where(data: ReportData) -> Section | None:
 
 
 def _money(data: ReportData) -> Section | None:
-    money = money_of(data.sweep_dirs)
-    if not money.submissions:
-        return None
-    blocks: list[Block] = [
-        _plain(
-            "submissions",
-            money.submissions,
-            "submission (UTC)",
-            "target",
-            "#runs",
-            "#time predicted [80 %]",
-            "#actual",
-            "#of it",
-            "#dollars predicted [80 %]",
-            "#actual",
-            "#of it",
-        ),
-        Text(_MONEY, note=True),
-    ]
-    if money.targets:
-        names = ("target", "#dollars", "#frames", "#dollars for a million frames")
-        blocks.append(_plain("prices", money.targets, *names))
-    else:
-        blocks.append(Text("The cost is unknown: no profile sets price_per_hour."))
-    return Section("money", "Time and money", tuple(blocks))
-
-
-_MONEY = (
-    "Predicted: at submission. Actual: from the first worker's start to the last worker's end; dollars by "
-    "the time of jobs and the price at submission, repeated work included."
-)
-
-
-def _plain(name: str, rows: Iterable[Sequence[str]], *heads: str) -> Table:
-    return Table(name, columns(*heads), tuple(tuple(map(Cell, row)) for row in rows), headed=True)
+    return money_section(data.sweep_dirs)
 
 
 def _targets(data: ReportData) -> Section | None:
