@@ -54,6 +54,7 @@ bench: $(VENV)/.dev  ## measure against the goals, and say which are met
 	$(BIN)/python -m benchmarks.sync || status=1; \
 	$(BIN)/python -m benchmarks.brigade || status=1; \
 	$(BIN)/python -m benchmarks.procgen || status=1; \
+	$(BIN)/python -m benchmarks.parallel || status=1; \
 	$(BIN)/python -m benchmarks.top || status=1; exit $$status
 
 bench-slurm: $(VENV)/.bench  ## the same on a real Slurm cluster that it starts here, beside other tools; as root

@@ -13,7 +13,7 @@ import multiprocessing
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -167,9 +167,25 @@ def measure(names: Sequence[str], threads: int, turns: int) -> dict[str, list[fl
     for name, iterations in found.items():
         speeds, parts = zip(*iterations, strict=True)
         shares = {part: median(one[part] for one in parts) for part in parts[0]}
-        told = ", ".join(f"{part} {share:.0%}" for part, share in shares.items())
-        print(f"  {name:<24} {median(speeds):>6,.0f} frames/s  {memory[name]:>6,.0f} MB  {told}")
+        print(speed_line(name, speeds, memory[name], shares))
     return {name: [speed for speed, _ in iterations] for name, iterations in found.items()}
+
+
+def speed_line(name: str, speeds: Sequence[float], memory: float, shares: Mapping[str, float]) -> str:
+    """Return what is printed of one: its median frames/s, MB, and the parts of its time."""
+    told = ", ".join(f"{part} {share:.0%}" for part, share in shares.items())
+    return f"  {name:<32} {median(speeds):>6,.0f} frames/s  {memory:>6,.0f} MB  {told}".rstrip()
+
+
+def is_met(one: str, other: str, speeds: Mapping[str, Sequence[float]], goal: float | None) -> bool:
+    """Print how many times as fast one is as another, turn by turn; return whether a goal is met, if any."""
+    ratio = median(left / right for left, right in zip(speeds[one], speeds[other], strict=True))
+    told = f"  {one} beside {other}: {ratio:.2f}"
+    if goal is None:
+        print(told)
+        return True
+    print(f"{told}, goal {goal}: {'met' if ratio >= goal else 'NOT MET'}")
+    return ratio >= goal
 
 
 def main() -> int:
@@ -184,12 +200,7 @@ def main() -> int:
         speeds = measure(list(RUNNERS), threads, 1 if asked.quick else asked.turns)
         goals = {(one, other): goal for one, other, goal in GOALS} if threads == 1 else {}
         for one, other in COMPARED:
-            ratio = median(left / right for left, right in zip(speeds[one], speeds[other], strict=True))
-            told = f"  {one} beside {other}: {ratio:.2f}"
-            if goal := goals.get((one, other)):
-                fine = fine and ratio >= goal
-                told += f", goal {goal}: {'met' if ratio >= goal else 'NOT MET'}"
-            print(told)
+            fine &= is_met(one, other, speeds, goals.get((one, other)))
     return 0 if fine else 1
 
 
