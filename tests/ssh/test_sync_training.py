@@ -38,7 +38,9 @@ def everything(folder: Path) -> dict[str, tuple[bytes, int] | None]:
     for path in folder.rglob("*"):
         name = path.relative_to(folder)
         if path.suffix != ".mail" and not any(part.startswith(".") for part in name.parts):
-            found[name.as_posix()] = (path.read_bytes(), int(path.stat().st_mtime)) if path.is_file() else None
+            found[name.as_posix()] = (
+                (path.read_bytes(), int(path.stat().st_mtime)) if path.is_file() else None
+            )
     return found
 
 
