@@ -1,12 +1,12 @@
 #!/bin/bash
-# PPO on four games of Procgen, three seeds each: the twelve runs of sweeps/procgen.yaml, by plain Slurm. Submit
-# from the project's folder, after `make procgen`.
+# Four games of Procgen, three seeds each: the twelve runs of sweeps/procgen.yaml, by plain Slurm; with TRAINER=impala
+# before the command, those of sweeps/procgen_impala.yaml. Submit from the project's folder, after `make procgen`.
 #
 #   sbatch launch/procgen.sh                all in one job, as many runs at once as it has cores
 #   sbatch --array=0-11 launch/procgen.sh   a job array, one run in each element
 #   launch/procgen.sh chain 3               three jobs, each goes on from the checkpoints of the last
 #
-# Overrides come last:     sbatch launch/procgen.sh steps=1_000_000 seed=0,1
+# Overrides come last:     sbatch launch/procgen.sh steps=1_000_000 seed=0,1 task=procgen/maze,procgen/heist
 # Options as with sbatch:  launch/procgen.sh chain 3 --time=2:00:00 seed=0
 # A job that had too little time saved everything: the same command again goes on.
 
@@ -35,5 +35,8 @@ benchmark=(
   evaluation_interval=500_000
   seed=0,1,2
 )
-options=(--results results --sweep procgen)
-source launch/by_hand.sh ppo "$@"
+TRAINER=${TRAINER:-ppo}
+sweep=procgen
+[[ $TRAINER == ppo ]] || sweep+=_$TRAINER
+options=(--results results --sweep "$sweep")
+source launch/by_hand.sh "$TRAINER" "$@"

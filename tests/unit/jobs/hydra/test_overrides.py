@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from jobs.hydra.override_text import override_text
 from jobs.hydra.overrides import runs_of
 from orchestrator.config.grid import parse_grid
-from orchestrator.config.sweep import expand, load_sweep
+from orchestrator.config.sweep import expand
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
-from tests.helpers import ROOT
 
 BENCHMARL = get_trainer("benchmarl")
 
@@ -105,17 +104,3 @@ def test_what_cannot_be_a_run_is_refused(override: str, message: str) -> None:
 
 def test_a_run_that_is_named_twice_is_one() -> None:
     assert len(runs_of(BENCHMARL, ["seed=0,1,0", "experiment.loggers=[csv],[]"])) == 2
-
-
-@pytest.mark.parametrize(
-    ("script", "sweep"),
-    [("bench_multiwalker", "multiwalker"), ("bucket_brigade", "bucket_brigade"), ("procgen", "procgen")],
-)
-def test_a_launch_script_names_the_runs_of_its_grid(script: str, sweep: str) -> None:
-    text = (ROOT / f"launch/{script}.sh").read_text()
-    benchmark = text.partition("benchmark=(\n")[2].partition("\n)")[0].split()
-    grid = load_sweep(ROOT / f"sweeps/{sweep}.yaml")
-    listed = {run.run_id: None for run in grid.runs if run.overrides.get("steps") != 1_000_000}
-    spec = get_trainer(text.partition("source launch/by_hand.sh ")[2].split()[0])
-    assert sorted(run.run_id for run in runs_of(spec, benchmark)) == sorted(listed)
-    assert f"--sweep {grid.name})" in text
