@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jobs.training.life import Life
 from jobs.training.plain_data import read_plain_data, write_plain_data
 from jobs.training.ranks import Ranks
 from jobs.training.run_memory import RunMemory
@@ -96,8 +97,8 @@ class RunContext:
 
     ``kept``: the checkpoints of :meth:`load`, :meth:`save` and :meth:`adopt`, oldest first; the last one is
     part of the result. ``stop_signal``: the name of the stop signal, empty before one came. ``memory``: that
-    of the run's processes. ``ranks``: those on the other nodes, which the trainer starts. ``plugins``: those
-    of the sweep, which are loaded.
+    of the run's processes; ``life``: their signs of life. ``ranks``: those on the other nodes, which the
+    trainer starts. ``plugins``: those of the sweep, which are loaded.
     """
 
     polls_stopping = False
@@ -114,7 +115,7 @@ class RunContext:
         self._lease, self._relay = lease, relay
         self._metrics: MetricsWriter | None = None
         self._stop_deadline: float | None = None
-        self.memory, self.ranks = RunMemory(), Ranks()
+        self.memory, self.life, self.ranks = RunMemory(), Life(), Ranks()
         self.plugins: tuple[PluginSource, ...] = ()
         self.stop_signal = ""
         self._iteration_began = self._logged = time.monotonic()
@@ -214,6 +215,7 @@ class RunContext:
         assert self._metrics is not None, "begin() comes first"
         self.guard()
         self._metrics.append(*rows)
+        self.life.mark()
         for row in rows:
             self._iteration_fps = rate(self.rows[-1] if self.rows else None, row)
             self._window.add(row)
@@ -245,6 +247,7 @@ class RunContext:
     def checkpointed(self, frames: int) -> None:
         """Note that a checkpoint after ``frames`` frames is on disk under its final name."""
         self.checkpointed_frames = frames
+        self.life.mark()
         send(self._relay, {"checkpoint": frames})
 
     def iteration_done(self) -> None:

@@ -16,6 +16,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 # Seconds; a killed process ends in milliseconds unless the kernel holds it in an unfinished write.
 _KILL_PATIENCE_S = 10.0
+# Processor time among the fields of /proc/PID/stat after the name: its own and that of its ended children.
+_TIMES, _TICKS_PER_S = slice(11, 15), os.sysconf("SC_CLK_TCK")
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
@@ -75,6 +77,18 @@ def memory_mb(pid: int) -> float:
         return 0.0
 
 
+def processor_time(pid: int) -> float:
+    """Return the seconds of processor time of a process and its children that ended; 0 if it has ended."""
+    fields = _fields(pid)
+    return sum(map(int, fields[_TIMES])) / _TICKS_PER_S if fields else 0.0
+
+
+def waits_for_storage(pid: int) -> bool:
+    """Whether the kernel holds the process until a disk or network file system answers."""
+    fields = _fields(pid)
+    return fields is not None and fields[0] == b"D"
+
+
 def _below(pid: int, spare: Collection[int] = ()) -> list[tuple[Process, str]]:
     """List the processes below ``pid``, zombies too, each with its state letter."""
     children = _children()
@@ -100,10 +114,15 @@ def _children() -> dict[int, list[tuple[Process, str]]]:
 
 def _stat(pid: int) -> tuple[Process, str, int] | None:
     """Return the process, its state letter and its parent."""
+    fields = _fields(pid)
+    return None if fields is None else (Process(pid, int(fields[19])), fields[0].decode(), int(fields[1]))
+
+
+def _fields(pid: int) -> list[bytes] | None:
+    """Return what the kernel says of a process, from its state letter on."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             text = file.read()
     except OSError:  # ended; or hidden from us
         return None
-    fields = text[text.rindex(b")") + 2 :].split(maxsplit=20)  # the name before that may hold any character
-    return Process(pid, int(fields[19])), fields[0].decode(), int(fields[1])
+    return text[text.rindex(b")") + 2 :].split(maxsplit=20)  # the name before that may hold any character

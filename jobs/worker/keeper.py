@@ -1,5 +1,7 @@
 """The parent of a run's process: pass signals on, measure the run's memory, end what the run leaves behind.
 
+It also ends a run that gives no sign of life (:mod:`jobs.worker.silence`).
+
 Each run has a keeper between its process and the worker. Every process that a run starts stays below its
 keeper, in a session of its own and as a daemon too, because the keeper adopts orphans. It ends them all when
 the run's process ends, and when the worker dies. Where the keeper itself is killed, the run's process dies
@@ -17,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
+from jobs.training.life import Life
 from jobs.training.process_tree import (
     Process,
     adopt_orphans,
@@ -26,6 +29,7 @@ from jobs.training.process_tree import (
 )
 from jobs.training.run_memory import RunMemory, oom_kills
 from jobs.worker.signals import STOP_SIGNALS
+from jobs.worker.silence import Silence
 
 # Sent by the kernel when the worker dies.
 _ORPHANED = signal.SIGHUP
@@ -42,7 +46,7 @@ _KILL_TAKES_S = 10.0
 _MOMENT_S = 0.2
 
 
-def keep(worker: int, memory: RunMemory, run: Callable[[int], NoReturn]) -> NoReturn:
+def keep(worker: int, memory: RunMemory, life: Life, run: Callable[[int], NoReturn]) -> NoReturn:
     """Fork ``run``, given its parent's pid; end as it does, after all that it started."""
     try:
         os.setsid()  # a signal to the worker's group reaches the run once: through the worker
@@ -54,7 +58,7 @@ def keep(worker: int, memory: RunMemory, run: Callable[[int], NoReturn]) -> NoRe
         if pid == 0:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             run(parent)
-        status = _Keeper(pid, memory).attend()
+        status = _Keeper(pid, memory, life).attend()
         if _left_behind():
             end_descendants()
         _exit_as(os.waitstatus_to_exitcode(status))
@@ -67,8 +71,9 @@ def keep(worker: int, memory: RunMemory, run: Callable[[int], NoReturn]) -> NoRe
 class _Keeper:
     """The keeper's view of its run: the processes below it that were there at the last look."""
 
-    def __init__(self, pid: int, memory: RunMemory) -> None:
-        self._pid, self._memory = pid, memory
+    def __init__(self, pid: int, memory: RunMemory, life: Life) -> None:
+        self._pid, self._memory, self._life = pid, memory, life
+        self._silence = Silence(pid, life)
         self._began, self._measure_at = time.monotonic(), 0.0
         self._known: set[Process] = set()
         self._oom_kills, self._killed_until = oom_kills(), 0.0
@@ -79,6 +84,9 @@ class _Keeper:
         while (number := signal.sigwait(_ATTENDED)) != _ORPHANED:
             if number == _TICK:
                 self._look()
+                if self._silence.too_long(lambda: descendants(os.getpid())):
+                    self._life.end()
+                    os.kill(self._pid, signal.SIGKILL)
                 self._set_timer()
             elif number != signal.SIGCHLD:
                 os.kill(self._pid, number)  # not reaped yet, so the number is still its own

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from jobs.training.life import Life
 from jobs.training.run_memory import RunMemory, oom_kills
 from jobs.worker.failures import End
 from jobs.worker.slots import Slot
@@ -27,6 +28,8 @@ class RunHandle:
     slot: Slot
     relay: int
     memory: RunMemory = field(default_factory=RunMemory)
+    life: Life = field(default_factory=Life)
+    leader: str = "its process"
     attempt: int | None = None
     announced: bool = False
     silent: bool = False
@@ -109,6 +112,8 @@ class RunHandle:
 
     def cause_of_death(self) -> str:
         """Describe an exit without an end record."""
+        if silent := self.life.ended_after:
+            return f"{self.leader} gave no sign of life for {silent:g} s"
         if self.exit_code == -signal.SIGKILL and oom_kills() is None:
             return "killed by SIGKILL (no control group tells whether for want of memory)"
         if self.exit_code < 0:

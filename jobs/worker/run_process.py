@@ -30,6 +30,7 @@ from jobs.training.context import (
     RunContext,
     send,
 )
+from jobs.training.life import Life
 from jobs.training.plugins import as_submitted, load_plugins
 from jobs.training.process_tree import descendants, die_with_parent
 from jobs.training.ranks import RankError, Ranks
@@ -71,6 +72,7 @@ class Launch:
     target: str | None = None
     members: tuple[tuple[str, Connection], ...] = ()
     memory: RunMemory = field(default_factory=RunMemory)
+    life: Life = field(default_factory=Life)
     code: provenance.Code = provenance.NO_CODE
 
 
@@ -84,7 +86,7 @@ def fork_run(launch: Launch) -> int:
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
-        keep(parent, launch.memory, lambda keeper: _live_as_child(launch, keeper))
+        keep(parent, launch.memory, launch.life, lambda keeper: _live_as_child(launch, keeper))
     return pid
 
 
@@ -128,7 +130,8 @@ def _run(launch: Launch) -> int:
     _set_threads(run.threads)
     lease = Lease(attempt.claim_path, claim.lease, since)
     context = RunContext(launch.sweep.name, run, run_dir, attempt, lease, launch.relay)
-    context.memory, context.ranks, context.plugins = launch.memory, Ranks(launch.members), spec.plugins
+    context.memory, context.life = launch.memory, launch.life
+    context.ranks, context.plugins = Ranks(launch.members), spec.plugins
     context.keep_lease()  # before the stop signals are unblocked: its thread never gets one
     end = _unless_in_vain(_train(launch, context, spec), context, launch.since)
     send(launch.relay, {"end": end.to_json()})
@@ -155,6 +158,8 @@ def _train(launch: Launch, context: RunContext, spec: TrainerSpec) -> End:
     try:
         _listen(context)
         load_plugins(spec)
+        if silence := spec.silence(context.run):
+            launch.life.expect(silence.seconds)
         outcome = pkgutil.resolve_name(spec.train)(context)
         _stop_listening()
         _publish(launch, context, spec, outcome)

@@ -42,6 +42,7 @@ from jobs.worker.shutdown import Shutdown
 from jobs.worker.signals import STOP_SIGNALS, grace_seconds
 from jobs.worker.slots import CoreReservations, Slots, own_cores
 from jobs.worker.submit_rest import submit_remaining
+from orchestrator.config.trainers import get_trainer
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, StorageError
 from orchestrator.core.types import Job, Reason, RunState
 from orchestrator.rundir import Event, Holder, Journal, Lease, SweepDir, tidy_finished
@@ -161,7 +162,9 @@ class Worker:
             for _, connection in members:  # the run's process has them now
                 connection.close()
         self.exit.no_process = None
-        self._children[pid] = RunHandle(pid, run_id, slot, reading, launch.memory)
+        silence = get_trainer(run.trainer).silence(run)
+        leader = silence.who if silence is not None else RunHandle.leader
+        self._children[pid] = RunHandle(pid, run_id, slot, reading, launch.memory, launch.life, leader)
 
     def _cannot_start(self, run_id: str, error: Exception) -> None:
         """Fail the run; if the tree takes no writes, stop the worker instead."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Resources, Run, Value
 
 # Machines by their physical cores.
 MACHINES = {"laptop": 4, "16-core": 16, "28-core": 28, "64-core": 64}
+
+# The default of the key `actor_timeout`, and the seconds beyond it in which a lost process is named.
+_ACTOR_TIMEOUT_S, _LEAST_SLACK_S = 300.0, 15.0
 
 
 def resources_of(run: Run) -> Resources:
@@ -30,6 +34,26 @@ def _count(run: Run, key: str, otherwise: int = 1) -> int:
         return int(str(found))
     except ValueError:
         raise OrchestrateError(f"{key}: found {found!r}, expected a whole number") from None
+
+
+@dataclass(frozen=True)
+class Silence:
+    """The most ``seconds`` without a sign of life; ``who``: the run's own process, in messages."""
+
+    who: str
+    seconds: float
+
+
+def silence_of(run: Run) -> Silence | None:
+    """Return for how long the first process of a run may be silent: longer than it waits for the others."""
+    found = next(
+        (value for name, value in run.overrides.items() if name.lstrip("+~") == "actor_timeout"), None
+    )
+    timeout = float(found) if isinstance(found, int | float) else _ACTOR_TIMEOUT_S
+    who = "its process"
+    if run.overrides.get("mode") == "parallel":
+        who = "learner 0" if _learns_elsewhere(run) else "actor 0"
+    return Silence(who, timeout + max(timeout, _LEAST_SLACK_S))
 
 
 def refuses_nodes(run: Run, nodes: int) -> str:

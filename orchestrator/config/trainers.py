@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from orchestrator.config import actors
+from orchestrator.config.actors import Silence
 from orchestrator.config.command import COMMAND_KEY, asked_for
 from orchestrator.config.plug_ins import find_plug_in, plug_in_names
 from orchestrator.config.task_packages import (
@@ -70,7 +71,8 @@ class TrainerSpec:
     ``resources`` take precedence. ``several_nodes``: one run can be trained on several, each of which has
     these resources; or, if the cores are ``shared_cores``, its share of them. ``refuses_nodes``: why a
     run cannot be trained on so many nodes, if so. ``presets``: keys that the key `preset` stands for, by its
-    value. ``x_axis``: what W&B and TensorBoard show metrics over, "frames" or "iteration".
+    value. ``silence``: how long a run's process may give no sign of life, ``None`` for as long as it takes.
+    ``x_axis``: what W&B and TensorBoard show metrics over, "frames" or "iteration".
     """
 
     name: str
@@ -99,6 +101,7 @@ class TrainerSpec:
     shared_cores: bool = False
     presets: Mapping[str, Mapping[str, Value]] = field(default_factory=dict, hash=False)
     refuses_nodes: Callable[[Run, int], str] = lambda _run, _nodes: ""
+    silence: Callable[[Run], Silence | None] = lambda _run: None
     x_axis: str = "frames"
 
     @classmethod
@@ -370,6 +373,7 @@ def _actor_critic(name: str, **batch: int) -> TrainerSpec:
             )
         },
         refuses_nodes=actors.refuses_nodes,
+        silence=actors.silence_of,
         frames=("steps",),
         usual_frames={"": 10_000_000},
         minutes="minutes",

@@ -54,15 +54,17 @@ MODES = {
         ["actor 1", "learner 1"],
         "actor 0 of 2",
     ),
+    "alone": Mode("ppo", {"mode": "sequential", "actors": 1, "batch_size": 48}, [], [], ""),
 }
+SEVERAL = [name for name in MODES if name != "alone"]
 
 
 class Training:
     """A worker with one run of several processes."""
 
-    def __init__(self, results: Path, mode: str) -> None:
+    def __init__(self, results: Path, mode: str, **more: Any) -> None:
         self.mode = MODES[mode]
-        run = get_trainer(self.mode.trainer).identify({**BASE, **self.mode.keys}, 0, threads=1)
+        run = get_trainer(self.mode.trainer).identify({**BASE, **self.mode.keys, **more}, 0, threads=1)
         sweep = helpers.make_sweep(results, [run])
         self.run: RunDir = sweep.run(run.run_id)
         self.worker = helpers.start_worker(sweep, helpers.submit(sweep), {"ORCHESTRATE_GRACE": "30"})
@@ -90,7 +92,7 @@ class Training:
         return found[0].end() if found else None
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=SEVERAL)
 def training(results: Path, request: pytest.FixtureRequest) -> Iterator[Training]:
     found = Training(results, request.param)
     yield found
@@ -129,3 +131,21 @@ def test_no_process_outlives_the_worker(training: Training) -> None:
     processes = training.learning(1)
     kill(training.worker.pid)
     wait_for(lambda: not any(map(running, processes.values())), what="the end of the processes")
+
+
+@pytest.mark.parametrize(("mode", "who"), [("alone", "its process"), ("synchronous", "actor 0")])
+def test_a_run_whose_own_process_hangs_is_ended_and_goes_on(results: Path, mode: str, who: str) -> None:
+    training = Training(results, mode, actor_timeout=2)
+    try:
+        processes = training.learning(1)
+        kill(processes["leader"], signal.SIGSTOP)
+        ended = training.end(1)
+        assert (ended["outcome"], ended["reason"]) == ("interrupted", "killed")
+        assert ended["message"] == f"{who} gave no sign of life for 17 s"
+        wait_for(lambda: not any(map(running, processes.values())), what="the end of the processes")
+        frames = training.frames
+        training.learning(2)
+        assert training.frames > frames
+    finally:
+        kill(training.worker.pid)
+        training.worker.wait()

@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from jobs.training.connection import Connection, greet
+from jobs.training.life import Life
 from jobs.training.process_tree import adopt_orphans, die_with_parent, end_descendants
 from jobs.training.ranks import BEAT_S, MOST_SILENT, SCRATCH
 from jobs.training.run_memory import RunMemory
@@ -78,7 +79,7 @@ class _Rank:
         agent = os.getpid()
         self.keeper = os.fork()
         if self.keeper == 0:
-            keep(agent, self._memory, lambda keeper: _become(order, variables, writing, keeper))
+            keep(agent, self._memory, Life(), lambda keeper: _become(order, variables, writing, keeper))
         os.close(writing)
         self.code: int | None = None
 

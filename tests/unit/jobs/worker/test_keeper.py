@@ -19,6 +19,7 @@ from tests.helpers import PATIENCE_S, ROOT, kill, running, wait_for
 _WORKER = """
 import multiprocessing, os, signal, subprocess, sys, time
 from pathlib import Path
+from jobs.training.life import Life
 from jobs.training.process_tree import adopt_orphans, end_descendants
 from jobs.training.run_memory import RunMemory
 from jobs.worker.keeper import keep
@@ -60,7 +61,7 @@ adopt_orphans()
 parent = os.getpid()
 pid = os.fork()
 if pid == 0:
-    keep(parent, RunMemory(), run)
+    keep(parent, RunMemory(), Life(), run)
 status = os.waitpid(pid, 0)[1]
 end_descendants()
 sys.exit(os.waitstatus_to_exitcode(status) % 256)
