@@ -31,6 +31,8 @@ NODE_VARIABLE = "ORCHESTRATE_NODE"
 def host() -> dict[str, Any]:
     """Describe this process's machine: hostname, the scheduler's name of it, CPU, cores, GPU.
 
+    ``cores``: those of the machine, which are threads of its ``physical_cores``.
+
     Loads nothing: the capabilities, which decide bits, come from torch and are ``None`` unless it is loaded.
     A GPU is named only if this process has used it.
     """
@@ -42,9 +44,15 @@ def host() -> dict[str, Any]:
         "cpu_model": hardware.cpu_model(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability() if torch else None,
         "cores": os.cpu_count(),
+        "physical_cores": _physical_cores(),
         "gpu_model": cuda.get_device_name() if cuda else None,
         "gpu_capability": ".".join(map(str, cuda.get_device_capability())) if cuda else None,
     }
+
+
+@cache
+def _physical_cores() -> int:
+    return hardware.physical_cores(range(os.cpu_count() or 1))
 
 
 def versions(spec: TrainerSpec, run: Run | None = None) -> dict[str, str]:

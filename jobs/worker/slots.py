@@ -55,7 +55,10 @@ class CoreReservations:
 
 
 class Slots:
-    """The slots of a job, and the cores of its runs at work: disjoint where there are enough, else shared."""
+    """The slots of a job, and the cores of its runs at work: disjoint where there are enough, else shared.
+
+    Of cores with as few runs those come first that stand first in ``cores``.
+    """
 
     def __init__(self, job: Job, cores: Sequence[int]) -> None:
         self._job, self._devices = job, _devices(job)
@@ -93,8 +96,8 @@ class Slots:
 
 
 def own_cores(job: Job, reservations: CoreReservations) -> list[int]:
-    """Reserve and return the cores for this job."""
-    allowed = sorted(os.sched_getaffinity(0))
+    """Reserve and return the cores for this job, one thread of each physical core first."""
+    allowed = hardware.physical_first(os.sched_getaffinity(0))
     return reservations.take(allowed, min(len(allowed), job.most_cores))
 
 

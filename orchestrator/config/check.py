@@ -100,7 +100,7 @@ def check_sweep(
     }
     answer = _ask(python, json.dumps(request), folder, f"checking configurations with {sweep.trainer}")
     faults = [found for found in answer["problems"] if not (partial and found["whole"])]
-    faults += _shared_cores(sweep)
+    faults += _shared_cores(sweep) or _beyond_physical_cores(sweep)
     problems, warnings = (
         sorted(
             (_located(found, sweep) for found in faults if found["blocks"] is blocks),
@@ -127,6 +127,27 @@ def _shared_cores(sweep: Sweep) -> list[dict[str, Value]]:
                     "message": f"resources.cpus_per_task: found {needs.cpus_per_task}, and the processes "
                     f"of a run occupy {occupied}: they will share cores and be slow",
                     "hint": f"write cpus_per_task: {occupied}, or remove it for what each run occupies",
+                    "blocks": False,
+                }
+            ]
+    return []
+
+
+def _beyond_physical_cores(sweep: Sweep) -> list[dict[str, Value]]:
+    """Return a warning if a run's processes and threads are more than this machine's physical cores."""
+    if LOCAL not in sweep.targets:
+        return []
+    there = min(hardware.physical_cores(), hardware.whole_cores())
+    for run in sweep.runs:
+        occupied = get_trainer(run.trainer).resources_of(run).cpus_per_task
+        if occupied > there and run.target in (None, LOCAL):
+            return [
+                {
+                    "run_id": run.run_id,
+                    "key": None,
+                    "message": f"the processes of a run take {occupied} cores with their threads, and this "
+                    f"machine has {there} physical ones: they will share cores and be slow",
+                    "hint": "set fewer actors or threads, or start it on a larger machine: --on PROFILE",
                     "blocks": False,
                 }
             ]

@@ -58,10 +58,20 @@ def physical_first(cores: Iterable[int], root: Path = Path("/")) -> list[int]:
     groups: dict[str, int] = {}
     places = {}
     for core in sorted(cores):
-        lines = _lines(root / f"sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
-        physical = lines[0] if lines else str(core)
+        physical = _physical(core, root)
         places[core] = groups[physical] = groups.get(physical, -1) + 1
     return sorted(places, key=lambda core: (places[core], core))
+
+
+def physical_cores(cores: Iterable[int] | None = None, root: Path = Path("/")) -> int:
+    """Return the number of physical cores among these, by default among those this process may use."""
+    return len({_physical(core, root) for core in (os.sched_getaffinity(0) if cores is None else cores)})
+
+
+def _physical(core: int, root: Path) -> str:
+    """Return a text that is the same for all cores (hardware threads) of one physical core."""
+    lines = _lines(root / f"sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+    return lines[0] if lines else str(core)
 
 
 def interface_to(address: str) -> str | None:

@@ -60,9 +60,10 @@ def trainers(_: Path) -> Finding:
 
 def cores_and_gpus(_: Path) -> Finding:
     """Report cores and GPUs."""
-    cores, gpus = hardware.cores(), hardware.gpus()
+    cores, physical, gpus = hardware.cores(), hardware.physical_cores(), hardware.gpus()
     models = ", ".join(f"{gpus.count(model)} × {model}" for model in dict.fromkeys(gpus))
-    return ok("Cores and GPUs", f"{cores} cores, {models or 'no GPU that can be used'}")
+    threads = f" ({physical} physical ones)" if physical < cores else ""
+    return ok("Cores and GPUs", f"{cores} cores{threads}, {models or 'no GPU that can be used'}")
 
 
 def git(_: Path) -> Finding:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.worker.slots import CoreReservations, Slot, Slots, own_cores
+from orchestrator.core import hardware
 from orchestrator.core.types import Job, Resources, Size
 
 
@@ -76,6 +77,18 @@ def test_gpus_are_dealt_out_without_overlap(monkeypatch: pytest.MonkeyPatch) -> 
 def test_without_gpus_the_environment_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     assert [slot.gpus for slot in taken(job(2), [0])] == [None, None]
+
+
+def test_a_run_has_whole_physical_cores_while_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine where 9000 and 9001 are threads of one core, 9002 and 9003 of the next, and so on."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(9000, 9008)))
+    monkeypatch.setattr(hardware, "_physical", lambda core, _: str(core // 2))
+    reservations = CoreReservations()
+    slots = Slots(job(2, 3), own_cores(job(2, 3), reservations))
+    assert slots.take(Size(3)).cores == (9000, 9002, 9004)
+    assert slots.take(Size(3)).cores == (9001, 9003, 9006)
+    for mark in reservations.held:
+        mark.close()
 
 
 def test_two_workers_take_different_cores_while_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from orchestrator.config.check import check_sweep
 from orchestrator.config.grid import parse_grid
 from orchestrator.config.sweep import expand
+from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.installation import install_here
 
@@ -21,7 +22,10 @@ def test_problems_name_the_line_of_their_key_and_come_in_its_order() -> None:
     assert str(report.problems[0]).startswith("grid.yaml:6:3: ")
 
 
-def test_processes_that_must_share_cores_are_warned_of() -> None:
+def test_processes_that_must_share_cores_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "whole_cores", lambda: 8)
+    monkeypatch.setattr(hardware, "physical_cores", lambda: 4)
+
     def warnings(trainer: str, resources: str) -> list[str]:
         base = "base: {task: bucket_brigade/hard, mode: parallel}\nmatrix: {actors: [1, 2]}"
         grid = f"name: c\ntrainer: {trainer}\n{base}\nresources: {resources}\n"
@@ -35,6 +39,11 @@ def test_processes_that_must_share_cores_are_warned_of() -> None:
     assert "write cpus_per_task: 4, or remove it" in warning
     assert warnings("impala", "{cpus_per_task: '2 * {actors}'}") == []
     assert warnings("ppo", "{cpus_per_task: 2}") == warnings("ppo", "{mem: 1G}") == []
+    assert warnings("impala", "{mem: 1G}") == []
+    monkeypatch.setattr(hardware, "physical_cores", lambda: 3)
+    (warning,) = warnings("impala", "{mem: 1G}")
+    assert "of a run take 4 cores with their threads, and this machine has 3 physical ones" in warning
+    assert warnings("impala", "{mem: 1G}\ntargets: [laptop, cluster]") == []
 
 
 def test_a_check_that_cannot_run_says_why() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.core.hardware import interface_to, physical_first
+from orchestrator.core.hardware import interface_to, physical_cores, physical_first
 
 
 def test_cores_that_share_no_physical_core_come_first(tmp_path: Path) -> None:
@@ -14,6 +14,8 @@ def test_cores_that_share_no_physical_core_come_first(tmp_path: Path) -> None:
         (folder / "thread_siblings_list").write_text(f"{siblings}\n")
     assert physical_first({5, 1, 0, 4, 6}, tmp_path) == [0, 1, 6, 4, 5]
     assert physical_first({9, 8}, tmp_path) == [8, 9]  # a machine that does not say
+    assert physical_cores({5, 1, 0, 4, 6}, tmp_path) == 3
+    assert physical_cores({9, 8}, tmp_path) == 2
 
 
 def test_the_way_to_this_machine_is_its_own_interface() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.backends.skypilot.doctor import examined_here
 from orchestrator.core import hardware
 from orchestrator.ui.doctor import Finding, Verdict, diagnose, training
-from orchestrator.ui.doctor.local_machine import rsync, trainers
+from orchestrator.ui.doctor.local_machine import cores_and_gpus, rsync, trainers
 from orchestrator.ui.doctor.torch_probe import Facts
 from orchestrator.ui.doctor.wandb_login import wandb
 from tests.libraries import well
@@ -138,6 +138,15 @@ def test_memory_is_the_machines_or_what_a_container_has(tmp_path: Path) -> None:
     assert hardware.memory_mb(tmp_path) == 24 << 10
     put(old, f"{2 << 30}\n")
     assert hardware.memory_mb(tmp_path) == 2 << 10
+
+
+def test_physical_cores_are_told_where_cores_are_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "gpus", lambda: ())
+    monkeypatch.setattr(hardware, "cores", lambda: 8)
+    monkeypatch.setattr(hardware, "physical_cores", lambda: 4)
+    assert cores_and_gpus(Path()).found == "8 cores (4 physical ones), no GPU that can be used"
+    monkeypatch.setattr(hardware, "physical_cores", lambda: 8)
+    assert cores_and_gpus(Path()).found == "8 cores, no GPU that can be used"
 
 
 def test_a_quota_counts_whole_cores(tmp_path: Path) -> None:
