@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from jobs.trainers.actor_critic.actors import LAG, Connections, PlayedElsewhere
-from jobs.trainers.actor_critic.children import Children, bind_to_cores
+from jobs.trainers.actor_critic.children import LOST_THE_OTHERS, Children, bind_to_cores
 from jobs.trainers.actor_critic.config import SEQUENTIAL, ActorCriticConfig
 from jobs.trainers.actor_critic.group import ALONE, DisconnectedError, Group, packed, seed_of_attempt
 from jobs.trainers.actor_critic.learner import ActorCriticLearner, means
@@ -45,24 +45,38 @@ _DONE = struct.Struct("d")
 
 
 class SharedTraining:
-    """Network and optimizer of a learner, as they are in shared memory, with the number of updates so far."""
+    """Network and optimizer of a learner, as they are in shared memory, with the number of updates so far.
+
+    :meth:`fetch` and :meth:`put` need the lock. Both raise :class:`DisconnectedError` once a process that was
+    putting is gone: what is shared is then half old and half new, and the kernel has freed its lock.
+    """
 
     def __init__(self, learner: ActorCriticLearner, memory: SharedMemory) -> None:
         own = _tensors(learner)
-        self.updates, *shared = memory.tensors([torch.zeros((), dtype=torch.int64), *own])
+        count = torch.zeros((), dtype=torch.int64)
+        self.updates, self._half_written, *shared = memory.tensors([count, count, *own])
         self._pairs = {id(one): (one, other) for one, other in zip(own, shared, strict=True)}
 
     @torch.no_grad()
     def fetch(self, tensors: Iterable[Tensor] | None = None) -> None:
         """Copy what is shared into these tensors of the learner, by default all."""
+        self._require_whole()
         for own, shared in self._of(tensors):
             own.copy_(shared)
 
     @torch.no_grad()
-    def put(self, tensors: Iterable[Tensor] | None = None) -> None:
-        """Share these tensors of the learner, by default all."""
+    def put(self, tensors: Iterable[Tensor] | None = None, updates: int = 0) -> None:
+        """Share these tensors of the learner, by default all, after so many further updates."""
+        self._require_whole()
+        self._half_written.fill_(1)
         for own, shared in self._of(tensors):
             shared.copy_(own)
+        self.updates += updates
+        self._half_written.zero_()
+
+    def _require_whole(self) -> None:
+        if self._half_written:
+            raise DisconnectedError
 
     def _of(self, tensors: Iterable[Tensor] | None) -> Iterable[tuple[Tensor, Tensor]]:
         return self._pairs.values() if tensors is None else [self._pairs[id(one)] for one in tensors]
@@ -108,10 +122,10 @@ class SharingGroup(Group):
             self._waited += time.perf_counter() - began
             training.fetch(tensors)
             yield
-            training.put(tensors)
             if step:
                 self.lag = int(training.updates) - self._seen
-                training.updates += 1
+            training.put(tensors, updates=int(step))
+            if step:
                 self._seen = int(training.updates)
 
     def take_seconds(self) -> dict[str, float]:
@@ -218,7 +232,10 @@ def _learn(
     """Be an actor, until it is killed or fails."""
     bind_to_cores(actor * threads, threads)
     with connections.of_actor(actor) as connection:
-        play_and_learn(config, seed, build, SharingGroup(actor, memory), connection)
+        try:
+            play_and_learn(config, seed, build, SharingGroup(actor, memory), connection)
+        except DisconnectedError:  # rank 0 finds out which one is gone
+            return LOST_THE_OTHERS
     return 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -25,7 +26,12 @@ from jobs.trainers.actor_critic.actors import (
     RolloutsOfActors,
     play_for_learners,
 )
-from jobs.trainers.actor_critic.asynchronous import AsynchronousLearner, SharingGroup, play_and_learn
+from jobs.trainers.actor_critic.asynchronous import (
+    AsynchronousLearner,
+    SharedTraining,
+    SharingGroup,
+    play_and_learn,
+)
 from jobs.trainers.actor_critic.group import ALONE, DisconnectedError, Group
 from jobs.trainers.actor_critic.learner import Games
 from jobs.trainers.actor_critic.networks import ActorCritic
@@ -203,6 +209,47 @@ def test_no_update_of_an_actor_that_learns_is_lost_and_none_is_half_done() -> No
         assert max(lags) > 0
         assert found["train/total_episodes"] >= 0
     memory.close()
+
+
+def test_what_a_killed_actor_left_half_written_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    config: A2cConfig = A2C.compose({**KEYS, "mode": "asynchronous", "actors": 2})
+    connections, memory = Connections(range(2), 60), SharedMemory()
+    own = A2cLearner(config, 0, ALONE, PlayedElsewhere(config, 0))
+    learner, training = AsynchronousLearner(config, own, connections, memory), SharedTraining(own, memory)
+    training.put()
+    learner._training = training
+    pid = os.fork()
+    if pid == 0:
+        try:
+            torch.set_num_threads(1)
+            group = SharingGroup(0, memory)
+            actor = A2cLearner(config, 0, group)
+            group.begin(actor)
+            rollout, _ = actor.collect()
+            # Whatever is written in the step goes through this, tensor by tensor.
+            of = SharedTraining._of
+            monkeypatch.setattr(SharedTraining, "_of", lambda *given: killed_halfway(list(of(*given))))
+            actor.improve(rollout, 0.0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    before = deepcopy(own.policy.state_dict())
+    with pytest.raises(DisconnectedError):
+        learner.learn([], 0.0)
+    assert all(torch.equal(before[name], value) for name, value in own.policy.state_dict().items())
+    with pytest.raises(DisconnectedError):
+        SharingGroup(1, memory).begin(own)
+    connections.close()
+    memory.close()
+
+
+def killed_halfway(pairs: list[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+    """The tensors that are shared; the process is killed in the middle of writing them."""
+    writes = inspect.stack()[1].function == "put"
+    for number, pair in enumerate(pairs):
+        if writes and number == len(pairs) // 2:
+            kill(os.getpid())
+        yield pair
 
 
 def test_memory_is_that_of_all_processes_and_locked_by_one() -> None:
