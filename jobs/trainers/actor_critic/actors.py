@@ -186,9 +186,8 @@ def play_for_learners(
             version += 1
         waited = time.perf_counter() - began
         _copy(parameters[version % len(parameters)], network.state_dict().values())
-        rollout, timers = games.collect(network)
-        slot = slots[number % len(slots)]
-        _copy(vars(rollout).values(), [vars(slot)[name] for name in vars(rollout)])
+        # No learner reads this slot: the parameters came after the update that did.
+        _, timers = games.collect(network, slots[number % len(slots)])
         episodes = vars(games.take_episodes())
         seconds = {**timers, ACTOR_WAITING_TIMER: waited}
         connection.send_bytes(packed({"version": version, "episodes": episodes, "seconds": seconds}))

@@ -27,6 +27,8 @@ _OF_NUMBERS, _OF_PICTURES = (MLP, TRANSFORMER), (CNN, RESNET)
 SEQUENTIAL, PARALLEL, ASYNCHRONOUS = "sequential", "parallel", "asynchronous"
 # The type of a network's products in PyTorch.
 _PRECISIONS = {"fp32": "float32", "bf16": "bfloat16"}
+# Pictures at a time: the numbers of more do not fit the caches of a processor, nor what malloc keeps.
+PICTURES_AT_ONCE = 256
 # The network for pictures needs so many pixels across and down.
 LEAST_PICTURE = 36
 
@@ -114,6 +116,11 @@ class ActorCriticConfig:
     def passes(self) -> int:
         """How often a step is learned from."""
         return 1
+
+    @property
+    def pictures_at_once(self) -> int:
+        """The pictures that a process on the CPU learns from at a time."""
+        return self.envs * self.rollout_steps // self.learning
 
 
 C = TypeVar("C", bound=ActorCriticConfig)

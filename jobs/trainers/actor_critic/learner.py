@@ -110,10 +110,10 @@ class Games:
         """That of a training that goes on from their state."""
         return self.environments.exactness
 
-    def collect(self, network: ActorCritic) -> tuple[Rollout, dict[str, float]]:
-        """Play a rollout; return it and the seconds spent, by timer."""
+    def collect(self, network: ActorCritic, into: Rollout | None = None) -> tuple[Rollout, dict[str, float]]:
+        """Play a rollout; return it and the seconds spent, by timer. ``into``: one to overwrite."""
         rollout, self._seen, timers = collect(
-            self.environments, network, self._seen, self._sums, self._steps, self.random
+            self.environments, network, self._seen, self._sums, self._steps, self.random, into
         )
         return rollout, timers
 

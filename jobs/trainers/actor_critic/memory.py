@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 
 from jobs.check import Problem
-from jobs.trainers.actor_critic.config import ActorCriticConfig
+from jobs.trainers.actor_critic.config import CNN, RESNET, ActorCriticConfig
 from orchestrator.core.types import Run
 
-# MB of a process that learns by the network `cnn`, of a further one, which shares libraries and assets with
-# it, of a game, and of a picture.
-_PROCESS, _FURTHER, _GAME, _PICTURE = 700, 150, 1.5, 64 * 64 * 3 / 2**20
+# MB of a process, of a further one, which shares libraries and assets with it, of a game, and of a picture.
+_PROCESS, _FURTHER, _GAME, _PICTURE = 680, 130, 1.5, 64 * 64 * 3 / 2**20
+# MB of a network's products for each picture that a process learns from at a time.
+_PRODUCTS = {CNN: 0.08, RESNET: 1.35}
 _GB = 1024
 
 
@@ -19,8 +20,11 @@ def memory_warning(run: Run, config: ActorCriticConfig, available: int) -> Probl
     if not config.task.name.startswith("procgen/") or config.device != "cpu":
         return None
     episodes = config.evaluation_episodes if config.evaluation_interval else 0
-    fixed = _PROCESS + (config.processes - 1) * _FURTHER + episodes * _GAME
-    each = _GAME + config.rollout_steps * _PICTURE
+    products = config.learning * config.pictures_at_once * _PRODUCTS.get(config.network, 0.0)
+    fixed = _PROCESS + (config.processes - 1) * _FURTHER + episodes * _GAME + products
+    # Actors that only play have a slot for each step of lag and one more; what is learned from is a copy.
+    copies = config.players.max_lag + 2 if config.players else 1
+    each = _GAME + config.rollout_steps * _PICTURE * copies
     needed = fixed + config.envs * each
     if needed <= available:
         return None

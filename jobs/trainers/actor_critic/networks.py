@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from jobs.trainers.actor_critic.config import PICTURES_AT_ONCE
+
 _CLIP = 5.0  # observations beyond so many standard deviations count as so many
 _LEAST_VARIANCE = 1e-2
-# Pictures at a time: the numbers of more do not fit the caches of a processor, nor what malloc keeps.
-_PICTURES_AT_ONCE = 256
 # Channels, kernel and stride.
 _CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 # Of the networks for pictures.
@@ -24,7 +24,7 @@ L = TypeVar("L", nn.Linear, nn.Conv2d)
 
 def at_once(rows: Tensor) -> int:
     """Return how many of these rows (R, *S) a network learns from fastest at a time."""
-    return _PICTURES_AT_ONCE if rows.dim() == 4 and rows.device.type == "cpu" else len(rows)
+    return PICTURES_AT_ONCE if rows.dim() == 4 and rows.device.type == "cpu" else len(rows)
 
 
 class RunningMoments(nn.Module):

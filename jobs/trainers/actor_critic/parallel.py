@@ -86,6 +86,7 @@ def follow(own: ActorCriticLearner, group: ConnectedGroup) -> None:
             case _Order.LEARN:
                 assert collected is not None, "an order to collect comes first"
                 own.learn(collected, number)
+                collected = None  # its memory is for the next rollout
             case _Order.SAVE:
                 group.gather(state_of(own.games))
             case _Order.LOAD:

@@ -52,20 +52,15 @@ def collect(
     sums: EpisodeSums,
     steps: int,
     generator: torch.Generator,
+    into: Rollout | None = None,
 ) -> tuple[Rollout, Tensor, dict[str, float]]:
-    """Play so many steps from ``seen``; return them, what is seen then, and the seconds spent."""
-    rows, clock = len(seen), _Clock()
-    empty = torch.zeros(steps, rows, device=seen.device)
-    rollout = Rollout(
-        seen=seen.new_empty(steps, *seen.shape),
-        actions=empty.new_empty(steps, rows, len(environments.parts), dtype=torch.int64),
-        logs=empty,
-        values=empty.clone(),
-        rewards=empty.clone(),
-        ended=empty.bool(),
-        after=empty.clone(),
-        last_values=empty[0],
-    )
+    """Play so many steps from ``seen``; return them, what is seen then, and the seconds spent.
+
+    ``into``: a rollout of this size to overwrite.
+    """
+    clock = _Clock()
+    rollout = into if into is not None else _empty(steps, seen, len(environments.parts))
+    rollout.after.zero_()
     for number in range(steps):
         rollout.seen[number] = seen
         actions, rollout.logs[number], rollout.values[number] = network.act(seen, generator)
@@ -82,9 +77,22 @@ def collect(
         seen = step.seen
     with torch.no_grad():
         _, values = network(seen)
-    rollout.last_values = network.in_rewards(values)
+    rollout.last_values.copy_(network.in_rewards(values))
     clock.add(INFERENCE_TIMER)
     return rollout, seen, clock.seconds
+
+
+def _empty(steps: int, seen: Tensor, parts: int) -> Rollout:
+    size = steps, len(seen)
+    return Rollout(
+        seen=seen.new_empty(steps, *seen.shape),
+        actions=seen.new_empty(*size, parts, dtype=torch.int64),
+        ended=seen.new_empty(size, dtype=torch.bool),
+        last_values=seen.new_empty(len(seen), dtype=torch.float32),
+        **{
+            name: seen.new_empty(size, dtype=torch.float32) for name in ("logs", "values", "rewards", "after")
+        },
+    )
 
 
 class _Clock:

@@ -7,6 +7,9 @@ from typing import Self
 
 from jobs.trainers.actor_critic.config import PARALLEL, ActorCriticConfig, Players, typed_config
 
+# Each actor has memory for one rollout more than it may be behind.
+LONGEST_LAG = 100
+
 
 @dataclass
 class ImpalaConfig(ActorCriticConfig):
@@ -33,6 +36,10 @@ class ImpalaConfig(ActorCriticConfig):
     @property
     def learning(self) -> int:
         return self.learners or self.actors
+
+    @property
+    def pictures_at_once(self) -> int:
+        return self.batch_envs * self.rollout_steps // self.learning
 
     @property
     def players(self) -> Players | None:

@@ -23,7 +23,7 @@ from jobs.trainers.actor_critic.rollout import Rollout
 from jobs.trainers.actor_critic.trainer import ActorCriticTrainer, schedule_of
 from jobs.trainers.actor_critic.update import Update
 from jobs.trainers.actor_critic.value_estimates import vtrace
-from jobs.trainers.impala.config import CONFIG, ImpalaConfig
+from jobs.trainers.impala.config import CONFIG, LONGEST_LAG, ImpalaConfig
 from jobs.training.config_errors import require_positive, unexpected
 
 
@@ -37,9 +37,10 @@ def require_fit(config: ImpalaConfig) -> None:
 
 
 def _require_learners(config: ImpalaConfig) -> None:
-    for name in ("learners", "max_lag"):
-        if getattr(config, name) < 0:
-            raise unexpected(name, getattr(config, name), "0 or more")
+    if config.learners < 0:
+        raise unexpected("learners", config.learners, "0 or more")
+    if not 0 <= config.max_lag <= LONGEST_LAG:
+        raise unexpected("max_lag", config.max_lag, f"a number from 0 to {LONGEST_LAG}")
     if config.mode == SEQUENTIAL and config.learners > 1:
         hint = "write mode: parallel, or leave out learners"
         raise unexpected("learners", config.learners, "0 or 1 in mode sequential", hint=hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from jobs.trainers.actor_critic.config import ActorCriticConfig, typed_config
+from jobs.trainers.actor_critic.config import PICTURES_AT_ONCE, ActorCriticConfig, typed_config
 
 
 @dataclass
@@ -24,6 +24,10 @@ class PpoConfig(ActorCriticConfig):
     @property
     def passes(self) -> int:
         return self.epochs
+
+    @property
+    def pictures_at_once(self) -> int:
+        return min(PICTURES_AT_ONCE, self.batch_size // self.learning)
 
     def share(self, processes: int) -> Self:
         return replace(super().share(processes), batch_size=self.batch_size // processes)

@@ -157,16 +157,18 @@ def logs_of(policy: ActorCritic, rollout: Rollout) -> Tensor:
     [
         ({"learners": 2}, "learners: found 2, expected 0 or 1 in mode sequential"),
         ({"learners": 1}, None),
+        ({"max_lag": 100_000}, "max_lag: found 100000, expected a number from 0 to 100"),
+        ({"max_lag": 100}, None),
         ({"mode": "parallel", "actors": 2, "learners": 2}, None),
     ],
 )
-def test_learners_are_processes_of_mode_parallel(keys: dict[str, Any], told: str | None) -> None:
+def test_learners_and_lag_are_bounded(keys: dict[str, Any], told: str | None) -> None:
     run = get_trainer("impala").identify(
         {**KEYS, "mode": "sequential", "actors": 1, "batch_envs": 2, **keys}, 0, 1
     )
     problems = TRAINER.check([run])
     assert [problem.message for problem in problems] == ([told] if told else [])
-    assert not told or problems[0].hint == "write mode: parallel, or leave out learners"
+    assert "sequential" not in str(told) or problems[0].hint == "write mode: parallel, or leave out learners"
 
 
 def test_an_actor_that_is_gone_or_fails_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

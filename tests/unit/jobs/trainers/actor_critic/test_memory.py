@@ -8,9 +8,10 @@ import pytest
 
 from jobs.check import MEMORY
 from jobs.trainers.actor_critic.memory import memory_warning
-from jobs.trainers.ppo.training import TRAINER
+from jobs.trainers.impala.config import CONFIG as IMPALA
+from jobs.trainers.ppo.config import CONFIG
 from orchestrator.config.check import check_sweep
-from orchestrator.config.trainers import PPO
+from orchestrator.config.trainers import PPO, get_trainer
 from orchestrator.core.types import Resources, Sweep
 
 COINRUN = {"task": "procgen/coinrun", "evaluation_interval": 0}
@@ -46,12 +47,30 @@ def test_a_run_is_told_to_be_too_large(
     keys: dict[str, Any], available: int, told: str | None, hint: str
 ) -> None:
     run = PPO.identify({**COINRUN, **keys}, 0, 1)
-    found = memory_warning(run, TRAINER.config.compose(run.overrides), available)
+    found = memory_warning(run, CONFIG.compose(run.overrides), available)
     assert (found is None) == (told is None)
     if found is not None and told is not None:
         assert told in found.message
         assert hint in str(found.hint)
         assert not found.blocks
+
+
+# MB that runs of impala took at their peak (PSS of all processes), on CoinRun with 128 steps.
+TAKEN = [
+    ({"envs": 32}, 855),
+    ({"envs": 32, "network": "resnet"}, 2162),
+    ({"envs": 32, "network": "resnet", "batch_envs": 2}, 1174),
+    ({"envs": 128, "mode": "parallel", "max_lag": 1}, 1419),
+    ({"envs": 128, "mode": "parallel", "max_lag": 4}, 2013),
+]
+
+
+@pytest.mark.parametrize(("keys", "taken"), TAKEN)
+def test_the_estimate_is_about_what_a_run_takes(keys: dict[str, Any], taken: int) -> None:
+    run = get_trainer("impala").identify({**COINRUN, **keys}, 0, 1)
+    config = IMPALA.compose(run.overrides)
+    assert memory_warning(run, config, int(0.9 * taken)) is not None
+    assert memory_warning(run, config, int(1.2 * taken)) is None
 
 
 def test_the_check_has_the_memory_that_the_grid_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
