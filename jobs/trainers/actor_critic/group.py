@@ -86,8 +86,18 @@ class DisconnectedError(Exception):
         self.kind, self.behind = kind, list(behind)
 
 
+def backend_of(gpus: Sequence[str]) -> str:
+    """Return how processes are connected, by the name of each one's GPU, empty for none.
+
+    NCCL refuses two processes on one GPU.
+    """
+    return "cpu:gloo,cuda:nccl" if all(gpus) and len(set(gpus)) == len(gpus) else "gloo"
+
+
 class ConnectedGroup(Group):
     """Several processes, connected by ``torch.distributed``: Gloo, or for tensors on GPUs of their own NCCL.
+
+    ``gpu``: a name of this process's, equal in another process only if that has the same one.
 
     Rank 0 waits ``patience`` seconds at most for the others, which wait for its orders as long as it lives.
     ``alive`` raises when it is known that one of them is gone. All raise :class:`DisconnectedError`, with
@@ -101,7 +111,7 @@ class ConnectedGroup(Group):
         size: int,
         store: dist.Store,
         patience: float,
-        backend: str = "gloo",
+        gpu: str = "",
         alive: Callable[[], None] = lambda: None,
         kind: str = "actor",
     ) -> None:
@@ -110,10 +120,11 @@ class ConnectedGroup(Group):
         self._seconds = {ALL_REDUCE_TIMER: 0.0, WAITING_TIMER: 0.0}
         # Rank 0 is the first that gives up, so it knows for whom it waited.
         longest = patience + _SLACK_S if rank == 0 else 2 * (patience + _SLACK_S)
+        store.set(f"gpu/{rank}", gpu)
         with self._connected():
             self._all_there()
             dist.init_process_group(
-                backend,
+                self._backend(),
                 store=dist.PrefixStore("group", store),
                 rank=rank,
                 world_size=size,
@@ -167,6 +178,13 @@ class ConnectedGroup(Group):
         if self.rank == 0:
             for rank in range(1, self.size):
                 self._await(f"calls/{rank}")
+
+    def _backend(self) -> str:
+        """Return the backend, which must be the same in all processes."""
+        if self.rank == 0:
+            gpus = [self._store.get(f"gpu/{rank}").decode() for rank in range(self.size)]
+            self._store.set("backend", backend_of(gpus))
+        return str(self._store.get("backend").decode())
 
     def _await(self, key: str) -> None:
         """Wait on rank 0 until another process has written the key."""

@@ -37,7 +37,7 @@ from jobs.trainers.actor_critic.group import (
 )
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
 from jobs.trainers.actor_critic.parallel import LeadingLearner, end_all, follow
-from jobs.training.context import RunContext
+from jobs.training.context import BadConfigError, RunContext
 from jobs.training.plugins import load_plugins
 from jobs.training.ranks import RankError, Ranks
 from jobs.worker.failures import end_of
@@ -138,14 +138,13 @@ class _Team(Generic[C]):
         interface = interface_to(self.place.address)
         if interface is not None:  # Gloo by itself asks for the address of the host's name
             os.environ["GLOO_SOCKET_IFNAME"] = interface
-        backend = "gloo"
+        gpu = ""
         if self.config.device != "cpu":
-            gpus, local = torch.cuda.device_count(), rank % self.place.per_node
-            torch.cuda.set_device(local % gpus)
-            if self.place.per_node <= gpus:  # NCCL refuses two processes on one GPU
-                backend = "cpu:gloo,cuda:nccl"
+            number = gpu_of(self.config.device, rank % self.place.per_node, torch.cuda.device_count())
+            torch.cuda.set_device(number)
+            gpu = f"{self.place.node}/{number}"
         patience, size = self.config.actor_timeout, self.place.processes
-        return ConnectedGroup(rank, size, store, patience, backend, alive, self.kind)
+        return ConnectedGroup(rank, size, store, patience, gpu, alive, self.kind)
 
     def store(self) -> dist.TCPStore:
         """Return a connection to rank 0's store."""
@@ -187,6 +186,18 @@ class _Team(Generic[C]):
             _report(store, name, f"{name}: {end.message}", end.reason or Reason.CODE_ERROR)
             return 1
         return 0
+
+
+def gpu_of(device: str, local: int, gpus: int) -> int:
+    """Return the number of the GPU for a node's process: the one in ``device``, or one after the other.
+
+    ``gpus``: how many the node has. Raises :class:`BadConfigError`.
+    """
+    asked = torch.device(device).index
+    if gpus <= (asked or 0):
+        has = f"GPUs cuda:0 to cuda:{gpus - 1}" if gpus > 1 else "one GPU, cuda:0" if gpus else "no GPU"
+        raise BadConfigError(f"device: found {device}, and the node {socket.gethostname()} has {has}")
+    return local % gpus if asked is None else asked
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import socket
 from collections.abc import Callable
 from copy import deepcopy
@@ -15,12 +16,14 @@ import torch.distributed as dist
 
 from jobs.trainers.a2c.training import CONFIG as A2C
 from jobs.trainers.a2c.training import A2cUpdate
-from jobs.trainers.actor_critic.group import ALONE, FOREVER, ConnectedGroup, Group
+from jobs.trainers.actor_critic.group import ALONE, FOREVER, ConnectedGroup, Group, backend_of
 from jobs.trainers.actor_critic.learner import ActorCriticLearner
+from jobs.trainers.actor_critic.processes import gpu_of
 from jobs.trainers.impala.training import CONFIG as IMPALA
 from jobs.trainers.impala.training import ImpalaUpdate
 from jobs.trainers.ppo.training import CONFIG as PPO
 from jobs.trainers.ppo.training import PpoUpdate
+from jobs.training.context import BadConfigError
 
 SAME: dict[str, Any] = {
     "task": "bucket_brigade/hard",
@@ -38,7 +41,7 @@ UPDATES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
 }
 
 
-def in_processes(size: int, work: Callable[[Group], Any]) -> list[Any]:
+def in_processes(size: int, work: Callable[[Group], Any], gpu: str = "") -> list[Any]:
     """What the work returns in each of so many connected processes; this one is rank 0."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
@@ -49,7 +52,7 @@ def in_processes(size: int, work: Callable[[Group], Any]) -> list[Any]:
             try:
                 listener.close()
                 store = dist.TCPStore("127.0.0.1", port, wait_for_workers=False, timeout=FOREVER)
-                found = work(ConnectedGroup(rank, size, store, 60))
+                found = work(ConnectedGroup(rank, size, store, 60, gpu))
                 with open(writing, "wb") as file:
                     pickle.dump(found, file)
             finally:
@@ -60,7 +63,7 @@ def in_processes(size: int, work: Callable[[Group], Any]) -> list[Any]:
         "127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
     )
     try:
-        own = work(ConnectedGroup(0, size, store, 60))
+        own = work(ConnectedGroup(0, size, store, 60, gpu))
         found = [own]
         for reading in pipes:
             with open(reading, "rb") as file:
@@ -95,6 +98,31 @@ def test_the_gradients_of_all_are_those_of_one_with_all_rows(trainer: str, proce
         assert all(
             torch.equal(one, other) for one, other in zip(state.values(), found[0][1].values(), strict=True)
         )
+
+
+def test_nccl_is_for_processes_with_a_gpu_of_their_own() -> None:
+    nccl = "cpu:gloo,cuda:nccl"
+    found = {
+        gpus: backend_of(gpus)
+        for gpus in [("0/0", "0/1"), ("0/1", "1/1"), ("0/1", "0/1"), ("0/0", ""), ("", "")]
+    }
+    assert [gpus for gpus, backend in found.items() if backend == nccl] == [("0/0", "0/1"), ("0/1", "1/1")]
+    assert set(found.values()) == {nccl, "gloo"}
+    # As two actors have it that share cuda:1: with NCCL this would fail.
+    assert in_processes(2, lambda group: len(group.gather(0)), gpu="0/1") == [2, 0]
+
+
+def test_the_gpu_of_a_process_is_the_one_that_is_asked_for_or_the_next() -> None:
+    assert [gpu_of("cuda", local, 2) for local in range(3)] == [0, 1, 0]
+    assert [gpu_of("cuda:1", local, 2) for local in range(2)] == [1, 1]
+    node = re.escape(socket.gethostname())
+    for device, gpus, told in (
+        ("cuda", 0, "no GPU"),
+        ("cuda:1", 1, "one GPU, cuda:0"),
+        ("cuda:2", 2, "GPUs cuda:0 to"),
+    ):
+        with pytest.raises(BadConfigError, match=f"device: found {device}, and the node {node} has {told}"):
+            gpu_of(device, 0, gpus)
 
 
 def test_moments_are_those_of_all_rows() -> None:
