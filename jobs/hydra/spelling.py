@@ -39,8 +39,9 @@ class Vocabulary:
 
     ``other_groups``: another name of a group → the key to write. ``other_keys``: the last part of another
     name of a key → the trainer's keys, the likeliest first. ``other_options``: group → the last part of
-    another name, in small letters → the options to name. ``option_hint``: return the hint for a group and an
-    unknown option of it, in place of :func:`Vocabulary.nearest_option`.
+    another name, in small letters → the options to name; another key → a word for a value → the value.
+    ``option_hint``: return the hint for a group and an unknown option of it, in place of
+    :func:`Vocabulary.nearest_option`.
     """
 
     trainer: str
@@ -200,7 +201,9 @@ class Vocabulary:
             return unexpected(key, repr(value), f"one of: {options[1]}", meant=near)
         if "not a ListConfig" in why or "list or tuple" in why:
             return wants_list(key, value)
-        return RefusedKeyError(key, f"{bare_key(key)}: found {value!r}{expected}")
+        meant = self.other_options.get(bare_key(key), {}).get(str(value).lower())
+        hint = f"did you mean {meant}?" if meant else None
+        return RefusedKeyError(key, f"{bare_key(key)}: found {value!r}{expected}", hint=hint)
 
     def explain(
         self,

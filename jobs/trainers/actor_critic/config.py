@@ -162,6 +162,7 @@ _OTHER_KEYS = {
 _OF_FAMILY: Mapping[str, Mapping[str, Any]] = {
     "procgen": {"discount": 0.999, "network": CNN, "evaluation_deterministic": False}
 }
+_ALL_LEVELS = {f"task.{kind}num_levels": {"all": "0, for all levels"} for kind in ("", "test_")}
 _TASKS = Choice(environment_names, "bucket_brigade/hard", takes=is_other_environment, hint=hint_of_other)
 
 
@@ -191,7 +192,7 @@ def typed_config(
         choices={"task": _TASKS},
         own_keys={"minutes": checked_minutes},
         other_keys={**_OTHER_KEYS, **other_keys},
-        other_options={"task": other_names()},
+        other_options={"task": other_names(), **_ALL_LEVELS},
     )
 
 

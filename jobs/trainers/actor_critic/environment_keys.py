@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.training.games.bucket_brigade.catalogue import NIGHTS
-from jobs.training.games.procgen import EASY, GAMES
+from jobs.training.games.procgen import EASY, GAMES, HARD
 
 CLASSIC_CONTROL = ("Acrobot-v1", "CartPole-v1", "MountainCar-v0")
 
@@ -74,10 +74,18 @@ def tested_levels(config: ProcgenConfig) -> ProcgenConfig:
     return replace(config, num_levels=config.test_num_levels, start_level=config.test_start_level)
 
 
+def seen_levels(config: ProcgenConfig) -> int:
+    """Return how many levels of evaluations are among those of training, where both are limited."""
+    first, tested = config.start_level, config.test_start_level
+    last = min(first + config.num_levels, tested + config.test_num_levels)
+    return max(0, last - max(first, tested)) if config.num_levels and config.test_num_levels else 0
+
+
 def other_games() -> dict[str, str]:
     """Return what other programs call the games."""
     spellings = (
-        *("{0}", "{0}-v0", "{0}easy-v0", "{0}hard-v0"),
+        *("{0}", "{0}-v0", "{0}easy-v0"),
         *("procgen-{0}", "procgen-{0}-v0", "procgen:procgen-{0}-v0", "procgen:{0}", "procgen_{0}"),
     )
-    return {spelling.format(game): game for game in GAMES for spelling in spellings}
+    hard = {f"{game}hard-v0": f"{game} with task.mode: {HARD}" for game in GAMES}
+    return {spelling.format(game): game for game in GAMES for spelling in spellings} | hard

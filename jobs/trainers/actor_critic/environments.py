@@ -92,6 +92,8 @@ def environment_names() -> list[str]:
 def is_other_environment(name: str) -> bool:
     """Return whether a name in a grid that is not among :func:`environment_names` is an environment's."""
     family, _, rest = name.partition("/")
+    if rest.lower() in other_names():  # another program's module, which is not needed
+        return False
     return family in ENVIRONMENTS and ENVIRONMENTS[family].has_other(rest)
 
 

@@ -16,6 +16,7 @@ from jobs.check import MEMORY, Problem
 from jobs.evaluate import EvaluationAnswer, EvaluationRequest
 from jobs.trainers.actor_critic.asynchronous import asynchronous_learner
 from jobs.trainers.actor_critic.config import ASYNCHRONOUS, ActorCriticConfig
+from jobs.trainers.actor_critic.environment_keys import ProcgenConfig, seen_levels
 from jobs.trainers.actor_critic.environments import build, family_of
 from jobs.trainers.actor_critic.learner import build_network, play_policy
 from jobs.trainers.actor_critic.memory import memory_warning
@@ -58,6 +59,21 @@ def require_same_size(own: ActorCriticConfig, played: ActorCriticConfig) -> None
     )
 
 
+def levels_warning(run: Run, config: ActorCriticConfig) -> Problem | None:
+    """Return a warning if a run on Procgen is evaluated on levels that it was trained on."""
+    if not isinstance(config.task, ProcgenConfig) or not (seen := seen_levels(config.task)):
+        return None
+    after = config.task.start_level + config.task.num_levels
+    return Problem(
+        run.run_id,
+        "task.test_num_levels",
+        f"{seen:_} of the {config.task.test_num_levels:_} levels of evaluations are levels of training: "
+        "returns are not those on unseen levels",
+        hint=f"set task.test_start_level: {after}, or leave out task.test_num_levels for all levels",
+        blocks=False,
+    )
+
+
 def _size(shape: Sequence[int]) -> str:
     return " × ".join(map(str, shape))
 
@@ -69,12 +85,18 @@ class ActorCriticTrainer(LearnerTrainer[C]):
     learner: Build[C]
 
     def check(self, runs: Sequence[Run]) -> list[Problem]:
-        """Return one problem per fault; without faults, a warning for the first run that is too large."""
-        if (problems := super().check(runs)) or MEMORY not in os.environ:
+        """Return one problem per fault; without faults, warnings.
+
+        These are for the first run that is evaluated on levels of its training, and the first too large one.
+        """
+        if problems := super().check(runs):
             return problems
-        available = int(os.environ[MEMORY])
-        found = (memory_warning(run, self.config.compose(run.overrides), available) for run in runs)
-        return list(islice(filter(None, found), 1))
+        configs = [(run, self.config.compose(run.overrides)) for run in runs]
+        found = [(levels_warning(run, config) for run, config in configs)]
+        if MEMORY in os.environ:
+            available = int(os.environ[MEMORY])
+            found.append(memory_warning(run, config, available) for run, config in configs)
+        return [warning for warnings in found for warning in islice(filter(None, warnings), 1)]
 
     @contextmanager
     def _learners(self, config: C, context: RunContext) -> Iterator[Callable[[], Learner]]:

@@ -128,6 +128,9 @@ def test_the_operations_of_a_frame_grow_with_the_epochs_and_those_of_a_core_are_
         ({"task": "procgen:procgen-coinrun-v0"}, "task: found", "did you mean procgen/coinrun?"),
         ({"task": "procgen-starpilot-v0"}, "task: found", "did you mean procgen/starpilot?"),
         ({"task": "CoinrunEasy-v0"}, "task: found", "did you mean procgen/coinrun?"),
+        ({"task": "CoinrunHard-v0"}, "task: found", "did you mean procgen/coinrun with task.mode: hard?"),
+        ({"task": "gymnasium/procgen:procgen-coinrun-v0"}, "task: found", "did you mean procgen/coinrun?"),
+        ({"task": "gymnasium/procgen-maze-v0"}, "task: found", "did you mean procgen/maze?"),
         ({"task": "procgen/coinrum"}, "task: found", "did you mean procgen/coinrun?"),
         ({"task.mode": "easier"}, "task.mode: found 'easier', expected easy or hard", None),
         ({"task.num_levels": -1}, "task.num_levels: found -1, expected 0, for all levels, or more", None),
@@ -137,6 +140,11 @@ def test_the_operations_of_a_frame_grow_with_the_epochs_and_those_of_a_core_are_
             {"task.num_levels": 0, "task.start_level": 5},
             "task.start_level: found 5, expected none beside task.num_levels: 0, which is all levels",
             "set task.num_levels, or leave out task.start_level",
+        ),
+        (
+            {"task.num_levels": "all"},
+            "task.num_levels: found 'all', expected a whole number",
+            "did you mean 0, for all levels?",
         ),
         ({"num_levels": 500}, "ppo has no key 'num_levels'", "did you mean task.num_levels?"),
         (
@@ -169,6 +177,30 @@ def test_packages_that_lack_here_only_are_a_warning(elsewhere: bool, monkeypatch
     procgen.registration.cache_clear()
     assert (problem.key, problem.message) == ("task", "procgen needs envpool, which is not installed")
     assert problem.blocks is not elsewhere
+
+
+@pytest.mark.parametrize(
+    ("levels", "seen"),
+    [
+        ((100, 0, 100, 50), 50),
+        ((100, 0, 100, 0), 100),
+        ((100, 50, 20, 0), 0),
+        ((100, 50, 60, 0), 10),
+        ((100, 0, 100, 100), 0),
+        ((200, 0, 0, 0), 0),
+        ((0, 0, 10, 5), 0),
+    ],
+)
+def test_an_evaluation_on_levels_of_training_is_a_warning(levels: tuple[int, ...], seen: int) -> None:
+    names = ("num_levels", "start_level", "test_num_levels", "test_start_level")
+    keys = {f"task.{name}": number for name, number in zip(names, levels, strict=True)}
+    runs = [PPO.identify({"task": "procgen/coinrun", **keys}, seed, 1) for seed in range(2)]
+    found = TRAINER.check(runs)
+    assert len(found) == bool(seen)
+    for warning in found:
+        assert not warning.blocks
+        assert warning.message.startswith(f"{seen} of the {levels[2]} levels of evaluations are levels of tr")
+        assert str(warning.hint).startswith(f"set task.test_start_level: {levels[0] + levels[1]}, or")
 
 
 def test_hidden_libraries_of_qt_are_one_line_before_the_queue(tmp_path: Path) -> None:
