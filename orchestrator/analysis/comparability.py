@@ -1,12 +1,15 @@
 """Decide which final returns can be ranked against each other. Pure.
 
 Such returns are of one metric, after about as many frames, over as many evaluation episodes, trained by
-today's code or all by older code, and by the same code where a sweep has several versions.
+today's code or all by older code, and by the same code where a sweep has several versions. A group with runs
+of several metrics, lengths or numbers of episodes is not ranked against any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, TypeVar
@@ -22,6 +25,11 @@ _MOST_NAMED = 4
 UNRANKED = "not ranked against each other"
 # Between the values of runs of one group, where they differ.
 _AND = " and "
+MIXED = MIXED_METRICS, MIXED_LENGTHS, MIXED_EPISODES = (
+    "returns of different metrics are averaged together",
+    "returns after different lengths are averaged together",
+    "returns over different numbers of episodes are averaged together",
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,8 @@ class ReturnTerms:
 
     ``metric``: the metric of the returns. ``frames``: median of frames trained, ``None`` for runs that train
     for so many ``minutes``. ``episodes``: per evaluation, if the metric is of one. ``stale``: trained by
-    other code than today's. ``codes``: ids of the code, sorted. ``sweep``: name of the sweep.
+    other code than today's. ``codes``: ids of the code, sorted. ``sweep``: name of the sweep. ``mixed``: what
+    differs between the runs of the group, one of the ``MIXED`` sentences, and how many runs have which.
     """
 
     metric: str | None
@@ -40,6 +49,7 @@ class ReturnTerms:
     stale: bool = False
     codes: tuple[str, ...] = ()
     sweep: str | None = None
+    mixed: tuple[tuple[str, str], ...] = ()
 
     @property
     def kind(self) -> str:
@@ -72,7 +82,36 @@ def terms_of(rows: Sequence[Mapping[str, Any]]) -> ReturnTerms:
         stale,
         tuple(sorted(codes)),
         _joined(row.get("sweep") for row in with_return),
+        tuple(_mixed([row for row in with_return if math.isfinite(row["final_return"])])),
     )
+
+
+def _mixed(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield what differs between runs of one group, and the number of runs with each value."""
+    spans = _similar_lengths(row["frames"] for row in rows if row.get("minutes") is None)
+    length_of = {frames: _span(own) for own in spans for frames in own}
+    values: dict[str, list[str]] = {
+        MIXED_METRICS: _kinds([row["return_metric"] for row in rows if row["return_metric"] is not None]),
+        MIXED_LENGTHS: [
+            length_of[row["frames"]] if row.get("minutes") is None else f"{row['minutes']} minutes"
+            for row in rows
+        ],
+        MIXED_EPISODES: [
+            f"{row['evaluation_episodes'] or 'unknown'} episodes"
+            for row in rows
+            if kind_of(row["return_metric"]) == "evaluation"
+        ],
+    }
+    for what, found in values.items():
+        counts = Counter(found)
+        if len(counts) > 1:
+            yield what, _AND.join(f"{number} × {value}" for value, number in sorted(counts.items()))
+
+
+def _kinds(metrics: Sequence[str]) -> list[str]:
+    """Return short names of metrics, or the metrics where two of them have the same."""
+    kinds = {metric: kind_of(metric) for metric in metrics}
+    return [kinds[metric] if len({*kinds.values()}) == len(kinds) else metric for metric in metrics]
 
 
 def _joined(values: Iterable[Any]) -> str | None:
@@ -81,12 +120,16 @@ def _joined(values: Iterable[Any]) -> str | None:
 
 
 def classes(items: Iterable[tuple[_T, ReturnTerms]]) -> list[list[_T]]:
-    """Split items into classes that can be ranked against each other, each in the given order."""
+    """Split items into classes that can be ranked against each other, each in the given order.
+
+    A group whose runs differ in more than their seed is a class of its own.
+    """
     known = list(items)
     code_of = _codes([terms for _, terms in known])
-    by_kind: dict[tuple[Any, ...], list[tuple[_T, ReturnTerms]]] = {}
-    for item, terms in known:
-        kind = (terms.metric, terms.episodes, terms.minutes, code_of(terms))
+    by_kind: dict[Hashable, list[tuple[_T, ReturnTerms]]] = {}
+    for number, (item, terms) in enumerate(known):
+        alike = (terms.metric, terms.episodes, terms.minutes, code_of(terms))
+        kind = number if terms.mixed else alike
         by_kind.setdefault(kind, []).append((item, terms))
     return [
         [item for item, terms in alike if terms.frames in lengths]
@@ -128,7 +171,10 @@ def _similar_lengths(frames: Iterable[float | None]) -> list[set[float | None]]:
 
 
 def differences(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
-    """Return one sentence per difference that prevents ranking, with the names on each side."""
+    """Return one sentence per difference that prevents ranking, with the names on each side.
+
+    First come the groups whose runs differ among themselves.
+    """
     lengths = _similar_lengths(terms.frames for _, terms in named)
     length_of = {frames: _span(own) for own in lengths for frames in own}
     code_of = _codes([terms for _, terms in named])
@@ -154,7 +200,15 @@ def differences(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
             [(name, code_of(terms)) for name, terms in named],
         ),
     ]
-    return [f"{what}: {_listed(values)}" for what, values in found if len({value for _, value in values}) > 1]
+    inside = [(what, [(name, dict(terms.mixed).get(what)) for name, terms in named]) for what in MIXED]
+    return [
+        *(f"{what}: {_listed(own)}" for what, several in inside if (own := _known(several))),
+        *(f"{what}: {_listed(values)}" for what, values in found if len({value for _, value in values}) > 1),
+    ]
+
+
+def _known(values: Iterable[tuple[str, str | None]]) -> list[tuple[str, str]]:
+    return [(name, value) for name, value in values if value is not None]
 
 
 def mixed_code(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:

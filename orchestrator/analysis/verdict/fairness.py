@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.analysis.comparability import differences, mixed_code
+from orchestrator.analysis.comparability import (
+    MIXED_EPISODES,
+    MIXED_LENGTHS,
+    MIXED_METRICS,
+    differences,
+    mixed_code,
+)
 from orchestrator.analysis.speed_drift import drift_of
 from orchestrator.analysis.stats import Final, Group
 from orchestrator.analysis.summary import machine
@@ -16,10 +22,10 @@ from orchestrator.core.formatting import listed
 _MOST_NAMED = 4
 # Checks of final returns, and how the sentences about them begin.
 _OF_RETURNS = {
-    "return metric": "final returns are of different metrics",
-    "frames": "trained for different lengths",
-    "evaluation episodes": "evaluated in different numbers",
-    "code": "trained by different code",
+    "return metric": ("final returns are of different metrics", MIXED_METRICS),
+    "frames": ("trained for different lengths", MIXED_LENGTHS),
+    "evaluation episodes": ("evaluated in different numbers", MIXED_EPISODES),
+    "code": ("trained by different code",),
 }
 HARDWARE, THREADS, DRIFT = SPEED = "hardware", "threads", "speed over time"
 
@@ -41,7 +47,7 @@ def audit(groups: Sequence[Group], finals: Sequence[Final]) -> list[Check]:
         labels = names([final.group.point for final in own])
         terms = [(label, final.terms) for label, final in zip(labels, own, strict=True)]
         for sentence in differences(terms):
-            name = next(name for name, start in _OF_RETURNS.items() if sentence.startswith(start))
+            name = next(name for name, starts in _OF_RETURNS.items() if sentence.startswith(starts))
             found[name].append(of + sentence)
         found["code"] += [of + sentence for sentence in mixed_code(terms)]
         trained = [group for group in groups if group.task == task]

@@ -21,7 +21,7 @@ def row(metric: str | None = EVAL, frames: int | None = 6000, episodes: int | No
 
 
 def test_the_terms_of_a_group_are_those_of_its_runs_with_a_return() -> None:
-    assert terms_of([row(), row(frames=8000)]) == ReturnTerms(EVAL, 7000.0, "10")
+    assert terms_of([row(), row(frames=6400)]) == ReturnTerms(EVAL, 6200.0, "10")
     assert terms_of([row(), {**row(COLLECTION), "final_return": None}]) == ReturnTerms(EVAL, 6000.0, "10")
     assert terms_of([row(), row(COLLECTION)]).metric == f"{COLLECTION} and {EVAL}"
     assert terms_of([row(COLLECTION)]).episodes is None, "it is no evaluation"
@@ -118,3 +118,63 @@ def test_an_average_over_different_code_is_flagged() -> None:
     named = [("plain", terms_of([{**row(), "code_id": "0a"}])), ("edited", mixed)]
     assert mixed_code(named) == ["results of different code are averaged together: 0a and 0b (edited)"]
     assert differences(named) == ["trained by different code: code 0a (plain); code 0a and 0b (edited)"]
+
+
+LONG = 100_000
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [
+        (
+            row(),
+            row(COLLECTION, episodes=None),
+            "returns of different metrics are averaged together: "
+            "3 × collection and 1 × evaluation (a); 1 × collection and 3 × evaluation (b)",
+        ),
+        (
+            row(),
+            row("eval/return"),
+            "returns of different metrics are averaged together: "
+            f"3 × eval/return and 1 × {EVAL} (a); 1 × eval/return and 3 × {EVAL} (b)",
+        ),
+        (
+            row(frames=1000),
+            row(frames=LONG),
+            "returns after different lengths are averaged together: "
+            "1 × 1,000 frames and 3 × 100,000 frames (a); 3 × 1,000 frames and 1 × 100,000 frames (b)",
+        ),
+        (
+            {**row(), "minutes": 5},
+            row(),
+            "returns after different lengths are averaged together: "
+            "1 × 5 minutes and 3 × 6,000 frames (a); 3 × 5 minutes and 1 × 6,000 frames (b)",
+        ),
+        (
+            row(episodes=2),
+            row(),
+            "returns over different numbers of episodes are averaged together: "
+            "3 × 10 episodes and 1 × 2 episodes (a); 1 × 10 episodes and 3 × 2 episodes (b)",
+        ),
+    ],
+)
+def test_equal_mixtures_are_not_alike(one: dict[str, Any], other: dict[str, Any], told: str) -> None:
+    """Both groups hold the same two kinds of runs, in different numbers."""
+    named = [("a", terms_of([one, other, other, other])), ("b", terms_of([one, one, one, other]))]
+    assert classes(named) == [["a"], ["b"]]
+    assert told in differences(named)
+    assert told.partition(":")[0] in differences(named[:1])[0], "also of a single group"
+
+
+def test_a_mixture_is_apart_from_each_of_its_parts() -> None:
+    named = [
+        ("short", terms_of([row(frames=1000)] * 4)),
+        ("both", terms_of([row(frames=1000)] * 3 + [row()])),
+    ]
+    assert classes(named) == [["short"], ["both"]]
+
+
+def test_runs_without_a_finite_return_make_no_mixture() -> None:
+    lost = [{**row(COLLECTION, 9, 2), "final_return": value} for value in (None, float("nan"))]
+    assert terms_of([row(), *lost]).mixed == ()
+    assert terms_of([row(), row(frames=6500)]).mixed == ()

@@ -14,6 +14,7 @@ from benchmarks.synthetic import COLLECTION, EPOCH, EVAL, create_sweep, finish, 
 from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.stats import final_returns, groups
 from orchestrator.analysis.verdict.fairness import audit, red_flags
+from orchestrator.analysis.verdict.leaders import answers
 from orchestrator.core.types import Run
 from orchestrator.rundir import Row, SweepDir
 from orchestrator.ui.cli import app
@@ -60,6 +61,34 @@ def test_returns_of_collection_beside_evaluations_have_a_red_flag(results: Path)
         rows = [Row(at, 6000 * (at + 1), float(at), {name: float(at)}) for at in range(4)]
         finish(sweep.run(run.run_id), run, rows, final_return=3.0)
     assert flags(collect([sweep])) == ["return metric"]
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("return metric", {}),
+        ("frames", {"frames": 90_000}),
+        ("evaluation episodes", {"evaluation": {"episodes": 2}}),
+    ],
+)
+def test_groups_that_are_mixtures_have_a_red_flag_and_no_verdict(
+    results: Path, name: str, changes: Mapping[str, Any]
+) -> None:
+    """All but one run of the one are as one run of the other; the two kinds of runs differ in return."""
+    runs = matrix_runs({"task": ["t"], "algorithm": ["mappo", "iql"], "seed": range(10)})
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        odd = (run.seed == 0) == (run.overrides["algorithm"] == "mappo")
+        metric = COLLECTION if odd and not changes else EVAL
+        value = 100.0 + run.seed - 50.0 * odd
+        rows = [Row(at, 6000 * (at + 1), float(at), {metric: value}) for at in range(4)]
+        own = {"evaluation": {"episodes": 10}, **(changes if odd else {})}
+        finish(sweep.run(run.run_id), run, rows, **own)
+    collected = collect([sweep])
+    assert name in flags(collected)
+    told = [str(one) for one in answers(final_returns(groups(collected), intervals=False))]
+    assert len(told) == 2
+    assert not any("leads" in one for one in told)
 
 
 def test_machines_that_all_variants_share_have_none(results: Path) -> None:
