@@ -15,9 +15,11 @@ import pytest
 
 from orchestrator.config.check import check_sweep
 from orchestrator.config.sweep import load_sweep
-from orchestrator.core.types import Sweep
+from orchestrator.config.trainers import get_trainer
+from orchestrator.core.types import Run, Sweep
 from orchestrator.rundir import SweepDir
-from tests.helpers import PATIENCE_S, ROOT
+from tests.helpers import PATIENCE_S, ROOT, make_sweep, work
+from tests.warm import WORKERS
 
 PAGE = (ROOT / "docs" / "cookbook.md").read_text()
 FILE = re.compile(
@@ -26,6 +28,15 @@ FILE = re.compile(
 )
 COMMANDS = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 RECIPES = PAGE.split("\n## ")[1:]
+# What makes a run one of seconds: keys that it gets, and sizes of the grid's own that it loses.
+SHORT = {
+    "benchmarl": {"experiment": "debug", "experiment.max_n_frames": 200, "experiment.evaluation": False},
+    "ppo": {"steps": 64, "envs": 4, "rollout_steps": 16, "batch_size": 64, "evaluation_episodes": 1},
+    "impala": {"steps": 64, "envs": 8, "rollout_steps": 8, "evaluation_interval": 0},
+}
+SIZES = re.compile(
+    r"experiment\.(max_n_frames|evaluation_interval|on_policy_n_.*)|minutes|evaluation_interval"
+)
 
 
 def save(folder: Path, text: str = PAGE) -> Iterator[tuple[str, int]]:
@@ -72,6 +83,26 @@ def test_every_grid_is_one_that_its_trainer_takes(folder: Path, trainer: str) ->
     report = check_sweep(replace(every, runs=tuple(runs.values()), targets=("cpu",)))
     assert [f"{one.key}: {one.message}" for one in report.problems] == []
     assert report.points == len(runs) > 0
+
+
+def shortened(run: Run) -> Run:
+    kept = {key: value for key, value in run.overrides.items() if not SIZES.fullmatch(key)}
+    return get_trainer(run.trainer).identify({**kept, **SHORT[run.trainer]}, run.seed, threads=1)
+
+
+def test_a_run_of_every_grid_trains(folder: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In little: each grid's algorithm, task and keys, but not its sizes. Programs have tests of their own."""
+    for name, value in WORKERS.items():
+        monkeypatch.setenv(name, value)
+    sweeps = [load_sweep(Path(name)) for name, _ in save(folder)]
+    short = {
+        run.run_id: run for sweep in sweeps if sweep.trainer in SHORT for run in [shortened(sweep.runs[-1])]
+    }
+    assert len(short) > 10
+    sweep = make_sweep(results, short.values())
+    work(sweep)
+    untrained = [one.point for run_id, one in short.items() if sweep.run(run_id).result() is None]
+    assert untrained == []
 
 
 def typed(folder: Path, line: str) -> str:
