@@ -5,6 +5,7 @@ The synchronous form of the algorithm of Mnih et al., 2016 (arXiv:1602.01783).
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -33,7 +34,8 @@ def require_fit(config: A2cConfig) -> None:
     require_shares(config, "gae_lambda")
     if config.mode == ASYNCHRONOUS and config.device != "cpu":
         raise unexpected("device", config.device, "cpu in mode asynchronous")
-    require_fitting_network(config, build(config.task, 1, 0, "cpu"))
+    with closing(build(config.task, 1, 0, "cpu")) as environments:
+        require_fitting_network(config, environments)
 
 
 class A2cUpdate(Update[A2cConfig]):

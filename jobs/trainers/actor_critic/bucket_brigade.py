@@ -92,6 +92,9 @@ class BucketBrigade:
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         self._batch.load_state_dict(saved)
 
+    def close(self) -> None:
+        """They hold memory alone."""
+
     def _rows(self, seen: Tensor) -> Tensor:
         if self.learners == 1:
             return seen

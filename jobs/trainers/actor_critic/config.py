@@ -46,7 +46,8 @@ class ActorCriticConfig:
     """The keys of a run; ``task`` holds those of its environment.
 
     ``envs`` environments play ``rollout_steps`` steps an iteration, ``steps`` in all.
-    ``checkpoint_interval``, ``evaluation_interval``: environment steps; 0 for none. ``hidden``: sizes of the
+    ``checkpoint_interval``, ``evaluation_interval``: environment steps; 0 for none. An episode of an
+    evaluation is cut after ``evaluation_steps``. ``hidden``: sizes of the
     layers of the network `mlp`; the `transformer` has ``features``, ``layers`` and ``heads``. ``precision``:
     of the products in networks for pictures. In ``mode`` parallel, ``actors`` processes have equal shares of
     the environments and of each gradient; one of them that does not answer for ``actor_timeout`` seconds ends
@@ -75,6 +76,7 @@ class ActorCriticConfig:
     device: str = "cpu"
     evaluation_interval: int = 100_000
     evaluation_episodes: int = 100
+    evaluation_steps: int = 30_000
     evaluation_deterministic: bool = True
     checkpoint_interval: int = 100_000
     loggers: list[str] = field(default_factory=lambda: [CSV, TENSORBOARD])
@@ -200,7 +202,7 @@ def require_sense(config: ActorCriticConfig) -> None:
     """Refuse values that do not fit each other, or not the machine. Raises :class:`RefusedKeyError`."""
     from jobs.training.devices import require_device  # it loads PyTorch
 
-    require_positive(config, "steps", "envs", "rollout_steps", "lr", "max_gradient_norm")
+    require_positive(config, "steps", "envs", "rollout_steps", "lr", "max_gradient_norm", "evaluation_steps")
     for name in ("evaluation_interval", "checkpoint_interval", "entropy_weight", "value_weight"):
         if not getattr(config, name) >= 0:
             raise unexpected(name, getattr(config, name), "0 or more")

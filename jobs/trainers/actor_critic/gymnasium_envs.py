@@ -27,6 +27,10 @@ from orchestrator.core.installation import install_package
 _PROBE_STEPS = 64
 # A picture has at most so many channels: colours, or gray pictures of several steps.
 _MOST_CHANNELS = 16
+_DISCRETIZE = (
+    "policies choose among actions, and have no continuous ones: register the environment in "
+    "gymnasium.wrappers.DiscretizeAction, or train it by a program of your own (trainer: command)"
+)
 
 
 class Gymnasium:
@@ -117,6 +121,10 @@ class Gymnasium:
             self.exactness = NO_PROGRESS_LOST
         self._episodes = list(saved["episodes"])
 
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+
     def _replays(self, saved: Mapping[str, Any]) -> bool:
         width = len(self.parts)
         for number, (env, actions) in enumerate(zip(self._envs, saved["actions"], strict=True)):
@@ -190,13 +198,19 @@ def _refused(name: str, why: str, hint: str | None = None) -> BadConfigError:
 def _observations(name: str, space: Any) -> tuple[tuple[int, ...], Any, Callable[[Any], Any]]:
     """Return the shape of observations, their type, and the function that brings one into the shape.
 
-    Raises :class:`BadConfigError` for other spaces than boxes.
+    One of several states, such as the field of a board, is a row with a 1 in its place. Raises
+    :class:`BadConfigError` for other spaces.
     """
-    from gymnasium.spaces import Box
+    from gymnasium.spaces import Box, Discrete
 
+    if isinstance(space, Discrete):
+        states, first = np.eye(int(space.n), dtype=np.float32), int(space.start)
+        return (len(states),), np.float32, lambda seen: states[seen - first]
     if not isinstance(space, Box):
         kind = type(space).__name__
-        raise _refused(name, f"its observations are a {kind}, expected a Box of numbers or pictures")
+        raise _refused(
+            name, f"its observations are a {kind}, expected a Box of numbers or pictures, or Discrete"
+        )
     shape = space.shape
     if space.dtype != np.uint8 or len(shape) not in (2, 3):
         width = int(np.prod(shape))
@@ -213,7 +227,7 @@ def _actions(name: str, space: Any) -> tuple[tuple[int, ...], Callable[[Sequence
 
     Raises :class:`BadConfigError` for other spaces than discrete ones.
     """
-    from gymnasium.spaces import Discrete, MultiDiscrete
+    from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
     if isinstance(space, Discrete):
         first = int(space.start)
@@ -222,4 +236,5 @@ def _actions(name: str, space: Any) -> tuple[tuple[int, ...], Callable[[Sequence
         least, sizes = np.asarray(space.start), space.nvec.flatten().tolist()
         return tuple(sizes), lambda chosen: np.array(chosen).reshape(least.shape) + least
     kind = type(space).__name__
-    raise _refused(name, f"its actions are a {kind}, expected Discrete or MultiDiscrete")
+    hint = _DISCRETIZE if isinstance(space, Box) else None
+    raise _refused(name, f"its actions are a {kind}, expected Discrete or MultiDiscrete", hint)

@@ -82,6 +82,10 @@ class Environments(Protocol):
         """Continue from ``saved``. What cannot is no longer exact, and begins new episodes next."""
         ...
 
+    def close(self) -> None:
+        """Free what they hold beside memory, such as windows and processes. They are not used again."""
+        ...
+
 
 def without_picture(name: str) -> OrchestrateError:
     """Return the error for an environment that cannot be filmed."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from statistics import fmean
 from typing import Any
 
@@ -207,10 +208,12 @@ def play_policy(
     """
     random = None if deterministic else torch.Generator(config.device).manual_seed(seed + FOR_ACTIONS)
     tested = family_of(config.task.name).tested(config.task)
-    found = play(build(tested, episodes, seed, config.device), network, random, film)
+    with closing(build(tested, episodes, seed, config.device)) as environments:
+        found = play(environments, network, random, config.evaluation_steps, film)
     figures = dict(found.figures)
     if tested != config.task:
-        trained = play(build(config.task, episodes, seed, config.device), network, random)
+        with closing(build(config.task, episodes, seed, config.device)) as environments:
+            trained = play(environments, network, random, config.evaluation_steps)
         figures["training_levels_return"] = float(trained.returns.mean())
         figures["generalization_gap"] = float(trained.returns.mean() - found.returns.mean())
     return Played(found.returns.tolist(), [int(steps) for steps in found.lengths], figures)

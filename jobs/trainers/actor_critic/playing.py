@@ -13,6 +13,9 @@ from jobs.trainers.actor_critic.networks import ActorCritic
 from jobs.training.games.bucket_brigade.baselines import TEAM_REWARD
 from jobs.training.video import Film
 
+# How many episodes of an evaluation had not ended when they were cut.
+CUT_EPISODES = "cut_episodes"
+
 
 @dataclass(frozen=True)
 class Episodes:
@@ -79,27 +82,33 @@ def play(
     environments: Environments,
     network: ActorCritic,
     generator: torch.Generator | None,
+    longest: int,
     film: Film | None = None,
 ) -> Episodes:
     """Play an episode in each environment, with the most likely actions if there is no generator.
 
-    Film the first environment's.
+    Cut episodes after ``longest`` steps. Film the first environment's.
     """
     if film is not None:
         environments.film(film.add)
     seen = environments.reset()
     over = torch.zeros(environments.envs, dtype=torch.bool, device=seen.device)
     sums, measured = torch.zeros(3, environments.envs, device=seen.device), torch.zeros(())
-    while not over.all():
+    for _ in range(longest):
         step = environments.step(network.act(seen, generator)[0])
         sums += torch.where(over, 0.0, _numbers(step, environments.learners))
         measured = (
             measured + torch.where(over, 0.0, environments.measures()).sum(1, dtype=torch.float64).cpu()
         )
         over |= _ended(step, environments.learners)
+        if over.all():
+            break
         seen = step.seen
     returns, lengths, _ = sums.cpu()
-    return Episodes(returns, lengths, environments.figures(measured, float(lengths.sum())))
+    figures = environments.figures(measured, float(lengths.sum()))
+    if cut := int((~over).sum()):
+        figures = {**figures, CUT_EPISODES: float(cut)}
+    return Episodes(returns, lengths, figures)
 
 
 def _numbers(step: Step, learners: int) -> Tensor:

@@ -104,6 +104,9 @@ class Procgen:
         if (self._episodes != episodes).any() or self._digest() != saved["seen"]:
             raise ValueError(f"a replay of {self._name} leads elsewhere")
 
+    def close(self) -> None:
+        """They hold memory alone."""
+
     def _film(self, seen: Frame) -> None:
         if self._show is not None and self._episodes[0] == 1:
             self._show(seen[0].repeat(_FILM_SCALE, 0).repeat(_FILM_SCALE, 1))

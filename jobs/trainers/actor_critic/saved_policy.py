@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 
@@ -28,7 +29,8 @@ def load_policy(run_folder: str | Path) -> ActorCritic:
     run = run_dir.description()
     config = import_module(f"jobs.trainers.{run.trainer}.training").TRAINER.config.compose(run.overrides)
     config.device = "cpu"
-    network = build_network(config, build(config.task, 1, 0, "cpu"))
+    with closing(build(config.task, 1, 0, "cpu")) as environments:
+        network = build_network(config, environments)
     path = run_dir.attempt(result["attempt"]).policy
     network.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
     return network

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
@@ -49,9 +49,9 @@ def schedule_of(config: ActorCriticConfig) -> Schedule:
 
 def require_same_size(own: ActorCriticConfig, played: ActorCriticConfig) -> None:
     """Refuse to play a policy where observations or actions are others. Raises :class:`BadConfigError`."""
-    trained, other = build(own.task, 1, 0, "cpu"), build(played.task, 1, 0, "cpu")
-    if (trained.shape, trained.parts) == (other.shape, other.parts):
-        return
+    with closing(build(own.task, 1, 0, "cpu")) as trained, closing(build(played.task, 1, 0, "cpu")) as other:
+        if (trained.shape, trained.parts) == (other.shape, other.parts):
+            return
     raise BadConfigError(
         f"the policy takes {_size(trained.shape)} numbers and returns actions of {list(trained.parts)} "
         f"choices; the environment has {_size(other.shape)} and {list(other.parts)}",
@@ -115,11 +115,11 @@ class ActorCriticTrainer(LearnerTrainer[C]):
         core can do, in operations.
         """
         known = {"processes": config.processes}
-        environments = build(config.task, 1, 0, "cpu")
-        if config.device != "cpu" or len(environments.shape) < 3:
-            return known
-        network = build_network(config, environments)
-        pictures = torch.zeros(environments.learners, *environments.shape, dtype=torch.uint8)
+        with closing(build(config.task, 1, 0, "cpu")) as environments:
+            if config.device != "cpu" or len(environments.shape) < 3:
+                return known
+            network = build_network(config, environments)
+            pictures = torch.zeros(environments.learners, *environments.shape, dtype=torch.uint8)
         played, learned = operations_of(network, lambda: network(pictures))
         return {
             **known,
@@ -142,7 +142,8 @@ class ActorCriticTrainer(LearnerTrainer[C]):
             deterministic = request.deterministic
         began = time.monotonic()
         require_same_size(own, played)
-        network = build_network(own, build(own.task, 1, 0, "cpu"))
+        with closing(build(own.task, 1, 0, "cpu")) as environments:
+            network = build_network(own, environments)
         network.load_state_dict(policy)
         with nullcontext() if request.film is None else Film(request.film) as film:
             found = play_policy(played, network, episodes, request.seed, deterministic, film)

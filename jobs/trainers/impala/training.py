@@ -5,6 +5,7 @@ The objective is that of Espeholt et al., 2018 (arXiv:1802.01561).
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -33,7 +34,8 @@ def require_fit(config: ImpalaConfig) -> None:
     require_positive(config, "batch_envs", "rho_clip", "c_clip")
     require_divisor("batch_envs", config.batch_envs, config.envs, "envs", "envs")
     _require_learners(config)
-    require_fitting_network(config, build(config.task, 1, 0, "cpu"))
+    with closing(build(config.task, 1, 0, "cpu")) as environments:
+        require_fitting_network(config, environments)
 
 
 def _require_learners(config: ImpalaConfig) -> None:

@@ -5,6 +5,7 @@ The clipped objective is that of Schulman et al., 2017 (arXiv:1707.06347).
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -33,9 +34,9 @@ def require_fit(config: PpoConfig) -> None:
     require_sense(config)
     require_positive(config, "batch_size", "epochs", "clip")
     require_shares(config, "gae_lambda")
-    environments = build(config.task, 1, 0, "cpu")
-    require_fitting_network(config, environments)
-    learners = environments.learners
+    with closing(build(config.task, 1, 0, "cpu")) as environments:
+        require_fitting_network(config, environments)
+        learners = environments.learners
     of = f"rows of an iteration: {config.envs:_} envs × {config.rollout_steps:_} rollout_steps"
     of += f" × {learners} learners" if learners > 1 else ""
     rows = config.envs * config.rollout_steps * learners

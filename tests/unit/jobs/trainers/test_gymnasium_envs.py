@@ -69,6 +69,12 @@ class SmallPictures(ToyPictures):
     size = 30, 36
 
 
+class Tuples(Toy):
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2)])
+
+
 class Drifting(Toy):
     """An environment that depends on what came before the episode."""
 
@@ -83,7 +89,38 @@ class LateDrift(Toy):
         return self.episodes > 2
 
 
-for toy in (Toy, ToyPictures, SmallPictures, Drifting, LateDrift):
+class Field(Toy):
+    """One of five fields is seen, numbered from 2 on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = gymnasium.spaces.Discrete(5, start=2)
+
+    def _seen(self) -> Any:
+        return np.int64(2 + self.np_random.integers(5))
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        return self._seen(), 1.0, False, self.steps == 6, {}
+
+
+class Endless(Toy):
+    """A game without an end, which counts its environments that are open."""
+
+    open = 0
+
+    def reset(self, **more: Any) -> tuple[Any, dict[str, Any]]:
+        Endless.open += 1
+        return super().reset(**more)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return self._seen(), 0.5, False, False, {}
+
+    def close(self) -> None:
+        Endless.open -= 1
+
+
+for toy in (Field, Endless, Tuples, Toy, ToyPictures, SmallPictures, Drifting, LateDrift):
     gymnasium.register(f"{toy.__name__}-v0", toy)
 SPACES = {
     "Continuous-v0": gymnasium.spaces.Box(-1, 1, (2,)),
@@ -130,7 +167,28 @@ def test_they_are_what_gymnasium_plays(task: str) -> None:
     assert ended
 
 
-@pytest.mark.parametrize("task", [*CLASSIC_CONTROL, "Toy-v0", "ToyPictures-v0"])
+def test_a_state_of_several_is_a_row_with_a_one_in_its_place() -> None:
+    environments, plain = made("Field-v0"), gymnasium.make("Field-v0", disable_env_checker=True)
+    assert environments.shape == (5,)
+    seen, found = environments.reset()[1], plain.reset(seed=environments._episode_seed(1))[0]
+    for actions in actions_of("Field-v0", 5):
+        assert seen.tolist() == [float(place == found - 2) for place in range(5)]
+        seen, found = environments.step(actions).seen[1], plain.step(actions[1].numpy())[0]
+
+
+def test_an_evaluation_cuts_endless_episodes_says_so_and_closes_its_environments() -> None:
+    keys = {"task": "gymnasium/Endless-v0", "envs": 2, "rollout_steps": 2, "batch_size": 4, "hidden": [4]}
+    learner = PpoLearner(TRAINER.config.compose({**keys, "evaluation_steps": 7}), 0)
+    training = Endless.open
+    played = learner.play(3, 1, deterministic=True)
+    assert played.figures == {"cut_episodes": 3.0}
+    assert (played.lengths, played.returns) == ([7] * 3, [3.5] * 3)
+    assert Endless.open == training
+    finite = PpoLearner(TRAINER.config.compose({**keys, "task": "gymnasium/Toy-v0"}), 0)
+    assert finite.play(3, 1, deterministic=True).figures == {}
+
+
+@pytest.mark.parametrize("task", [*CLASSIC_CONTROL, "Toy-v0", "ToyPictures-v0", "Field-v0"])
 def test_a_saved_state_continues_bit_for_bit(task: str) -> None:
     one, other = made(task), made(task)
     assert not torch.equal(one.reset(), made(task, seed=1).reset())
@@ -179,8 +237,13 @@ def test_pictures_of_any_package_are_learned_from() -> None:
 @pytest.mark.parametrize(
     ("keys", "message", "hint"),
     [
-        ({"task": "gymnasium/Continuous-v0"}, "Continuous-v0: its actions are a Box, expected Discrete", ""),
-        ({"task": "gymnasium/FrozenLake-v1"}, "its observations are a Discrete, expected a Box", ""),
+        (
+            {"task": "gymnasium/Continuous-v0"},
+            "Continuous-v0: its actions are a Box, expected Discrete",
+            "DiscretizeAction",
+        ),
+        ({"task": "gymnasium/Tuples-v0"}, "its observations are a Tuple, expected a Box", ""),
+        ({"task": "gymnasium/CartPole-v1", "evaluation_steps": 0}, "evaluation_steps: found 0, expected", ""),
         ({"task": "gymnasium/CartPol-v1"}, "found 'gymnasium/CartPol-v1'", "mean gymnasium/CartPole-v1?"),
         ({"task": "gymnasium/Ant-v5"}, "Ant-v5: MuJoCo is not installed", "'gymnasium[mujoco]'"),
         ({"task": "gymnasium/phys2d/CartPole-v1"}, "it needs jax, which is not installed", "install"),
@@ -197,7 +260,7 @@ def test_what_cannot_be_trained_is_refused_in_a_line(keys: dict[str, Any], messa
     assert hint in str(problem.hint)
 
 
-@pytest.mark.parametrize("task", ["Toy-v0", "Offset-v0", "json:Toy-v0"])
+@pytest.mark.parametrize("task", ["Toy-v0", "Offset-v0", "json:Toy-v0", "FrozenLake-v1"])
 def test_any_registered_environment_is_a_task(task: str) -> None:
     assert TRAINER.check([PPO.identify({"task": f"gymnasium/{task}", "envs": 128}, 0, 1)]) == []
 
