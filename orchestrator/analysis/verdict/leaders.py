@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.analysis.comparability import classes
 from orchestrator.analysis.improvement import Improvement, by_wins, standing
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.stats import Final
-from orchestrator.analysis.variant_ranking import Variant, over_tasks, rankable, values_by_task, variants
+from orchestrator.analysis.variant_ranking import (
+    Variant,
+    names,
+    over_tasks,
+    rankable,
+    values_by_task,
+    variants,
+)
 from orchestrator.analysis.verdict.seeds_needed import MOST, MoreSeeds, more_seeds
 from orchestrator.core.formatting import count, listed
 
@@ -25,6 +32,7 @@ class Answer:
 
     ``leaders`` cannot be told apart from the best, best first; ``behind`` can, by more than luck. ``more``:
     seeds that would tell the first two leaders apart, ``None`` where one leads. ``overall``: over all tasks.
+    ``without``: variants without a return in some of the tasks, which are not compared.
     """
 
     tasks: tuple[str, ...]
@@ -32,6 +40,7 @@ class Answer:
     behind: tuple[Variant, ...]
     more: MoreSeeds | None
     overall: bool = False
+    without: tuple[str, ...] = ()
 
     @property
     def few(self) -> tuple[Variant, ...]:
@@ -66,6 +75,12 @@ class Answer:
         """What would settle it; empty where one leads."""
         return "" if self.more is None else f"{self.more} would be needed"
 
+    @property
+    def left_out(self) -> str:
+        """Names the variants that are not compared, and why; empty without any."""
+        why = "without a return in every task" if self.overall else "without a return"
+        return f"left out, {why}: {listed(self.without, _MOST_NAMED)}" if self.without else ""
+
     def as_dict(self) -> dict[str, object]:
         """Return it in JSON types."""
         return {
@@ -73,11 +88,12 @@ class Answer:
             "leaders": [one.label for one in self.leaders],
             "behind": [one.label for one in self.behind],
             "more_seeds": None if self.more is None or self.more.more > MOST else self.more.more,
+            "left_out": list(self.without),
             "verdict": str(self),
         }
 
     def __str__(self) -> str:
-        return f"{self.title}: {'; '.join(filter(None, (self.verdict, self.remedy)))}"
+        return f"{self.title}: {'; '.join(filter(None, (self.verdict, self.remedy, self.left_out)))}"
 
 
 def answers(finals: Sequence[Final]) -> list[Answer]:
@@ -92,7 +108,29 @@ def answers(finals: Sequence[Final]) -> list[Answer]:
     beaten: dict[tuple[str, ...], set[_Key]] = {}
     for pair in pairs:
         beaten.setdefault(pair.tasks, set()).update(_beaten(pair))
-    return [_answer(tasks, members, beaten.get(tasks, set()), among) for tasks, members in panels]
+    return [
+        replace(_answer(tasks, members, beaten.get(tasks, set()), among), without=_without(finals, tasks))
+        for tasks, members in panels
+    ]
+
+
+def no_overall(finals: Sequence[Final]) -> str:
+    """Return why there is no answer over all tasks although there are several; empty if there is one."""
+    returning = [final for final in finals if final.values]
+    if len({final.group.task for final in returning}) < 2 or next(_overall(returning), None):
+        return ""
+    if not countable(returning):
+        return f"no answer over all tasks: {count(len(returning), 'variant')} are too many to compare there"
+    return "no answer over all tasks: no variant has a return in every task"
+
+
+def _without(finals: Sequence[Final], tasks: Sequence[str]) -> tuple[str, ...]:
+    """Return the labels of the variants that lack a return in some of these tasks."""
+    if len(tasks) > 1:
+        return tuple(one.label for one in over_tasks(finals) if not one.scores.keys() >= set(tasks))
+    own = [final for final in finals if final.group.task == tasks[0]]
+    labels = names([final.group.point for final in own])
+    return tuple(label for label, final in zip(labels, own, strict=True) if not final.values)
 
 
 def countable(finals: Sequence[Final]) -> bool:

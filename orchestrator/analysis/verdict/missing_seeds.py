@@ -2,7 +2,7 @@
 
 Seeds that failed or diverged are seldom a random part of all seeds: an algorithm that crashes where it learns
 badly looks better by what is left. A missing return lies between the lowest return of the task, initial ones
-included, and the highest final one.
+included, and the highest final one. A variant without any return is bounded by these two alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from orchestrator.analysis.comparability import classes
+from orchestrator.analysis.comparability import ReturnTerms, classes
 from orchestrator.analysis.stats import Final, Group, estimate_of, finite, known
 from orchestrator.analysis.variant_ranking import names
 from orchestrator.analysis.verdict.leaders import Answer, answers
@@ -23,19 +23,19 @@ _LOST = {RunState.FAILED.value, RunState.UNKNOWN.value, RunState.CANCELLED.value
 class Bounds:
     """A variant of a task with ``missing`` of its ``seeds``.
 
-    ``plain``: interquartile mean of the others. ``low`` and ``high``: with the worst and the best returns for
-    the missing ones. ``place`` among ``of`` variants: by ``plain``; ``worst`` and ``best``, where the
-    missing seeds of all variants are against it or in its favour.
+    ``plain``: interquartile mean of the others, ``None`` where there are none. ``low`` and ``high``: with the
+    worst and the best returns for the missing ones. ``place`` among ``of`` variants: by ``plain``; ``worst``
+    and ``best``, where the missing seeds of all variants are against it or in its favour.
     """
 
     task: str
     label: str
     seeds: int
     missing: int
-    plain: float
+    plain: float | None
     low: float
     high: float
-    place: int
+    place: int | None
     worst: int
     best: int
     of: int
@@ -49,8 +49,8 @@ def missing_of(group: Group) -> int:
 
 
 def missing_seeds(finals: Sequence[Final]) -> list[Bounds]:
-    """Return the bounds of every variant with missing seeds and a return, by task."""
-    return [bounds for panel in _panels(finals) for bounds in _bounds(panel) if bounds.missing]
+    """Return the bounds of every variant with missing seeds, by task; none in a task without a return."""
+    return [bounds for panel in _panels(finals, once=True) for bounds in _bounds(panel) if bounds.missing]
 
 
 def lead_holds(answer: Answer, finals: Sequence[Final]) -> bool | None:
@@ -65,7 +65,8 @@ def lead_holds(answer: Answer, finals: Sequence[Final]) -> bool | None:
     if not any(missing_of(final.group) for final in own):
         return None
     low, high = _range(own)
-    against = {id(one): _filled(one, low if _is(one, answer) else high) for one in own}
+    terms = next(one.terms for one in own if _is(one, answer))
+    against = {id(one): _filled(one, low if _is(one, answer) else high, terms) for one in own}
     again = answers([against.get(id(one), one) for one in finals])
     return any(
         one.tasks == (task,) and [other.number for other in one.leaders] == [leader.number] for one in again
@@ -79,32 +80,39 @@ def _is(final: Final, answer: Answer) -> bool:
     return (group.task, group.number, group.side) == (answer.tasks[0], leader.number, leader.side)
 
 
-def _panels(finals: Sequence[Final]) -> Iterator[list[Final]]:
-    """Yield the final returns that can be ranked against each other, per task."""
+def _panels(finals: Sequence[Final], *, once: bool = False) -> Iterator[list[Final]]:
+    """Yield the final returns that can be ranked against each other, per task.
+
+    Variants that lost all of theirs are in every class of their task, or ``once`` in the first, as it is
+    unknown what they would have been ranked against.
+    """
     returning = [final for final in finals if final.values]
     for task in dict.fromkeys(final.group.task for final in returning):
-        yield from classes((final, final.terms) for final in returning if final.group.task == task)
+        lost = [one for one in finals if one.group.task == task and not one.values and missing_of(one.group)]
+        for members in classes((final, final.terms) for final in returning if final.group.task == task):
+            yield [*members, *lost]
+            lost = [] if once else lost
 
 
 def _bounds(panel: Sequence[Final]) -> Iterator[Bounds]:
     low, high = _range(panel)
-    plain, worst, best = (
-        [_mean(one) for one in several]
-        for several in (panel, [_filled(one, low) for one in panel], [_filled(one, high) for one in panel])
-    )
+    plain = [None if one.estimate is None else one.estimate.value for one in panel]
+    worst, best = ([_mean(_filled(one, value)) for one in panel] for value in (low, high))
+    known_means = [mean for mean in plain if mean is not None]
     labels = names([final.group.point for final in panel])
     for number, final in enumerate(panel):
         missing = missing_of(final.group)
         others = [other for other in range(len(panel)) if other != number]
+        own = plain[number]
         yield Bounds(
             final.group.task,
             labels[number],
             len(final.values) + missing,
             missing,
-            plain[number],
+            own,
             worst[number],
             best[number],
-            1 + sum(plain[other] > plain[number] for other in others),
+            None if own is None else 1 + sum(mean > own for mean in known_means),
             1 + sum(best[other] > worst[number] for other in others),
             1 + sum(worst[other] > best[number] for other in others),
             len(panel),
@@ -118,10 +126,11 @@ def _range(panel: Sequence[Final]) -> tuple[float, float]:
     return min([*finals, *initial]), max(finals)
 
 
-def _filled(final: Final, value: float) -> Final:
-    """Return the final returns with this value for each missing seed."""
+def _filled(final: Final, value: float, terms: ReturnTerms | None = None) -> Final:
+    """Return the final returns with this value for each missing seed; ``terms`` are for those without any."""
     values = (*final.values, *[value] * missing_of(final.group))
-    return replace(final, values=values, estimate=estimate_of(values, intervals=False))
+    own = final.terms if final.values or terms is None else terms
+    return replace(final, values=values, estimate=estimate_of(values, intervals=False), terms=own)
 
 
 def _mean(final: Final) -> float:

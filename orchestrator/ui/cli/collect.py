@@ -70,7 +70,7 @@ def collect(
         from orchestrator.analysis.summary import provisional, summary_json, summary_table, unranked
         from orchestrator.analysis.verdict.fairness import SPEED, audit
         from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
-        from orchestrator.analysis.verdict.leaders import answers
+        from orchestrator.analysis.verdict.leaders import answers, no_overall
         from orchestrator.control.fleet import present
         from orchestrator.planning.throughput.record import take_up
 
@@ -91,6 +91,7 @@ def collect(
             found_answers = answers(finals)
             limits = [*unranked(finals), *collected.warnings]
             limits += [f"* {line}" for line in provisional(compared_groups)]
+            limits += filter(None, [no_overall(finals)])
             checks = audit(compared_groups, finals)
             limits += [
                 f"red flag, {check.name}: {flag}"

@@ -15,6 +15,7 @@ from orchestrator.analysis.comparability import differences
 from orchestrator.analysis.improvement import against
 from orchestrator.analysis.report.answer.failures import failures
 from orchestrator.analysis.report.blocks import (
+    MISSING,
     Block,
     Cell,
     Html,
@@ -30,7 +31,7 @@ from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINA
 from orchestrator.analysis.stats import Final, Group, known, middle
 from orchestrator.analysis.variant_ranking import Variant, names
 from orchestrator.analysis.verdict.cost_front import Prices, dollars_of
-from orchestrator.analysis.verdict.leaders import Answer
+from orchestrator.analysis.verdict.leaders import Answer, no_overall
 from orchestrator.analysis.verdict.missing_seeds import Bounds, lead_holds, missing_seeds
 from orchestrator.core.formatting import count, dollars, listed
 from orchestrator.planning.throughput.measure import END_TO_END, TRAINING
@@ -86,6 +87,8 @@ def answer_section(
     if flags:
         blocks.append(Points((("red flags:", f"{', '.join(flags)}; see the fairness audit below"),)))
     blocks.append(Html(Markup(_template().render(cards=cards))))  # noqa: S704  it escapes
+    if why := no_overall(finals):
+        blocks.append(Text(why[0].upper() + why[1:], note=True))
     if rest := found[_MOST_CARDS:]:
         blocks.append(Points(tuple(("", str(answer)) for answer in rest[:_MOST_LINES])))
     if bounds := missing_seeds(finals):
@@ -123,7 +126,7 @@ def missing_table(found: Sequence[Bounds]) -> Table:
             Cell(f"{one.missing} of {one.seeds}", one.missing),
             Cell(f"{shown(one.plain)}", one.plain),
             Cell(f"{shown(one.low)} to {shown(one.high)}", one.low),
-            Cell(f"{one.place} of {one.of}", one.place),
+            Cell(MISSING if one.place is None else f"{one.place} of {one.of}", one.place),
             Cell(str(one.best) if one.best == one.worst else f"{one.best} to {one.worst}", one.worst),
         )
         for one in found
@@ -215,6 +218,8 @@ def _notes(answer: Answer) -> tuple[str, ...]:
         notes.append(
             f"behind, by more than luck: {listed([one.label for one in answer.behind], _MOST_NAMED)}"
         )
+    if answer.left_out:
+        notes.append(answer.left_out)
     return tuple(notes)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 
 import numpy as np
 import pytest
 
 from orchestrator.analysis.significance import LEVEL, chance_of_wins
-from orchestrator.analysis.stats import bootstrap_interval, final_returns, groups, interquartile_mean
-from orchestrator.analysis.verdict.leaders import Answer, answers
+from orchestrator.analysis.stats import Final, bootstrap_interval, final_returns, groups, interquartile_mean
+from orchestrator.analysis.verdict.leaders import Answer, answers, no_overall
 from orchestrator.analysis.verdict.seeds_needed import MOST, POWER, more_seeds
 from tests.simulated import simulated
 
@@ -73,6 +74,40 @@ def test_one_algorithm_has_nothing_to_lead() -> None:
     (one,) = found(lambda *_: 1.0, 5, algorithms=1)
     assert one.verdict == "only a0 has a comparable return (5 seeds)"
     assert one.remedy == ""
+
+
+# What is left out
+
+
+def lacking(absent: Callable[[str, str], bool]) -> list[Final]:
+    """Final returns of three algorithms in two tasks, but for those that are ``absent``."""
+    collected = simulated(lambda name, _: 10.0 * int(name[1]), ["a0", "a1", "a2"], 5, TASKS)
+    finals = final_returns(groups(collected), intervals=False)
+    return [
+        replace(one, values=(), estimate=None) if absent(one.group.label.split()[-1], one.group.task) else one
+        for one in finals
+    ]
+
+
+def test_a_variant_that_lacks_a_task_is_named_overall() -> None:
+    finals = lacking(lambda name, task: (name, task) == ("a2", "t2"))
+    overall, first, second = map(str, answers(finals))
+    assert overall.endswith("left out, without a return in every task: a2")
+    assert "left out" not in first
+    assert second.endswith("left out, without a return: a2")
+    assert no_overall(finals) == ""
+
+
+def test_the_missing_answer_over_all_tasks_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    finals = lacking(lambda name, task: (name == "a0") == (task == "t1"))
+    assert not any(one.overall for one in answers(finals))
+    assert no_overall(finals) == "no answer over all tasks: no variant has a return in every task"
+    every = lacking(lambda *_: False)
+    assert no_overall(every) == ""
+    monkeypatch.setattr("orchestrator.analysis.verdict.leaders._MOST_OVERALL", 1)
+    assert not any(one.overall for one in answers(every))
+    assert no_overall(every) == "no answer over all tasks: 6 variants are too many to compare there"
+    assert no_overall([one for one in every if one.group.task == "t1"]) == ""
 
 
 # The number of seeds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -87,3 +88,29 @@ def test_nothing_is_said_where_nothing_is_missing() -> None:
     (answer,) = answers(finals)
     assert missing_seeds(finals) == []
     assert lead_holds(answer, finals) is None
+
+
+@pytest.mark.parametrize("nan", [False, True])
+def test_a_variant_whose_seeds_all_failed_is_bounded_and_named(nan: bool) -> None:
+    """``c`` may have returned as much as any, so nothing leads for sure."""
+    generator = np.random.default_rng(0)
+    returns = {name: generator.normal(20.0 * (name == "a"), 1, 10).tolist() for name in "abc"}
+    finals = told(with_failures(returns, {"a": [3], "c": list(range(10))}, nan=nan))
+    (answer,) = answers(finals)
+    assert str(answer).startswith("t: a leads, by more than luck (9 seeds)")
+    assert str(answer).endswith("left out, without a return: c")
+    assert answer.as_dict()["left_out"] == ["c"]
+    assert lead_holds(answer, finals) is False
+    own, lost = missing_seeds(finals)
+    assert (own.label, own.missing, own.place, own.best, own.worst, own.of) == ("a", 1, 1, 1, 2, 3)
+    highest = max(max(final.values, default=-math.inf) for final in finals)
+    assert (lost.label, lost.seeds, lost.missing) == ("c", 10, 10)
+    assert (lost.plain, lost.place, lost.low, lost.high) == (None, None, -4.0, highest)
+    assert (lost.best, lost.worst) == (1, 3)
+
+
+def test_a_variant_without_a_return_is_listed_once_beside_several_classes() -> None:
+    returns = {name: [float(seed) for seed in range(5)] for name in "abc"}
+    finals = told(with_failures(returns, {"c": list(range(5))}, nan=False))
+    longer = replace(finals[1], terms=replace(finals[1].terms, frames=1e6))
+    assert [one.label for one in missing_seeds([finals[0], longer, finals[2]])] == ["c"]
