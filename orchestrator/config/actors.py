@@ -11,6 +11,12 @@ from orchestrator.core.types import Resources, Run, Value
 # Machines by their physical cores.
 MACHINES = {"laptop": 4, "16-core": 16, "28-core": 28, "64-core": 64}
 
+# What other programs call sizes for a machine: the nearest preset, or keys in its place.
+OTHER_PRESETS = {
+    "highend": "28-core has its 112 envs and 28 threads",
+    "parallel": "write mode: parallel, actors: 7, envs: 112, and for ppo batch_size: 896",
+    "ryzen7": "write mode: parallel, actors: 8, envs: 32, or take laptop, for 4 cores",
+}
 # The default of the key `actor_timeout`, and the seconds beyond it in which a lost process is named.
 _ACTOR_TIMEOUT_S, _LEAST_SLACK_S = 300.0, 15.0
 

@@ -69,10 +69,11 @@ class TrainerSpec:
     :mod:`orchestrator.config.program.identity` finds its files. ``keys``: descriptions of the trainer's own
     keys, in Markdown, for the reference. ``resources``: what a run occupies, from its keys alone; a grid's
     ``resources`` take precedence. ``several_nodes``: one run can be trained on several, each of which has
-    these resources; or, if the cores are ``shared_cores``, its share of them. ``refuses_nodes``: why a
-    run cannot be trained on so many nodes, if so. ``presets``: keys that the key `preset` stands for, by its
-    value. ``silence``: how long a run's process may give no sign of life, ``None`` for as long as it takes.
-    ``x_axis``: what W&B and TensorBoard show metrics over, "frames" or "iteration".
+    these resources; or, if the cores are ``shared_cores``, its share of them. ``refuses_nodes``: why a run
+    cannot be trained on so many nodes, if so. ``presets``: keys that the key `preset` stands for, by its
+    value; ``other_presets``: hints for other programs' names of such. ``silence``: how long a run's process
+    may give no sign of life, ``None`` for as long as it takes. ``x_axis``: what W&B and TensorBoard show
+    metrics over, "frames" or "iteration".
     """
 
     name: str
@@ -100,6 +101,7 @@ class TrainerSpec:
     several_nodes: bool = False
     shared_cores: bool = False
     presets: Mapping[str, Mapping[str, Value]] = field(default_factory=dict, hash=False)
+    other_presets: Mapping[str, str] = field(default_factory=dict, hash=False)
     refuses_nodes: Callable[[Run, int], str] = lambda _run, _nodes: ""
     silence: Callable[[Run], Silence | None] = lambda _run: None
     x_axis: str = "frames"
@@ -220,7 +222,9 @@ class TrainerSpec:
         if name not in self.presets:
             raise OrchestrateError(
                 f"{PRESET_KEY}: found {name!r}, expected one of {', '.join(self.presets)}",
-                hint="or leave it out, and write its keys: docs/parallel.md",
+                hint=self.other_presets.get(
+                    str(name), "or leave it out, and write its keys: docs/parallel.md"
+                ),
             )
         own = {key: value for key, value in point.items() if key != PRESET_KEY}
         preset = self.presets[str(name)]
@@ -365,6 +369,7 @@ def _actor_critic(name: str, **batch: int) -> TrainerSpec:
         several_nodes=True,
         shared_cores=True,
         presets=actors.presets(name, batch),
+        other_presets=actors.OTHER_PRESETS,
         keys={
             PRESET_KEY: (
                 f"actors, environments and sizes of batches for a machine: {', '.join(actors.MACHINES)}. The "

@@ -320,6 +320,10 @@ def test_a_preset_is_the_keys_that_it_stands_for() -> None:
     assert [run.overrides["envs"] for run in modes.runs] == [32, 32]
     with pytest.raises(GridError, match=r"grid.yaml:3:8: preset: found 'huge', expected one of laptop"):
         of("base: {preset: huge}")
+    for theirs, near in ("highend", "28-core"), ("parallel", "actors: 7, envs: 112"), ("ryzen7", "laptop"):
+        with pytest.raises(GridError) as caught:
+            of(f"base: {{preset: {theirs}}}")
+        assert near in (caught.value.hint or "")
 
 
 def test_ten_thousand_points_expand_quickly() -> None:
