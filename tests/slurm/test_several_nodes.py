@@ -179,6 +179,36 @@ def test_a_trainer_on_two_nodes_goes_on_bit_for_bit_as_on_one(lab: Lab, slurm: C
     assert metrics[0] == metrics[1]
 
 
+def test_a_killed_actor_of_the_second_node_is_named_and_the_run_goes_on(lab: Lab, slurm: Cluster) -> None:
+    base = {"task": "bucket_brigade/hard", "mode": "parallel", "actors": 2, "learners": 2, "envs": 8}
+    base |= {"batch_envs": 8, "rollout_steps": 8, "hidden": [8], "evaluation_interval": 0}
+    base |= {"checkpoint_interval": 256, "loggers": ["csv"]}
+    grid = {"name": "wide", "trainer": "impala", "base": base, "resources": {"nodes": 2}}
+    (lab.folder / "wide.yaml").write_text(json.dumps(grid))
+    lab.sweep("wide")
+    (run_id,) = lab.dir("wide").run_ids()
+    run = lab.dir("wide").run(run_id)
+
+    def checkpoint_of(attempt: int) -> int:
+        found = run.checkpoints(below=attempt + 1)
+        return found[0].frames if found and found[0].attempt == attempt else 0
+
+    helpers.wait_for(lambda: checkpoint_of(1), what="a checkpoint of the first attempt")
+    program, actor = ranks(slurm, "cpu2", "jobs.trainers.actor_critic.processes")
+    assert parent_of(actor) == program
+    frames = checkpoint_of(1)
+    kill(actor)
+    helpers.wait_for(lambda: checkpoint_of(2) > frames, what="a further checkpoint of the second attempt")
+    first = ends(lab)[0]
+    assert first is not None
+    assert (first["outcome"], first["reason"]) == ("interrupted", "killed")
+    assert "actor 1" in first["message"]
+    (job_id,) = lab.job_ids("wide").values()
+    slurm.run("scancel", job_id)
+    helpers.wait_for(lambda: lab.left_queue("wide", slurm), what="the end of the job")
+    empty(slurm)
+
+
 def test_one_machine_is_not_several(nodes: Lab) -> None:
     said = nodes.run("sweep", "--grid", "wide.yaml", "--on", "local", code=2)
     assert "needs 2 nodes, this machine is one: choose a cluster (--on)" in said
