@@ -43,7 +43,10 @@ class RankError(Exception):
 
 @dataclass
 class Rank:
-    """A rank on another node. ``code``: its exit code; ``last_line``: of its output."""
+    """A rank on another node. ``code``: its exit code; ``last_line``: of its output.
+
+    ``memory_mb``: its peak of memory.
+    """
 
     number: int
     host: str
@@ -53,11 +56,13 @@ class Rank:
     lost: bool = False
     last_line: str = ""
     silent: int = 0
+    memory_mb: float = 0.0
 
     def listen(self) -> None:
         """Read the messages of the rank's agent and print the rank's output."""
         for message in self.connection.receive():
             self.silent = 0
+            self.memory_mb = message.get("memory_mb", self.memory_mb)
             if output := message.get("output"):
                 self.last_line = output[-1]
                 with suppress(OSError):  # a full disk costs the log, not the run
@@ -109,6 +114,11 @@ class Ranks:
     @property
     def size(self) -> int:
         return 1 + len(self._ranks)
+
+    @property
+    def memory_mb(self) -> list[float]:
+        """The peak of memory on each other node so far, in MiB, in order of rank."""
+        return [rank.memory_mb for rank in self._ranks]
 
     def variables(self, rank: int = 0) -> dict[str, str]:
         """Return the variables by which ranks find each other, in torchrun's names; none on one node."""

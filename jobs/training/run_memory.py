@@ -47,6 +47,11 @@ class RunMemory:
         )
         return round(max(self._read(_PEAK_AT), *(record / 1024 for record in records)), 1)
 
+    @property
+    def measured_mb(self) -> float:
+        """The peak that the keeper measured, in MiB; for processes that are not the run's own."""
+        return round(self._read(_PEAK_AT), 1)
+
     def note_kill(self) -> None:
         """Note that a process of the run was killed for want of memory."""
         self._write(_KILLED_AT, time.monotonic())

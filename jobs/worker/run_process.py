@@ -261,11 +261,18 @@ def _result(launch: Launch, context: RunContext, spec: TrainerSpec, outcome: Out
         "host": provenance.host(),
         "threads": context.run.threads,
         "cores": len(launch.slot.cores) * (1 + len(launch.members)),
-        "peak_memory_mb": context.memory.peak_mb(),
+        **_memory(context),
         "speed": throughput(piece.rows for piece in chain).to_json(),
         **result_figures.learned(context.rows, spec.returns),
         **outcome.extra,
     }
+
+
+def _memory(context: RunContext) -> dict[str, Any]:
+    """Return the run's peak of memory in MiB: on several nodes the sum over them, and that of each."""
+    nodes = [context.memory.peak_mb(), *context.ranks.memory_mb]
+    more = {"node_peak_memory_mb": nodes} if len(nodes) > 1 else {}
+    return {"peak_memory_mb": round(sum(nodes), 1), **more}
 
 
 def _began(attempt: AttemptDir) -> float | None:

@@ -124,6 +124,9 @@ def test_each_rank_does_its_part_once(start: Callable[..., Job]) -> None:
     result = job.run.result()
     assert result is not None
     assert result["cores"] == 3
+    assert len(result["node_peak_memory_mb"]) == 3
+    assert min(result["node_peak_memory_mb"]) > 4  # a Python
+    assert result["peak_memory_mb"] == pytest.approx(sum(result["node_peak_memory_mb"]), abs=0.1)
 
 
 @pytest.mark.parametrize("rank", [0, 1])

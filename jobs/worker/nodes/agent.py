@@ -104,6 +104,10 @@ class _Rank:
     def out_of_memory(self) -> bool:
         return self._memory.killed
 
+    @property
+    def memory_mb(self) -> float:
+        return self._memory.measured_mb
+
     def lines(self) -> list[str]:
         """Return new lines of output; the last one, whole or not, once the program has ended."""
         with suppress(BlockingIOError):
@@ -161,7 +165,7 @@ def _work(rank: _Rank, connection: Connection) -> None:
     while not connection.closed and silent <= MOST_SILENT:
         if time.monotonic() >= beat_at:
             beat_at, silent = time.monotonic() + BEAT_S, silent + 1
-            connection.send({})
+            connection.send({"memory_mb": rank.memory_mb})
         select.select([connection], [], [], _POLL_S)
         for message in connection.receive():
             silent = 0
@@ -171,7 +175,8 @@ def _work(rank: _Rank, connection: Connection) -> None:
         if lines := rank.lines():
             connection.send({"output": lines})
         if ended:
-            connection.send({"code": rank.code, "out_of_memory": rank.out_of_memory})
+            ended_as = {"code": rank.code, "out_of_memory": rank.out_of_memory}
+            connection.send({**ended_as, "memory_mb": rank.memory_mb})
 
 
 def attend_worker(address: str) -> int:
