@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from orchestrator.analysis.comparability import (
@@ -19,7 +22,12 @@ from orchestrator.analysis.summary import machine
 from orchestrator.analysis.variant_ranking import names
 from orchestrator.core.formatting import listed
 
-_MOST_NAMED = 4
+_MOST_NAMED, _MOST_PARTS = 4, 8
+# Shares of a variant's runs that differ by more than this may explain a difference between variants.
+_MOST_APART = Fraction(1, 3)
+# Keys by which a grid chooses a machine, or threads, for some of its runs.
+_SELECTS_HARDWARE = re.compile(r"(^|[._])(device|target)$")
+_SELECTS_THREADS = re.compile(r"^threads$")
 # Checks of final returns, and how the sentences about them begin.
 _OF_RETURNS = {
     "return metric": ("final returns are of different metrics", MIXED_METRICS),
@@ -51,9 +59,10 @@ def audit(groups: Sequence[Group], finals: Sequence[Final]) -> list[Check]:
             found[name].append(of + sentence)
         found["code"] += [of + sentence for sentence in mixed_code(terms)]
         trained = [group for group in groups if group.task == task]
-        found[HARDWARE] += [of + text for text in _unequal(trained, machine)]
-        if not any("threads" in group.point for group in trained):  # else it is what the grid compares
-            found[THREADS] += [of + text for text in _unequal(trained, lambda row: row["threads"])]
+        for part in _parts(trained, _SELECTS_HARDWARE):
+            found[HARDWARE] += [of + text for text in _unequal(part, machine)]
+        for part in _parts(trained, _SELECTS_THREADS):
+            found[THREADS] += [of + text for text in _unequal(part, lambda row: row["threads"])]
     if (drift := drift_of(groups)) is not None:
         found[DRIFT].append(str(drift))
     checks = [Check(name, tuple(flags)) for name, flags in found.items()]
@@ -65,12 +74,36 @@ def red_flags(checks: Iterable[Check]) -> list[str]:
     return [check.name for check in checks if check.flags]
 
 
+def _parts(groups: Sequence[Group], selects: re.Pattern[str]) -> Iterable[list[Group]]:
+    """Split groups by the values of the keys that select what is checked: the grid compares these."""
+    parts: dict[str, list[Group]] = {}
+    for group in groups:
+        chosen = {key: value for key, value in group.point.items() if selects.search(key)}
+        parts.setdefault(repr(sorted(chosen.items())), []).append(group)
+    return parts.values()
+
+
 def _unequal(groups: Sequence[Group], value: Callable[[Mapping[str, Any]], Any]) -> Iterator[str]:
-    """Yield a sentence if not all groups have the same set of values, with the groups that have each."""
+    """Yield a sentence with each group's number of runs by value, if their shares are not about equal.
+
+    Nor are they where a group has none of a value that others have.
+    """
     members: dict[str, list[str]] = {}
+    counts: list[Counter[str]] = []
     for group, label in zip(groups, names([group.point for group in groups]), strict=True):
-        values = {str(found) for row in group.counted()[0] if (found := value(row)) is not None}
-        if values:
-            members.setdefault(" and ".join(sorted(values)), []).append(label)
-    if len(members) > 1:
-        yield "; ".join(f"{text} ({listed(labels, _MOST_NAMED)})" for text, labels in members.items())
+        counted = Counter(str(found) for row in group.counted()[0] if (found := value(row)) is not None)
+        if counted:
+            counts.append(counted)
+            text = ", ".join(
+                one if len(counted) == 1 else f"{number} × {one}" for one, number in sorted(counted.items())
+            )
+            members.setdefault(text, []).append(label)
+    if any(_apart(one, counts) for one in {one for own in counts for one in own}):
+        parts = [f"{text} ({listed(labels, _MOST_NAMED)})" for text, labels in members.items()]
+        more = len(parts) - _MOST_PARTS
+        yield "; ".join(parts[:_MOST_PARTS]) + (f"; and {more} other mixtures" if more > 0 else "")
+
+
+def _apart(value: str, counts: Sequence[Counter[str]]) -> bool:
+    shares = [Fraction(own[value], own.total()) for own in counts]
+    return min(shares) == 0 or max(shares) - min(shares) > _MOST_APART

@@ -100,12 +100,50 @@ def test_machines_that_all_variants_share_have_none(results: Path) -> None:
     assert flags(collect([sweep])) == []
 
 
-def test_threads_that_the_grid_compares_have_none(results: Path) -> None:
-    runs = matrix_runs({"task": ["t"], "algorithm": ["mappo"], "threads": [1, 2], "seed": range(3)})
+@pytest.mark.parametrize(("name", "changes"), [("hardware", {"host": HOST}), ("threads", {"threads": 4})])
+@pytest.mark.parametrize(("theirs", "flagged"), [(9, True), (4, False)])
+def test_machines_that_each_variant_used_for_another_share_have_one(
+    results: Path, name: str, changes: Mapping[str, Any], theirs: int, flagged: bool
+) -> None:
+    """One of ten runs of the one was elsewhere, and nine or four of the other."""
+    runs = matrix_runs({"task": ["t"], "algorithm": ["mappo", "iql"], "seed": range(10)})
     sweep = create_sweep(results, "speed", runs)
     for run in runs:
-        finish(sweep.run(run.run_id), run, training_rows(run, 4))
+        elsewhere = run.seed < (1 if run.overrides["algorithm"] == "mappo" else theirs)
+        finish(sweep.run(run.run_id), run, training_rows(run, 3), **(changes if elsewhere else {}))
+    found = groups(collect([sweep]))
+    checks = audit(found, final_returns(found, intervals=False))
+    assert red_flags(checks) == [name] * flagged
+    if flagged and name == "threads":
+        assert checks[0].flags == ("t: 9 × 1, 1 × 4 (mappo); 1 × 1, 9 × 4 (iql)",)
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "changes"),
+    [
+        ("threads", [1, 2], {}),
+        ("experiment.train_device", ["cpu", "cuda"], {"host": HOST}),
+        ("target", ["here", "there"], {"host": HOST}),
+    ],
+)
+def test_what_the_grid_compares_has_none(
+    results: Path, key: str, values: list[Any], changes: Mapping[str, Any]
+) -> None:
+    runs = matrix_runs({"task": ["t"], "algorithm": ["mappo", "iql"], key: values, "seed": range(2)})
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        second = run.point.get(key) == values[1]
+        finish(sweep.run(run.run_id), run, training_rows(run, 4), **(changes if second else {}))
     assert flags(collect([sweep])) == []
+
+
+def test_of_one_target_the_machines_are_still_compared(results: Path) -> None:
+    runs = matrix_runs({"task": ["t"], "algorithm": ["mappo", "iql"], "target": ["a", "b"], "seed": [0]})
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        odd = (run.point["target"], run.overrides["algorithm"]) == ("b", "iql")
+        finish(sweep.run(run.run_id), run, training_rows(run, 4), **({"host": HOST} if odd else {}))
+    assert flags(collect([sweep])) == ["hardware"]
 
 
 def test_a_slow_hour_has_a_red_flag_in_collect_and_before_the_ranking(results: Path) -> None:
