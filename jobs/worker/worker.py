@@ -140,6 +140,8 @@ class Worker:
             preload(run.trainer)
             self._preloaded.add(run.trainer)
         remember_code(run, self._sweep.results)
+        silence = get_trainer(run.trainer).silence(run)
+        leader = silence.who if silence is not None else RunHandle.leader
         reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         slot, members = self._slots.take(self._sizes[run_id]), self._agents.take()
         try:
@@ -162,8 +164,6 @@ class Worker:
             for _, connection in members:  # the run's process has them now
                 connection.close()
         self.exit.no_process = None
-        silence = get_trainer(run.trainer).silence(run)
-        leader = silence.who if silence is not None else RunHandle.leader
         self._children[pid] = RunHandle(pid, run_id, slot, reading, launch.memory, launch.life, leader)
 
     def _cannot_start(self, run_id: str, error: Exception) -> None:
