@@ -34,6 +34,7 @@ _MUJOCO = TaskPackages(decide=("mujoco",))
 _OF_MUJOCO = ("Ant", "HalfCheetah", "Hopper", "Humanoid", "Inverted*Pendulum", "Pusher", "Reacher", "Swimmer")
 ACTOR_CRITIC_TASKS: Mapping[str, TaskPackages] = {
     "procgen/*": PROCGEN,
+    "gymnasium/ALE/*": TaskPackages(decide=("ale-py",)),
     **{f"gymnasium/{name}*": _BOX2D for name in ("BipedalWalker", "CarRacing", "LunarLander")},
     **{f"gymnasium/{name}*": _MUJOCO for name in (*_OF_MUJOCO, "Walker2d")},
 }

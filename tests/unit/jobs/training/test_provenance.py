@@ -101,6 +101,7 @@ def test_on_an_instance_files_are_known_only_from_a_copy(
     ("task", "packages"),
     [
         ("procgen/coinrun", {"envpool", "envpool-assets", "PyQt5-Qt5"}),
+        ("gymnasium/ALE/Pong-v5", {"ale-py"}),
         ("gymnasium/ale_py:ALE/Pong-v5", {"ale_py"}),
         ("gymnasium/minigrid.envs:MiniGrid-Empty-5x5-v0", {"minigrid"}),
         ("gymnasium/HalfCheetah-v5", {"mujoco"}),
