@@ -52,6 +52,7 @@ __all__ = ["Launched", "Pictures", "launch"]
 _OF_THE_KERNEL = ("MPLBACKEND", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE")
 _COLUMNS = 110
 _WIDTH_PX = 800
+_FINAL = FinalMeasure().spec
 _PLOTS = ("learning", "losses", "final", "speed")
 
 
@@ -147,23 +148,27 @@ class Launched:
         fleet.exchange(self.folder, lines.append)
         return lines
 
-    def collect(self) -> Collected:
-        """Merge what the runs have so far into tables, in memory and in the sweep's folder."""
-        collected = gather([self.folder], fleet.present)
+    def collect(self, final: str = _FINAL) -> Collected:
+        """Merge what the runs have so far into tables, in memory and in the sweep's folder.
+
+        ``final``: what counts as a final return, as `orchestrate collect --final` takes it.
+        """
+        collected = measured_by(gather([self.folder], fleet.present), FinalMeasure.parse(final))
         write(collected, self.folder)
         marl_eval_export.write(collected, self.folder)
         return collected
 
-    def plot(self, kind: str = "learning") -> Pictures:
+    def plot(self, kind: str = "learning", final: str = _FINAL) -> Pictures:
         """The report's pictures of one kind: ``learning`` curves, ``losses``, ``final`` returns or ``speed``.
 
+        ``final``: what counts as a final return, as `orchestrate report --final` takes it.
         Raises :class:`NotFoundError` while there is nothing to draw.
         """
         from orchestrator.analysis.report.page import pictures_of
 
         if kind not in _PLOTS:
             raise OrchestrateError(f"found the plot {kind!r}", hint=f"there are: {', '.join(_PLOTS)}")
-        collected = measured_by(gather([self.folder], fleet.present), FinalMeasure())
+        collected = measured_by(gather([self.folder], fleet.present), FinalMeasure.parse(final))
         pictures = Pictures(pictures_of(collected, kind))
         if not pictures:
             raise NotFoundError(

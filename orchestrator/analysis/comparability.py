@@ -88,8 +88,8 @@ def terms_of(rows: Sequence[Mapping[str, Any]]) -> ReturnTerms:
 
 def _mixed(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yield what differs between runs of one group, and the number of runs with each value."""
-    spans = _similar_lengths(row["frames"] for row in rows if row.get("minutes") is None)
-    length_of = {frames: _span(own) for own in spans for frames in own}
+    spans = similar_lengths(row["frames"] for row in rows if row.get("minutes") is None)
+    length_of = {frames: span(own) for own in spans for frames in own}
     values: dict[str, list[str]] = {
         MIXED_METRICS: _kinds([row["return_metric"] for row in rows if row["return_metric"] is not None]),
         MIXED_LENGTHS: [
@@ -134,7 +134,7 @@ def classes(items: Iterable[tuple[_T, ReturnTerms]]) -> list[list[_T]]:
     return [
         [item for item, terms in alike if terms.frames in lengths]
         for alike in by_kind.values()
-        for lengths in _similar_lengths(terms.frames for _, terms in alike)
+        for lengths in similar_lengths(terms.frames for _, terms in alike)
     ]
 
 
@@ -157,7 +157,7 @@ def _codes(every: Sequence[ReturnTerms]) -> Callable[[ReturnTerms], str]:
     return code_of
 
 
-def _similar_lengths(frames: Iterable[float | None]) -> list[set[float | None]]:
+def similar_lengths(frames: Iterable[float | None]) -> list[set[float | None]]:
     """Split numbers of frames into sets of about equal ones; unknown ones form a set."""
     found: list[set[float | None]] = []
     known = set(frames)
@@ -175,8 +175,8 @@ def differences(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
 
     First come the groups whose runs differ among themselves.
     """
-    lengths = _similar_lengths(terms.frames for _, terms in named)
-    length_of = {frames: _span(own) for own in lengths for frames in own}
+    lengths = similar_lengths(terms.frames for _, terms in named)
+    length_of = {frames: span(own) for own in lengths for frames in own}
     code_of = _codes([terms for _, terms in named])
     evaluated = [(name, terms) for name, terms in named if terms.kind == "evaluation"]
     kinds = {terms.metric: terms.kind for _, terms in named}
@@ -217,7 +217,8 @@ def mixed_code(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
     return [f"results of different code are averaged together: {_listed(mixed)}"] if mixed else []
 
 
-def _span(frames: Iterable[float | None]) -> str:
+def span(frames: Iterable[float | None]) -> str:
+    """Format the lowest and the highest number of frames."""
     known = sorted(value for value in frames if value is not None)
     if not known:
         return "an unknown number of frames"

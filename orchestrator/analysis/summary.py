@@ -11,10 +11,11 @@ from orchestrator.analysis.comparability import UNRANKED, ReturnTerms, differenc
 from orchestrator.analysis.generalization import Generalization, generalizations
 from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
 from orchestrator.analysis.stats import Final, Group, final_returns, groups, known, middle
-from orchestrator.analysis.tables import GAP, TRAINING_LEVELS
+from orchestrator.analysis.tables import FINAL_MEASURE, FINAL_VALUES, GAP, LAST, TRAINING_LEVELS
 from orchestrator.core.formatting import count, listed
 from orchestrator.planning.throughput.measure import END_TO_END, PROVISIONAL, TRAINING
 
+SINGLE = "the final return rests on a single evaluation, as runs have so few"
 _TIMES = ("seconds_per_iteration", "collection_seconds", "learning_seconds")
 _MOST_NAMED = 8
 # What fewer seeds than these do not allow.
@@ -134,6 +135,16 @@ def provisional(found: Sequence[Group]) -> list[str]:
     """Return a line that names the groups with provisional end-to-end throughput, if there are any."""
     labels = [group.label for group in found if is_provisional(group.counted()[0])]
     return [f"{PROVISIONAL}: {listed(labels, _MOST_NAMED)}"] if labels else []
+
+
+def single_values(found: Sequence[Group]) -> list[str]:
+    """Return a line that names the groups with final returns of one evaluation, unless that was chosen."""
+    labels = [group.label for group in found if any(map(_is_single, group.counted()[0]))]
+    return [f"{SINGLE}: {listed(labels, _MOST_NAMED)}"] if labels else []
+
+
+def _is_single(row: Mapping[str, Any]) -> bool:
+    return row.get(FINAL_VALUES) == 1 and row[FINAL_MEASURE] != LAST
 
 
 def unranked(finals: Sequence[Final]) -> list[str]:

@@ -148,6 +148,15 @@ RESULT_COLUMNS = {
 # more that is. With their metrics.
 TRAINING_LEVELS, GAP = "training_levels_return", "generalization_gap"
 LEVEL_METRICS = {TRAINING_LEVELS: f"eval/{TRAINING_LEVELS}", GAP: f"eval/{GAP}"}
+# Columns that say how the final return was measured; verdict.final_measure adds them.
+LAST_RETURN, FINAL_MEASURE, FINAL_VALUES, INTERVAL = MEASURE_COLUMNS = (
+    "last_return",
+    "final_measure",
+    "final_values",
+    "evaluation_interval",
+)
+# The measure that is the last evaluation.
+LAST = "last"
 
 
 # Tables
@@ -185,7 +194,7 @@ def runs_table(
         shared.append("actors")
     keys = _key_columns(
         (key for point in points for key in point if key not in shared),
-        {*columns, *own, "return_metric", *LEVEL_METRICS, "state", "reason"},
+        {*columns, *own, "return_metric", *LEVEL_METRICS, *MEASURE_COLUMNS, "state", "reason"},
     )
     for key, name in keys.items():
         columns[name] = _key_series([point.get(key) for point in points])

@@ -15,10 +15,13 @@ from orchestrator.analysis.comparability import (
     MIXED_METRICS,
     differences,
     mixed_code,
+    similar_lengths,
+    span,
 )
 from orchestrator.analysis.speed_drift import drift_of
-from orchestrator.analysis.stats import Final, Group
+from orchestrator.analysis.stats import Final, Group, middle
 from orchestrator.analysis.summary import machine
+from orchestrator.analysis.tables import INTERVAL
 from orchestrator.analysis.variant_ranking import names
 from orchestrator.core.formatting import listed
 
@@ -35,6 +38,7 @@ _OF_RETURNS = {
     "evaluation episodes": ("evaluated in different numbers", MIXED_EPISODES),
     "code": ("trained by different code",),
 }
+SPACING = "evaluation interval"
 HARDWARE, THREADS, DRIFT = SPEED = "hardware", "threads", "speed over time"
 
 
@@ -48,7 +52,7 @@ class Check:
 
 def audit(groups: Sequence[Group], finals: Sequence[Final]) -> list[Check]:
     """Check that the runs of each task had the same conditions; those that differ first."""
-    found: dict[str, list[str]] = {name: [] for name in (*_OF_RETURNS, HARDWARE, THREADS, DRIFT)}
+    found: dict[str, list[str]] = {name: [] for name in (*_OF_RETURNS, SPACING, HARDWARE, THREADS, DRIFT)}
     for task in dict.fromkeys(group.task for group in groups):
         of = f"{task}: " if task else ""
         own = [final for final in finals if final.group.task == task and final.estimate is not None]
@@ -58,6 +62,7 @@ def audit(groups: Sequence[Group], finals: Sequence[Final]) -> list[Check]:
             name = next(name for name, starts in _OF_RETURNS.items() if sentence.startswith(starts))
             found[name].append(of + sentence)
         found["code"] += [of + sentence for sentence in mixed_code(terms)]
+        found[SPACING] += [of + text for text in _spacing(own, labels)]
         trained = [group for group in groups if group.task == task]
         for part in _parts(trained, _SELECTS_HARDWARE):
             found[HARDWARE] += [of + text for text in _unequal(part, machine)]
@@ -72,6 +77,22 @@ def audit(groups: Sequence[Group], finals: Sequence[Final]) -> list[Check]:
 def red_flags(checks: Iterable[Check]) -> list[str]:
     """Return the names of the conditions that differ."""
     return [check.name for check in checks if check.flags]
+
+
+def _spacing(finals: Sequence[Final], labels: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence if groups were evaluated after different numbers of frames."""
+    known = [
+        (label, interval)
+        for final, label in zip(finals, labels, strict=True)
+        if (interval := middle([one for row in final.group.counted()[0] if (one := row.get(INTERVAL))]))
+    ]
+    lengths = similar_lengths(interval for _, interval in known)
+    if len(lengths) > 1:
+        parts = [
+            f"every {span(own)} ({listed([label for label, one in known if one in own], _MOST_NAMED)})"
+            for own in lengths
+        ]
+        yield f"evaluated at different intervals: {'; '.join(parts)}"
 
 
 def _parts(groups: Sequence[Group], selects: re.Pattern[str]) -> Iterable[list[Group]]:

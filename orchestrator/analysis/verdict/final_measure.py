@@ -7,9 +7,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
-from orchestrator.analysis.tables import LEVEL_METRICS
+from orchestrator.analysis.tables import (
+    FINAL_MEASURE,
+    FINAL_VALUES,
+    INTERVAL,
+    LAST,
+    LAST_RETURN,
+    LEVEL_METRICS,
+    MEASURE_COLUMNS,
+)
 from orchestrator.core.errors import OrchestrateError
 
 if TYPE_CHECKING:
@@ -17,7 +26,7 @@ if TYPE_CHECKING:
 
     from orchestrator.analysis.collect import Collected
 
-_LAST, _MEAN, _AREA = "last", "mean", "area"
+_MEAN, _AREA = "mean", "area"
 # A mean takes at most this part of a run's values, so that a short run is not judged by its beginning.
 _MOST_PART = 3
 _EVALUATIONS = "eval/"
@@ -33,7 +42,7 @@ class FinalMeasure:
     @classmethod
     def parse(cls, text: str) -> FinalMeasure:
         """Read ``last``, ``mean:K`` or ``area``."""
-        if text in (_LAST, _AREA):
+        if text in (LAST, _AREA):
             return cls(text, 0)
         if (found := re.fullmatch(rf"{_MEAN}:([1-9]\d{{0,5}})", text)) is not None:
             return cls(_MEAN, int(found[1]))
@@ -42,8 +51,13 @@ class FinalMeasure:
             hint="for example --final mean:10, the mean of the last ten evaluations",
         )
 
+    @property
+    def spec(self) -> str:
+        """What :meth:`parse` reads."""
+        return f"{self.kind}:{self.count}" if self.kind == _MEAN else self.kind
+
     def __str__(self) -> str:
-        if self.kind == _LAST:
+        if self.kind == LAST:
             return "the last evaluation"
         if self.kind == _AREA:
             return "the area under the curve of evaluations over frames, divided by the frames"
@@ -57,33 +71,73 @@ class FinalMeasure:
                 for (start, end), (first, last) in zip(pairwise(frames), pairwise(values), strict=True)
             )
             return area / (frames[-1] - frames[0])
-        number = min(self.count, -(-len(values) // _MOST_PART)) if self.kind == _MEAN else 1
-        last = values[-number:]
+        last = values[-self.values_of(len(values)) :]
         return math.fsum(last) / len(last)
+
+    def values_of(self, number: int) -> int:
+        """Return how many values count of a run with so many, one or more."""
+        if self.kind == _AREA:
+            return number
+        return min(self.count, -(-number // _MOST_PART)) if self.kind == _MEAN else 1
+
+
+@dataclass(frozen=True)
+class _Score:
+    """A run's measure, the number of ``values`` in it, and the usual number of frames between evaluations."""
+
+    value: float
+    values: int | None = None
+    interval: float | None = None
 
 
 def measured_by(collected: Collected, measure: FinalMeasure) -> Collected:
     """Return the tables with this measure as the final return of every run that has one.
 
-    The returns on levels of training, and the gaps, are measured in the same way.
+    The returns on levels of training, and the gaps, are measured in the same way. ``last_return`` holds the
+    last return, ``final_measure`` the measure, ``final_values`` how many values are in it, and
+    ``evaluation_interval`` the median number of frames between evaluations.
     A run has none if its last evaluation is not a number: it diverged. Of a return of collection such values
     are left out, as no episode ended then.
     """
     import polars as pl
 
     runs = collected.runs
-    metrics = {"final_return": pl.col("return_metric")}
-    metrics |= {column: pl.lit(metric) for column, metric in LEVEL_METRICS.items()}
-    for column, metric in metrics.items():
+    if LAST_RETURN not in runs.columns:
+        runs = runs.with_columns(pl.col("final_return").alias(LAST_RETURN))
+    finals = [
+        one if before is None or one is not None else _Score(before)
+        for before, one in zip(
+            runs["final_return"], _scores(collected, pl.col("return_metric"), measure), strict=True
+        )
+    ]
+    own = [
+        pl.Series("final_return", [one and one.value for one in finals], dtype=pl.Float64),
+        pl.Series(FINAL_MEASURE, [one and measure.spec for one in finals], dtype=pl.String),
+        pl.Series(FINAL_VALUES, [one and one.values for one in finals], dtype=pl.Int64),
+        pl.Series(INTERVAL, [one and one.interval for one in finals], dtype=pl.Float64),
+    ]
+    runs = runs.with_columns(own)
+    for column, metric in LEVEL_METRICS.items():
         if runs[column].null_count() < len(runs):
-            runs = runs.with_columns(_measured(collected, column, metric, measure))
-    return replace(collected, runs=runs, final=str(measure))
+            values = [
+                before if before is None or one is None else one.value
+                for before, one in zip(runs[column], _scores(collected, pl.lit(metric), measure), strict=True)
+            ]
+            runs = runs.with_columns(pl.Series(column, values, dtype=pl.Float64))
+    return replace(collected, runs=_in_order(runs), final=str(measure))
 
 
-def _measured(collected: Collected, column: str, metric: pl.Expr, measure: FinalMeasure) -> pl.Series:
-    """Return this measure of each run that has a value in the column, which is the last one of the metric."""
+def _in_order(runs: pl.DataFrame) -> pl.DataFrame:
+    """Put the columns about the measure behind the final return."""
     import polars as pl
 
+    others = [column for column in runs.get_columns() if column.name not in MEASURE_COLUMNS]
+    at = 1 + [column.name for column in others].index("final_return")
+    return pl.DataFrame([*others[:at], *(runs[name] for name in MEASURE_COLUMNS), *others[at:]])
+
+
+def _scores(collected: Collected, metric: pl.Expr, measure: FinalMeasure) -> list[_Score | None]:
+    """Return this measure of a metric, for each run that recorded it."""
     wanted = collected.runs.select("sweep", "run_id", name=metric)
     found = (
         collected.metrics.join(wanted, on=["sweep", "run_id", "name"], how="semi")
@@ -94,19 +148,18 @@ def _measured(collected: Collected, column: str, metric: pl.Expr, measure: Final
         (sweep, run_id): _score(measure, name, frames, values)
         for sweep, run_id, name, frames, values in found.iter_rows()
     }
-    rows = collected.runs.select("sweep", "run_id", column).iter_rows()
-    finals = [
-        before if before is None else scores.get((sweep, run_id), before) for sweep, run_id, before in rows
-    ]
-    return pl.Series(column, finals, dtype=pl.Float64)
+    return [scores.get(run) for run in collected.runs.select("sweep", "run_id").iter_rows()]
 
 
-def _score(measure: FinalMeasure, metric: str, frames: Sequence[int], values: Sequence[float]) -> float:
+def _score(measure: FinalMeasure, metric: str, frames: Sequence[int], values: Sequence[float]) -> _Score:
     finite = [
         (float(at), value)
         for at, value in zip(frames, values, strict=True)
         if value is not None and math.isfinite(value)
     ]
-    if not finite or (metric.startswith(_EVALUATIONS) and not math.isfinite(values[-1])):
-        return math.nan
-    return measure.of([at for at, _ in finite], [value for _, value in finite])
+    evaluated = metric.startswith(_EVALUATIONS)
+    if not finite or (evaluated and not math.isfinite(values[-1])):
+        return _Score(math.nan)
+    value = measure.of([at for at, _ in finite], [value for _, value in finite])
+    gaps = [later - earlier for earlier, later in pairwise(frames)] if evaluated else []
+    return _Score(value, measure.values_of(len(finite)), float(median(gaps)) if gaps else None)

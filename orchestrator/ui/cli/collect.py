@@ -67,7 +67,13 @@ def collect(
         from orchestrator.analysis.collect import gather, read_others, write
         from orchestrator.analysis.compare import table, target_comparisons
         from orchestrator.analysis.stats import final_returns, groups
-        from orchestrator.analysis.summary import provisional, summary_json, summary_table, unranked
+        from orchestrator.analysis.summary import (
+            provisional,
+            single_values,
+            summary_json,
+            summary_table,
+            unranked,
+        )
         from orchestrator.analysis.verdict.fairness import SPEED, audit
         from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
         from orchestrator.analysis.verdict.leaders import answers, no_overall
@@ -79,17 +85,16 @@ def collect(
         foreign = read_others(others or [], found)
     for sweep_dir in found:
         with working(f"{sweep_dir.name}: reading runs"):
-            collected = gather([sweep_dir], present, verify, foreign)
+            collected = measured_by(gather([sweep_dir], present, verify, foreign), measure)
             write(collected, sweep_dir)
             exported = marl_eval_export.write(collected, sweep_dir)
             take_up(sweep_dir)
-            collected = measured_by(collected, measure)  # the files have every run's last evaluation
             columns, rows = summary_table(collected)
             compared = target_comparisons([sweep_dir], collected, intervals=False).values()
             compared_groups = groups(collected)
             finals = final_returns(compared_groups, intervals=False)
             found_answers = answers(finals)
-            limits = [*unranked(finals), *collected.warnings]
+            limits = [*unranked(finals), *single_values(compared_groups), *collected.warnings]
             limits += [f"* {line}" for line in provisional(compared_groups)]
             limits += filter(None, [no_overall(finals)])
             checks = audit(compared_groups, finals)

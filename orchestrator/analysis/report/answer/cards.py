@@ -29,6 +29,7 @@ from orchestrator.analysis.report.blocks import (
 from orchestrator.analysis.report.plotting import DARK, LIGHT
 from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, NOMINAL_SEEDS
 from orchestrator.analysis.stats import Final, Group, known, middle
+from orchestrator.analysis.summary import single_values
 from orchestrator.analysis.variant_ranking import Variant, names
 from orchestrator.analysis.verdict.cost_front import Prices, dollars_of
 from orchestrator.analysis.verdict.leaders import Answer, no_overall
@@ -97,6 +98,7 @@ def answer_section(
             missing_table(bounds[:_MOST_LINES]),
             Text(_MISSING, note=True),
         ]
+    blocks += [Text(one[0].upper() + one[1:], note=True) for one in single_values(groups)]
     note = f"Final return of a run: {measure}. {_HOW_TO_READ}"
     return Section("answer", "The answer", (*blocks, Text(note, note=True)))
 

@@ -14,6 +14,7 @@ from benchmarks.synthetic import COLLECTION, EPOCH, EVAL, create_sweep, finish, 
 from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.stats import final_returns, groups
 from orchestrator.analysis.verdict.fairness import audit, red_flags
+from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
 from orchestrator.analysis.verdict.leaders import answers
 from orchestrator.core.types import Run
 from orchestrator.rundir import Row, SweepDir
@@ -89,6 +90,23 @@ def test_groups_that_are_mixtures_have_a_red_flag_and_no_verdict(
     told = [str(one) for one in answers(final_returns(groups(collected), intervals=False))]
     assert len(told) == 2
     assert not any("leads" in one for one in told)
+
+
+@pytest.mark.parametrize(("every", "flagged"), [(2, ["evaluation interval"]), (1, [])])
+def test_evaluations_at_other_intervals_have_a_red_flag(
+    results: Path, every: int, flagged: list[str]
+) -> None:
+    runs = matrix_runs({"task": ["t"], "algorithm": ["mappo", "iql"], "seed": range(3)})
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        step = every if run.overrides["algorithm"] == "iql" else 1
+        rows = [
+            Row(at, 6000 * (at + 1), float(at), {EVAL: float(at)} if at % step == 0 else {})
+            for at in range(9)
+        ]
+        finish(sweep.run(run.run_id), run, rows)
+    collected = measured_by(collect([sweep]), FinalMeasure())
+    assert flags(collected) == flagged
 
 
 def test_machines_that_all_variants_share_have_none(results: Path) -> None:

@@ -6,8 +6,11 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -15,10 +18,14 @@ from benchmarks.synthetic import COLLECTION, EVAL, create_sweep, finish, matrix_
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.tables import RunReading
 from orchestrator.analysis.verdict.final_measure import FinalMeasure, measured_by
+from orchestrator.api import Launched
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, Row
 from orchestrator.ui.cli import app
 from tests.simulated import of_readings
+
+if TYPE_CHECKING:
+    from orchestrator.control.flow import Flow
 
 FRAMES = 1000
 
@@ -105,6 +112,71 @@ def test_commands_take_and_name_the_measure(results: Path) -> None:
         "Final return of a run: the mean of the last 5 evaluations"
         in (sweep.report / "index.html").read_text()
     )
+
+
+def test_the_tables_say_what_the_final_return_is_and_keep_the_last_one() -> None:
+    collected = trained([float(value) for value in range(31)], [1.0, 2.0, math.nan], [7.0])
+    columns = ("last_return", "final_measure", "final_values", "evaluation_interval")
+    runs = measured_by(collected, FinalMeasure.parse("mean:5")).runs
+    assert [list(row) for row in runs.select(columns).iter_rows()] == [
+        [30.0, "mean:5", 5, 1000.0],
+        [2.0, "mean:5", None, None],
+        [7.0, "mean:5", 1, None],
+    ]
+    names = runs.columns
+    assert names[names.index("final_return") :][: 1 + len(columns)] == ["final_return", *columns]
+    again = measured_by(measured_by(collected, FinalMeasure.parse("area")), FinalMeasure.parse("mean:5"))
+    assert again.runs.equals(runs)
+    by_last = measured_by(collected, FinalMeasure.parse("last")).runs
+    assert by_last["final_values"].to_list() == [1, None, 1]
+    assert by_last["final_return"].to_list()[::2] == by_last["last_return"].to_list()[::2] == [30.0, 7.0]
+
+
+def test_files_and_python_have_the_final_return_that_the_commands_tell(results: Path) -> None:
+    runs = matrix_runs({"algorithm": ["mappo"], "seed": range(2)})
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        rows = [Row(at, (at + 1) * FRAMES, float(at), {EVAL: float(at)}) for at in range(20)]
+        finish(sweep.run(run.run_id), run, rows)
+
+    def files(*options: str) -> list[list[object]]:
+        command = ["collect", "speed", "--json", "--results", str(results), *options]
+        told = json.loads(CliRunner().invoke(app, command).output)
+        wanted = ("final_return", "last_return", "final_measure")
+        found = [
+            [list(row) for row in table.select(wanted).iter_rows()]
+            for table in (pl.read_csv(sweep.table_csv), pl.read_parquet(sweep.table_parquet))
+        ]
+        assert found[0] == found[1]
+        assert found[0][0][0] == told["groups"][0]["final_return"]
+        return found[0]
+
+    assert files() == [[17.0, 19.0, "mean:5"]] * 2
+    assert files("--final", "last") == [[19.0, 19.0, "last"]] * 2
+    # Neither reads more of a launched sweep than its folder.
+    launched = Launched(cast("Flow", SimpleNamespace(sweep_dir=sweep)), ())
+    assert launched.collect().runs["final_return"].to_list() == [17.0, 17.0]
+    assert launched.collect(final="last").runs["final_return"].to_list() == [19.0, 19.0]
+
+
+def test_a_final_return_of_one_evaluation_has_a_warning(results: Path) -> None:
+    """Up to three evaluations the last third is the last one alone."""
+    runs = matrix_runs({"algorithm": ["mappo", "iql"], "seed": range(2)})
+    sweep = create_sweep(results, "speed", runs)
+    for run in runs:
+        number = 3 if run.overrides["algorithm"] == "mappo" else 4
+        rows = [Row(at, (at + 1) * FRAMES, float(at), {EVAL: float(at)}) for at in range(number)]
+        finish(sweep.run(run.run_id), run, rows, frames=4 * FRAMES)
+    warning = "the final return rests on a single evaluation, as runs have so few: mappo"
+
+    def notes(*options: str) -> list[str]:
+        command = ["collect", "speed", "--json", "--results", str(results), *options]
+        return json.loads(CliRunner().invoke(app, command).output)["notes"]
+
+    assert warning in notes()
+    assert not any("single evaluation" in note for note in notes("--final", "last"))
+    CliRunner().invoke(app, ["report", "speed", "--results", str(results)])
+    assert warning[1:] in (sweep.report / "index.html").read_text()
 
 
 @pytest.mark.parametrize("measure", ["best", "mean:0", "mean:", "mean:x", ""])
