@@ -134,13 +134,16 @@ def _shared_cores(sweep: Sweep) -> list[dict[str, Value]]:
 
 
 def _beyond_physical_cores(sweep: Sweep) -> list[dict[str, Value]]:
-    """Return a warning if a run's processes and threads are more than this machine's physical cores."""
+    """Return a warning if a run's processes and threads are more than this machine's physical cores.
+
+    Runs for which all its cores together are too few are skipped, with the reason.
+    """
     if LOCAL not in sweep.targets:
         return []
-    there = min(hardware.physical_cores(), hardware.whole_cores())
+    there, most = hardware.physical_cores(), hardware.whole_cores()
     for run in sweep.runs:
         occupied = get_trainer(run.trainer).resources_of(run).cpus_per_task
-        if occupied > there and run.target in (None, LOCAL):
+        if there < occupied <= most and run.target in (None, LOCAL):
             return [
                 {
                     "run_id": run.run_id,

@@ -43,6 +43,9 @@ def test_processes_that_must_share_cores_are_warned_of(monkeypatch: pytest.Monke
     monkeypatch.setattr(hardware, "physical_cores", lambda: 3)
     (warning,) = warnings("impala", "{mem: 1G}")
     assert "of a run take 4 cores with their threads, and this machine has 3 physical ones" in warning
+    monkeypatch.setattr(hardware, "whole_cores", lambda: 3)
+    assert warnings("impala", "{mem: 1G}") == []
+    monkeypatch.setattr(hardware, "whole_cores", lambda: 8)
     assert warnings("impala", "{mem: 1G}\ntargets: [laptop, cluster]") == []
 
 
