@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.analysis.comparability import UNRANKED, classes, differences, mixed_code
 from orchestrator.analysis.compare.axis import TARGET, text
+from orchestrator.analysis.compare.leading import leading_text
 from orchestrator.analysis.compare.model import (
     ComparedValue,
     KeyComparison,
@@ -33,6 +34,12 @@ _MOST_NAMED = 4
 
 
 def verdict(found: KeyComparison) -> str:
+    """Compare the fastest value with the baseline in one sentence, and all values' returns in another."""
+    leading = leading_text(found)
+    return f"{_against_baseline(found)} {leading}." if leading else _against_baseline(found)
+
+
+def _against_baseline(found: KeyComparison) -> str:
     """Compare the fastest value with the baseline in one sentence: speed, noise, and returns.
 
     A value with too few seeds is the fastest only if there are no others.

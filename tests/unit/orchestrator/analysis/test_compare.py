@@ -522,3 +522,39 @@ def test_the_csv_holds_every_cell_and_what_came_of_all(results: Path) -> None:
     assert float(rows[1]["speed_up"]) == pytest.approx(2)
     assert float(rows[5]["efficiency"]) == pytest.approx(1)
     assert {row["equal_frames"] for row in rows[:4]} == {"12000.0"}
+
+
+# Who returns most
+
+
+def returning(results: Path, levels: Mapping[str, float], tasks: Sequence[str], seeds: int = 10) -> str:
+    """The verdict by algorithm on runs with these returns; the first is the fastest."""
+    runs = matrix_runs({"task": tasks, "algorithm": list(levels), "seed": range(seeds)})
+    sweep = create_sweep(results, "lab", runs)
+    for run in runs:
+        name = str(run.overrides["algorithm"])
+        level = levels[name] + run.seed % 7 + run.seed / 100
+        train(sweep, run, 2000.0 if name == next(iter(levels)) else 1000.0, [0.0, level])
+    return verdict(compare_by(collect([sweep]), "algorithm"))
+
+
+def test_the_value_that_returns_most_is_named_beside_the_fastest(results: Path) -> None:
+    said = returning(results, {"iql": 0.0, "ippo": 40.0, "mappo": 80.0}, ["t"])
+    assert said.endswith(" Returns of all values: mappo leads, by more than luck (10 seeds).")
+
+
+def test_values_that_return_alike_are_all_named(results: Path) -> None:
+    said = returning(results, {"iql": 0.0, "ippo": 0.0, "mappo": 0.0}, ["t"])
+    told = "Returns of all values: cannot tell from 10 seeds which is best of iql, ippo, mappo, "
+    assert told in said
+
+
+def test_returns_over_several_combinations_are_ranked_over_all_of_them(results: Path) -> None:
+    said = returning(results, {"iql": 0.0, "ippo": 40.0, "mappo": 80.0}, ["t", "u"], 5)
+    assert said.endswith(
+        " Returns of all values: over 2 combinations, mappo leads, by more than luck (5 seeds)."
+    )
+
+
+def test_two_values_need_no_second_sentence(results: Path) -> None:
+    assert "all values" not in returning(results, {"iql": 0.0, "ippo": 40.0}, ["t"])
