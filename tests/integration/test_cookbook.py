@@ -91,7 +91,7 @@ def shortened(run: Run) -> Run:
 
 
 def test_a_run_of_every_grid_trains(folder: Path, results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In little: each grid's algorithm, task and keys, but not its sizes. Programs have tests of their own."""
+    """Each grid's algorithm, task and keys, but not its sizes. Programs have tests of their own."""
     for name, value in WORKERS.items():
         monkeypatch.setenv(name, value)
     sweeps = [load_sweep(Path(name)) for name, _ in save(folder)]
