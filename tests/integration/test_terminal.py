@@ -16,6 +16,7 @@ from orchestrator.config.sweep import load_sweep
 from orchestrator.core.progress import listening
 from orchestrator.rundir import SweepDir
 from orchestrator.ui.cli import app
+from orchestrator.ui.terminal.table import Column, KeyTable, cell
 from tests.terminal import in_terminal
 from tests.warm import FRESH
 
@@ -72,6 +73,32 @@ def test_tables_of_groups_fit_80_columns(command: tuple[str, ...], tmp_path: Pat
     assert max(map(len, seen.lines[:end])) <= 80
     figures = [line for line in seen.lines[:end] if re.search(r" [\d,]{5} ", line)]
     assert len(figures) == 32
+
+
+def test_compare_fits_80_columns_where_runs_are_not_done(tmp_path: Path) -> None:
+    """States of runs are a note, and the last lines break between words."""
+    sweep = trained(tmp_path / "results", {"task": ["a"], "algorithm": ["mappo", "iql"], "seed": range(3)})
+    finished = next(sweep.path.rglob("result.json"))
+    finished.write_text("{")
+    seen = in_terminal("compare", "lab", "--by", "algorithm", cwd=tmp_path)
+    assert seen.code == 0, seen.text
+    assert max(map(len, seen.lines)) <= 80
+    assert re.search(r" 2 of 3 ", seen.text)
+    assert "runs are 2 done, 1 unknown" in " ".join(seen.lines)
+    at = next(at for at, line in enumerate(seen.lines) if line.startswith("final return: "))
+    assert " ".join(seen.lines[at : at + 2]).startswith(
+        "final return: the mean of the last 5 evaluations, or of the last third if these"
+    )
+
+
+def test_a_terminal_too_narrow_for_all_figures_names_those_left_out() -> None:
+    columns = [Column("key", [cell("a"), cell("b")], left=True, key=True)]
+    columns += [Column(f"figure_{at}", [cell("1,234,567")] * 2) for at in range(5)]
+    lines = [line.plain for line in KeyTable(columns).lines(40)]
+    assert max(map(len, lines)) <= 40
+    assert lines[0] == "no room for: figure_3, figure_4"
+    assert lines[-1].split() == ["1,234,567"] * 3
+    assert not any("no room" in line.plain for line in KeyTable(columns).lines(80))
 
 
 def test_json_of_collect_has_numbers(tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ def sections(found: KeyComparison, *, full: bool = False) -> list[tuple[str, lis
 
 
 def _row(found: KeyComparison, one: Combination, cell: ComparedValue, full: bool) -> dict[str, Shown]:
-    counted = str(cell.n) if list(cell.members.states) == ["done"] else cell.members.states_text
+    total = len(cell.members.rows)
+    counted = str(cell.n) if cell.n == total else f"{cell.n} of {total}"
     cost = cell.middle(DOLLARS)
     return {
         **_ratio_cells(found, cell),

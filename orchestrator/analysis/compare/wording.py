@@ -9,6 +9,7 @@ from orchestrator.analysis.comparability import UNRANKED, classes, differences, 
 from orchestrator.analysis.compare.axis import TARGET, text
 from orchestrator.analysis.compare.leading import leading_text
 from orchestrator.analysis.compare.model import (
+    Combination,
     ComparedValue,
     KeyComparison,
     ValueRatios,
@@ -250,10 +251,20 @@ def _row_notes(found: KeyComparison) -> dict[str, list[str]]:
         if len(one.cells) == 1:
             only = f"only {found.named(one.cells[0].value)}, nothing to compare it with"
             told.setdefault(only, []).append(one.label)
+    for states, named in _unfinished(found, trained or found.combinations):
+        told.setdefault(f"runs are {states}", []).append(named)
     for one in found.combinations if trained else ():
         if not one.finished:
             told.setdefault("no finished run", []).append(one.label)
     return told
+
+
+def _unfinished(found: KeyComparison, shown: Sequence[Combination]) -> Iterator[tuple[str, str]]:
+    """Yield the states of the runs, and the name, of each value of which not all runs count."""
+    for one in shown:
+        for cell in one.cells:
+            if cell.n < len(cell.members.rows):
+                yield cell.members.states_text, f"{one.label} {found.named(cell.value)}".strip()
 
 
 def _unranked(found: KeyComparison) -> list[str]:

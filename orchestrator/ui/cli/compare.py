@@ -52,7 +52,6 @@ def compare(
       orchestrate compare old new --by sweep
       orchestrate compare speed --with their_runs --by sweep
     """
-    from orchestrator.core.formatting import plain
     from orchestrator.core.progress import report_step
     from orchestrator.ui.terminal.working import working
 
@@ -81,10 +80,23 @@ def compare(
         )
         return
     print_comparison(compared)
-    typer.echo(f"final return: {collected.final}")
-    for problem in collected.problems:
-        typer.echo(f"problem: {plain(problem)}", err=True)
-    typer.echo(f"wrote {', '.join(str(path) for path in written if not path.stem.endswith('-dark'))}")
+    _print_written(collected.final, collected.problems, written)
+
+
+def _print_written(final: str, problems: Sequence[str], written: Sequence[Path]) -> None:
+    """Print the last lines, wrapped between words on a terminal; problems on the error stream."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    from orchestrator.core.formatting import plain
+    from orchestrator.ui.cli import sweep_table
+
+    console, errors = sweep_table.console(), Console(stderr=True, highlight=False)
+    console.print(escape(f"final return: {final}"), soft_wrap=not console.is_terminal)
+    for problem in problems:
+        errors.print(f"problem: {escape(plain(problem))}", soft_wrap=not errors.is_terminal)
+    names = ", ".join(str(path) for path in written if not path.stem.endswith("-dark"))
+    console.print(escape(f"wrote {names}"), soft_wrap=not console.is_terminal)
 
 
 def _without_key(found: Sequence[SweepDir]) -> OrchestrateError:

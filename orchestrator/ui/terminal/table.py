@@ -1,7 +1,8 @@
 """Tables of one line a row, with a column per key of the grid, that fit the width of a terminal.
 
 Where the terminal is too narrow, headings are first folded, then prefixes that all values of a key share are
-said once above the table, and last the widest keys become headings between rows. Elsewhere, as in a pipe, a
+said once above the table, and last the widest keys become headings between rows; a terminal too narrow for
+the figures alone gets the first of them, and the names of the others. Elsewhere, as in a pipe, a
 row has all of its values and nothing is folded.
 """
 
@@ -74,6 +75,7 @@ class _Layout(NamedTuple):
     prefixes: dict[str, str]
     moved: Sequence[Column]
     gap: str = _GAP
+    left_out: Sequence[str] = ()
 
     def fits(self, width: int) -> bool:
         return sum(column.width + len(self.gap) for column in self.columns) - len(self.gap) <= width
@@ -97,6 +99,9 @@ class KeyTable:
         layout = self._laid_out(width)
         for name, prefix in layout.prefixes.items():
             yield Text(f"{name}: {prefix}…", style="dim")
+        if layout.left_out:
+            told = f"no room for: {', '.join(layout.left_out)}"
+            yield Text(told if width is None else shortened(told, width), style="dim")
         yield from _header(layout, self._indent(layout.moved))
         rows = range(len(self._columns[0].cells) if self._columns else 0)
         outer = dict(zip(rows, self._heads, strict=True)) if self._heads else dict.fromkeys(rows, ())
@@ -123,8 +128,8 @@ class KeyTable:
                 if layout.fits(room):
                     return layout
             keys = {id(one): own.width for one, own in zip(stay, layout.columns, strict=True) if one.key}
-            if not keys:
-                return layout
+            if not keys:  # figures alone are too wide: as narrow as can be
+                return next((one for one in _narrowest(stay, moved) if one.fits(room)), layout)
             widest = max(keys, key=keys.__getitem__)
             stay = [one for one in stay if id(one) != widest]
             moved = [one for one in self._columns if not any(one is other for other in stay)]
@@ -162,6 +167,15 @@ def _layouts(columns: Sequence[Column], moved: Sequence[Column], *, narrow: bool
         split = [one.folded(_SYLLABLES) for one in short]
         yield _Layout(split, prefixes, moved)
         yield _Layout(split, prefixes, moved, " ")
+
+
+def _narrowest(columns: Sequence[Column], moved: Sequence[Column]) -> Iterator[_Layout]:
+    """Yield the layouts with split words, and then ones without the last columns."""
+    *_, two, one = _layouts(columns, moved, narrow=True)
+    yield from (two, one)
+    for number in range(len(columns) - 1, 0, -1):
+        rest = [column.name.replace("\n", " ") for column in columns[number:]]
+        yield _Layout(one.columns[:number], one.prefixes, moved, one.gap, rest)
 
 
 def _header(layout: _Layout, indent: str) -> Iterator[Text]:

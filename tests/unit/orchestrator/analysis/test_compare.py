@@ -350,10 +350,16 @@ def test_runs_that_are_missing_or_failed_stand_in_the_table_and_spoil_nothing(re
     table = dict(sections(found))
     assert [[cell.text for cell in row[:4]] for row in table["mappo"]] == [
         ["1", "2", "1,000", "1"],
-        ["2", "1 done, 1 failed", "2,000", "2.00"],
-        ["4", "2 pending", "–", "–"],
+        ["2", "1 of 2", "2,000", "2.00"],
+        ["4", "0 of 2", "–", "–"],
     ]
-    assert [cell.text for cell in table["iql"][1][1:4]] == ["2 failed", "–", "–"]
+    assert [cell.text for cell in table["iql"][1][1:4]] == ["0 of 2", "–", "–"]
+    told = [note for note in notes(found) if note.startswith("runs are ")]
+    assert told == [
+        "runs are 1 done, 1 failed: mappo threads=2",
+        "runs are 2 pending: mappo threads=4, iql threads=4",
+        "runs are 2 failed: iql threads=2",
+    ]
     assert "threads=2 trained 2.00 times as fast as threads=1 (1 pair" in verdict(found)
 
 
