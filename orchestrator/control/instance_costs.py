@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from orchestrator.backends.instances import Instance, Instances, RecordedState, instances_of
+from orchestrator.backends.instances import Instance, RecordedState, instances_of
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.formatting import moment
 from orchestrator.rundir import SweepDir
@@ -17,8 +18,68 @@ from orchestrator.rundir.synced import copy_of
 _SAVING_S = 60.0
 
 
+@dataclass(frozen=True)
+class InstanceCost:
+    """An instance of a backend that is up; ``warning``: what its user must know, empty for nothing."""
+
+    backend: str
+    instance: Instance
+    warning: str
+
+    @property
+    def dollars(self) -> float | None:
+        """What it cost so far, ``None`` without a price."""
+        price, since = self.instance.price_per_hour, self.instance.since
+        hours = max(0.0, time.time() - since) / 3600 if since else 0.0
+        return None if price is None else price * hours
+
+    def as_dict(self) -> dict[str, object]:
+        """Return it in JSON types; times in seconds since the epoch."""
+        one = self.instance
+        return {
+            "backend": self.backend,
+            "name": one.name,
+            "state": one.state.value,
+            "since": one.since or None,
+            "dollars_per_hour": one.price_per_hour,
+            "dollars": self.dollars,
+            "region": one.region,
+            "instance_type": one.instance_type,
+            "spot": one.spot,
+            "warning": self.warning or None,
+        }
+
+    def __str__(self) -> str:
+        one, dollars = self.instance, self.dollars
+        spent = f": {one.price_per_hour:.2f} $/h, {dollars:.2f} $ so far" if dollars is not None else ""
+        at = moment(one.since, time.time())
+        warning = f". {self.warning}" if self.warning else ""
+        return f"instance {one.name} is {one.state.value} since {at}{spent}{warning}"
+
+
+@dataclass(frozen=True)
+class UnknownCost:
+    """Instances of a backend that may be up; ``problem``: why that is unknown."""
+
+    backend: str
+    names: tuple[str, ...]
+    problem: str
+
+    def as_dict(self) -> dict[str, object]:
+        """Return it in JSON types."""
+        return {"backend": self.backend, "names": list(self.names), "problem": self.problem}
+
+    def __str__(self) -> str:
+        return f"unknown whether an instance is up ({self.problem}): {', '.join(self.names)}"
+
+
 def costs(sweep: SweepDir) -> list[str]:
     """Return a line for every instance of the sweep that is up, unrecorded ones too; or why it is unknown."""
+    return list(map(str, instance_costs(sweep)))
+
+
+def instance_costs(sweep: SweepDir) -> list[InstanceCost | UnknownCost]:
+    """Return every instance of the sweep that is up, unrecorded ones too; or why it is unknown."""
     left = set() if copy_of(sweep) is not None else set(unpacked(sweep))
     ids: dict[str, dict[str, str]] = {}
     for entry, job in jobs_of(sweep.read_ledger()) if left else ():
@@ -26,18 +87,20 @@ def costs(sweep: SweepDir) -> list[str]:
             known = entry.job_ids.get(job.token)
             job_id = known or instances_of(entry.backend).unrecorded_id(sweep, job.token)
             ids.setdefault(entry.backend, {})[job.token] = job_id
-    return sorted(line for kind, own in ids.items() for line in _costs(sweep, own, instances_of(kind)))
+    return sorted((one for kind, own in ids.items() for one in _costs(sweep, own, kind)), key=str)
 
 
-def _costs(sweep: SweepDir, ids: Mapping[str, str], cloud: Instances) -> list[str]:
+def _costs(sweep: SweepDir, ids: Mapping[str, str], kind: str) -> list[InstanceCost | UnknownCost]:
+    cloud = instances_of(kind)
     try:
         up = cloud.up(list(ids.values()))
         found = {token: one for token, job_id in ids.items() if (one := up.get(cloud.instance_of(job_id)))}
         orphans = {token for token, one in found.items() if cloud.is_orphan(ids[token], one)}
     except OrchestrateError as error:
-        names = ", ".join(map(cloud.instance_of, ids.values()))
-        return [f"unknown whether an instance is up ({error}): {names}"]
-    return [f"{_cost(one)}{_warning(sweep, token, one, token in orphans)}" for token, one in found.items()]
+        return [UnknownCost(kind, tuple(map(cloud.instance_of, ids.values())), str(error))]
+    return [
+        InstanceCost(kind, one, _warning(sweep, token, one, token in orphans)) for token, one in found.items()
+    ]
 
 
 def _warning(sweep: SweepDir, token: str, instance: Instance, is_orphan: bool) -> str:
@@ -48,21 +111,13 @@ def _warning(sweep: SweepDir, token: str, instance: Instance, is_orphan: bool) -
         if at_work and time.time() < until:
             clock = time.strftime("%H:%M:%S", time.localtime(until))
             again = f"`orchestrate status {sweep.name} --exchange` then fetches them and takes it down"
-            return f". Its runs were cancelled, and save checkpoints until {clock} at most; {again}"
-        return f". WARNING: its runs were cancelled; it could not be taken down yet: {stop}"
+            return f"Its runs were cancelled, and save checkpoints until {clock} at most; {again}"
+        return f"WARNING: its runs were cancelled; it could not be taken down yet: {stop}"
     if is_orphan:
         return (
-            f". WARNING: nothing stops it, its launch died before its job began: {stop}, the sweep command "
+            f"WARNING: nothing stops it, its launch died before its job began: {stop}, the sweep command "
             f"starts another in its place"
         )
     if instance.launched_long:
-        return f". WARNING: its launch takes very long, and nothing stops it before that is over: {stop}"
+        return f"WARNING: its launch takes very long, and nothing stops it before that is over: {stop}"
     return ""
-
-
-def _cost(instance: Instance) -> str:
-    hours = max(0.0, time.time() - instance.since) / 3600 if instance.since else 0.0
-    price = instance.price_per_hour
-    spent = f": {price:.2f} $/h, {price * hours:.2f} $ so far" if price is not None else ""
-    at = moment(instance.since, time.time())
-    return f"instance {instance.name} is {instance.state.value} since {at}{spent}"

@@ -24,7 +24,7 @@ from orchestrator.backends.skypilot import client, instances
 from orchestrator.backends.skypilot.client import Request, RequestState
 from orchestrator.control import cloud_instances, submit
 from orchestrator.control.exchange import age_note
-from orchestrator.control.instance_costs import costs
+from orchestrator.control.instance_costs import InstanceCost, costs
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import BackendUnavailableError, RefusedError
 from orchestrator.core.types import Job, JobState, RunState
@@ -320,8 +320,22 @@ def test_an_instance_that_is_on_no_record_is_named(rented: Rented, sent: tuple[S
     assert cloud_instances.sent_jobs(sweep) == []
     (line,) = costs(sweep)
     assert line.startswith(f"instance {rented.name} is up")
+    (told,) = json.loads(cli(sweep, "status", "--json").output)[0]["instances"]
+    assert (told["name"], told["state"], told["warning"]) == (rented.name, "up", None)
+    assert not {type(told[name]) for name in ("since", "dollars_per_hour", "dollars")} & {str}
+    assert set(told) == {
+        "backend", "name", "state", "since", "dollars_per_hour", "dollars",
+        "region", "instance_type", "spot", "warning",
+    }  # fmt: skip
     rented.lose()
     assert costs(sweep) == []
+
+
+def test_the_cost_of_an_instance_is_a_number() -> None:
+    since = time.time() - 1800
+    one = InstanceCost("skypilot", Instance("i", RecordedState.UP, since, 3.0, "r", "t", True, ""), "")
+    assert one.as_dict()["dollars"] == pytest.approx(1.5, rel=0.01)
+    assert str(one).endswith(": 3.00 $/h, 1.50 $ so far")
 
 
 def test_two_commands_at_once_do_not_meet(rented: Rented, sent: tuple[SweepDir, Job]) -> None:

@@ -214,11 +214,15 @@ def _ratios_json(one: ValueRatios, typed: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "value": typed[one.value],
         "pairs": one.speed and one.speed.n,
-        "speed_up": one.speed and asdict(one.speed),
-        "end_to_end_speed_up": one.end_to_end and asdict(one.end_to_end),
-        "efficiency": one.efficiency and asdict(one.efficiency),
-        "memory": one.memory and asdict(one.memory),
+        "speed_up": one.speed and _ratio_json(one.speed, typed),
+        "end_to_end_speed_up": one.end_to_end and _ratio_json(one.end_to_end, typed),
+        "efficiency": one.efficiency and _ratio_json(one.efficiency, typed),
+        "memory": one.memory and _ratio_json(one.memory, typed),
     }
+
+
+def _ratio_json(one: Ratio, typed: Mapping[str, Any]) -> dict[str, Any]:
+    return {**asdict(one), "better": typed[one.better], "other": typed[one.other]}
 
 
 def _cell_json(cell: ComparedValue, typed: Mapping[str, Any]) -> dict[str, Any]:

@@ -187,11 +187,12 @@ def _as_json(sweep_dir: SweepDir, seen: Survey) -> dict[str, object]:
         }
         for row in seen.rows
     ]
+    from orchestrator.control.instance_costs import instance_costs
     from orchestrator.rundir.synced import copy_of
 
     counts = {state.value: count for state, count in seen.counts().items()}
     copy = copy_of(sweep_dir)
     about = {} if copy is None else {"copy_of": copy.source, "as_of": copy.time}
-    up = {"instances": lines} if (lines := _costs(sweep_dir)) else {}
+    up = {"instances": [one.as_dict() for one in found]} if (found := instance_costs(sweep_dir)) else {}
     notes = {"notes": list(seen.remarks)} if seen.remarks else {}
     return {"sweep": sweep_dir.name, **about, "counts": counts, "runs": runs, **notes, **up}

@@ -24,7 +24,7 @@ from benchmarks.synthetic import (
 from orchestrator.analysis import stats
 from orchestrator.analysis.collect import Collected, collect
 from orchestrator.analysis.compare import ComparedValue, KeyComparison, compare_by
-from orchestrator.analysis.compare.table import as_csv, columns, sections
+from orchestrator.analysis.compare.table import as_csv, as_json, columns, sections
 from orchestrator.analysis.compare.wording import notes, verdict
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.types import Run
@@ -564,3 +564,13 @@ def test_returns_over_several_combinations_are_ranked_over_all_of_them(results: 
 
 def test_two_values_need_no_second_sentence(results: Path) -> None:
     assert "all values" not in returning(results, {"iql": 0.0, "ippo": 40.0}, ["t"])
+
+
+def test_json_has_the_values_of_the_grid_everywhere(results: Path) -> None:
+    collected = trained(
+        results, {LR: [0.1, 0.2], "algorithm": ["mappo"], "seed": range(2)}, lambda run: 1000.0
+    )
+    told = as_json(compare_by(collected, LR))
+    ratio = told["combinations"][0]["cells"][1]["speed_up"]
+    assert (ratio["better"], ratio["other"]) == (0.2, 0.1)
+    assert told["overall"][1]["speed_up"]["better"] == 0.2
