@@ -81,8 +81,10 @@ class Browser:
         os.close(self._read)
         os.close(self._write)
 
-    def open(self, page: Path, width: int = 1280, height: int = 900, *, dark: bool = False) -> Page:
-        """Load a file in a tab of its own and wait until everything in it is there."""
+    def open(
+        self, page: Path, width: int = 1280, height: int = 900, *, dark: bool = False, fragment: str = ""
+    ) -> Page:
+        """Load a file in a tab of its own, at a place in it, and wait until everything in it is there."""
         target = self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
         session = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})["sessionId"]
         tab = Page(self, target, session)
@@ -91,7 +93,7 @@ class Browser:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         tab.call("Emulation.setDeviceMetricsOverride", **size)
         tab.system(dark=dark)
-        tab.load(page)
+        tab.load(page, fragment)
         return tab
 
     def call(self, method: str, params: dict[str, Any] | None = None, session: str = "") -> dict[str, Any]:
@@ -147,9 +149,9 @@ class Page:
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         return self._browser.call(method, params, self._session)
 
-    def load(self, page: Path) -> None:
+    def load(self, page: Path, fragment: str = "") -> None:
         seen = len(self._browser.events)
-        self.call("Page.navigate", url=page.absolute().as_uri())
+        self.call("Page.navigate", url=page.absolute().as_uri() + fragment)
         self._browser.wait_for(
             lambda event: (
                 event in self._browser.events[seen:]

@@ -149,6 +149,17 @@ def test_words_and_states_choose_rows_and_the_count_says_how_many(page: Page) ->
     assert len(column(page, "state")) == 15
 
 
+def test_a_failed_run_says_in_what_it_differs_and_why_it_knows_no_more(page: Page) -> None:
+    opened = "document.querySelector('#runs .detail').innerText"
+    page.evaluate(f"{ROWS}[10].querySelector('button').click()")
+    assert "There is no result with its composed configuration: these keys of the grid differ." in (
+        page.evaluate(opened)
+    )
+    assert LONG in page.evaluate(f"{opened}.split('most runs')[1]")
+    page.evaluate(f"{ROWS}[0].querySelector('button').click()")
+    assert "There is no result" not in page.evaluate(opened)
+
+
 def test_light_and_dark_follow_the_system_until_someone_chooses(page: Page, report: Path) -> None:
     def looks() -> str:
         papers = page.evaluate(f"{PICTURES}.map(one => getComputedStyle(one.querySelector('path')).fill)")

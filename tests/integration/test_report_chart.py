@@ -21,6 +21,7 @@ from tests.helpers import enter
 pytestmark = pytest.mark.browser
 
 EVAL = "eval/reward/episode_reward_mean"
+ODD_TASK = "own/a+b&50%25"
 LEVELS = {"mappo": 100.0, "iql": 10.0}
 DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
 CANVAS = "document.querySelector('.chart canvas')"
@@ -31,7 +32,7 @@ BUTTONS = "[...document.querySelectorAll('.chart .legend button')]"
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two tasks, two algorithms with two variants each, three seeds; a run takes an hour at 4 dollars."""
     matrix = {
-        "task": ["vmas/navigation", "vmas/balance"],
+        "task": ["vmas/navigation", ODD_TASK],
         "algorithm": ["iql", "mappo"],
         "experiment.lr": [0.001, 0.0001],
         "seed": range(3),
@@ -151,8 +152,13 @@ def test_smoothing_and_seeds_change_what_is_drawn(page: Page) -> None:
     assert "weight 0.9" in page.evaluate("document.querySelector('.chart .note').textContent")
     choose(page, "smooth", "0")
     assert values(page)["mappo lr=0.001"] == raw
+    checked = "document.querySelector('.chart [name=seeds]').checked"
+    assert page.evaluate(checked)  # three seeds have no interval
     page.click(".chart [name=seeds]")
+    assert address(page).endswith("?seeds=0")
     assert paint(page) != plain
+    page.click(".chart [name=seeds]")
+    assert paint(page) == plain
 
 
 def test_the_address_brings_the_same_view_back(page: Page, browser: Browser, report: Path) -> None:
@@ -165,10 +171,10 @@ def test_the_address_brings_the_same_view_back(page: Page, browser: Browser, rep
     page.click(".chart [name=seeds]")
     page.click(".chart .legend li:nth-child(1) button")
     told, here = values(page), address(page)
-    assert "task=vmas/balance" in here
-    again = browser.open(report)
-    again.evaluate(f"location.hash = {json.dumps(page.evaluate('location.hash'))}")
+    assert f"task={ODD_TASK}" in here
+    again = browser.open(report, fragment=page.evaluate("location.hash"))
     again.evaluate(DRAWN)
+    assert again.evaluate("document.querySelector('.chart select').selectedOptions[0].text") == ODD_TASK
     assert values(again) == told
     again.evaluate("location.hash = '#runs'")
     assert values(again) == told
@@ -176,6 +182,14 @@ def test_the_address_brings_the_same_view_back(page: Page, browser: Browser, rep
     assert list(values(again)) == [""]
     assert again.complaints == []
     again.close()
+
+
+@pytest.mark.parametrize("words", ["smooth=%", "x=toString", "zoom=1~1.0000000000000002"])
+def test_an_address_that_means_nothing_leaves_the_chart(browser: Browser, report: Path, words: str) -> None:
+    page = browser.open(report, fragment=f"#learning?{words}")
+    assert len(values(page)) == 5
+    assert page.complaints == []
+    page.close()
 
 
 def test_a_keyboard_moves_and_zooms(page: Page) -> None:

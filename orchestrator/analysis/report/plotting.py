@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 _T = TypeVar("_T")
 
@@ -225,19 +226,24 @@ def heading(on: Axes, title: str, *, small: bool = False) -> None:
     on.set_title(wrapped(title, 44 if small else 70), loc="left")
 
 
-def band(on: Axes, curve: ReturnCurve, line: Any, mark: str, colour: str, *, held: bool = False) -> None:
-    """Draw returns with their interval. ``held``: each value until the next, as at times of one's own."""
+def band(on: Axes, curve: ReturnCurve, line: Any, mark: str, colour: str, *, held: bool = False) -> Line2D:
+    """Draw returns with their interval, and return their line.
+
+    ``held``: each value until the next, as at times of one's own.
+    """
     value, low, high = curve.band
     few = len(curve.x) <= _MARKED_POINTS
     steps = "steps-post" if held else "default"
-    on.plot(curve.x, value, color=colour, linestyle=line, marker=mark if few else None, drawstyle=steps)
+    style: dict[str, Any] = {"linestyle": line, "marker": mark if few else None, "drawstyle": steps}
+    (drawn,) = on.plot(curve.x, value, color=colour, **style)
     if low is None or high is None:
-        return
+        return drawn
     if len(curve.x) == 1:  # a band of one point has no area
         on.vlines(curve.x, low, high, color=colour, linewidth=1.5)
     else:
-        style: dict[str, Any] = {"step": "post"} if held else {}
-        on.fill_between(curve.x, low, high, color=colour, alpha=0.17, linewidth=0, **style)
+        step: Any = "post" if held else None
+        on.fill_between(curve.x, low, high, color=colour, alpha=0.17, linewidth=0, step=step)
+    return drawn
 
 
 def diamond(on: Axes, row: float, of: Estimate | Improvement, colour: str, theme: Theme) -> None:

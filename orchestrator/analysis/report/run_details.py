@@ -27,16 +27,22 @@ def run_details(
     rows: Sequence[Row],
     points: Mapping[tuple[str, str], Mapping[str, Any]],
 ) -> str:
-    """Return the details of these rows as JSON, in their order. Safe inside a script element of a page."""
+    """Return the details of these rows as JSON, in their order. Safe inside a script element of a page.
+
+    A run without a result has no ``composed`` configuration: what differs are then keys of its grid.
+    """
     folders = {sweep.name: sweep for sweep in sweep_dirs}
     runs = [folders[row["sweep"]].run(row["run_id"]) if row["sweep"] in folders else None for row in rows]
-    differing = _differing([{} if run is None else _configuration(run) for run in runs])
+    told_points = [points.get((row["sweep"], row["run_id"]), {}) for row in rows]
+    composed = [{} if run is None else _configuration(run) for run in runs]
+    differing, of_grid = _differing(composed), _differing([_keys(point) for point in told_points])
     tails = _tails(rows, runs)
     told = [
         {
             "name": f"{row['sweep']} {row['run_id']}",
-            "again": _again(row, points.get((row["sweep"], row["run_id"]), {})),
-            "differs": differing[at],
+            "again": _again(row, told_points[at]),
+            "composed": bool(composed[at]),
+            "differs": differing[at] if composed[at] else of_grid[at],
             "log": tails.get(at, ""),
         }
         for at, row in enumerate(rows)
@@ -66,6 +72,11 @@ def _configuration(run: RunDir) -> dict[str, str]:
     except (DamagedFileError, OSError):
         return {}
     return dict(_flat(found, "")) if isinstance(found, Mapping) else {}
+
+
+def _keys(point: Mapping[str, Any]) -> dict[str, str]:
+    """Return the grid's keys of a run as text, without those by which repeats differ."""
+    return {key: text for key, text in _flat(point, "") if key and key not in _NOT_OF_GRID}
 
 
 def _flat(value: Any, key: str) -> Iterator[tuple[str, str]]:

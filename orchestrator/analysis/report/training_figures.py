@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import count as numbers_from
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,10 +37,15 @@ from orchestrator.analysis.report.plotting import (
 from orchestrator.analysis.significance import INTERVAL_SEEDS
 from orchestrator.analysis.stats import Curve, Final, group_labels
 from orchestrator.analysis.summary import SpeedSummary
+from orchestrator.core.formatting import count
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
 
 
 def learning_pictures(curves: Sequence[Curve], kind: str = "learning") -> Iterator[Picture]:
@@ -65,7 +70,7 @@ def final_pictures(finals: Sequence[Final]) -> Iterator[Picture]:
     returning = [final for final in finals if final.estimate is not None]
     panels = _panels(returning, lambda final: (final.group.task,), BARS)
     for number, (part, title, _, small) in enumerate(panels, 1):
-        means = [f"{name}: {final.estimate}, {len(final.values)} seeds" for final, name in part]
+        means = [f"{name}: {final.estimate}, {count(len(final.values), 'seed')}" for final, name in part]
         yield picture(
             f"final-{number}",
             title,
@@ -103,7 +108,7 @@ def speed_pictures(speeds: Sequence[SpeedSummary]) -> Iterator[Picture]:
     shown = [speed for speed in speeds if speed.end_to_end_fps]
     labels = [short(label) for label in group_labels([speed.group.point for speed in shown])]
     kinds = {name: number for number, name in enumerate(dict.fromkeys(speed.hardware for speed in shown))}
-    numbers = count(1)
+    numbers = numbers_from(1)
     for part, title in parts(list(zip(shown, labels, strict=True)), BARS, "Speed"):
         caption = (
             "Left: training throughput of each run (dots; line: their median) and end-to-end throughput "
@@ -132,10 +137,13 @@ def _learning(
 
     def draw(theme: Theme) -> Figure:
         figure, on = axes((3.4 if small else 4.3) + legend_height(labels, small=small), small=small)
+        lines = []
         for curve, _ in part:
             number, side = curve.group.number, curve.group.side
             line = ":" if curve.unfinished else dash(number, side)
-            band(on, curve, line, marker(number, side), theme.line(number))
+            for scores in _seeds(curve):
+                on.plot(curve.x, scores, color=theme.line(number), linewidth=0.7, alpha=0.45)
+            lines.append(band(on, curve, line, marker(number, side), theme.line(number)))
         heading(on, title, small=small)
         on.set_xlabel("training frames")
         on.set_ylabel(_return_name(part[0][0].metric))
@@ -143,17 +151,26 @@ def _learning(
         on.set_xlim(left=0)
         if limits is not None:
             on.set_ylim(limits)
-        legend(figure, on.get_lines(), labels, small=small)
+        legend(figure, lines, labels, small=small)
         return figure
 
     return draw
+
+
+def _seeds(curve: Curve) -> list[Floats]:
+    """Return the seeds to draw themselves: those of a curve that has too few for an interval."""
+    few = curve.band[1] is None and len(curve.scores) > 1
+    return list(curve.scores) if few else []
 
 
 def _limits(panel: Sequence[Curve]) -> tuple[float, float] | None:
     """Return the range of returns that all pictures of a task share, so that they can be compared."""
     if len(panel) <= LINES:
         return None
-    drawn = [[float(value) for end in curve.band if end is not None for value in end] for curve in panel]
+    drawn = [
+        [float(value) for end in (*curve.band, *_seeds(curve)) if end is not None for value in end]
+        for curve in panel
+    ]
     low, high = min(map(min, drawn)), max(map(max, drawn))
     margin = 0.05 * (high - low) or 1.0
     return low - margin, high + margin
@@ -171,7 +188,7 @@ def _learning_caption(part: Sequence[tuple[Curve, str]]) -> str:
     metric = part[0][0].metric
     lines = [
         f"{metric}: interquartile mean over seeds and, from {INTERVAL_SEEDS} seeds on, its 95 % "
-        "interval at each point."
+        "interval at each point; thin lines are the seeds of a line that has fewer."
     ]
     lines += [f"{label}: {curve.note}." for curve, label in part if curve.note]
     return " ".join(lines)

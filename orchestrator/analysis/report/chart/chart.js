@@ -79,20 +79,20 @@
 
   // The state, and the address that holds it
 
-  const start = () => ({panel: 0, x: "frames", smooth: 0, seeds: false, shown: null, zoom: null});
+  const start = () => ({panel: 0, x: "frames", smooth: 0, seeds: null, shown: null, zoom: null});
   const parse = (panels, section) => {
-    const state = start(), text = decodeURIComponent(location.hash.slice(1));
+    const state = start(), text = location.hash.slice(1);
     if (!text.startsWith(section + "?")) return null;
-    const said = new URLSearchParams(text.slice(section.length + 1));
+    const said = new URLSearchParams(text.slice(section.length + 1));  // decodes, and takes a stray % as it is
     const task = panels.findIndex(panel => panel.task === said.get("task") && (!said.has("metric") || panel.metric === said.get("metric")));
     state.panel = Math.max(0, task);
-    if (said.get("x") in AXES) state.x = said.get("x");
+    if (Object.hasOwn(AXES, said.get("x"))) state.x = said.get("x");
     const smooth = Number(said.get("smooth"));
     if (smooth > 0 && smooth < 1) state.smooth = smooth;
-    state.seeds = said.get("seeds") === "1";
+    if (said.has("seeds")) state.seeds = said.get("seeds") === "1";
     if (said.has("show")) state.shown = new Set(said.get("show").split(".").filter(Boolean));
     const zoom = (said.get("zoom") ?? "").split("~").map(Number);
-    if (zoom.length === 2 && zoom[0] < zoom[1]) state.zoom = zoom;
+    if (zoom.length === 2 && zoom.every(Number.isFinite) && zoom[1] - zoom[0] > 1e-9 * Math.abs(zoom[1])) state.zoom = zoom;
     return state;
   };
   const address = (state, panels, section) => {
@@ -103,9 +103,9 @@
     }
     if (state.x !== "frames") said.set("x", state.x);
     if (state.smooth) said.set("smooth", state.smooth);
-    if (state.seeds) said.set("seeds", "1");
+    if (state.seeds !== null) said.set("seeds", state.seeds ? "1" : "0");
     if (state.shown) said.set("show", [...state.shown].join("."));
-    if (state.zoom) said.set("zoom", state.zoom.map(value => Number(value.toPrecision(6))).join("~"));
+    if (state.zoom) said.set("zoom", state.zoom.map(value => Number(value.toPrecision(10))).join("~"));
     const text = said.toString();
     return "#" + section + (text ? "?" + text : "");
   };
@@ -122,6 +122,9 @@
     };
     const isShown = (line, place) => state.shown ? state.shown.has(line.id) : place < LEADERS;
     const visible = () => lines().filter(isShown).filter(line => along(line, line, state.x).length);
+    // Too few seeds for an interval are drawn themselves, unless the reader decides.
+    const isFew = line => !line.low && line.seeds.length > 0;
+    const withSeeds = line => state.seeds ?? isFew(line);
     const dashOf = line => line.unfinished ? DOTS : DASHES[line.dash % DASHES.length];
 
     // The parts of the chart
@@ -203,7 +206,7 @@
     const strokes = () => visible().map(line => {
       const xs = along(line, line, state.x), weight = state.smooth;
       const band = line.low && line.high ? [smoothed(line.low, weight), smoothed(line.high, weight)] : [];
-      const own = state.seeds ? line.seeds.map(seed => ({xs: along(line, seed, state.x), ys: smoothed(seed.value, weight), name: seed.name})) : [];
+      const own = withSeeds(line) ? line.seeds.map(seed => ({xs: along(line, seed, state.x), ys: smoothed(seed.value, weight), name: seed.name})) : [];
       return {line, xs, ys: smoothed(line.value, weight), band, own};
     });
     let drawn = [];
@@ -322,7 +325,7 @@
     const show = () => {
       task.value = state.panel;
       smooth.value = state.smooth;
-      seeds.checked = state.seeds;
+      seeds.checked = state.seeds ?? lines().every(isFew);
       reset.hidden = !state.zoom;
       const priced = lines().some(line => line.price !== null);
       if (state.x === "dollars" && !priced) state.x = "frames";
@@ -334,7 +337,9 @@
       canvas.setAttribute("aria-label", "Learning curves" + (panel().task ? " on " + panel().task : "") + ": " + panel().metric + " by " + AXES[state.x].title
         + ". Arrow keys move along it, plus and minus zoom, Escape shows all.");
       note.textContent = panel().metric + ": interquartile mean over seeds"
-        + (state.seeds ? ", and single seeds (30 of a line at most)." : ", with its 95 % interval where there is one.")
+        + (state.seeds ? ", and single seeds (30 of a line at most)."
+          : state.seeds === null && lines().some(isFew) ? ", with its 95 % interval, or below four seeds the single seeds."
+          : ", with its 95 % interval where there is one.")
         + (state.smooth ? " Smoothed: an exponential mean of weight " + state.smooth + " over the points." : "")
         + (state.x === "frames" ? "" : state.x === "time" ? " The time is the median over seeds." : " Dollars: wall time, by the price of an hour.")
         + " Drag to zoom.";

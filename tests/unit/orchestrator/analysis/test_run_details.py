@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from benchmarks.synthetic import create_sweep, finish, matrix_runs
 from jobs.hydra.overrides import runs_of
 from orchestrator.analysis.report.run_details import run_details
 from orchestrator.config.trainers import get_trainer
@@ -54,3 +56,14 @@ def test_a_value_that_hydra_cannot_read_has_no_command(value: Any) -> None:
 
 def test_a_deleted_key_stays_deleted() -> None:
     assert command("benchmarl", {"~experiment.x": None, "seed": 0})[6:] == ["~experiment.x", "seed=0"]
+
+
+def test_a_run_without_a_result_differs_in_its_keys_of_the_grid(tmp_path: Path) -> None:
+    runs = matrix_runs({"algorithm": ["iql", "mappo"], "experiment": [{"lr": 0.5}], "seed": range(3)})
+    sweep = create_sweep(tmp_path, "s", runs)
+    for run in runs[:3]:
+        finish(sweep.run(run.run_id), run, [])
+    rows = [{"sweep": "s", "run_id": run.run_id, "trainer": "benchmarl", "state": "failed"} for run in runs]
+    told = json.loads(run_details([sweep], rows, {("s", run.run_id): run.point for run in runs}))
+    assert [one["composed"] for one in told] == [True] * 3 + [False] * 3
+    assert [one["differs"] for one in told] == [[]] * 3 + [[["algorithm", "mappo", "iql"]]] * 3

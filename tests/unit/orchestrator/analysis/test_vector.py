@@ -7,7 +7,10 @@ import re
 import pytest
 from matplotlib.figure import Figure
 
-from orchestrator.analysis.report.plotting import from_zero_or_log, logarithmic, picture
+from orchestrator.analysis.report.plotting import LIGHT, from_zero_or_log, logarithmic, picture
+from orchestrator.analysis.report.training_figures import learning_pictures
+from orchestrator.analysis.stats import curves, groups
+from tests.simulated import simulated
 
 TEXT = re.compile(r"<text[^>]*>([^<]*)</text>")
 
@@ -49,3 +52,13 @@ def test_a_letter_that_the_small_font_lacks_is_drawn_by_the_full_one() -> None:
     """U+10D0 is Georgian: in DejaVu Sans, not among the usual letters."""
     usual, other = drawn([1.0, 2.0], "a")[2], drawn([1.0, 2.0], "a\u10d0")[2]
     assert usual.count(b"/FontFile2") + 1 == other.count(b"/FontFile2")
+
+
+@pytest.mark.parametrize(("seeds", "thin"), [(1, 0), (2, 2), (3, 3), (4, 0)])
+def test_a_curve_of_too_few_seeds_for_an_interval_shows_its_seeds(seeds: int, thin: int) -> None:
+    collected = simulated(lambda *_: 1.0, ["a"], seeds)
+    [picture] = learning_pictures(curves(collected, groups(collected)))
+    [on] = picture.draw(LIGHT).axes
+    lines = on.get_lines()
+    assert [line.get_linewidth() < 1 for line in lines] == [True] * thin + [False]
+    assert f"a (n={seeds})" in picture.vector.svg
