@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -73,11 +74,13 @@ def help_time(folder: Path) -> Iterator[Measured]:
     yield Measured("  its CPU time by that of `python -c pass` (20 pairs)", median(ratios), 6, "times")
 
 
-def cpu_seconds(command: Sequence[str]) -> float:
+def cpu_seconds(command: Sequence[str], folder: Path | None = None) -> float:
     """User and system time of a command, which other work on the machine changes less than its duration."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed")
     return usage.ru_utime + usage.ru_stime
 
 
@@ -121,6 +124,36 @@ def finished_times(folder: Path) -> Iterator[Measured]:
     yield Measured(f"sweep again, {POINTS:,} runs finished, none missing", settled, 2, "s")
     collected = median(call(["collect", "many"], folder)[0] for _ in range(3))
     yield Measured(f"collect {POINTS:,} finished runs", collected, 5, "s")
+
+
+def report_times(folder: Path) -> Iterator[Measured]:
+    """Build the page of 10,000 runs in two shapes, and open it in Chromium if there is one."""
+    from benchmarks.synthetic import finished_sweep
+
+    few = {"task": ["t"], "algorithm": [f"a{number}" for number in range(5)]}
+    shapes = {
+        "100 groups × 100 seeds": {**few, "experiment.lr": list(range(1, 21)), "seed": list(range(100))},
+        "1,000 groups × 10 seeds": {**few, "experiment.lr": list(range(1, 201)), "seed": list(range(10))},
+    }
+    for number, (shape, matrix) in enumerate(shapes.items()):
+        finished_sweep(folder / "results", f"r{number}", matrix, iterations=10)
+        command = [ORCHESTRATE, "report", f"r{number}"]
+        yield Measured(f"report of {shape}, CPU time", cpu_seconds(command, folder), 60, "s")
+        page = folder / "results" / f"r{number}" / "report" / "index.html"
+        yield Measured("  its page", page.stat().st_size / 1e6, 3, "MB")
+        if shutil.which("chromium") is not None:
+            yield Measured(
+                "  first paint in Chromium", first_paint(page, folder / f"profile{number}"), 1, "s"
+            )
+
+
+def first_paint(page: Path, profile: Path) -> float:
+    """Seconds until a browser shows something of a page, the median of three."""
+    from tests.browser import chromium
+
+    seen = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    with chromium(profile) as browser:
+        return median(float(browser.open(page).evaluate(seen)) / 1000 for _ in range(3))
 
 
 def start_time(folder: Path) -> Iterator[Measured]:
@@ -168,6 +201,7 @@ BENCHMARKS: dict[str, Callable[[Path], Iterator[Measured]]] = {
     "submit": submit_time,
     "plan": plan_time,
     "finished": finished_times,
+    "report": report_times,
     "start": start_time,
     "benchmarl": against_benchmarl,
 }

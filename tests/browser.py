@@ -182,6 +182,23 @@ class Page:
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, **where)
 
+    def download(self, selector: str, folder: Path) -> str:
+        """Click on the first element of this kind, and give the text of the file that it saves."""
+        folder.mkdir(exist_ok=True)
+        told = {"behavior": "allow", "downloadPath": str(folder), "eventsEnabled": True}
+        self._browser.call("Browser.setDownloadBehavior", told)
+        seen = len(self._browser.events)
+        self.click(selector)
+        self._browser.wait_for(
+            lambda event: (
+                event["method"] == "Browser.downloadProgress"
+                and event["params"]["state"] == "completed"
+                and event in self._browser.events[seen:]
+            )
+        )
+        [file] = folder.iterdir()
+        return file.rename(folder.parent / file.name).read_text(encoding="utf-8")
+
     def type(self, text: str) -> None:
         """Into what has the focus."""
         self.call("Input.insertText", text=text)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import math
+import shutil
 import socket
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -147,6 +150,51 @@ def test_words_and_states_choose_rows_and_the_count_says_how_many(page: Page) ->
     page.click("#runs .states [value=pending]")
     assert said(page, "#runs output") == "15 rows"
     assert len(column(page, "state")) == 15
+
+
+def test_files_come_out_of_a_page_that_was_sent_alone(browser: Browser, report: Path, tmp_path: Path) -> None:
+    alone, folder = tmp_path / "alone.html", tmp_path / "saved"
+    shutil.copy(report, alone)
+    page = browser.open(alone, dark=True)
+    # A browser saves ten files at once and no more.
+    for name in ("table-groups.csv", "table-runs.csv", "table-variants.csv"):
+        beside = report.with_name(name)
+        assert alike(page.download(f".files a[href='{name}']", folder), beside.read_text())
+        tex = beside.with_suffix(".tex")
+        assert page.download(f".files a[href='{tex.name}']", folder) == tex.read_text()
+    page.evaluate("document.querySelector('details.folded').open = true")
+    drawn = ElementTree.fromstring(page.download(".files a[href='final-1.svg']", folder))
+    beside = ElementTree.parse(report.with_name("final-1.svg")).getroot()
+    assert texts_of(drawn) == texts_of(beside)
+    assert "var(" not in ElementTree.tostring(drawn, encoding="unicode")
+    paper = next(one for one in drawn.iter() if one.tag.endswith("path"))
+    assert paper.get("fill") == "#fff"
+    assert page.evaluate("document.documentElement.dataset.theme === undefined")
+    assert page.complaints == []
+    page.close()
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether two CSV files hold the same, numbers to six digits."""
+
+    def value(cell: str) -> object:
+        try:
+            return float(cell)
+        except ValueError:
+            return cell
+
+    def number(cell: str) -> object:
+        try:
+            return pytest.approx(float(cell), rel=1e-7, nan_ok=True)
+        except ValueError:
+            return cell
+
+    read = [[value(cell) for cell in row] for row in csv.reader(one.splitlines())]
+    return read == [[number(cell) for cell in row] for row in csv.reader(other.splitlines())]
+
+
+def texts_of(svg: ElementTree.Element) -> list[str]:
+    return [one.text or "" for one in svg.iter() if one.tag.endswith("text")]
 
 
 def test_a_failed_run_says_in_what_it_differs_and_why_it_knows_no_more(page: Page) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -159,6 +160,19 @@ def test_smoothing_and_seeds_change_what_is_drawn(page: Page) -> None:
     assert paint(page) != plain
     page.click(".chart [name=seeds]")
     assert paint(page) == plain
+
+
+def test_the_present_view_is_saved_as_svg(page: Page, tmp_path: Path) -> None:
+    page.system(dark=True)
+    page.click(".chart .legend li:nth-child(2) button")
+    page.click(".chart .choice [value=time]")
+    drawn = ElementTree.fromstring(page.download(".chart [name=save]", tmp_path / "saved"))
+    texts = [one.text or "" for one in drawn.iter() if one.tag.endswith("text")]
+    assert "wall time of a run" in texts
+    assert texts[-3:] == ["mappo lr=0.001 (n=3)", "iql lr=0.001 (n=3)", "iql lr=0.0001 (n=3)"]
+    strokes = [one for one in drawn.iter() if one.get("stroke") == "#0072b2"]
+    assert len(strokes) == 2 * (3 + 1 + 1)  # seeds, their mean, and the legend, of both variants of iql
+    assert next(one for one in drawn.iter() if one.tag.endswith("path")).get("fill") == "#fff"
 
 
 def test_the_address_brings_the_same_view_back(page: Page, browser: Browser, report: Path) -> None:

@@ -103,7 +103,7 @@ def _frames(found: FramesToThreshold | None) -> tuple[Cell, Cell]:
     interval = found.interval or ()
     value, *ends = (_reached(frames, found.trained) for frames in (found.median, *interval))
     told = f"{value} [{', '.join(ends)}]" if any(map(math.isfinite, interval)) else value
-    return Cell(told, found.median), Cell(
+    return Cell(told, found.median, ends=found.interval), Cell(
         f"{found.reached} of {counted(len(found.frames), 'seed')}", found.reached
     )
 
@@ -164,6 +164,8 @@ def _estimate(estimate: Estimate | None, told: Callable[[float], str] = index) -
     """Return an estimate as a cell, with its interval if it has one."""
     if estimate is None:
         return Cell(MISSING)
-    ends = [told(end) for end in (estimate.low, estimate.high) if end is not None]
-    interval = f" [{', '.join(ends)}]" if ends else ""
-    return Cell(f"{told(estimate.value)}{interval}", estimate.value)
+    low, high = estimate.low, estimate.high
+    if low is None or high is None:
+        return Cell(told(estimate.value), estimate.value)
+    text = f"{told(estimate.value)} [{told(low)}, {told(high)}]"
+    return Cell(text, estimate.value, ends=(float(low), float(high)))

@@ -11,9 +11,13 @@ from typing import Any
 from markupsafe import Markup
 
 from orchestrator.analysis.compare.axis import text
+from orchestrator.analysis.improvement import Improvement
 from orchestrator.analysis.report.plotting import Picture
+from orchestrator.analysis.stats import Estimate
 
 MISSING = "–"
+# Rows of a table that are read on a page and leave room for the others.
+MOST_ROWS = 300
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,8 @@ class Folded:
 class Cell:
     """A table cell: its text, a number to sort by, and a text on hover.
 
-    ``state``: the run state that it names, for choosing rows. ``source``: commands to be copied.
+    ``state``: the run state that it names, for choosing rows. ``source``: commands to be copied. ``ends``: of
+    the interval around the number.
     """
 
     text: str
@@ -102,15 +107,17 @@ class Cell:
     title: str = ""
     state: str = ""
     source: bool = False
+    ends: tuple[float, float] | None = None
 
     @property
     def key(self) -> str:
         """The number as a browser reads it; empty if there is none."""
-        if self.sort is None or math.isnan(self.sort):
-            return ""
-        if math.isinf(self.sort):
-            return "Infinity" if self.sort > 0 else "-Infinity"
-        return repr(self.sort)
+        return number_text(self.sort)
+
+    @property
+    def ends_text(self) -> str:
+        """The ends as a page has them, with nine digits."""
+        return " ".join(f"{end:.9g}" for end in self.ends or ())
 
     @property
     def place(self) -> str:
@@ -138,7 +145,7 @@ class Table:
     """Rows of cells that the reader can sort and filter. ``name``: a noun for the rows.
 
     ``states``: states by which rows can be chosen, with their numbers of rows. ``headed``: the first cell of
-    a row is its heading, and the order is fixed.
+    a row is its heading, and the order is fixed. ``most``: rows on the page; its CSV file has all.
     """
 
     name: str
@@ -146,7 +153,13 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     states: tuple[tuple[str, int], ...] = ()
     headed: bool = False
+    most: int = MOST_ROWS
     kind = "table"
+
+    @property
+    def shown(self) -> tuple[tuple[Cell, ...], ...]:
+        """The rows on the page."""
+        return self.rows[: self.most]
 
 
 @dataclass(frozen=True)
@@ -208,6 +221,23 @@ def shown(value: float | None) -> str:
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}"
+
+
+def number_text(value: float | None) -> str:
+    """Return a number with all digits, as browsers and readers of CSV know it; empty if there is none."""
+    if value is None or math.isnan(value):
+        return ""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return repr(value)
+
+
+def estimated(found: Estimate | Improvement | None) -> Cell:
+    """Return a value with its interval as a cell."""
+    if found is None:
+        return Cell(MISSING)
+    ends = None if found.low is None or found.high is None else (float(found.low), float(found.high))
+    return Cell(str(found), float(found.value), ends=ends)
 
 
 def share(value: float | None) -> Cell:

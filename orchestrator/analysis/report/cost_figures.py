@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from orchestrator.analysis.report.blocks import MISSING, Block, Cell, Gallery, Section, Table, Text, columns
+from orchestrator.analysis.report.blocks import (
+    MISSING,
+    Block,
+    Cell,
+    Gallery,
+    Section,
+    Table,
+    Text,
+    columns,
+    estimated,
+)
 from orchestrator.analysis.report.plotting import (
     LINES,
     MOST_PICTURES,
@@ -31,7 +41,8 @@ from orchestrator.core.formatting import dollars, duration
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MOST_ROWS = 1000
+# Most variants of a picture, the front among them.
+_MOST_DRAWN = 120
 _NOTE = (
     "A variant is on the front if all that return more also cost more; costs within 5 % count as equal. "
     "Returns are interquartile means over seeds, costs medians over runs: dollars where all variants of a "
@@ -64,7 +75,7 @@ def _table(found: Sequence[CostClass]) -> Table:
                 (
                     Cell(some.task or MISSING),
                     Cell(label),
-                    Cell(str(one.final.estimate), one.value),
+                    estimated(one.final.estimate),
                     Cell(duration(one.seconds), one.seconds),
                     *((spent,) if priced else ()),
                     Cell("yes" if one.on_front else "no"),
@@ -72,7 +83,7 @@ def _table(found: Sequence[CostClass]) -> Table:
             )
     heads = columns("task", "group", "#final return, IQM [95 %]", "#wall time of a run")
     money = columns("#dollars of a run") if priced else ()
-    return Table("costs", (*heads, *money, *columns("on the front")), tuple(rows[:_MOST_ROWS]))
+    return Table("costs", (*heads, *money, *columns("on the front")), tuple(rows))
 
 
 def _picture(found: CostClass, at: int, *, small: bool) -> Picture:
@@ -86,9 +97,19 @@ def _picture(found: CostClass, at: int, *, small: bool) -> Picture:
         f"cost-{at}",
         found.task,
         _draw(found, labels, small=small),
-        caption="Variants, with 95 % intervals; the line joins the front: the most return for what it costs.",
+        caption=(
+            f"{_shown_of(found)}, with 95 % intervals; the line joins the front: the most return for what it "
+            "costs."
+        ),
         alt=f"Final return against cost{about(found.task)}. On the front: {listed(front)}.",
         small=small,
+    )
+
+
+def _shown_of(found: CostClass) -> str:
+    every = len(found.members)
+    return (
+        "Variants" if every <= _MOST_DRAWN else f"The front and others, {_MOST_DRAWN} of {every:,} variants"
     )
 
 
@@ -96,14 +117,14 @@ def _spent(found: CostClass, one: Costed) -> str:
     return dollars(found.cost(one)) if found.priced else duration(one.seconds)
 
 
-def _named(found: CostClass, labels: Sequence[str]) -> Iterator[tuple[Costed, str]]:
-    """Yield the variants with a place in the legend: the front first, from the cheapest."""
-    order = sorted(zip(found.members, labels, strict=True), key=lambda pair: not pair[0].on_front)
-    yield from order[:LINES]
+def _in_order(found: CostClass, labels: Sequence[str]) -> list[tuple[Costed, str]]:
+    """Return the variants and their labels, the front first, from the cheapest."""
+    return sorted(zip(found.members, labels, strict=True), key=lambda pair: not pair[0].on_front)
 
 
 def _draw(found: CostClass, labels: Sequence[str], *, small: bool) -> Draw:
-    named = list(_named(found, labels))
+    drawn = _in_order(found, labels)[:_MOST_DRAWN]
+    named = drawn[:LINES]
     told = [short(label) for _, label in named]
     scale, unit = (1.0, "US dollars") if found.priced else _unit([one.seconds for one in found.members])
 
@@ -113,7 +134,7 @@ def _draw(found: CostClass, labels: Sequence[str], *, small: bool) -> Draw:
         ends = [found.cost(one) / scale for one in front]
         on.plot(ends, [one.value for one in front], color=theme.ink, linewidth=1, drawstyle="steps-post")
         handles = {}
-        for one in found.members:
+        for one, _ in drawn:
             group, estimate = one.final.group, one.final.estimate
             x, colour = found.cost(one) / scale, theme.line(group.number)
             if estimate is not None and estimate.low is not None and estimate.high is not None:

@@ -1,10 +1,12 @@
 "use strict";
 // Elements and panels, for the scripts that follow.
 
-const SVG = (() => {
+// Namespaces: written out they would look like addresses.
+const [SVG, XLINK] = (() => {
   const blank = document.createElement("template");
-  blank.innerHTML = "<svg></svg>";
-  return blank.content.firstChild.namespaceURI;  // written out it would look like an address
+  blank.innerHTML = '<svg xlink:href=""></svg>';
+  const one = blank.content.firstChild;
+  return [one.namespaceURI, one.attributes[0].namespaceURI];
 })();
 
 const make = (name, attributes = {}, ...inside) => {

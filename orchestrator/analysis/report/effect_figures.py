@@ -39,7 +39,6 @@ from orchestrator.core.labels import short_keys
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MOST_ROWS = 1000
 _NOTE = (
     "Compared are runs of one task that differ in this key and their seed alone, in each combination of the "
     "other keys that has all values of this one. Chance to return more: of a run with this value than of one "
@@ -74,7 +73,7 @@ def _table(found: Sequence[KeyEffect]) -> Table:
         for one in effect.values
     ]
     heads = columns("task", "key", "value", "#mean return", "#chance to return more", "#best in combinations")
-    return Table("effects", heads, tuple(cells[:_MOST_ROWS]))
+    return Table("effects", heads, tuple(cells))
 
 
 def _text(one: ValueEffect) -> str:

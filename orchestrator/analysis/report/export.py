@@ -1,4 +1,7 @@
-"""Tables of the page as files: CSV for programs, LaTeX for papers."""
+"""Tables of the page as files: CSV for programs, LaTeX for papers.
+
+The page's script ``download.js`` writes the same of what the page shows.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,26 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 
-from orchestrator.analysis.report.blocks import Block, Cell, Folded, Section, Table
+from orchestrator.analysis import csv_export
+from orchestrator.analysis.report.blocks import (
+    MISSING,
+    Block,
+    Cell,
+    Column,
+    Folded,
+    Section,
+    Table,
+    number_text,
+)
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "–": "--",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
 }
 
@@ -43,21 +59,34 @@ def stem_of(name: str) -> str:
 
 
 def as_csv(table: Table) -> str:
-    """Return a table as CSV; numbers keep all digits."""
+    """Return a table as CSV; numbers keep all digits, and intervals have columns of their own."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
+    spans = [any(cell.ends for cell in cells) for cells in zip(*table.rows, strict=True)]
+    spans = spans or [False] * len(table.columns)
     if table.columns:
-        writer.writerow([column.name for column in table.columns])
-    writer.writerows([_plain(cell) for cell in row] for row in table.rows)
+        named = zip(table.columns, spans, strict=True)
+        writer.writerow([name for column, span in named for name in _names(column, span)])
+    numeric = [column.numeric for column in table.columns] or [False] * len(spans)
+    for row in table.rows:
+        cells = zip(row, numeric, spans, strict=True)
+        writer.writerow([text for cell, number, span in cells for text in _texts(cell, number, span)])
     return file.getvalue()
 
 
-def _plain(cell: Cell) -> str:
-    """Return a number with all digits where the text is no more than that number."""
+def _names(column: Column, span: bool) -> list[str]:
+    name = str(csv_export.cell(column.name.removesuffix(" [95 %]") if span else column.name))
+    return [name, f"{name}_low", f"{name}_high"] if span else [name]
+
+
+def _texts(cell: Cell, numeric: bool, span: bool) -> list[str]:
+    """Return the cell's columns: a number with all digits where the text is no more than that number."""
+    if span:
+        ends = cell.ends or (None, None)
+        return ["" if cell.text == MISSING else cell.key or cell.text, *map(number_text, ends)]
     if cell.sort is not None and _is_number(cell.text):
-        return cell.key
-    # A spreadsheet would run a text that begins so.
-    return f"'{cell.text}" if cell.text[:1] in ("=", "+", "@") else cell.text
+        return [cell.key]
+    return ["" if numeric and cell.text == MISSING else str(csv_export.cell(cell.text))]
 
 
 def _is_number(text: str) -> bool:
@@ -79,10 +108,11 @@ def as_latex(table: Table) -> str:
 
 
 def _row(texts: Iterable[str]) -> str:
-    return (
-        " & ".join("".join(_SPECIAL.get(letter, letter) for letter in " ".join(t.split())) for t in texts)
-        + r" \\"
+    told = " & ".join(
+        "".join(_SPECIAL.get(letter, letter) for letter in " ".join(text.split())) for text in texts
     )
+    # After the end of a row, \\, an asterisk or a bracket would belong to that command.
+    return ("{}" if told.startswith(("[", "*")) else "") + told + r" \\"
 
 
 def _tables(blocks: Iterable[Block]) -> Iterator[Table]:

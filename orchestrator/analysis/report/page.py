@@ -51,7 +51,15 @@ def build(sweep_dirs: Sequence[SweepDir], collected: Collected, generated: str) 
     drawn = [picture for section in found for picture in section.pictures]
     vectors = [(one.name, one.vector) for one in counted(drawn, "drawing pictures", len(drawn))]
     style = _part("page.css") + answer_styles() + _part("chart/chart.css")
-    names = ("page.js", "dom.js", "run_details.js", "answer/evidence.js", "chart/chart.js")
+    names = (
+        "page.js",
+        "dom.js",
+        "download.js",
+        "run_details.js",
+        "answer/evidence.js",
+        "chart/svg_pen.js",
+        "chart/chart.js",
+    )
     scripts = [_part(name) for name in names]
     html = _template().render(
         title=", ".join(sweep.name for sweep in sweep_dirs),

@@ -88,15 +88,16 @@ def _table(lines: Sequence[ScalingLine], peaks: bool) -> Table:
 
 def _frames(point: ScalingPoint) -> Cell:
     within = f" [{', '.join(map(number, point.interval))}]" if point.interval else ""
-    return Cell(number(point.middle) + within, point.middle)
+    return Cell(number(point.middle) + within, point.middle, ends=point.interval)
 
 
 def _speed_up(point: ScalingPoint, first: ScalingPoint) -> Cell:
     one = point.speed_up
     if one is None or point is first:
         return Cell(MISSING) if one is None else Cell("1", 1)
-    within = "" if one.low is None else f" [{one.low:.2f}, {one.high:.2f}]"
-    return Cell(f"{one.value:.2f}{within}", one.value)
+    if one.low is None or one.high is None:
+        return Cell(f"{one.value:.2f}", one.value)
+    return Cell(f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]", one.value, ends=(one.low, one.high))
 
 
 def _picture(line: ScalingLine, at: int) -> Picture:

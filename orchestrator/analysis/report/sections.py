@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import count, islice
 
 from orchestrator.analysis.compare import KeyComparison, compare_by, prices, target_comparisons
@@ -29,10 +28,9 @@ from orchestrator.analysis.report.blocks import (
     Gallery,
     Points,
     Section,
-    Table,
     Text,
 )
-from orchestrator.analysis.report.chart import chart_data
+from orchestrator.analysis.report.chart import chart_data, charted
 from orchestrator.analysis.report.compare_figures import comparison_pictures
 from orchestrator.analysis.report.cost_figures import cost_section
 from orchestrator.analysis.report.crossover_figures import where_to_run
@@ -62,7 +60,7 @@ from orchestrator.core.labels import labeller
 from orchestrator.core.progress import counted
 from orchestrator.planning.throughput.measure import PROVISIONAL
 
-# Most rows that a browser sorts and filters without a pause; the rest is in results.csv.
+# Most runs that a browser sorts and filters without a pause; results.csv has all.
 _MOST_ROWS = 1000
 _MOST_MISSING = 200
 # Most groups drawn; the tables hold everything.
@@ -97,16 +95,6 @@ def pictures(data: ReportData, kind: str) -> list[Picture]:
 
 def _first(found: Iterable[Picture]) -> list[Picture]:
     return list(islice(found, MOST_PICTURES))
-
-
-def _clipped(table: Table, elsewhere: str = "") -> tuple[Block, ...]:
-    """Limit the table to the rows that a browser can handle, and note how many were left out."""
-    left = len(table.rows) - _MOST_ROWS
-    if left <= 0:
-        return (table,)
-    where = f": all runs are in {elsewhere}" if elsewhere else ""
-    note = Text(f"{left:,} more rows are left out{where}.", note=True)
-    return (replace(table, rows=table.rows[:_MOST_ROWS]), note)
 
 
 # One function per section
@@ -158,7 +146,7 @@ def _sweeps(data: ReportData) -> Section | None:
 
 def _compared(found: KeyComparison) -> Iterator[Block]:
     """Yield the table of a comparison, and its notes."""
-    yield from _clipped(tables.comparison_table(found))
+    yield tables.comparison_table(found)
     yield Text(_COMPARED, note=True)
     yield Points(tuple(("", note) for note in notes(found)))
 
@@ -177,7 +165,7 @@ def _groups(data: ReportData) -> Section:
     blocks: tuple[Block, ...] = (Text("The sweep has no runs."),)
     if data.groups:
         table = tables.group_table(data.finals)
-        blocks = (*_clipped(table, "results.csv"), Text(_GROUPS, note=True), *_provisional(data))
+        blocks = (table, Text(_GROUPS, note=True), *_provisional(data))
     return Section("groups", "Groups", blocks)
 
 
@@ -195,8 +183,11 @@ def _learning(data: ReportData) -> Section:
     drawn = _drawn("learning", "Learning", found, "No run has recorded a return yet.", many=many)
     if not found:
         return drawn
-    chart = Chart(chart_data(data.curves, prices(data.sweep_dirs)))
-    return Section("learning", "Learning", (chart, Folded("As pictures, for paper", drawn.blocks)))
+    lines = charted(data.curves)
+    blocks: list[Block] = [Chart(chart_data(lines, prices(data.sweep_dirs)))]
+    if left := len(data.curves) - len(lines):
+        blocks.append(Text(f"{left:,} more lines are left out, those with the lowest returns.", note=True))
+    return Section("learning", "Learning", (*blocks, Folded("As pictures, for paper", drawn.blocks)))
 
 
 def _losses(data: ReportData) -> Section | None:
@@ -262,7 +253,7 @@ def _improvements(data: ReportData) -> Section | None:
     blocks: list[Block] = [Points((*flags, *left_out))] if flags or left_out else []
     if found.pairs:
         drawn = Gallery(tuple(_first(improvement_pictures(found.pairs))))
-        blocks += [drawn, *_clipped(tables.improvement_table(found.pairs)), Text(_PAIRS, note=True)]
+        blocks += [drawn, tables.improvement_table(found.pairs), Text(_PAIRS, note=True)]
     else:
         blocks.insert(0, Text(_NO_PAIR))
     return Section("improvement", "Probability of improvement", tuple(blocks))
@@ -316,7 +307,7 @@ def _speed(data: ReportData) -> Section:
     table = tables.speed_table(data.speeds)
     peaks = any(speed.peak is not None for speed in data.speeds)
     notes = Text(f"{_SPEEDS} {tables.PEAK}" if peaks else _SPEEDS, note=True)
-    drawn = (Gallery(tuple(found)), *_clipped(table, "results.csv"), notes)
+    drawn = (Gallery(tuple(found)), table, notes)
     return Section("speed", "Speed", (*drawn, *_provisional(data)))
 
 

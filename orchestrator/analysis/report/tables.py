@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
@@ -11,6 +12,7 @@ from typing import Any
 from orchestrator.analysis.collect import Missing
 from orchestrator.analysis.compare import KeyComparison
 from orchestrator.analysis.compare.axis import text
+from orchestrator.analysis.compare.table import Shown
 from orchestrator.analysis.compare.table import columns as comparison_columns
 from orchestrator.analysis.compare.table import sections as comparison_rows
 from orchestrator.analysis.generalization import Generalization
@@ -22,6 +24,7 @@ from orchestrator.analysis.report.blocks import (
     Table,
     cell,
     columns,
+    estimated,
     number,
     share,
     shown,
@@ -77,7 +80,7 @@ def group_table(finals: Sequence[Final]) -> Table:
                 *name,
                 number(len(final.values)),
                 Cell(final.group.states_text),
-                _estimate(final),
+                estimated(final.estimate),
                 number(middle(known(counted, TRAINING))),
                 _end_to_end(known(counted, END_TO_END), is_provisional(counted)),
                 Cell(final.note),
@@ -96,10 +99,6 @@ def _end_to_end(values: Sequence[float], provisional: bool) -> Cell:
     return Cell(f"{told.text}*", told.sort) if values and provisional else told
 
 
-def _estimate(final: Final) -> Cell:
-    return Cell(MISSING) if final.estimate is None else Cell(str(final.estimate), final.estimate.value)
-
-
 def generalization_table(found: Sequence[Generalization]) -> Table:
     """Return the table of returns on unseen levels, on those of training, and of the gaps."""
     heads, named = places([one.group for one in found])
@@ -107,10 +106,7 @@ def generalization_table(found: Sequence[Generalization]) -> Table:
         (
             *name,
             number(len(one.gap.values)),
-            *(
-                Cell(str(sample.estimate), sample.estimate.value)
-                for sample in (one.unseen, one.training, one.gap)
-            ),
+            *(estimated(sample.estimate) for sample in (one.unseen, one.training, one.gap)),
             Cell(one.note),
         )
         for one, name in zip(found, named, strict=True)
@@ -126,7 +122,7 @@ def improvement_table(found: Sequence[Improvement]) -> Table:
             Cell(one.tasks[0] or MISSING if len(one.tasks) == 1 else f"all {len(one.tasks)} tasks"),
             Cell(one.better.label),
             Cell(one.other.label),
-            Cell(str(one), one.value),
+            estimated(one),
             Cell(verdict_text(one), None if one.beyond_chance is None else one.chance),
             Cell(f"{one.better.n} and {one.other.n}"),
         )
@@ -186,12 +182,22 @@ def comparison_table(found: KeyComparison) -> Table:
     """Return the table of a comparison: a row per combination and value, and per value over all of them."""
     value, *others = (name.replace("\n", " ") for name in comparison_columns(found, full=True))
     rows = tuple(
-        (Cell(label), *(Cell(shown.text, shown.value) for shown in row))
+        (Cell(label), *(_compared(shown) for shown in row))
         for label, own in comparison_rows(found, full=True)
         for row in own
     )
     heads = (*columns("combination"), Column(value), *(Column(name, numeric=True) for name in others))
     return Table(f"comparisons by {found.short}", heads, rows)
+
+
+def _compared(shown: Shown) -> Cell:
+    """Return a figure of a comparison, with the ends of an interval as its text has them."""
+    found = _ENDS.search(shown.text)
+    ends = None if found is None or shown.value is None else (float(found[1]), float(found[2]))
+    return Cell(shown.text, shown.value, ends=ends)
+
+
+_ENDS = re.compile(r"\[(-?[\d.]+(?:e[+-]?\d+)?), (-?[\d.]+(?:e[+-]?\d+)?)\]")
 
 
 # Sweeps
@@ -294,7 +300,7 @@ def runs_table(rows: Sequence[Row], keys: Sequence[str], *, several: bool) -> Ta
     ]
     counted = Counter(row["state"] for row in rows)
     states = tuple((state.value, counted[state.value]) for state in RunState if counted[state.value])
-    return Table("runs", heads, tuple(cells), states)
+    return Table("runs", heads, tuple(cells), states, most=len(cells))
 
 
 def _numbers(rows: Sequence[Row], key: str) -> bool:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from orchestrator.analysis.report.blocks import (
     MISSING,
+    MOST_ROWS,
     Cell,
     PairDetails,
     Section,
     Table,
     Text,
     columns,
+    estimated,
     safe_json,
 )
 from orchestrator.analysis.report.tables import verdict_text
 from orchestrator.analysis.significance import FEW_SEEDS
 from orchestrator.analysis.verdict.evidence import MOST_PAIRED, Evidence
 from orchestrator.analysis.verdict.leaders import Answer
-from orchestrator.core.formatting import count
 
-_MOST_ROWS = 500
 _HOW_TO_READ = (
     "Interquartile means over seeds with 95 % intervals. Bold: the leaders of a task, which cannot be told "
     "apart from its best; grey: behind by more than luck; neither: a task without a verdict. A click on a "
@@ -44,7 +45,7 @@ def evidence_section(found: Evidence, answers: Sequence[Answer]) -> Section | No
         for values in variant.scores.values()
     }
     rows = []
-    for variant, finals in found.rows[:_MOST_ROWS]:
+    for variant, finals in found.rows:
         cells = [Cell(variant.label)]
         for task in found.tasks:
             final = finals.get(task)
@@ -52,7 +53,7 @@ def evidence_section(found: Evidence, answers: Sequence[Answer]) -> Section | No
                 cells.append(Cell(MISSING))
             else:
                 state = states.get((task, id(final.values)), "")
-                cells.append(Cell(str(final.estimate), final.estimate.value, state=state))
+                cells.append(replace(estimated(final.estimate), state=state))
         rows.append(tuple(cells))
     heads = columns("variant", *(f"#{task or 'final return'}" for task in found.tasks))
     blocks = (
@@ -60,21 +61,21 @@ def evidence_section(found: Evidence, answers: Sequence[Answer]) -> Section | No
         PairDetails(_pairs(found)),
         Text(_HOW_TO_READ, note=True),
     )
-    left = len(found.rows) - len(rows)
-    more = (Text(f"{count(left, 'more variant')}: the table of groups has them.", note=True),) if left else ()
-    return Section("evidence", "Variants by task", (*blocks, *more))
+    return Section("evidence", "Variants by task", blocks)
 
 
 def _pairs(found: Evidence) -> str:
     """Return the pairs for the page's script: per task [row, row, chance, verdict], and its rows' seeds."""
+    paired = {at for pairs in found.pairs.values() for pair in pairs for at in pair}
+    known = {at: row for at, row in enumerate(found.rows) if at < MOST_ROWS or at in paired}
     tasks = [
         {
             "name": task,
-            "seeds": {at: len(own[task].values) for at, (_, own) in enumerate(found.rows) if task in own},
+            "seeds": {at: len(own[task].values) for at, (_, own) in known.items() if task in own},
             "pairs": [
                 [*at, round(pair.value, 3), verdict_text(pair)] for at, pair in found.pairs[task].items()
             ],
         }
         for task in found.tasks
     ]
-    return safe_json({"labels": [variant.label for variant, _ in found.rows], "tasks": tasks})
+    return safe_json({"labels": {at: variant.label for at, (variant, _) in known.items()}, "tasks": tasks})

@@ -13,10 +13,10 @@ from orchestrator.analysis.variant_ranking import names
 from orchestrator.analysis.verdict.thresholds import USUAL_PART, TimeToThreshold
 from orchestrator.core.formatting import dollars, duration
 
-_MOST_ROWS = 2000
 _NOTE = (
-    "When a run first had an evaluation at or above the threshold: medians over finished runs, with 95 % "
-    "intervals by bootstrap from four seeds on. A seed that never did counts as later than all others: where "
+    "When a run had its first single evaluation at or above the threshold, a lucky one included, so the "
+    "return may fall below it again: medians over finished runs, with 95 % intervals by bootstrap from four "
+    "seeds on. A seed that never did counts as later than all others: where "
     "that is the median or an end of the interval, > stands before the shortest training of such a seed. "
     "Times go up to the end of an evaluation, so a run that is evaluated seldom seems late."
 )
@@ -32,7 +32,7 @@ def threshold_section(found: Sequence[TimeToThreshold], *, chosen: bool) -> Sect
         else f"The threshold of a task is {USUAL_PART:.0%} of the way from the median first return to the "
         "highest final one of its groups; --threshold sets another."
     )
-    blocks: tuple[Block, ...] = (_table(found[:_MOST_ROWS]), Text(f"{_NOTE} {why}", note=True))
+    blocks: tuple[Block, ...] = (_table(found), Text(f"{_NOTE} {why}", note=True))
     return Section("thresholds", "Time to a threshold", blocks)
 
 
@@ -41,7 +41,7 @@ def _table(found: Sequence[TimeToThreshold]) -> Table:
     priced = any(one.dollars_per_second is not None for one in found)
     for one, label in zip(found, names([one.group.point for one in found]), strict=True):
         price = one.dollars_per_second
-        cost = Cell(MISSING) if price is None else _time(one.seconds, partial(_dollars, price))
+        cost = Cell(MISSING) if price is None else _time(one.seconds, partial(_dollars, price), price)
         rows.append(
             (
                 Cell(one.group.task or MISSING),
@@ -53,7 +53,7 @@ def _table(found: Sequence[TimeToThreshold]) -> Table:
                 *((cost,) if priced else ()),
             )
         )
-    heads = columns("task", "group", "#threshold", "#seeds that reached it", "#frames", "#wall time")
+    heads = columns("task", "group", "#threshold", "#reached by", "#frames", "#wall time")
     return Table("times to a threshold", (*heads, *(columns("#dollars") if priced else ())), tuple(rows))
 
 
@@ -61,11 +61,14 @@ def _dollars(price: float, seconds: float) -> str:
     return dollars(price * seconds)
 
 
-def _time(found: FramesToThreshold, show: Callable[[float], str]) -> Cell:
+def _time(found: FramesToThreshold, show: Callable[[float], str], unit: float = 1.0) -> Cell:
+    """Return a time as a cell. ``unit``: by which ``show`` multiplies it."""
+
     def told(at: float) -> str:
         return show(at) if math.isfinite(at) else f"> {show(found.trained)}"
 
     interval = found.interval
     ends = "" if interval is None else f" [{told(interval[0])}, {told(interval[1])}]"
     censored = not math.isfinite(found.median)
-    return Cell(told(found.median) + ("" if censored else ends), found.median)
+    span = None if interval is None else (unit * interval[0], unit * interval[1])
+    return Cell(told(found.median) + ("" if censored else ends), unit * found.median, ends=span)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,18 @@ _GAP = 65_535
 _SEED_VALUES = 60_000
 _SEED_POINTS = 8
 _MOST_SEEDS = 30
+_MOST_LINES = 150
+
+
+def charted(curves: Sequence[Curve]) -> list[Curve]:
+    """Return the curves that a page has room for, in their order: the first ones of each panel."""
+    place: Counter[tuple[str, str]] = Counter()
+    ranked = []
+    for at, curve in enumerate(curves):
+        panel = (curve.group.task, curve.metric)
+        ranked.append((place[panel], at))
+        place[panel] += 1
+    return [curves[at] for at in sorted(at for _, at in sorted(ranked)[:_MOST_LINES])]
 
 
 def chart_data(curves: Sequence[Curve], prices: Prices) -> str:
@@ -49,15 +62,21 @@ def _panel(task: str, metric: str, own: Sequence[Curve], prices: Prices, points:
     returns = (float(values.min()), float(values.max()))
     longest = max((float(np.nanmax(curve.seconds, initial=0)) for curve in own), default=0.0)
     names = group_names([curve.group for curve in own])
+    lines = [
+        _line(curve, name, prices, points, returns, longest) for curve, name in zip(own, names, strict=True)
+    ]
+    # Most lines have the same frames: each list of them is told once.
+    frames = list(dict.fromkeys(tuple(map(int, curve.x)) for curve in own))
+    of_line = {one: at for at, one in enumerate(frames)}
+    for line, curve in zip(lines, own, strict=True):
+        line["frames"] = of_line[tuple(map(int, curve.x))]
     return {
         "task": task,
         "metric": metric,
         "returns": returns,
         "seconds": longest,
-        "lines": [
-            _line(curve, name, prices, points, returns, longest)
-            for curve, name in zip(own, names, strict=True)
-        ],
+        "frames": frames,
+        "lines": lines,
     }
 
 
@@ -78,7 +97,6 @@ def _line(
         "dash": group.number // HUES + group.side,
         "unfinished": curve.unfinished,
         "n": len(curve.scores),
-        "frames": [int(frames) for frames in curve.x],
         "value": _packed(value, *returns),
         "low": None if low is None else _packed(low, *returns),
         "high": None if high is None else _packed(high, *returns),

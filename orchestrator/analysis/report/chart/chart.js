@@ -37,9 +37,9 @@
   const unpackLine = (line, panel) => {
     const returns = text => text && unpack(text, ...panel.returns);
     const seconds = text => unpack(text, 0, panel.seconds);
-    const seedFrames = line.at ? line.at.map(at => line.frames[at]) : line.frames;
+    const frames = panel.frames[line.frames], seedFrames = line.at ? line.at.map(at => frames[at]) : frames;
     return {
-      ...line, seconds: seconds(line.seconds), value: returns(line.value), low: returns(line.low), high: returns(line.high),
+      ...line, frames, seconds: seconds(line.seconds), value: returns(line.value), low: returns(line.low), high: returns(line.high),
       seeds: line.seeds.map(seed => ({...seed, frames: seedFrames, value: returns(seed.value), seconds: seconds(seed.seconds)})),
     };
   };
@@ -159,7 +159,8 @@
       choice, make("label", {}, "smoothing ", smooth), make("label", {}, seeds, " seeds"),
       button("all", "All", () => change({shown: new Set(lines().map(line => line.id))})),
       button("leaders", "First " + LEADERS, () => change({shown: null})),
-      button("none", "None", () => change({shown: new Set()})), reset);
+      button("none", "None", () => change({shown: new Set()})), reset,
+      button("save", "Save as SVG", () => save("learning.svg", "image/svg+xml", svgView())));
     controls.querySelector("[name=leaders]").hidden = panels.every(one => one.lines.length <= LEADERS);
     const note = make("p", {class: "note"});
     holder.append(controls, make("div", {class: "body"}, make("div", {class: "plot"}, canvas, values), legend), note);
@@ -210,16 +211,7 @@
       return {line, xs, ys: smoothed(line.value, weight), band, own};
     });
     let drawn = [];
-    const draw = () => {
-      frame = null;
-      const width = canvas.clientWidth, height = canvas.clientHeight, ratio = devicePixelRatio || 1;
-      if (!width) return;
-      canvas.width = Math.round(width * ratio);
-      canvas.height = Math.round(height * ratio);
-      const pen = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
-      const colour = name => style.getPropertyValue("--" + name).trim();
-      pen.scale(ratio, ratio);
-      pen.font = "12px " + getComputedStyle(document.body).fontFamily;
+    const render = (pen, width, height, colour) => {
       drawn = strokes();
       const extent = range(drawn.flatMap(one => [
         {xs: one.xs, parts: [one.ys, ...one.band]}, ...one.own.map(seed => ({xs: seed.xs, parts: [seed.ys]}))]));
@@ -243,6 +235,18 @@
         pen.globalAlpha = 1;
       }
       pen.restore();
+    };
+    const draw = () => {
+      frame = null;
+      const width = canvas.clientWidth, height = canvas.clientHeight, ratio = devicePixelRatio || 1;
+      if (!width) return;
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+      const pen = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
+      const colour = name => style.getPropertyValue("--" + name).trim();
+      pen.scale(ratio, ratio);
+      pen.font = "12px " + getComputedStyle(document.body).fontFamily;
+      render(pen, width, height, colour);
       if (cursor !== null && cursor >= scale.left && cursor <= scale.right) drawCursor(pen, colour);
       else values.hidden = true;
     };
@@ -318,6 +322,32 @@
       values.style.left = right ? "auto" : at + 12 + "px";
       values.style.right = right ? canvas.clientWidth - at + 12 + "px" : "auto";
     };
+    // The present view with its legend, for a paper or a slide.
+    const svgView = () => inLight(colour => {
+      const width = canvas.clientWidth, height = canvas.clientHeight, row = 18, shown = visible();
+      const words = [...panel().task ? [panel().task + ":"] : [], ...note.textContent.replace(" Drag to zoom.", "").split(" ")];
+      const told = [""], most = (width - PAD.left - PAD.right) / 6.6;
+      for (const word of words)
+        if ((told.at(-1) + " " + word).length > most) told.push(word); else told.push((told.pop() + " " + word).trim());
+      const head = row * told.length + 8, pen = svgPen(width, height + head + row * shown.length, getComputedStyle(document.body).fontFamily);
+      pen.fillStyle = colour("paper");
+      pen.beginPath(); pen.rect(0, 0, width, height + head + row * shown.length); pen.fill();
+      render(pen, width, height, colour);
+      pen.textAlign = "left";
+      pen.textBaseline = "middle";
+      pen.fillStyle = colour("ink");
+      told.forEach((line, at) => pen.fillText(line, PAD.left, height + row * (at + 0.5)));
+      shown.forEach((line, at) => {
+        const y = height + head + row * (at + 0.5);
+        pen.strokeStyle = colour("c" + line.hue);
+        pen.lineWidth = 2;
+        pen.setLineDash(dashOf(line));
+        pen.beginPath(); pen.moveTo(PAD.left, y); pen.lineTo(PAD.left + 34, y); pen.stroke();
+        pen.setLineDash([]);
+        pen.fillText(line.name + " (n=" + line.n + (line.unfinished ? ", not finished" : "") + ")", PAD.left + 42, y);
+      });
+      return pen.done();
+    });
     const later = () => { frame ??= requestAnimationFrame(draw); };
 
     // What the reader does
