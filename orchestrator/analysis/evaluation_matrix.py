@@ -106,12 +106,13 @@ def shown(found: Sequence[Matrix]) -> list[Matrix]:
 
 def setting_of(evaluations: Sequence[Evaluation]) -> str:
     """Describe how policies were evaluated."""
-    episodes = " or ".join(dict.fromkeys(f"{one.episodes:,}" for one in evaluations))
+    numbers = dict.fromkeys(f"{one.episodes:,}" for one in evaluations)
+    episodes = f"{' or '.join(numbers)} {'episode' if list(numbers) == ['1'] else 'episodes'}"
     kinds = " or ".join(
         dict.fromkeys("deterministic" if one.deterministic else "random" for one in evaluations)
     )
     best = ", best policies of training" if evaluations[0].best else ""
-    return f"{episodes} episodes, {kinds} actions, seed {evaluations[0].seed}{best}"
+    return f"{episodes}, {kinds} actions, seed {evaluations[0].seed}{best}"
 
 
 def as_rows(found: Sequence[Matrix]) -> list[dict[str, Any]]:

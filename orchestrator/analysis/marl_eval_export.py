@@ -23,7 +23,7 @@ from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluate import TIMES_FOR_BEST, usual_of
 from orchestrator.analysis.stats import finite, groups
 from orchestrator.config.trainers import can_evaluate, returns_of
-from orchestrator.core.formatting import listed
+from orchestrator.core.formatting import count, listed
 from orchestrator.core.labels import labeller
 from orchestrator.rundir import Evaluation, RunDir, SweepDir
 from orchestrator.rundir.atomic import write_atomic
@@ -296,7 +296,7 @@ def _notes(runs: Sequence[_Run], again: str) -> list[str]:
     highest = "the highest return in training, as their trainer cannot evaluate a trained policy"
     counts = {episodes: len(evaluable), highest: len(lacking) - len(evaluable)}
     about = "marl_eval.json: absolute metric of"
-    return [f"{about} {n} of {len(runs)} runs is {what}" for what, n in counts.items() if n]
+    return [f"{about} {n} of {count(len(runs), 'run')} is {what}" for what, n in counts.items() if n]
 
 
 def _unevaluated(number: int) -> list[str]:

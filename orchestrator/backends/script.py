@@ -12,6 +12,7 @@ from pathlib import Path
 from orchestrator.config.backends import get_backend
 from orchestrator.config.profiles import Profile, preparation
 from orchestrator.config.task_packages import TaskPackages
+from orchestrator.core.formatting import count
 from orchestrator.core.package_files import template
 from orchestrator.core.types import Array, Job, Resources
 from orchestrator.core.units import seconds
@@ -88,7 +89,8 @@ def job_script(
     runs, python = len(set(array.run_ids)), profile.python or (sys.executable,)
     values = {
         "options": "\n".join(options),
-        "title": f"{len(array.jobs)} jobs for {runs} runs of sweep {setting.sweep_dir.name}",
+        "title": f"{count(len(array.jobs), 'job')} for {count(runs, 'run')} of sweep "
+        f"{setting.sweep_dir.name}",
         "preparation": "\n".join(_preparation(setting, profile)),
         "cwd": shlex.quote(str(setting.code.cwd)),
         "array": array.token,

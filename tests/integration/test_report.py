@@ -507,7 +507,7 @@ def test_policies_stand_beside_scripted_players_where_evaluations_hold_some(resu
             )
         )
     page = report(sweep)
-    assert "Evaluated in 1 episodes, deterministic actions, seed 0." in page.words
+    assert "Evaluated in 1 episode, deterministic actions, seed 0." in page.words
     assert "At least the best baseline in 1 of 2 tasks (above in 1, below in 1)." in page.words
     assert rows_of(page, "policies")[1:] == [
         ["a", "5", "1.5 [1.5, 1.5]", f"1, {HOSTILE[0]}", "above", "1.50 [1.50, 1.50]"],

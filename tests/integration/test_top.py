@@ -157,7 +157,7 @@ def test_a_run_is_watched_cancelled_and_retried(
     terminal.press("c")
     terminal.wait_for("Cancel run")
     terminal.press("y")
-    terminal.wait_for("1 cancelled", "1 of 1 runs cancelled")
+    terminal.wait_for("1 cancelled", "1 of 1 run cancelled")
     assert states(sweep)[0] == "cancelled"
     left = [("claimed", 1), ("ended", 1)]
     first = sweep.run(statuses(sweep)[0].run_id)

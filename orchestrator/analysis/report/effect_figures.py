@@ -33,7 +33,7 @@ from orchestrator.analysis.report.plotting import (
     short,
 )
 from orchestrator.analysis.stats import Final
-from orchestrator.analysis.verdict.key_effects import KeyEffect, ValueEffect, key_effects
+from orchestrator.analysis.verdict.key_effects import KeyEffect, ValueEffect, key_effects, keys_without_effect
 from orchestrator.core.labels import short_keys
 
 if TYPE_CHECKING:
@@ -51,10 +51,13 @@ _NOTE = (
 def effect_section(finals: Sequence[Final]) -> Section | None:
     """Return the section; ``None`` where no two keys of the grid vary in a task."""
     found = key_effects(finals)
+    left_out = [f"{task}: {key}" if task else key for task, key in keys_without_effect(finals)]
+    without = f"Left out, as no combination of the other keys has all values: {listed(left_out)}."
+    notes = (Text(without, note=True),) if left_out else ()
     if not found:
-        return None
+        return Section("effects", "Effect of each key", notes) if notes else None
     drawn = _pictures(found)[:MOST_PICTURES]
-    blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), _table(found), Text(_NOTE, note=True))
+    blocks: tuple[Block, ...] = (Gallery(tuple(drawn)), _table(found), Text(_NOTE, note=True), *notes)
     return Section("effects", "Effect of each key", blocks)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -49,15 +49,31 @@ class KeyEffect:
 def key_effects(finals: Sequence[Final]) -> list[KeyEffect]:
     """Return the effects by task, the largest first; none in a task where a single key varies."""
     found = []
+    for task, keys, members in _varying(finals):
+        effects = [effect for key in keys if (effect := _effect(task, key, members)) is not None]
+        found += sorted(effects, key=lambda effect: -effect.size)
+    return found
+
+
+def keys_without_effect(finals: Sequence[Final]) -> list[tuple[str, str]]:
+    """Return task and key of all that vary, but no combination of the other keys has all values of it."""
+    return [
+        (task, key)
+        for task, keys, members in _varying(finals)
+        for key in keys
+        if _effect(task, key, members) is None
+    ]
+
+
+def _varying(finals: Sequence[Final]) -> Iterator[tuple[str, list[str], list[Final]]]:
+    """Yield tasks, their keys and their final returns, where several keys vary among rankable ones."""
     returning = [final for final in finals if final.estimate is not None]
     for task in dict.fromkeys(final.group.task for final in returning):
         own = [final for final in returning if final.group.task == task]
         for members in classes((final, final.terms) for final in own):
             keys = varying_keys([final.group.point for final in members], _NOT_KEYS)
             if len(keys) > 1:
-                effects = [effect for key in keys if (effect := _effect(task, key, members)) is not None]
-                found += sorted(effects, key=lambda effect: -effect.size)
-    return found
+                yield task, keys, members
 
 
 def _effect(task: str, key: str, members: Sequence[Final]) -> KeyEffect | None:

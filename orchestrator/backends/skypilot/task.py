@@ -16,6 +16,7 @@ from orchestrator.backends.script import Setting
 from orchestrator.config.profiles import Profile
 from orchestrator.config.task_packages import TaskPackages
 from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.formatting import count
 from orchestrator.core.installation import (
     DISTRIBUTION,
     IN_A_CLONE,
@@ -77,7 +78,7 @@ def task_file(job: Job, setting: Setting, profile: Profile) -> str:
         "run": _lines(_run(job, setting, profile)),
     }
     task = {key: value for key, value in task.items() if value not in ({}, "", None)}
-    head = f"# {len(job.run_ids)} runs of sweep {sweep.name}, up to {job.slots} at once.\n"
+    head = f"# {count(len(job.run_ids), 'run')} of sweep {sweep.name}, up to {job.slots} at once.\n"
     head += f"# By hand: sky launch --cluster {name} FILE\n"
     for command in boot_commands(profile):
         head += f"# Boot command on machines of AWS: {command}\n"

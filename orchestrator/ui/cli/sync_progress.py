@@ -91,9 +91,8 @@ def report(brought: SyncReport, dry_run: bool) -> None:
         typer.echo(f"{brought.sweep}: {came} would come{due}{aside}")
     else:
         new = f", {count(len(brought.complete), 'run')} verified" if brought.complete else ""
-        typer.echo(
-            f"{brought.sweep}: {came}{new}; {brought.finished} of {brought.runs} runs are finished there"
-        )
+        runs = f"{count(brought.runs, 'run')} {'is' if brought.runs == 1 else 'are'}"
+        typer.echo(f"{brought.sweep}: {came}{new}; {brought.finished} of {runs} finished there")
     for note in _some(brought.notes):
         typer.echo(f"  {plain(note)}")
     for problem in _some(brought.problems):

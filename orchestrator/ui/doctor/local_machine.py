@@ -16,6 +16,7 @@ from orchestrator.config.trainers import get_trainer, trainer_names
 from orchestrator.core import hardware
 from orchestrator.core.errors import OrchestrateError
 from orchestrator.core.findings import PATIENCE_S, Finding, not_here, ok, problem, warning
+from orchestrator.core.formatting import count
 from orchestrator.core.installation import install_here, installed_version
 
 OLDEST_PYTHON = (3, 11)
@@ -63,7 +64,7 @@ def cores_and_gpus(_: Path) -> Finding:
     cores, physical, gpus = hardware.cores(), hardware.physical_cores(), hardware.gpus()
     models = ", ".join(f"{gpus.count(model)} × {model}" for model in dict.fromkeys(gpus))
     threads = f" ({physical} physical ones)" if physical < cores else ""
-    return ok("Cores and GPUs", f"{cores} cores{threads}, {models or 'no GPU that can be used'}")
+    return ok("Cores and GPUs", f"{count(cores, 'core')}{threads}, {models or 'no GPU that can be used'}")
 
 
 def git(_: Path) -> Finding:

@@ -15,6 +15,7 @@ from orchestrator.control.exchange import exchange_with_instances
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.bulk_read import no_garbage_collection
 from orchestrator.core.errors import DamagedFileError, OrchestrateError, ProfileError
+from orchestrator.core.formatting import count
 from orchestrator.rundir import SweepDir, sweeps
 from orchestrator.rundir.ledger_entries import jobs_of
 from orchestrator.rundir.plain_files import open_plain
@@ -64,7 +65,7 @@ class FleetTree:
         with self._asking:
             decided = fleet.cancel(sweep_dir, run_ids)
         problems = "".join(f"; {error_line(problem)}" for problem in decided.problems)
-        return f"{sweep_dir.name}: {len(decided.run_ids)} of {len(run_ids)} runs cancelled{problems}"
+        return f"{sweep_dir.name}: {len(decided.run_ids)} of {count(len(run_ids), 'run')} cancelled{problems}"
 
     def retry(self, sweep_dir: SweepDir, run_ids: Sequence[str]) -> str:
         """Submit runs again; return a message for the user.

@@ -13,7 +13,7 @@ from orchestrator.analysis.stats import Final, final_returns, groups
 from orchestrator.analysis.tables import RunReading
 from orchestrator.analysis.verdict.cost_front import CostClass, Prices, cost_classes
 from orchestrator.analysis.verdict.evidence import evidence
-from orchestrator.analysis.verdict.key_effects import key_effects
+from orchestrator.analysis.verdict.key_effects import key_effects, keys_without_effect
 from orchestrator.analysis.verdict.leaders import answers
 from orchestrator.core.types import RunState
 from orchestrator.rundir import IndexRow, Row
@@ -152,10 +152,12 @@ def test_only_combinations_with_all_values_count() -> None:
         for seed in range(2)
     ]
     assert key_effects(of_points(points)) == []
+    assert keys_without_effect(of_points(points)) == [("t", "model"), ("t", "lr")]
     both = [one for one in points if one[0]["model"] != "odd"]
     both += [
         ({"task": "t", "model": "big", "lr": 2, "seed": seed}, {"final_return": 90.0 + seed})
         for seed in (0, 1)
     ]
+    assert keys_without_effect(of_points(both)) == []
     effects = {effect.key: effect for effect in key_effects(of_points(both))}
     assert [(one.value, one.mean) for one in effects["model"].values] == [("big", 95.5), ("small", 25.5)]

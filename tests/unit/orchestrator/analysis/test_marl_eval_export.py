@@ -233,7 +233,7 @@ def test_an_absolute_metric_has_ten_times_the_episodes_that_training_evaluated(r
     """By the result: that number is no key of this grid."""
     sweep, (one,) = evaluable(results, episodes=3)
     sweep.evaluations.add(of_episodes(one, 29))
-    assert "1 of 1 runs" in written(sweep)[1][0]
+    assert "1 of 1 run" in written(sweep)[1][0]
     sweep.evaluations.add(of_episodes(one, 30))
     assert written(sweep)[1] == ()
 
@@ -241,7 +241,7 @@ def test_an_absolute_metric_has_ten_times_the_episodes_that_training_evaluated(r
 def test_an_absolute_metric_has_actions_chosen_as_in_training(results: Path) -> None:
     sweep, (one,) = evaluable(results)
     sweep.evaluations.add(replace(one, deterministic=False))
-    assert "1 of 1 runs" in written(sweep)[1][0]
+    assert "1 of 1 run" in written(sweep)[1][0]
 
 
 @pytest.mark.parametrize("digest", ["e" * 16, "0" * 16])
@@ -251,7 +251,7 @@ def test_an_absolute_metric_is_of_the_final_checkpoint_whatever_the_clocks_say(
     """Of the best policy so far, or of an earlier training, it is none, however late."""
     sweep, (one,) = evaluable(results)
     sweep.evaluations.add(replace(one, checkpoint=digest, time=EPOCH + 1e6))
-    assert "1 of 1 runs" in written(sweep)[1][0]
+    assert "1 of 1 run" in written(sweep)[1][0]
     sweep.evaluations.add(one)
     assert written(sweep)[1] == ()
 
@@ -266,7 +266,7 @@ def test_a_result_that_does_not_tell_how_it_was_evaluated_has_no_absolute_metric
     result = run.result() or {}
     result["evaluation"]["episodes"] = episodes
     run.result_path.write_text(json.dumps(result))
-    assert "1 of 1 runs" in written(sweep)[1][0]
+    assert "1 of 1 run" in written(sweep)[1][0]
 
 
 def test_only_results_that_count_are_in_the_file(results: Path) -> None:
