@@ -76,7 +76,7 @@ def _varying_values(points: Sequence[Point]) -> list[list[_Value]]:
     """Return the values of each point for the keys that vary, without the seed."""
     seen: dict[str, set[str]] = {}
     texts = [{key: _identity(value) for key, value in point.items() if key != "seed"} for point in points]
-    keys = dict.fromkeys(key for own in texts for key in own)
+    keys = sorted({key for own in texts for key in own})
     for key in keys:
         seen[key] = {own.get(key, "") for own in texts}
     return [[(key, own.get(key, "")) for key in keys if len(seen[key]) > 1] for own in texts]

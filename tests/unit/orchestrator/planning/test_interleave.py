@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.config.trainers import BENCHMARL
@@ -76,6 +76,7 @@ def test_points_of_one_kind_stay_in_their_order() -> None:
     assert interleaved([{}]) == [0]
 
 
+@example([{"b": 0}, {}, {}, {}, {}, {"b": ""}, {"a": 0, "b": 0, "c": 0}, {"a": 1}, {"b": 0}, {"b": ""}], 3)
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 2) | st.text(max_size=2)), max_size=15),
