@@ -122,7 +122,7 @@ def _joined(values: Iterable[Any]) -> str | None:
 def classes(items: Iterable[tuple[_T, ReturnTerms]]) -> list[list[_T]]:
     """Split items into classes that can be ranked against each other, each in the given order.
 
-    A group whose runs differ in more than their seed is a class of its own.
+    A group with runs that differ in more than their seed is a class of its own.
     """
     known = list(items)
     code_of = _codes([terms for _, terms in known])
@@ -173,7 +173,7 @@ def similar_lengths(frames: Iterable[float | None]) -> list[set[float | None]]:
 def differences(named: Sequence[tuple[str, ReturnTerms]]) -> list[str]:
     """Return one sentence per difference that prevents ranking, with the names on each side.
 
-    First come the groups whose runs differ among themselves.
+    First come the groups with runs that differ among themselves.
     """
     lengths = similar_lengths(terms.frames for _, terms in named)
     length_of = {frames: span(own) for own in lengths for frames in own}

@@ -332,18 +332,9 @@ COMMAND = TrainerSpec(
 
 # Modules that train; evaluating a policy afterwards changes no result.
 _ACTOR_CRITIC_TRAINS = (
-    *(
-        "actors",
-        "asynchronous",
-        "bucket_brigade",
-        "config",
-        "environment_keys",
-        "environments",
-        "group",
-        "gymnasium_envs",
-        "interface",
-    ),
-    *("learner", "networks", "parallel", "playing", "procgen", "rollout", "update", "value_estimates"),
+    *("actors", "asynchronous", "bucket_brigade", "config", "environment_keys", "environments"),
+    *("group", "gymnasium_envs", "interface", "learner", "networks", "parallel"),
+    *("playing", "procgen", "rollout", "update", "value_estimates"),
 )
 
 
