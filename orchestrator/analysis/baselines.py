@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from orchestrator.analysis.collect import Collected
 from orchestrator.analysis.evaluate import final_checkpoint
 from orchestrator.analysis.evaluation_matrix import BEHAVIOUR, RETURN, figure_of, is_own, setting_of
 from orchestrator.analysis.played_tasks import read_task
-from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS
+from orchestrator.analysis.significance import FEW_SEEDS, INTERVAL_SEEDS, LEVEL, holm, mean_with_chance
 from orchestrator.analysis.stats import (
     Estimate,
     Group,
@@ -38,10 +38,10 @@ _IN_TRAINING = "eval/"
 
 
 class Verdict(StrEnum):
-    """Where the interval over seeds lies, relative to the best baseline."""
+    """Where the mean over seeds lies, relative to the best baseline, if by more than luck."""
 
     ABOVE = "above"
-    WITHIN = "within the interval"
+    ALIKE = "not told apart"
     BELOW = "below"
     FEW = "too few seeds"
 
@@ -113,7 +113,11 @@ class EvaluatedSweep:
 
 @dataclass(frozen=True)
 class Ranking:
-    """A figure of a group beside its best baseline; ``gap``: the gap closed, where the trainer has it."""
+    """A figure of a group beside its best baseline; ``gap``: the gap closed, where the trainer has it.
+
+    ``chance``: p-value of a mean so far from the baseline, corrected for all groups and figures of the sweep;
+    ``None`` below five seeds.
+    """
 
     of: EvaluatedGroup
     figure: str
@@ -121,16 +125,16 @@ class Ranking:
     best: float
     best_players: tuple[str, ...]
     gap: Estimate | None
+    chance: float | None = None
 
     @property
     def verdict(self) -> Verdict:
-        """Where the interval lies; none below five seeds."""
-        low, high = self.estimate.low, self.estimate.high
-        if low is None or high is None or self.estimate.n < FEW_SEEDS:
+        """Where the mean lies; none below five seeds."""
+        if self.chance is None:
             return Verdict.FEW
-        if _above(low, self.best):
-            return Verdict.ABOVE
-        return Verdict.BELOW if _above(self.best, high) else Verdict.WITHIN
+        if self.chance > LEVEL:
+            return Verdict.ALIKE
+        return Verdict.ABOVE if fmean(_away(self.of.values(self.figure), self.best)) > 0 else Verdict.BELOW
 
 
 @dataclass(frozen=True)
@@ -229,14 +233,34 @@ def _final_evaluations(sweep_dir: SweepDir, points: Mapping[str, Mapping[str, An
 
 
 def rankings(found: EvaluatedSweep, figure: str) -> list[Ranking]:
-    """Set each group's figure beside its best baseline, in order."""
-    rows = []
+    """Set each group's figure beside its best baseline, in order.
+
+    Student's t test of the distances of seeds from the baseline, corrected by Holm's method for all groups
+    and all figures of which more is better.
+    """
+    every = [one for name in dict.fromkeys([*found.ranked, figure]) for one in _untested(found, name)]
+    chances = {at: chance for at, one in enumerate(every) if (chance := _chance(one)) is not None}
+    corrected = dict(zip(chances, holm(list(chances.values()), len(chances)), strict=True))
+    return [replace(one, chance=corrected.get(at)) for at, one in enumerate(every) if one.figure == figure]
+
+
+def _untested(found: EvaluatedSweep, figure: str) -> Iterator[Ranking]:
     for one in found.groups:
         estimate, best = estimate_of(one.values(figure)), one.best(figure)
         if estimate is not None and best is not None:
             gap = estimate_of(one.values(gap_of(figure)))
-            rows.append(Ranking(one, figure, estimate, *best, gap))
-    return rows
+            yield Ranking(one, figure, estimate, *best, gap)
+
+
+def _chance(one: Ranking) -> float | None:
+    """Return the p-value of the mean's distance from the baseline; ``None`` below five seeds."""
+    tested = mean_with_chance(_away(one.of.values(one.figure), one.best))
+    return None if tested is None or one.estimate.n < FEW_SEEDS else tested[2]
+
+
+def _away(values: Sequence[float], best: float) -> list[float]:
+    """Return how far values are from another one, 0 where that is rounding."""
+    return [value - best if _above(value, best) or _above(best, value) else 0.0 for value in values]
 
 
 def frames_to_best(found: Sequence[Ranking], collected: Collected) -> list[FramesToThreshold | None]:

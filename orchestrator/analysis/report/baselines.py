@@ -98,7 +98,7 @@ def _counted(own: Sequence[Verdict]) -> str:
     few = told.pop(Verdict.FEW, 0)
     if not told:
         return f"no verdict: fewer than {FEW_SEEDS} seeds."
-    reached = told[Verdict.ABOVE] + told[Verdict.WITHIN]
+    reached = told[Verdict.ABOVE] + told[Verdict.ALIKE]
     parts = ", ".join(f"{verdict} in {told[verdict]}" for verdict in Verdict if told[verdict])
     left = f"; {few} with fewer than {FEW_SEEDS} seeds" if few else ""
     return f"at least the best baseline in {reached} of {counted(len(own), 'task')} ({parts}{left})."
@@ -106,10 +106,10 @@ def _counted(own: Sequence[Verdict]) -> str:
 
 _RANKED = (
     "Policies on the task that they were trained on, one per seed; scripted players in as many episodes. "
-    "Above: the 95 % interval over seeds lies above the best baseline. Within the interval: it contains the "
-    "best baseline, so these seeds do not tell the two apart. Below: it ends below. At least the best "
-    "baseline: above or within the interval. The baseline is taken as it is, without an interval of its own; "
-    f"the best of several is also a lucky one. No verdict below {FEW_SEEDS} seeds."
+    "Above and below: by Student's t test of the seeds against the best baseline, corrected by Holm's method "
+    "for all rows and figures here; else these seeds do not tell the two apart. At least the best "
+    "baseline: above or not told apart. The baseline is taken as it is, without an interval of its own; "
+    "the best of several is also a lucky one. No verdict below {FEW_SEEDS} seeds."
 )
 _FRAMES = (
     "Frames until the first evaluation in training that reaches the best baseline's figure of the table, or "
