@@ -249,6 +249,14 @@ def test_a_telephone_gets_the_chart_in_its_width(browser: Browser, report: Path)
     page.close()
 
 
+def test_times_to_a_threshold_show_their_dollars_in_a_narrow_window(browser: Browser, report: Path) -> None:
+    page = browser.open(report, 850)
+    wide = "document.querySelector('#thresholds .wide')"
+    assert "dollars" in page.evaluate(f"{wide}.querySelector('thead').textContent")
+    assert page.evaluate(f"{wide}.scrollWidth <= {wide}.clientWidth")
+    page.close()
+
+
 def test_a_run_shows_what_differs_its_log_and_how_to_train_it_again(page: Page) -> None:
     page.evaluate("window.first = document.querySelector('#runs tbody button')")
     page.click("#runs thead th:nth-child(4) button")
