@@ -109,7 +109,7 @@ _RANKED = (
     "Above and below: by Student's t test of the seeds against the best baseline, corrected by Holm's method "
     "for all rows and figures here; else these seeds do not tell the two apart. At least the best "
     "baseline: above or not told apart. The baseline is taken as it is, without an interval of its own; "
-    "the best of several is also a lucky one. No verdict below {FEW_SEEDS} seeds."
+    f"the best of several is also a lucky one. No verdict below {FEW_SEEDS} seeds."
 )
 _FRAMES = (
     "Frames until the first evaluation in training that reaches the best baseline's figure of the table, or "
