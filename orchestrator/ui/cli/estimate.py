@@ -70,17 +70,22 @@ def estimate(
     from orchestrator.control.forecast import forecasts
     from orchestrator.control.submit import SubmitOptions
     from orchestrator.core.errors import OrchestrateError
+    from orchestrator.core.progress import report_step
     from orchestrator.core.units import span
     from orchestrator.planning.estimate import recommend
     from orchestrator.rundir import SweepDir
+    from orchestrator.ui.terminal.working import working
 
-    sweep = load_sweep(grid_file(grid, grid_option, "estimate"))
+    file = grid_file(grid, grid_option, "estimate")
     try:
         limit = None if deadline is None else span(deadline)
     except ValueError as error:
         raise OrchestrateError(f"--deadline: {error}") from None
-    names = list(dict.fromkeys(name.strip() for name in on.split(","))) if on else list(sweep.targets)
-    found = forecasts(sweep, SweepDir(results, sweep.name), names, SubmitOptions(slots))
+    with working(f"reading {file}"):
+        sweep = load_sweep(file)
+        names = list(dict.fromkeys(name.strip() for name in on.split(","))) if on else list(sweep.targets)
+        report_step(f"predicting {count(len(sweep.runs), 'run')} on {', '.join(names)}")
+        found = forecasts(sweep, SweepDir(results, sweep.name), names, SubmitOptions(slots))
     _check_program(sweep, found)
     advice = recommend(found, limit, budget)
     if as_json:
