@@ -38,7 +38,8 @@ def test_a_tree_of_before_the_move_is_collected_and_its_finished_runs_are_stale(
     assert "2 failed" in orchestrate("collect", "before")
     table = pl.read_parquet(project / "results" / "before" / "results.parquet")
     done = table.filter(pl.col("final_return").is_not_null())
-    assert sorted(done["final_return"]) == [0.5, 1.0, 1.5, 2.0]
+    assert sorted(done["last_return"]) == [0.5, 1.0, 1.5, 2.0]
+    assert sorted(done["final_return"]) == [0.45, 0.9, 1.45, 1.9]  # the mean of the last five
     orchestrate("report", "before")
     assert "lr=0.2" in (project / "results" / "before" / "report" / "index.html").read_text()
     assert "nothing to submit" in orchestrate("sweep", "--grid", "grid.yaml", "--dry-run")
