@@ -35,31 +35,29 @@ def _learns_elsewhere(run: Run) -> bool:
 
 def _count(run: Run, key: str, otherwise: int = 1) -> int:
     """Return the run's value of a key for a number of processes. Raises :class:`OrchestrateError`."""
-    found = next((value for name, value in run.overrides.items() if name.lstrip("+~") == key), otherwise)
+    found = run.value_of(key)
     try:
-        return int(str(found))
+        return otherwise if found is None else int(str(found))
     except ValueError:
         raise OrchestrateError(f"{key}: found {found!r}, expected a whole number") from None
 
 
 @dataclass(frozen=True)
-class Silence:
+class SilenceLimit:
     """The most ``seconds`` without a sign of life; ``who``: the run's own process, in messages."""
 
     who: str
     seconds: float
 
 
-def silence_of(run: Run) -> Silence | None:
+def silence_of(run: Run) -> SilenceLimit | None:
     """Return for how long the first process of a run may be silent: longer than it waits for the others."""
-    found = next(
-        (value for name, value in run.overrides.items() if name.lstrip("+~") == "actor_timeout"), None
-    )
+    found = run.value_of("actor_timeout")
     timeout = float(found) if isinstance(found, int | float) else _ACTOR_TIMEOUT_S
     who = "its process"
     if run.overrides.get("mode") == "parallel":
         who = "learner 0" if _learns_elsewhere(run) else "actor 0"
-    return Silence(who, timeout + max(timeout, _LEAST_SLACK_S))
+    return SilenceLimit(who, timeout + max(timeout, _LEAST_SLACK_S))
 
 
 def refuses_nodes(run: Run, nodes: int) -> str:

@@ -42,7 +42,7 @@ ACTOR_CRITIC_TASKS: Mapping[str, TaskPackages] = {
 
 def task_of(run: Run) -> str:
     """Return the run's task as its grid names it; empty without one."""
-    return next((str(value) for key, value in run.overrides.items() if key.lstrip("+~") == "task"), "")
+    return str(run.value_of("task") or "")
 
 
 def fitting(run: Run, needs: Mapping[str, TaskPackages]) -> list[TaskPackages]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from orchestrator.config import actors
-from orchestrator.config.actors import Silence
+from orchestrator.config.actors import SilenceLimit
 from orchestrator.config.command import COMMAND_KEY, asked_for
 from orchestrator.config.plug_ins import find_plug_in, plug_in_names
 from orchestrator.config.task_packages import (
@@ -103,7 +103,7 @@ class TrainerSpec:
     presets: Mapping[str, Mapping[str, Value]] = field(default_factory=dict, hash=False)
     other_presets: Mapping[str, str] = field(default_factory=dict, hash=False)
     refuses_nodes: Callable[[Run, int], str] = lambda _run, _nodes: ""
-    silence: Callable[[Run], Silence | None] = lambda _run: None
+    silence: Callable[[Run], SilenceLimit | None] = lambda _run: None
     x_axis: str = "frames"
 
     @classmethod

@@ -98,6 +98,10 @@ class Run:
             point["target"] = self.target
         return {**point, "seed": self.seed}
 
+    def value_of(self, key: str) -> Value:
+        """Return the run's value of a key that may have Hydra's ``+`` before it; ``None`` without one."""
+        return next((value for name, value in self.overrides.items() if name.lstrip("+~") == key), None)
+
     def to_json(self) -> dict[str, Value]:
         data = {**asdict(self), "overrides": dict(self.overrides)}
         return {key: value for key, value in data.items() if value != ()}  # earlier versions know no loggers
@@ -115,14 +119,10 @@ def run_identity(
     The caller leaves out overrides that decide nothing. Equal numbers hash alike in any spelling (``1``,
     ``1.0``), keys are sorted, and text is hashed unchanged.
     """
-    identity = {
-        "trainer": trainer,
-        "overrides": dict(overrides),
-        "seed": seed,
-        "threads": threads,
-        "target": target,
-    }
-    text = json.dumps(_canonical(identity), sort_keys=True, ensure_ascii=True, allow_nan=True)
+    keys = {"overrides": dict(overrides), "seed": seed, "threads": threads, "target": target}
+    text = json.dumps(
+        _canonical({"trainer": trainer, **keys}), sort_keys=True, ensure_ascii=True, allow_nan=True
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -54,32 +54,33 @@ def test_this_machine_is_looked_at_and_nothing_is_left_behind(tmp_path: Path) ->
     assert {path.name for path in tmp_path.iterdir()} == {"torch.py", "jobs"}
 
 
-def test_a_machine_without_glu_says_what_to_install(tmp_path: Path) -> None:
-    """Where it was not installed in the first place, GL may not be either."""
+def told_without(
+    tmp_path: Path, hide: Callable[[Path], Sequence[str]], name: str, code: int
+) -> tuple[str, str]:
+    """The doctor's line of this name where libraries are hidden, and the fix below it."""
     scratch, folder = tmp_path / "scratch", tmp_path / "folder"
     scratch.mkdir()
     folder.mkdir()
-    told = doctor(folder, without_glu(scratch))
-    assert (told.returncode, told.stderr) == (0, ""), told.stdout
-    assert lines(told.stdout)["OpenGL"].startswith(
+    told = doctor(folder, hide(scratch))
+    assert (told.returncode, told.stderr) == (code, ""), told.stdout
+    line = lines(told.stdout)[name]
+    every = told.stdout.splitlines()
+    return line, every[every.index(line) + 1].strip()
+
+
+def test_a_machine_without_glu_says_what_to_install(tmp_path: Path) -> None:
+    """Where it was not installed in the first place, GL may not be either."""
+    line, fix = told_without(tmp_path, without_glu, "OpenGL", 0)
+    assert line.startswith(
         "warning   OpenGL            evaluations cannot be rendered here: no library libGL"
     )
-    fix = told.stdout.splitlines()[told.stdout.splitlines().index(lines(told.stdout)["OpenGL"]) + 1]
-    assert fix.strip().startswith("fix: on Debian and Ubuntu apt-get install libgl")
+    assert fix.startswith("fix: on Debian and Ubuntu apt-get install libgl")
 
 
 def test_a_machine_without_qt_says_what_to_install(tmp_path: Path) -> None:
-    scratch, folder = tmp_path / "scratch", tmp_path / "folder"
-    scratch.mkdir()
-    folder.mkdir()
-    told = doctor(folder, without_qt(scratch))
-    assert (told.returncode, told.stderr) == (3, ""), told.stdout
-    found = lines(told.stdout)["Procgen"]
-    assert found.startswith(
-        "problem   Procgen           procgen needs Qt's libraries: libQt5Gui.so.5: cannot"
-    )
-    fix = told.stdout.splitlines()[told.stdout.splitlines().index(found) + 1]
-    assert fix.strip().startswith("fix: ")
+    line, fix = told_without(tmp_path, without_qt, "Procgen", 3)
+    assert line.startswith("problem   Procgen           procgen needs Qt's libraries: libQt5Gui.so.5: cannot")
+    assert fix.startswith("fix: ")
     assert "[procgen]" in fix
 
 

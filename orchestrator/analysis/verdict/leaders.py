@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from orchestrator.analysis.comparability import classes
 from orchestrator.analysis.improvement import Improvement, by_wins, standing
 from orchestrator.analysis.significance import FEW_SEEDS
-from orchestrator.analysis.stats import Final
+from orchestrator.analysis.stats import Final, Group
 from orchestrator.analysis.variant_ranking import (
     Variant,
     names,
@@ -20,6 +20,7 @@ from orchestrator.analysis.variant_ranking import (
 )
 from orchestrator.analysis.verdict.seeds_needed import MOST, MoreSeeds, more_seeds
 from orchestrator.core.formatting import count, listed
+from orchestrator.core.types import RunState
 
 # Most comparisons of variants over all tasks; beyond them there is only an answer per task.
 _MOST_OVERALL = 60_000
@@ -125,12 +126,19 @@ def no_overall(finals: Sequence[Final]) -> str:
 
 
 def _without(finals: Sequence[Final], tasks: Sequence[str]) -> tuple[str, ...]:
-    """Return the labels of the variants that lack a return in some of these tasks."""
+    """Return the labels of the variants that lack a return in some of these tasks.
+
+    Of a single task without those that were skipped, which the card names with the reason.
+    """
     if len(tasks) > 1:
         return tuple(one.label for one in over_tasks(finals) if not one.scores.keys() >= set(tasks))
-    own = [final for final in finals if final.group.task == tasks[0]]
+    own = [final for final in finals if final.group.task == tasks[0] and not _is_skipped(final.group)]
     labels = names([final.group.point for final in own])
     return tuple(label for label, final in zip(labels, own, strict=True) if not final.values)
+
+
+def _is_skipped(group: Group) -> bool:
+    return {row["state"] for row in group.rows} == {RunState.SKIPPED.value}
 
 
 def countable(finals: Sequence[Final]) -> bool:

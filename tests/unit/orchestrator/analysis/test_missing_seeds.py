@@ -18,15 +18,21 @@ from orchestrator.rundir import IndexRow, Row
 from tests.simulated import EVAL, of_readings
 
 
-def with_failures(returns: dict[str, list[float]], lost: dict[str, list[int]], *, nan: bool) -> Collected:
-    """Runs with these returns, by algorithm; of the lost seeds there is a failure, or a return of NaN."""
+def with_failures(
+    returns: dict[str, list[float]],
+    lost: dict[str, list[int]],
+    *,
+    nan: bool,
+    state: RunState = RunState.FAILED,
+) -> Collected:
+    """Runs with these returns, by algorithm; the lost seeds have this state, or a return of NaN."""
     readings = []
     for name, values in returns.items():
         for seed, value in enumerate(values):
             gone = seed in lost.get(name, [])
             index = IndexRow(f"{len(readings):016x}", True, {"task": "t", "algorithm": name, "seed": seed})
             if gone and not nan:
-                readings.append(RunReading("s", index, RunState.FAILED, "out of memory", {"frames": 0}))
+                readings.append(RunReading("s", index, state, "out of memory", {"frames": 0}))
                 continue
             final = math.nan if gone else value
             facts = {"final_return": final, "frames": 6000, "initial_return": -4.0}
@@ -88,6 +94,16 @@ def test_nothing_is_said_where_nothing_is_missing() -> None:
     (answer,) = answers(finals)
     assert missing_seeds(finals) == []
     assert lead_holds(answer, finals) is None
+
+
+def test_a_variant_that_was_skipped_is_not_left_out() -> None:
+    """The card says apart which runs were skipped, and why."""
+    returns = {name: [float(seed) + 30 * (name == "a") for seed in range(10)] for name in "abc"}
+    lost = {"c": list(range(10))}
+    finals = told(with_failures(returns, lost, nan=False, state=RunState.SKIPPED))
+    (answer,) = answers(finals)
+    assert answer.without == ()
+    assert missing_seeds(finals) == []
 
 
 @pytest.mark.parametrize("nan", [False, True])

@@ -228,7 +228,7 @@ def test_what_a_killed_actor_left_half_written_is_not_taken_over(monkeypatch: py
             actor = A2cLearner(config, 0, group)
             group.begin(actor)
             rollout, _ = actor.collect()
-            # Whatever is written in the step goes through this, tensor by tensor.
+            # The step writes each tensor of the network and the optimizer by this function.
             of = SharedTraining._of
             monkeypatch.setattr(SharedTraining, "_of", lambda *given: killed_halfway(list(of(*given))))
             actor.improve(rollout, 0.0)
