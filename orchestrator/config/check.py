@@ -17,7 +17,7 @@ from pathlib import Path
 from orchestrator.config.grid.model import bare_key
 from orchestrator.config.trainers import get_trainer
 from orchestrator.core import hardware
-from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.errors import ChecksFailedError, OrchestrateError
 from orchestrator.core.installation import install_here
 from orchestrator.core.progress import report_step
 from orchestrator.core.types import Plan, Sweep, Value
@@ -63,6 +63,12 @@ class CheckReport:
     seconds: float
     early: bool = False
     warnings: tuple[CheckProblem, ...] = ()
+
+    def require_passed(self) -> tuple[CheckProblem, ...]:
+        """Return the warnings. Raises :class:`ChecksFailedError` if there are problems."""
+        if self.problems:
+            raise ChecksFailedError(self.problems)
+        return self.warnings
 
 
 def check_plan(plan: Plan, folder: Path | None = None) -> CheckReport:
@@ -178,7 +184,8 @@ def _ask(python: str, request: str, folder: Path | None, step: str) -> dict[str,
                 argv, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
             )
         except OSError as error:
-            raise OrchestrateError(f"cannot start {python}: {error.strerror}") from None
+            where = f" in {folder}" if folder else ""
+            raise OrchestrateError(f"cannot start {python}{where}: {error.strerror}") from None
         lines, ended = _lines_of(process, request, step)
         if ended:
             raise OrchestrateError(f"the check took more than {_PATIENCE_SECONDS} s and was ended")

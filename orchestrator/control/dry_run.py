@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator.backends.base import Backend
+from orchestrator.config.check import check_plan
 from orchestrator.control import submit
 from orchestrator.control.submit import AS_USUAL, SubmitOptions
 from orchestrator.core.errors import BackendUnavailableError, OrchestrateError
@@ -14,6 +15,8 @@ from orchestrator.rundir import FrozenCode, SweepDir
 
 # Note of a plan made without the limits of the cluster.
 UNASKED = "the cluster was not asked for its limits, so that arrays may be cut differently when submitted"
+# Note of a plan for a machine that does not have this code of the project yet.
+UNCHECKED = "the configurations are checked there, when they are submitted"
 
 
 def rehearse(
@@ -26,17 +29,25 @@ def rehearse(
     deal: TargetAssignment | None = None,
     later: int = 0,
 ) -> Mapping[str, Any]:
-    """Plan a submission, to the byte, in the form of :func:`planned`.
+    """Check and plan a submission, to the byte, in the form of :func:`planned`.
 
-    Reads the target's limits as a submission does; a note says if it does not answer. The arguments are those
-    of :func:`submit.plan_sweep` and :func:`submit.render_plan`.
+    Reads the target's limits as a submission does; a note says if it does not answer. A part of a sweep that
+    targets share (``deal``) is not checked: the whole was, before. The arguments are those of
+    :func:`submit.plan_sweep` and :func:`submit.render_plan`. Raises :class:`ChecksFailedError`.
     """
     capacity, notes = capacity_now(backend)
     prospect = submit.plan_sweep(sweep, sweep_dir, capacity, wish, deal, later)
     plan = prospect.plan
+    warnings = _warnings(plan, code) if deal is None else ()
     concerns = backend.concerns(plan, ask=not notes)
     scripts = submit.render_plan(plan, sweep_dir, backend, code)
-    return planned(plan, scripts, (*notes, *prospect.seen.damaged, *map(str, concerns)))
+    return planned(plan, scripts, (*notes, *prospect.seen.damaged, *map(str, (*warnings, *concerns))))
+
+
+def _warnings(plan: Plan, code: FrozenCode | None) -> Iterable[object]:
+    if code is not None and not code.cwd.is_dir():
+        return (UNCHECKED,)
+    return check_plan(plan, code.cwd if code else None).require_passed()
 
 
 def capacity_now(backend: Backend) -> tuple[Capacity, tuple[str, ...]]:

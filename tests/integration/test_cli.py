@@ -162,6 +162,16 @@ def test_dry_run_writes_nothing_and_shows_what_is_submitted(bench: Bench) -> Non
     assert "nothing" in bench.sweep("--dry-run")
 
 
+def test_dry_run_shows_no_plan_of_what_would_be_refused(bench: Bench) -> None:
+    bench.write_grid(program="no-such-file.py")
+    assert bench.sweep("--dry-run", code=2) == ""
+    refused = bench.errors
+    assert "no-such-file.py" in refused
+    bench.sweep(code=2)
+    assert bench.errors == refused
+    assert not bench.results.exists()
+
+
 def test_detached_then_adopted(bench: Bench) -> None:
     pace = bench.hold_at(10)
     assert "status tiny" in bench.sweep("--detach")

@@ -88,6 +88,8 @@ def test_a_dry_run_prints_the_plan_of_each_and_writes_nothing(lab: Lab) -> None:
     assert not lab.results.exists()
     whole = json.loads(sweep(lab, "--dry-run", "--detach", "--json"))
     assert {job["target"]: len(job["run_ids"]) for job in whole["jobs"]} == {"left": 3, "right": 6}
+    lab.write_grid("tiny", "command", {"command": ["no-such-program"]}, {"seed": [0]})
+    assert "no program 'no-such-program'" in sweep(lab, "--dry-run", code=2)
 
 
 def test_without_anybody_who_follows_all_is_shared_out_at_once(lab: Lab) -> None:

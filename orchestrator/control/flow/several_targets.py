@@ -18,7 +18,7 @@ from orchestrator.control.multi_target import (
     submit_all,
     take_from_others,
 )
-from orchestrator.core.errors import BudgetError, ChecksFailedError, OrchestrateError
+from orchestrator.core.errors import BudgetError, OrchestrateError
 from orchestrator.status.survey import Survey
 
 
@@ -45,11 +45,8 @@ class SeveralTargets(Flow):
                 hint="leave one of them away",
             )
         kept = take_from_others(self._shared, self._targets)
-        if (report := check(self._shared, self._targets)) is not None:
-            if report.problems:
-                raise ChecksFailedError(report.problems)
-            for warning in report.warnings:
-                self._warn(str(warning))
+        for warning in check(self._shared, self._targets):
+            self._warn(str(warning))
         seen = self._scheduler.take_snapshot()
         loads = self._scheduler.loads(seen)
         started = Started(

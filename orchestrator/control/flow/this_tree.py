@@ -19,7 +19,6 @@ from orchestrator.control.remote import delegate
 from orchestrator.control.staleness import with_stale
 from orchestrator.control.submit import SubmissionReport, SubmitOptions
 from orchestrator.core.bulk_read import no_garbage_collection
-from orchestrator.core.errors import ChecksFailedError
 from orchestrator.core.formatting import count
 from orchestrator.core.progress import report_step
 from orchestrator.core.types import Job, Sweep
@@ -59,10 +58,8 @@ class OwnTarget(Flow):
             notes = leave_queue(self.sweep_dir, prospect.seen)
             self._settled = with_stale(prospect.seen, self.sweep_dir)
             return Started(path, notes=notes, kept=kept, over=self.detach or not self.costs())
-        report = check_plan(prospect.plan)
-        if report.problems:
-            raise ChecksFailedError(report.problems)
-        for warning in (*report.warnings, *dry_run.said_before(self._backend, prospect.plan)):
+        warnings = check_plan(prospect.plan).require_passed()
+        for warning in (*warnings, *dry_run.said_before(self._backend, prospect.plan)):
             self._warn(str(warning))
         report_step(f"submitting to {self.target}")
         done = submit.submit_sweep(self.sweep, self.sweep_dir, self._backend, self.wish)

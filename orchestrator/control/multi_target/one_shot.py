@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from orchestrator.config.check import CheckReport, check_sweep
+from orchestrator.config.check import CheckProblem, check_sweep
 from orchestrator.control import submit
 from orchestrator.control.exchange import Tell, quietly
 from orchestrator.control.forecast import forecasts
@@ -15,24 +15,32 @@ from orchestrator.control.multi_target.scheduler import TargetScheduler
 from orchestrator.control.multi_target.targets import SharedSweep, TargetHandle, abilities
 from orchestrator.control.poll import poll_sweep
 from orchestrator.core.errors import OrchestrateError
-from orchestrator.core.types import TargetAssignment
+from orchestrator.core.types import Sweep, TargetAssignment
 from orchestrator.planning.distribute import assign_runs, split
 from orchestrator.planning.plan import to_do
 
 
-def check(shared: SharedSweep, targets: Sequence[TargetHandle]) -> CheckReport | None:
-    """Check the runs to do; ``None`` if there are none. With a problem nothing may be submitted.
+def check(shared: SharedSweep, targets: Sequence[TargetHandle]) -> tuple[CheckProblem, ...]:
+    """Check the runs to do; return the warnings.
 
-    Raises :class:`OrchestrateError` where a target lacks what its profile requires.
+    Raises :class:`ChecksFailedError`, and :class:`OrchestrateError` where a target lacks what its profile
+    requires.
     """
+    todo = _checkable(shared, targets)
+    if todo.runs and (blocking := next((one.blocked for one in targets if one.blocked is not None), None)):
+        raise OrchestrateError(blocking.text, hint=blocking.hint)
+    return _warnings(todo)
+
+
+def _checkable(shared: SharedSweep, targets: Sequence[TargetHandle]) -> Sweep:
+    """The part of the sweep that is to do and that a target can train."""
     sweep, (_, skipped) = shared.sweep, abilities(shared.sweep, targets)
     seen = poll_sweep(shared.sweep_dir, submit.rows_of(sweep, shared.sweep_dir))
-    todo = tuple(run for run in to_do(sweep, seen) if run.run_id not in skipped)
-    if not todo:
-        return None
-    if blocking := next((target.blocked for target in targets if target.blocked is not None), None):
-        raise OrchestrateError(blocking.text, hint=blocking.hint)
-    return check_sweep(replace(sweep, runs=todo))
+    return replace(sweep, runs=tuple(run for run in to_do(sweep, seen) if run.run_id not in skipped))
+
+
+def _warnings(todo: Sweep) -> tuple[CheckProblem, ...]:
+    return check_sweep(todo).require_passed() if todo.runs else ()
 
 
 def submit_all(shared: SharedSweep, targets: Sequence[TargetHandle], tell: Tell) -> int:
@@ -58,14 +66,16 @@ def submit_all(shared: SharedSweep, targets: Sequence[TargetHandle], tell: Tell)
 def rehearse(shared: SharedSweep, targets: Sequence[TargetHandle], *, detach: bool) -> Mapping[str, Any]:
     """Plan the first submissions, or with ``detach`` all, in the form of :func:`dry_run.planned`.
 
-    Each array has its target. Runs that would be assigned later count as waiting. Writes nothing.
+    Each array has its target. Runs that would be assigned later count as waiting. Writes nothing. Raises
+    :class:`ChecksFailedError`.
     """
+    warnings = _warnings(_checkable(shared, targets))
     scheduler = TargetScheduler(shared, targets, quietly)
     snapshot = scheduler.take_snapshot()
     todo, loads = scheduler.todo(snapshot), scheduler.loads(snapshot)
     assigned = split(todo, loads, _speeds(shared, targets)) if detach else assign_runs(todo, loads)
     arrays: list[Mapping[str, Any]] = []
-    notes: list[str] = []
+    notes = list(map(str, warnings))
     waiting, later = len(todo), 0
     for load, target in zip(loads, targets, strict=True):
         if run_ids := assigned.get(load.name):

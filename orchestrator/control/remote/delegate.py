@@ -14,7 +14,7 @@ from orchestrator.backends.registry import make_backend
 from orchestrator.config.code.snapshot import freeze
 from orchestrator.config.profiles import Profile, parse_profile, text_for_there
 from orchestrator.control import submit
-from orchestrator.control.dry_run import UNASKED, planned
+from orchestrator.control.dry_run import UNASKED, UNCHECKED, planned
 from orchestrator.control.poll import poll_sweep
 from orchestrator.control.remote import CODE_DAMAGED
 from orchestrator.control.remote.client import ask, parsed
@@ -32,7 +32,7 @@ from orchestrator.control.remote.push_code import sent as as_sent
 from orchestrator.control.remote.queries import assigned_of, decision_of, not_there, question
 from orchestrator.control.remote.status_cache import note
 from orchestrator.control.submit import SubmitOptions
-from orchestrator.core.errors import OrchestrateError
+from orchestrator.core.errors import ChecksFailedError, OrchestrateError
 from orchestrator.core.types import Capacity, RunState, Sweep
 from orchestrator.rundir import CodeDir, SweepDir
 from orchestrator.rundir.frozen_code import FrozenCode, SentCode
@@ -199,9 +199,10 @@ def _backend_there(profile: Profile, options: Sequence[str]) -> Backend:
 
 
 def rehearse(asked: Delegation) -> Mapping[str, Any]:
-    """What :func:`send` would submit, to the byte, as :func:`dry_run.planned` tells it; writes nothing.
+    """What :func:`send` would submit, to the byte, as :func:`dry_run.planned` describes it; writes nothing.
 
-    A tree that knows the sweep is asked; of one that does not, all is known here.
+    A tree that knows the sweep checks and plans it there; for one that does not, the plan is made here, and
+    the configurations are not checked. Raises :class:`ChecksFailedError`.
     """
     sweep, sweep_dir = asked.sweep, asked.sweep_dir
     there = look_there(asked.profile, sweep.name)
@@ -210,7 +211,10 @@ def rehearse(asked: Delegation) -> Mapping[str, Any]:
     given, _ = _given(sweep, sweep_dir, there.place, asked.only)
     before = _before(sweep_dir, there.place)
     if there.known and before is not None and before.code.id in there.codes:
-        return ask(there.place, sweep.name, before.code, asked.profile, _request(asked, given, shipped))
+        answer = ask(there.place, sweep.name, before.code, asked.profile, _request(asked, given, shipped))
+        if problems := answer.get("problems"):
+            raise ChecksFailedError(problems)
+        return answer
     return _first_plan(asked, there, code, given)
 
 
@@ -234,7 +238,7 @@ def _first_plan(
     scripts = submit.render_plan(plan, SweepDir(folder / "results", sweep.name), backend, moved)
     concerns = backend.concerns(plan, ask=False)
     unasked = f"{UNASKED}: {there.place.ssh} has nothing of this sweep yet"
-    return planned(plan, scripts, (unasked, *map(str, concerns)))
+    return planned(plan, scripts, (unasked, UNCHECKED, *map(str, concerns)))
 
 
 def _request(asked: Delegation, given: Iterable[str], code: SentCode) -> PlanRequest:

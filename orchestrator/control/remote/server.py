@@ -66,7 +66,7 @@ from orchestrator.control.submit import (
     submit_sweep,
     withdraw,
 )
-from orchestrator.core.errors import DamagedFileError, OrchestrateError
+from orchestrator.core.errors import ChecksFailedError, DamagedFileError, OrchestrateError
 from orchestrator.core.formats import require_known_format, stamp
 from orchestrator.core.types import RunState, Sweep
 from orchestrator.rundir import CodeDir, SweepDir
@@ -115,9 +115,15 @@ def submit(request: SubmitRequest, sweep_dir: SweepDir) -> SubmitAnswer:
 
 
 def plan(request: PlanRequest, sweep_dir: SweepDir) -> dict[str, Any]:
-    """What would be submitted, to the byte, as :func:`dry_run.planned` tells it; writes nothing."""
+    """What would be submitted, to the byte, as :func:`dry_run.planned` describes it; writes nothing.
+
+    Where the checks fail, ``problems`` alone.
+    """
     sweep, backend, wish, code = _asked(request, sweep_dir, dry=True)
-    return dict(rehearse(sweep, sweep_dir, backend, wish, code=code))
+    try:
+        return dict(rehearse(sweep, sweep_dir, backend, wish, code=code))
+    except ChecksFailedError as error:
+        return {"problems": list(error.problems)}
 
 
 def status(_: Request, sweep_dir: SweepDir) -> Answer:
